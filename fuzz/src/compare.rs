@@ -23,9 +23,9 @@ pub(crate) enum Difference {
     Order,
     /// Times of a series.
     Times(String),
-    /// A value: ours and upstream's.
+    /// A value: ours and Prometheus's.
     Value(String, f64, f64),
-    /// A histogram: ours and upstream's.
+    /// A histogram: ours and Prometheus's.
     Histogram(String, String, String),
     /// Warnings or infos that only one has.
     Annotations(Vec<String>, Vec<String>),
@@ -59,9 +59,9 @@ impl Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Difference::Error(ours, theirs) => write!(f, "error {ours:?}, upstream {theirs:?}"),
+            Difference::Error(ours, theirs) => write!(f, "error {ours:?}, Prometheus {theirs:?}"),
             Difference::Annotations(ours, theirs) => {
-                write!(f, "only ours {ours:?}, only upstream {theirs:?}")
+                write!(f, "only ours {ours:?}, only Prometheus {theirs:?}")
             }
             other => write!(f, "{other:?}"),
         }
@@ -116,12 +116,12 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries], tolerance: 
         series.iter().map(|s| format!("{:?}", s.labels)).collect::<Vec<_>>().join("; ")
     };
     if labels(ours) != labels(theirs) {
-        return Some(Difference::Labels(format!("{} / upstream {}", labels(ours), labels(theirs))));
+        return Some(Difference::Labels(format!("{} / Prometheus {}", labels(ours), labels(theirs))));
     }
     for (ours, theirs) in ours.iter().zip(theirs) {
         let name = format!("{:?}", ours.labels);
         if ours.times != theirs.times {
-            let times = format!("{name} {:?} / upstream {:?}", ours.times, theirs.times);
+            let times = format!("{name} {:?} / Prometheus {:?}", ours.times, theirs.times);
             return Some(Difference::Times(times));
         }
         for (at, (&a, &b)) in ours.values.iter().zip(&theirs.values).enumerate() {
@@ -131,7 +131,7 @@ fn series_difference(ours: &[AnswerSeries], theirs: &[AnswerSeries], tolerance: 
         }
         let times = |series: &AnswerSeries| series.histograms.iter().map(|(at, _)| *at).collect::<Vec<_>>();
         if times(ours) != times(theirs) {
-            let text = format!("{name} histograms {:?} / upstream {:?}", times(ours), times(theirs));
+            let text = format!("{name} histograms {:?} / Prometheus {:?}", times(ours), times(theirs));
             return Some(Difference::Times(text));
         }
         for ((at, a), (_, b)) in ours.histograms.iter().zip(&theirs.histograms) {

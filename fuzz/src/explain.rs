@@ -63,8 +63,8 @@ pub(crate) fn explain(
     if let Some(kind) = chance(bench, case, ours, theirs)? {
         return Ok(Some(kind));
     }
-    if let Difference::Error(mine, upstream) = found {
-        let kind = explain_error(bench, case, (mine.as_deref(), upstream.as_deref()), &parts)?;
+    if let Difference::Error(mine, reported) = found {
+        let kind = explain_error(bench, case, (mine.as_deref(), reported.as_deref()), &parts)?;
         if kind.is_some() {
             return Ok(kind);
         }
@@ -136,12 +136,12 @@ fn chance(
     theirs: &Answer,
 ) -> Result<Option<&'static str>> {
     for _ in 0..REPEATS {
-        let again = bench.ask_upstream(case)?;
+        let again = bench.ask_prometheus(case)?;
         if difference(&case.query, ours, &again).is_none() {
-            return Ok(Some("chance: upstream gives our answer when asked again"));
+            return Ok(Some("chance: Prometheus gives our answer when asked again"));
         }
         if difference(&case.query, theirs, &again).is_some() {
-            return Ok(Some("chance: upstream contradicts itself"));
+            return Ok(Some("chance: Prometheus contradicts itself"));
         }
     }
     Ok(None)
@@ -154,18 +154,18 @@ fn explain_error(
     errors: (Option<&str>, Option<&str>),
     parts: &[&Expr],
 ) -> Result<Option<&'static str>> {
-    let (Some(mine), upstream) = errors else { return Ok(None) };
+    let (Some(mine), theirs) = errors else { return Ok(None) };
     let mut asked = HashSet::new();
     for part in parts.iter().skip(1) {
         let query = part.to_string();
         if !asked.insert(query.clone()) {
             continue;
         }
-        let answer = bench.ask_upstream(&Case { query, ..case.clone() })?;
+        let answer = bench.ask_prometheus(&Case { query, ..case.clone() })?;
         if answer.error.is_some() && same_error(Some(mine), answer.error.as_deref()) {
-            return Ok(Some(match upstream {
+            return Ok(Some(match theirs {
                 Some(_) => "several errors in one query, another one is said",
-                None => "an error in a part that upstream does not evaluate",
+                None => "an error in a part that Prometheus does not evaluate",
             }));
         }
     }

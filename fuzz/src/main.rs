@@ -163,7 +163,7 @@ impl fmt::Display for Tally {
         let differing = self.explained.values().sum::<usize>() + self.unexplained.values().sum::<usize>();
         write!(
             f,
-            "{} expressions, {} evaluations, {} failed upstream, {} empty, {} not supported, {differing} differ",
+            "{} expressions, {} evaluations, {} failed in Prometheus, {} empty, {} not supported, {differing} differ",
             self.expressions, self.asked, self.failed, self.empty, self.refused
         )
     }
@@ -257,13 +257,13 @@ impl Bench {
         Ok(Bench { oracle: Oracle::start(oracle)?, engines })
     }
 
-    /// Our answer and upstream's.
+    /// Our answer and Prometheus's.
     fn ask(&mut self, case: &Case<'_>) -> std::io::Result<(Answer, Answer)> {
         Ok((self.ours(case), self.oracle.ask(case)?))
     }
 
-    /// Upstream's answer alone.
-    fn ask_upstream(&mut self, case: &Case<'_>) -> std::io::Result<Answer> {
+    /// Prometheus's answer alone.
+    fn ask_prometheus(&mut self, case: &Case<'_>) -> std::io::Result<Answer> {
         self.oracle.ask(case)
     }
 

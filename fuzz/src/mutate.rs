@@ -198,18 +198,18 @@ pub(crate) fn run(arguments: &Arguments, oracle: &mut Oracle) -> Result<usize> {
             let seen = kinds.entry(kind).or_default();
             *seen += 1;
             if *seen <= arguments.report_count {
-                println!("{:?}\n  # ours:     {ours:?}\n  # upstream: {theirs:?}", words.concat());
+                println!("{:?}\n  # ours:     {ours:?}\n  # Prometheus: {theirs:?}", words.concat());
             }
         }
     }
-    println!("seeds {:?}: {asked} texts, {refused} refused upstream", arguments.seeds);
+    println!("seeds {:?}: {asked} texts, {refused} refused by Prometheus", arguments.seeds);
     kinds.iter().for_each(|(kind, count)| println!("  {count:6} {kind}"));
     let differing = kinds.values().sum();
     println!("differ: {differing}");
     Ok(differing)
 }
 
-/// Our verdict and upstream's: type and printed form, or the message.
+/// Our verdict and Prometheus's: type and printed form, or the message.
 fn ask(oracle: &mut Oracle, query: &str) -> Result<(Verdict, Verdict)> {
     let ours = match parse_expr(query, parser_options()) {
         Ok(expr) => Ok(expr.to_string()),

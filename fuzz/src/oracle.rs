@@ -1,4 +1,4 @@
-//! Upstream's engine as a process that is asked line by line.
+//! Prometheus's engine as a process that is asked line by line.
 
 use std::io::{BufRead, BufReader, Error, Result, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

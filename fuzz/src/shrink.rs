@@ -141,7 +141,7 @@ fn script(case: &Case<'_>, ours: &Answer, theirs: &Answer, difference: Differenc
         0 => writeln!(text, "eval instant at {start_ms}ms {}", case.query),
         _ => writeln!(text, "eval range from {start_ms}ms to {end_ms}ms step {step_ms}ms {}", case.query),
     };
-    for (who, answer) in [("ours", ours), ("upstream", theirs)] {
+    for (who, answer) in [("ours", ours), ("Prometheus", theirs)] {
         let _ = writeln!(
             text,
             "  # {who}: {:?} {} {:?} {:?}",

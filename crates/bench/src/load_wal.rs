@@ -6,9 +6,9 @@
 //! Not here: Prometheus itself; its published figures are quoted in BENCHMARKS.md.
 
 pub(crate) mod content;
+pub(crate) mod prometheus_wal;
 pub(crate) mod read_back;
 mod report;
-pub(crate) mod upstream;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -21,7 +21,7 @@ use chronolith_model::{BlockEncoding, Labels, TenantId, WriteBatch};
 use stats_alloc::Region;
 
 use content::{Checksum, Content, LabelList, Pair, Visit, checksum, texts};
-use upstream::{WalWriter, write_head_chunks};
+use prometheus_wal::{WalWriter, write_head_chunks};
 
 /// Time between two samples of a series, as published.
 const STEP_MS: i64 = 10;

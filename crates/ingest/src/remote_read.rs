@@ -31,7 +31,7 @@ pub enum ResponseKind {
     StreamedChunks,
 }
 
-/// Why a request is refused. Texts are upstream's where it has one.
+/// Why a request is refused. Texts are Prometheus's where it has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRequestError {
     /// The body is not the message that the protocol sends.

@@ -11,7 +11,7 @@ pub use regex_cache::{CachedMatches, RegexCache, RegexCacheLimits};
 
 use crate::{MatchOp, Matcher, QueryError};
 
-/// Postings of one set of series (a tenant's head, one block).
+/// Postings of one set of series (the head of one tenant, one block).
 pub trait LabelIndex {
     /// Appends all series refs, ascending.
     ///

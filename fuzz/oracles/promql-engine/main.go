@@ -1,4 +1,4 @@
-// Program engine evaluates queries with the upstream PromQL engine, as a black box.
+// Program engine evaluates queries with the Prometheus PromQL engine, as a black box.
 //
 // It reads one JSON object per line and prints one per line. A line with "series" replaces the data of all
 // lines after it; a line with "query" asks. Times are milliseconds; values are the 16 hexadecimal digits of

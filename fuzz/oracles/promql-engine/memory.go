@@ -35,7 +35,7 @@ type querier struct {
 }
 
 func (q *querier) Select(_ context.Context, _ bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	// As in upstream's head and blocks, the hints alone say which samples of an open chunk are wanted. (There, chunks that
+	// As in Prometheus's head and blocks, the hints alone say which samples of an open chunk are wanted. (There, chunks that
 	// end before what the querier was opened for are not seen at all, which depends on where chunks end.)
 	mint, maxt := q.mint, q.maxt
 	if hints != nil {

@@ -1,6 +1,6 @@
 //! Native histograms: one message for both versions, validated as in Prometheus.
 //!
-//! Invariants: a histogram that is invalid is refused alone, in upstream's words; one with more buckets,
+//! Invariants: a histogram that is invalid is refused alone, in Prometheus's words; one with more buckets,
 //! spans or bounds than storage takes refuses the request. Custom bounds that do not change are shared.
 
 #[cfg(test)]

@@ -223,7 +223,7 @@ fn go_arithmetic() {
 }
 
 #[test]
-fn nan_takes_part_in_folds_as_upstream() {
+fn nan_takes_part_in_folds_as_in_prometheus() {
     let s = source(&[("a{x=1}", &[NAN, NAN, NAN]), ("a{x=2}", &[1.0, 1.0, 7.0])]);
     check(&s, "max(a)", &["{} 7"]);
     check(&s, "sum(a)", &["{} NaN"]);

@@ -140,12 +140,12 @@ mod tests {
     use crate::parser::{ParserOptions, parse_expr};
 
     /// `[query, text]` as Prometheus 3.14 gives them.
-    const UPSTREAM: &str = include_str!("../../tests/parser/format_query.json");
+    const EXPECTED: &str = include_str!("../../tests/parser/format_query.json");
 
     #[test]
-    fn texts_are_upstreams() {
+    fn texts_are_those_of_prometheus() {
         let all = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
-        let cases: Vec<(String, String)> = serde_json::from_str(UPSTREAM).expect("a list of pairs");
+        let cases: Vec<(String, String)> = serde_json::from_str(EXPECTED).expect("a list of pairs");
         assert!(cases.iter().filter(|(_, text)| text.contains('\n')).count() > 10);
         for (query, want) in cases {
             let expr = parse_expr(&query, all).unwrap_or_else(|error| panic!("{query}: {error}"));

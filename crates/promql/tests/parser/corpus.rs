@@ -24,12 +24,12 @@ const KNOWN_DIFFERENCES: &[(&str, &str)] = &[
     ("foo @ 9223372036854775", OVERFLOW),
     ("foo @ 9223372036854776", OVERFLOW),
     ("foo @ -9223372036854775", OVERFLOW),
-    ("foo offset nan", "upstream takes it for the smallest duration, and prints that with two signs"),
+    ("foo offset nan", "Prometheus takes it for the smallest duration, and prints that with two signs"),
     ("foo offset 0.0001", "offsets are milliseconds here"),
 ];
 
 const NO_TEXT: &str = "bytes that are no UTF-8 are replaced: labels and strings are text here";
-const OVERFLOW: &str = "upstream's timestamp overflows";
+const OVERFLOW: &str = "Prometheus's timestamp overflows";
 
 const ALL_ON: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
 
@@ -69,7 +69,7 @@ fn type_word(value_type: ValueType) -> &'static str {
 }
 
 #[test]
-fn agrees_with_upstream() {
+fn agrees_with_prometheus() {
     let mut differences = Vec::new();
     let mut count = 0;
     for Verdict { query, options, wanted } in corpus() {

@@ -1,4 +1,4 @@
-//! The parser from outside: upstream's verdicts, hostile text, trees that survive printing.
+//! The parser from outside: Prometheus's verdicts, hostile text, trees that survive printing.
 
 mod corpus;
 mod hostile;

@@ -138,7 +138,7 @@ impl Classic {
 }
 
 #[test]
-fn literals_say_what_upstream_takes_them_for() {
+fn literals_are_those_of_prometheus() {
     let text =
         "{{schema:1 count:3.5 sum:-2 z_bucket_w:0.1 offset:2 buckets:[1 2.5] counter_reset_hint:gauge}}x3";
     let (found, rest) = literal(text).unwrap();

@@ -247,7 +247,7 @@ fn number(text: &str) -> Option<(f64, &str)> {
 }
 
 #[test]
-fn sequences_expand_as_upstream() {
+fn sequences_expand_as_in_prometheus() {
     let values = |text: &str| -> Vec<Option<f64>> {
         let value = |point| if let Point::Float(value) = point { Some(value) } else { None };
         sequence(text).unwrap().into_iter().map(value).collect()

@@ -87,7 +87,7 @@ impl MemQueryable {
     }
 
     /// Adds samples in any order; of two samples with equal times the later call wins. Hints about resets are
-    /// set as upstream's chunks give them back: known only within a run of histograms that fit one chunk.
+    /// set as Prometheus's chunks give them back: known only within a run of histograms that fit one chunk.
     pub(crate) fn add_samples(&mut self, labels: &Labels, samples: impl IntoIterator<Item = MemSample>) {
         let columns = Arc::make_mut(self.series.entry(labels.clone()).or_default());
         for sample in samples {

@@ -210,11 +210,11 @@ mod tests {
     const OPTIONS: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
 
     /// `[query, tree]` as Prometheus 3.16 gives them.
-    const UPSTREAM: &str = include_str!("../../testdata/parse_query.json");
+    const EXPECTED: &str = include_str!("../../testdata/parse_query.json");
 
     #[test]
     fn trees_are_those_of_prometheus() {
-        let cases: Vec<(String, Value)> = serde_json::from_str(UPSTREAM).expect("a list of pairs");
+        let cases: Vec<(String, Value)> = serde_json::from_str(EXPECTED).expect("a list of pairs");
         assert!(cases.len() > 90);
         for (query, want) in cases {
             let expr = parse_expr(&query, OPTIONS).unwrap_or_else(|error| panic!("{query}: {error}"));

@@ -150,7 +150,8 @@ fn words_of(prose: &str) -> String {
             });
         }
         let has_stop = word.ends_with(['.', ',', ';', ':', ')']);
-        text.push_str(letters.trim());
+        let letters = letters.trim();
+        text.push_str(letters.strip_suffix("'s").unwrap_or(letters));
         text.push_str(if has_stop { " . " } else { " " });
     }
     text

@@ -250,7 +250,7 @@ impl<'a> BitReader<'a> {
             };
             (track.leading, track.trailing) = (leading, trailing);
         } else if track.leading == NO_WINDOW {
-            // Upstream's appender, resumed on a chunk without a window, uses all 64 bits.
+            // Prometheus's appender, resumed on a chunk without a window, uses all 64 bits.
             (track.leading, track.trailing) = (0, 0);
         }
         let significant = 64 - u32::from(track.leading) - u32::from(track.trailing);

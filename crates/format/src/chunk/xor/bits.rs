@@ -183,7 +183,7 @@ impl<'a> BitReader<'a> {
         } else {
             self.consume(2)?;
             if *leading == NO_WINDOW {
-                // Upstream's appender, resumed on a chunk without a window, uses all 64 bits.
+                // Prometheus's appender, resumed on a chunk without a window, uses all 64 bits.
                 (*leading, *trailing) = (0, 0);
             }
         }

@@ -1,5 +1,5 @@
 //! Writing XOR2 chunks.
-//! Invariant: bit for bit what upstream's appender writes of the same samples.
+//! Invariant: bit for bit what Prometheus's appender writes of the same samples.
 
 use chronolith_base::bytes::zigzag;
 use chronolith_model::sample::STALE_NAN_BITS;

@@ -80,7 +80,7 @@ fn golden_starts(name: &str) -> Vec<i64> {
     line.split(' ').map(|start| start.parse().unwrap()).collect()
 }
 
-/// The start times are upstream's, and of the samples the same bytes are written again.
+/// The start times are Prometheus's, and of the samples the same bytes are written again.
 #[test]
 fn golden_chunks_have_start_times_and_are_what_is_written() {
     for (name, bytes, _) in goldens() {

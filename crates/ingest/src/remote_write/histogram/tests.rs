@@ -1,4 +1,4 @@
-//! Native histograms of both versions: golden requests, upstream's texts, limits, random messages.
+//! Native histograms of both versions: golden requests, Prometheus's texts, limits, random messages.
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{MemoryBudget, Reservation, Rng};
@@ -140,7 +140,7 @@ fn check_invalid(histogram: &Histogram, want: &str) {
 }
 
 #[test]
-fn invalid_histograms_are_refused_in_upstreams_words() {
+fn invalid_histograms_are_refused_in_the_words_of_prometheus() {
     let int = |histogram: IntHistogram| Histogram::Int(histogram);
     let base = IntHistogram { count: 3, positive: side(&[(0, 2)], vec![1, 2]), ..IntHistogram::default() };
     check_invalid(

@@ -340,7 +340,7 @@ fn fields_may_come_in_any_order_and_numbers_unpacked() {
 }
 
 #[test]
-fn a_bad_series_is_refused_alone_in_upstreams_words() {
+fn a_bad_series_is_refused_alone_in_the_words_of_prometheus() {
     let symbols = ["__name__", "up", "\u{1f600}"];
     let refs = |packed: &[u8]| field(1, 2, packed);
     let good = [refs(&[1, 2]), sample_of(5)].concat();

@@ -329,7 +329,7 @@ fn sample(mut message: Cursor<'_>) -> Result<(i64, f64, i64), DecodeError> {
     Ok((time, value, start))
 }
 
-/// What is wrong with references to labels, in upstream's words.
+/// What is wrong with references to labels, in Prometheus's words.
 fn refs_fault(refs: &[u32], symbol_count: usize) -> Option<String> {
     let (pairs, rest) = refs.as_chunks::<2>();
     if !rest.is_empty() {

@@ -79,7 +79,7 @@ impl StatsMode {
     }
 }
 
-/// Upstream's words about a value of `stats` that it will refuse one day.
+/// Prometheus's words about a value of `stats` that it will refuse one day.
 pub(super) fn stats_warning(text: Option<&str>) -> Option<String> {
     let odd = text.filter(|text| !matches!(*text, "true" | "all"))?;
     Some(format!(
