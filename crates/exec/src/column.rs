@@ -165,6 +165,11 @@ impl StepSeries {
         self.values.iter().all(|&v| is_absent(v))
     }
 
+    /// Returns the first step with a value; the number of steps if there is none.
+    pub fn first_step(&self) -> usize {
+        self.values.iter().position(|&v| !is_absent(v)).unwrap_or(self.values.len())
+    }
+
     /// Bytes for budgets.
     pub fn heap_bytes(&self) -> u64 {
         let columns = self.values.len() * size_of::<f64>() + size_of::<StepSeries>();

@@ -100,7 +100,8 @@ pub fn collect(
     Ok(all)
 }
 
-/// Joins series with equal labels, in order of first appearance.
+/// Joins series with equal labels, in order of first appearance. The one with the earliest step decides
+/// whether the name is removed, as in Prometheus.
 ///
 /// # Errors
 /// [`Error::SameLabels`] if two of them have a value in the same step.
@@ -116,7 +117,9 @@ pub fn merge_equal_labels(all: Vec<StepSeries>) -> Result<Vec<StepSeries>, Error
             }
             Some(&at) => {
                 let target = &mut merged[at];
-                target.drop_name |= series.drop_name;
+                if series.first_step() < target.first_step() {
+                    target.drop_name = series.drop_name;
+                }
                 if !target.merge(series) {
                     return Err(Error::SameLabels);
                 }
