@@ -19,7 +19,8 @@ use std::process::ExitCode;
 use clap::{Arg, Command};
 
 fn main() -> ExitCode {
-    let result = match command().get_matches().subcommand() {
+    let arguments = command().try_get_matches().unwrap_or_else(|error| settings::suggest(error).exit());
+    let result = match arguments.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("query", matches)) => query::run(matches),

@@ -6,6 +6,7 @@
 mod declaration;
 mod file;
 mod flags;
+mod prometheus_flags;
 mod sources;
 mod table;
 mod tenants;
@@ -16,4 +17,5 @@ mod tests;
 
 pub(crate) use declaration::{LogFormat, Settings};
 pub(crate) use flags::add_flags;
+pub(crate) use prometheus_flags::suggest;
 pub(crate) use sources::{Sources, reloaded};

@@ -1,8 +1,8 @@
 //! From the signal to the end: lame duck, drain, close.
 //!
 //! Invariants: `/-/ready` is 503 before the listener closes; a stop takes [`STOP_TIME_MAX`] at most, and a
-//! second signal ends it at once. A stop that is cut short loses nothing acknowledged: it is what a kill is,
-//! and the next start replays the log.
+//! second signal ends it at once, unless it comes with the first. A stop that is cut short loses nothing
+//! acknowledged: it is what a kill is, and the next start replays the log.
 //! Not here: what is closed (`tsdb`).
 
 use std::future::{self, Future};
@@ -47,10 +47,20 @@ impl StopSignals {
     }
 }
 
+/// Signals within this time are one: `timeout` and shells send theirs to the process and to its group.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Waits for a signal that was sent later than [`SIGNAL_INTERVAL`] after this call.
+async fn second_signal(mut next: impl AsyncFnMut()) {
+    let end = Instant::now() + SIGNAL_INTERVAL;
+    while timeout_at(end, next()).await.is_ok() {}
+    next().await;
+}
+
 /// Ends a stop early.
-async fn next_signal(signals: Option<&mut StopSignals>) {
+async fn abort_signal(signals: Option<&mut StopSignals>) {
     match signals {
-        Some(signals) => signals.next().await,
+        Some(signals) => second_signal(async || signals.next().await).await,
         None => future::pending().await,
     }
 }
@@ -119,7 +129,7 @@ async fn run(
             Err(_) => Err(RunError::Interrupted("closing the store panicked")),
         }
     };
-    first_of(stop, next_signal(signals.as_mut()), deadline).await
+    first_of(stop, abort_signal(signals.as_mut()), deadline).await
 }
 
 /// The result of `stop`, unless a signal or the deadline comes first.
@@ -169,5 +179,15 @@ mod tests {
         let cut = first_of(never(), future::pending(), soon).await;
         assert!(matches!(cut, Err(RunError::Interrupted("it took too long"))), "{cut:?}");
         assert!(first_of(future::ready(Ok(())), future::pending(), later).await.is_ok());
+    }
+
+    /// `timeout 10 chronolith serve` aborted every stop: it signals the process and its group.
+    #[tokio::test(start_paused = true)]
+    async fn signals_at_the_same_time_are_one() {
+        let start = Instant::now();
+        let mut delays = [0, 1, 100, 5000, 10].into_iter();
+        second_signal(async || sleep(Duration::from_millis(delays.next().expect("enough"))).await).await;
+        assert!(start.elapsed() > SIGNAL_INTERVAL, "{:?}", start.elapsed());
+        assert_eq!(delays.next(), None, "the one after the interval ends the stop");
     }
 }
