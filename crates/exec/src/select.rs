@@ -101,8 +101,13 @@ pub fn latest(
     let values = &columns.values[..];
     let mut after = 0;
     let mut any = false;
+    out.reserve(windows.grid.count);
+    let even_ends = windows.even_ends();
     for step in 0..windows.grid.count {
-        let end = windows.end(step);
+        let end = match even_ends {
+            Some((first_ms, step_ms)) => first_ms + step_ms * step as i64,
+            None => windows.end(step),
+        };
         while after < times.len() && times[after] <= end {
             after += 1;
         }
