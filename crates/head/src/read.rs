@@ -2,7 +2,9 @@
 //!
 //! Invariant: no lock is held while samples are decoded.
 
+pub(crate) mod copy;
 pub(crate) mod label_lists;
+mod label_order;
 pub(crate) mod presence;
 pub(crate) mod select;
 pub(crate) mod snapshot;
