@@ -126,7 +126,7 @@ impl SeriesState {
     /// Returns the copy of the open chunk of words to offset `start` of a buffer; `None` without one.
     pub(crate) fn open_copy(&self, start: usize) -> Option<BufferCopy> {
         let (count, len) = (self.state.count(), self.state.byte_len());
-        self.has_open_words().then(|| BufferCopy { buffer: self.open, count, start, len })
+        self.has_open_words().then_some(BufferCopy { buffer: self.open, count, start, len })
     }
 
     /// Returns the encoder state of the open chunk of words.
