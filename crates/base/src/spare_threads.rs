@@ -1,5 +1,6 @@
 //! Semaphore of helper threads that all queries of an engine share, and work that several threads do.
-//! Invariants: never more threads than the semaphore was given; a query that gets none runs on its own thread.
+//! Invariants: never more threads than the semaphore was given; a query that gets none runs on its own
+//! thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

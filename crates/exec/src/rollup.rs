@@ -223,7 +223,8 @@ impl Rollup {
     }
 }
 
-/// The least or greatest value of a single window; `beaten(before, new)`: the new value replaces the one before.
+/// The least or greatest value of a single window; `beaten(before, new)`: the new value replaces the one
+/// before.
 fn extreme_of(values: &[f64], beaten: impl Fn(f64, f64) -> bool) -> f64 {
     let numbers = values.iter().copied().filter(|value| !value.is_nan());
     let extreme = numbers.reduce(|before, new| if beaten(before, new) { new } else { before });

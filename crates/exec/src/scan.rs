@@ -94,7 +94,7 @@ impl Scratch {
 /// Results of several threads, merged by the index of their series.
 #[derive(Default)]
 struct Computed {
-    /// Each ascends.
+    /// Series of each thread, ascending.
     parts: Vec<Peekable<std::vec::IntoIter<(usize, StepSeries)>>>,
 }
 

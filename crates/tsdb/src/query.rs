@@ -80,7 +80,7 @@ impl TenantQueryable {
         let head: Box<dyn SeriesBatches> = match hints.presence() {
             Some(presence) => reader.select_presence(&self.tenant, selector, &presence, ctx)?,
             None => {
-                let (samples, projection) = (hints.samples, hints.projection);
+                let SelectHints { samples, projection, .. } = *hints;
                 let series = reader.select_labels(&self.tenant, selector, samples, projection, ctx)?;
                 Box::new(VecBatches::projected(series))
             }

@@ -46,7 +46,7 @@ impl PairRows {
 struct Position {
     /// One per series: 0 without a label, else one more than the index of the pair in `pairs`.
     cells: Vec<u32>,
-    /// Distinct pairs.
+    /// Distinct pairs, in order of appearance.
     pairs: Vec<u32>,
     cell_of: HashMap<u32, u32>,
     /// The pair before, and its cell: series next to each other share most labels.

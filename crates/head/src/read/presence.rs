@@ -21,9 +21,10 @@ use crate::index::tables::{Groups, LeastRows};
 use crate::index::tenant::TenantHead;
 use crate::read::copy::RecentFiles;
 use crate::read::label_order::counting_sort;
+use crate::read::samples::{HeadSamples, SelectedChunks};
 use crate::read::select::HeadReader;
 use crate::read::select::PageCopy;
-use crate::read::source::{HeadChunk, HeadSamples, SelectedChunks};
+use crate::read::source::HeadChunk;
 use crate::series::page_runs;
 use chronolith_base::sync::RwLockReadGuard;
 

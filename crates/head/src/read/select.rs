@@ -18,7 +18,7 @@ use crate::index::tables::{Groups, TenantIndex};
 use crate::index::tenant::TenantHead;
 use crate::read::copy::{CopiedChunks, RecentFiles};
 use crate::read::label_order::{LABEL_BYTES, PairRows, order_by_labels};
-use crate::read::source::{HeadSamples, SelectedChunks};
+use crate::read::samples::{HeadSamples, SelectedChunks};
 use crate::series::page_runs;
 use crate::state::HeadState;
 use chronolith_base::sync::RwLockReadGuard;
@@ -264,7 +264,8 @@ impl<'a> PageWorker<'a> {
         }
         let mut series = Vec::with_capacity(found.len());
         let mut rows = PairRows::default();
-        let (mut start, mut last_row) = (0, 0);
+        let mut start = 0;
+        let mut last_row = 0;
         for &(id, end) in &found {
             if start < end
                 && let Some(row) = tables.row_from(&mut last_row, id)

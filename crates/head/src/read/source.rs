@@ -1,20 +1,17 @@
-//! Samples of one selected series: open chunks and out-of-order samples are copied, sealed chunks are
+//! Chunks of a selected series: open chunks and out-of-order samples are copied, sealed chunks are
 //! referenced.
 //!
-//! Invariant: a read returns the samples at the time of the selection; overlapping chunks are resolved in the
-//! order of their arrival: in-order chunks, out-of-order chunks by age, the out-of-order log.
-//! Not here: copying under the lock of a stripe (`copy`).
+//! Invariant: overlapping chunks are resolved in the order of their arrival: in-order chunks, out-of-order
+//! chunks by age, the out-of-order log.
+//! Not here: copying under the lock of a stripe (`copy`), series of several chunks (`samples`).
 
-use std::hint::black_box;
-use std::ops::Range;
 use std::sync::Arc;
 
-use chronolith_base::{Disk, Reservation};
+use chronolith_base::Disk;
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::EncodedChunk;
-use chronolith_model::{Columns, DuplicatePolicy, QueryError, SampleSource, TimeRange};
+use chronolith_model::{Columns, DuplicatePolicy, QueryError, TimeRange};
 
-use crate::read::copy::CopiedChunks;
 use crate::series::sealed::SealedFile;
 use crate::series::sealed_chunks::{ChunkOrder, ChunkRef, SealedChunk};
 use crate::series::stripe::Arrivals;
@@ -23,7 +20,7 @@ use crate::series::stripe::Arrivals;
 pub(crate) enum HeadChunk {
     /// A chunk in a sealed file.
     Sealed { file: Arc<SealedFile>, node: SealedChunk },
-    /// A copy of the open chunk, with its bytes in those of its [`CopiedChunks`].
+    /// A copy of the open chunk, with its bytes in those of its list.
     Open(OpenChunkCopy),
     /// A copy of the out-of-order samples that were accepted under one policy, never empty.
     OutOfOrder(Box<Columns>, DuplicatePolicy),
@@ -34,15 +31,12 @@ pub(crate) enum HeadChunk {
 // There is one per chunk of every selected series.
 const _: () = assert!(size_of::<HeadChunk>() <= 48);
 
-/// Distance of the bytes that a prefetch reads.
-const CACHE_LINE_BYTES: usize = 64;
-
 /// Copy of an open chunk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenChunkCopy {
     pub(crate) min_time: i64,
     pub(crate) max_time: i64,
-    /// Its bytes among those of the [`CopiedChunks`].
+    /// Its bytes among those of its list.
     pub(crate) start: u32,
     pub(crate) len: u32,
     pub(crate) count: u16,
@@ -87,7 +81,7 @@ impl HeadChunk {
         }
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         match self {
             HeadChunk::Sealed { node, .. } => usize::from(node.count()),
             HeadChunk::Open(chunk) => usize::from(chunk.count),
@@ -202,91 +196,6 @@ pub(crate) fn merge_chunks(
     later.resolve();
     in_order.merge(&later, range, out);
     Ok(())
-}
-
-/// Chunks of series that were selected together.
-pub(crate) struct SelectedChunks {
-    copied: CopiedChunks,
-    disk: Arc<dyn Disk>,
-    _memory: Reservation,
-}
-
-impl SelectedChunks {
-    /// Keeps `memory`, the reservation for all chunks and the labels of their series, as long as one of them
-    /// may be read.
-    pub(crate) fn new(copied: CopiedChunks, disk: Arc<dyn Disk>, memory: Reservation) -> Arc<SelectedChunks> {
-        Arc::new(SelectedChunks { copied, disk, _memory: memory })
-    }
-
-    /// Returns the chunks of one series.
-    pub(super) fn chunks(&self, range: &Range<u32>) -> &[HeadChunk] {
-        &self.copied.chunks()[range.start as usize..range.end as usize]
-    }
-}
-
-/// Samples of a selected series of the head.
-pub(crate) struct HeadSamples {
-    selected: Arc<SelectedChunks>,
-    /// Its chunks in `selected`.
-    range: Range<u32>,
-}
-
-impl HeadSamples {
-    /// Samples of the chunks `range` of `selected`.
-    pub(crate) fn new(selected: Arc<SelectedChunks>, range: Range<u32>) -> HeadSamples {
-        HeadSamples { selected, range }
-    }
-
-    fn chunks(&self) -> &[HeadChunk] {
-        self.selected.chunks(&self.range)
-    }
-}
-
-impl SampleSource for HeadSamples {
-    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        let memory = self.selected.copied.memory(&*self.selected.disk);
-        let mut rest = self.chunks();
-        while !rest.is_empty() {
-            let (group, others) = rest.split_at(overlapping_len(rest));
-            rest = others;
-            match group {
-                [one] if range.overlaps_inclusive(one.min_time(), one.max_time()) => {
-                    one.decode(memory, range, out)?;
-                }
-                [_] => {}
-                several => merge_chunks(memory, several, range, out)?,
-            }
-        }
-        Ok(())
-    }
-
-    // PERF: chunks are copied in the order of series ids and read in that of labels, so that each is a cache
-    // miss: a quarter of the time of an instant query over rates.
-    //   cargo xtask bench queries --head --only chronolith
-    fn prefetch(&self) {
-        let bytes = self.selected.copied.memory(&*self.selected.disk).open_bytes;
-        for chunk in self.chunks() {
-            if let HeadChunk::Open(open) = chunk {
-                let chunk_bytes = &bytes[open.start as usize..][..open.len as usize];
-                chunk_bytes.iter().step_by(CACHE_LINE_BYTES).for_each(|byte| {
-                    black_box(*byte);
-                });
-            }
-        }
-    }
-
-    fn sample_count_hint(&self) -> usize {
-        self.chunks().iter().map(HeadChunk::count).sum()
-    }
-
-    fn chunk_count_hint(&self) -> usize {
-        self.chunks().len()
-    }
-
-    fn time_bounds(&self) -> Option<(i64, i64)> {
-        let chunks = self.chunks();
-        Some((chunks.first()?.min_time(), chunks.iter().map(HeadChunk::max_time).max()?))
-    }
 }
 
 #[cfg(test)]

@@ -57,7 +57,8 @@ impl ChunkBuffer {
     }
 }
 
-/// Chunks that [`ChunkBuffers::copy_many`] copies at once: about as many cache misses as a core has in flight.
+/// Chunks that [`ChunkBuffers::copy_many`] copies at once: about as many cache misses as a core has in
+/// flight.
 const COPIES_AT_ONCE: usize = 16;
 
 /// Copy of a whole chunk to a part of a buffer.

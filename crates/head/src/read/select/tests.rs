@@ -139,8 +139,8 @@ fn series_are_created_between_the_pages_of_a_select() {
 #[test]
 fn pages_are_copied_by_several_threads() {
     let (head, ctx, _) = filled();
-    let (tenant, selector) =
-        (TenantId::new("a").unwrap(), Selector { matchers: &[], range: TimeRange::new(0, 2000) });
+    let tenant = TenantId::new("a").unwrap();
+    let selector = Selector { matchers: &[], range: TimeRange::new(0, 2000) };
     let select = |ctx: &ReadContext, projection: Option<Projection<'_>>| -> Vec<(String, f64)> {
         let found =
             head.reader().select_labels(&tenant, &selector, SampleNeed::All, projection, ctx).unwrap();

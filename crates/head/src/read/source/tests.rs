@@ -15,7 +15,8 @@ fn open_chunk(samples: &[(i64, f64)], open_bytes: &mut Vec<u8>) -> HeadChunk {
     bytes.truncate(state.byte_len());
     let (min_time, max_time) = (samples[0].0, samples[samples.len() - 1].0);
     let count = samples.len() as u16;
-    let (start, len) = (open_bytes.len() as u32, bytes.len() as u32);
+    let start = open_bytes.len() as u32;
+    let len = bytes.len() as u32;
     open_bytes.append(&mut bytes);
     HeadChunk::Open(OpenChunkCopy { min_time, max_time, start, len, count, encoding: ENCODING_XOR })
 }

@@ -63,7 +63,8 @@ fn check_copies(buffers: &ChunkBuffers, pairs: &[Pair]) {
     let mut out = vec![0xee; 1];
     let mut copies = Vec::new();
     for Pair { buffer, state, .. } in pairs {
-        let (count, len) = (state.count(), state.byte_len());
+        let count = state.count();
+        let len = state.byte_len();
         copies.push(BufferCopy { buffer: *buffer, count, start: out.len(), len });
         out.resize(out.len() + len + 1, 0xee);
     }

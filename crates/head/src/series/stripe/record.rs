@@ -125,7 +125,8 @@ impl SeriesState {
 
     /// Returns the copy of the open chunk of words to offset `start` of a buffer; `None` without one.
     pub(crate) fn open_copy(&self, start: usize) -> Option<BufferCopy> {
-        let (count, len) = (self.state.count(), self.state.byte_len());
+        let count = self.state.count();
+        let len = self.state.byte_len();
         self.has_open_words().then_some(BufferCopy { buffer: self.open, count, start, len })
     }
 

@@ -1,6 +1,6 @@
-//! `count` and `group` ask their source for presence alone, other aggregations for the labels of their groups:
-//! a source that leaves out as much as it may, and orders series as freely as it may, gives the same results
-//! in the same order.
+//! `count` and `group` ask their source for presence alone, other aggregations for the labels of their
+//! groups: a source that leaves out as much as it may, and orders series as freely as it may, gives the same
+//! results in the same order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
