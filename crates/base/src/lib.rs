@@ -15,6 +15,7 @@ pub mod hash;
 pub mod kway_merge;
 pub mod machine;
 pub mod rng;
+pub mod spare_threads;
 pub mod sync;
 pub mod thread;
 pub mod utc;
@@ -28,6 +29,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, DiskFile, Mapped, MemDisk, RealDisk};
 pub use kway_merge::KWayMerge;
 pub use rng::Rng;
+pub use spare_threads::SpareThreads;
 
 /// Clock, disk and randomness of a component, passed down from `main` (real) or from a test (fake).
 #[derive(Clone)]

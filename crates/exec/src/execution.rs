@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_base::Reservation;
+use chronolith_base::{Reservation, SpareThreads};
 use chronolith_model::query::SelectHints;
 use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
 
@@ -13,7 +13,6 @@ use crate::error::Error;
 use crate::grid::Grid;
 use crate::metric_name::NameRemoval;
 use crate::selection::Selections;
-use crate::threads::SpareThreads;
 use crate::trace::Trace;
 
 /// Limits and switches of an execution.

@@ -95,6 +95,16 @@ impl Windows {
         self.end(step).saturating_sub(self.width_ms)
     }
 
+    /// End of the first window and distance of the ends; `None` if some are cut off at the ends of time.
+    pub(crate) fn even_ends(&self) -> Option<(i64, i64)> {
+        let first = self.end(0);
+        let step_ms = if self.shift.fixed_ms.is_some() { 0 } else { self.grid.step_ms };
+        let last_step = self.grid.count.saturating_sub(1);
+        let span_ms = step_ms.checked_mul(i64::try_from(last_step).ok()?)?;
+        let last = first.checked_add(span_ms)?;
+        (last == self.end(last_step)).then_some((first, step_ms))
+    }
+
     /// Distance of the windows, for sources; 0 if there is one.
     pub(crate) fn hinted_step_ms(&self) -> i64 {
         if self.grid.count > 1 { self.grid.step_ms } else { 0 }

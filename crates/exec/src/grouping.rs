@@ -34,6 +34,34 @@ impl<'q> Grouping<'q> {
         Projection { names: &self.names, include: !self.without }
     }
 
+    /// Names of the labels that an aggregation reads of series from whose labels a metric name may still be
+    /// removed: those of the group, and those that are removed with the name. For `without`, names of labels
+    /// that it does not read. Ascending.
+    #[must_use]
+    pub fn names_read(&self) -> Vec<&'q str> {
+        let mut names = self.names.clone();
+        if self.without {
+            names.retain(|name| !METADATA_LABELS.contains(name));
+        } else {
+            names.extend(METADATA_LABELS);
+            names.sort_unstable();
+            names.dedup();
+        }
+        names
+    }
+
+    /// As [`Grouping::projection`], with the labels of [`Grouping::names_read`].
+    #[must_use]
+    pub fn projection_of<'n>(&self, names_read: &'n [&'n str]) -> Projection<'n> {
+        Projection { names: names_read, include: !self.without }
+    }
+
+    /// Returns true if groups do not depend on the metric name and the labels that are removed with it.
+    #[must_use]
+    pub fn ignores_metadata(&self) -> bool {
+        self.without || !METADATA_LABELS.iter().any(|name| self.names.binary_search(name).is_ok())
+    }
+
     /// Returns true if all series are in one group.
     #[must_use]
     pub fn is_one(&self) -> bool {

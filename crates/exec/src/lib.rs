@@ -31,7 +31,6 @@ pub mod select;
 pub mod selection;
 pub mod share;
 pub mod step_set;
-pub mod threads;
 pub mod trace;
 pub mod typed;
 pub mod window;

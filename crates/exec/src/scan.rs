@@ -4,6 +4,7 @@
 //! free.
 //! Not here: functions of subqueries (`window`).
 
+use std::iter::Peekable;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronolith_model::query::{ColumnType, SampleNeed, SelectHints};
@@ -31,6 +32,9 @@ const PARALLEL_VALUES_MAX: usize = 2_000_000;
 /// Series per morsel: few enough that all threads end together, many enough to avoid contention.
 const MORSEL_SERIES_COUNT: usize = 16;
 
+/// Samples between two checks for cancellation.
+const SAMPLES_BETWEEN_CHECKS: u64 = 4096;
+
 /// A time and a value.
 const SAMPLE_BYTES: usize = size_of::<i64>() + size_of::<f64>();
 
@@ -54,6 +58,8 @@ pub struct ScanReader<'a> {
     /// True if it only counts the series of its groups: presence of values is then exact, values and other
     /// labels are not.
     pub presence_only: bool,
+    /// Grouping of an aggregation that reads the results of the scan, if no other labels of them are read.
+    pub projection: Option<&'a Grouping<'a>>,
 }
 
 /// Memory that a thread reuses from series to series.
@@ -61,6 +67,47 @@ pub struct ScanReader<'a> {
 struct Scratch {
     samples: RangeSamples,
     range: RangeScratch,
+    /// Series and samples read since the last check.
+    series_count: usize,
+    read_count: u64,
+}
+
+impl Scratch {
+    /// Counts a series as read, and finishes a part once in a while.
+    // PERF: reading the clock for each series takes a tenth of the time of `count by (job) (x)`.
+    fn finish_series(&mut self, execution: &Execution<'_>) -> Result<(), Error> {
+        self.series_count += 1;
+        if self.series_count < MORSEL_SERIES_COUNT && self.read_count < SAMPLES_BETWEEN_CHECKS {
+            return Ok(());
+        }
+        self.finish_part(execution)
+    }
+
+    /// Counts the samples read since the last call, and checks for cancellation.
+    fn finish_part(&mut self, execution: &Execution<'_>) -> Result<(), Error> {
+        self.series_count = 0;
+        execution.trace.count_read(std::mem::take(&mut self.read_count));
+        Ok(execution.ctx.check()?)
+    }
+}
+
+/// Results of several threads, merged by the index of their series.
+#[derive(Default)]
+struct Computed {
+    /// Series of each thread, ascending.
+    parts: Vec<Peekable<std::vec::IntoIter<(usize, StepSeries)>>>,
+}
+
+impl Iterator for Computed {
+    type Item = StepSeries;
+
+    fn next(&mut self) -> Option<StepSeries> {
+        let idx =
+            |part: &mut Peekable<std::vec::IntoIter<(usize, StepSeries)>>| part.peek().map(|(at, _)| *at);
+        let firsts = self.parts.iter_mut().filter_map(|part| Some((idx(part)?, part)));
+        let (_, part) = firsts.min_by_key(|(at, _)| *at)?;
+        part.next().map(|(_, series)| series)
+    }
 }
 
 /// A selector and the function of its samples.
@@ -74,7 +121,7 @@ pub struct Scan<'q> {
     /// Series of the batch that are still to be computed.
     batch: std::vec::IntoIter<SeriesRead>,
     /// Series that other threads have computed.
-    computed: std::vec::IntoIter<StepSeries>,
+    computed: Computed,
     scratch: Scratch,
     memory: OperatorMemory<'q>,
 }
@@ -100,11 +147,13 @@ impl<'q> Scan<'q> {
         let newest_is_enough = windows.grid.count == 1
             && (!parts.stats_only || presence_only)
             && matches!(function, ScanFn::Instant(InstantField::Value | InstantField::Time));
+        let names_read = reader.projection.map(Grouping::names_read).unwrap_or_default();
         let hints = SelectHints {
             samples: if newest_is_enough { SampleNeed::Newest } else { SampleNeed::All },
             presence_only,
             function: reader.function,
             grouping: reader.grouping.map(Grouping::projection),
+            projection: reader.projection.map(|grouping| grouping.projection_of(&names_read)),
             step_ms: windows.hinted_step_ms(),
             range_ms: if matches!(function, ScanFn::Range(_)) { windows.width_ms } else { 0 },
             column_type: ColumnType::Float,
@@ -120,7 +169,7 @@ impl<'q> Scan<'q> {
             batches,
             more: true,
             batch: Vec::new().into_iter(),
-            computed: Vec::new().into_iter(),
+            computed: Computed::default(),
             scratch: Scratch::default(),
             memory: execution.operator_memory(),
         })
@@ -128,6 +177,7 @@ impl<'q> Scan<'q> {
 
     /// Reads the next batch, and computes it if that takes several threads; returns false at the end.
     fn fill(&mut self) -> Result<bool, Error> {
+        self.scratch.finish_part(self.execution)?;
         if !self.more {
             return Ok(false);
         }
@@ -155,7 +205,7 @@ impl<'q> Scan<'q> {
             samples += count_samples(&batch[counted..]);
         }
         if samples >= PARALLEL_SAMPLES_MIN {
-            self.computed = self.compute_batch(&batch)?.into_iter();
+            self.computed = self.compute_batch(&batch)?;
         } else {
             self.batch = batch.into_iter();
         }
@@ -169,7 +219,7 @@ impl<'q> Scan<'q> {
         Ok(())
     }
 
-    fn compute_batch(&mut self, batch: &[SeriesRead]) -> Result<Vec<StepSeries>, Error> {
+    fn compute_batch(&mut self, batch: &[SeriesRead]) -> Result<Computed, Error> {
         let count = batch.len() as u64;
         self.memory.raise_to(
             count * self.windows.grid.count as u64,
@@ -179,28 +229,10 @@ impl<'q> Scan<'q> {
         let work_of = Work { execution, windows: self.windows, parts: self.parts, function: &self.function };
         let next = AtomicUsize::new(0);
         let work = || compute_morsels(&work_of, batch, &next);
-        let wanted =
-            execution.settings.threads.min(batch.len().div_ceil(MORSEL_SERIES_COUNT)).saturating_sub(1);
-        let permits = execution.spare_threads.take(wanted);
-        let mut parts = std::thread::scope(|scope| {
-            let start = |_| std::thread::Builder::new().name("query".to_owned()).spawn_scoped(scope, work);
-            // If no thread can be started, the calling one does all.
-            let helpers: Vec<_> = (0..permits.count()).filter_map(|idx| start(idx).ok()).collect();
-            let mut parts = vec![work()];
-            for helper in helpers {
-                match helper.join() {
-                    Ok(part) => parts.push(part),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            parts
-        })
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?;
-        let mut results: Vec<(usize, StepSeries)> = parts.pop().unwrap_or_default();
-        results.extend(parts.into_iter().flatten());
-        results.sort_unstable_by_key(|(at, _)| *at);
-        Ok(results.into_iter().map(|(_, series)| series).collect())
+        let thread_max = execution.settings.threads.min(batch.len().div_ceil(MORSEL_SERIES_COUNT));
+        let parts = execution.spare_threads.run(thread_max, work);
+        let parts = parts.into_iter().map(|part| Ok(part?.into_iter().peekable()));
+        Ok(Computed { parts: parts.collect::<Result<_, Error>>()? })
     }
 }
 
@@ -222,6 +254,7 @@ impl SeriesOperator for Scan<'_> {
                     function: &self.function,
                 };
                 let any = compute(&work, &series, &mut self.scratch, out)?;
+                self.scratch.finish_series(self.execution)?;
                 let samples = &self.scratch.samples;
                 self.memory.raise_to(samples.sample_count(), samples.heap_bytes())?;
                 if any {
@@ -253,14 +286,17 @@ fn compute_morsels(
     loop {
         let start = next.fetch_add(MORSEL_SERIES_COUNT, Ordering::Relaxed);
         if start >= batch.len() {
+            scratch.finish_part(work.execution)?;
             return Ok(results);
         }
         let end = batch.len().min(start + MORSEL_SERIES_COUNT);
+        batch[start..end].iter().for_each(|series| series.samples.prefetch());
         for (at, series) in batch.iter().enumerate().take(end).skip(start) {
             let mut out = StepSeries::default();
             if compute(work, series, &mut scratch, &mut out)? {
                 results.push((at, out));
             }
+            scratch.finish_series(work.execution)?;
         }
     }
 }
@@ -273,11 +309,10 @@ fn compute(
     out: &mut StepSeries,
 ) -> Result<bool, Error> {
     let Work { execution, windows, parts, function } = work;
-    execution.ctx.check()?;
     let samples = &mut scratch.samples;
     samples.clear();
     series.samples.read(windows.read_range(), &mut samples.floats)?;
-    execution.trace.count_read(samples.floats.len() as u64);
+    scratch.read_count += samples.floats.len() as u64;
     if let ScanFn::Range(function) = function {
         samples.split(*parts);
         execution.trace.tally_read(windows, &samples.floats.times);

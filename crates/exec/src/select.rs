@@ -113,6 +113,7 @@ pub fn latest(
     out: &mut Vec<f64>,
     field: impl Fn(i64, f64) -> f64,
 ) -> bool {
+    out.reserve(windows.grid.count);
     let field_at = |at: usize| field(columns.times[at], columns.values[at]);
     latest_idx(columns, windows, |at| out.push(at.map_or(ABSENT, field_at)))
 }
@@ -142,8 +143,12 @@ pub fn latest_idx(columns: &Columns, windows: &Windows, mut visit: impl FnMut(Op
     let times = &columns.times[..];
     let mut after = 0;
     let mut any = false;
+    let even_ends = windows.even_ends();
     for step in 0..windows.grid.count {
-        let end = windows.end(step);
+        let end = match even_ends {
+            Some((first_ms, step_ms)) => first_ms + step_ms * step as i64,
+            None => windows.end(step),
+        };
         while after < times.len() && times[after] <= end {
             after += 1;
         }

@@ -104,6 +104,8 @@ pub struct RangeFn<'q> {
     pub param_origin: Origin,
     /// Applied to the series of functions of counters.
     pub counter_check: CounterCheck,
+    /// True if the reader of the results ignores metric names, so that they need not be removed.
+    pub keeps_labels: bool,
 }
 
 /// Memory that a range function uses again from series to series.
@@ -138,7 +140,7 @@ impl RangeFn<'_> {
         }
         out.drop_name = drop_name;
         out.labels = labels.clone();
-        if !self.rollup.keeps_name() {
+        if !self.rollup.keeps_name() && !self.keeps_labels {
             self.execution.drop_name(out);
         }
         Ok(true)

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use chronolith_base::SystemClock;
+use chronolith_base::{SpareThreads, SystemClock};
 use chronolith_exec::aggregate::Aggregation;
 use chronolith_exec::annotation::Annotation;
 use chronolith_exec::column::is_absent;
@@ -26,7 +26,6 @@ use chronolith_exec::position::Position;
 use chronolith_exec::rollup::Rollup;
 use chronolith_exec::samples::SampleParts;
 use chronolith_exec::select::InstantField;
-use chronolith_exec::threads::SpareThreads;
 use chronolith_exec::trace::Trace;
 use chronolith_exec::typed::TypedFn;
 use chronolith_exec::window::CounterCheck;

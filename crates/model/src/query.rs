@@ -14,7 +14,7 @@ mod warnings;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chronolith_base::{BudgetExceeded, Clock, MemoryBudget, thread};
+use chronolith_base::{BudgetExceeded, Clock, MemoryBudget, SpareThreads, thread};
 
 pub use columns::Columns;
 pub use hints::{PresenceHints, Projection, SampleNeed, SelectHints, Shard};
@@ -90,6 +90,8 @@ pub struct ReadContext {
     clock: Arc<dyn Clock>,
     deadline_mono_ns: u64,
     shared: Arc<ReadState>,
+    /// Threads that may help, and how many may work with the calling one included; `None` for none.
+    helpers: Option<(Arc<SpareThreads>, usize)>,
     /// Memory of this query.
     pub budget: MemoryBudget,
 }
@@ -111,7 +113,7 @@ impl ReadContext {
         let canceled = Arc::new(AtomicBool::new(false));
         let long_work_check_ns = AtomicU64::new(u64::MAX);
         let shared = Arc::new(ReadState { long_work_check_ns, warnings: Mutex::default() });
-        ReadContext { canceled, clock, deadline_mono_ns, shared, budget }
+        ReadContext { canceled, clock, deadline_mono_ns, shared, helpers: None, budget }
     }
 
     /// Begins work that lowers the priority of its threads once it is long. Called on the thread that does
@@ -119,6 +121,21 @@ impl ReadContext {
     pub fn begin_long_work(&self) {
         thread::begin_work();
         self.shared.long_work_check_ns.store(self.clock.mono_ns() + LONG_WORK_CPU_NS, Ordering::Relaxed);
+    }
+
+    /// The same read with threads of `spare` to help, `thread_max` at most with the calling one.
+    #[must_use]
+    pub fn with_spare_threads(&self, spare: Arc<SpareThreads>, thread_max: usize) -> ReadContext {
+        ReadContext { helpers: Some((spare, thread_max)), ..self.clone() }
+    }
+
+    /// Runs `work` on the calling thread and on at most `helper_max` spare ones. Returns the results, that of
+    /// the calling thread first.
+    pub fn run_in_parallel<T: Send>(&self, helper_max: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
+        match &self.helpers {
+            Some((spare, thread_max)) => spare.run(helper_max.saturating_add(1).min(*thread_max), work),
+            None => vec![work()],
+        }
     }
 
     /// No deadline, no limit: tools and tests.
@@ -228,6 +245,10 @@ pub trait SampleSource: Send + Sync {
 
     /// Upper bound of the samples that `read` returns for the selected range, from chunk headers.
     fn sample_count_hint(&self) -> usize;
+
+    /// Loads memory that `read` needs into the cache of the core. Called for several sources before they are
+    /// read, so that their cache misses overlap.
+    fn prefetch(&self) {}
 
     /// Estimate of the chunks that `read` decodes for the selected range, for reports; 0 if unknown.
     fn chunk_count_hint(&self) -> usize {
@@ -348,6 +369,12 @@ impl VecBatches {
     #[must_use]
     pub fn new(series: Vec<SeriesRead>) -> VecBatches {
         debug_assert!(series.is_sorted_by(|a, b| a.labels < b.labels), "series ascend, each once");
+        VecBatches { series: series.into_iter() }
+    }
+
+    /// Batches of series with the labels of a projection, in the order of all their labels.
+    #[must_use]
+    pub fn projected(series: Vec<SeriesRead>) -> VecBatches {
         VecBatches { series: series.into_iter() }
     }
 }

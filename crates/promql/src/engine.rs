@@ -17,6 +17,7 @@ mod value;
 
 use std::sync::Arc;
 
+use chronolith_base::SpareThreads;
 use chronolith_exec::column::{StepSeries, is_absent};
 use chronolith_exec::error::Error;
 use chronolith_exec::execution::{Environment, Execution, Settings};
@@ -29,7 +30,6 @@ use chronolith_exec::plan::operators::OperatorBuilder;
 use chronolith_exec::rollup::extended;
 use chronolith_exec::samples::RangeSamples;
 pub use chronolith_exec::step_set::{StepRun, StepSet};
-use chronolith_exec::threads::SpareThreads;
 pub use chronolith_exec::trace;
 use chronolith_exec::trace::Trace;
 use chronolith_exec::window::WindowSeries;
@@ -107,6 +107,7 @@ impl Engine {
         trace: &Trace,
     ) -> Result<QueryResult, EvalError> {
         ctx.check()?;
+        let ctx = &ctx.with_spare_threads(self.spare_threads.clone(), self.options.threads);
         let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)
             .ok_or_else(|| fail("end timestamp must not be before start timestamp".to_owned()))?;
         let options = &self.options;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use chronolith_block::Block;
 use chronolith_head::Head;
-use chronolith_model::query::{ColumnType, PresenceHints, ReadEstimate, SampleNeed, SelectHints, VecBatches};
+use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
     TimeRange,
@@ -63,12 +63,12 @@ impl TenantQueryable {
         self.head.reader().has_label_name(&self.tenant, KIND_LABEL)
     }
 
-    /// Reads presence from the head alone if no block has samples in the range and no label is hidden, as a
-    /// merge needs all labels; `None` otherwise.
-    fn select_presence(
+    /// Reads some of the labels from the head alone if no block has samples in the range and no label is
+    /// hidden, as a merge needs all labels; `None` otherwise.
+    fn select_some_labels(
         &self,
         selector: &Selector<'_>,
-        hints: &PresenceHints<'_>,
+        hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Option<Box<dyn SeriesBatches>>, QueryError> {
         let has_blocks = || self.blocks.any_in_range(&self.tenant, selector.range);
@@ -76,7 +76,15 @@ impl TenantQueryable {
         if has_blocks() || names_kind || self.has_typed_head() {
             return Ok(None);
         }
-        let head = self.head.reader().select_presence(&self.tenant, selector, hints, ctx)?;
+        let reader = self.head.reader();
+        let head: Box<dyn SeriesBatches> = match hints.presence() {
+            Some(presence) => reader.select_presence(&self.tenant, selector, &presence, ctx)?,
+            None => {
+                let SelectHints { samples, projection, .. } = *hints;
+                let series = reader.select_labels(&self.tenant, selector, samples, projection, ctx)?;
+                Box::new(VecBatches::projected(series))
+            }
+        };
         // A window may have been flushed meanwhile, and its series may have left the head.
         Ok((!has_blocks()).then_some(head))
     }
@@ -142,10 +150,12 @@ impl Queryable for TenantQueryable {
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         // Type and shard are decided by all labels.
         let selects_all = hints.shard.is_none() && hints.column_type == ColumnType::Float;
-        if let Some(hints) = hints.presence().filter(|_| selects_all)
-            && let Some(present) = self.select_presence(selector, &hints, ctx)?
+        let needs_some = hints.presence_only || hints.projection.is_some();
+        if selects_all
+            && needs_some
+            && let Some(series) = self.select_some_labels(selector, hints, ctx)?
         {
-            return Ok(present);
+            return Ok(series);
         }
         Ok(hints.filter(self.select_samples(selector, hints, ctx)?))
     }

@@ -143,7 +143,6 @@ impl GroupTable<'_> {
     }
 
     fn add_floats(&mut self, series: &StepSeries) -> Result<(), Error> {
-        self.execution.ctx.check()?;
         let at = self.group_of(&series.labels)?;
         let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
         group.drop_name |= series.drop_name;

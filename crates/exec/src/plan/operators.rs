@@ -315,7 +315,7 @@ impl<'q> OperatorBuilder<'q> {
                 self.scan(id, ScanReader::default())?
             }
             NodeKind::Latest(..) => drop_name(self.execution, self.scan(id, ScanReader::default())?),
-            NodeKind::Rollup(rollup) => self.rollup(id, rollup, node.grid)?,
+            NodeKind::Rollup(rollup) => self.rollup(id, rollup, node.grid, None)?,
             NodeKind::Map(function) => {
                 let mut params = self.params(id)?;
                 let function = match function.function {
@@ -380,8 +380,16 @@ impl<'q> OperatorBuilder<'q> {
         Ok(Params::new(params.collect::<Result<_, _>>()?))
     }
 
-    fn rollup(&self, id: OccurrenceId, rollup: &'q RollupNode, grid: Grid) -> OperatorResult<'q> {
+    /// The operator of a rollup. With `projection`, no labels but those of the groups are read of its series.
+    fn rollup(
+        &self,
+        id: OccurrenceId,
+        rollup: &'q RollupNode,
+        grid: Grid,
+        projection: Option<&Grouping<'_>>,
+    ) -> OperatorResult<'q> {
         let (execution, range) = (self.execution, self.plan.input(id, 0)?);
+        let ignores_names = projection.is_some_and(Grouping::ignores_metadata);
         let function = RangeFn {
             execution,
             rollup: (rollup.make.function)(&mut self.params(id)?),
@@ -390,12 +398,13 @@ impl<'q> OperatorBuilder<'q> {
             origin: self.plan.origin(id, 1),
             param_origin: self.plan.origin(id, 2),
             counter_check: self.language.counter_check(),
+            keeps_labels: ignores_names && !execution.delays_names(),
         };
         let NodeKind::Samples(selection) = self.plan.kind(range) else {
             return Ok(Box::new(RangeCall::new(self.range(range, grid)?.0, function)));
         };
         let (matchers, windows, parts) = (selection.matchers(), function.windows, selection.parts());
-        let reader = ScanReader { function: rollup.make.name, ..ScanReader::default() };
+        let reader = ScanReader { function: rollup.make.name, projection, ..ScanReader::default() };
         Ok(Box::new(Scan::new(execution, matchers, windows, parts, ScanFn::Range(function), reader)?))
     }
 
@@ -405,7 +414,8 @@ impl<'q> OperatorBuilder<'q> {
             _ => None,
         };
         let presence_only = matches!(op, Aggregation::Count | Aggregation::Group);
-        let reader = ScanReader { function: op.name(), grouping: Some(&grouping), presence_only };
+        let reader =
+            ScanReader { function: op.name(), grouping: Some(&grouping), presence_only, projection: None };
         let vector = self.plan.inputs(id).last().ok_or_else(|| malformed(self.plan.kind(id)))?;
         let input = self.aggregate_input(*vector, reader)?;
         if let Some(param) = &param {

@@ -56,6 +56,7 @@ pub(super) fn roll(
     kind: Extrapolation,
     out: &mut Vec<f64>,
 ) -> Result<bool, QueryError> {
+    out.reserve(windows.grid.count);
     let mut growth = Growth::new(&columns.values, resets, kind);
     let even = if resets.is_empty() { Even::of(&columns.times, windows) } else { None };
     let Some(even) = even else {

@@ -60,9 +60,13 @@ pub(super) fn slide_steps<'a>(
     let mut low_stride = 0;
     let mut high_stride = 0;
     out.reserve(steps.len());
+    let even_ends = windows.even_ends();
     for step in steps {
-        let start_ms = windows.start(step);
-        let end_ms = windows.end(step);
+        let end_ms = match even_ends {
+            Some((first_ms, step_ms)) => first_ms + step_ms * step as i64,
+            None => windows.end(step),
+        };
+        let start_ms = end_ms.saturating_sub(windows.width_ms);
         high = first_after(times, high, &mut high_stride, end_ms);
         low = first_after(times, low, &mut low_stride, start_ms);
         if low >= high {

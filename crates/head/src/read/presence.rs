@@ -19,13 +19,17 @@ use chronolith_model::{
 
 use crate::index::tables::{Groups, LeastRows};
 use crate::index::tenant::TenantHead;
+use crate::read::copy::RecentFiles;
+use crate::read::label_order::counting_sort;
+use crate::read::samples::{HeadSamples, SelectedChunks};
 use crate::read::select::HeadReader;
 use crate::read::select::PageCopy;
-use crate::read::source::{HeadChunk, HeadSamples, RecentFiles, SelectedChunks};
+use crate::read::source::HeadChunk;
 use crate::series::page_runs;
 use chronolith_base::sync::RwLockReadGuard;
 
 /// A selected series.
+#[derive(Clone, Copy)]
 struct Entry {
     group: u32,
     /// Index of the page that has its chunks, and their range in it.
@@ -33,6 +37,9 @@ struct Entry {
     start: u32,
     end: u32,
 }
+
+/// Memory of an entry, of its copy in order, and of the sort.
+const ENTRY_BYTES: usize = 2 * size_of::<Entry>() + 8;
 
 /// State of the selection.
 struct Selection<'a> {
@@ -61,7 +68,7 @@ impl HeadReader {
         };
         let _ids = self.state.index.ids.use_ids();
         let ids = select_refs(&*tenant.tables.read(), selector.matchers)?;
-        let mut memory = ctx.budget.reserve((ids.len() * size_of::<Entry>()) as u64)?;
+        let mut memory = ctx.budget.reserve((ids.len() * ENTRY_BYTES) as u64)?;
         let mut selection = Selection {
             groups: Groups::new(hints.projection),
             hints,
@@ -73,10 +80,10 @@ impl HeadReader {
         let mut files = RecentFiles::new(&self.state.series.store);
         for run in page_runs(&ids) {
             ctx.check()?;
-            let PageCopy { chunks, found } = self.copy_page(&mut files, run, selector.range, hints.samples);
-            let reserved = ctx.budget.reserve(SelectedChunks::heap_bytes(&chunks))?;
+            let PageCopy { copied, found } = self.copy_page(&mut files, run, selector.range, hints.samples);
+            let reserved = ctx.budget.reserve(copied.heap_bytes())?;
             let disk = self.state.env.disk.clone();
-            selection.pages.push(SelectedChunks::new(chunks, disk, reserved));
+            selection.pages.push(SelectedChunks::new(copied, disk, reserved));
             selection.add_page(&tenant, &found)?;
         }
         ctx.check()?;
@@ -139,9 +146,13 @@ impl Selection<'_> {
         if labels.len() > 1 {
             let mut ranks = vec![0; order.len()];
             for (rank, &group) in order.iter().enumerate() {
-                ranks[group as usize] = rank;
+                ranks[group as usize] = rank as u32;
             }
-            self.entries.sort_by_key(|entry| ranks[entry.group as usize]);
+            let arrival: Vec<u32> = (0..self.entries.len() as u32).collect();
+            let mut sorted = vec![0; arrival.len()];
+            let rank = |entry: u32| ranks[self.entries[entry as usize].group as usize];
+            counting_sort(&arrival, rank, order.len(), &mut sorted);
+            self.entries = sorted.into_iter().map(|entry| self.entries[entry as usize]).collect();
         }
         PresenceBatches { labels, pages: self.pages, entries: self.entries.into_iter(), _memory: None }
     }

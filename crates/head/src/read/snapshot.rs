@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use chronolith_base::Disk;
 use chronolith_base::sync::MutexGuard;
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::EncodedChunk;
@@ -17,7 +16,8 @@ use crate::index::ids::IdUse;
 use crate::index::tables::sort_by_labels;
 use crate::index::tenant::TenantHead;
 use crate::options::HeadError;
-use crate::read::source::{HeadChunk, RecentFiles, copy_chunks, merge_chunks, overlapping_len};
+use crate::read::copy::{CopiedChunks, RecentFiles};
+use crate::read::source::{ChunkMemory, HeadChunk, merge_chunks, overlapping_len};
 use crate::series::sealed_chunks::ChunkRef;
 use crate::series::stripe::Stripe;
 use crate::series::{SeriesStore, page_runs};
@@ -165,49 +165,50 @@ impl WindowSnapshot {
     ) -> Result<(Vec<EncodedChunk>, Vec<HeadError>), HeadError> {
         let stripe = self.series.lock(id);
         let Some(record) = stripe.series(id) else { return Ok(Default::default()) };
-        let mut chunks = Vec::new();
+        let mut copied = CopiedChunks::default();
         let mut files = RecentFiles::new(&self.series.store);
-        copy_chunks(&stripe, &mut files, id, record, self.window, &mut chunks);
+        copied.push_chunks(&stripe, &mut files, id, record, self.window);
+        copied.finish(&stripe);
         drop(stripe);
-        chunks.sort_by_key(HeadChunk::min_time);
-        chunks
+        copied
             .retain(|chunk| chunk.chunk_ref().is_some_and(|chunk_ref| is_part(chunk_ref, chunk.min_time())));
         let disk = &*self.series.env.disk;
-        match encode_all(disk, &chunks) {
+        match encode_all(copied.memory(disk), copied.chunks()) {
             Err(QueryError::Corrupt { .. }) => {}
             all => return all.map(|out| (out, Vec::new())).map_err(from_query),
         }
         let mut damages = Vec::new();
-        for idx in (0..chunks.len()).rev() {
-            match chunks[idx].decode(disk, TimeRange::ALL, &mut Columns::default()) {
+        for idx in (0..copied.chunks().len()).rev() {
+            let chunk = &copied.chunks()[idx];
+            match chunk.decode(copied.memory(disk), TimeRange::ALL, &mut Columns::default()) {
                 Ok(()) => {}
                 Err(damage @ QueryError::Corrupt { .. }) => {
                     damages.push(from_query(damage));
-                    chunks.remove(idx);
+                    copied.remove(idx);
                 }
                 Err(error) => return Err(from_query(error)),
             }
         }
-        let out = encode_all(disk, &chunks).map_err(from_query)?;
+        let out = encode_all(copied.memory(disk), copied.chunks()).map_err(from_query)?;
         Ok((out, damages))
     }
 }
 
 /// Encodes the samples of sealed chunks of one series, oldest first, with their start timestamps.
-fn encode_all(disk: &dyn Disk, chunks: &[HeadChunk]) -> Result<Vec<EncodedChunk>, QueryError> {
+fn encode_all(memory: ChunkMemory<'_>, chunks: &[HeadChunk]) -> Result<Vec<EncodedChunk>, QueryError> {
     let mut out = Vec::with_capacity(chunks.len());
     let mut rest = chunks;
     while !rest.is_empty() {
         let (group, others) = rest.split_at(overlapping_len(rest));
         rest = others;
         if let [one] = group
-            && let Some(chunk) = one.copy_plain(disk)?
+            && let Some(chunk) = one.copy_plain(memory.disk)?
         {
             out.push(chunk);
             continue;
         }
         let mut samples = Columns::default();
-        merge_chunks(disk, group, TimeRange::ALL, &mut samples)?;
+        merge_chunks(memory, group, TimeRange::ALL, &mut samples)?;
         kinds::encode(&samples, &mut out);
     }
     Ok(out)

@@ -107,6 +107,7 @@ pub fn read(test_env: &TestEnv, head: &Head, name: &str, matchers: &[Matcher], r
     let out = read_once(test_env, head, name, &selector);
     check_newest(test_env, head, name, &selector, &out);
     check_presence(test_env, head, name, &selector);
+    check_some_labels(test_env, head, name, &selector);
     check_values(test_env, head, name, &selector, &out);
     out
 }
@@ -172,6 +173,31 @@ pub fn check_presence(test_env: &TestEnv, head: &Head, name: &str, selector: &Se
                 assert_eq!(order, want_order, "{hints:?} in {:?}", selector.range);
             }
         }
+    }
+}
+
+/// `select_labels` must return the series of `select` with the labels of the projection.
+fn check_some_labels(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>) {
+    let ctx = test_env.context();
+    let read = |one: &SeriesRead| {
+        let mut columns = Columns::default();
+        one.samples.prefetch();
+        one.samples.read(selector.range, &mut columns).expect("samples read");
+        kinds::marks(&columns)
+    };
+    let all = head.reader().select(&tenant(name), selector, &ctx).expect("select works");
+    let choices: [(&[&str], bool); 4] =
+        [(&[], true), (&["__name__", "job"], true), (&["instance"], false), (&[], false)];
+    for (names, include) in choices {
+        let projection = Projection { names, include };
+        let found = head
+            .reader()
+            .select_labels(&tenant(name), selector, SampleNeed::All, Some(projection), &ctx)
+            .expect("select works");
+        let labels = |one: &SeriesRead| one.labels.filtered(|name| projection.uses(name));
+        let want: Vec<_> = all.iter().map(|one| (labels(one), read(one))).collect();
+        let got: Vec<_> = found.iter().map(|one| (one.labels.clone(), read(one))).collect();
+        assert_eq!(got, want, "{projection:?} in {:?}", selector.range);
     }
 }
 

@@ -122,6 +122,9 @@ pub struct SelectHints<'a> {
     pub function: &'a str,
     /// Grouping, if that is an aggregation.
     pub grouping: Option<Projection<'a>>,
+    /// Labels that are read; `None`: all. A source may leave out others: several series then have the same
+    /// labels, in the order of all their labels.
+    pub projection: Option<Projection<'a>>,
     /// Distance of evaluation times; 0 if there is one.
     pub step_ms: i64,
     /// Width of a range selector; 0 for an instant selector.

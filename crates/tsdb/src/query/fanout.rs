@@ -138,7 +138,7 @@ impl Queryable for TenantFanout {
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         // The merge needs all labels.
-        let hints = SelectHints { presence_only: false, ..*hints };
+        let hints = SelectHints { presence_only: false, projection: None, ..*hints };
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             let selected = part.queryable.select_with(selector, &hints, ctx).map(Some);

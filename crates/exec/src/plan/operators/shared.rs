@@ -39,12 +39,22 @@ impl<'q> OperatorBuilder<'q> {
                 AggregateInput::Shared(shared)
             });
         }
-        let is_selector = matches!(self.plan.kind(id), NodeKind::Latest(_, InstantField::Value))
-            && self.plan.node(id).repeat.is_none();
-        Ok(AggregateInput::Alone(if is_selector {
-            self.traced(id, |builder| builder.scan(id, reader))?.0
-        } else {
-            self.vector(id)?
+        let node = self.plan.node(id);
+        let properties = self.plan.properties(id);
+        // Series that are merged by their labels need all of them.
+        let reads_groups_only = node.repeat.is_none() && !properties.merges && !properties.collides;
+        Ok(AggregateInput::Alone(match &node.kind {
+            NodeKind::Latest(_, InstantField::Value) if node.repeat.is_none() => {
+                let projection = reader.grouping.filter(|_| reads_groups_only);
+                let reader = ScanReader { projection, ..reader };
+                self.traced(id, |builder| builder.scan(id, reader))?.0
+            }
+            NodeKind::Rollup(rollup) if reads_groups_only => {
+                let projection = reader.grouping;
+                self.check_types(id)?;
+                self.traced(id, |builder| builder.rollup(id, rollup, node.grid, projection))?.0
+            }
+            _ => self.vector(id)?,
         }))
     }
 

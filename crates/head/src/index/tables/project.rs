@@ -95,6 +95,11 @@ impl<'a> Groups<'a> {
         group
     }
 
+    /// Returns the labels of a group.
+    pub(crate) fn labels(&self, group: u32) -> &Labels {
+        &self.labels[group as usize]
+    }
+
     /// Records the rows of a page.
     pub(crate) fn note_least(&mut self, tables: &TenantIndex, rows: LeastRows) {
         for (group, row) in rows.by_group {

@@ -16,7 +16,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, LazyLock};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::members::{MemberIds, Members};
+use super::members::{MemberIds, MemberIter, Members};
 use super::rows::Rows;
 use crate::index::postings::Postings;
 use crate::index::split_table::SplitTable;
@@ -280,20 +280,13 @@ impl TenantIndex {
         Some(builder.finish())
     }
 
-    /// As [`TenantIndex::labels`] for ids that ascend from call to call: `last_row` is 0 at first and holds
-    /// the last position.
-    pub(crate) fn labels_from(
-        &self,
-        last_row: &mut usize,
-        id: u32,
-        scratch: &mut LabelsKey,
-    ) -> Option<Labels> {
-        let idx = self.rows.live_row_from(last_row, id)?;
-        Some(self.labels_of_row(idx, scratch))
+    /// Returns the numbers of the pairs of a row, in the order of label names; valid for this generation.
+    pub(crate) fn pairs_of_row(&self, idx: usize) -> MemberIter<'_> {
+        self.members_of(idx).iter()
     }
 
     /// Returns the labels of the series in a row.
-    pub(super) fn labels_of_row(&self, idx: usize, scratch: &mut LabelsKey) -> Labels {
+    pub(crate) fn labels_of_row(&self, idx: usize, scratch: &mut LabelsKey) -> Labels {
         scratch.set_sorted(self.pairs_of(idx));
         scratch.to_labels()
     }

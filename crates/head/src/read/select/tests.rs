@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use chronolith_base::clock::Clock;
-use chronolith_base::{Env, ManualClock, MemoryBudget};
+use chronolith_base::{Env, ManualClock, MemoryBudget, SpareThreads};
 use chronolith_model::query::{PresenceHints, Projection, SampleNeed};
 use chronolith_model::{
-    Columns, Labels, Matcher, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
+    Columns, Labels, Matcher, ReadContext, Selector, SeriesRead, TenantId, TenantLimits, TimeRange,
+    WriteBatch,
 };
 
 use crate::head::Head;
@@ -48,7 +49,10 @@ impl Clock for CreatingClock {
 
     fn mono_ns(&self) -> u64 {
         let tenant = self.head.state().index.tenant(&TenantId::new("a").unwrap()).unwrap();
-        assert!(tenant.tables.try_write().is_some(), "a query holds the lock between two pages");
+        // Other threads of the query hold the lock for a page at a time.
+        let written = tenant.tables.try_write_for(Duration::from_secs(10));
+        assert!(written.is_some(), "a query holds the lock between two pages");
+        drop(written);
         create(&self.head, 1_000_000 + self.created_count.fetch_add(1, Ordering::Relaxed));
         self.inner.mono_ns()
     }
@@ -132,4 +136,31 @@ fn series_are_created_between_the_pages_of_a_select() {
         values.extend_from_slice(&columns.values);
     }
     assert_eq!(values, (0..count).map(|idx| idx as f64).collect::<Vec<_>>(), "all that were there");
+}
+
+/// Several threads that copy pages return the same series in the same order as one.
+#[test]
+fn pages_are_copied_by_several_threads() {
+    let (head, ctx, _) = filled();
+    let tenant = TenantId::new("a").unwrap();
+    let selector = Selector { matchers: &[], range: TimeRange::new(0, 2000) };
+    let select = |ctx: &ReadContext, projection: Option<Projection<'_>>| -> Vec<(String, f64)> {
+        let found =
+            head.reader().select_labels(&tenant, &selector, SampleNeed::All, projection, ctx).unwrap();
+        let value = |one: &SeriesRead| {
+            let mut columns = Columns::default();
+            one.samples.read(selector.range, &mut columns).unwrap();
+            columns.values[0]
+        };
+        found.iter().map(|one| (one.labels.to_string(), value(one))).filter(|one| one.1 < 1e6).collect()
+    };
+    let spare = Arc::new(SpareThreads::new(3));
+    let parallel = ctx.with_spare_threads(spare, 3);
+    let all = select(&ctx, None);
+    assert_eq!(all.len(), SERIES_COUNT);
+    assert_eq!(select(&parallel, None), all);
+    let of_name = Some(Projection { names: &["__name__"], include: true });
+    let projected: Vec<(String, f64)> = all.iter().map(|(_, value)| ("up".to_owned(), *value)).collect();
+    assert_eq!(select(&ctx, of_name), projected);
+    assert_eq!(select(&parallel, of_name), projected);
 }

@@ -7,14 +7,18 @@ use chronolith_format::chunk::xor::{ENCODING_XOR, HEADER_BYTES, SAMPLE_BYTES_MAX
 
 use super::*;
 
-fn open_chunk(samples: &[(i64, f64)]) -> HeadChunk {
+/// Appends the bytes of the chunk to `open_bytes`.
+fn open_chunk(samples: &[(i64, f64)], open_bytes: &mut Vec<u8>) -> HeadChunk {
     let mut bytes = vec![0; HEADER_BYTES + samples.len() * SAMPLE_BYTES_MAX + 64];
     let mut state = XorState::new();
     samples.iter().for_each(|&(time, value)| state.append(&mut bytes, time, value));
     bytes.truncate(state.byte_len());
     let (min_time, max_time) = (samples[0].0, samples[samples.len() - 1].0);
     let count = samples.len() as u16;
-    HeadChunk::Open(Box::new(EncodedChunk { encoding: ENCODING_XOR, min_time, max_time, count, bytes }))
+    let start = open_bytes.len() as u32;
+    let len = bytes.len() as u32;
+    open_bytes.append(&mut bytes);
+    HeadChunk::Open(OpenChunkCopy { min_time, max_time, start, len, count, encoding: ENCODING_XOR })
 }
 
 fn ooo_chunk(samples: &BTreeMap<i64, f64>, duplicates: DuplicatePolicy) -> HeadChunk {
@@ -29,6 +33,7 @@ fn out_of_order_samples_are_merged_by_time() {
     for seed in 0..2000 {
         let rng = Rng::from_seed(seed);
         let (mut chunks, mut want, mut time) = (Vec::new(), BTreeMap::new(), 0);
+        let mut open_bytes = Vec::new();
         for _ in 0..rng.below(4) {
             let mut samples = Vec::new();
             for _ in 0..1 + rng.below(60) {
@@ -36,7 +41,7 @@ fn out_of_order_samples_are_merged_by_time() {
                 samples.push((time, time as f64));
             }
             want.extend(samples.iter().copied());
-            chunks.push(open_chunk(&samples));
+            chunks.push(open_chunk(&samples, &mut open_bytes));
         }
         let ooo_count = 1 + rng.below(50);
         let ooo: BTreeMap<i64, f64> =
@@ -55,7 +60,8 @@ fn out_of_order_samples_are_merged_by_time() {
         for range in ranges {
             let mut found = Columns::default();
             found.push(i64::MIN, 0.5);
-            merge_chunks(&*env.disk, &chunks, range, &mut found).expect("chunks are readable");
+            let memory = ChunkMemory { disk: &*env.disk, open_bytes: &open_bytes };
+            merge_chunks(memory, &chunks, range, &mut found).expect("chunks are readable");
             let found: Vec<(i64, f64)> = found.times.into_iter().zip(found.values).skip(1).collect();
             let want: Vec<(i64, f64)> =
                 want.iter().filter(|(time, _)| range.contains(**time)).map(|(t, v)| (*t, *v)).collect();

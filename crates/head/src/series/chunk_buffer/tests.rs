@@ -58,6 +58,25 @@ fn decimal_delta(code: u8) -> OpenState {
     DecimalDeltaState::new(Scale::from_code(code).expect("a scale")).into()
 }
 
+/// Copies of many chunks equal those of each alone, and leave the bytes between them.
+fn check_copies(buffers: &ChunkBuffers, pairs: &[Pair]) {
+    let mut out = vec![0xee; 1];
+    let mut copies = Vec::new();
+    for Pair { buffer, state, .. } in pairs {
+        let count = state.count();
+        let len = state.byte_len();
+        copies.push(BufferCopy { buffer: *buffer, count, start: out.len(), len });
+        out.resize(out.len() + len + 1, 0xee);
+    }
+    buffers.copy_many(&copies, &mut out);
+    let mut want = vec![0xee];
+    for pair in pairs {
+        buffers.copy(pair.buffer, &pair.state, &mut want);
+        want.push(0xee);
+    }
+    assert_eq!(out, want);
+}
+
 /// Samples of every length from one bit to the longest meet every offset in a node, above all its end.
 #[test]
 fn every_length_meets_every_offset_of_a_node() {
@@ -143,6 +162,7 @@ fn random_chunks_side_by_side_equal_buffers() {
         pair.append(&mut buffers, pair.state.time() + step as i64, f64::from_bits(value));
     }
     pairs.iter().for_each(|pair| pair.check(&buffers));
+    check_copies(&buffers, &pairs);
     let nodes: usize = pairs.iter().map(|p| node_count(&buffers, p.buffer)).sum();
     assert_eq!((buffers.count(), buffers.nodes.used_count()), (200, nodes as u64));
 }

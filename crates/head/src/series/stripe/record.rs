@@ -19,7 +19,7 @@ use chronolith_model::{Columns, TimeRange};
 
 use super::layout::NONE;
 use super::ooo_log::OooList;
-use crate::series::chunk_buffer::{ChunkBuffer, ChunkBuffers};
+use crate::series::chunk_buffer::{BufferCopy, ChunkBuffer, ChunkBuffers};
 use crate::series::sealed_chunks::ChunkMeta;
 
 /// Record of a series.
@@ -121,6 +121,13 @@ impl SeriesState {
             let (encoding, len) = (state.encoding(), state.byte_len());
             ChunkMeta::in_order(encoding, state.count(), self.open_min, state.time(), len)
         })
+    }
+
+    /// Returns the copy of the open chunk of words to offset `start` of a buffer; `None` without one.
+    pub(crate) fn open_copy(&self, start: usize) -> Option<BufferCopy> {
+        let count = self.state.count();
+        let len = self.state.byte_len();
+        self.has_open_words().then_some(BufferCopy { buffer: self.open, count, start, len })
     }
 
     /// Returns the encoder state of the open chunk of words.

@@ -21,7 +21,7 @@ use super::ooo_log::OooLog;
 use super::record::{Scratch, SeriesState};
 use super::starts::OpenStarts;
 use crate::memory_part::MemoryPart;
-use crate::series::chunk_buffer::ChunkBuffers;
+use crate::series::chunk_buffer::{BufferCopy, ChunkBuffers};
 use crate::series::sealed::SealedStore;
 use crate::series::sealed_chunks::{SealedChunk, SealedChunks};
 use crate::series::windows::WindowTally;
@@ -300,6 +300,11 @@ impl Stripe {
     /// Returns true if any open chunk of the stripe has start timestamps.
     pub(crate) fn has_open_starts(&self) -> bool {
         !self.starts.is_empty()
+    }
+
+    /// Copies open chunks of words, each to its part of `out`.
+    pub(crate) fn copy_buffers(&self, copies: &[BufferCopy], out: &mut [u8]) {
+        self.chunk_buffers.copy_many(copies, out);
     }
 
     /// Returns the start timestamps of the open chunk of a series; empty if it has none.

@@ -1,5 +1,6 @@
-//! `count` and `group` ask their source for presence alone: a source that leaves out as much as it may, and
-//! orders series as freely as it may, gives the same results in the same order.
+//! `count` and `group` ask their source for presence alone, other aggregations for the labels of their
+//! groups: a source that leaves out as much as it may, and orders series as freely as it may, gives the same
+//! results in the same order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,10 +62,15 @@ impl Queryable for Sparse {
         hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        let Some(hints) = hints.presence() else { return self.select(selector, ctx) };
         let mut all = Vec::new();
         let mut batches = self.0.select(selector, ctx)?;
         while batches.next_batch(&mut all)? {}
+        let Some(hints) = hints.presence() else {
+            if let Some(projection) = hints.projection {
+                all.iter_mut().for_each(|one| one.labels = one.labels.filtered(|name| projection.uses(name)));
+            }
+            return Ok(Box::new(Unsorted(all)));
+        };
         let (mut groups, mut order): (BTreeMap<Labels, Vec<Columns>>, Vec<Labels>) = Default::default();
         for one in all {
             let mut columns = Columns::default();
@@ -129,6 +135,19 @@ const QUERIES: &[&str] = &[
     "count_over_time(count by (g) (a)[2m:10s])",
     "count(a) unless count(b)",
     "count(timestamp(a))",
+    "sum(a)",
+    "sum by (g) (rate(a[1m]))",
+    "sum by (__name__, g) (rate(a[1m]))",
+    "sum by (g) (rate({__name__=~\"a|b\"}[1m]))",
+    "avg without (i) (increase(a[2m]))",
+    "max by (g, __name__) (last_over_time({__name__=~\"a|b\"}[1m]))",
+    "quantile by (g) (0.5, a)",
+    "stddev(delta(a[1m]))",
+    "min without (g, i) (min_over_time({i=~\".+\"}[1m]))",
+    "sum by (g) (a) + on (g) sum by (g) (rate(a[2m]))",
+    "sum by (i) (rate(a[1m] @ 300))",
+    "sum by (g) (rate(sum by (i, g) (a)[2m:10s]))",
+    "topk(2, avg by (g) (a))",
 ];
 
 fn data(seed: u64) -> MemQueryable {

@@ -12,7 +12,8 @@ use chronolith_model::{Columns, DuplicatePolicy, FloatHistogram, Histogram, IntH
 use super::super::decoded::UNLIMITED;
 use super::super::*;
 use super::{context_of, store_of};
-use crate::read::source::{RecentFiles, copy_chunks, merge_chunks};
+use crate::read::copy::{CopiedChunks, RecentFiles};
+use crate::read::source::merge_chunks;
 use crate::series::decide::AppendOutcome;
 use crate::series::sealed_chunks::SealedChunk;
 use crate::series::value::{SampleValue, Value};
@@ -64,10 +65,12 @@ fn is_same(a: &SampleValue, b: &SampleValue) -> bool {
 /// Returns the samples of the series as a query reads them.
 pub(super) fn read(stripe: &Stripe, cx: &AppendContext<'_>, id: u32) -> Columns {
     let series = stripe.series(id).expect("the series exists");
-    let (mut chunks, mut files) = (Vec::new(), RecentFiles::new(cx.store()));
-    copy_chunks(stripe, &mut files, id, series, TimeRange::ALL, &mut chunks);
+    let mut copied = CopiedChunks::default();
+    copied.push_chunks(stripe, &mut RecentFiles::new(cx.store()), id, series, TimeRange::ALL);
+    copied.finish(stripe);
     let mut out = Columns::default();
-    merge_chunks(cx.disk(), &chunks, TimeRange::ALL, &mut out).expect("chunks are readable");
+    let memory = copied.memory(cx.disk());
+    merge_chunks(memory, copied.chunks(), TimeRange::ALL, &mut out).expect("chunks are readable");
     out
 }
 
