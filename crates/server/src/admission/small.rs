@@ -3,7 +3,7 @@
 //!
 //! Invariants: at least one worker is left for everything else; a query that does not end within
 //! [`SMALL_QUERY_SLICE_NS`] is cancelled and starts again on a thread of the pool, and its text is remembered
-//! so that it starts there the next time.
+//! so that it starts there the next time, until it ends within half of that.
 //! Not here: how a query is run (`http::dispatch`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -58,6 +58,11 @@ impl SmallQueries {
         self.slot(candidate).store(candidate.0, Ordering::Relaxed);
     }
 
+    /// Forgets that a query was not small: its last run was.
+    pub(crate) fn shrank(&self, candidate: Candidate) {
+        let _ = self.slot(candidate).compare_exchange(candidate.0, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     fn slot(&self, candidate: Candidate) -> &AtomicU64 {
         let slot_count = self.outgrown.len() as u64;
         &self.outgrown[(candidate.0 % slot_count) as usize]
@@ -95,6 +100,18 @@ mod tests {
         small.outgrew(candidate("a"));
         assert!(small.enter(candidate("a"), 8).is_none());
         assert!(small.enter(candidate("b"), 8).is_some());
+    }
+
+    /// The first request for label names prepares what later ones read; all of them ran on a thread of the
+    /// pool.
+    #[test]
+    fn what_has_become_small_is_tried_again() {
+        let small = SmallQueries::default();
+        small.outgrew(candidate("a"));
+        small.shrank(candidate("b"));
+        assert!(small.enter(candidate("a"), 8).is_none());
+        small.shrank(candidate("a"));
+        assert!(small.enter(candidate("a"), 8).is_some());
     }
 
     #[test]

@@ -111,12 +111,19 @@ pub(super) async fn run_small_first<T: Send + 'static>(
     work: impl Fn(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let admitted = admit(app, &app.admission.query, tenant, timeout_ms).await?;
-    if let Some(candidate) = candidate
-        && let Some(result) = attempt(app, &admitted, candidate, &work)
-    {
+    let Some(candidate) = candidate else { return run_aside(app, admitted, work).await };
+    if let Some(result) = attempt(app, &admitted, candidate, &work) {
         return result;
     }
-    run_aside(app, admitted, work).await
+    let timed = move |app: &App, ctx: &ReadContext| {
+        let start_ns = app.env.clock.mono_ns();
+        let result = work(app, ctx);
+        if app.env.clock.mono_ns().saturating_sub(start_ns) < SMALL_QUERY_SLICE_NS / 2 {
+            app.queries.small.shrank(candidate);
+        }
+        result
+    };
+    run_aside(app, admitted, timed).await
 }
 
 /// Runs `work` here; `None` if it is not small, or if this thread is needed for others.

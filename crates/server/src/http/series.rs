@@ -1,6 +1,6 @@
 //! `series`, `labels`, `label/<name>/values`: what is stored, by selectors.
 //! Invariants: answers are sorted, each item once, over all `match[]`; collected items count in the query's
-//! budget.
+//! budget. Small requests begin on the async worker that read them (ADR 0040).
 
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use super::error::ApiError;
 use super::params::{Params, decode_percent, unescape_name};
 use super::printer::{Printer, TRUNCATED_WARNING};
 use super::query::check_length;
+use crate::admission::small::Candidate;
 use crate::app::App;
 use crate::http::json;
 
@@ -41,7 +42,9 @@ pub(super) async fn series(
     let limit = call.params.limit("limit")?;
     let range = time_range(&call.params)?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let candidate = candidate(&call);
+    let timeout_ms = app.options.query.timeout_ms;
+    let printed = dispatch::run_small_first(&app, &tenant, timeout_ms, candidate, move |app, ctx| {
         let selectors =
             selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
         let source = app.lifecycle.source()?.queryable(&call.tenant);
@@ -110,7 +113,9 @@ async fn list(
     // One more than asked tells whether there is more.
     let asked = if limit == 0 { 0 } else { limit.saturating_add(1) };
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let candidate = candidate(&call);
+    let timeout_ms = app.options.query.timeout_ms;
+    let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, move |app, ctx| {
         let mut selectors = selectors(&call.params)?;
         if selectors.is_empty() {
             selectors.push(Vec::new());
@@ -143,6 +148,16 @@ async fn list(
         printer.close(ctx, &warnings(found.len() > shown, ctx), &[])
     });
     Ok(printed.await?.into_json())
+}
+
+/// The request as one that may be small, by its path and selectors.
+fn candidate(call: &Call) -> Option<Candidate> {
+    let mut text = call.path.clone();
+    for selector in call.params.all("match[]") {
+        text.push(' ');
+        text.push_str(selector);
+    }
+    Candidate::of(&text)
 }
 
 /// Warnings of the sources, and whether the list is cut.
