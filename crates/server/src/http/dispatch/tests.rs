@@ -15,10 +15,14 @@ const TIMEOUT_MS: u64 = 10_000;
 async fn run_one(app: &Arc<App>, text: &str, is_small: bool) -> (Result<u32, ErrorKind>, Vec<ThreadId>) {
     let threads = Arc::new(Mutex::new(Vec::new()));
     let seen = threads.clone();
-    let work = move |_: &App, ctx: &ReadContext| {
+    let work = move |app: &App, ctx: &ReadContext| {
         ctx.check().map_err(ApiError::from)?;
         seen.lock().push(std::thread::current().id());
-        if is_small || seen.lock().len() > 1 {
+        if is_small {
+            return Ok(7);
+        }
+        if seen.lock().len() > 1 {
+            app.env.clock.sleep(Duration::from_nanos(SMALL_QUERY_SLICE_NS));
             return Ok(7);
         }
         Err(ApiError::new(ErrorKind::Timeout, "query timed out"))
@@ -48,6 +52,10 @@ async fn what_is_not_small_is_begun_anew_elsewhere_and_starts_there_next_time() 
         assert_eq!((result, threads.len()), (Err(ErrorKind::Timeout), 1));
         assert_ne!(threads[0], begun);
         assert_eq!(app.metrics.query.timed_out.get(), 1);
+        // That took no time, so the next one begins here.
+        let begun = here();
+        let (result, threads) = run_one(&app, "large", true).await;
+        assert_eq!((result, threads), (Ok(7), vec![begun]));
     };
     tokio::spawn(task).await.expect("no panic");
 }
