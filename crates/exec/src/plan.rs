@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use chronolith_base::hash::HashMap;
 
 use crate::annotation::EvaluationOrder;
+use crate::arith::BinaryOp;
 use crate::error::Error;
 use crate::grid::Grid;
 use crate::position::{Origin, Position};
@@ -171,7 +172,11 @@ impl Plan {
     /// The lookback of the query; `None` if its steps are not independent of each other and of its range.
     #[must_use]
     pub fn lookback(&self) -> Option<Lookback> {
-        if self.depends_on_range {
+        // The earliest step of a union decides whether a name is removed at the end.
+        let is_union = |node: &Node| matches!(node.kind, NodeKind::Set(BinaryOp::Or, _));
+        let names_depend_on_range =
+            self.name_rules.are_delayed && self.nodes.iter().any(|(node, _)| is_union(node));
+        if self.depends_on_range || names_depend_on_range {
             return None;
         }
         let Properties { names, collides, needs, .. } = self.properties(self.root());

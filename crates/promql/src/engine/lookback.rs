@@ -38,6 +38,7 @@ pub fn cache_plan(query: &Query<'_>, options: &EngineOptions) -> Option<CachePla
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::NameRemoval;
     use crate::parser::{ParserOptions, parse_expr};
 
     fn lookback_of(text: &str) -> Option<Lookback> {
@@ -83,6 +84,19 @@ mod tests {
             ["m[5m + step()]", "m offset (1m + 1m)", "end() - m", "m * step()", "rate(m[5m] smoothed)"]
         {
             check(text, None);
+        }
+    }
+
+    /// Cached results of a longer range were answered under the name that their earliest step had.
+    #[test]
+    fn names_of_a_union_that_are_removed_late_depend_on_the_range() {
+        for (name_removal, want) in [(NameRemoval::Immediate, true), (NameRemoval::Delayed, false)] {
+            let options = EngineOptions { name_removal, ..EngineOptions::default() };
+            let text = "sum by (a) (minute(m) or on (a) n)";
+            let expr = parse_expr(text, ParserOptions::default()).expect("parses");
+            let (start_ms, end_ms, step_ms) = (7_200_000, 10_800_000, 60_000);
+            let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms: None };
+            assert_eq!(cache_plan(&query, &options).is_some(), want, "{name_removal:?}");
         }
     }
 
