@@ -191,7 +191,7 @@ fn run_seed(arguments: &Arguments, seed: u64, bench: &mut Bench, tally: &mut Tal
         for delayed in [false, true] {
             let case = Case { dataset: &dataset, query: node.to_string(), times, delayed, typed };
             let Some(small) = ask_one(arguments, bench, &node, &case, tally)? else { continue };
-            println!("---- query {number}, seed {seed}\n{small}");
+            println!("---- query {number}, seed {seed}: {}\n{small}", case.query);
         }
     }
     Ok(())
