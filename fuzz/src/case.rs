@@ -39,7 +39,7 @@ impl Times {
 /// A question.
 #[derive(Debug, Clone)]
 pub(crate) struct Case<'d> {
-    /// What is asked.
+    /// Series that both engines read.
     pub(crate) dataset: &'d Dataset,
     /// The text of the query.
     pub(crate) query: String,
@@ -47,7 +47,7 @@ pub(crate) struct Case<'d> {
     pub(crate) times: Times,
     /// Delayed name removal.
     pub(crate) delayed: bool,
-    /// Whether `__type__` says what a counter is.
+    /// True if `__type__` marks counters.
     pub(crate) typed: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct AnswerSeries {
     pub(crate) histograms: Vec<(i64, FloatHistogram)>,
 }
 
-/// What an engine says.
+/// Answer of an engine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answer {
     /// `scalar`, `string`, `vector` or `matrix`.
@@ -87,7 +87,7 @@ impl Answer {
         Answer { error: Some(error), ..Answer::default() }
     }
 
-    /// Whether our engine says that it does not do this.
+    /// Returns true if our engine does not support the query.
     pub(crate) fn is_unsupported(&self) -> bool {
         self.error.as_ref().is_some_and(|text| text.contains("not supported by this version"))
     }

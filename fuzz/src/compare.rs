@@ -68,18 +68,18 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Whether the elements of an instant query have an order: its outermost function gives them one.
+/// Returns true if the elements of an instant query have an order: its outermost function gives them one.
 fn is_ordered(query: &str) -> bool {
     let query = query.trim_start_matches('(');
     ["sort", "topk", "bottomk"].iter().any(|name| query.starts_with(name))
 }
 
-/// What differs, if anything does, last digits included.
+/// Returns the first difference, last digits included.
 pub(crate) fn exact_difference(query: &str, ours: &Answer, theirs: &Answer) -> Option<Difference> {
     difference(query, ours, theirs).or_else(|| difference_within(query, ours, theirs, 0.0))
 }
 
-/// What differs by more than last digits, if anything does.
+/// Returns the first difference that is more than last digits.
 pub(crate) fn difference(query: &str, ours: &Answer, theirs: &Answer) -> Option<Difference> {
     difference_within(query, ours, theirs, TOLERANCE)
 }

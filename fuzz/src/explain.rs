@@ -1,4 +1,4 @@
-//! Which documented kind (docs/promql-differences.md) a difference is of, found by rules.
+//! Rules that assign a difference to a documented kind (docs/promql-differences.md).
 //!
 //! Invariants: a rule asks for evidence where there is some (Prometheus contradicts itself; Prometheus
 //! reports our error for a part of the query; the answers agree when numbers in texts are rounded). What no
@@ -173,8 +173,8 @@ fn explain_error(
     Ok(None)
 }
 
-/// Whether a `limitk` takes from a `topk` or `bottomk` with equal values, on which the engines agree but for
-/// their order.
+/// Returns true if a `limitk` takes from a `topk` or `bottomk` with equal values, on which the engines agree
+/// but for their order.
 fn picks_among_equals(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Result<bool> {
     for part in parts {
         let ExprKind::Aggregate(aggregate) = &part.kind else { continue };
@@ -198,13 +198,13 @@ fn is_rank(expr: &Expr) -> bool {
     matches!(&expr.kind, ExprKind::Aggregate(a) if matches!(a.op, AggregateOp::Select(TopKOp::Topk) | AggregateOp::Select(TopKOp::Bottomk)))
 }
 
-/// Whether a series of the answer has a float and a histogram at one time.
+/// Returns true if a series of the answer has a float and a histogram at one time.
 fn shows_both_kinds(answer: &Answer) -> bool {
     answer.series.iter().any(|one| one.histograms.iter().any(|(time, _)| one.times.contains(time)))
 }
 
-/// Whether the engines agree, or differ in a way that is documented, if there are only floats, and if there
-/// are only histograms.
+/// Returns true if the engines agree, or differ in a way that is documented, if there are only floats, and
+/// if there are only histograms.
 fn needs_both_kinds(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
     for histograms in [false, true] {
         let mut series = case.dataset.series.clone();
@@ -226,7 +226,7 @@ fn needs_both_kinds(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether some series has a type or unit, and the engines agree if none has.
+/// Returns true if some series has a type or unit, and the engines agree if none has.
 fn agree_without_types(bench: &mut Bench, case: &Case<'_>) -> Result<bool> {
     let is_type = |name: &str| TYPE_LABELS.contains(&name);
     let mut series = case.dataset.series.clone();
@@ -335,7 +335,7 @@ fn has_fixed_parameter(expr: &Expr) -> bool {
             && (any_part(&aggregate.expr, is_fixed) || !any_part(&aggregate.expr, varies)))
 }
 
-/// Whether a part may differ from step to step, looked at alone.
+/// Returns true if a part alone may differ from step to step.
 fn varies(expr: &Expr) -> bool {
     let is_selector =
         matches!(expr.kind, ExprKind::Selector(_) | ExprKind::Matrix(_) | ExprKind::Subquery(_));
@@ -353,7 +353,7 @@ fn is_math(expr: &Expr) -> bool {
     is_power || is_call(expr, &MATH_FUNCTIONS)
 }
 
-/// Whether it needs a mathematical function: for itself, or to divide a bucket.
+/// Returns true if it needs a mathematical function: for itself, or to divide a bucket.
 fn has_math(expr: &Expr) -> bool {
     let cuts_buckets = matches!(&expr.kind, ExprKind::Binary(b) if matches!(b.op, BinaryOp::TrimUpper | BinaryOp::TrimLower));
     is_math(expr)

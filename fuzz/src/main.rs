@@ -51,7 +51,7 @@ struct Arguments {
     mode: Mode,
 }
 
-/// What is compared.
+/// Subject of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Answers.
@@ -146,7 +146,7 @@ fn run(arguments: &Arguments, bench: &mut Bench) -> std::io::Result<usize> {
     Ok(unexplained)
 }
 
-/// What was asked, and what became of it.
+/// Counts of queries by result.
 #[derive(Default)]
 struct Tally {
     expressions: u64,

@@ -19,7 +19,7 @@ use crate::{Arguments, CORNERS};
 
 /// Changes to one query at most, less one.
 const CHANGES_MAX: u64 = 3;
-/// What is put between the words of a query.
+/// Separators of the words of a query.
 const WORDS: &[&str] = &[
     "(",
     ")",

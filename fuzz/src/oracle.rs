@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::case::{Answer, AnswerSeries, Case};
 use crate::series::Dataset;
 
-/// What a parser says: the printed form, or why not.
+/// Verdict of a parser: the printed form, or its error.
 pub(crate) type Verdict = std::result::Result<String, String>;
 
 /// The process and what it knows.

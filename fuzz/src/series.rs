@@ -58,7 +58,7 @@ impl Dataset {
     }
 }
 
-/// How values come about.
+/// Process that generates values.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
     Counter,

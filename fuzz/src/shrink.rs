@@ -24,7 +24,7 @@ struct Shrinker<'b> {
 }
 
 impl Shrinker<'_> {
-    /// Whether the answers still differ in the same way.
+    /// Returns true if the answers still differ in the same way.
     fn differs(&mut self, dataset: &Dataset, node: &Node, times: Times) -> Result<bool> {
         self.tries += 1;
         if self.tries > TRIES_MAX {

@@ -15,7 +15,7 @@ use crate::testing::MemSample;
 /// Upper bound of samples per series.
 const SAMPLES_MAX: u64 = 40;
 
-/// How the layout comes about.
+/// Origin of a bucket layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Exponential,
