@@ -242,7 +242,7 @@ fn source() -> Memory {
         (Labels::from_pairs([(METRIC_NAME, name), ("host", host), ("zone", "z")]), values)
     };
     let floats = |values: &[f64]| TypedValues::Floats(values.to_vec());
-    let texts = ["up", "slow", "down", "up"].map(Arc::from).to_vec();
+    let texts = ["up", "slow", "down", "up"].map(|text| Arc::from(text.as_bytes())).to_vec();
     let large = 1_i64 << 53;
     Memory(vec![
         series("bytes", "a", TypedValues::Integers(vec![0, large, large + 1, -5])),
@@ -320,8 +320,9 @@ fn integers_are_exact() {
 
 #[test]
 fn texts_and_booleans_have_a_last_value_and_a_number_but_no_sum() {
-    let last = "state{host=\"a\", zone=\"z\"} Texts([\"slow\", \"down\", \"up\"])";
-    check("last of state as text by zone every 60 s", &[last]);
+    let texts = ["slow", "down", "up"].map(str::as_bytes);
+    let last = format!("state{{host=\"a\", zone=\"z\"}} Texts({texts:?})");
+    check("last of state as text by zone every 60 s", &[last.as_str()]);
     check("number of state as text by zone every 120 s", &["{zone=\"z\"} Integers([1, 1])"]);
     let last = "open{host=\"a\", zone=\"z\"} Booleans([true, true, false])";
     check("last of open as boolean by zone every 60 s", &[last]);

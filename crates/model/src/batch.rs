@@ -62,11 +62,15 @@ pub enum Reject {
     SeriesIdsExhausted,
     /// A label name that only Chronolith sets.
     ReservedLabel,
+    /// The field has values of another type in the same shard group.
+    FieldTypeConflict,
+    /// The memory budget of texts in the head is used up.
+    TextLimit,
 }
 
 impl Reject {
     /// Number of kinds.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 18;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -86,6 +90,8 @@ impl Reject {
         Reject::HistogramInvalid,
         Reject::SeriesIdsExhausted,
         Reject::ReservedLabel,
+        Reject::FieldTypeConflict,
+        Reject::TextLimit,
     ];
 
     /// Returns the value of the `reason` label of metrics.
@@ -108,6 +114,8 @@ impl Reject {
             Reject::HistogramInvalid => "histogram_invalid",
             Reject::SeriesIdsExhausted => "series_ids_exhausted",
             Reject::ReservedLabel => "reserved_label",
+            Reject::FieldTypeConflict => "field_type_conflict",
+            Reject::TextLimit => "text_limit",
         }
     }
 
@@ -137,6 +145,8 @@ impl Reject {
                 "the server has no series id left until ids of departed series can be used again"
             }
             Reject::ReservedLabel => "label names __kind__ and __field__ are reserved",
+            Reject::FieldTypeConflict => "field has values of another type",
+            Reject::TextLimit => "texts of the head take as much memory as text-bytes-limit allows",
         }
     }
 }
@@ -148,6 +158,9 @@ pub struct BatchSeries {
     pub raw: Range<u32>,
     /// Its samples, within [`WriteBatch::times`] and [`WriteBatch::values`].
     pub samples: Range<u32>,
+    /// Kind of its words; [`WordKind::Float`] for untyped protocols. The parser of the wire key returns the
+    /// label of the same kind.
+    pub kind: WordKind,
 }
 
 /// An exemplar and the series of the batch that it belongs to.
@@ -169,8 +182,14 @@ pub struct WriteBatch {
     pub series: Vec<BatchSeries>,
     /// Milliseconds, series after series.
     pub times: Vec<i64>,
-    /// One value per time; of a histogram its sum.
+    /// One value per time, of integers and booleans the bits of the word; of a histogram its sum, of a text
+    /// the bits of its index in [`WriteBatch::texts`].
     pub values: Vec<f64>,
+    /// Values of series of texts, as ranges of [`WriteBatch::raw`]. Any bytes.
+    pub texts: Vec<Range<u32>>,
+    /// Row of each series, ascending; empty if every series is a row of its own. A sample that is refused for
+    /// its type takes the others of its row with it.
+    pub rows: Vec<u32>,
     /// Samples that are histograms: index into times and values, ascending. The caller that fills the batch
     /// validates them.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
@@ -192,6 +211,8 @@ impl WriteBatch {
             series: Vec::new(),
             times: Vec::new(),
             values: Vec::new(),
+            texts: Vec::new(),
+            rows: Vec::new(),
             histograms: Vec::new(),
             start_times: Vec::new(),
             exemplars: Vec::new(),
@@ -205,6 +226,8 @@ impl WriteBatch {
         self.series.clear();
         self.times.clear();
         self.values.clear();
+        self.texts.clear();
+        self.rows.clear();
         self.histograms.clear();
         self.start_times.clear();
         self.exemplars.clear();
@@ -269,8 +292,11 @@ impl WriteBatch {
         let start = at(self.times.len());
         self.times.extend(samples.iter().map(|s| s.0));
         self.values.extend(samples.iter().map(|s| s.1));
-        self.series
-            .push(BatchSeries { raw: raw_start..at(self.raw.len()), samples: start..at(self.times.len()) });
+        self.series.push(BatchSeries {
+            raw: raw_start..at(self.raw.len()),
+            samples: start..at(self.times.len()),
+            kind: WordKind::of(labels),
+        });
     }
 }
 

@@ -9,8 +9,10 @@ use crate::Labels;
 
 /// Name of the label that holds the kind.
 pub const KIND_LABEL: &str = "__kind__";
+/// Name of the label that holds the field of a measurement.
+pub const FIELD_LABEL: &str = "__field__";
 /// Labels that name no property of a target: the kind, and the field of a measurement.
-pub const RESERVED_LABELS: [&str; 2] = [KIND_LABEL, "__field__"];
+pub const RESERVED_LABELS: [&str; 2] = [KIND_LABEL, FIELD_LABEL];
 
 /// Returns true if clients of untyped protocols may not use the label name.
 #[must_use]
@@ -26,11 +28,44 @@ pub enum WordKind {
     Float,
     /// +0.0 for false and 1.0 for true.
     Boolean,
+    /// `i64`, see [`word_of_integer`].
+    Integer,
+    /// `u64`, see [`word_of_unsigned`].
+    Unsigned,
+    /// Text: inside a store the id in a dictionary; its meaning ends where the dictionary is unknown.
+    Text,
+}
+
+/// Returns the word of an integer: zig-zag, then the bits in reverse order, so that the bits that change are
+/// the first ones and an XOR chunk stores small differences in few bits.
+#[must_use]
+pub fn word_of_integer(value: i64) -> u64 {
+    (((value << 1) ^ (value >> 63)) as u64).reverse_bits()
+}
+
+/// Returns the integer of a word, the inverse of [`word_of_integer`].
+#[must_use]
+pub fn integer_of_word(word: u64) -> i64 {
+    let zigzag = word.reverse_bits();
+    (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)
+}
+
+/// Returns the word of an unsigned integer: its bits in reverse order.
+#[must_use]
+pub fn word_of_unsigned(value: u64) -> u64 {
+    value.reverse_bits()
+}
+
+/// Returns the unsigned integer of a word, the inverse of [`word_of_unsigned`].
+#[must_use]
+pub fn unsigned_of_word(word: u64) -> u64 {
+    word.reverse_bits()
 }
 
 impl WordKind {
     /// All kinds that a label names.
-    pub const LABELED: [WordKind; 1] = [WordKind::Boolean];
+    pub const LABELED: [WordKind; 4] =
+        [WordKind::Boolean, WordKind::Integer, WordKind::Unsigned, WordKind::Text];
 
     /// Value of the label; empty for floats, which have none.
     #[must_use]
@@ -38,6 +73,9 @@ impl WordKind {
         match self {
             WordKind::Float => "",
             WordKind::Boolean => "bool",
+            WordKind::Integer => "int",
+            WordKind::Unsigned => "uint",
+            WordKind::Text => "text",
         }
     }
 
@@ -65,5 +103,16 @@ mod tests {
             assert_eq!(WordKind::of(&Labels::from_pairs(typed)), kind);
         }
         assert_eq!(WordKind::of(&Labels::from_pairs([(KIND_LABEL, "later")])), WordKind::Float);
+    }
+
+    #[test]
+    fn words_of_integers_round_trip() {
+        for value in [0, 1, -1, 2, 1 << 53, -(1 << 53) - 1, i64::MAX, i64::MIN] {
+            assert_eq!(integer_of_word(word_of_integer(value)), value);
+        }
+        for value in [0, 1, 2, (1 << 53) + 1, u64::MAX] {
+            assert_eq!(unsigned_of_word(word_of_unsigned(value)), value);
+        }
+        assert_eq!(word_of_integer(-1), 1 << 63);
     }
 }

@@ -20,7 +20,7 @@ pub mod time;
 
 pub use batch::{BatchSeries, LabelSource, Reject, WriteBatch, WriteOutcome};
 pub use histogram::{FloatHistogram, Histogram, IntHistogram, ResetHint, Span};
-pub use kind::{KIND_LABEL, WordKind};
+pub use kind::{FIELD_LABEL, KIND_LABEL, WordKind};
 pub use labels::{Labels, LabelsBuilder, METRIC_NAME};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::{Exemplar, MetadataEntry, MetricKind};
@@ -29,4 +29,4 @@ pub use query::{
 };
 pub use regex::{GoRegex, RegexError};
 pub use tenant::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
-pub use time::TimeRange;
+pub use time::{TimeRange, TimeUnit};

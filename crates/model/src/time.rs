@@ -1,12 +1,46 @@
-//! Half-open ranges of milliseconds.
-//! Invariants: `start <= end`; sample times are in [`TIME_MIN_MS`], [`TIME_MAX_MS`].
+//! Half-open ranges of time, and the unit of the times of a store.
+//! Invariants: `start <= end`; sample times of a store in milliseconds are in [`TIME_MIN_MS`],
+//! [`TIME_MAX_MS`].
 
 /// Earliest valid sample time (about 146 million years before 1970): leaves room for window arithmetic.
 pub const TIME_MIN_MS: i64 = i64::MIN / 2;
 /// Latest valid sample time.
 pub const TIME_MAX_MS: i64 = i64::MAX / 2;
 
-/// Milliseconds `[start, end)`.
+/// Unit of the times of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum TimeUnit {
+    /// Milliseconds: default stores and those of Graphite.
+    #[default]
+    Milli,
+    /// Nanoseconds: databases of InfluxDB clients.
+    Nano,
+}
+
+impl TimeUnit {
+    /// Ticks of the unit per millisecond.
+    #[must_use]
+    pub const fn ticks_per_ms(self) -> i64 {
+        match self {
+            TimeUnit::Milli => 1,
+            TimeUnit::Nano => 1_000_000,
+        }
+    }
+
+    /// Milliseconds in ticks of the unit, saturating.
+    #[must_use]
+    pub const fn from_ms(self, ms: i64) -> i64 {
+        ms.saturating_mul(self.ticks_per_ms())
+    }
+
+    /// Ticks of the unit in milliseconds, rounded down.
+    #[must_use]
+    pub const fn to_ms(self, ticks: i64) -> i64 {
+        ticks.div_euclid(self.ticks_per_ms())
+    }
+}
+
+/// `[start, end)` in the unit of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimeRange {
     /// First millisecond inside.

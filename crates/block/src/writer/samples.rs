@@ -88,7 +88,7 @@ impl SampleEncoder {
             WordKind::Boolean if is_plain => {
                 dense::encode_boolean(times, values, &mut self.scratch, &mut self.bytes)
             }
-            WordKind::Boolean | WordKind::Float => false,
+            _ => false,
         }
     }
 

@@ -4,7 +4,9 @@
 //! ones are skipped. Labels are not looked into: that they are well-formed is checked when the series is new.
 
 use chronolith_model::batch::BatchExemplar;
-use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch};
+use chronolith_model::{
+    BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WordKind, WriteBatch,
+};
 
 use super::charge::Charge;
 use super::histogram::{HistogramReader, HistogramTally};
@@ -97,6 +99,7 @@ impl Walk<'_, '_> {
         self.batch.series.push(BatchSeries {
             raw: index(section.start)..index(section.end),
             samples: index(sample_start)..index(self.batch.times.len()),
+            kind: WordKind::Float,
         });
         Ok(())
     }

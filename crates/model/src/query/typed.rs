@@ -38,8 +38,8 @@ pub enum TypedValues {
     Unsigned(Vec<u64>),
     /// [`ColumnType::Boolean`]
     Booleans(Vec<bool>),
-    /// [`ColumnType::Text`]
-    Texts(Vec<Arc<str>>),
+    /// [`ColumnType::Text`]: any bytes, nearly always UTF-8.
+    Texts(Vec<Arc<[u8]>>),
     /// [`ColumnType::Histogram`]
     Histograms(Vec<Arc<Histogram>>),
 }
@@ -97,7 +97,7 @@ impl TypedValues {
             TypedValues::Integers(values) => size_of_val(&**values),
             TypedValues::Unsigned(values) => size_of_val(&**values),
             TypedValues::Booleans(values) => size_of_val(&**values),
-            TypedValues::Texts(values) => values.iter().map(|text| text.len() + size_of::<Arc<str>>()).sum(),
+            TypedValues::Texts(values) => values.iter().map(|text| text.len() + size_of::<Arc<[u8]>>()).sum(),
             TypedValues::Histograms(values) => values.iter().map(|one| one.memory_bytes() + 8).sum(),
         }
     }

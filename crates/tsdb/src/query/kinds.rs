@@ -33,10 +33,12 @@ pub(super) fn kinds_in(
     let typed = [WordKind::Float].into_iter().chain(WordKind::LABELED).filter(move |_| has_typed_series);
     let untyped = (!has_typed_series).then_some(None);
     let has_type = move |kind: &Option<WordKind>| match column_type {
-        ColumnType::Float => true,
-        ColumnType::Histogram => *kind != Some(WordKind::Boolean),
+        ColumnType::Float => *kind != Some(WordKind::Text),
+        ColumnType::Histogram => matches!(kind, None | Some(WordKind::Float)),
         ColumnType::Boolean => *kind == Some(WordKind::Boolean),
-        ColumnType::Integer | ColumnType::Unsigned | ColumnType::Text => false,
+        ColumnType::Integer => *kind == Some(WordKind::Integer),
+        ColumnType::Unsigned => *kind == Some(WordKind::Unsigned),
+        ColumnType::Text => *kind == Some(WordKind::Text),
     };
     typed.map(Some).chain(untyped).filter(has_type)
 }
@@ -65,7 +67,7 @@ pub(super) fn without_label(
 ) -> Box<dyn SeriesBatches> {
     match kind {
         None | Some(WordKind::Float) => batches,
-        Some(WordKind::Boolean) => Box::new(WithoutLabel { batches, column_type }),
+        Some(_) => Box::new(WithoutLabel { batches, column_type }),
     }
 }
 
