@@ -7,5 +7,6 @@
 
 pub mod block;
 pub mod chunk;
+pub mod databases;
 pub mod head;
 pub mod prometheus;

@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod change;
+pub mod databases;
 pub mod histogram;
 pub mod index;
 pub mod kind;

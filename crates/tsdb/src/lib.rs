@@ -8,6 +8,7 @@ mod blocks;
 mod changes;
 pub mod check;
 mod data_dir;
+mod databases;
 mod encoding;
 mod exemplars;
 mod ingestion_rate;

@@ -19,6 +19,7 @@ mod metadata;
 mod retention;
 mod scheduler;
 mod scrub;
+pub(crate) mod store_removal;
 mod tenant_cleanup;
 
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub(crate) use retention::GuardedClock;
 use retention::RetentionJobs;
 use scheduler::{KindRules, Scheduler, Task};
 use scrub::{Scrub, ScrubJobs};
+use store_removal::StoreRemovalJobs;
 use tenant_cleanup::TenantCleanupJobs;
 
 /// Jobs of one kind since the start, and those that are queued.
@@ -87,6 +89,7 @@ struct State {
     idle_flush: IdleFlushJobs,
     checkpoint: CheckpointJobs,
     retention: RetentionJobs,
+    store_removal: StoreRemovalJobs,
     block_removal: BlockRemovalJobs,
     compaction: CompactionJobs,
     deletion: DeletionJobs,
@@ -102,6 +105,7 @@ impl State {
             JobKind::IdleFlush => &mut self.idle_flush,
             JobKind::Checkpoint => &mut self.checkpoint,
             JobKind::Retention => &mut self.retention,
+            JobKind::StoreRemoval => &mut self.store_removal,
             JobKind::BlockRemoval => &mut self.block_removal,
             JobKind::Compaction => &mut self.compaction,
             JobKind::Deletion => &mut self.deletion,
@@ -124,6 +128,7 @@ impl Maintenance {
             idle_flush: IdleFlushJobs::default(),
             checkpoint: CheckpointJobs,
             retention: RetentionJobs::new(clock),
+            store_removal: StoreRemovalJobs,
             block_removal: BlockRemovalJobs,
             compaction: CompactionJobs::default(),
             deletion: DeletionJobs,

@@ -17,6 +17,7 @@ use chronolith_model::{TenantId, TimeRange};
 
 use crate::admin::error::AdminError;
 use crate::blocks::tenant::{TENANTS_DIR, tenant_dir};
+use crate::databases::FILE_NAMES as DATABASES_FILES;
 use crate::encoding::SeriesEncoder;
 use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
 use crate::storage::Storage;
@@ -79,11 +80,17 @@ impl<'a> SnapshotWriter<'a> {
         disk.create_dir_all(&tmp.join(TENANTS_DIR)).map_err(io(&tmp))?;
         disk.sync_dir(data_dir).map_err(io(data_dir))?;
         let mut creating = CreatingDir { env, path: tmp.clone(), complete: false };
-        for tenant in tenants {
+        let stores = self.stores_of(tenants);
+        for tenant in tenants.iter().filter(|tenant| !tenant.is_store()).chain(&stores) {
             self.write_tenant(tenant, &tenant_dir(&tmp, tenant), head)?;
         }
         if let Some(bytes) = self.storage.metadata().file_of(tenants) {
             for name in [METADATA_FILE, METADATA_MIRROR] {
+                disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
+            }
+        }
+        if let Some(bytes) = self.storage.databases().file_of(tenants) {
+            for name in DATABASES_FILES {
                 disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
             }
         }
@@ -93,6 +100,13 @@ impl<'a> SnapshotWriter<'a> {
         creating.complete = true;
         disk.sync_dir(&parent).map_err(io(&parent))?;
         Ok(name)
+    }
+
+    /// Returns the stores of the databases of `tenants`.
+    fn stores_of(&self, tenants: &[TenantId]) -> Vec<TenantId> {
+        let catalog = self.storage.databases().catalog();
+        let of_tenants = catalog.policies().filter(|(owner, _)| tenants.contains(owner));
+        of_tenants.map(|(_, policy)| policy.store.clone()).collect()
     }
 
     fn write_tenant(&self, tenant: &TenantId, dir: &Path, head: SnapshotHead) -> Result<(), AdminError> {

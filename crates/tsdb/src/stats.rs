@@ -110,6 +110,8 @@ pub(crate) fn tenants(storage: &Storage) -> Vec<TenantId> {
     let mut all = storage.head().statistics().tenants();
     let with_blocks = storage.blocks().all().into_iter().filter(|(_, blocks)| blocks.totals().count > 0);
     all.extend(with_blocks.map(|(tenant, _)| tenant));
+    all.retain(|tenant| !tenant.is_store());
+    all.extend(storage.databases().catalog().tenants.keys().cloned());
     all.sort();
     all.dedup();
     all

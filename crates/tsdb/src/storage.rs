@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 
 use crate::blocks::BlockStore;
 use crate::changes::Changes;
+use crate::databases::DatabaseStore;
 use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
@@ -23,6 +24,7 @@ pub(crate) struct Storage {
     head: Arc<Head>,
     blocks: Arc<BlockStore>,
     metadata: MetadataStore,
+    databases: DatabaseStore,
     limits: RwLock<LimitsTable>,
     changes: Changes,
 }
@@ -34,9 +36,11 @@ impl Storage {
         head: Head,
         blocks: Arc<BlockStore>,
         metadata: MetadataStore,
+        databases: DatabaseStore,
     ) -> Storage {
         let limits = RwLock::new(options.limits.clone());
-        Storage { env, options, head: Arc::new(head), blocks, metadata, limits, changes: Changes::default() }
+        let head = Arc::new(head);
+        Storage { env, options, head, blocks, metadata, databases, limits, changes: Changes::default() }
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -59,6 +63,10 @@ impl Storage {
         &self.metadata
     }
 
+    pub(crate) fn databases(&self) -> &DatabaseStore {
+        &self.databases
+    }
+
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
     }
@@ -69,7 +77,9 @@ impl Storage {
     }
 
     pub(crate) fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
-        self.limits.read().of(tenant).clone()
+        let of_owner = |tenant: &TenantId| self.limits.read().of(tenant).clone();
+        let of_store = if tenant.is_store() { self.databases.limits_of(tenant, of_owner) } else { None };
+        of_store.unwrap_or_else(|| of_owner(tenant))
     }
 
     /// Replaces the limits of all tenants. Blocks of tenants with another retention are planned again, and

@@ -14,6 +14,7 @@ use chronolith_head::{
     Cardinality, Head, HeadError, HeadOptions, ReplayProgress, SyncMode, TenantStats, WalPosition, WriteError,
 };
 use chronolith_model::change::{ChangeWatch, Changed};
+use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
     Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits,
@@ -26,9 +27,11 @@ use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
 use crate::data_dir::{lock_data_dir, make_dir};
+use crate::databases::DatabaseStore;
 use crate::exemplars::{ExemplarFate, ExemplarRing};
 use crate::ingestion_rate::IngestionRates;
 use crate::limits::LimitsTable;
+use crate::maintenance::store_removal::forget_removed;
 use crate::maintenance::{GuardedClock, JobKind, Maintenance};
 use crate::memory::{self, TsdbMemory};
 use crate::metadata::{Change, MetadataStore};
@@ -92,6 +95,7 @@ impl Tsdb {
         let mut repaired = Vec::new();
         let metadata =
             MetadataStore::open(&env, &options.data_dir, options.sync, &mut start.notes, &mut repaired)?;
+        let databases = DatabaseStore::open(&env, &options.data_dir, &mut repaired)?;
         let (head, report) = Head::open(&env, head_options(&env, &options), &progress).map_err(open_error)?;
         head.statistics().measure_memory();
         start.notes.extend(report.notes);
@@ -108,7 +112,8 @@ impl Tsdb {
         start.repaired_count = repaired.len() as u64;
         start.replay_ms = report.duration_ns / 1_000_000;
         let exemplars = ExemplarRing::new(options.exemplar_count_max);
-        let storage = Arc::new(Storage::new(env, options, head, blocks, metadata));
+        let storage = Arc::new(Storage::new(env, options, head, blocks, metadata, databases));
+        forget_removed(&storage);
         let tsdb = Tsdb {
             maintenance: Maintenance::new(storage.clone(), clock),
             storage,
@@ -238,6 +243,25 @@ impl Tsdb {
     #[must_use]
     pub fn tenants(&self) -> Vec<TenantId> {
         stats::tenants(&self.storage)
+    }
+
+    /// Returns the databases of all tenants: one version of the catalogue.
+    #[must_use]
+    pub fn databases(&self) -> Arc<DatabaseCatalog> {
+        self.storage.databases().catalog()
+    }
+
+    /// Changes the databases of `tenant` and returns when the change is durable. The samples of dropped
+    /// stores cannot be read any more then; a maintenance job removes them.
+    ///
+    /// # Errors
+    /// [`CatalogError`]: nothing changed.
+    pub fn change_databases(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
+        self.storage.databases().change(tenant, change)?;
+        let is_of_tenant =
+            |store: &TenantId| self.storage.databases().owner_of(store).as_ref() == Some(tenant);
+        self.storage.blocks().mark_changed_if(|store| store.is_store() && is_of_tenant(store));
+        Ok(())
     }
 
     /// Returns the limits of all tenants.

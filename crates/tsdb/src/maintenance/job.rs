@@ -23,6 +23,8 @@ pub enum JobKind {
     Checkpoint,
     /// Removes expired blocks of a tenant from its list of blocks.
     Retention,
+    /// Removes the samples of a dropped store.
+    StoreRemoval,
     /// Removes the files of blocks that were compacted or have expired.
     BlockRemoval,
     /// Compacts several blocks of a tenant.
@@ -42,11 +44,12 @@ impl JobKind {
     pub(super) const COUNT: usize = JobKind::ALL.len();
 
     /// All kinds, in order of priority.
-    pub const ALL: [JobKind; 10] = [
+    pub const ALL: [JobKind; 11] = [
         JobKind::Flush,
         JobKind::IdleFlush,
         JobKind::Checkpoint,
         JobKind::Retention,
+        JobKind::StoreRemoval,
         JobKind::BlockRemoval,
         JobKind::Compaction,
         JobKind::Deletion,
@@ -63,6 +66,7 @@ impl JobKind {
             JobKind::IdleFlush => "idle_flush",
             JobKind::Checkpoint => "checkpoint",
             JobKind::Retention => "retention",
+            JobKind::StoreRemoval => "store_removal",
             JobKind::BlockRemoval => "block_removal",
             JobKind::Compaction => "compaction",
             JobKind::Deletion => "deletion",

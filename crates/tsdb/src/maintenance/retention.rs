@@ -57,15 +57,18 @@ impl RetentionJobs {
         let mut expired: BTreeMap<TenantId, Vec<Arc<BlockEntry>>> = BTreeMap::new();
         let has_retention = bytes_max > 0
             || limits.default.retention_ms > 0
-            || limits.by_tenant.values().any(|limits| limits.retention_ms > 0);
+            || limits.by_tenant.values().any(|limits| limits.retention_ms > 0)
+            || storage.databases().has_retention();
         let tenants = if has_retention { storage.blocks().all() } else { Vec::new() };
         let lists: Vec<_> = tenants.iter().map(|(tenant, blocks)| (tenant, blocks.list())).collect();
         let mut all: Vec<(&TenantId, &Arc<BlockEntry>)> =
             lists.iter().flat_map(|(tenant, list)| list.iter().map(|block| (*tenant, block))).collect();
         all.sort_by_key(|(_, block)| Reverse(block.range().end));
-        let oldest_ms = |tenant: &TenantId, time_ms: i64| match limits.of(tenant).retention_ms {
-            0 => i64::MIN,
-            retention_ms => time_ms.saturating_sub(retention_ms),
+        let retentions_ms: BTreeMap<&TenantId, i64> =
+            tenants.iter().map(|(tenant, _)| (tenant, storage.limits_of(tenant).retention_ms)).collect();
+        let oldest_ms = |tenant: &TenantId, time_ms: i64| match retentions_ms.get(tenant) {
+            None | Some(0) => i64::MIN,
+            Some(retention_ms) => time_ms.saturating_sub(*retention_ms),
         };
         let (mut kept_bytes, mut is_full) = (0u64, false);
         for (tenant, block) in all {

@@ -86,6 +86,7 @@ impl KindRules {
             },
             JobKind::Checkpoint => KindRules { retry_pause_max_ms: RETRY_PAUSE_MIN_MS, ..every(10_000) },
             JobKind::Retention | JobKind::Metadata => every(60_000),
+            JobKind::StoreRemoval => every(1000),
             JobKind::BlockRemoval => KindRules { retry_pause_max_ms: 60_000, ..every(60_000) },
             JobKind::Compaction => rewriting,
             JobKind::Deletion => KindRules { search_interval_ms: None, ..rewriting },

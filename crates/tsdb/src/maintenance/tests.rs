@@ -10,6 +10,7 @@ use super::*;
 use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
+use crate::databases::DatabaseStore;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
 use crate::window::WINDOW_MS;
@@ -53,7 +54,8 @@ impl Fixture {
         }
         clock.set_now_ms(START_MS + WINDOW_MS);
         let guarded = GuardedClock::open(&env, &data_dir, 0, None, &mut notes);
-        let storage = Storage::new(env, options, head, Arc::new(blocks), metadata);
+        let databases = DatabaseStore::open(&env, &data_dir, &mut repaired).expect("opens");
+        let storage = Storage::new(env, options, head, Arc::new(blocks), metadata, databases);
         Fixture { maintenance: Maintenance::new(Arc::new(storage), guarded), clock, disk }
     }
 

@@ -81,7 +81,7 @@ fn searches_run_once_per_interval_and_before_the_jobs_of_their_kind() {
     let start = tasks(0);
     assert!(!start.contains(&JobKind::IdleFlush) && !start.contains(&JobKind::Deletion), "{start:?}");
     assert_eq!(start.len(), JobKind::COUNT - 2);
-    assert_eq!(tasks(SECOND_MS), [JobKind::Scrub]);
+    assert_eq!(tasks(SECOND_MS), [JobKind::StoreRemoval, JobKind::Scrub]);
     assert!(tasks(10 * SECOND_MS).contains(&JobKind::Flush));
     assert!(tasks(HOUR_MS).contains(&JobKind::IdleFlush));
 }

@@ -1,0 +1,223 @@
+//! The database catalogue: databases, retention policies, continuous queries and users of all tenants, as one
+//! file that is replaced as a whole (`docs/databases.md`).
+//!
+//! Invariants: a checksum covers every byte; readers take untrusted bytes, never panic and allocate no more
+//! than the file is long.
+//! Not here: rules of changes (`model::databases`), the two copies of the file (`tsdb`).
+
+use std::collections::BTreeMap;
+
+use chronolith_base::bytes::put_uvarint;
+use chronolith_base::crc::crc32c;
+use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::databases::{
+    ContinuousQuery, Database, DatabaseCatalog, Privilege, RetentionPolicy, TenantCatalog, User,
+};
+use chronolith_model::{TenantId, TimeUnit};
+
+const MAGIC: [u8; 4] = *b"CLDB";
+const VERSION: u16 = 1;
+/// Last run of a continuous query that has not run.
+const NEVER: u64 = u64::MAX;
+
+/// A version of the catalogue, numbered: of two files the one with the greater number is the later one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CatalogFile {
+    /// Number of changes since the first version.
+    pub sequence: u64,
+    /// Its content.
+    pub catalog: DatabaseCatalog,
+}
+
+impl CatalogFile {
+    /// Appends the file's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(&self.catalog.next_store.to_le_bytes());
+        put_list(out, &self.catalog.dropped, |out, store| put_text(out, store.as_str()));
+        put_list(out, &self.catalog.tenants, |out, (tenant, own)| {
+            put_text(out, tenant.as_str());
+            put_list(out, &own.databases, put_database);
+            put_list(out, &own.users, put_user);
+        });
+        let crc = crc32c(out.get(start..).unwrap_or_default());
+        out.extend_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Reads the file's bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: another magic or version, a checksum that does not match, or contents that no version
+    /// of this program writes.
+    pub fn decode(bytes: &[u8]) -> Result<CatalogFile, DecodeError> {
+        let end = bytes.len().saturating_sub(4);
+        let mut tail = ByteReader::new(bytes.get(end..).unwrap_or_default());
+        let mut r = Reader(ByteReader::new(bytes.get(..end).unwrap_or_default()));
+        let magic = r.0.bytes("magic", 4)?;
+        if magic != MAGIC {
+            return Err(r.invalid("magic", "CLDB", u64::from(magic.first().copied().unwrap_or(0))));
+        }
+        let version = r.0.le_u16("version")?;
+        if version != VERSION {
+            return Err(r.invalid("version", "1", u64::from(version)));
+        }
+        let found = tail.le_u32("checksum")?;
+        let expected = crc32c(bytes.get(..end).unwrap_or_default());
+        if found != expected {
+            return Err(DecodeError::Checksum { what: "database catalogue", offset: end, expected, found });
+        }
+        let sequence = r.0.le_u64("sequence")?;
+        let next_store = r.0.le_u64("next store")?;
+        let dropped = r.list(|r| r.store())?;
+        let tenants = r.list(|r| {
+            let tenant = r.text("tenant")?;
+            let tenant = TenantId::new(&tenant).map_err(|_| r.invalid("tenant", "a tenant id", 0))?;
+            let databases = r.list(Reader::database)?;
+            let users = r.list(Reader::user)?;
+            Ok((tenant, TenantCatalog { databases, users }))
+        })?;
+        if !r.0.is_empty() {
+            return Err(r.invalid("length", "the checksum", r.0.remaining() as u64));
+        }
+        let tenants = tenants.into_iter().collect();
+        Ok(CatalogFile { sequence, catalog: DatabaseCatalog { tenants, next_store, dropped } })
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_uvarint(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_list<T>(
+    out: &mut Vec<u8>,
+    list: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    put: impl Fn(&mut Vec<u8>, T),
+) {
+    let items = list.into_iter();
+    put_uvarint(out, items.len() as u64);
+    items.for_each(|item| put(out, item));
+}
+
+fn put_database(out: &mut Vec<u8>, database: &Database) {
+    put_text(out, &database.name);
+    put_text(out, &database.default_policy);
+    put_list(out, &database.policies, |out, policy| {
+        put_text(out, &policy.name);
+        put_uvarint(out, policy.duration_ns.unsigned_abs());
+        put_uvarint(out, policy.shard_group_ns.unsigned_abs());
+        put_uvarint(out, u64::from(policy.replica_count));
+        put_text(out, policy.store.as_str());
+    });
+    put_list(out, &database.continuous_queries, |out, query| {
+        put_text(out, &query.name);
+        put_text(out, &query.text);
+        out.extend_from_slice(&query.last_run_ns.map_or(NEVER, i64::cast_unsigned).to_le_bytes());
+    });
+}
+
+fn put_user(out: &mut Vec<u8>, user: &User) {
+    put_text(out, &user.name);
+    put_text(out, &user.password_hash);
+    out.push(u8::from(user.is_admin));
+    put_list(out, &user.privileges, |out, (database, privilege)| {
+        put_text(out, database);
+        out.push(match privilege {
+            Privilege::Read => 1,
+            Privilege::Write => 2,
+            Privilege::All => 3,
+        });
+    });
+}
+
+struct Reader<'a>(ByteReader<'a>);
+
+impl Reader<'_> {
+    fn invalid(&self, what: &'static str, expected: &'static str, found: u64) -> DecodeError {
+        DecodeError::Invalid { what, offset: self.0.offset(), expected, found }
+    }
+
+    fn text(&mut self, what: &'static str) -> Result<String, DecodeError> {
+        let len = self.0.uvarint(what)?;
+        let bytes = self.0.bytes(what, usize::try_from(len).unwrap_or(usize::MAX))?;
+        let text = std::str::from_utf8(bytes).map(str::to_owned);
+        text.map_err(|_| self.invalid(what, "UTF-8", len))
+    }
+
+    fn list<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Vec<T>, DecodeError> {
+        let count = self.0.uvarint("number of items")?;
+        let mut list = Vec::new();
+        // The vector grows with the items that are there, whatever the number claims.
+        for _ in 0..count {
+            list.push(item(self)?);
+        }
+        Ok(list)
+    }
+
+    fn store(&mut self) -> Result<TenantId, DecodeError> {
+        let id = self.text("store")?;
+        let store = TenantId::stored(&id).ok().filter(TenantId::is_store);
+        store.ok_or_else(|| self.invalid("store", "the id of a store", 0))
+    }
+
+    fn duration(&mut self, what: &'static str) -> Result<i64, DecodeError> {
+        let ns = self.0.uvarint(what)?;
+        i64::try_from(ns).map_err(|_| self.invalid(what, "nanoseconds below 2^63", ns))
+    }
+
+    fn database(&mut self) -> Result<Database, DecodeError> {
+        Ok(Database {
+            name: self.text("database")?,
+            default_policy: self.text("default retention policy")?,
+            policies: self.list(Reader::policy)?,
+            continuous_queries: self.list(|r| {
+                let name = r.text("continuous query")?;
+                let text = r.text("text of a continuous query")?;
+                let last_run_ns = r.0.le_u64("last run")?;
+                let last_run_ns = (last_run_ns != NEVER).then_some(last_run_ns.cast_signed());
+                Ok(ContinuousQuery { name, text, last_run_ns })
+            })?,
+        })
+    }
+
+    fn policy(&mut self) -> Result<RetentionPolicy, DecodeError> {
+        let name = self.text("retention policy")?;
+        let duration_ns = self.duration("duration")?;
+        let shard_group_ns = self.duration("shard duration")?;
+        let replica_count = self.0.uvarint("replicas")?;
+        let replica_count = u32::try_from(replica_count)
+            .map_err(|_| self.invalid("replicas", "below 2^32", replica_count))?;
+        let store = self.store()?;
+        if store.time_unit() != TimeUnit::Nano || shard_group_ns == 0 {
+            return Err(self.invalid("retention policy", "a store in nanoseconds with shard groups", 0));
+        }
+        Ok(RetentionPolicy { name, duration_ns, shard_group_ns, replica_count, store })
+    }
+
+    fn user(&mut self) -> Result<User, DecodeError> {
+        let name = self.text("user")?;
+        let password_hash = self.text("password hash")?;
+        let is_admin = self.0.u8("administrator")? != 0;
+        let privileges = self.list(|r| {
+            let database = r.text("database")?;
+            let privilege = match r.0.u8("privilege")? {
+                1 => Privilege::Read,
+                2 => Privilege::Write,
+                3 => Privilege::All,
+                other => return Err(r.invalid("privilege", "1, 2 or 3", u64::from(other))),
+            };
+            Ok((database, privilege))
+        })?;
+        let privileges: BTreeMap<_, _> = privileges.into_iter().collect();
+        Ok(User { name, password_hash, is_admin, privileges })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Tests of the file of the database catalogue: round trip, golden file, damage at every bit and length.
+
+use super::*;
+
+fn catalog() -> CatalogFile {
+    let policy = |name: &str, number| RetentionPolicy {
+        name: name.to_owned(),
+        duration_ns: 3_600_000_000_000,
+        shard_group_ns: 3_600_000_000_000,
+        replica_count: 2,
+        store: TenantId::of_store(TimeUnit::Nano, number),
+    };
+    let query = |name: &str, last_run_ns| ContinuousQuery {
+        name: name.to_owned(),
+        text: "CREATE CONTINUOUS QUERY \"ä\" ON db BEGIN SELECT mean(v) INTO x FROM m GROUP BY time(1m) END"
+            .to_owned(),
+        last_run_ns,
+    };
+    let database = Database {
+        name: "my db".to_owned(),
+        default_policy: "autogen".to_owned(),
+        policies: vec![policy("autogen", 0), policy("\u{1f600}", 300)],
+        continuous_queries: vec![query("a", None), query("b", Some(-5))],
+    };
+    let user = User {
+        name: "u".to_owned(),
+        password_hash: "$argon2id$...".to_owned(),
+        is_admin: false,
+        privileges: BTreeMap::from([("my db".to_owned(), Privilege::Write)]),
+    };
+    let own = TenantCatalog { databases: vec![database], users: vec![user] };
+    let catalog = DatabaseCatalog {
+        tenants: BTreeMap::from([(TenantId::anonymous(), own)]),
+        next_store: 301,
+        dropped: vec![TenantId::of_store(TimeUnit::Nano, 7)],
+    };
+    CatalogFile { sequence: 12, catalog }
+}
+
+fn encoded() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    catalog().encode(&mut bytes);
+    bytes
+}
+
+#[test]
+fn comes_back_and_any_damage_is_found() {
+    let bytes = encoded();
+    assert_eq!(CatalogFile::decode(&bytes).unwrap(), catalog());
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(CatalogFile::decode(&damaged).is_err(), "bit {bit}");
+    }
+    for len in 0..bytes.len() {
+        assert!(CatalogFile::decode(&bytes[..len]).is_err(), "{len} bytes");
+    }
+}
+
+/// A checksum that matches must not make a reader trust lengths and numbers.
+#[test]
+fn forged_bytes_never_panic() {
+    let bytes = encoded();
+    for at in 0..bytes.len() - 4 {
+        for value in [0, 1, 0x7f, 0xff] {
+            let mut forged = bytes.clone();
+            forged[at] = value;
+            let end = forged.len() - 4;
+            let crc = crc32c(&forged[..end]);
+            forged[end..].copy_from_slice(&crc.to_le_bytes());
+            let _ = CatalogFile::decode(&forged);
+        }
+    }
+}
+
+#[test]
+fn the_golden_file_is_read_and_written() {
+    let golden = include_bytes!("../../testdata/databases/v1.databases");
+    assert_eq!(CatalogFile::decode(golden).unwrap(), catalog());
+    assert_eq!(encoded(), golden);
+}

@@ -1,0 +1,16 @@
+//! Catalogue of the databases of InfluxDB clients: databases, retention policies, continuous queries and
+//! users of each tenant.
+//!
+//! Invariants: names are unique within their list; every retention policy has a store of its own, whose id
+//! was never used before; lists have the order of creation.
+//! Not here: the rules of changes (`change`), the file (`format::databases`).
+
+mod catalog;
+mod change;
+
+pub use catalog::{
+    AUTOGEN, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
+    DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy, TenantCatalog,
+    USER_COUNT_MAX, User,
+};
+pub use change::{CatalogChange, CatalogError, PolicyOptions};

@@ -1,0 +1,178 @@
+//! Types of the catalogue: databases, retention policies, continuous queries and users.
+//!
+//! Invariants: those of the folder. Not here: the rules of changes (`change`).
+
+use std::collections::BTreeMap;
+
+use crate::TenantId;
+
+/// Name of the retention policy that CREATE DATABASE makes.
+pub const AUTOGEN: &str = "autogen";
+/// Nanoseconds per hour.
+pub const HOUR_NS: i64 = 3_600_000_000_000;
+/// Nanoseconds per day.
+pub const DAY_NS: i64 = 24 * HOUR_NS;
+/// Databases of a tenant.
+pub const DATABASE_COUNT_MAX: usize = 20_000;
+/// Retention policies of a database.
+pub const POLICY_COUNT_MAX: usize = 1000;
+/// Continuous queries of a database.
+pub const CONTINUOUS_QUERY_COUNT_MAX: usize = 1000;
+/// Users of a tenant.
+pub const USER_COUNT_MAX: usize = 10_000;
+/// Bytes of a name of a database, policy, query or user.
+pub const NAME_BYTES_MAX: usize = 4096;
+
+/// Databases of all tenants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DatabaseCatalog {
+    /// Catalogues of the tenants that have one.
+    pub tenants: BTreeMap<TenantId, TenantCatalog>,
+    /// Number of the next store; no store ever had it or a greater one.
+    pub next_store: u64,
+    /// Stores that were dropped, with data that may still have to be removed.
+    pub dropped: Vec<TenantId>,
+}
+
+/// Databases and users of one tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TenantCatalog {
+    /// In order of creation.
+    pub databases: Vec<Database>,
+    /// In order of creation.
+    pub users: Vec<User>,
+}
+
+/// A database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Database {
+    /// Its name.
+    pub name: String,
+    /// Name of the policy that statements without one mean; there may be no such policy.
+    pub default_policy: String,
+    /// In order of creation.
+    pub policies: Vec<RetentionPolicy>,
+    /// In order of creation.
+    pub continuous_queries: Vec<ContinuousQuery>,
+}
+
+/// A retention policy, with the store of its points.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetentionPolicy {
+    /// Its name.
+    pub name: String,
+    /// Age in nanoseconds from which points are refused and removed; 0 = none.
+    pub duration_ns: i64,
+    /// Width of a shard group in nanoseconds: within it, a field has one type.
+    pub shard_group_ns: i64,
+    /// As given: there is one copy of the data whatever it is.
+    pub replica_count: u32,
+    /// Store of the points.
+    pub store: TenantId,
+}
+
+/// A continuous query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContinuousQuery {
+    /// Its name.
+    pub name: String,
+    /// The statement that created it, in canonical form.
+    pub text: String,
+    /// End of the newest interval that was computed, in nanoseconds; `None` before the first run.
+    pub last_run_ns: Option<i64>,
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Its name.
+    pub name: String,
+    /// Hash of the password in PHC format.
+    pub password_hash: String,
+    /// Set if the user may do everything.
+    pub is_admin: bool,
+    /// Privileges by database.
+    pub privileges: BTreeMap<String, Privilege>,
+}
+
+/// Privilege of a user on a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Privilege {
+    /// Queries.
+    Read,
+    /// Writes.
+    Write,
+    /// Both.
+    All,
+}
+
+impl Privilege {
+    /// Returns true if the privilege includes `other`.
+    #[must_use]
+    pub fn includes(self, other: Privilege) -> bool {
+        self == Privilege::All || self == other
+    }
+
+    /// Text in statements.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Privilege::Read => "READ",
+            Privilege::Write => "WRITE",
+            Privilege::All => "ALL PRIVILEGES",
+        }
+    }
+}
+
+impl DatabaseCatalog {
+    /// Returns the catalogue of `tenant`; empty if it has none.
+    #[must_use]
+    pub fn of(&self, tenant: &TenantId) -> Option<&TenantCatalog> {
+        self.tenants.get(tenant)
+    }
+
+    /// Returns the policies of all tenants.
+    pub fn policies(&self) -> impl Iterator<Item = (&TenantId, &RetentionPolicy)> {
+        self.tenants.iter().flat_map(|(tenant, catalog)| {
+            let policies = catalog.databases.iter().flat_map(|database| &database.policies);
+            policies.map(move |policy| (tenant, policy))
+        })
+    }
+}
+
+impl TenantCatalog {
+    /// Returns a database by name.
+    #[must_use]
+    pub fn database(&self, name: &str) -> Option<&Database> {
+        self.databases.iter().find(|database| database.name == name)
+    }
+
+    /// Returns a user by name.
+    #[must_use]
+    pub fn user(&self, name: &str) -> Option<&User> {
+        self.users.iter().find(|user| user.name == name)
+    }
+
+    /// Returns true if a user may administer the server.
+    #[must_use]
+    pub fn has_admin(&self) -> bool {
+        self.users.iter().any(|user| user.is_admin)
+    }
+}
+
+impl Database {
+    /// Returns a policy by name; the default one for an empty name.
+    #[must_use]
+    pub fn policy(&self, name: &str) -> Option<&RetentionPolicy> {
+        let name = if name.is_empty() { &self.default_policy } else { name };
+        self.policies.iter().find(|policy| policy.name == name)
+    }
+}
+
+impl User {
+    /// Returns true if the user has `privilege` on `database`.
+    #[must_use]
+    pub fn may(&self, privilege: Privilege, database: &str) -> bool {
+        self.is_admin || self.privileges.get(database).is_some_and(|own| own.includes(privilege))
+    }
+}

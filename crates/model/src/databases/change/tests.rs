@@ -1,0 +1,162 @@
+//! Tests of changes of the catalogue.
+
+use super::*;
+
+struct Catalog(DatabaseCatalog);
+
+impl Catalog {
+    fn new() -> Catalog {
+        Catalog(DatabaseCatalog::default())
+    }
+
+    #[track_caller]
+    fn change(&mut self, change: CatalogChange) -> &mut Catalog {
+        self.0.apply(&TenantId::anonymous(), &change).expect("is applied");
+        self
+    }
+
+    #[track_caller]
+    fn refuses(&mut self, change: CatalogChange, why: &str) -> &mut Catalog {
+        let before = self.0.clone();
+        let error = self.0.apply(&TenantId::anonymous(), &change).expect_err("is refused");
+        assert_eq!(error.to_string(), why);
+        assert_eq!(self.0, before);
+        self
+    }
+
+    fn database(&self, name: &str) -> &Database {
+        self.0.of(&TenantId::anonymous()).and_then(|own| own.database(name)).expect("a database")
+    }
+}
+
+fn create(name: &str) -> CatalogChange {
+    CatalogChange::CreateDatabase { name: name.to_owned(), policy: None }
+}
+
+fn drop_database(name: &str) -> CatalogChange {
+    CatalogChange::DropDatabase { name: name.to_owned() }
+}
+
+fn policy(database: &str, name: &str, duration_ns: i64, is_default: bool) -> CatalogChange {
+    let options = PolicyOptions { duration_ns: Some(duration_ns), ..PolicyOptions::default() };
+    CatalogChange::CreatePolicy { database: database.to_owned(), name: name.to_owned(), options, is_default }
+}
+
+#[test]
+fn a_database_has_an_infinite_default_policy() {
+    let mut catalog = Catalog::new();
+    catalog.change(create("db")).change(create("db"));
+    let database = catalog.database("db");
+    assert_eq!((database.default_policy.as_str(), database.policies.len()), (AUTOGEN, 1));
+    let policy = database.policy("").expect("the default policy");
+    assert_eq!((policy.duration_ns, policy.shard_group_ns, policy.replica_count), (0, 7 * DAY_NS, 1));
+    assert_eq!(policy.store, TenantId::of_store(TimeUnit::Nano, 0));
+    catalog.refuses(create(""), "database name required").refuses(create("a/b"), "invalid name");
+}
+
+#[test]
+fn a_dropped_database_leaves_its_stores_and_a_new_one_has_others() {
+    let mut catalog = Catalog::new();
+    catalog.change(create("db")).change(policy("db", "week", 7 * DAY_NS, false));
+    catalog.change(drop_database("db")).change(drop_database("db")).change(create("db"));
+    let stores = [0, 1].map(|number| TenantId::of_store(TimeUnit::Nano, number));
+    assert_eq!(catalog.0.dropped, stores);
+    assert_eq!(catalog.database("db").policies[0].store, TenantId::of_store(TimeUnit::Nano, 2));
+}
+
+#[test]
+fn shard_groups_follow_the_duration() {
+    let mut catalog = Catalog::new();
+    catalog.change(create("db"));
+    for (name, duration_ns, want_ns) in [
+        ("hour", HOUR_NS, HOUR_NS),
+        ("two_days", 2 * DAY_NS, DAY_NS),
+        ("half_year", 180 * DAY_NS, 7 * DAY_NS),
+        ("infinite", 0, 7 * DAY_NS),
+    ] {
+        catalog.change(policy("db", name, duration_ns, false)).change(policy("db", name, duration_ns, false));
+        let found = catalog.database("db").policy(name).expect("a policy");
+        assert_eq!(found.shard_group_ns, want_ns, "{name}");
+    }
+    let too_short = "retention policy duration must be at least 1h0m0s";
+    catalog
+        .refuses(policy("db", "hour", DAY_NS, false), "retention policy already exists")
+        .refuses(policy("db", "minute", HOUR_NS / 60, false), too_short)
+        .refuses(policy("nope", "hour", HOUR_NS, false), "database not found: nope");
+    let long_groups = CatalogChange::AlterPolicy {
+        database: "db".to_owned(),
+        name: "hour".to_owned(),
+        options: PolicyOptions { shard_group_ns: Some(DAY_NS), ..PolicyOptions::default() },
+        is_default: false,
+    };
+    catalog.refuses(long_groups, "retention policy duration must be greater than the shard duration");
+}
+
+#[test]
+fn a_new_default_policy_replaces_the_other_one() {
+    let mut catalog = Catalog::new();
+    catalog.change(create("db")).change(policy("db", "week", 7 * DAY_NS, true));
+    assert_eq!(catalog.database("db").policy("").expect("the default").name, "week");
+    let options = PolicyOptions::default();
+    let (database, name) = ("db".to_owned(), AUTOGEN.to_owned());
+    catalog.change(CatalogChange::AlterPolicy { database, name, options, is_default: true });
+    assert_eq!(catalog.database("db").policy("").expect("the default").name, AUTOGEN);
+    catalog.change(CatalogChange::DropPolicy { database: "db".to_owned(), name: AUTOGEN.to_owned() });
+    assert_eq!(catalog.database("db").policy(""), None);
+    assert_eq!(catalog.0.dropped.len(), 1);
+}
+
+#[test]
+fn create_database_with_a_policy_that_differs_is_a_conflict() {
+    let with = |duration_ns| CatalogChange::CreateDatabase {
+        name: "db".to_owned(),
+        policy: Some((
+            "p".to_owned(),
+            PolicyOptions { duration_ns: Some(duration_ns), ..Default::default() },
+        )),
+    };
+    let mut catalog = Catalog::new();
+    catalog.change(with(DAY_NS)).change(with(DAY_NS));
+    assert_eq!(catalog.database("db").default_policy, "p");
+    catalog.refuses(with(2 * DAY_NS), "retention policy conflicts with an existing policy");
+}
+
+#[test]
+fn users_have_privileges_by_database() {
+    let name = || "u".to_owned();
+    let user = |is_admin| CatalogChange::CreateUser { name: name(), password_hash: "h".to_owned(), is_admin };
+    let grant =
+        |privilege| CatalogChange::SetPrivilege { user: name(), database: "db".to_owned(), privilege };
+    let mut catalog = Catalog::new();
+    catalog.refuses(CatalogChange::DropUser { name: name() }, "user not found");
+    catalog.change(create("db")).change(user(false)).refuses(user(true), "user already exists");
+    catalog.change(grant(Some(Privilege::Read)));
+    let may = |catalog: &Catalog, privilege| {
+        catalog.0.of(&TenantId::anonymous()).unwrap().user("u").unwrap().may(privilege, "db")
+    };
+    assert!(may(&catalog, Privilege::Read) && !may(&catalog, Privilege::Write));
+    catalog.change(grant(Some(Privilege::All)));
+    assert!(may(&catalog, Privilege::Write));
+    catalog.change(grant(None)).change(CatalogChange::SetAdmin { user: name(), is_admin: true });
+    assert!(may(&catalog, Privilege::Write));
+    catalog.change(CatalogChange::DropUser { name: name() });
+}
+
+#[test]
+fn continuous_queries_keep_their_progress() {
+    let text = "CREATE CONTINUOUS QUERY q ON db BEGIN SELECT mean(v) INTO x FROM m GROUP BY time(1m) END";
+    let (database, name) = (|| "db".to_owned(), || "q".to_owned());
+    let query = |text: &str| CatalogChange::CreateContinuousQuery {
+        database: database(),
+        name: name(),
+        text: text.to_owned(),
+    };
+    let mut catalog = Catalog::new();
+    catalog.change(create("db")).change(query(text));
+    let (database_name, query_name) = (database(), name());
+    catalog.change(CatalogChange::SetLastRun { database: database_name, name: query_name, last_run_ns: 7 });
+    catalog.change(query(text)).refuses(query("other"), "continuous query already exists");
+    assert_eq!(catalog.database("db").continuous_queries[0].last_run_ns, Some(7));
+    catalog.change(CatalogChange::DropContinuousQuery { database: database(), name: name() });
+    assert!(catalog.database("db").continuous_queries.is_empty());
+}

@@ -1,0 +1,217 @@
+//! Database catalogue: the databases of InfluxDB clients in memory, and their file in two copies.
+//!
+//! Invariants: a change is durable in both copies before [`DatabaseStore::change`] returns, and visible after
+//! that; readers see whole versions; one change is made at a time.
+//! Not here: the bytes of the file (`format::databases`), rules of changes (`model::databases`), removal of
+//! the data of dropped stores (`maintenance`).
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chronolith_base::Env;
+use chronolith_base::hash::FixedState;
+use chronolith_format::databases::CatalogFile;
+use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
+use parking_lot::{Mutex, RwLock};
+
+use crate::options::OpenError;
+
+/// Names of the two copies in the data directory.
+pub(crate) const FILE_NAMES: [&str; 2] = ["databases", "databases.mirror"];
+
+/// Bytes of labels of a series: the length limit of keys is that of the protocol.
+const LABEL_BYTES_MAX: usize = 64 << 10;
+/// Labels of a series.
+const LABEL_COUNT_MAX: usize = 1024;
+
+/// A store of a retention policy: its owner, and the limits that the catalogue sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct StorePolicy {
+    owner: TenantId,
+    duration_ns: i64,
+    shard_group_ns: i64,
+}
+
+/// One version of the catalogue.
+struct Version {
+    file: CatalogFile,
+    catalog: Arc<DatabaseCatalog>,
+    policies: HashMap<TenantId, StorePolicy, FixedState>,
+}
+
+/// The catalogue in memory, and its file.
+pub(crate) struct DatabaseStore {
+    env: Env,
+    data_dir: PathBuf,
+    current: RwLock<Version>,
+    /// Held over a change.
+    changing: Mutex<()>,
+}
+
+impl Version {
+    fn new(file: CatalogFile) -> Version {
+        let policies = file.catalog.policies().map(|(owner, policy)| {
+            let of_store = StorePolicy {
+                owner: owner.clone(),
+                duration_ns: policy.duration_ns,
+                shard_group_ns: policy.shard_group_ns,
+            };
+            (policy.store.clone(), of_store)
+        });
+        let policies = policies.collect();
+        Version { catalog: Arc::new(file.catalog.clone()), policies, file }
+    }
+}
+
+impl DatabaseStore {
+    /// Reads the copies of the file; an empty catalogue if there is none. `notes` and `repaired` name damage.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the disk fails, or if no copy can be read although one exists: the stores of all
+    /// databases would be without names.
+    pub(crate) fn open(
+        env: &Env,
+        data_dir: &Path,
+        repaired: &mut Vec<String>,
+    ) -> Result<DatabaseStore, OpenError> {
+        let mut found: Vec<(PathBuf, Result<CatalogFile, String>)> = Vec::new();
+        for name in FILE_NAMES {
+            let path = data_dir.join(name);
+            match env.disk.read(&path) {
+                Ok(bytes) => {
+                    let read = CatalogFile::decode(&bytes).map_err(|error| error.to_string());
+                    found.push((path, read));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(OpenError::Io { path, error }),
+            }
+        }
+        let newest = found.iter().filter_map(|(_, read)| read.as_ref().ok()).max_by_key(|file| file.sequence);
+        let Some(newest) = newest.cloned() else {
+            return match found.into_iter().find_map(|(path, read)| Some((path, read.err()?))) {
+                Some((path, what)) => Err(OpenError::Corrupt { path, what }),
+                None => Ok(DatabaseStore::new(env, data_dir, Version::new(CatalogFile::default()))),
+            };
+        };
+        let store = DatabaseStore::new(env, data_dir, Version::new(newest.clone()));
+        let is_whole =
+            found.iter().filter(|(_, read)| read.as_ref() == Ok(&newest)).count() == FILE_NAMES.len();
+        if !is_whole {
+            for (path, read) in &found {
+                if let Err(error) = read {
+                    repaired.push(format!("{}: {error}; its other copy is read", path.display()));
+                }
+            }
+            store
+                .write(&newest)
+                .map_err(|error| OpenError::Io { path: data_dir.join(FILE_NAMES[0]), error })?;
+        }
+        Ok(store)
+    }
+
+    fn new(env: &Env, data_dir: &Path, version: Version) -> DatabaseStore {
+        DatabaseStore {
+            env: env.clone(),
+            data_dir: data_dir.to_owned(),
+            current: RwLock::new(version),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// Returns the current version.
+    pub(crate) fn catalog(&self) -> Arc<DatabaseCatalog> {
+        self.current.read().catalog.clone()
+    }
+
+    /// Applies a change to the catalogue of `tenant` and returns when it is durable. Cost: two files of the
+    /// size of the whole catalogue, each synced.
+    ///
+    /// # Errors
+    /// [`CatalogError`]: nothing changed.
+    pub(crate) fn change(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
+        let _alone = self.changing.lock();
+        let mut next = self.current.read().file.clone();
+        if next.catalog.apply(tenant, change)? {
+            self.publish(next)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets dropped stores whose data is removed.
+    ///
+    /// # Errors
+    /// [`CatalogError::Storage`]; they stay.
+    pub(crate) fn forget_dropped(&self, removed: &[TenantId]) -> Result<(), CatalogError> {
+        let _alone = self.changing.lock();
+        let mut next = self.current.read().file.clone();
+        next.catalog.dropped.retain(|store| !removed.contains(store));
+        self.publish(next)
+    }
+
+    /// Makes `next` durable, then visible. The caller holds the lock of changes.
+    fn publish(&self, mut next: CatalogFile) -> Result<(), CatalogError> {
+        next.sequence += 1;
+        let failed = |error| CatalogError::Storage(format!("writing the database catalogue failed: {error}"));
+        self.write(&next).map_err(failed)?;
+        *self.current.write() = Version::new(next);
+        Ok(())
+    }
+
+    fn write(&self, file: &CatalogFile) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        file.encode(&mut bytes);
+        FILE_NAMES.iter().try_for_each(|name| self.env.disk.write_atomic(&self.data_dir.join(name), &bytes))
+    }
+
+    /// Returns the bytes of a file with the databases of `tenants` alone; `None` if they have none.
+    pub(crate) fn file_of(&self, tenants: &[TenantId]) -> Option<Vec<u8>> {
+        let mut file = self.current.read().file.clone();
+        file.catalog.tenants.retain(|tenant, _| tenants.contains(tenant));
+        if file.catalog.tenants.is_empty() {
+            return None;
+        }
+        file.catalog.dropped.clear();
+        let mut bytes = Vec::new();
+        file.encode(&mut bytes);
+        Some(bytes)
+    }
+
+    /// Returns the owner of a store of the catalogue.
+    pub(crate) fn owner_of(&self, store: &TenantId) -> Option<TenantId> {
+        self.current.read().policies.get(store).map(|policy| policy.owner.clone())
+    }
+
+    /// Returns the limits of a store, given those of its owner by `limits_of`; `None` if it is not in the
+    /// catalogue.
+    pub(crate) fn limits_of(
+        &self,
+        store: &TenantId,
+        limits_of: impl FnOnce(&TenantId) -> TenantLimits,
+    ) -> Option<TenantLimits> {
+        let current = self.current.read();
+        let policy = current.policies.get(store)?;
+        let duration_ms = policy.duration_ns / 1_000_000;
+        Some(TenantLimits {
+            label_count_max: LABEL_COUNT_MAX,
+            label_name_bytes_max: LABEL_BYTES_MAX,
+            label_value_bytes_max: LABEL_BYTES_MAX,
+            future_ms_max: 0,
+            retention_ms: duration_ms,
+            out_of_order_ms: 0,
+            duplicates: DuplicatePolicy::LastWins,
+            block_encoding: BlockEncoding::Dense,
+            ..limits_of(&policy.owner)
+        })
+    }
+
+    /// Returns true if a retention policy has a duration.
+    pub(crate) fn has_retention(&self) -> bool {
+        self.current.read().policies.values().any(|policy| policy.duration_ns > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests;
