@@ -1,6 +1,7 @@
 //! Protocol bytes to [`chronolith_model::WriteBatch`], and those of answers: remote read, federation. Sees no
 //! socket and no storage.
 
+pub mod line_protocol;
 pub mod metric_family;
 pub mod remote_read;
 pub mod remote_write;

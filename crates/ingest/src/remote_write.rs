@@ -19,8 +19,8 @@ pub(crate) mod wire;
 mod tests;
 
 use chronolith_base::{ByteReader, Reservation};
-use chronolith_model::WriteBatch;
 use chronolith_model::batch::LabelSource;
+use chronolith_model::{LabelsBuilder, Reject, SeriesKey, WriteBatch};
 
 use charge::Charge;
 pub use error::{DecodeError, WireError};
@@ -39,7 +39,11 @@ const SNAPPY_EXPANSION_MAX: u64 = 22;
 /// An empty batch for this protocol.
 #[must_use]
 pub fn new_batch() -> WriteBatch {
-    WriteBatch::new(LabelSource { protocol: PROTOCOL, parse: parse_labels, is_typed: false })
+    WriteBatch::new(LabelSource { protocol: PROTOCOL, parse: parse_key, is_typed: false })
+}
+
+fn parse_key(key: SeriesKey<'_>, out: &mut LabelsBuilder) -> Result<(), Reject> {
+    parse_labels(key.raw, out)
 }
 
 /// Decompresses `body` and fills `batch` (cleared first), which keeps its memory between calls.

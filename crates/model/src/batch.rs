@@ -9,11 +9,24 @@ use std::sync::Arc;
 
 use crate::{Exemplar, Histogram, KIND_LABEL, Labels, LabelsBuilder, MetadataEntry, WordKind};
 
+/// Wire key of a series: equal keys of one protocol are one series.
+///
+/// Series that a line of values shares differ in `field` and `kind` alone, so that `raw` is hashed once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeriesKey<'a> {
+    /// Name and labels as sent; of a protocol without fields the whole key.
+    pub raw: &'a [u8],
+    /// Key of the field as sent, empty if the protocol has none.
+    pub field: &'a [u8],
+    /// Kind of the words. Part of the key if the protocol has fields; otherwise `raw` determines it.
+    pub kind: WordKind,
+}
+
 /// Parser from the wire key of a series to labels, one per protocol; `head` calls it on a cache miss.
 ///
 /// Appends pairs in wire order (unsorted, with duplicates and empty values: the caller sorts and validates).
 /// `Err` for bytes that are not labels.
-pub type LabelParser = fn(raw: &[u8], out: &mut LabelsBuilder) -> Result<(), Reject>;
+pub type LabelParser = fn(key: SeriesKey<'_>, out: &mut LabelsBuilder) -> Result<(), Reject>;
 
 /// Protocol of a batch, which determines how wire keys are parsed.
 #[derive(Clone, Copy)]
@@ -154,7 +167,7 @@ impl Reject {
 /// One series of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchSeries {
-    /// Wire key, within [`WriteBatch::raw`].
+    /// Wire key without field and kind, within [`WriteBatch::raw`].
     pub raw: Range<u32>,
     /// Its samples, within [`WriteBatch::times`] and [`WriteBatch::values`].
     pub samples: Range<u32>,
@@ -180,6 +193,8 @@ pub struct WriteBatch {
     pub raw: Vec<u8>,
     /// Series in the order of the request.
     pub series: Vec<BatchSeries>,
+    /// Field key of each series as sent, within [`WriteBatch::raw`]; empty if the protocol has no fields.
+    pub fields: Vec<Range<u32>>,
     /// Milliseconds, series after series.
     pub times: Vec<i64>,
     /// One value per time, of integers and booleans the bits of the word; of a histogram its sum, of a text
@@ -209,6 +224,7 @@ impl WriteBatch {
             source,
             raw: Vec::new(),
             series: Vec::new(),
+            fields: Vec::new(),
             times: Vec::new(),
             values: Vec::new(),
             texts: Vec::new(),
@@ -224,6 +240,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.raw.clear();
         self.series.clear();
+        self.fields.clear();
         self.times.clear();
         self.values.clear();
         self.texts.clear();
@@ -265,10 +282,27 @@ impl WriteBatch {
         self.histograms.get(start..end).unwrap_or(&[])
     }
 
-    /// Returns the wire key of `series`.
+    /// Returns the wire key of `series`, without field and kind.
     #[must_use]
     pub fn raw_of(&self, series: &BatchSeries) -> &[u8] {
         self.raw.get(series.raw.start as usize..series.raw.end as usize).unwrap_or(&[])
+    }
+
+    /// Returns the field key of a series, empty if the protocol has no fields.
+    #[must_use]
+    pub fn field_of(&self, series_idx: usize) -> &[u8] {
+        let field = self.fields.get(series_idx).map(|field| field.start as usize..field.end as usize);
+        field.and_then(|field| self.raw.get(field)).unwrap_or(&[])
+    }
+
+    /// Returns the whole wire key of a series.
+    ///
+    /// # Panics
+    /// If the batch has no such series.
+    #[must_use]
+    pub fn key_of(&self, series_idx: usize) -> SeriesKey<'_> {
+        let series = &self.series[series_idx];
+        SeriesKey { raw: self.raw_of(series), field: self.field_of(series_idx), kind: series.kind }
     }
 
     /// A batch of series given as labels, for tests, self-scrape and tools. Wire keys are names and values,
@@ -326,7 +360,7 @@ impl WriteBatch {
     }
 }
 
-fn parse_plain(raw: &[u8], out: &mut LabelsBuilder) -> Result<(), Reject> {
+fn parse_plain(SeriesKey { raw, .. }: SeriesKey<'_>, out: &mut LabelsBuilder) -> Result<(), Reject> {
     let mut reader = chronolith_base::ByteReader::new(raw);
     let mut text = || -> Result<&str, Reject> {
         let len = reader.le_u32("label length").map_err(|_| Reject::InvalidUtf8)?;

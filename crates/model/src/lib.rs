@@ -19,7 +19,7 @@ pub mod sample;
 pub mod tenant;
 pub mod time;
 
-pub use batch::{BatchSeries, LabelSource, Reject, WriteBatch, WriteOutcome};
+pub use batch::{BatchSeries, LabelSource, Reject, SeriesKey, WriteBatch, WriteOutcome};
 pub use histogram::{FloatHistogram, Histogram, IntHistogram, ResetHint, Span};
 pub use kind::{FIELD_LABEL, KIND_LABEL, WordKind};
 pub use labels::{Labels, LabelsBuilder, METRIC_NAME};

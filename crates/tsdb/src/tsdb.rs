@@ -185,10 +185,13 @@ impl Tsdb {
     fn keep_exemplars(&self, tenant: &TenantId, batch: &WriteBatch, outcome: &mut WriteOutcome) {
         let mut builder = LabelsBuilder::new();
         for entry in &batch.exemplars {
-            let Some(series) = batch.series.get(entry.series_idx as usize) else { continue };
+            let series_idx = entry.series_idx as usize;
+            if series_idx >= batch.series.len() {
+                continue;
+            }
             builder.clear();
             // A series that cannot be parsed was rejected by the head; its exemplars go with it.
-            if (batch.source.parse)(batch.raw_of(series), &mut builder).is_ok() {
+            if (batch.source.parse)(batch.key_of(series_idx), &mut builder).is_ok() {
                 match self.exemplars.push(tenant, &builder.finish(), entry.exemplar.clone()) {
                     ExemplarFate::Kept => outcome.exemplars_accepted += 1,
                     ExemplarFate::Late => outcome.exemplars_late += 1,

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use chronolith_model::Reject;
+use chronolith_model::{Reject, WriteBatch};
 use chronolith_wal::PoisonOnPanic;
 
 use super::job::{AppendJob, AppendScratch, BatchSample, Target, count_appended, reject_sample};
@@ -17,6 +17,7 @@ use super::mixed::{append_mixed, is_mixed, may_have_mixed, set_relogged_start};
 use super::resolve::resolve_misses;
 use super::slices::{queue_pending, slice_at, yield_stripe};
 use crate::counters::Counter;
+use crate::index::key_hash::KeyHash;
 use crate::index::series_keys::ID_NONE;
 use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{STRIPE_COUNT, Stripe, stripe_of};
@@ -63,7 +64,11 @@ pub(super) fn find_known(job: &AppendJob<'_>, scratch: &mut AppendScratch) {
     scratch.misses.clear();
     let batch = job.batch;
     let shared = index.key_hash.tenant(job.tenant.id.as_str(), batch.source.protocol);
-    scratch.keys.extend(batch.series.iter().map(|s| index.key_hash.series(shared, batch.raw_of(s))));
+    if batch.fields.is_empty() {
+        scratch.keys.extend(batch.series.iter().map(|s| index.key_hash.series(shared, batch.raw_of(s))));
+    } else {
+        hash_fields(batch, &index.key_hash, shared, &mut scratch.keys);
+    }
     let mut series_keys = index.series_keys.read();
     let mut guess = usize::MAX;
     for (idx, (&key, series)) in scratch.keys.iter().zip(&batch.series).enumerate() {
@@ -84,6 +89,20 @@ pub(super) fn find_known(job: &AppendJob<'_>, scratch: &mut AppendScratch) {
             scratch.misses.push(idx as u32);
         }
         scratch.ids.push(id);
+    }
+}
+
+/// Hashes the wire keys of a batch with fields: the raw key once for the fields of a line.
+fn hash_fields(batch: &WriteBatch, hash: &KeyHash, shared: u128, keys: &mut Vec<u128>) {
+    let mut last_raw = u32::MAX..u32::MAX;
+    let mut raw_hash = 0;
+    for (idx, series) in batch.series.iter().enumerate() {
+        if series.raw != last_raw {
+            last_raw = series.raw.clone();
+            raw_hash = hash.series(shared, batch.raw_of(series));
+        }
+        let field = batch.field_of(idx);
+        keys.push(if field.is_empty() { raw_hash } else { hash.field(raw_hash, field, series.kind) });
     }
 }
 

@@ -183,10 +183,10 @@ pub(super) fn reject_sample(job: &mut AppendJob<'_>, reject: Reject, series_idx:
 
 /// Formats a series of the batch for messages.
 pub(super) fn series_text(batch: &WriteBatch, series_idx: u32) -> String {
-    let raw = batch.raw_of(&batch.series[series_idx as usize]);
+    let key = batch.key_of(series_idx as usize);
     let mut builder = LabelsBuilder::new();
-    match (batch.source.parse)(raw, &mut builder) {
+    match (batch.source.parse)(key, &mut builder) {
         Ok(()) => builder.finish().to_string(),
-        Err(_) => String::from_utf8_lossy(&raw[..raw.len().min(256)]).into_owned(),
+        Err(_) => String::from_utf8_lossy(&key.raw[..key.raw.len().min(256)]).into_owned(),
     }
 }

@@ -49,7 +49,10 @@ impl MemoryLimit {
         if self.limit_bytes == 0 {
             return Ok(());
         }
-        let label_bytes = |&idx: &u32| batch.raw_of(&batch.series[idx as usize]).len() as u64;
+        let label_bytes = |&idx: &u32| {
+            let key = batch.key_of(idx as usize);
+            (key.raw.len() + key.field.len()) as u64
+        };
         let created_bytes = misses.iter().map(|idx| SERIES_BYTES + label_bytes(idx)).sum::<u64>();
         let float_bytes = batch.times.len() as u64 * SAMPLE_BYTES;
         let histogram_bytes = batch.histograms.len() as u64 * HISTOGRAM_BYTES;

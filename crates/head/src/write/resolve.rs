@@ -81,7 +81,7 @@ fn resolve_one(
     let series = &job.batch.series[idx as usize];
     let builder = &mut scratch.builder;
     builder.clear();
-    (job.batch.source.parse)(job.batch.raw_of(series), builder)?;
+    (job.batch.source.parse)(job.batch.key_of(idx as usize), builder)?;
     builder.sort();
     let pairs = check_labels(builder, job.limits, job.batch.source.is_typed)?;
     if let Some(id) = tables.find(pairs.iter().copied(), &mut scratch.members) {

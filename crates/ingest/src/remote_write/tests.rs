@@ -325,7 +325,7 @@ fn said_of(batch: &WriteBatch, refused: &Refused) -> Option<Said> {
     let mut said = Said { metadata: batch.metadata.clone(), invalid_histograms, ..Said::default() };
     for series in &batch.series {
         let mut builder = LabelsBuilder::new();
-        (batch.source.parse)(batch.raw_of(series), &mut builder).ok()?;
+        parse_labels(batch.raw_of(series), &mut builder).ok()?;
         let labels = builder.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
         let (samples, histograms) = samples_of(batch, series);
         said.series.push((

@@ -1,0 +1,383 @@
+//! Walk over a request: lines of the usual form are read from structural byte to structural byte, all others
+//! are handed to the complete grammar.
+//!
+//! Invariants: the fast walk accepts a line only if the grammar gives the same values; otherwise it leaves
+//! nothing in the batch. Tags are not unescaped, copied or sorted. Every byte is read at most twice more.
+//! Not here: the grammar and its errors (`grammar`), labels (`labels`).
+
+use std::ops::Range;
+
+use chronolith_model::kind::{word_of_integer, word_of_unsigned};
+use chronolith_model::{BatchSeries, WordKind, WriteBatch};
+
+use super::fault::{Fault, KEY_BYTES_MAX};
+use super::grammar::{self, FieldValue, KEY_SEPARATOR_BYTES, ParsedLine, TagPairs, has_duplicate_tags};
+use super::labels::{field_of, measurement_of, split_key, tag_of, unescape, unescape_into};
+use super::number;
+use super::options::DecodeOptions;
+use super::refused::{DropReason, Refused, field_name_text, tag_key_text, text_too_long_text};
+use super::structural::StructuralBytes;
+
+/// Field and tag that name the time of a point.
+const TIME_NAME: &[u8] = b"time";
+/// Tag keys that labels of the series use.
+const RESERVED_TAGS: [&[u8]; 4] = [TIME_NAME, b"__name__", b"__field__", b"__kind__"];
+/// Bytes that a backslash escapes in texts.
+const TEXT_ESCAPES: &[u8] = b"\"\\";
+
+/// Fields of a line of the usual form at most.
+const FIELD_COUNT_MAX: usize = 512;
+
+/// State of the walk over one request.
+pub(super) struct LineWalk<'a, 'b> {
+    body: &'a [u8],
+    options: &'a DecodeOptions,
+    now_ns: i64,
+    structural: StructuralBytes<'a>,
+    batch: &'b mut WriteBatch,
+    /// Texts without their escapes; they follow the body.
+    copies: Vec<u8>,
+    refused: Refused,
+}
+
+/// Where the columns ended before a line.
+struct Marks {
+    series: usize,
+    texts: usize,
+    copies: usize,
+}
+
+impl<'a, 'b> LineWalk<'a, 'b> {
+    pub(super) fn new(body: &'a [u8], options: &'a DecodeOptions, batch: &'b mut WriteBatch) -> Self {
+        LineWalk {
+            body,
+            options,
+            now_ns: options.precision.truncate(options.now_ns),
+            structural: StructuralBytes::new(body),
+            batch,
+            copies: Vec::new(),
+            refused: Refused::default(),
+        }
+    }
+
+    /// Fills the columns; returns the copies of texts, which the caller appends to the body.
+    pub(super) fn run(mut self) -> (Vec<u8>, Refused) {
+        let mut start = 0;
+        while start < self.body.len() {
+            let marks = self.marks();
+            start = match self.usual_line(start, &marks) {
+                Some(next) => next,
+                None => {
+                    self.truncate(&marks);
+                    let end = grammar::line_end(self.body, start);
+                    self.any_line(start, end);
+                    self.structural.seek(end + 1);
+                    end + 1
+                }
+            };
+        }
+        (self.copies, self.refused)
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        self.body.get(at).copied().unwrap_or(b'\n')
+    }
+
+    fn slice(&self, range: Range<usize>) -> &'a [u8] {
+        self.body.get(range).unwrap_or(&[])
+    }
+
+    /// Reads a line of the usual form: no escapes but in texts, no byte outside of ASCII but in texts, one
+    /// space between its parts. Returns the start of the next line.
+    fn usual_line(&mut self, start: usize, marks: &Marks) -> Option<usize> {
+        let key_end = self.usual_key(start)?;
+        let mut at = key_end;
+        let mut seen = FieldFilter::default();
+        loop {
+            let equals = self.structural.next();
+            let field = self.slice(at + 1..equals);
+            if self.byte(equals) != b'=' || equals >= self.body.len() || field == TIME_NAME {
+                return None;
+            }
+            let is_long = key_end - start + KEY_SEPARATOR_BYTES + field.len() > KEY_BYTES_MAX;
+            let is_blank = *field.first()? <= b' ';
+            if is_long || is_blank || (seen.may_have(field) && self.has_field(marks, field)) {
+                return None;
+            }
+            let value_end = self.usual_value(equals + 1, start..key_end, at + 1..equals)?;
+            at = value_end;
+            match self.byte(value_end) {
+                b',' => {}
+                b' ' => break,
+                b'\n' => {
+                    self.finish_line(marks, self.now_ns);
+                    return (value_end - start <= self.options.line_bytes_max).then_some(value_end + 1);
+                }
+                _ => return None,
+            }
+        }
+        let end = self.structural.next();
+        if self.byte(end) != b'\n' || end - start > self.options.line_bytes_max {
+            return None;
+        }
+        let time = number::integer(self.slice(at + 1..end))?;
+        self.finish_line(marks, self.options.precision.to_ns(time)?);
+        Some(end + 1)
+    }
+
+    /// Returns the end of measurement and tags.
+    fn usual_key(&mut self, start: usize) -> Option<usize> {
+        if matches!(self.byte(start), b'#' | b'\t' | 0) {
+            return None;
+        }
+        let mut at = self.structural.next();
+        if at == start {
+            return None;
+        }
+        let tags_start = at + 1;
+        let mut last = &b""[..];
+        let mut is_ascending = true;
+        while self.byte(at) == b',' {
+            let equals = self.structural.next();
+            let key = self.slice(at + 1..equals);
+            if self.byte(equals) != b'=' || key.is_empty() || key == TIME_NAME || key.starts_with(b"__") {
+                return None;
+            }
+            at = self.structural.next();
+            if at == equals + 1 {
+                return None;
+            }
+            is_ascending &= last < key;
+            last = key;
+        }
+        let is_key =
+            self.byte(at) == b' ' && (is_ascending || !has_duplicate_tags(self.slice(tags_start..at)));
+        is_key.then_some(at)
+    }
+
+    /// Reads the value at `start` and pushes its series. Returns the end of the value.
+    fn usual_value(&mut self, start: usize, key: Range<usize>, field: Range<usize>) -> Option<usize> {
+        let mut end = self.structural.next();
+        let (kind, word) = if self.byte(start) == b'"' {
+            let text = self.usual_text(start)?;
+            end = self.structural.next();
+            if end != text.end + 1 || text.len() > self.options.text_bytes_max {
+                return None;
+            }
+            (WordKind::Text, self.push_text(text))
+        } else {
+            usual_word(self.slice(start..end))?
+        };
+        self.push_series(key, field, kind, word);
+        Some(end)
+    }
+
+    /// Returns the text whose opening quote is at `start` and was visited.
+    fn usual_text(&mut self, start: usize) -> Option<Range<usize>> {
+        let mut escaped = None;
+        loop {
+            let at = self.structural.next();
+            if at >= self.body.len() {
+                return None;
+            }
+            if escaped == Some(at) {
+                continue;
+            }
+            match self.byte(at) {
+                b'"' => return Some(start + 1..at),
+                b'\\' => escaped = Some(at + 1),
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds a text, without its escapes, and returns its word.
+    fn push_text(&mut self, text: Range<usize>) -> u64 {
+        let bytes = self.slice(text.clone());
+        let has_escape = |pair: &[u8]| {
+            pair.first() == Some(&b'\\') && pair.last().is_some_and(|b| TEXT_ESCAPES.contains(b))
+        };
+        let range = if bytes.contains(&b'\\') && bytes.windows(2).any(has_escape) {
+            let copy_start = self.body.len() + self.copies.len();
+            unescape_into(bytes, TEXT_ESCAPES, &mut self.copies);
+            copy_start..self.body.len() + self.copies.len()
+        } else {
+            text
+        };
+        self.batch.texts.push(index(range.start)..index(range.end));
+        self.batch.texts.len() as u64 - 1
+    }
+
+    fn push_series(&mut self, key: Range<usize>, field: Range<usize>, kind: WordKind, word: u64) {
+        let batch = &mut *self.batch;
+        let at = index(batch.series.len());
+        let raw = index(key.start)..index(key.end);
+        batch.series.push(BatchSeries { raw, samples: at..at + 1, kind });
+        batch.fields.push(index(field.start)..index(field.end));
+        batch.values.push(f64::from_bits(word));
+    }
+
+    /// Adds time and row of the series of a line.
+    fn finish_line(&mut self, marks: &Marks, time_ns: i64) {
+        let batch = &mut *self.batch;
+        let count = batch.series.len();
+        if count == marks.series + 1 && batch.rows.is_empty() {
+            batch.times.push(time_ns);
+            return;
+        }
+        batch.times.resize(count, time_ns);
+        if batch.rows.is_empty() {
+            batch.rows.extend(0..index(marks.series));
+        }
+        let row = batch.rows.last().map_or(0, |last| last + 1);
+        batch.rows.resize(count, row);
+    }
+
+    /// Returns true if the line has the field, or too many fields to look at each.
+    fn has_field(&self, marks: &Marks, field: &[u8]) -> bool {
+        let fields = self.batch.fields.get(marks.series..).unwrap_or(&[]);
+        fields.len() > FIELD_COUNT_MAX
+            || fields.iter().any(|range| self.slice(range.start as usize..range.end as usize) == field)
+    }
+
+    fn marks(&self) -> Marks {
+        Marks { series: self.batch.series.len(), texts: self.batch.texts.len(), copies: self.copies.len() }
+    }
+
+    /// Takes back what a line has added.
+    fn truncate(&mut self, marks: &Marks) {
+        let batch = &mut *self.batch;
+        batch.series.truncate(marks.series);
+        batch.fields.truncate(marks.series);
+        batch.values.truncate(marks.series);
+        batch.times.truncate(marks.series);
+        batch.rows.truncate(marks.series);
+        batch.texts.truncate(marks.texts);
+        self.copies.truncate(marks.copies);
+    }
+
+    /// Reads any line; `end` is the offset of its newline.
+    #[cold]
+    #[inline(never)]
+    fn any_line(&mut self, start: usize, end: usize) {
+        let start = grammar::skip_whitespace(self.slice(0..end), start);
+        let line = self.slice(start..end);
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        if matches!(line.first(), None | Some(b'#')) {
+            return;
+        }
+        let limit = self.options.line_bytes_max;
+        let parsed = if line.len() > limit {
+            Err(Fault::LineTooLong { found: line.len(), limit })
+        } else {
+            grammar::parse(line, self.options.precision)
+        };
+        match parsed {
+            Ok(parsed) => self.push_parsed(start, &parsed),
+            Err(fault) => self.refused.note_unparsable(line, fault),
+        }
+    }
+
+    /// Adds a line that starts at `start`, unless it is dropped.
+    fn push_parsed(&mut self, start: usize, line: &ParsedLine<'a>) {
+        let key = start..start + line.key.len();
+        let (_, tags) = split_key(line.key);
+        let is_reserved = |tag: &[u8]| RESERVED_TAGS.contains(&&*tag_of(tag));
+        if let Some((tag, _)) = TagPairs::new(tags).find(|(tag, _)| is_reserved(tag)) {
+            let message = || tag_key_text(&tag_of(tag), &measurement_of(line.key));
+            return self.refused.note_dropped(DropReason::InvalidTagKey, message);
+        }
+        let fields = stored_fields(&line.fields);
+        if fields.is_empty() {
+            let message = || field_name_text(TIME_NAME, &measurement_of(line.key));
+            return self.refused.note_dropped(DropReason::InvalidFieldName, message);
+        }
+        let limit = self.options.text_bytes_max;
+        for (field, value) in &fields {
+            let FieldValue::Text(text) = value else { continue };
+            let found = if text.len() > limit { unescape(text, TEXT_ESCAPES).len() } else { 0 };
+            if found > limit {
+                let message =
+                    || text_too_long_text(&field_of(field), &measurement_of(line.key), found, limit);
+                return self.refused.note_dropped(DropReason::TextTooLong, message);
+            }
+        }
+        let marks = self.marks();
+        for (field, value) in fields {
+            let field = self.range_of(field);
+            let (kind, word) = match value {
+                FieldValue::Word(kind, word) => (kind, word),
+                FieldValue::Text(text) => (WordKind::Text, self.push_text(self.range_of(text))),
+            };
+            self.push_series(key.clone(), field, kind, word);
+        }
+        self.finish_line(&marks, line.time_ns.unwrap_or(self.now_ns));
+    }
+
+    /// Returns where `part`, a slice of the body, lies in it.
+    fn range_of(&self, part: &[u8]) -> Range<usize> {
+        let start = part.as_ptr().addr().wrapping_sub(self.body.as_ptr().addr());
+        start..start + part.len()
+    }
+}
+
+/// Bloom filter of the field keys of a line, so that most fields need no look at the others.
+#[derive(Default)]
+struct FieldFilter {
+    bits: [u64; 16],
+}
+
+impl FieldFilter {
+    /// Adds a field; returns true if it may have been added before.
+    fn may_have(&mut self, field: &[u8]) -> bool {
+        let byte = |at: usize| u64::from(field.get(at).copied().unwrap_or(0));
+        let len = field.len();
+        let mix = byte(0) | byte(len / 2) << 8 | byte(len.saturating_sub(1)) << 16 | (len as u64) << 24;
+        let hash = mix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        let bit = 1 << (hash % 64);
+        let Some(word) = self.bits.get_mut(hash as usize / 64) else { return true };
+        let may_have = *word & bit != 0;
+        *word |= bit;
+        may_have
+    }
+}
+
+/// Returns the fields that are stored, in the order of the line: of several with one name the last, and none
+/// named `time`.
+fn stored_fields<'a>(fields: &[(&'a [u8], FieldValue<'a>)]) -> Vec<(&'a [u8], FieldValue<'a>)> {
+    let named = fields.iter().enumerate();
+    let mut by_name: Vec<_> =
+        named.map(|(idx, (field, value))| (field_of(field), idx, *field, *value)).collect();
+    by_name.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+    by_name.dedup_by(|after, before| after.0 == before.0);
+    by_name.retain(|(name, ..)| **name != *TIME_NAME);
+    by_name.sort_unstable_by_key(|field| field.1);
+    by_name.into_iter().map(|(_, _, field, value)| (field, value)).collect()
+}
+
+/// Returns kind and word of a value without quotes.
+fn usual_word(text: &[u8]) -> Option<(WordKind, u64)> {
+    let first = *text.first()?;
+    let last = *text.last()?;
+    match last {
+        b'0'..=b'9' | b'.' => Some((WordKind::Float, number::float(text)?.to_bits())),
+        b'i' => {
+            let value = number::integer(text.strip_suffix(b"i")?)?;
+            Some((WordKind::Integer, word_of_integer(value)))
+        }
+        b'u' => {
+            let value = number::unsigned(text.strip_suffix(b"u")?)?;
+            Some((WordKind::Unsigned, word_of_unsigned(value)))
+        }
+        _ => {
+            let is_boolean = matches!(first, b't' | b'f' | b'T' | b'F');
+            let value = grammar::boolean(text).filter(|_| is_boolean)?;
+            Some((WordKind::Boolean, f64::from(u8::from(value)).to_bits()))
+        }
+    }
+}
+
+/// Bodies and the copies after them stay below [`super::BODY_BYTES_MAX`] each.
+fn index(at: usize) -> u32 {
+    u32::try_from(at).expect("offsets into a request fit u32")
+}
