@@ -124,7 +124,8 @@ impl Block {
     pub fn compare_meta(&self, record: &BlockRecord) -> Result<(), BlockError> {
         let meta = self.meta();
         check_name(self.dir(), record.ulid, meta)?;
-        let both = [("minTime", record.min_time, meta.min_time), ("maxTime", record.max_time, meta.max_time)];
+        let range = meta.range();
+        let both = [("minTime", record.min_time, range.start), ("maxTime", record.max_time, range.end)];
         match both.into_iter().find(|(_, expected, found)| expected != found) {
             None => Ok(()),
             Some((what, expected, found)) => {

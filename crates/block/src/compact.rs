@@ -18,12 +18,12 @@ use std::sync::Arc;
 use chronolith_base::{Env, KWayMerge, MemoryBudget};
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::meta::{BlockDesc, BlockMeta, Ulid};
-use chronolith_model::{BlockEncoding, DuplicatePolicy, Labels, QueryError, TimeRange, WordKind};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, Labels, QueryError, TimeRange, TimeUnit, WordKind};
 
 use crate::contents::BlockContents;
 use crate::postings::all_refs;
 use crate::series_reader::{SeriesReader, is_deleted};
-use crate::{Block, BlockError, BlockSource, precedence};
+use crate::{Block, BlockError, BlockSource, encoding_for, precedence};
 use output::Outputs;
 use series_merge::{MergeChunk, SeriesMerge};
 
@@ -86,7 +86,11 @@ pub fn compact(
     let mut inputs: Vec<&Block> = inputs.iter().map(Arc::as_ref).collect();
     inputs.sort_by_key(|block| precedence(block.meta()));
     let newest = inputs.iter().map(|block| block.meta().ulid).chain(previous).max();
-    let mut outputs = Outputs::new(env, parent_dir, newest, source_of(&inputs), set_of(&inputs), rules)?;
+    let unit = inputs.first().map_or(TimeUnit::Milli, |block| block.meta().time_unit());
+    assert!(inputs.iter().all(|block| block.meta().time_unit() == unit), "blocks of one store");
+    let rules = MergeRules { encoding: encoding_for(unit, rules.encoding), ..rules };
+    let (source, set) = (source_of(&inputs), set_of(&inputs));
+    let mut outputs = Outputs::new(env, parent_dir, newest, source, set, unit, rules)?;
     let mut cursors = Vec::with_capacity(inputs.len());
     for (input, block) in (0u32..).zip(&inputs) {
         cursors.push(Cursor::new(block.contents(), input)?);
@@ -98,8 +102,8 @@ pub fn compact(
 /// Returns the provenance of the output, for its `meta.json`.
 fn source_of(inputs: &[&Block]) -> BlockSource {
     let metas = || inputs.iter().map(|block| block.meta());
-    let start = metas().map(|m| m.min_time).min().unwrap_or_default();
-    let end = metas().map(|m| m.max_time).max().unwrap_or_default();
+    let start = metas().map(|m| m.range().start).min().unwrap_or_default();
+    let end = metas().map(|m| m.range().end).max().unwrap_or_default();
     let highest = metas().map(|m| m.compaction.level).max().unwrap_or_default();
     // A single block is only rewritten without what is deleted.
     let level = if inputs.len() == 1 { highest } else { highest.saturating_add(1) };

@@ -74,7 +74,7 @@ impl BlockContents {
     }
 
     pub(crate) fn range(&self) -> TimeRange {
-        TimeRange::new(self.meta.min_time, self.meta.max_time)
+        self.meta.range()
     }
 
     /// Returns true if readers hold files of the block open.

@@ -40,7 +40,7 @@ pub fn open_dir(env: &Env, dir: &Path) -> (Vec<Arc<Block>>, Vec<(PathBuf, BlockE
             }
         }
     }
-    blocks.sort_by_key(|b| (b.meta().min_time, b.meta().ulid));
+    blocks.sort_by_key(|b| (b.range().start, b.meta().ulid));
     (blocks, failed)
 }
 

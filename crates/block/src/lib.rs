@@ -41,7 +41,7 @@ pub use link::link_block;
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use record::{FileSizes, damaged_record, precedence, read_record};
 pub use verify::{BlockVerification, Damage};
-pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit, WrittenBlock, publish};
+pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit, WrittenBlock, encoding_for, publish};
 
 #[cfg(test)]
 mod tests;

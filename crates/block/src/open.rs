@@ -180,12 +180,18 @@ pub(crate) fn read_tombstones(
     match env.disk.read(&path) {
         Ok(bytes) => {
             let tombstones = Tombstones::decode(&bytes).map_err(BlockError::corrupt(&path))?;
+            if tombstones.unit() != meta.time_unit() {
+                let (what, expected) = ("tombstones version", "the one of the unit in meta.json");
+                let found = bytes.get(4).copied().map_or(0, u64::from);
+                let error = DecodeError::Invalid { what, offset: 4, expected, found };
+                return Err(BlockError::corrupt(&path)(error));
+            }
             Ok((tombstones, bytes.len() as u64))
         }
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(BlockError::Io { path, error }),
         // Blocks of old versions of Prometheus, and those that Thanos fetched, have no such file without
         // deletions.
-        Err(_) if count == 0 => Ok((Tombstones::new(), 0)),
+        Err(_) if count == 0 => Ok((Tombstones::of_unit(meta.time_unit()), 0)),
         Err(_) => Err(BlockError::TombstonesMissing { path, count }),
     }
 }

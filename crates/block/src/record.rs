@@ -128,8 +128,8 @@ pub(crate) fn record_of(
     BlockRecord {
         ulid: meta.ulid,
         oldest_source: precedence(meta).0,
-        min_time: meta.min_time,
-        max_time: meta.max_time,
+        min_time: meta.range().start,
+        max_time: meta.range().end,
         size_bytes,
         immutable_bytes,
         series_count: meta.stats.num_series,

@@ -29,7 +29,7 @@ use chronolith_format::block::meta::{BlockMeta, BlockStats, Ulid};
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::chunk::kinds::ENCODINGS_HISTOGRAM;
 use chronolith_format::chunk::xor::EncodedChunk;
-use chronolith_model::{BlockEncoding, Labels, TimeRange, WordKind};
+use chronolith_model::{BlockEncoding, Labels, TimeRange, TimeUnit, WordKind};
 
 use crate::BlockError;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, SUFFIX_CREATING, TOMBSTONES_FILE};
@@ -64,6 +64,7 @@ pub struct BlockWriter {
     ulid: Ulid,
     segments: SegmentsWriter,
     samples: SampleEncoder,
+    unit: TimeUnit,
     spool: Spool,
     pairs: LabelPairs,
     last_labels: Option<Labels>,
@@ -74,6 +75,16 @@ pub struct BlockWriter {
     record: Vec<u8>,
     /// About how many bytes the index will have.
     index_bytes: u64,
+}
+
+/// Returns the encoding of blocks with times in `unit`: [`BlockEncoding::Prometheus`] is for milliseconds, blocks
+/// in nanoseconds are dense whatever the tenant's setting is.
+#[must_use]
+pub fn encoding_for(unit: TimeUnit, encoding: BlockEncoding) -> BlockEncoding {
+    match unit {
+        TimeUnit::Milli => encoding,
+        TimeUnit::Nano => BlockEncoding::Dense,
+    }
 }
 
 /// Bytes of a series in a postings list.
@@ -112,6 +123,7 @@ impl BlockWriter {
         Ok(BlockWriter {
             segments: SegmentsWriter::new(env, chunks_dir),
             samples: SampleEncoder::new(BlockEncoding::default(), env.rng.next_u64()),
+            unit: TimeUnit::Milli,
             spool: Spool::new(env, path.join("series.spool")),
             dir: CreatingDir { env: env.clone(), path, complete: false },
             parent_dir: parent_dir.to_owned(),
@@ -130,8 +142,17 @@ impl BlockWriter {
     /// Sets the encoding of [`BlockWriter::add_samples`]; the default is [`BlockEncoding::Dense`].
     #[must_use]
     pub fn with_encoding(mut self, encoding: BlockEncoding) -> BlockWriter {
-        self.samples.encoding = encoding;
+        self.samples.encoding = encoding_for(self.unit, encoding);
         self
+    }
+
+    /// Sets the unit of all times of the block; the default is milliseconds.
+    #[must_use]
+    pub fn with_unit(mut self, unit: TimeUnit) -> BlockWriter {
+        self.unit = unit;
+        self.samples.set_time_unit(unit);
+        let encoding = self.samples.encoding;
+        self.with_encoding(encoding)
     }
 
     /// Sets the kind of the words of the next series; without a call they are floats.
@@ -299,7 +320,8 @@ impl BlockWriter {
             return Err(BlockError::OutsideRange { first, last, range });
         }
         let index = self.write_index()?;
-        self.end(index, &Tombstones::new()).map(Some)
+        let tombstones = Tombstones::of_unit(self.unit);
+        self.end(index, &tombstones).map(Some)
     }
 
     /// Writes what is left of the files.
@@ -314,8 +336,8 @@ impl BlockWriter {
         let mut bytes = Vec::new();
         tombstones.encode(&mut bytes);
         files.push(self.dir.write_file(TOMBSTONES_FILE, &bytes)?);
-        let BlockWriter { dir, parent_dir, ulid, stats, .. } = self;
-        Ok(WrittenBlock { dir, parent_dir, ulid, stats, files })
+        let BlockWriter { dir, parent_dir, ulid, stats, unit, .. } = self;
+        Ok(WrittenBlock { dir, parent_dir, ulid, stats, unit, files })
     }
 
     fn write_index(&mut self) -> Result<FileSink, BlockError> {

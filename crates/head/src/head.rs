@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_model::{Matcher, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome};
+use chronolith_model::{Matcher, TenantId, TenantLimits, TimeRange, TimeUnit, WriteBatch, WriteOutcome};
 use chronolith_wal::WalPosition;
 
 use crate::checkpoint::{CheckpointState, Checkpointer};
@@ -14,6 +14,7 @@ use crate::options::{HeadError, HeadOptions, WriteError, wal_dir};
 use crate::read::select::HeadReader;
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::recovery::{Recovered, recover};
+use crate::series::sealed_chunks::WINDOW_WIDTH_MAX;
 use crate::series::verify::SealedVerification;
 use crate::state::HeadState;
 use crate::statistics::HeadStatistics;
@@ -47,8 +48,8 @@ impl Head {
         progress: &ReplayProgress,
     ) -> Result<(Head, ReplayReport), HeadError> {
         assert!(
-            options.window_ms > 0 && options.window_ms <= i64::from(u32::MAX),
-            "a window is between a millisecond and 49 days long"
+            options.window_ms > 0 && TimeUnit::Nano.from_ms(options.window_ms) <= WINDOW_WIDTH_MAX,
+            "a window is between a millisecond and 2.4 hours long"
         );
         let Recovered { state, rolling, report, has_defined } = recover(env, options, progress)?;
         let head = Head::new(state, rolling);

@@ -15,6 +15,7 @@ pub(crate) mod progress;
 mod restore;
 mod sealed;
 mod slices;
+mod tallies;
 mod threads;
 
 use std::collections::BTreeMap;
@@ -184,7 +185,7 @@ fn next_id_of(series: &SeriesStore, slices: &LoadedSlices, definitions: &LoadedD
 fn put_windows(env: &Env, tenants: &Tenants, slices: &mut LoadedSlices) {
     let now_ms = env.clock.now_ms();
     for tenant in tenants.all() {
-        let Some(tally) = slices.tallies.get_mut(tenant.idx as usize) else { continue };
+        let Some(tally) = slices.tallies.get_mut(tenant.idx) else { continue };
         tenant.windows.lock().merge_known(tally, &slices.arrivals, tenant.idx, now_ms);
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::Env;
 use chronolith_base::sync::{Mutex, MutexGuard};
-use chronolith_model::DuplicatePolicy;
+use chronolith_model::{DuplicatePolicy, TimeUnit};
 
 use crate::index::tenant::TenantHead;
 use crate::memory_part::MemoryPart;
@@ -31,7 +31,7 @@ pub(crate) struct SeriesStore {
     pub(crate) store: SealedStore,
     histograms: HistogramBudget,
     pub(crate) env: Env,
-    pub(crate) window_ms: i64,
+    window_ms: i64,
 }
 
 impl SeriesStore {
@@ -66,30 +66,46 @@ impl SeriesStore {
         self.stripes[stripe_of(id)].lock()
     }
 
-    /// Returns a context for new samples; `duplicates` decides about a second value at a timestamp.
-    pub(crate) fn context(&self, duplicates: DuplicatePolicy) -> AppendContext<'_> {
-        AppendContext::new(&self.store, &*self.env.disk, &self.histograms, self.window_ms, duplicates)
+    /// Returns the width of the windows of a tenant in its unit.
+    pub(crate) fn window_width(&self, unit: TimeUnit) -> i64 {
+        unit.from_ms(self.window_ms)
+    }
+
+    /// Returns a context for new samples of a tenant; `duplicates` decides about a second value at a
+    /// timestamp.
+    pub(crate) fn context(&self, unit: TimeUnit, duplicates: DuplicatePolicy) -> AppendContext<'_> {
+        self.context_for(self.window_width(unit), duplicates)
+    }
+
+    /// As [`SeriesStore::replay_context`] for a tenant whose windows are `width` wide.
+    pub(crate) fn replay_context_for(&self, width: i64) -> AppendContext<'_> {
+        self.context_for(width, DuplicatePolicy::LastWins)
+    }
+
+    fn context_for(&self, width: i64, duplicates: DuplicatePolicy) -> AppendContext<'_> {
+        AppendContext::new(&self.store, &*self.env.disk, &self.histograms, width, duplicates)
+            .with_narrowest_width(self.window_ms)
     }
 
     /// Returns a context for samples that were accepted before: of two values at one timestamp, the later
     /// written one wins.
-    pub(crate) fn replay_context(&self) -> AppendContext<'_> {
-        self.context(DuplicatePolicy::LastWins)
+    pub(crate) fn replay_context(&self, unit: TimeUnit) -> AppendContext<'_> {
+        self.context(unit, DuplicatePolicy::LastWins)
     }
 
     /// Returns the timestamp of the newest sample of a tenant. The first call after startup reads each of its
     /// series.
-    pub(crate) fn newest_ms(&self, tenant: &TenantHead) -> i64 {
+    pub(crate) fn newest_time(&self, tenant: &TenantHead) -> i64 {
         if !tenant.newest_is_whole.load(Ordering::Acquire) {
             for run in page_runs(&tenant.series_ids()) {
                 let stripe = self.lock(run[0]);
                 if let Some(newest) = run.iter().filter_map(|&id| stripe.newest_time(id)).max() {
-                    tenant.newest_ms.fetch_max(newest, Ordering::Relaxed);
+                    tenant.newest_time.fetch_max(newest, Ordering::Relaxed);
                 }
             }
             tenant.newest_is_whole.store(true, Ordering::Release);
         }
-        tenant.newest_ms.load(Ordering::Relaxed)
+        tenant.newest_time.load(Ordering::Relaxed)
     }
 
     /// Removes pages that have a series from `pages` (ascending).

@@ -182,8 +182,9 @@ impl HeadStatistics {
             stats.series += tables.live_count() as u64;
             stats.tenants += u64::from(tables.live_count() > 0);
             drop(tables);
-            let bounds = tenant.windows.lock().bounds_ms();
+            let bounds = tenant.windows.lock().bounds();
             if let Some((oldest, newest)) = bounds {
+                let (oldest, newest) = (tenant.unit.to_ms(oldest), tenant.unit.to_ms(newest));
                 stats.min_time_ms = Some(stats.min_time_ms.map_or(oldest, |t| t.min(oldest)));
                 stats.max_time_ms = Some(stats.max_time_ms.map_or(newest, |t| t.max(newest)));
             }
@@ -194,7 +195,7 @@ impl HeadStatistics {
     #[must_use]
     pub fn tenant_stats(&self, id: &TenantId) -> TenantStats {
         let Some(tenant) = self.state.index.tenant(id) else { return TenantStats::default() };
-        let bounds = tenant.windows.lock().bounds_ms();
+        let bounds = tenant.windows.lock().bounds();
         let mut chunk_count = 0;
         for run in page_runs(&tenant.series_ids()) {
             let stripe = self.state.series.lock(run[0]);
@@ -202,8 +203,8 @@ impl HeadStatistics {
         }
         TenantStats {
             chunk_count,
-            min_time_ms: bounds.map(|(oldest, _)| oldest),
-            max_time_ms: bounds.map(|(_, newest)| newest),
+            min_time_ms: bounds.map(|(oldest, _)| tenant.unit.to_ms(oldest)),
+            max_time_ms: bounds.map(|(_, newest)| tenant.unit.to_ms(newest)),
         }
     }
 

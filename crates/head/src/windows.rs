@@ -61,11 +61,12 @@ impl HeadWindows {
     }
 
     fn copy_windows(&self, tenant: &Arc<TenantHead>, out: &mut Vec<WindowStat>) {
+        let width = self.state.series.window_width(tenant.unit);
         for (start, count) in tenant.windows.lock().iter() {
             let Some(sample_count) = count.sample_count() else { continue };
             out.push(WindowStat {
                 tenant: tenant.id.clone(),
-                range: TimeRange { start, end: start.saturating_add(self.state.options.window_ms) },
+                range: TimeRange::window_of(start, width),
                 sample_count,
                 first_arrival_ms: count.first_arrival_ms(),
             });

@@ -71,8 +71,8 @@ impl Writer {
         };
         let sorted = sorted_by_time(batch);
         let batch = sorted.as_ref().unwrap_or(batch);
-        let newest_ms = if limits.out_of_order_ms > 0 { state.series.newest_ms(&tenant) } else { i64::MIN };
-        let bounds = TimeBounds::new(limits, now_ms, newest_ms);
+        let newest = if limits.out_of_order_ms > 0 { state.series.newest_time(&tenant) } else { i64::MIN };
+        let bounds = TimeBounds::new(limits, tenant.unit, now_ms, newest);
         let mut job = AppendJob {
             state,
             tenant: &tenant,
@@ -81,11 +81,14 @@ impl Writer {
             now_ms,
             batch,
             outcome: WriteOutcome::default(),
-            cx: state.series.context(limits.duplicates).with_lookups(lookups_of(&state.options, batch)),
+            cx: state
+                .series
+                .context(tenant.unit, limits.duplicates)
+                .with_lookups(lookups_of(&state.options, batch)),
             ooo_count: 0,
             replaced_count: 0,
             starts_count: 0,
-            newest_ms: i64::MIN,
+            newest_time: i64::MIN,
         };
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
         find_known(&job, &mut scratch);

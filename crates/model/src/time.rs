@@ -1,11 +1,17 @@
 //! Half-open ranges of time, and the unit of the times of a store.
-//! Invariants: `start <= end`; sample times of a store in milliseconds are in [`TIME_MIN_MS`],
-//! [`TIME_MAX_MS`].
+//! Invariants: `start <= end`; sample times of a store are in [`TimeUnit::sample_times`] of its unit. Arithmetic
+//! on times saturates: the samples of a store in nanoseconds may have nearly any `i64`.
 
-/// Earliest valid sample time (about 146 million years before 1970): leaves room for window arithmetic.
+use std::ops::RangeInclusive;
+
+/// Earliest valid sample time in milliseconds, about 146 million years before 1970.
 pub const TIME_MIN_MS: i64 = i64::MIN / 2;
-/// Latest valid sample time.
+/// Latest valid sample time in milliseconds.
 pub const TIME_MAX_MS: i64 = i64::MAX / 2;
+/// Earliest valid sample time in nanoseconds, that of InfluxDB.
+pub const TIME_MIN_NS: i64 = i64::MIN + 2;
+/// Latest valid sample time in nanoseconds, that of InfluxDB.
+pub const TIME_MAX_NS: i64 = i64::MAX - 1;
 
 /// Unit of the times of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -38,20 +44,48 @@ impl TimeUnit {
     pub const fn to_ms(self, ticks: i64) -> i64 {
         ticks.div_euclid(self.ticks_per_ms())
     }
+
+    /// Ticks of the unit in milliseconds, rounded up.
+    #[must_use]
+    pub const fn to_ms_ceil(self, ticks: i64) -> i64 {
+        let is_between = ticks.rem_euclid(self.ticks_per_ms()) != 0;
+        self.to_ms(ticks) + is_between as i64
+    }
+
+    /// A range of milliseconds in ticks of the unit, saturating.
+    #[must_use]
+    pub fn range_from_ms(self, range_ms: TimeRange) -> TimeRange {
+        TimeRange { start: self.from_ms(range_ms.start), end: self.from_ms(range_ms.end) }
+    }
+
+    /// The shortest range of whole milliseconds around a range in ticks of the unit.
+    #[must_use]
+    pub fn range_to_ms(self, range: TimeRange) -> TimeRange {
+        TimeRange { start: self.to_ms(range.start), end: self.to_ms_ceil(range.end) }
+    }
+
+    /// First and last valid sample time in ticks of the unit.
+    #[must_use]
+    pub const fn sample_times(self) -> RangeInclusive<i64> {
+        match self {
+            TimeUnit::Milli => TIME_MIN_MS..=TIME_MAX_MS,
+            TimeUnit::Nano => TIME_MIN_NS..=TIME_MAX_NS,
+        }
+    }
 }
 
 /// `[start, end)` in the unit of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimeRange {
-    /// First millisecond inside.
+    /// First time inside.
     pub start: i64,
-    /// First millisecond after.
+    /// First time after.
     pub end: i64,
 }
 
 impl TimeRange {
-    /// All times that can be stored.
-    pub const ALL: TimeRange = TimeRange { start: TIME_MIN_MS, end: TIME_MAX_MS + 1 };
+    /// All times that a store of any unit can have.
+    pub const ALL: TimeRange = TimeRange { start: TIME_MIN_NS, end: TIME_MAX_NS + 1 };
 
     /// `[start, end)`; an end before the start gives an empty range at `start`.
     #[must_use]
@@ -71,13 +105,13 @@ impl TimeRange {
         self.start <= time && time < self.end
     }
 
-    /// Returns true if both share a millisecond.
+    /// Returns true if both share a time.
     #[must_use]
     pub fn overlaps(self, other: TimeRange) -> bool {
         self.start < other.end && other.start < self.end && !self.is_empty() && !other.is_empty()
     }
 
-    /// Returns true if the range shares a millisecond with `[first, last]`.
+    /// Returns true if the range shares a time with `[first, last]`.
     #[must_use]
     pub fn overlaps_inclusive(self, first: i64, last: i64) -> bool {
         self.start <= last && first < self.end
@@ -89,11 +123,42 @@ impl TimeRange {
         self.start >= self.end
     }
 
-    /// The aligned window of `width_ms` that contains `time`. `time` must be a valid sample time and
-    /// `width_ms` positive.
+    /// The aligned window of `width`, which is positive, that contains `time`. The first and the last window
+    /// are cut at the ends of `i64`; `time` is before `i64::MAX`.
     #[must_use]
-    pub fn window_of(time: i64, width_ms: i64) -> TimeRange {
-        let start = time.div_euclid(width_ms) * width_ms;
-        TimeRange { start, end: start + width_ms }
+    pub fn window_of(time: i64, width: i64) -> TimeRange {
+        let windows = time.div_euclid(width);
+        TimeRange { start: windows.saturating_mul(width), end: (windows + 1).saturating_mul(width) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_around_ticks() {
+        let unit = TimeUnit::Nano;
+        for (ticks, down, up) in
+            [(0, 0, 0), (1, 0, 1), (-1, -1, 0), (1_000_000, 1, 1), (-1_000_001, -2, -1), (999_999, 0, 1)]
+        {
+            assert_eq!((unit.to_ms(ticks), unit.to_ms_ceil(ticks)), (down, up), "{ticks}");
+        }
+        assert_eq!(unit.range_to_ms(TimeRange::new(-1, 1)), TimeRange::new(-1, 1));
+        assert_eq!(unit.range_from_ms(TimeRange::new(i64::MIN / 2, 5)), TimeRange::new(i64::MIN, 5_000_000));
+        assert_eq!((TimeUnit::Milli.to_ms(-7), TimeUnit::Milli.to_ms_ceil(-7)), (-7, -7));
+    }
+
+    #[test]
+    fn windows_at_the_ends_are_cut() {
+        let width = 7_200_000_000_000;
+        for time in [TIME_MIN_NS, TIME_MIN_NS + 1, -1, 0, TIME_MAX_NS - 1, TIME_MAX_NS] {
+            let window = TimeRange::window_of(time, width);
+            assert!(window.contains(time), "{window:?}");
+            assert_eq!(TimeRange::window_of(window.start, width), window);
+            assert!(window.end == i64::MAX || TimeRange::window_of(window.end, width).start == window.end);
+        }
+        assert_eq!(TimeRange::window_of(TIME_MIN_NS, width).start, i64::MIN);
+        assert_eq!(TimeRange::window_of(-1, 10), TimeRange::new(-10, 0));
     }
 }

@@ -17,7 +17,7 @@ use crate::maintenance::{Maintenance, MaintenanceLock};
 use crate::metric::MetricValue;
 use crate::snapshot::{SnapshotHead, SnapshotWriter};
 use crate::storage::Storage;
-use crate::window::block_range;
+use crate::window::BlockRanges;
 use error::AdminError;
 
 /// Series and blocks of a deletion.
@@ -132,7 +132,7 @@ impl<'a> Admin<'a> {
     ) -> Result<Vec<TimeRange>, AdminError> {
         let (env, head) = (self.storage.env(), self.storage.head());
         let ctx = ReadContext::unlimited(env.clock.clone());
-        let now_ms = env.clock.now_ms();
+        let of_tenant = BlockRanges::new(tenant, env.clock.now_ms());
         let mut ranges = Vec::new();
         for window in head.windows().list_of(tenant) {
             let part = TimeRange::new(window.range.start.max(range.start), window.range.end.min(range.end));
@@ -141,12 +141,15 @@ impl<'a> Admin<'a> {
             }
             for matchers in selectors {
                 if !head.reader().select(tenant, &Selector { matchers, range: part }, &ctx)?.is_empty() {
-                    ranges.push(block_range(window.range, now_ms));
+                    ranges.push(of_tenant.of(window.range));
                     break;
                 }
             }
         }
         ranges.sort_unstable();
+        ranges.dedup();
+        let width = of_tenant.width_of_old(&ranges);
+        ranges.iter_mut().for_each(|range| *range = of_tenant.widened(*range, width));
         ranges.dedup();
         Ok(ranges)
     }

@@ -298,8 +298,11 @@ impl BlockStore {
     /// Returns the latest end of a block.
     pub(crate) fn newest_end_ms(&self) -> Option<i64> {
         let tenants = self.tenants.read();
-        let newest = |blocks: &Arc<TenantBlocks>| blocks.list().iter().map(|block| block.range().end).max();
-        tenants.values().filter_map(newest).max()
+        let newest = |(tenant, blocks): (&TenantId, &Arc<TenantBlocks>)| {
+            let end = blocks.list().iter().map(|block| block.range().end).max()?;
+            Some(tenant.time_unit().to_ms_ceil(end))
+        };
+        tenants.iter().filter_map(newest).max()
     }
 
     /// Returns the metrics of known and open blocks.

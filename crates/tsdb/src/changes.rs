@@ -66,20 +66,20 @@ impl Changes {
     /// Records a batch that is in memory.
     pub(crate) fn note_batch(&self, tenant: &TenantId, batch: &WriteBatch) {
         if let Some(watched) = self.of(tenant)
-            && let Some(&from_ms) = batch.times.iter().min()
+            && let Some(&from) = batch.times.iter().min()
         {
             let mut changes = watched.lock();
             let generation = changes.generation;
-            changes.written.push(generation, from_ms);
+            changes.written.push(generation, tenant.time_unit().to_ms(from));
         }
     }
 
-    /// Records a change of samples in `range` by another way than a batch: a deletion, an import.
+    /// Records a change of samples in `range`, in the unit of the tenant, by another way than a batch: a deletion, an import.
     pub(crate) fn note_range(&self, tenant: &TenantId, range: TimeRange) {
         if let Some(watched) = self.of(tenant) {
             let mut changes = watched.lock();
             let generation = changes.generation;
-            changes.written.push(generation, range.start);
+            changes.written.push(generation, tenant.time_unit().to_ms(range.start));
         }
     }
 

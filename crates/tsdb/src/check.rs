@@ -443,7 +443,7 @@ fn check_sealed(env: &Env, path: &Path, offsets: &[u32], report: &mut CheckRepor
 fn check_tenants(env: &Env, dir: &Path, report: &mut CheckReport) {
     let root = dir.join(TENANTS_DIR);
     for name in names(env, &root) {
-        if let Err(error) = TenantId::new(&name) {
+        if let Err(error) = TenantId::stored(&name) {
             report.notes.push(format!("{}: not a tenant directory: {error}", root.join(&name).display()));
             continue;
         }

@@ -47,6 +47,7 @@ pub use options::{
     WalOptions,
 };
 pub use query::fanout::{SourcePart, fanout};
+pub use query::unit::in_milliseconds;
 pub use snapshot::SnapshotHead;
 pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
 pub use tsdb::{Applied, Tsdb};

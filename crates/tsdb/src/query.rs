@@ -8,6 +8,7 @@
 pub(crate) mod fanout;
 mod kinds;
 mod merged;
+pub(crate) mod unit;
 
 use std::sync::Arc;
 

@@ -21,6 +21,7 @@ use crate::databases::FILE_NAMES as DATABASES_FILES;
 use crate::encoding::SeriesEncoder;
 use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
 use crate::storage::Storage;
+use crate::window::BlockRanges;
 
 /// Directory below the data directory with one directory per snapshot.
 const SNAPSHOTS_DIR: &str = "snapshots";
@@ -119,8 +120,14 @@ impl<'a> SnapshotWriter<'a> {
         }
         if head == SnapshotHead::Include {
             let mut previous = blocks.newest_ulid();
-            for window in windows.list_of(tenant) {
-                previous = self.write_window(tenant, window.range, dir, previous)?.or(previous);
+            let ranges: Vec<TimeRange> = windows.list_of(tenant).iter().map(|window| window.range).collect();
+            let of_tenant = BlockRanges::new(tenant, self.storage.env().clock.now_ms());
+            let width = of_tenant.width_of_old(&ranges);
+            let mut blocks: Vec<_> =
+                ranges.into_iter().map(|range| of_tenant.widened(range, width)).collect();
+            blocks.dedup();
+            for range in blocks {
+                previous = self.write_window(tenant, range, dir, previous)?.or(previous);
             }
         }
         disk.sync_dir(dir).map_err(io)
@@ -136,7 +143,8 @@ impl<'a> SnapshotWriter<'a> {
     ) -> Result<Option<Ulid>, AdminError> {
         let window = self.storage.head().windows().snapshot(tenant, range)?;
         let writer = BlockWriter::create_after(self.storage.env(), dir, previous)?;
-        let mut writer = writer.with_encoding(self.storage.limits_of(tenant).block_encoding);
+        let encoding = self.storage.block_encoding_of(tenant);
+        let mut writer = writer.with_unit(tenant.time_unit()).with_encoding(encoding);
         let mut encoder = SeriesEncoder::default();
         for series in window.series_with_later() {
             let WindowSeries { labels, chunks, damages } = series?;

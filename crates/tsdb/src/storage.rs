@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use chronolith_base::Env;
+use chronolith_block::encoding_for;
 use chronolith_head::Head;
-use chronolith_model::{TenantId, TenantLimits};
+use chronolith_model::{BlockEncoding, TenantId, TenantLimits};
 use parking_lot::RwLock;
 
 use crate::blocks::BlockStore;
@@ -80,6 +81,11 @@ impl Storage {
         let of_owner = |tenant: &TenantId| self.limits.read().of(tenant).clone();
         let of_store = if tenant.is_store() { self.databases.limits_of(tenant, of_owner) } else { None };
         of_store.unwrap_or_else(|| of_owner(tenant))
+    }
+
+    /// Returns the encoding of the blocks of `tenant`: the setting of a tenant in milliseconds.
+    pub(crate) fn block_encoding_of(&self, tenant: &TenantId) -> BlockEncoding {
+        encoding_for(tenant.time_unit(), self.limits.read().of(tenant).block_encoding)
     }
 
     /// Replaces the limits of all tenants. Blocks of tenants with another retention are planned again, and

@@ -201,7 +201,8 @@ impl Tsdb {
         }
     }
 
-    /// Returns head and blocks of `tenant` as one source; empty for a tenant without data.
+    /// Returns head and blocks of `tenant` as one source, with times in the unit of the tenant; empty for a
+    /// tenant without data. [`crate::in_milliseconds`] is for readers of milliseconds.
     #[must_use]
     pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         Arc::new(TenantQueryable::new(&self.storage, tenant))
@@ -224,8 +225,8 @@ impl Tsdb {
         self.exemplars.select(tenant, selectors, range)
     }
 
-    /// Returns the part of `range` from the first window on in which `tenant` may have samples; `None` if
-    /// there is none.
+    /// Returns the part of `range`, in the unit of the tenant, from the first window on in which `tenant` may
+    /// have samples; `None` if there is none.
     #[must_use]
     pub fn times(&self, tenant: &TenantId, range: TimeRange) -> Option<TimeRange> {
         let windows = self.storage.head().windows().list_of(tenant);
@@ -236,7 +237,7 @@ impl Tsdb {
         Some(TimeRange::new(first.max(range.start), range.end))
     }
 
-    /// Records that samples of `tenant` in `range` changed by another way than [`Tsdb::append`] or retention:
+    /// Records that samples of `tenant` in `range`, in its unit, changed by another way than [`Tsdb::append`] or retention:
     /// a deletion, an import of blocks. To be called after the change.
     pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
         self.storage.changes().note_range(tenant, range);
@@ -385,7 +386,7 @@ impl Tsdb {
         self.resume_maintenance(&REWRITING_KINDS);
     }
 
-    /// Deletes the samples in `range` of the series of `tenant` that match any of `selectors`: once it has
+    /// Deletes the samples in `range`, in the unit of the tenant, of its series that match any of `selectors`: once it has
     /// returned, later queries do not see them, also after a crash. Samples that are written later are
     /// visible, whatever their time. The bytes go with the next compaction or [`Tsdb::clean_tombstones`].
     ///

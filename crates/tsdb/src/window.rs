@@ -3,7 +3,7 @@
 //! Invariants: windows are aligned to two hours, days to 24 hours since 1970.
 //! Not here: the windows that a tenant has (`head`), when they are flushed (`maintenance::flush`).
 
-use chronolith_model::TimeRange;
+use chronolith_model::{TenantId, TimeRange, TimeUnit};
 
 /// Width of a head window, which is the time range of a fresh block.
 pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
@@ -11,14 +11,57 @@ pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
 /// blocks.
 pub(crate) const OLD_BLOCK_MS: i64 = 12 * WINDOW_MS;
 
-/// Returns the range of the block that a window is flushed to: its own range, or its day if that ended more
-/// than a day before `now_ms`.
-pub(crate) fn block_range(window: TimeRange, now_ms: i64) -> TimeRange {
-    let day = day_of(window);
-    if day.end <= now_ms.saturating_sub(OLD_BLOCK_MS) { day } else { window }
+/// Blocks of old windows that one flush writes for a store in nanoseconds; beyond it they are wider than a day.
+const OLD_BLOCK_COUNT_MAX: usize = 64;
+
+/// Ranges of the blocks of a tenant, in the unit of its times.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockRanges {
+    unit: TimeUnit,
+    /// Days that end later are not old.
+    old_end: i64,
 }
 
-/// Returns the day in which `window` starts.
-pub(crate) fn day_of(window: TimeRange) -> TimeRange {
-    TimeRange::window_of(window.start, OLD_BLOCK_MS)
+impl BlockRanges {
+    pub(crate) fn new(tenant: &TenantId, now_ms: i64) -> BlockRanges {
+        let unit = tenant.time_unit();
+        BlockRanges { unit, old_end: unit.from_ms(now_ms.saturating_sub(OLD_BLOCK_MS)) }
+    }
+
+    /// Returns the range of the block that a window is flushed to: its own range, or its day if that ended more
+    /// than a day ago.
+    pub(crate) fn of(&self, window: TimeRange) -> TimeRange {
+        let day = self.day_of(window);
+        if day.end <= self.old_end { day } else { window }
+    }
+
+    /// Returns the day in which `window` starts.
+    pub(crate) fn day_of(&self, window: TimeRange) -> TimeRange {
+        TimeRange::window_of(window.start, self.unit.from_ms(OLD_BLOCK_MS))
+    }
+
+    /// Returns the width of aligned ranges to which the old ones of `ranges`, ascending, are to be widened: they
+    /// must not become thousands of blocks when a client writes points of many years at once. `None` if they are
+    /// few, and for stores in milliseconds, whose blocks stay those of Prometheus.
+    pub(crate) fn width_of_old(&self, ranges: &[TimeRange]) -> Option<i64> {
+        let old: Vec<i64> = ranges.iter().filter(|r| r.end <= self.old_end).map(|r| r.start).collect();
+        if self.unit == TimeUnit::Milli || old.len() <= OLD_BLOCK_COUNT_MAX {
+            return None;
+        }
+        let mut width = self.unit.from_ms(OLD_BLOCK_MS);
+        loop {
+            width = width.saturating_mul(3);
+            let count = old.chunk_by(|a, b| a.div_euclid(width) == b.div_euclid(width)).count();
+            if count <= OLD_BLOCK_COUNT_MAX {
+                return Some(width);
+            }
+        }
+    }
+
+    /// Returns the aligned range of `width` around an old range; the range itself if it is not old.
+    pub(crate) fn widened(&self, range: TimeRange, width: Option<i64>) -> TimeRange {
+        let Some(width) = width else { return range };
+        let around = TimeRange::window_of(range.start, width);
+        if range.end <= around.end && around.end <= self.old_end { around } else { range }
+    }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use chronolith_base::Env;
 use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_model::TimeUnit;
 
 use super::{CompactError, MergeRules};
 use crate::writer::WrittenBlock;
@@ -19,6 +20,7 @@ pub(super) struct Outputs<'a> {
     env: &'a Env,
     parent_dir: &'a Path,
     rules: MergeRules,
+    unit: TimeUnit,
     source: BlockSource,
     /// The set that all inputs belong to.
     set: Option<Ulid>,
@@ -33,17 +35,18 @@ impl<'a> Outputs<'a> {
         previous: Option<Ulid>,
         source: BlockSource,
         set: Option<Ulid>,
+        unit: TimeUnit,
         rules: MergeRules,
     ) -> Result<Outputs<'a>, BlockError> {
-        let writer = begin(env, parent_dir, previous, rules)?;
-        Ok(Outputs { env, parent_dir, rules, source, set, written: Vec::new(), writer })
+        let writer = begin(env, parent_dir, previous, rules)?.with_unit(unit);
+        Ok(Outputs { env, parent_dir, rules, unit, source, set, written: Vec::new(), writer })
     }
 
     /// Returns the writer of the block that the next series goes to.
     pub(super) fn next(&mut self) -> Result<&mut BlockWriter, BlockError> {
         if self.writer.size_bytes() >= self.rules.output_bytes_max {
             let next = begin(self.env, self.parent_dir, Some(self.writer.ulid()), self.rules)?;
-            let full = std::mem::replace(&mut self.writer, next);
+            let full = std::mem::replace(&mut self.writer, next.with_unit(self.unit));
             self.written.extend(full.write(self.source.range)?);
         }
         Ok(&mut self.writer)

@@ -11,7 +11,7 @@ use chronolith_format::chunk::dense::{self, ChunkTimes, DenseScratch, PackedChun
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts::{self, StartRun};
 use chronolith_format::chunk::xor;
-use chronolith_model::{BlockEncoding, WordKind};
+use chronolith_model::{BlockEncoding, TimeUnit, WordKind};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::{BlockWriter, ChunkView};
@@ -71,6 +71,10 @@ impl SampleEncoder {
             runs: Vec::new(),
             inner: Vec::new(),
         }
+    }
+
+    pub(super) fn set_time_unit(&mut self, unit: TimeUnit) {
+        self.scratch.set_time_unit(unit);
     }
 
     fn key_of(&mut self, times: &[i64]) -> u128 {

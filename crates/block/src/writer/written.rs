@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
 use chronolith_format::block::meta::{self, BlockDesc, BlockMeta, BlockStats, Compaction, Ulid};
-use chronolith_model::TimeRange;
+use chronolith_model::{TimeRange, TimeUnit};
 
 use super::sink::FileSink;
 use crate::BlockError;
@@ -19,7 +19,7 @@ use crate::layout::{CHUNKS_DIR, META_FILE};
 /// Provenance of a block, for its `meta.json`.
 #[derive(Debug, Clone)]
 pub struct BlockSource {
-    /// Range that the block covers; all samples are within it. For a block from the head that is the aligned
+    /// Range that the block covers, in its unit; all samples are within it. For a block from the head that is the aligned
     /// window, not the range of its samples.
     pub range: TimeRange,
     /// 1 from the head, one more than the highest parent otherwise.
@@ -79,6 +79,7 @@ pub struct WrittenBlock {
     pub(super) parent_dir: PathBuf,
     pub(super) ulid: Ulid,
     pub(super) stats: BlockStats,
+    pub(super) unit: TimeUnit,
     /// All files that are not durable yet: at most four.
     pub(super) files: Vec<FileSink>,
 }
@@ -108,10 +109,10 @@ impl WrittenBlock {
         let sources = if source.sources.is_empty() { vec![self.ulid] } else { source.sources };
         let (level, parents) = (source.level, source.parents);
         let Split { set: split_set, blocks: split_blocks } = split;
-        BlockMeta {
+        let mut meta = BlockMeta {
             ulid: self.ulid,
-            min_time: source.range.start,
-            max_time: source.range.end,
+            min_time: 0,
+            max_time: 0,
             stats: self.stats.clone(),
             compaction: Compaction {
                 level,
@@ -122,8 +123,11 @@ impl WrittenBlock {
                 ..Compaction::default()
             },
             version: meta::VERSION,
+            chronolith: None,
             unknown: Default::default(),
-        }
+        };
+        meta.set_range(self.unit, source.range);
+        meta
     }
 }
 

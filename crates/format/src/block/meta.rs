@@ -6,6 +6,7 @@
 
 mod ulid;
 
+use chronolith_model::{TimeRange, TimeUnit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -33,9 +34,34 @@ pub struct BlockMeta {
     pub compaction: Compaction,
     /// [`VERSION`].
     pub version: u64,
+    /// Unit and exact range of a block of a store that is not in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chronolith: Option<StoreMeta>,
     /// Fields of others (Thanos, Mimir), kept as they are.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
+}
+
+/// Times of a block in the unit of its store; only nanoseconds are written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoreMeta {
+    /// `ns`.
+    time_unit: StoredUnit,
+    /// First tick that the block covers.
+    min_ticks: i64,
+    /// First tick after the time that the block covers.
+    max_ticks: i64,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+}
+
+/// Unit that a block names. A name that is not in the list is refused: a later version wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum StoredUnit {
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Nano,
 }
 
 /// Counts of a block's content.
@@ -143,6 +169,16 @@ pub enum MetaError {
         /// Stored value.
         max_time: i64,
     },
+    /// The exact range does not belong to the range in milliseconds.
+    #[error(
+        "meta.json: range from {min_ticks} to {max_ticks} of the store is not that of minTime and maxTime"
+    )]
+    Ticks {
+        /// Stored value.
+        min_ticks: i64,
+        /// Stored value.
+        max_ticks: i64,
+    },
     /// Longer than [`META_BYTES_MAX`].
     #[error("meta.json: {0} bytes, at most {META_BYTES_MAX} expected")]
     TooLong(usize),
@@ -164,7 +200,40 @@ impl BlockMeta {
         if meta.max_time < meta.min_time {
             return Err(MetaError::Times { min_time: meta.min_time, max_time: meta.max_time });
         }
+        if let Some(&StoreMeta { min_ticks, max_ticks, .. }) = meta.chronolith.as_ref() {
+            let in_ms = TimeUnit::Nano.range_to_ms(TimeRange { start: min_ticks, end: max_ticks });
+            if max_ticks < min_ticks || in_ms != (TimeRange { start: meta.min_time, end: meta.max_time }) {
+                return Err(MetaError::Ticks { min_ticks, max_ticks });
+            }
+        }
         Ok(meta)
+    }
+
+    /// Unit of the times in index and chunks.
+    #[must_use]
+    pub fn time_unit(&self) -> TimeUnit {
+        if self.chronolith.is_some() { TimeUnit::Nano } else { TimeUnit::Milli }
+    }
+
+    /// Range that the block covers, in its unit.
+    #[must_use]
+    pub fn range(&self) -> TimeRange {
+        match &self.chronolith {
+            Some(exact) => TimeRange { start: exact.min_ticks, end: exact.max_ticks },
+            None => TimeRange { start: self.min_time, end: self.max_time },
+        }
+    }
+
+    /// Sets unit and range: the exact one, and that in milliseconds around it.
+    pub fn set_range(&mut self, unit: TimeUnit, range: TimeRange) {
+        let in_ms = unit.range_to_ms(range);
+        (self.min_time, self.max_time) = (in_ms.start, in_ms.end);
+        self.chronolith = (unit == TimeUnit::Nano).then(|| StoreMeta {
+            time_unit: StoredUnit::Nano,
+            min_ticks: range.start,
+            max_ticks: range.end,
+            unknown: Map::new(),
+        });
     }
 
     /// Appends the file's text.

@@ -10,26 +10,31 @@ use std::collections::BTreeMap;
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::TimeUnit;
 
 /// First four bytes of the file.
 pub const MAGIC: u32 = 0x0130_BA30;
-/// The only version there is.
+/// Version with intervals in milliseconds.
 pub const VERSION: u8 = 1;
+/// Version with intervals in nanoseconds, of blocks of stores in that unit. Programs that do not know it refuse
+/// the block instead of taking its times for milliseconds.
+const VERSION_NANO: u8 = 2;
 const HEADER_BYTES: usize = 5;
 const CHECKSUM_BYTES: usize = 4;
 
 /// A deleted stretch of time, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
-    /// First deleted millisecond.
+    /// First deleted time.
     pub first: i64,
-    /// Last deleted millisecond.
+    /// Last deleted time.
     pub last: i64,
 }
 
 /// Deleted intervals by series ref.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tombstones {
+    unit: TimeUnit,
     by_series: BTreeMap<u64, Vec<Interval>>,
 }
 
@@ -38,6 +43,18 @@ impl Tombstones {
     #[must_use]
     pub fn new() -> Tombstones {
         Tombstones::default()
+    }
+
+    /// Nothing deleted of a block with times in `unit`.
+    #[must_use]
+    pub fn of_unit(unit: TimeUnit) -> Tombstones {
+        Tombstones { unit, by_series: BTreeMap::new() }
+    }
+
+    /// Unit of the intervals.
+    #[must_use]
+    pub fn unit(&self) -> TimeUnit {
+        self.unit
     }
 
     /// Deletes `interval` of the series `series_ref`; joins what it touches. An interval that ends before it
@@ -86,7 +103,10 @@ impl Tombstones {
     /// Appends the whole file.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC.to_be_bytes());
-        out.push(VERSION);
+        out.push(match self.unit {
+            TimeUnit::Milli => VERSION,
+            TimeUnit::Nano => VERSION_NANO,
+        });
         let start = out.len();
         for (series_ref, list) in self.iter() {
             for interval in list {
@@ -111,10 +131,14 @@ impl Tombstones {
             return Err(DecodeError::Invalid { what, offset: 0, expected, found: u64::from(magic) });
         }
         let version = r.u8("tombstones version")?;
-        if version != VERSION {
-            let (what, expected) = ("tombstones version", "1");
-            return Err(DecodeError::Invalid { what, offset: 4, expected, found: u64::from(version) });
-        }
+        let unit = match version {
+            VERSION => TimeUnit::Milli,
+            VERSION_NANO => TimeUnit::Nano,
+            _ => {
+                let (what, expected) = ("tombstones version", "1 or 2");
+                return Err(DecodeError::Invalid { what, offset: 4, expected, found: u64::from(version) });
+            }
+        };
         let Some(len) = r.remaining().checked_sub(CHECKSUM_BYTES) else {
             let (what, left) = ("tombstones checksum", r.remaining());
             return Err(DecodeError::Short { what, offset: HEADER_BYTES, needed: CHECKSUM_BYTES, left });
@@ -127,7 +151,7 @@ impl Tombstones {
         }
         let entries = bytes.get(..HEADER_BYTES + len).unwrap_or_default();
         let mut r = ByteReader::at(entries, HEADER_BYTES);
-        let mut out = Tombstones::new();
+        let mut out = Tombstones::of_unit(unit);
         while !r.is_empty() {
             let series_ref = r.uvarint("tombstone series ref")?;
             let first = r.varint("tombstone start")?;

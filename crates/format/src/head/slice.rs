@@ -21,8 +21,10 @@ use crate::head::wal::FrameHeader;
 
 /// First bytes of a file.
 pub const FILE_MAGIC: [u8; 4] = *b"CLSL";
-/// Version of the layout that is written.
+/// Version of the layout that is written for slices without stores.
 pub const FILE_VERSION: u16 = 4;
+/// Version of slices with stores, whose ids no earlier program accepts.
+const VERSION_WITH_STORES: u16 = 5;
 /// Bytes of the file header.
 pub const FILE_HEADER_BYTES: usize = 80;
 
@@ -66,6 +68,9 @@ pub struct SliceHeader {
     /// Frames of the WAL after `sequence` of which the slice may have samples, because they were appended
     /// while it was copied; [`LATER_FRAMES_UNKNOWN`] in version 1.
     pub later_frames: u32,
+    /// Set if a tenant of the slice is a store (`TenantId::is_store`), or a sealed chunk has a bound instead of a
+    /// span.
+    pub has_stores: bool,
 }
 
 /// See [`SliceHeader::later_frames`].
@@ -77,7 +82,8 @@ impl SliceHeader {
     pub fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
         let mut out = [0u8; FILE_HEADER_BYTES];
         out[..4].copy_from_slice(&FILE_MAGIC);
-        out[4..6].copy_from_slice(&FILE_VERSION.to_le_bytes());
+        let version = if self.has_stores { VERSION_WITH_STORES } else { FILE_VERSION };
+        out[4..6].copy_from_slice(&version.to_le_bytes());
         out[8..12].copy_from_slice(&self.slice.to_le_bytes());
         out[12..16].copy_from_slice(&self.id_end.to_le_bytes());
         out[16..24].copy_from_slice(&self.generation.to_le_bytes());
@@ -124,6 +130,7 @@ impl SliceHeader {
             byte_len: reader.le_u64("slice length")?,
             sample_count: reader.le_u64("slice samples")?,
             later_frames: reader.le_u32("slice later frames")?,
+            has_stores: version == VERSION_WITH_STORES,
         };
         if version == 1 {
             header.later_frames = LATER_FRAMES_UNKNOWN;
@@ -133,9 +140,9 @@ impl SliceHeader {
         if found != expected {
             return Err(DecodeError::Checksum { what: "slice header", offset: 76, expected, found });
         }
-        if !(1..=FILE_VERSION).contains(&version) {
+        if !(1..=VERSION_WITH_STORES).contains(&version) {
             let what = SLICE_VERSION;
-            let expected = "1 to 4";
+            let expected = "1 to 5";
             let found = u64::from(version);
             return Err(DecodeError::Invalid { what, offset: 4, expected, found });
         }
@@ -145,7 +152,7 @@ impl SliceHeader {
     /// Returns true if `error` says that a slice is intact and of a later version.
     #[must_use]
     pub fn is_of_later_version(error: &DecodeError) -> bool {
-        let latest = u64::from(FILE_VERSION);
+        let latest = u64::from(VERSION_WITH_STORES);
         matches!(error, DecodeError::Invalid { what: SLICE_VERSION, found, .. } if *found > latest)
     }
 

@@ -114,7 +114,7 @@ impl SliceEncoder<'_> {
                 count: node.stored_count(),
                 encoding: node.encoding(),
                 min_time: node.min_time(),
-                span_ms: node.span_ms(),
+                span: node.stored_span(),
             });
         }
         sealed.reverse();
@@ -222,7 +222,7 @@ impl Checkpointer {
         if !encoder.payload.is_empty() {
             encoder.put_frame(KIND_SERIES);
         }
-        self.put_tenants(&mut encoder);
+        let has_stores = self.put_tenants(&mut encoder);
         let header = SliceHeader {
             slice,
             generation,
@@ -235,13 +235,15 @@ impl Checkpointer {
             sample_count: encoder.sample_count,
             later_frames: u32::try_from(self.state.wal.position().0.saturating_sub(mark.sequence))
                 .unwrap_or(LATER_FRAMES_UNKNOWN),
+            has_stores,
         };
         let sealed_end = encoder.sealed_end;
         buffer[..FILE_HEADER_BYTES].copy_from_slice(&header.encode());
         (header, sealed_end)
     }
 
-    fn put_tenants(&self, encoder: &mut SliceEncoder<'_>) {
+    /// Adds the frame of the tenants; returns true if one of them is a store.
+    fn put_tenants(&self, encoder: &mut SliceEncoder<'_>) -> bool {
         let tenants = self.state.index.tenants_by_idx(&encoder.order);
         assert_eq!(tenants.len(), encoder.order.len(), "series have tenants");
         let windows = tenants.iter().map(|tenant| {
@@ -253,6 +255,7 @@ impl Checkpointer {
         });
         encode_tenants(windows, &mut encoder.payload);
         encoder.put_frame(KIND_TENANTS);
+        tenants.iter().any(|tenant| tenant.id.is_store())
     }
 
     /// Replaces the older copy of `slice`; returns its index. The name is durable once the directory is

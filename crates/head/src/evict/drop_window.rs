@@ -36,8 +36,9 @@ pub struct DropStats {
 pub(crate) fn drop_window(state: &HeadState, snapshot: WindowSnapshot) -> DropStats {
     let _alone = state.maintenance.lock();
     let mut stats = DropStats::default();
-    let mut cx = state.series.replay_context();
-    let mut tally = WindowTally::new(state.options.window_ms);
+    let unit = snapshot.head_of_tenant().unit;
+    let mut cx = state.series.replay_context(unit);
+    let mut tally = WindowTally::new(state.series.window_width(unit));
     let mut order = snapshot.ids().to_vec();
     order.sort_unstable();
     for run in page_runs(&order) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64};
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::TenantId;
+use chronolith_model::{TenantId, TimeUnit};
 use parking_lot::Mutex;
 
 use crate::index::tables::TenantIndex;
@@ -28,11 +28,13 @@ const SLICE_COUNT: usize = 1 << 14;
 pub(crate) struct TenantHead {
     pub(crate) id: TenantId,
     pub(crate) idx: u32,
+    /// Unit of all times of its samples.
+    pub(crate) unit: TimeUnit,
     pub(crate) tables: RwLock<TenantIndex>,
     pub(crate) windows: Mutex<Windows>,
     /// Timestamp of the newest sample that was appended since startup.
-    pub(crate) newest_ms: AtomicI64,
-    /// Set once `newest_ms` covers the samples loaded at startup.
+    pub(crate) newest_time: AtomicI64,
+    /// Set once `newest_time` covers the samples loaded at startup.
     pub(crate) newest_is_whole: AtomicBool,
     /// Series that have left since startup; changes under the write lock of the index.
     pub(crate) removed_count: AtomicU64,
@@ -101,9 +103,10 @@ impl Tenants {
         let tenant = Arc::new(TenantHead {
             id: id.clone(),
             idx,
+            unit: id.time_unit(),
             tables: RwLock::new(TenantIndex::new(seed)),
             windows: Mutex::default(),
-            newest_ms: AtomicI64::new(i64::MIN),
+            newest_time: AtomicI64::new(i64::MIN),
             newest_is_whole: AtomicBool::new(false),
             removed_count: AtomicU64::new(0),
             empty_series: AtomicU8::new(EMPTY_UNKNOWN),

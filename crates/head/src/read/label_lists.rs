@@ -190,10 +190,10 @@ impl HeadReader {
     /// Returns true if all windows of the tenant lie in `range`.
     fn range_covers(&self, tenant: &TenantHead, range: TimeRange) -> bool {
         let windows = tenant.windows.lock();
-        let inside = |start: i64| {
-            range.start <= start && start.saturating_add(self.state.options.window_ms) <= range.end
-        };
-        windows.iter().all(|(start, _)| inside(start))
+        let width = self.state.series.window_width(tenant.unit);
+        windows
+            .iter()
+            .all(|(start, _)| range.start <= start && TimeRange::window_of(start, width).end <= range.end)
     }
 }
 

@@ -199,7 +199,8 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn estimate(&self, tenant: &TenantId, selector: &Selector<'_>) -> Result<ReadEstimate, QueryError> {
         let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(ReadEstimate::default()) };
-        let all_samples = tenant.windows.lock().sample_count(self.state.options.window_ms, selector.range);
+        let all_samples =
+            tenant.windows.lock().sample_count(self.state.series.window_width(tenant.unit), selector.range);
         let tables = tenant.tables.read();
         let all_series = tables.live_count() as u64;
         if selector.matchers.is_empty() {

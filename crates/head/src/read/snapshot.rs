@@ -69,7 +69,7 @@ pub(crate) fn take_window(
     is_wanted: impl Fn(&Stripe, u32) -> bool,
 ) -> Result<WindowSnapshot, HeadError> {
     let _ids = state.index.ids.use_ids();
-    let mut cx = state.series.replay_context();
+    let mut cx = state.series.replay_context(tenant.unit);
     let mut ids = Vec::new();
     for run in page_runs(series) {
         let mut stripe = state.series.lock(run[0]);

@@ -208,7 +208,7 @@ fn load_frames(
 fn reserve(env: &Env, counts: &Counts, tenants: &Mutex<Tenants>, loaded: &mut LoadedDefinitions) {
     loaded.series_keys.reserve(counts.key_count);
     for (name, &(pair_count, series_count)) in &counts.tenants {
-        let Ok(id) = TenantId::new(name) else { continue };
+        let Ok(id) = TenantId::stored(name) else { continue };
         let seed = env.rng.next_u64();
         if let Some(tenant) = tenants.lock().get_or_create(&id, seed) {
             tenant.tables.write().reserve_load(pair_count, series_count);
@@ -225,7 +225,7 @@ fn load_series(
 ) {
     let mut load = || -> Result<(), String> {
         let mut series = SeriesReader::decode(payload).map_err(|e| e.to_string())?;
-        let id = TenantId::new(series.tenant).map_err(|e| format!("tenant {:?}: {e}", series.tenant))?;
+        let id = TenantId::stored(series.tenant).map_err(|e| format!("tenant {:?}: {e}", series.tenant))?;
         let tenant = tenants.lock().get_or_create(&id, env.rng.next_u64()).ok_or("too many tenants")?;
         let mut tables = tenant.tables.write();
         let skipped_count = tables.load(&mut series, scratch).map_err(|e| e.to_string())?;
@@ -275,9 +275,9 @@ pub(super) fn finish(
     });
     for (tenant, replaced) in all.iter().zip(replaced) {
         for (older, younger) in replaced {
-            let mut tally = WindowTally::new(series.window_ms);
+            let mut tally = WindowTally::new(series.window_width(tenant.unit));
             discard(&mut series.lock(older), series, older, &mut tally);
-            untally(slices, tenant.idx, tally, series.window_ms);
+            slices.tallies.of(tenant.idx, tally.width()).merge(&mut tally);
             aliases.insert(older, younger);
         }
     }
@@ -350,21 +350,13 @@ fn discard_undefined(series: &SeriesStore, tenants: &Tenants, slices: &mut Loade
             if tenant.tables.read().is_live(id) {
                 continue;
             }
-            let mut tally = WindowTally::new(series.window_ms);
+            let mut tally = WindowTally::new(series.window_width(tenant.unit));
             discard(&mut stripe, series, id, &mut tally);
-            untally(slices, tenant.idx, tally, series.window_ms);
+            slices.tallies.of(tenant.idx, tally.width()).merge(&mut tally);
             count += 1;
         }
     }
     count
-}
-
-fn untally(slices: &mut LoadedSlices, tenant: u32, mut tally: WindowTally, window_ms: i64) {
-    let tenant = tenant as usize;
-    if slices.tallies.len() <= tenant {
-        slices.tallies.resize_with(tenant + 1, || WindowTally::new(window_ms));
-    }
-    slices.tallies[tenant].merge(&mut tally);
 }
 
 /// Returns the wire keys of live series.

@@ -146,7 +146,7 @@ impl<'a> LogReplay<'a> {
 
     fn try_load_series(&mut self, payload: &[u8], shared: &Shared<'_>) -> Result<(), String> {
         let mut series = SeriesRef::decode(payload).map_err(|e| e.to_string())?;
-        let tenant = TenantId::new(series.tenant).ok().and_then(|id| {
+        let tenant = TenantId::stored(series.tenant).ok().and_then(|id| {
             let seed = self.series.env.rng.next_u64();
             shared.tenants.write().get_or_create(&id, seed)
         });

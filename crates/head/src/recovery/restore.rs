@@ -16,7 +16,7 @@ use chronolith_model::TimeRange;
 
 use crate::series::SeriesStore;
 use crate::series::sealed_chunks::ChunkRef;
-use crate::series::sealed_chunks::{ChunkMeta, SealedChunk, split_stored_count};
+use crate::series::sealed_chunks::{ChunkMeta, SealedChunk, max_time_of, split_stored_count};
 use crate::series::stripe::{OooSample, Stripe};
 use crate::series::value::{HISTOGRAM_BITS, LoggedValues};
 use crate::series::windows::WindowTally;
@@ -38,7 +38,7 @@ pub(super) fn restore(
     damage: &mut Damage,
     samples: &mut Samples,
 ) {
-    restore_open_words(stripe, series, entry, tally, damage);
+    restore_open_words(stripe, entry, tally, damage);
     restore_sealed(stripe, series, entry, tally, damage);
     restore_open_histograms(stripe, series, entry, tally, damage);
     restore_ooo(stripe, series, entry, tally, damage, samples);
@@ -46,7 +46,7 @@ pub(super) fn restore(
         stripe.restore_open_starts(entry.id, &runs);
     }
     if let Some(runs) = start_runs(entry.old_starts, damage) {
-        stripe.restore_old_starts(&series.replay_context(), entry.id, &runs);
+        stripe.restore_old_starts(&series.replay_context_for(tally.width()), entry.id, &runs);
     }
 }
 
@@ -69,12 +69,12 @@ fn restore_sealed(
     damage: &mut Damage,
 ) {
     for chunk in &entry.sealed {
-        let &SealedEntry { min_time, span_ms, len, encoding, .. } = chunk;
+        let &SealedEntry { min_time, span, len, encoding, .. } = chunk;
         let chunk_ref = ChunkRef::new(chunk.file, chunk.offset);
-        let max_time = min_time.saturating_add(i64::from(span_ms));
+        let max_time = max_time_of(min_time, span, chunk.count);
         let (count, order) = split_stored_count(chunk.count);
         let meta = ChunkMeta::in_order(encoding, count, min_time, max_time, len as usize).with_order(order);
-        let node = SealedChunk::new(chunk_ref, &meta).filter(|_| fits_window(series, min_time, max_time));
+        let node = SealedChunk::new(chunk_ref, &meta).filter(|node| fits_sealed(tally, node));
         let end = u64::from(chunk.offset) + u64::from(len) + RECORD_OVERHEAD_BYTES as u64;
         let file = series.store.file(chunk.file).filter(|file| end <= file.len());
         let (Some(file), Some(node)) = (file, node) else {
@@ -85,8 +85,9 @@ fn restore_sealed(
         file.add_reference();
         tally.add_chunk(min_time, max_time, i64::from(count));
         stripe.link_sealed(entry.id, node);
-        if kinds::is_histogram(encoding) {
-            // Entries of earlier versions have the last word, but not the last histogram.
+        if kinds::is_histogram(encoding) && !node.is_bound() {
+            // Entries of earlier versions have the last word, but not the last histogram; nor have they chunks
+            // of which only a bound is known.
             stripe.restore_last(entry.id, max_time, HISTOGRAM_BITS);
         }
     }
@@ -94,7 +95,6 @@ fn restore_sealed(
 
 fn restore_open_words(
     stripe: &mut Stripe,
-    series: &SeriesStore,
     entry: &SeriesEntry<'_>,
     tally: &mut WindowTally,
     damage: &mut Damage,
@@ -105,9 +105,9 @@ fn restore_open_words(
     });
     for chunk in &entry.open {
         match *chunk {
-            OpenChunk::Words(state, first, bytes) if fits_window(series, first, state.time()) => {
+            OpenChunk::Words(state, first, bytes) if fits_window(tally, first, state.time()) => {
                 tally.add_chunk(first, state.time(), i64::from(state.count()));
-                let window_end = TimeRange::window_of(first, series.window_ms).end;
+                let window_end = tally.window_of(first).end;
                 stripe.with_open_words(entry.id, |record, buffers, _| {
                     record.restore_open(buffers, state, bytes, first, window_end);
                 });
@@ -128,10 +128,10 @@ fn restore_open_histograms(
     for chunk in &entry.open {
         let OpenChunk::Histograms(encoding, bytes) = *chunk else { continue };
         let resumed = HistogramAppender::resume(encoding, bytes).ok();
-        match resumed.filter(|open| fits_window(series, open.times().0, open.times().1)) {
+        match resumed.filter(|open| fits_window(tally, open.times().0, open.times().1)) {
             Some(open) => {
                 tally.add_chunk(open.times().0, open.times().1, i64::from(open.count()));
-                stripe.restore_open_histograms(&series.replay_context(), entry.id, open);
+                stripe.restore_open_histograms(&series.replay_context_for(tally.width()), entry.id, open);
             }
             None => damage.count += 1,
         }
@@ -162,16 +162,21 @@ fn restore_ooo(
     };
     let mut ooo: Vec<OooSample> = samples.times.iter().enumerate().filter_map(sample).collect();
     ooo.sort_by_key(OooSample::time);
-    let mut cx = series.replay_context();
+    let mut cx = series.replay_context_for(tally.width());
     stripe.restore_ooo(&mut cx, entry.id, ooo);
     tally.merge(&mut cx.windows);
 }
 
 /// Returns true if the timestamps `first` to `last` lie in one window.
-fn fits_window(series: &SeriesStore, first: i64, last: i64) -> bool {
-    TimeRange::ALL.contains(first)
-        && first <= last
-        && TimeRange::window_of(first, series.window_ms).contains(last)
+fn fits_window(tally: &WindowTally, first: i64, last: i64) -> bool {
+    TimeRange::ALL.contains(first) && first <= last && tally.window_of(first).contains(last)
+}
+
+/// Returns true if a sealed chunk lies in one window; the bound of its last timestamp may be after it.
+fn fits_sealed(tally: &WindowTally, node: &SealedChunk) -> bool {
+    let (first, last) = (node.min_time(), node.max_time());
+    let bound = if node.is_bound() { tally.window_of(first).end.saturating_sub(1) } else { last };
+    fits_window(tally, first, last.min(bound))
 }
 
 /// Removes a series with all its samples from its stripe.

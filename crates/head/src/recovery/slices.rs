@@ -13,11 +13,12 @@ use chronolith_format::head::slice::{
     decode_slice, decode_tenants, is_series,
 };
 use chronolith_format::head::wal::Samples;
-use chronolith_model::TenantId;
+use chronolith_model::{TenantId, TimeUnit};
 use parking_lot::Mutex;
 
 use super::files::{CheckpointFiles, read_head};
 use super::restore::{Damage, restore};
+use super::tallies::TenantTallies;
 use super::threads::replay_thread_count;
 use crate::checkpoint::{SliceState, slice_of, slice_path};
 use crate::index::tenant::Tenants;
@@ -25,7 +26,6 @@ use crate::options::HeadError;
 use crate::recovery::progress::ReplayProgress;
 use crate::series::SeriesStore;
 use crate::series::stripe::NONE;
-use crate::series::windows::WindowTally;
 
 /// Result of loading the slices.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub(super) struct LoadedSlices {
     pub(super) copied_until: HashMap<u32, u64>,
     /// First arrival by tenant and window start.
     pub(super) arrivals: HashMap<(u32, i64), i64>,
-    pub(super) tallies: Vec<WindowTally>,
+    pub(super) tallies: TenantTallies,
     /// Sealed files that copies reference and that do not exist.
     pub(super) missing_files: BTreeSet<u32>,
     pub(super) damaged_count: u64,
@@ -64,7 +64,7 @@ pub(super) struct SliceLoader<'a> {
 #[derive(Default)]
 struct Work {
     bytes: Vec<u8>,
-    tallies: Vec<WindowTally>,
+    tallies: TenantTallies,
     damage: Damage,
     samples: Samples,
 }
@@ -105,10 +105,7 @@ impl<'a> SliceLoader<'a> {
         let mut found = self.found.lock();
         found.damaged_count += work.damage.count;
         found.missing_files.extend(work.damage.missing_files);
-        for (idx, mut tally) in work.tallies.into_iter().enumerate() {
-            let all = tally_of(&mut found.tallies, idx, self.series.window_ms);
-            all.merge(&mut tally);
-        }
+        found.tallies.merge(work.tallies);
     }
 
     pub(super) fn finish(self) -> Result<LoadedSlices, HeadError> {
@@ -180,8 +177,8 @@ impl<'a> SliceLoader<'a> {
         for (_, payload) in frames.iter().filter(|(kind, _)| *kind == KIND_TENANTS) {
             let Ok(found) = decode_tenants(payload) else { continue };
             for (name, windows) in found {
-                let idx = self.tenant(name);
-                tenants.push(idx);
+                let (idx, unit) = self.tenant(name);
+                tenants.push((idx, self.series.window_width(unit)));
                 arrivals.extend(windows.into_iter().map(|w| ((idx, w.start), w.first_arrival_ms)));
             }
         }
@@ -193,7 +190,8 @@ impl<'a> SliceLoader<'a> {
                 match reader.next(&mut entry) {
                     Ok(false) => break,
                     Ok(true) => {
-                        let tenant = tenants.get(entry.tenant as usize).copied().unwrap_or(NONE);
+                        let (tenant, width) =
+                            tenants.get(entry.tenant as usize).copied().unwrap_or((NONE, 0));
                         if slice_of(entry.id) != header.slice || tenant == NONE {
                             work.damage.count += 1;
                             continue;
@@ -201,7 +199,7 @@ impl<'a> SliceLoader<'a> {
                         if stripe.series(entry.id).is_none() {
                             stripe.create(entry.id, tenant);
                         }
-                        let tally = tally_of(&mut work.tallies, tenant as usize, self.series.window_ms);
+                        let tally = work.tallies.of(tenant, width);
                         let (damage, samples) = (&mut work.damage, &mut work.samples);
                         restore(&mut stripe, self.series, &entry, tally, damage, samples);
                     }
@@ -221,10 +219,12 @@ impl<'a> SliceLoader<'a> {
         }
     }
 
-    fn tenant(&self, name: &str) -> u32 {
-        let Ok(id) = TenantId::new(name) else { return NONE };
+    /// Returns index and unit of a tenant; [`NONE`] for a name that is none.
+    fn tenant(&self, name: &str) -> (u32, TimeUnit) {
+        let Ok(id) = TenantId::stored(name) else { return (NONE, TimeUnit::Milli) };
         let seed = self.series.env.rng.next_u64();
-        self.tenants.lock().get_or_create(&id, seed).map_or(NONE, |t| t.idx)
+        let tenant = self.tenants.lock().get_or_create(&id, seed);
+        (tenant.map_or(NONE, |tenant| tenant.idx), id.time_unit())
     }
 }
 
@@ -240,11 +240,4 @@ fn read_whole(disk: &dyn chronolith_base::Disk, path: &Path, out: &mut Vec<u8>) 
         file.read_at(out, 0)
     };
     read().map_err(HeadError::io(path))
-}
-
-fn tally_of(tallies: &mut Vec<WindowTally>, tenant: usize, window_ms: i64) -> &mut WindowTally {
-    if tallies.len() <= tenant {
-        tallies.resize_with(tenant + 1, || WindowTally::new(window_ms));
-    }
-    &mut tallies[tenant]
 }

@@ -50,8 +50,17 @@ const ENCODINGS: [u8; 5] = [
 const COUNT_BITS: u32 = 10;
 const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
 const ENCODING_MASK: u16 = 7;
+/// The span is a bound, in units of 2^[`BOUND_SHIFT`].
+const IS_BOUND: u16 = 1 << 13;
 const IS_OUT_OF_ORDER: u16 = 1 << 14;
 const LAST_WINS: u16 = 1 << 15;
+
+/// A span beyond 32 bits, as chunks of stores in nanoseconds have from 4.3 s on, is rounded up to a multiple of
+/// 2^11: an upper bound, which is enough to find chunks in a range and chunks that overlap. The record in the
+/// sealed file has the exact time.
+const BOUND_SHIFT: u32 = 11;
+/// Widest windows, in the unit of a tenant, whose chunks have a span.
+pub(crate) const WINDOW_WIDTH_MAX: i64 = (u32::MAX as i64) << BOUND_SHIFT;
 
 /// Precedence of the samples of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +135,8 @@ impl ChunkMeta {
 #[repr(C, packed(4))]
 pub(crate) struct SealedChunk {
     min_time: i64,
-    span_ms: u32,
+    /// From the first sample to the last, or a bound of that.
+    span: u32,
     chunk_ref: ChunkRef,
     /// Bytes of chunk data; 0 if they do not fit, then the record has them.
     len: u16,
@@ -139,9 +149,9 @@ const _: () = assert!(size_of::<SealedChunk>() <= 28);
 
 impl SealedChunk {
     /// Returns the metadata of a chunk at `chunk_ref`; `None` if the encoding is not one of the head, the
-    /// chunk has 1024 samples or more, or spans more than 49 days.
+    /// chunk has 1024 samples or more, or is longer than [`WINDOW_WIDTH_MAX`].
     pub(crate) fn new(chunk_ref: ChunkRef, meta: &ChunkMeta) -> Option<SealedChunk> {
-        let span_ms = u32::try_from(meta.max_time.checked_sub(meta.min_time)?).ok()?;
+        let (span, bound) = stored_span(meta.max_time.checked_sub(meta.min_time)?)?;
         let encoding = ENCODINGS.iter().position(|&encoding| encoding == meta.encoding)? as u16;
         if meta.count > COUNT_MASK {
             return None;
@@ -151,9 +161,9 @@ impl SealedChunk {
             ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst) => IS_OUT_OF_ORDER,
             ChunkOrder::OutOfOrder(DuplicatePolicy::LastWins) => IS_OUT_OF_ORDER | LAST_WINS,
         };
-        let tag = meta.count | encoding << COUNT_BITS | order;
+        let tag = meta.count | encoding << COUNT_BITS | bound | order;
         let len = u16::try_from(meta.len).unwrap_or(0);
-        Some(SealedChunk { min_time: meta.min_time, span_ms, chunk_ref, len, tag, next: SLOT_NONE })
+        Some(SealedChunk { min_time: meta.min_time, span, chunk_ref, len, tag, next: SLOT_NONE })
     }
 
     /// Returns the position of the chunk, which identifies it.
@@ -166,14 +176,19 @@ impl SealedChunk {
         self.min_time
     }
 
-    /// Returns the time from the first sample to the last.
-    pub(crate) fn span_ms(&self) -> u32 {
-        self.span_ms
+    /// Returns the span as a checkpoint stores it, see [`max_time_of`].
+    pub(crate) fn stored_span(&self) -> u32 {
+        self.span
     }
 
-    /// Returns the timestamp of the last sample.
+    /// Returns the timestamp of the last sample, or a bound of it.
     pub(crate) fn max_time(&self) -> i64 {
-        self.min_time + i64::from(self.span_ms)
+        max_time_of(self.min_time, self.span, self.tag)
+    }
+
+    /// Returns true if [`SealedChunk::max_time`] may be after the last sample.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.tag & IS_BOUND != 0
     }
 
     pub(crate) fn count(&self) -> u16 {
@@ -193,9 +208,10 @@ impl SealedChunk {
         split_stored_count(self.tag).1
     }
 
-    /// Returns the sample count and the order of the chunk in one number, for [`split_stored_count`].
+    /// Returns the sample count and the order of the chunk in one number, for [`split_stored_count`] and
+    /// [`max_time_of`].
     pub(crate) fn stored_count(&self) -> u16 {
-        self.tag & (COUNT_MASK | IS_OUT_OF_ORDER | LAST_WINS)
+        self.tag & (COUNT_MASK | IS_BOUND | IS_OUT_OF_ORDER | LAST_WINS)
     }
 
     pub(crate) fn is_out_of_order(&self) -> bool {
@@ -208,6 +224,21 @@ impl SealedChunk {
     }
 }
 
+/// Returns a span in 32 bits, and [`IS_BOUND`] if it is rounded up.
+fn stored_span(span: i64) -> Option<(u32, u16)> {
+    if let Ok(exact) = u32::try_from(span) {
+        return Some((exact, 0));
+    }
+    let units = span.checked_add((1 << BOUND_SHIFT) - 1)? >> BOUND_SHIFT;
+    Some((u32::try_from(units).ok()?, IS_BOUND))
+}
+
+/// Returns the timestamp of the last sample of a chunk, or a bound of it; `stored_count` says which.
+pub(crate) fn max_time_of(min_time: i64, stored_span: u32, stored_count: u16) -> i64 {
+    let shift = if stored_count & IS_BOUND != 0 { BOUND_SHIFT } else { 0 };
+    min_time.saturating_add(i64::from(stored_span) << shift)
+}
+
 /// Splits a sample count as a checkpoint stores it: two bits of it are the order of the chunk.
 pub(crate) fn split_stored_count(stored: u16) -> (u16, ChunkOrder) {
     let order = match (stored & IS_OUT_OF_ORDER != 0, stored & LAST_WINS != 0) {
@@ -215,18 +246,12 @@ pub(crate) fn split_stored_count(stored: u16) -> (u16, ChunkOrder) {
         (true, false) => ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst),
         (true, true) => ChunkOrder::OutOfOrder(DuplicatePolicy::LastWins),
     };
-    (stored & !(IS_OUT_OF_ORDER | LAST_WINS), order)
+    (stored & !(IS_BOUND | IS_OUT_OF_ORDER | LAST_WINS), order)
 }
 
 impl Slot for SealedChunk {
-    const EMPTY: SealedChunk = SealedChunk {
-        min_time: 0,
-        span_ms: 0,
-        chunk_ref: ChunkRef::new(0, 0),
-        len: 0,
-        tag: 0,
-        next: SLOT_NONE,
-    };
+    const EMPTY: SealedChunk =
+        SealedChunk { min_time: 0, span: 0, chunk_ref: ChunkRef::new(0, 0), len: 0, tag: 0, next: SLOT_NONE };
     const PAGE_BITS: u32 = 11;
 
     fn link(&self) -> u32 {

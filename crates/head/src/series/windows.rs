@@ -29,40 +29,52 @@ struct WindowSpan {
     /// Negative for samples that were removed.
     count: i64,
     /// Timestamps of the oldest and of the newest sample.
-    oldest_ms: i64,
-    newest_ms: i64,
+    oldest: i64,
+    newest: i64,
 }
 
 impl WindowSpan {
     fn empty(start: i64) -> WindowSpan {
-        WindowSpan { start, count: 0, oldest_ms: i64::MAX, newest_ms: i64::MIN }
+        WindowSpan { start, count: 0, oldest: i64::MAX, newest: i64::MIN }
     }
 
     fn merge(&mut self, other: WindowSpan) {
         self.count += other.count;
-        self.oldest_ms = self.oldest_ms.min(other.oldest_ms);
-        self.newest_ms = self.newest_ms.max(other.newest_ms);
+        self.oldest = self.oldest.min(other.oldest);
+        self.newest = self.newest.max(other.newest);
     }
 }
 
 /// Counts of one batch by window; adding to the window of the previous sample costs a few comparisons.
 pub(crate) struct WindowTally {
-    window_ms: i64,
+    /// Width of the windows in the unit of the tenant.
+    width: i64,
     end: i64,
     current: WindowSpan,
     others: Vec<WindowSpan>,
 }
 
 impl WindowTally {
-    pub(crate) fn new(window_ms: i64) -> WindowTally {
-        WindowTally { window_ms, end: 0, current: WindowSpan::empty(0), others: Vec::new() }
+    /// Returns an empty tally for windows of `width`, in the unit of the tenant.
+    pub(crate) fn new(width: i64) -> WindowTally {
+        WindowTally { width, end: 0, current: WindowSpan::empty(0), others: Vec::new() }
+    }
+
+    /// Returns the width of the windows.
+    pub(crate) fn width(&self) -> i64 {
+        self.width
+    }
+
+    /// Returns the window of a timestamp.
+    pub(crate) fn window_of(&self, time: i64) -> TimeRange {
+        TimeRange::window_of(time, self.width)
     }
 
     /// Counts `count` samples at `time`.
     // PERF: the bounds of the samples so far stand in for those of the window, so a sample between them, as
     // are all but the first of a scrape, costs two comparisons.
     pub(crate) fn add(&mut self, time: i64, count: i64) {
-        if time < self.current.oldest_ms || time > self.current.newest_ms {
+        if time < self.current.oldest || time > self.current.newest {
             self.widen(time);
         }
         self.current.count += count;
@@ -73,14 +85,14 @@ impl WindowTally {
         if time < self.current.start || time >= self.end {
             self.set_current(time);
         }
-        self.current.oldest_ms = self.current.oldest_ms.min(time);
-        self.current.newest_ms = self.current.newest_ms.max(time);
+        self.current.oldest = self.current.oldest.min(time);
+        self.current.newest = self.current.newest.max(time);
     }
 
-    /// Counts `count` samples of one window, the oldest at `oldest_ms`, the newest at `newest_ms`.
-    pub(crate) fn add_chunk(&mut self, oldest_ms: i64, newest_ms: i64, count: i64) {
-        self.add(oldest_ms, count);
-        self.current.newest_ms = self.current.newest_ms.max(newest_ms);
+    /// Counts `count` samples of one window, the oldest at `oldest`, the newest at `newest`.
+    pub(crate) fn add_chunk(&mut self, oldest: i64, newest: i64, count: i64) {
+        self.add(oldest, count);
+        self.current.newest = self.current.newest.max(newest);
     }
 
     /// As [`WindowTally::add`] for a single sample among those of another window, which stays current.
@@ -88,13 +100,13 @@ impl WindowTally {
         if self.current.start <= time && time < self.end {
             return self.add(time, count);
         }
-        let start = TimeRange::window_of(time, self.window_ms).start;
-        self.put(WindowSpan { start, count, oldest_ms: time, newest_ms: time });
+        let start = self.window_of(time).start;
+        self.put(WindowSpan { start, count, oldest: time, newest: time });
     }
 
     #[cold]
     fn set_current(&mut self, time: i64) {
-        let window = TimeRange::window_of(time, self.window_ms);
+        let window = self.window_of(time);
         self.replace_current(window.start);
         self.end = window.end;
     }
@@ -140,8 +152,8 @@ pub(crate) struct WindowCount {
     first_arrival_ms: i64,
     /// Timestamps of the oldest and of the newest sample that arrived. A deletion, or a series that departed
     /// alone, does not narrow them.
-    oldest_ms: i64,
-    newest_ms: i64,
+    oldest: i64,
+    newest: i64,
 }
 
 impl WindowCount {
@@ -156,13 +168,13 @@ impl WindowCount {
     }
 
     fn new(first_arrival_ms: i64) -> WindowCount {
-        WindowCount { sample_count: 0, first_arrival_ms, oldest_ms: i64::MAX, newest_ms: i64::MIN }
+        WindowCount { sample_count: 0, first_arrival_ms, oldest: i64::MAX, newest: i64::MIN }
     }
 
     fn merge(&mut self, span: WindowSpan) {
         self.sample_count += span.count;
-        self.oldest_ms = self.oldest_ms.min(span.oldest_ms);
-        self.newest_ms = self.newest_ms.max(span.newest_ms);
+        self.oldest = self.oldest.min(span.oldest);
+        self.newest = self.newest.max(span.newest);
     }
 }
 
@@ -184,7 +196,7 @@ impl Windows {
 
     /// Returns true if a window may have samples in `range`.
     pub(crate) fn overlaps(&self, range: TimeRange) -> bool {
-        self.by_start.values().any(|window| range.overlaps_inclusive(window.oldest_ms, window.newest_ms))
+        self.by_start.values().any(|window| range.overlaps_inclusive(window.oldest, window.newest))
     }
 
     /// Adds the counts of a batch that arrived at `arrival_ms`.
@@ -200,23 +212,23 @@ impl Windows {
     }
 
     /// Returns the timestamps of the oldest and of the newest sample.
-    pub(crate) fn bounds_ms(&self) -> Option<(i64, i64)> {
-        let oldest_ms = self.by_start.values().next()?.oldest_ms;
-        let newest_ms = self.by_start.values().next_back()?.newest_ms;
-        Some((oldest_ms, newest_ms))
+    pub(crate) fn bounds(&self) -> Option<(i64, i64)> {
+        let oldest = self.by_start.values().next()?.oldest;
+        let newest = self.by_start.values().next_back()?.newest;
+        Some((oldest, newest))
     }
 
     /// Estimates the samples in `range`: a window that lies partly in it counts in proportion. The newest
     /// window is assumed to end with the range if the range ends within it: there are hardly any samples in
     /// the future.
-    pub(crate) fn sample_count(&self, window_ms: i64, range: TimeRange) -> u64 {
+    pub(crate) fn sample_count(&self, width: i64, range: TimeRange) -> u64 {
         let newest = self.by_start.keys().next_back().copied();
         let inside = |(&start, count): (&i64, &WindowCount)| {
-            let full_end = start.saturating_add(window_ms);
+            let full_end = TimeRange::window_of(start, width).end;
             let end = full_end.min(range.end);
-            let whole_ms = if newest == Some(start) && end > start { end - start } else { window_ms };
-            let width_ms = end.saturating_sub(start.max(range.start));
-            let part = width_ms.clamp(0, whole_ms) as f64 / whole_ms.max(1) as f64;
+            let whole = if newest == Some(start) && end > start { end - start } else { full_end - start };
+            let inside = end.saturating_sub(start.max(range.start));
+            let part = inside.clamp(0, whole) as f64 / whole.max(1) as f64;
             (count.sample_count.max(0) as f64 * part) as u64
         };
         self.by_start.iter().map(inside).fold(0, u64::saturating_add)
@@ -268,12 +280,12 @@ mod tests {
         tally.add_chunk(310, 370, 5);
         tally.add_single(140, 1);
         windows.merge(&mut tally, 1);
-        assert_eq!(windows.bounds_ms(), Some((130, 370)));
+        assert_eq!(windows.bounds(), Some((130, 370)));
         tally.add_chunk(310, 370, -5);
         windows.merge(&mut tally, 1);
-        assert_eq!(windows.bounds_ms(), Some((130, 150)));
+        assert_eq!(windows.bounds(), Some((130, 150)));
         tally.add(120, -3);
         windows.merge(&mut tally, 1);
-        assert_eq!(windows.bounds_ms(), None);
+        assert_eq!(windows.bounds(), None);
     }
 }

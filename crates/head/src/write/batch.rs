@@ -176,7 +176,7 @@ fn append_slice(
             let outcome = stripe.append_in_order(&mut job.cx, tenant, id, time, bits);
             if outcome == AppendOutcome::InOrder {
                 // The hot path: nearly all samples are in order.
-                job.newest_ms = job.newest_ms.max(time);
+                job.newest_time = job.newest_time.max(time);
                 job.outcome.accepted_count += 1;
                 scratch.pending.push(id, time, bits);
                 continue;
@@ -221,7 +221,7 @@ fn append_other(
 /// Adds the counts of an append to those of its tenant and of the head.
 pub(super) fn count_outcome(job: &mut AppendJob<'_>) {
     job.tenant.windows.lock().merge(&mut job.cx.windows, job.now_ms);
-    job.tenant.newest_ms.fetch_max(job.newest_ms, Ordering::Relaxed);
+    job.tenant.newest_time.fetch_max(job.newest_time, Ordering::Relaxed);
     let counters = &job.state.counters;
     let outcome = &job.outcome;
     counters.add(Counter::SamplesAppended, outcome.accepted_count);

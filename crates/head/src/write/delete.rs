@@ -67,7 +67,7 @@ pub(super) fn delete(
     ids.dedup();
     stats.matched_count = ids.len() as u64;
     progress.series_total.store(stats.matched_count, Ordering::Relaxed);
-    let mut cx = state.series.replay_context();
+    let mut cx = state.series.replay_context(tenant.unit);
     let (mut changed, mut payload) = (Vec::new(), Vec::new());
     for run in page_runs(&ids) {
         changed.clear();

@@ -4,8 +4,7 @@
 
 use chronolith_base::sync::MutexGuard;
 use chronolith_format::head::wal::Samples;
-use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{LabelsBuilder, Reject, TenantLimits, WriteBatch, WriteOutcome};
+use chronolith_model::{LabelsBuilder, Reject, TenantLimits, TimeUnit, WriteBatch, WriteOutcome};
 
 use crate::index::tenant::TenantHead;
 use crate::series::decide::AppendOutcome;
@@ -28,7 +27,7 @@ pub(super) struct AppendJob<'a> {
     pub(super) ooo_count: u64,
     pub(super) replaced_count: u64,
     pub(super) starts_count: u64,
-    pub(super) newest_ms: i64,
+    pub(super) newest_time: i64,
 }
 
 /// Sample of the batch, with its series in the batch and in the head.
@@ -77,9 +76,11 @@ impl AppendScratch {
     }
 }
 
-/// Timestamps that a tenant may write.
+/// Timestamps that a tenant may write, in its unit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimeBounds {
+    /// The earliest that the unit has.
+    first: i64,
     earliest: i64,
     /// Earlier samples are outside the out-of-order window of the tenant.
     earliest_in_order: i64,
@@ -87,25 +88,32 @@ pub(super) struct TimeBounds {
 }
 
 impl TimeBounds {
-    /// Returns the bounds at `now_ms` for a tenant whose newest sample is at `newest_ms`.
-    pub(super) fn new(limits: &TenantLimits, now_ms: i64, newest_ms: i64) -> TimeBounds {
-        let earliest =
-            if limits.retention_ms > 0 { now_ms.saturating_sub(limits.retention_ms) } else { i64::MIN };
-        let latest =
-            if limits.future_ms_max > 0 { now_ms.saturating_add(limits.future_ms_max) } else { i64::MAX };
-        let earliest_in_order = if limits.out_of_order_ms > 0 {
-            newest_ms.saturating_sub(limits.out_of_order_ms)
+    /// Returns the bounds at `now_ms` for a tenant whose newest sample is at `newest`, in `unit`.
+    pub(super) fn new(limits: &TenantLimits, unit: TimeUnit, now_ms: i64, newest: i64) -> TimeBounds {
+        let earliest = if limits.retention_ms > 0 {
+            unit.from_ms(now_ms.saturating_sub(limits.retention_ms))
         } else {
             i64::MIN
         };
-        TimeBounds { earliest: earliest.max(TIME_MIN_MS), earliest_in_order, latest: latest.min(TIME_MAX_MS) }
+        let latest = if limits.future_ms_max > 0 {
+            unit.from_ms(now_ms.saturating_add(limits.future_ms_max))
+        } else {
+            i64::MAX
+        };
+        let earliest_in_order = if limits.out_of_order_ms > 0 {
+            newest.saturating_sub(unit.from_ms(limits.out_of_order_ms))
+        } else {
+            i64::MIN
+        };
+        let (first, last) = unit.sample_times().into_inner();
+        TimeBounds { first, earliest: earliest.max(first), earliest_in_order, latest: latest.min(last) }
     }
 
     /// Returns the reject of a sample at `time`, or `None` if it is within the bounds.
     pub(super) fn refuse(self, time: i64) -> Option<Reject> {
         if (self.earliest..=self.latest).contains(&time) {
             (time < self.earliest_in_order).then_some(Reject::OutOfOrder)
-        } else if time > self.latest || time < TIME_MIN_MS {
+        } else if time > self.latest || time < self.first {
             Some(Reject::OutOfBounds)
         } else {
             Some(Reject::TooOld)
@@ -154,7 +162,7 @@ pub(super) fn count_appended(
     let time = sample.time;
     let is_logged = match outcome {
         AppendOutcome::InOrder | AppendOutcome::OutOfOrder | AppendOutcome::Replaced => {
-            job.newest_ms = job.newest_ms.max(time);
+            job.newest_time = job.newest_time.max(time);
             job.ooo_count += u64::from(outcome == AppendOutcome::OutOfOrder);
             job.replaced_count += u64::from(outcome == AppendOutcome::Replaced);
             true

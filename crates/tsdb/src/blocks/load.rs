@@ -94,7 +94,7 @@ pub(crate) fn load_blocks(
     let mut tenants = BTreeMap::new();
     for entry in entries.into_iter().filter(|e| e.is_dir) {
         let path = root.join(&entry.name);
-        let tenant = match TenantId::new(&entry.name) {
+        let tenant = match TenantId::stored(&entry.name) {
             Ok(tenant) => tenant,
             Err(e) => {
                 notes.push(format!("{}: not a tenant directory, ignored: {e}", path.display()));

@@ -51,7 +51,7 @@ impl CompactionJobs {
         self.planned.remove(tenant);
         let blocks = storage.blocks().tenant(tenant)?;
         let list = blocks.list();
-        let candidates = candidates(storage, &list);
+        let candidates = candidates(storage, tenant, &list);
         let bounds = plan_bounds(storage, tenant, now_ms);
         let by_ulid: BTreeMap<Ulid, &Arc<BlockEntry>> =
             list.iter().map(|entry| (entry.ulid(), entry)).collect();
@@ -178,7 +178,7 @@ pub(super) fn next_with_deletions(
     now_ms: i64,
 ) -> Option<Arc<BlockEntry>> {
     let list = blocks.list();
-    let ulid = with_deletions(&candidates(storage, &list), &plan_bounds(storage, tenant, now_ms))?;
+    let ulid = with_deletions(&candidates(storage, tenant, &list), &plan_bounds(storage, tenant, now_ms))?;
     list.iter().find(|entry| entry.ulid() == ulid).cloned()
 }
 
@@ -201,14 +201,14 @@ fn plan_bounds(storage: &Storage, tenant: &TenantId, now_ms: i64) -> PlanBounds 
     }
 }
 
-fn candidates(storage: &Storage, list: &[Arc<BlockEntry>]) -> Vec<Candidate> {
+fn candidates(storage: &Storage, tenant: &TenantId, list: &[Arc<BlockEntry>]) -> Vec<Candidate> {
     let refused = storage.blocks().compaction_refused();
     let candidate = |entry: &Arc<BlockEntry>| {
         let record = entry.record();
         Candidate {
             ulid: record.ulid,
             precedence: entry.precedence(),
-            range: entry.range(),
+            range: tenant.time_unit().range_to_ms(entry.range()),
             size_bytes: record.size_bytes,
             split_set: record.split_set,
             has_many_deletions: record.tombstone_count * TOMBSTONE_PART > record.series_count,

@@ -7,6 +7,7 @@
 pub(in crate::maintenance) mod plan;
 pub(crate) mod writer;
 
+use chronolith_head::WindowStat;
 use chronolith_model::TimeRange;
 
 use super::counters::FlushCounters;
@@ -28,10 +29,11 @@ impl FlushJobs {
         let mut planner = FlushPlanner::new(rules);
         let windows = storage.head().windows();
         windows.visit(|series_count, windows| {
-            let closed = windows.partition_point(|window| window.range.end <= now_ms);
+            let end_ms = |window: &WindowStat| window.tenant.time_unit().to_ms_ceil(window.range.end);
+            let closed = windows.partition_point(|window| end_ms(window) <= now_ms);
             // They are due whenever their first sample came.
             let mut closed = windows[..closed].to_vec();
-            closed.iter_mut().for_each(|window| window.first_arrival_ms = window.range.end);
+            closed.iter_mut().for_each(|window| window.first_arrival_ms = end_ms(window));
             planner.add_tenant(series_count, &closed);
         });
         jobs_of(planner.finish().0)
@@ -101,7 +103,7 @@ fn publish(
 }
 
 fn failed(range: TimeRange, error: &writer::FlushError) -> Outcome {
-    Outcome::Failed(format!("window from {} to {} ms: {error}", range.start, range.end))
+    Outcome::Failed(format!("window from {} to {}: {error}", range.start, range.end))
 }
 
 fn jobs_of(plan: FlushPlan) -> Vec<Job> {

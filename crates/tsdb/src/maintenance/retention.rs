@@ -63,7 +63,7 @@ impl RetentionJobs {
         let lists: Vec<_> = tenants.iter().map(|(tenant, blocks)| (tenant, blocks.list())).collect();
         let mut all: Vec<(&TenantId, &Arc<BlockEntry>)> =
             lists.iter().flat_map(|(tenant, list)| list.iter().map(|block| (*tenant, block))).collect();
-        all.sort_by_key(|(_, block)| Reverse(block.range().end));
+        all.sort_by_key(|(tenant, block)| Reverse(end_ms(tenant, block)));
         let retentions_ms: BTreeMap<&TenantId, i64> =
             tenants.iter().map(|(tenant, _)| (tenant, storage.limits_of(tenant).retention_ms)).collect();
         let oldest_ms = |tenant: &TenantId, time_ms: i64| match retentions_ms.get(tenant) {
@@ -72,13 +72,13 @@ impl RetentionJobs {
         };
         let (mut kept_bytes, mut is_full) = (0u64, false);
         for (tenant, block) in all {
-            let is_too_old = block.range().end <= oldest_ms(tenant, self.clock.time_ms());
+            let is_too_old = end_ms(tenant, block) <= oldest_ms(tenant, self.clock.time_ms());
             is_full |= bytes_max > 0 && kept_bytes.saturating_add(block.size_bytes()) > bytes_max;
             if is_too_old || is_full {
                 expired.entry(tenant.clone()).or_default().push(block.clone());
             } else {
                 kept_bytes = kept_bytes.saturating_add(block.size_bytes());
-                held_count += u64::from(block.range().end <= oldest_ms(tenant, now_ms));
+                held_count += u64::from(end_ms(tenant, block) <= oldest_ms(tenant, now_ms));
             }
         }
         counters.held_blocks.set(held_count);
@@ -93,7 +93,7 @@ impl RetentionJobs {
                 continue;
             }
             let ulid = block.ulid();
-            let end_ms = block.range().end;
+            let end_ms = end_ms(tenant, &block);
             store.replace(&blocks, &[block], Vec::new());
             cx.storage.changes().note_removed(tenant, end_ms);
             cx.counters.retention.removed_blocks.increment();
@@ -102,6 +102,11 @@ impl RetentionJobs {
         }
         cx.add(Job::of_tenant(JobKind::BlockRemoval, tenant.clone(), cx.now_ms, 0));
     }
+}
+
+/// Returns the end of a block of `tenant`, rounded up to a millisecond.
+fn end_ms(tenant: &TenantId, block: &BlockEntry) -> i64 {
+    tenant.time_unit().to_ms_ceil(block.range().end)
 }
 
 impl JobRunner for RetentionJobs {

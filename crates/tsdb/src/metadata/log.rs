@@ -214,7 +214,7 @@ fn choose(
 /// Calls `keep` with the entries of a payload; the error text is for operators.
 fn keep_entries(payload: &[u8], keep: &mut impl FnMut(&TenantId, &MetadataEntry)) -> Result<(), String> {
     let mut entries = EntriesReader::decode(payload).map_err(|error| error.to_string())?;
-    let tenant = TenantId::new(entries.tenant).map_err(|error| error.to_string())?;
+    let tenant = TenantId::stored(entries.tenant).map_err(|error| error.to_string())?;
     while let Some(entry) = entries.next_entry().map_err(|error| error.to_string())? {
         keep(&tenant, &entry.to_entry());
     }

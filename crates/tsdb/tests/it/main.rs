@@ -27,6 +27,7 @@ mod maintenance;
 mod many_tenants;
 mod metadata;
 mod model;
+mod nanoseconds;
 mod policy;
 mod retention;
 mod snapshot;

@@ -69,7 +69,7 @@ pub fn decode_boolean(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Resu
 fn append(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
     let mut reader = ByteReader::new(bytes);
     let head = TimesHead::read(&mut reader)?;
-    if !range.overlaps_inclusive(head.first, head.last) {
+    if !head.overlaps(range) {
         return Ok(());
     }
     let layout = (Packing::Blocks, Ending::Before);

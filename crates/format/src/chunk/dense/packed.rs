@@ -229,7 +229,7 @@ fn append<'a>(
     let wanted = match head.shared_offset {
         None => {
             let times_head = TimesHead::read_for(head.count, &mut reader)?;
-            if !range.overlaps_inclusive(times_head.first, times_head.last) {
+            if !times_head.overlaps(range) {
                 return Ok(());
             }
             times::append(&times_head, (head.times, Ending::Before), &mut reader, range, &mut out.times)?
@@ -260,7 +260,7 @@ fn append_shared(
         return Err(DecodeError::Invalid { what: "shared times", offset: 0, expected, found });
     };
     let head = TimesHead::read_for(count, &mut reader)?;
-    if !range.overlaps_inclusive(head.first, head.last) {
+    if !head.overlaps(range) {
         return Ok(0..0);
     }
     // Blocks that follow are not read here; an entropy-coded column begins with its length.

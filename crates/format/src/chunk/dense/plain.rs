@@ -61,7 +61,7 @@ pub(super) fn append_all_or_nothing(
 fn append(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), DecodeError> {
     let mut reader = ByteReader::new(bytes);
     let head = TimesHead::read(&mut reader)?;
-    if !range.overlaps_inclusive(head.first, head.last) {
+    if !head.overlaps(range) {
         return Ok(());
     }
     let layout = (Packing::Blocks, Ending::Before);
@@ -98,6 +98,5 @@ pub fn sample_count(bytes: &[u8]) -> Result<u16, DecodeError> {
 /// # Errors
 /// [`DecodeError`] when the head is cut or contains values that no encoder writes.
 pub fn time_bounds(bytes: &[u8]) -> Result<(i64, i64), DecodeError> {
-    let head = TimesHead::read(&mut ByteReader::new(bytes))?;
-    Ok((head.first, head.last))
+    Ok(TimesHead::read(&mut ByteReader::new(bytes))?.bounds())
 }

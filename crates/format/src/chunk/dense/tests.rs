@@ -300,8 +300,8 @@ fn random_bytes_end() {
         let mut bytes = vec![0u8; rng.below(300) as usize];
         rng.fill(&mut bytes);
         if let [high, _, flags, ..] = &mut bytes[..] {
-            // Few samples and version 0, so that the rest is reached.
-            (*high, *flags) = (0, *flags & 0x0f);
+            // Few samples and mostly units of one, so that the rest is reached.
+            (*high, *flags) = (0, if seed % 4 == 0 { *flags } else { *flags & 0x0f });
         }
         let _ = (sample_count(&bytes), time_bounds(&bytes));
         let _ = decoded(&bytes, EVERYTHING);
@@ -326,8 +326,10 @@ fn forged_heads_are_errors() {
     let constant = [0, 2];
     assert!(decoded(&chunk(1, 0, &constant), EVERYTHING).is_ok());
     refused(&chunk(0, 0, &constant));
-    refused(&chunk(1, 0x10, &constant));
+    // An exponent beyond that of a second; times beyond 64 bits.
+    refused(&chunk(1, 0xa0, &constant));
     refused(&chunk(1, 0x80, &constant));
+    assert!(decoded(&chunk(1, 0x60, &constant), EVERYTHING).is_ok());
     refused(&chunk(1, 2 | 4, &[0, 0, 2]));
     // Step 0, a gap that is no sample, a gap list that is longer than the bytes, gaps that go back.
     refused(&chunk(2, 0, &[0, 0, 2]));
@@ -436,5 +438,69 @@ fn golden_chunks_decode() {
         let bytes = std::fs::read(&path).unwrap();
         let bits: Vec<u64> = values.iter().map(|v| v.to_bits()).collect();
         assert_eq!(decoded(&bytes, EVERYTHING).unwrap(), (times, bits), "{times_name} {values_name}");
+    }
+}
+
+fn in_nanoseconds() -> DenseScratch {
+    let mut scratch = DenseScratch::new();
+    scratch.set_time_unit(chronolith_model::TimeUnit::Nano);
+    scratch
+}
+
+/// Times of whole milliseconds and seconds take no more bytes in nanoseconds than in milliseconds.
+#[test]
+fn aligned_times_in_nanoseconds_cost_as_much_as_in_milliseconds() {
+    let shapes: [(&str, fn(i64) -> i64); 4] = [
+        ("seconds", |i| START_MS / 1000 * 1000 + 15_000 * i),
+        ("milliseconds", |i| START_MS + 15_000 * i),
+        ("jitter", |i| START_MS + 15_000 * i + (i * 7919) % 40),
+        ("gaps", |i| START_MS + 10_000 * (i + i / 50 * 3)),
+    ];
+    for (what, time) in shapes {
+        let ms: Vec<i64> = (0..2000).map(time).collect();
+        let ns: Vec<i64> = ms.iter().map(|time| time * 1_000_000).collect();
+        let values: Vec<f64> = (0..2000).map(|i| f64::from(i % 7)).collect();
+        let (mut in_ms, mut in_ns) = (Vec::new(), Vec::new());
+        encode(&ms, &values, &mut DenseScratch::new(), &mut in_ms);
+        encode(&ns, &values, &mut in_nanoseconds(), &mut in_ns);
+        assert!(in_ns.len() <= in_ms.len(), "{what}: {} bytes, {} in milliseconds", in_ns.len(), in_ms.len());
+        assert_eq!(decoded(&in_ns, EVERYTHING).unwrap().0, ns, "{what}");
+        assert_eq!(time_bounds(&in_ns).unwrap(), (ns[0], ns[1999]));
+        for (start, end) in [(ns[3], ns[7]), (ns[3] + 1, ns[7] + 1), (ns[3] - 1, ns[7] - 1)] {
+            let want: Vec<i64> = ns.iter().copied().filter(|time| (start..end).contains(time)).collect();
+            assert_eq!(decoded(&in_ns, TimeRange { start, end }).unwrap().0, want, "{what}");
+        }
+        // In a store of milliseconds the bytes do not depend on how round the times are.
+        assert_eq!(in_ms[2] >> 4, 0);
+    }
+}
+
+#[test]
+fn any_nanoseconds_round_trip() {
+    let (first, last) = chronolith_model::TimeUnit::Nano.sample_times().into_inner();
+    let extremes = vec![first, first + 1, -1_000_000_000, -1, 0, 1, 999, 1_000_000_000, last - 1, last];
+    let mut columns =
+        vec![extremes, vec![last], vec![first], vec![first, last], vec![0], vec![-5_000, 5_000]];
+    for seed in 0..300 {
+        let rng = Rng::from_seed(seed);
+        let unit = 10i64.pow(rng.below(11) as u32);
+        let start = rng.next_u64().cast_signed() / unit / 4 * unit;
+        columns.push(
+            (0..200)
+                .scan(start, |at, _| {
+                    *at += unit * (1 + rng.below(50) as i64);
+                    Some(*at)
+                })
+                .collect(),
+        );
+    }
+    for times in columns {
+        let values = vec![1.5; times.len()];
+        let mut bytes = Vec::new();
+        encode(&times, &values, &mut in_nanoseconds(), &mut bytes);
+        assert_eq!(decoded(&bytes, TimeRange::ALL).unwrap().0, times);
+        for cut in 0..bytes.len() {
+            assert!(decoded(&bytes[..cut], TimeRange::ALL).is_err());
+        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the head alone has the first and the last time; arithmetic wraps, so any bytes decode to some
 //! times; those that are handed out are checked to ascend.
+//! Times of a store in nanoseconds are written in the largest power of ten that divides all of them.
 //! Not here: values.
 
 use std::ops::{ControlFlow, Range};
@@ -27,8 +28,10 @@ const MODE_DELTAS_OF_DELTAS: u8 = 3;
 const HAS_GAPS: u8 = 1 << 2;
 /// The step is in seconds.
 const STEP_IN_SECONDS: u8 = 1 << 3;
-/// Bits 4 to 7 of the first byte; version 0 has none of them.
-const VERSION_SHIFT: u32 = 4;
+/// Bits 4 to 7 of the first byte: all times, steps and residuals are in units of ten to this power.
+const EXPONENT_SHIFT: u32 = 4;
+/// A second in nanoseconds.
+const EXPONENT_MAX: u8 = 9;
 const SECOND_MS: u64 = 1000;
 
 /// Estimated bits of a gap: one or two bytes of index, one of length.
@@ -52,6 +55,39 @@ pub(super) struct Written {
 
 /// Appends the times, which ascend strictly.
 pub(super) fn encode(times: &[i64], scratch: &mut DenseScratch, out: &mut Vec<u8>) -> Written {
+    let exponent = if scratch.scales_times { exponent_of(times) } else { 0 };
+    if exponent == 0 {
+        return encode_unscaled(times, scratch, out);
+    }
+    let flags_at = out.len();
+    let mut scaled = std::mem::take(&mut scratch.scaled_times);
+    scaled.clear();
+    scaled.extend(times.iter().map(|time| time / unit_of(exponent)));
+    let written = encode_unscaled(&scaled, scratch, out);
+    scratch.scaled_times = scaled;
+    if let Some(flags) = out.get_mut(flags_at) {
+        *flags |= exponent << EXPONENT_SHIFT;
+    }
+    written
+}
+
+/// Returns the largest exponent of ten that divides all times.
+fn exponent_of(times: &[i64]) -> u8 {
+    let mut exponent = EXPONENT_MAX;
+    for time in times {
+        while time % unit_of(exponent) != 0 {
+            exponent -= 1;
+        }
+    }
+    exponent
+}
+
+/// Ten to the power of an exponent of at most [`EXPONENT_MAX`].
+fn unit_of(exponent: u8) -> i64 {
+    10i64.pow(u32::from(exponent))
+}
+
+fn encode_unscaled(times: &[i64], scratch: &mut DenseScratch, out: &mut Vec<u8>) -> Written {
     let first = times[0];
     let step = find_grid(times, scratch);
     let residuals = &scratch.series;
@@ -258,11 +294,13 @@ fn fill_run(first: i64, step: i64, out: &mut [i64]) {
     }
 }
 
-/// All before the blocks.
+/// All before the blocks. Times are in units of the chunk.
 pub(super) struct TimesHead<'a> {
     pub(super) count: u16,
-    pub(super) first: i64,
-    pub(super) last: i64,
+    /// Ticks of the store per unit.
+    unit: i64,
+    first: i64,
+    last: i64,
     mode: u8,
     step: i64,
     gap_count: usize,
@@ -284,14 +322,17 @@ impl<'a> TimesHead<'a> {
         let flags = reader.u8(WHAT)?;
         let mode = flags & MODE_MASK;
         let grid_flags = if mode <= MODE_RESIDUALS { HAS_GAPS | STEP_IN_SECONDS } else { 0 };
-        if flags >> VERSION_SHIFT != 0 || flags & !(MODE_MASK | grid_flags) != 0 {
-            let expected = "version 0 and flags that fit the mode";
+        let exponent = flags >> EXPONENT_SHIFT;
+        let known_flags = MODE_MASK | grid_flags | exponent << EXPONENT_SHIFT;
+        if exponent > EXPONENT_MAX || flags & !known_flags != 0 {
+            let expected = "an exponent of at most 9 and flags that fit the mode";
             return Err(DecodeError::Invalid { what: WHAT, offset, expected, found: u64::from(flags) });
         }
         let first = reader.varint(WHAT)?;
         let gaps = reader.clone();
+        let (unit, last) = (unit_of(exponent), first);
         let mut head =
-            TimesHead { count, first, last: first, mode, step: 0, gap_count: 0, gaps, first_delta: 0 };
+            TimesHead { count, unit, first, last, mode, step: 0, gap_count: 0, gaps, first_delta: 0 };
         if mode <= MODE_RESIDUALS {
             head.read_grid(flags, reader)?;
         } else {
@@ -304,7 +345,29 @@ impl<'a> TimesHead<'a> {
             let (expected, found) = ("a last time not before the first", head.last.cast_unsigned());
             return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
         }
+        if head.first.checked_mul(unit).and(head.last.checked_mul(unit)).is_none() {
+            let (expected, found) = ("times of 64 bits", head.last.cast_unsigned());
+            return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
+        }
         Ok(head)
+    }
+
+    /// Returns the first and the last time.
+    pub(super) fn bounds(&self) -> (i64, i64) {
+        // Verified by `read_for`.
+        (self.first.wrapping_mul(self.unit), self.last.wrapping_mul(self.unit))
+    }
+
+    /// Returns true if the times from the first to the last share one with `range`.
+    pub(super) fn overlaps(&self, range: TimeRange) -> bool {
+        let (first, last) = self.bounds();
+        range.overlaps_inclusive(first, last)
+    }
+
+    /// Returns a range of ticks as one of units that contains the same times of the chunk.
+    fn in_units(&self, range: TimeRange) -> TimeRange {
+        let ceil = |ticks: i64| ticks.div_euclid(self.unit) + i64::from(ticks.rem_euclid(self.unit) != 0);
+        TimeRange { start: ceil(range.start), end: ceil(range.end) }
     }
 
     fn read_grid(&mut self, flags: u8, reader: &mut ByteReader<'a>) -> Result<(), DecodeError> {
@@ -433,6 +496,24 @@ impl<'a> GridWalk<'a> {
 /// Appends the times in `range` to `out`; returns the indices of their samples in the chunk. Columns that end
 /// before something else are read to their end, but only what may be in the range is unpacked.
 pub(super) fn append(
+    head: &TimesHead<'_>,
+    layout: (Packing, Ending),
+    reader: &mut ByteReader<'_>,
+    range: TimeRange,
+    out: &mut Vec<i64>,
+) -> Result<Range<usize>, DecodeError> {
+    if head.unit == 1 {
+        return append_units(head, layout, reader, range, out);
+    }
+    let start = out.len();
+    let wanted = append_units(head, layout, reader, head.in_units(range), out)?;
+    // Times within the range do not overflow, whatever the bytes are.
+    out.iter_mut().skip(start).for_each(|time| *time = time.wrapping_mul(head.unit));
+    Ok(wanted)
+}
+
+/// As [`append`], with range and times in units of the chunk.
+fn append_units(
     head: &TimesHead<'_>,
     (packing, ending): (Packing, Ending),
     reader: &mut ByteReader<'_>,

@@ -83,14 +83,15 @@ pub struct SealedEntry {
     pub encoding: u8,
     /// Time of the first sample.
     pub min_time: i64,
-    /// Time of the last sample minus that of the first.
-    pub span_ms: u32,
+    /// Time of the last sample minus that of the first; in units of 2^11 and rounded up if bit 13 of the count
+    /// is set.
+    pub span: u32,
 }
 
 impl SealedEntry {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.min_time.to_le_bytes());
-        for number in [self.file, self.offset, self.span_ms, self.len] {
+        for number in [self.file, self.offset, self.span, self.len] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&self.count.to_le_bytes());
@@ -109,7 +110,7 @@ impl SealedEntry {
                 min_time: reader.le_u64("sealed first time")?.cast_signed(),
                 file: reader.le_u32("sealed file")?,
                 offset: reader.le_u32("sealed offset")?,
-                span_ms: reader.le_u32("sealed span")?,
+                span: reader.le_u32("sealed span")?,
                 len: match is_old_float {
                     true => u32::from(reader.le_u16("sealed length")?),
                     false => reader.le_u32("sealed length")?,

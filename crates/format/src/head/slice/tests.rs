@@ -24,7 +24,7 @@ fn decimal_delta_chunk() -> (OpenState, Vec<u8>) {
 }
 
 fn sealed(file: u32, encoding: u8) -> SealedEntry {
-    SealedEntry { file, offset: 20, len: 1 << 20, count: 120, encoding, min_time: -5, span_ms: 1_785_000 }
+    SealedEntry { file, offset: 20, len: 1 << 20, count: 120, encoding, min_time: -5, span: 1_785_000 }
 }
 
 /// Two out-of-order floats of series 1025.
@@ -95,6 +95,7 @@ fn file() -> Vec<u8> {
         series_count: 2,
         sample_count: 247,
         later_frames: 0,
+        has_stores: false,
     };
     let mut out = vec![0; FILE_HEADER_BYTES];
     for (idx, (kind, payload)) in [(KIND_SERIES, payload()), (KIND_TENANTS, list)].into_iter().enumerate() {
@@ -161,9 +162,9 @@ fn a_later_version_is_told_from_damage() {
         bytes[76..].copy_from_slice(&sum.to_le_bytes());
         SliceHeader::decode(&bytes)
     };
-    assert_eq!([1, 2, 3, 4].map(|version| with(version).is_ok()), [true; 4]);
+    assert_eq!([1, 2, 3, 4, 5].map(|version| with(version).is_ok()), [true; 5]);
     assert_eq!(
-        [0, 5].map(|version| SliceHeader::is_of_later_version(&with(version).unwrap_err())),
+        [0, 6].map(|version| SliceHeader::is_of_later_version(&with(version).unwrap_err())),
         [false, true]
     );
     let mut damaged = header;

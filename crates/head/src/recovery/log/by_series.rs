@@ -76,7 +76,6 @@ impl BySeries {
         if !is_plain || !TimeRange::ALL.contains(oldest) || !TimeRange::ALL.contains(newest) {
             return None;
         }
-        let window = TimeRange::window_of(oldest, shared.series.window_ms);
         let stripe = stripe_of(first);
         self.ranges.clear();
         let (mut position, mut start) = (shared.positions.cursor(), 0);
@@ -93,13 +92,14 @@ impl BySeries {
             }
         }
         let tenant = shared.series.stripes()[stripe].lock().series(first)?.tenant;
+        let window = TimeRange::window_of(oldest, shared.width_of(tenant));
         window.contains(newest).then_some(BatchKey { stripe, tenant, window, duplicates: samples.duplicates })
     }
 
     /// Applies all samples.
     pub(super) fn apply(&mut self, shared: &Shared<'_>) {
         let Some(key) = self.key.take() else { return };
-        let mut cx = shared.series.context(key.duplicates);
+        let mut cx = shared.series.context(shared.unit_of(key.tenant), key.duplicates);
         // The samples are in no slice, so none of them is stored yet.
         cx.lookups_left = 0;
         let mut target = Target { shared, cx, tenant: None, arrival_ms: self.arrival_ms, applied_count: 0 };
@@ -182,6 +182,7 @@ impl Target<'_> {
         if self.tenant != Some(owner) {
             self.shared.put_windows(self.tenant, &mut self.cx.windows, self.arrival_ms);
             self.tenant = Some(owner);
+            self.cx.set_width(self.shared.width_of(owner));
         }
         let has_starts = !stripe.open_starts(id).is_empty();
         for &(time, bits) in samples {

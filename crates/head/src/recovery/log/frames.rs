@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use chronolith_format::head::wal::{
     DeletesRef, FrameRef, KIND_DELETES, KIND_SAMPLES, Samples, decode_samples, is_samples,
 };
-use chronolith_model::TimeRange;
+use chronolith_model::{TimeRange, TimeUnit};
 use chronolith_wal::{FrameBlock, Segment};
 
 use super::by_series::BySeries;
@@ -124,7 +124,7 @@ fn write_sealed(shared: &Shared<'_>) {
 /// slice has beyond its position are duplicates here.
 fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
     let series = shared.series;
-    let mut cx = series.context(samples.duplicates);
+    let mut cx = series.context(TimeUnit::Milli, samples.duplicates);
     // Duplicates that are not looked up cost memory until their window is flushed, but are not wrong.
     let mut lookups_left = u32::try_from(samples.ids.len()).unwrap_or(u32::MAX);
     let aliases = shared.aliases.read();
@@ -156,8 +156,11 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
                 shared.note_unknown(id, usize::from(value.is_some()));
                 continue;
             }
-            if tenant != owner {
+            if let Some(new) = owner
+                && tenant != owner
+            {
                 shared.put_windows(tenant, &mut cx.windows, samples.arrival_ms);
+                cx.set_width(shared.width_of(new));
                 tenant = owner;
             }
             let start_ms = samples.start_times.get(idx).copied().unwrap_or(0);
@@ -185,7 +188,7 @@ fn apply_samples(samples: &Samples, sequence: u64, shared: &Shared<'_>) {
 /// Deletes at the same point of the order as when the frame was written.
 fn apply_deletes(deletes: &DeletesRef, sequence: u64, shared: &Shared<'_>) {
     let series = shared.series;
-    let mut cx = series.replay_context();
+    let mut cx = series.replay_context(TimeUnit::Milli);
     let aliases = shared.aliases.read();
     let mut position = shared.positions.cursor();
     for &id in &deletes.ids {
@@ -196,6 +199,7 @@ fn apply_deletes(deletes: &DeletesRef, sequence: u64, shared: &Shared<'_>) {
         let mut stripe = series.lock(id);
         // An unknown series has lost its record, or left the head with all its samples.
         let Some(tenant) = stripe.series(id).map(|record| record.tenant) else { continue };
+        cx.set_width(shared.width_of(tenant));
         stripe.erase(&mut cx, id, deletes.range);
         shared.put_windows(Some(tenant), &mut cx.windows, i64::MAX);
     }

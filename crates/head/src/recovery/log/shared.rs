@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::head::wal::Samples;
+use chronolith_model::TimeUnit;
 use chronolith_wal::FrameBlock;
 use parking_lot::{Mutex, RwLock};
 
@@ -62,6 +63,16 @@ impl<'a> Shared<'a> {
         self.unknown_count.fetch_add(count, Ordering::Relaxed);
         self.sample_count.fetch_add(count, Ordering::Relaxed);
         self.unknown_end.fetch_max(id.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns the unit of the times of a tenant.
+    pub(super) fn unit_of(&self, tenant: u32) -> TimeUnit {
+        self.tenants.read().by_idx(tenant).map_or(TimeUnit::Milli, |tenant| tenant.unit)
+    }
+
+    /// Returns the width of the windows of a tenant.
+    pub(super) fn width_of(&self, tenant: u32) -> i64 {
+        self.series.window_width(self.unit_of(tenant))
     }
 
     /// Adds the counts of `tally` to the windows of a tenant.

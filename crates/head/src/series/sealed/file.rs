@@ -184,6 +184,17 @@ impl SealedFile {
         chunk_len: Option<usize>,
         with: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, QueryError> {
+        self.read_record(disk, offset, chunk_len, |_, chunk| with(chunk))
+    }
+
+    /// As [`SealedFile::read_chunk`], with the header of the record.
+    fn read_record<T>(
+        &self,
+        disk: &dyn Disk,
+        offset: u32,
+        chunk_len: Option<usize>,
+        with: impl FnOnce(&RecordHeader, &[u8]) -> T,
+    ) -> Result<T, QueryError> {
         let chunk_len = match chunk_len {
             Some(len) => len,
             None => self
@@ -199,7 +210,7 @@ impl SealedFile {
             offset,
             chunk_len + RECORD_OVERHEAD_BYTES,
             |record| match sealed::decode_record(record, 0) {
-                Ok((_, chunk)) => Ok(with(chunk)),
+                Ok((header, chunk)) => Ok(with(&header, chunk)),
                 Err(error) => Err(self.bad_record(offset, error)),
             },
         )?
@@ -210,9 +221,12 @@ impl SealedFile {
     /// # Errors
     /// [`QueryError::Corrupt`] or [`QueryError::Io`].
     pub(crate) fn copy(&self, disk: &dyn Disk, node: &SealedChunk) -> Result<EncodedChunk, QueryError> {
-        let bytes = self.read_chunk(disk, node.chunk_ref().offset(), node.byte_len(), <[u8]>::to_vec)?;
         let (encoding, count) = (node.encoding(), node.count());
-        let (min_time, max_time) = (node.min_time(), node.max_time());
+        let min_time = node.min_time();
+        let (bytes, max_time) =
+            self.read_record(disk, node.chunk_ref().offset(), node.byte_len(), |header, bytes| {
+                (bytes.to_vec(), if node.is_bound() { header.max_time } else { node.max_time() })
+            })?;
         Ok(EncodedChunk { encoding, min_time, max_time, count, bytes })
     }
 

@@ -53,7 +53,7 @@ impl Stripe {
             taken.iter().for_each(|one| cx.windows.add_single(one.time(), -1));
             arrivals.samples().times.iter().for_each(|&time| cx.windows.add_single(time, 1));
         }
-        self.push_out_of_order_chunks(cx, id, &arrivals);
+        self.push_out_of_order_chunks(cx, id, &arrivals, |time| cx.window_of(time).start);
     }
 
     /// As [`Stripe::seal_out_of_order`] for all samples of a series that may belong to another tenant than
@@ -69,7 +69,8 @@ impl Stripe {
                 layer.add(one.replaces(), |samples| one.push_to(samples));
             }
         }
-        layers.iter().for_each(|layer| self.push_out_of_order_chunks(cx, id, layer));
+        let window = |time| cx.window_of_any_tenant(time).start;
+        layers.iter().for_each(|layer| self.push_out_of_order_chunks(cx, id, layer, window));
     }
 
     /// Moves the samples of a series to the end of the log, which frees their entries.
@@ -91,10 +92,16 @@ impl Stripe {
         count
     }
 
-    /// Seals samples without equal timestamps.
-    fn push_out_of_order_chunks(&mut self, cx: &AppendContext<'_>, id: u32, arrivals: &Arrivals) {
+    /// Seals samples without equal timestamps, in chunks that do not cross windows of `window_start`.
+    fn push_out_of_order_chunks(
+        &mut self,
+        cx: &AppendContext<'_>,
+        id: u32,
+        arrivals: &Arrivals,
+        window_start: impl Fn(i64) -> i64,
+    ) {
         self.count_ooo_sealed(arrivals.samples().len());
-        for (run, replaces) in arrivals.runs(|time| cx.window_of(time).start) {
+        for (run, replaces) in arrivals.runs(window_start) {
             let policy = if replaces { DuplicatePolicy::LastWins } else { DuplicatePolicy::KeepFirst };
             let (mut words, mut histograms) = (Columns::default(), Columns::default());
             for idx in run {
@@ -379,7 +386,7 @@ impl Stripe {
     /// Recomputes the last sample of a series without open chunk and out-of-order samples.
     fn recompute_last(&mut self, cx: &AppendContext<'_>, id: u32) {
         let Some(series) = self.series(id) else { return };
-        let newest = self.sealed_of(series).map(SealedChunk::max_time).max();
+        let newest = newest_sealed(cx, self.sealed_of(series));
         let newest = newest.map(|time| {
             // The value of a damaged chunk is unknown: any further sample at this timestamp is then a
             // conflict, which is right.
@@ -508,6 +515,24 @@ impl Stripe {
 fn store_chunk(cx: &AppendContext<'_>, id: u32, meta: &ChunkMeta, bytes: &[u8]) -> SealedChunk {
     let chunk_ref = cx.store().push(&meta.header(id), bytes);
     SealedChunk::new(chunk_ref, meta).expect("chunks have few samples within a window")
+}
+
+/// Returns the timestamp of the newest sample of sealed chunks. Decodes those of which only a bound is known,
+/// as far as they may have it.
+fn newest_sealed<'a>(cx: &AppendContext<'_>, chunks: impl Iterator<Item = &'a SealedChunk>) -> Option<i64> {
+    let mut chunks: Vec<&SealedChunk> = chunks.collect();
+    chunks.sort_by_key(|chunk| std::cmp::Reverse(chunk.max_time()));
+    let mut newest = None;
+    for chunk in chunks {
+        if newest.is_some_and(|newest| newest >= chunk.max_time()) {
+            break;
+        }
+        let mut samples = Columns::default();
+        let is_known = !chunk.is_bound() || cx.decode(chunk, &mut samples).is_err();
+        let last = samples.times.last().copied().filter(|_| !is_known).unwrap_or(chunk.max_time());
+        newest = newest.max(Some(last));
+    }
+    newest
 }
 
 /// Returns the part of `runs` that affects samples from `first` to `last`; empty if none has a start

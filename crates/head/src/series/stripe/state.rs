@@ -83,7 +83,8 @@ pub(crate) struct AppendContext<'a> {
     store: &'a SealedStore,
     disk: &'a dyn Disk,
     histograms: &'a HistogramBudget,
-    window_ms: i64,
+    /// Width of the narrowest windows of any tenant, of which those of every tenant are multiples.
+    narrowest_width: i64,
     /// Applies to a second value at a timestamp.
     pub(crate) duplicates: DuplicatePolicy,
     /// Chunks that may still be decoded to compare out-of-order samples with stored ones; many chunks that
@@ -95,16 +96,35 @@ pub(crate) struct AppendContext<'a> {
 
 impl<'a> AppendContext<'a> {
     /// Returns a context with unlimited lookups and without counts; `duplicates` applies to a second value at
-    /// a timestamp.
+    /// a timestamp. Windows are `width` wide, in the unit of the tenant.
     pub(crate) fn new(
         store: &'a SealedStore,
         disk: &'a dyn Disk,
         histograms: &'a HistogramBudget,
-        window_ms: i64,
+        width: i64,
         duplicates: DuplicatePolicy,
     ) -> AppendContext<'a> {
-        let windows = WindowTally::new(window_ms);
-        AppendContext { store, disk, histograms, window_ms, duplicates, lookups_left: UNLIMITED, windows }
+        let windows = WindowTally::new(width);
+        let narrowest_width = width;
+        AppendContext {
+            store,
+            disk,
+            histograms,
+            narrowest_width,
+            duplicates,
+            lookups_left: UNLIMITED,
+            windows,
+        }
+    }
+
+    /// Sets the width of the narrowest windows of any tenant.
+    pub(crate) fn with_narrowest_width(self, narrowest_width: i64) -> Self {
+        AppendContext { narrowest_width, ..self }
+    }
+
+    /// Goes on with samples of a tenant with windows of `width`; the samples so far have been counted.
+    pub(crate) fn set_width(&mut self, width: i64) {
+        self.windows = WindowTally::new(width);
     }
 
     pub(crate) fn store(&self) -> &'a SealedStore {
@@ -123,7 +143,12 @@ impl<'a> AppendContext<'a> {
 
     /// Returns the window of a timestamp.
     pub(crate) fn window_of(&self, time: i64) -> TimeRange {
-        TimeRange::window_of(time, self.window_ms)
+        self.windows.window_of(time)
+    }
+
+    /// Returns a range around a timestamp that lies in one window, whatever the unit of its tenant is.
+    pub(super) fn window_of_any_tenant(&self, time: i64) -> TimeRange {
+        TimeRange::window_of(time, self.narrowest_width)
     }
 
     /// Appends all samples of a sealed chunk to `out`; appends nothing if it cannot be read.

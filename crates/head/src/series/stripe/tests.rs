@@ -13,7 +13,9 @@ use super::*;
 use crate::series::decide::AppendOutcome;
 use crate::series::sealed::SealedStore;
 use crate::series::sealed_chunks::ChunkRef;
-use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk, SealedChunks, split_stored_count};
+use crate::series::sealed_chunks::{
+    ChunkMeta, ChunkOrder, SealedChunk, SealedChunks, WINDOW_WIDTH_MAX, max_time_of, split_stored_count,
+};
 use crate::series::stripe::ooo_log::OOO_COUNT_MAX;
 use crate::series::value::Value;
 
@@ -74,7 +76,25 @@ fn chunk_metadata_round_trips() {
     assert!(!is_refused(1, 1, 0, 0));
     assert!(is_refused(4, 1, 0, 0), "an encoding of blocks");
     assert!(is_refused(1, 1024, 0, 0), "too many samples");
-    assert!(is_refused(1, 1, 0, 1 << 32) && is_refused(1, 1, i64::MIN, i64::MAX), "too long a span");
+    assert!(is_refused(1, 1, 0, 1 << 44) && is_refused(1, 1, i64::MIN, i64::MAX), "too long a span");
+}
+
+/// A window of two hours in nanoseconds exceeds 32 bits; regression: chunks of more than 4.3 s were refused.
+#[test]
+fn the_span_of_a_long_chunk_is_a_bound() {
+    for span in [u32::MAX as i64 + 1, 5_000_000_001, 7_199_999_999_999, WINDOW_WIDTH_MAX] {
+        let min_time = -9_223_372_036_854_775_806;
+        let meta = ChunkMeta::in_order(1, 120, min_time, min_time + span, 9);
+        let node = SealedChunk::new(ChunkRef::new(1, 1), &meta).unwrap();
+        let over = node.max_time() - (min_time + span);
+        assert!(node.is_bound() && (0..2048).contains(&over), "{over} over {span}");
+        assert_eq!(node.count(), 120);
+        let stored = (node.stored_span(), node.stored_count());
+        assert_eq!(max_time_of(min_time, stored.0, stored.1), node.max_time());
+        assert_eq!(split_stored_count(stored.1), (120, ChunkOrder::InOrder));
+        let meta = ChunkMeta::in_order(1, 120, min_time, node.max_time(), 9);
+        assert_eq!(SealedChunk::new(ChunkRef::new(1, 1), &meta).unwrap(), node, "restored from a checkpoint");
+    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ const _: () = {
 pub(super) struct Candidate {
     pub(super) ulid: Ulid,
     pub(super) precedence: (Ulid, Ulid),
+    /// In milliseconds, rounded to whole ones around it.
     pub(super) range: TimeRange,
     pub(super) size_bytes: u64,
     /// Set of blocks, split by series, that it belongs to.

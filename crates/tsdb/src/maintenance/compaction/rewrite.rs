@@ -111,7 +111,7 @@ impl<'a> BlockRewriter<'a> {
         let (env, options) = (self.storage.env(), self.storage.options());
         let limits = self.storage.limits_of(tenant);
         let rules = MergeRules {
-            encoding: limits.block_encoding,
+            encoding: self.storage.block_encoding_of(tenant),
             duplicates: limits.duplicates,
             output_bytes_max: options.compaction.block_bytes_max.max(1),
         };

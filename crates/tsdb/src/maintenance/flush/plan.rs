@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use chronolith_head::WindowStat;
 use chronolith_model::{TenantId, TimeRange};
 
-use crate::window::{block_range, day_of};
+use crate::window::BlockRanges;
 
 /// A small window waits at most so many times the flush delay.
 const WAIT_FACTOR: i64 = 24;
@@ -82,7 +82,8 @@ impl FlushPlanner {
         let FlushRules { now_ms, delay_ms, small_bytes, .. } = self.rules;
         let mut small: Option<SmallWindows> = None;
         for window in windows {
-            let due_ms = window.range.end.max(window.first_arrival_ms).saturating_add(delay_ms);
+            let ranges = BlockRanges::new(&window.tenant, now_ms);
+            let due_ms = end_ms(window, window.range).max(window.first_arrival_ms).saturating_add(delay_ms);
             if now_ms < due_ms {
                 continue;
             }
@@ -91,7 +92,7 @@ impl FlushPlanner {
                 self.add_due(&window.tenant, window.range, DueFlush { due_ms, bytes });
                 continue;
             }
-            let day = day_of(window.range);
+            let day = ranges.day_of(window.range);
             if let Some(complete) = small.take_if(|small| small.day != day) {
                 self.add_small(&window.tenant, complete);
             }
@@ -111,6 +112,24 @@ impl FlushPlanner {
         if let (Some(complete), Some(window)) = (small, windows.first()) {
             self.add_small(&window.tenant, complete);
         }
+        if let Some(window) = windows.first() {
+            self.widen_old(&window.tenant);
+        }
+    }
+
+    /// Joins the flushes of many old ranges of a tenant.
+    fn widen_old(&mut self, tenant: &TenantId) {
+        let first = (tenant.clone(), TimeRange { start: i64::MIN, end: i64::MIN });
+        let of_tenant = self.due.range(first..).map(|((other, range), _)| (other, *range));
+        let all: Vec<TimeRange> =
+            of_tenant.take_while(|(other, _)| *other == tenant).map(|(_, range)| range).collect();
+        let ranges = BlockRanges::new(tenant, self.rules.now_ms);
+        let width = ranges.width_of_old(&all);
+        for range in all.into_iter().filter(|&range| ranges.widened(range, width) != range) {
+            if let Some(flush) = self.due.remove(&(tenant.clone(), range)) {
+                self.put_due(tenant, ranges.widened(range, width), flush);
+            }
+        }
     }
 
     fn add_small(&mut self, tenant: &TenantId, group: SmallWindows) {
@@ -123,8 +142,11 @@ impl FlushPlanner {
 
     /// Adds a flush; old windows of one day become one.
     fn add_due(&mut self, tenant: &TenantId, windows: TimeRange, flush: DueFlush) {
-        let key = (tenant.clone(), block_range(windows, self.rules.now_ms));
-        let known = self.due.entry(key).or_insert(DueFlush { bytes: 0, ..flush });
+        self.put_due(tenant, BlockRanges::new(tenant, self.rules.now_ms).of(windows), flush);
+    }
+
+    fn put_due(&mut self, tenant: &TenantId, range: TimeRange, flush: DueFlush) {
+        let known = self.due.entry((tenant.clone(), range)).or_insert(DueFlush { bytes: 0, ..flush });
         known.due_ms = known.due_ms.min(flush.due_ms);
         known.bytes = known.bytes.saturating_add(flush.bytes);
     }
@@ -164,9 +186,12 @@ pub(in crate::maintenance) fn block_ranges_of(
 ) -> Vec<TimeRange> {
     let mut ranges: Vec<TimeRange> = Vec::new();
     let mut last_small_day = None;
+    let Some(of_tenant) = windows.first().map(|window| BlockRanges::new(&window.tenant, now_ms)) else {
+        return ranges;
+    };
     for window in windows {
-        let day = day_of(window.range);
-        let range = block_range(window.range, now_ms);
+        let day = of_tenant.day_of(window.range);
+        let range = of_tenant.of(window.range);
         let is_small = is_small(window, small_bytes);
         match ranges.last_mut() {
             Some(last) if is_small && last_small_day == Some(day) => last.end = last.end.max(range.end),
@@ -175,7 +200,15 @@ pub(in crate::maintenance) fn block_ranges_of(
         }
         last_small_day = is_small.then_some(day);
     }
+    let width = of_tenant.width_of_old(&ranges);
+    ranges.iter_mut().for_each(|range| *range = of_tenant.widened(*range, width));
+    ranges.dedup();
     ranges
+}
+
+/// Returns the end of a range of the tenant of `window` in milliseconds.
+fn end_ms(window: &WindowStat, range: TimeRange) -> i64 {
+    window.tenant.time_unit().to_ms_ceil(range.end)
 }
 
 fn is_small(window: &WindowStat, small_bytes: u64) -> bool {
@@ -190,12 +223,13 @@ pub(super) fn estimated_bytes(window: &WindowStat) -> u64 {
 /// Returns the time up to which a small window may wait.
 fn last_flush_ms(window: &WindowStat, day: TimeRange, delay_ms: i64) -> i64 {
     let longest_ms = delay_ms.saturating_mul(WAIT_FACTOR);
-    let is_late = window.first_arrival_ms >= window.range.end;
+    let window_end_ms = end_ms(window, window.range);
+    let is_late = window.first_arrival_ms >= window_end_ms;
     if is_late {
         return window.first_arrival_ms.saturating_add(longest_ms);
     }
     // Once the day is over no other window comes to share its block.
-    window.range.end.saturating_add(longest_ms).min(day.end.saturating_add(delay_ms))
+    window_end_ms.saturating_add(longest_ms).min(end_ms(window, day).saturating_add(delay_ms))
 }
 
 fn heap_bytes(window: &WindowStat, series_count: u64) -> u64 {

@@ -100,9 +100,9 @@ impl<'a> FlushWriter<'a> {
         let started_ns = env.clock.mono_ns();
         let blocks = self.storage.blocks().tenant_or_new(tenant);
         blocks.make_dir(&*env.disk)?;
-        let encoding = self.storage.limits_of(tenant).block_encoding;
+        let encoding = self.storage.block_encoding_of(tenant);
         let writer = BlockWriter::create_after(env, blocks.dir(), blocks.newest_ulid())?;
-        let mut writer = writer.with_encoding(encoding);
+        let mut writer = writer.with_unit(tenant.time_unit()).with_encoding(encoding);
         let mut encoder = SeriesEncoder::default();
         for series in snapshot.series() {
             let WindowSeries { labels, chunks, damages } = series?;
