@@ -376,6 +376,19 @@ fn parse_plain(SeriesKey { raw, .. }: SeriesKey<'_>, out: &mut LabelsBuilder) ->
     Ok(())
 }
 
+/// A value of another type than its field has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeConflict {
+    /// Measurement.
+    pub measurement: String,
+    /// Field.
+    pub field: String,
+    /// Kind of the value.
+    pub sent: WordKind,
+    /// Kind of the values that are stored.
+    pub stored: WordKind,
+}
+
 /// Outcome of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
@@ -395,6 +408,8 @@ pub struct WriteOutcome {
     pub rejected: [u64; Reject::COUNT],
     /// The first reject: kind, series as text, time of the sample.
     pub first_reject: Option<(Reject, String, i64)>,
+    /// The first conflict of types, for [`Reject::FieldTypeConflict`].
+    pub type_conflict: Option<TypeConflict>,
     /// The first reject of each further kind.
     pub further_rejects: Vec<(Reject, String, i64)>,
 }

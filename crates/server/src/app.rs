@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 
 use crate::admission::Admission;
 use crate::admission::threads::QueryThreads;
+use crate::http::influx::context::InfluxContext;
 use crate::http::query::context::QueryContext;
 use crate::http::write::context::WriteContext;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
@@ -28,6 +29,7 @@ pub(crate) struct App {
     pub(crate) query_threads: QueryThreads,
     pub(crate) queries: QueryContext,
     pub(crate) writes: WriteContext,
+    pub(crate) influx: InfluxContext,
     pub(crate) metrics: Metrics,
     pub(crate) tenant_metrics: TenantMetrics,
     pub(crate) connections: Connections,
@@ -69,6 +71,7 @@ impl App {
             query_threads: QueryThreads::default(),
             queries: QueryContext::new(&options),
             writes: WriteContext::default(),
+            influx: InfluxContext::default(),
             metrics: Metrics::default(),
             tenant_metrics: TenantMetrics::new(options.tenant_metrics_max),
             connections: Connections::new(&*env.disk),

@@ -11,6 +11,7 @@ mod dispatch;
 pub(crate) mod error;
 mod features;
 mod federate;
+pub(crate) mod influx;
 pub(crate) mod json;
 mod lifecycle;
 mod metadata;
@@ -55,6 +56,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let routes = Router::new()
         .merge(api())
         .merge(admin_api())
+        .merge(influx::routes(&app))
         .route("/", get(page::page))
         .route("/-/healthy", get(lifecycle::healthy))
         .route("/-/ready", get(lifecycle::ready))

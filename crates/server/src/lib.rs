@@ -17,6 +17,8 @@ pub mod serve;
 mod version;
 
 pub use http::CorsOrigin;
-pub use options::{Features, QueryOptions, Reload, Reloaded, ServerOptions, WriteOptions};
+pub use options::{
+    Features, InfluxOptions, QueryOptions, Reload, Reloaded, ServerOptions, UdpListener, WriteOptions,
+};
 pub use serve::{RunError, Server};
 pub use version::VERSION;

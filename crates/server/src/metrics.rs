@@ -8,6 +8,7 @@ mod definition;
 pub(crate) mod exposition;
 pub(crate) mod gather;
 mod http;
+mod line_protocol;
 pub(crate) mod memory;
 pub(crate) mod process;
 mod query;
@@ -31,6 +32,7 @@ pub(crate) use stream::StreamMetrics;
 pub(crate) struct Metrics {
     pub(crate) http: http::HttpMetrics,
     pub(crate) write: write::WriteMetrics,
+    pub(crate) line_protocol: line_protocol::LineProtocolMetrics,
     pub(crate) query: query::QueryMetrics,
     pub(crate) remote_read: stream::RemoteReadMetrics,
     pub(crate) federate: StreamMetrics,

@@ -29,6 +29,8 @@ pub struct ServerOptions {
     pub remote_read: RemoteReadOptions,
     /// Writes.
     pub write: WriteOptions,
+    /// The InfluxDB API.
+    pub influx: InfluxOptions,
     /// Whether each HTTP request is logged.
     pub access_log: bool,
     /// Tenants with metrics of their own; the others are summed.
@@ -56,6 +58,7 @@ impl ServerOptions {
             query: QueryOptions::default(),
             remote_read: RemoteReadOptions::default(),
             write: WriteOptions::default(),
+            influx: InfluxOptions::default(),
             access_log: false,
             tenant_metrics_max: 100,
             self_scrape_interval_ms: 10_000,
@@ -159,6 +162,70 @@ impl Default for WriteOptions {
             decompressed_bytes_max: 64 << 20,
             concurrency: 64,
             memory_bytes_max: 512 << 20,
+        }
+    }
+}
+
+/// Limits of the InfluxDB API, with InfluxDB's defaults where it has them.
+#[derive(Debug, Clone)]
+pub struct InfluxOptions {
+    /// Whether requests need the credentials of a user.
+    pub auth_enabled: bool,
+    /// Secret of JSON web tokens; empty = none are accepted.
+    pub shared_secret: String,
+    /// Version that clients are told.
+    pub version: String,
+    /// Database name under which InfluxQL reads the series of other protocols; `None` = not at all.
+    pub prometheus_database: Option<String>,
+    /// Largest body of a write as sent.
+    pub body_bytes_max: usize,
+    /// Longest line.
+    pub line_bytes_max: usize,
+    /// Longest text.
+    pub text_bytes_max: usize,
+    /// Rows of a response that is not chunked; 0 = no limit.
+    pub row_count_max: usize,
+    /// Series that a SELECT reads; 0 = no limit.
+    pub select_series_max: usize,
+    /// Points that a SELECT reads; 0 = no limit.
+    pub select_point_max: usize,
+    /// Windows of a SELECT; 0 = no limit.
+    pub select_bucket_max: usize,
+    /// Whether continuous queries run.
+    pub runs_continuous_queries: bool,
+    /// UDP listeners.
+    pub udp: Vec<UdpListener>,
+}
+
+/// A UDP listener for line protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UdpListener {
+    /// `host:port` to listen on.
+    pub listen: String,
+    /// Database, created if it does not exist.
+    pub database: String,
+    /// Retention policy; empty = the default one.
+    pub policy: String,
+    /// Unit of times, as the parameter `precision`.
+    pub precision: String,
+}
+
+impl Default for InfluxOptions {
+    fn default() -> Self {
+        InfluxOptions {
+            auth_enabled: false,
+            shared_secret: String::new(),
+            version: "1.8.10".to_owned(),
+            prometheus_database: None,
+            body_bytes_max: 25_000_000,
+            line_bytes_max: 16 << 20,
+            text_bytes_max: 1 << 20,
+            row_count_max: 0,
+            select_series_max: 0,
+            select_point_max: 0,
+            select_bucket_max: 0,
+            runs_continuous_queries: true,
+            udp: Vec::new(),
         }
     }
 }

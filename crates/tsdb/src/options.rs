@@ -39,6 +39,8 @@ pub struct TsdbOptions {
     pub exemplar_count_max: usize,
     /// Budget of open blocks.
     pub open_blocks: PoolLimits,
+    /// Text between measurement and field in the metric names that PromQL reads.
+    pub field_separator: String,
 }
 
 /// Expiry of blocks by size; the age is a limit of each tenant.
@@ -115,6 +117,7 @@ impl TsdbOptions {
             histogram_bytes_max: 1 << 30,
             exemplar_count_max: 100_000,
             open_blocks: PoolLimits::default(),
+            field_separator: "_".to_owned(),
         }
     }
 }

@@ -37,6 +37,8 @@ use crate::memory::{self, TsdbMemory};
 use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
+use crate::query::databases::{PolicySource, WithDatabases};
+use crate::query::unit::in_milliseconds;
 use crate::snapshot::{SnapshotHead, remove_incomplete};
 use crate::stats::{self, StartReport, StatsSources, TsdbStats};
 use crate::storage::Storage;
@@ -201,11 +203,26 @@ impl Tsdb {
         }
     }
 
-    /// Returns head and blocks of `tenant` as one source, with times in the unit of the tenant; empty for a
-    /// tenant without data. [`crate::in_milliseconds`] is for readers of milliseconds.
+    /// Returns head and blocks of `tenant` as one source, and its databases as PromQL sees them; empty for a
+    /// tenant without data.
     #[must_use]
     pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        Arc::new(TenantQueryable::new(&self.storage, tenant))
+        let own: Arc<dyn Queryable> = Arc::new(TenantQueryable::new(&self.storage, tenant));
+        let catalog = self.databases();
+        let Some(databases) = catalog.of(tenant).map(|own| &own.databases) else { return own };
+        let mut policies = Vec::new();
+        for database in databases {
+            policies.extend(database.policies.iter().map(|policy| PolicySource {
+                database: database.name.clone(),
+                policy: policy.name.clone(),
+                source: in_milliseconds(Arc::new(TenantQueryable::new(&self.storage, &policy.store))),
+            }));
+        }
+        if policies.is_empty() {
+            return own;
+        }
+        let separator = self.storage.options().field_separator.clone();
+        Arc::new(WithDatabases::new(own, policies, separator))
     }
 
     /// Returns the metadata of one metric or all, sorted by metric; at most `limit` metrics (0 = all).

@@ -368,6 +368,98 @@ pub(super) static SETTINGS: &[Setting] = &[
         set(&mut s.server.write.memory_bytes_max, value::size_at_least(v, 1 << 20))
     }),
     Setting::server(
+        "influx.auth-enabled",
+        "false",
+        Form::Switch,
+        "Require the credentials of a user for /write and /query",
+        |s, v| set(&mut s.server.influx.auth_enabled, value::switch(v)),
+    ),
+    Setting::server(
+        "influx.shared-secret",
+        "",
+        Form::Text("TEXT"),
+        "Secret of JSON web tokens (HS256, HS384, HS512); empty = no tokens. Better given as a variable or in the file",
+        |s, v| set(&mut s.server.influx.shared_secret, Ok(v.to_owned())),
+    ),
+    Setting::server(
+        "influx.version",
+        "1.8.10",
+        Form::Text("VERSION"),
+        "Version in X-Influxdb-Version, by which clients choose what they send",
+        |s, v| set(&mut s.server.influx.version, value::header_text(v)),
+    ),
+    Setting::server(
+        "influx.prometheus-database",
+        "",
+        Form::Text("NAME"),
+        "Name under which InfluxQL reads the series of other protocols as a read-only database; empty = not at all",
+        |s, v| {
+            set(&mut s.server.influx.prometheus_database, Ok(Some(v.to_owned()).filter(|v| !v.is_empty())))
+        },
+    ),
+    Setting::server(
+        "influx.field-separator",
+        "_",
+        Form::Text("TEXT"),
+        "Text between measurement and field in the metric names of PromQL",
+        |s, v| set(&mut s.server.tsdb.field_separator, Ok(v.to_owned())),
+    ),
+    Setting::server(
+        "influx.max-body-size",
+        "25MB",
+        Form::Size,
+        "Largest write in line protocol as sent; unpacked, write.max-decompressed holds",
+        |s, v| set(&mut s.server.influx.body_bytes_max, value::size_in_memory(v)),
+    ),
+    Setting::server("influx.max-line-size", "16MiB", Form::Size, "Longest line of line protocol", |s, v| {
+        set(&mut s.server.influx.line_bytes_max, value::size_in_memory(v))
+    }),
+    Setting::server("influx.max-text-size", "1MiB", Form::Size, "Longest text of a field", |s, v| {
+        set(&mut s.server.influx.text_bytes_max, value::size_in_memory(v))
+    }),
+    Setting::server(
+        "influx.max-row-limit",
+        "0",
+        Form::Count,
+        "Rows of a query response that is not chunked; the rest is cut and marked partial; 0 = no limit",
+        |s, v| set(&mut s.server.influx.row_count_max, value::count_or_none(v)),
+    ),
+    Setting::server(
+        "influx.max-select-series",
+        "0",
+        Form::Count,
+        "Series that a SELECT may read; 0 = no limit",
+        |s, v| set(&mut s.server.influx.select_series_max, value::count_or_none(v)),
+    ),
+    Setting::server(
+        "influx.max-select-point",
+        "0",
+        Form::Count,
+        "Points that a SELECT may read; 0 = no limit",
+        |s, v| set(&mut s.server.influx.select_point_max, value::count_or_none(v)),
+    ),
+    Setting::server(
+        "influx.max-select-buckets",
+        "0",
+        Form::Count,
+        "Windows of GROUP BY time() that a SELECT may make; 0 = no limit",
+        |s, v| set(&mut s.server.influx.select_bucket_max, value::count_or_none(v)),
+    ),
+    Setting::server(
+        "influx.continuous-queries",
+        "true",
+        Form::Switch,
+        "Run the continuous queries of the databases",
+        |s, v| set(&mut s.server.influx.runs_continuous_queries, value::switch(v)),
+    ),
+    Setting::server(
+        "influx.udp",
+        "",
+        Form::Text("LIST"),
+        "UDP listeners of line protocol: host:port/DATABASE[/POLICY[/PRECISION]], separated by commas",
+        |s, v| set(&mut s.server.influx.udp, value::udp_listeners(v)),
+    ),
+    Setting::server(
         "self-scrape",
         "10s",
         Form::Text("DURATION|off"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chronolith_model::{BlockEncoding, DuplicatePolicy};
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
-use chronolith_server::{CorsOrigin, Features};
+use chronolith_server::{CorsOrigin, Features, UdpListener};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 
 use super::declaration::LogFormat;
@@ -194,4 +194,27 @@ pub(super) fn enable_features(features: &mut Features, text: &str) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// A text that can stand in a header.
+pub(super) fn header_text(text: &str) -> Result<String, String> {
+    let is_visible = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_visible { Ok(text.to_owned()) } else { Err("must be visible ASCII without blanks".to_owned()) }
+}
+
+/// UDP listeners: `host:port/DATABASE[/POLICY[/PRECISION]]`, separated by commas.
+pub(super) fn udp_listeners(text: &str) -> Result<Vec<UdpListener>, String> {
+    text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(udp_listener).collect()
+}
+
+fn udp_listener(text: &str) -> Result<UdpListener, String> {
+    let mut parts = text.split('/');
+    let listen = host_and_port(parts.next().unwrap_or(""))?;
+    let mut next = || parts.next().unwrap_or("").to_owned();
+    let (database, policy, precision) = (next(), next(), next());
+    let is_known = matches!(precision.as_str(), "" | "n" | "ns" | "u" | "ms" | "s" | "m" | "h");
+    if database.is_empty() || !is_known || parts.next().is_some() {
+        return Err(format!("invalid listener {text:?}, expected host:port/DATABASE[/POLICY[/PRECISION]]"));
+    }
+    Ok(UdpListener { listen, database, policy, precision })
 }

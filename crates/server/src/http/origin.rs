@@ -32,10 +32,14 @@ const READING_PATHS: [&str; 8] = [
     "/api/v1/read",
 ];
 
+/// Paths of the InfluxDB API that have no common prefix.
+const INFLUX_PATHS: [&str; 5] = ["/write", "/query", "/ping", "/health", "/status"];
+
 /// Refuses changes asked for by foreign pages; answers preflight requests; adds CORS headers for origins that
 /// are allowed.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
-    let is_api = request.uri().path().starts_with("/api/");
+    let path = request.uri().path();
+    let is_api = path.starts_with("/api/") || INFLUX_PATHS.contains(&path);
     let origin = request.headers().get(header::ORIGIN).filter(|origin| !origin.is_empty()).cloned();
     let cors = app.options.web.cors_origin.as_ref();
     let allowed = origin

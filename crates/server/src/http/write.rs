@@ -29,7 +29,7 @@ use self::sender::Sender;
 use self::written::Written;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
-use crate::admission::{Permit, WRITE_DECODED_FACTOR};
+use crate::admission::{AdmissionError, Permit, WRITE_DECODED_FACTOR};
 use crate::app::App;
 use crate::http::tenant::tenant_of;
 use crate::limits::{HEAD_FULL_RETRY_AFTER_SECONDS, WRITE_QUEUE_WAIT};
@@ -98,16 +98,16 @@ fn admit(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>
 }
 
 /// What a write holds while it runs.
-struct WritePermits {
+pub(crate) struct WritePermits {
     /// Until it is durable.
-    write: Permit,
+    pub(crate) write: Permit,
     /// Until it is applied.
-    apply: Permit,
+    pub(crate) apply: Permit,
 }
 
 impl WritePermits {
     /// Waits for both, at most [`WRITE_QUEUE_WAIT`].
-    async fn acquire(app: &App, tenant: &TenantId) -> Result<WritePermits, ApiError> {
+    pub(crate) async fn acquire(app: &App, tenant: &TenantId) -> Result<WritePermits, AdmissionError> {
         // Timers are the runtime's own business; nothing that is stored depends on them.
         let deadline = Instant::now() + WRITE_QUEUE_WAIT;
         let admission = &app.admission;

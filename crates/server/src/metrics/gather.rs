@@ -7,7 +7,9 @@ use chronolith_tsdb::TsdbStats;
 use super::definition::Definition;
 use super::definition::collect;
 use super::exposition::Family;
-use super::{admission, background, http, process, query, server, stream, tenants, tsdb, write};
+use super::{
+    admission, background, http, line_protocol, process, query, server, stream, tenants, tsdb, write,
+};
 use crate::app::App;
 use crate::metrics::memory::{self, Memory};
 
@@ -21,6 +23,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     collect(http::HTTP, &metrics.http, out);
     collect(background::BACKGROUND, &metrics.background, out);
     collect(write::WRITE, &metrics.write, out);
+    collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(query::QUERY, &metrics.query, out);
     collect(query::QUERY_CACHE, &app.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
@@ -63,6 +66,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(http::HTTP),
         of(background::BACKGROUND),
         of(write::WRITE),
+        of(line_protocol::LINE_PROTOCOL),
         of(query::QUERY),
         of(query::QUERY_CACHE),
         of(stream::REMOTE_READ),

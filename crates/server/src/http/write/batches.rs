@@ -1,21 +1,25 @@
 //! Pool of write batches for reuse. Invariant: it has few and small ones, so that one big request does not
 //! pin its memory for ever.
 
-use chronolith_ingest::remote_write;
 use chronolith_model::WriteBatch;
 use parking_lot::Mutex;
 
 use crate::limits::{BATCH_POOL_BYTES_MAX, BATCH_POOL_COUNT_MAX};
 
-#[derive(Default)]
 pub(crate) struct BatchPool {
     free: Mutex<Vec<WriteBatch>>,
+    new_batch: fn() -> WriteBatch,
 }
 
 impl BatchPool {
-    /// An empty batch of remote write.
+    /// A pool of batches of one protocol.
+    pub(crate) fn new(new_batch: fn() -> WriteBatch) -> BatchPool {
+        BatchPool { free: Mutex::default(), new_batch }
+    }
+
+    /// An empty batch.
     pub(crate) fn take(&self) -> WriteBatch {
-        self.free.lock().pop().unwrap_or_else(remote_write::new_batch)
+        self.free.lock().pop().unwrap_or_else(self.new_batch)
     }
 
     /// Gives a batch back; kept if there is room and it is not large.

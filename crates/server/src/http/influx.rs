@@ -1,0 +1,60 @@
+//! InfluxDB 1.x API: `/write`, `/query`, `/ping` and what goes with them.
+//!
+//! Invariants: every response has InfluxDB's headers; an error is `{"error": ...}` and the header
+//! `X-Influxdb-Error`, in the words of InfluxDB 1.8.
+//! Not here: the line protocol (`ingest`), statements (`influxql`), databases (`tsdb`).
+
+pub(crate) mod context;
+pub(crate) mod credentials;
+mod inflate;
+pub(crate) mod password;
+mod ping;
+pub(crate) mod reply;
+mod token;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, Response};
+use axum::middleware::{self, Next};
+use axum::routing::{get, post};
+
+use super::request::{REQUEST_ID_HEADER, RequestInfo};
+use crate::app::App;
+
+const VERSION_HEADER: HeaderName = HeaderName::from_static("x-influxdb-version");
+const BUILD_HEADER: HeaderName = HeaderName::from_static("x-influxdb-build");
+const ID_HEADER: HeaderName = HeaderName::from_static("request-id");
+
+/// Routes of the API.
+pub(super) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/write", post(write::write))
+        .route("/api/v2/write", post(write::write_v2))
+        .route("/ping", get(ping::ping))
+        .route("/status", get(ping::status))
+        .route("/health", get(ping::health))
+        .route_layer(middleware::from_fn_with_state(app.clone(), add_headers))
+}
+
+/// Adds version, build and request id to a response.
+async fn add_headers(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+    let info = RequestInfo::of(request.extensions());
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    if let Ok(version) = HeaderValue::try_from(app.options.influx.version.as_str()) {
+        headers.insert(VERSION_HEADER, version);
+    }
+    headers.insert(BUILD_HEADER, HeaderValue::from_static("OSS"));
+    if let Some(id) = info.id.to_header() {
+        headers.insert(ID_HEADER, id.clone());
+        headers.insert(REQUEST_ID_HEADER, id);
+    }
+    response
+}

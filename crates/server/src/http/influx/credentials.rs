@@ -1,0 +1,176 @@
+//! Credentials of a request to the InfluxDB API, and what its user may do.
+//!
+//! Invariants: without `influx.auth-enabled` everybody may do everything; with it, a tenant without an
+//! administrator can only create one.
+//! Not here: hashes (`password`), signatures (`token`).
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chronolith_model::TenantId;
+use chronolith_model::databases::{Privilege, User};
+use chronolith_tsdb::Tsdb;
+
+use super::reply::InfluxError;
+use super::token;
+use crate::app::App;
+use crate::http::params::Params;
+
+/// Who sends a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// Authentication is off.
+    Anyone,
+    /// Authentication is on, and the tenant has no administrator yet.
+    BeforeFirstAdmin,
+    /// A user with a right password or token.
+    Known(Box<User>),
+}
+
+/// How a request names its user.
+enum Credentials {
+    Password { user: String, password: String },
+    Bearer(String),
+}
+
+impl Caller {
+    /// Returns the caller of a request with these headers and parameters.
+    ///
+    /// # Errors
+    /// 401 for missing or wrong credentials. Cost: that of a password hash for a password that was not right
+    /// before; to be called on a thread that may take that long.
+    pub(crate) fn of(
+        app: &App,
+        store: &Tsdb,
+        tenant: &TenantId,
+        headers: &HeaderMap,
+        params: &Params,
+    ) -> Result<Caller, InfluxError> {
+        if !app.options.influx.auth_enabled {
+            return Ok(Caller::Anyone);
+        }
+        let catalog = store.databases();
+        let Some(own) = catalog.of(tenant).filter(|own| own.has_admin()) else {
+            return Ok(Caller::BeforeFirstAdmin);
+        };
+        let unauthorized = |text: &str| InfluxError::new(StatusCode::UNAUTHORIZED, text);
+        let credentials = credentials(headers, params)
+            .ok_or_else(|| unauthorized("unable to parse authentication credentials"))?;
+        let failed = || unauthorized("authorization failed");
+        let user = match credentials {
+            Credentials::Password { user, .. } if user.is_empty() => {
+                return Err(unauthorized("username required"));
+            }
+            Credentials::Password { user, password } => {
+                let found = own.user(&user).ok_or_else(failed)?;
+                if !app.influx.passwords.is_right(&found.password_hash, &password) {
+                    return Err(failed());
+                }
+                found
+            }
+            Credentials::Bearer(token) => {
+                let secret = app.options.influx.shared_secret.as_str();
+                if secret.is_empty() {
+                    return Err(unauthorized("bearer auth disabled"));
+                }
+                let name = token::user_of(&token, secret, app.env.clock.now_ms() / 1000);
+                own.user(&name.map_err(unauthorized)?).ok_or_else(failed)?
+            }
+        };
+        Ok(Caller::Known(Box::new(user.clone())))
+    }
+
+    /// As [`Caller::of`], on a thread that may take long if a password has to be hashed.
+    pub(crate) async fn of_request(
+        app: &Arc<App>,
+        store: &Arc<Tsdb>,
+        tenant: &TenantId,
+        headers: &HeaderMap,
+        params: &Params,
+    ) -> Result<Caller, InfluxError> {
+        if !app.options.influx.auth_enabled {
+            return Ok(Caller::Anyone);
+        }
+        let (app, store, tenant) = (app.clone(), store.clone(), tenant.clone());
+        let (headers, params) = (headers.clone(), params.clone());
+        let checked =
+            tokio::task::spawn_blocking(move || Caller::of(&app, &store, &tenant, &headers, &params));
+        checked.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "checking credentials panicked");
+            let message = "internal error: checking the credentials panicked, see the server's log";
+            Err(InfluxError::new(StatusCode::INTERNAL_SERVER_ERROR, message))
+        })
+    }
+
+    /// Refuses a write to `database` without the privilege.
+    pub(crate) fn check_write(&self, database: &str) -> Result<(), InfluxError> {
+        let forbidden = |text: String| Err(InfluxError::new(StatusCode::FORBIDDEN, text));
+        match self {
+            Caller::Anyone => Ok(()),
+            Caller::BeforeFirstAdmin => {
+                forbidden(format!("user is required to write to database {database:?}"))
+            }
+            Caller::Known(user) if user.may(Privilege::Write, database) => Ok(()),
+            Caller::Known(user) => {
+                forbidden(format!("{:?} user is not authorized to write to database {database:?}", user.name))
+            }
+        }
+    }
+}
+
+/// Reads `u` and `p`, or the header `Authorization`: Basic, `Token user:password`, Bearer.
+fn credentials(headers: &HeaderMap, params: &Params) -> Option<Credentials> {
+    if let (Some(user), Some(password)) = (params.get("u"), params.get("p")) {
+        return Some(Credentials::Password { user: user.to_owned(), password: password.to_owned() });
+    }
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, rest) = value.split_once(' ')?;
+    let pair = |text: &str| {
+        let (user, password) = text.split_once(':')?;
+        Some(Credentials::Password { user: user.to_owned(), password: password.to_owned() })
+    };
+    match scheme {
+        "Bearer" => Some(Credentials::Bearer(rest.trim().to_owned())),
+        "Token" => pair(rest),
+        scheme if scheme.eq_ignore_ascii_case("basic") => {
+            pair(std::str::from_utf8(&STANDARD.decode(rest.trim()).ok()?).ok()?)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(authorization: &str, query: &str, want: Option<(&str, &str)>) {
+        let mut headers = HeaderMap::new();
+        if !authorization.is_empty() {
+            headers.insert(header::AUTHORIZATION, HeaderValue::from_str(authorization).unwrap());
+        }
+        let mut params = Params::default();
+        params.parse(query).unwrap();
+        let found = credentials(&headers, &params).map(|found| match found {
+            Credentials::Password { user, password } => (user, password),
+            Credentials::Bearer(token) => (String::new(), token),
+        });
+        assert_eq!(found, want.map(|(user, password)| (user.to_owned(), password.to_owned())));
+    }
+
+    #[test]
+    fn credentials_have_four_forms() {
+        check("", "u=a&p=b%20c", Some(("a", "b c")));
+        check("Basic YTpiOmM=", "", Some(("a", "b:c")));
+        check("Token a:b", "", Some(("a", "b")));
+        check("Bearer abc", "", Some(("", "abc")));
+        check("Token a:b", "u=x&p=y", Some(("x", "y")));
+        for wrong in ["", "Token ab", "Basic ???", "Digest a:b"] {
+            check(wrong, "u=a", None);
+        }
+    }
+}

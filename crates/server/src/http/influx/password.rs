@@ -1,0 +1,92 @@
+//! Passwords of users: hashes with argon2id, and a cache of passwords that were right.
+//!
+//! Invariants: the cache has keyed hashes of passwords, never a password, and an entry is worth nothing once
+//! the stored hash of its user has changed.
+
+use std::hash::{BuildHasher, RandomState};
+
+use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use argon2::{Algorithm, Argon2, Params, Version};
+use chronolith_base::Rng;
+use parking_lot::Mutex;
+
+/// Users whose last right password is remembered.
+const CACHE_COUNT_MAX: usize = 4096;
+/// Memory of one hash in KiB, its passes and lanes: OWASP's second recommendation, 19 MiB and 2 passes.
+const MEMORY_KIB: u32 = 19 << 10;
+const PASSES: u32 = 2;
+const LANES: u32 = 1;
+
+/// Verifies passwords.
+pub(crate) struct Passwords {
+    /// Keyed hashes of stored hash and password that belong together, in order of use.
+    right: Mutex<Vec<[u64; 2]>>,
+    keys: [RandomState; 2],
+}
+
+impl Default for Passwords {
+    fn default() -> Passwords {
+        Passwords { right: Mutex::default(), keys: [RandomState::new(), RandomState::new()] }
+    }
+}
+
+fn argon2() -> Argon2<'static> {
+    let params = Params::new(MEMORY_KIB, PASSES, LANES, None).expect("constants within argon2's limits");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+/// Returns the hash of a password in PHC format. Cost: about 20 ms and 19 MiB.
+pub(crate) fn hash(password: &str, rng: &Rng) -> String {
+    let mut salt = [0u8; 16];
+    for part in salt.chunks_mut(8) {
+        part.copy_from_slice(&rng.next_u64().to_le_bytes());
+    }
+    let salt = SaltString::encode_b64(&salt).expect("16 bytes are a salt");
+    let hashed = argon2().hash_password(password.as_bytes(), &salt);
+    hashed.expect("argon2 hashes any password below 4 GiB").to_string()
+}
+
+impl Passwords {
+    /// Returns true if `password` is the one whose hash is `stored`. Cost: that of [`hash`] unless the
+    /// password was right before.
+    pub(crate) fn is_right(&self, stored: &str, password: &str) -> bool {
+        let pair = [0, 1].map(|idx: usize| self.keys[idx].hash_one((stored, password)));
+        if self.is_known(pair) {
+            return true;
+        }
+        let is_right = PasswordHash::new(stored)
+            .is_ok_and(|stored| argon2().verify_password(password.as_bytes(), &stored).is_ok());
+        if is_right {
+            let mut right = self.right.lock();
+            right.truncate(CACHE_COUNT_MAX - 1);
+            right.insert(0, pair);
+        }
+        is_right
+    }
+
+    fn is_known(&self, pair: [u64; 2]) -> bool {
+        let mut right = self.right.lock();
+        let Some(at) = right.iter().position(|known| *known == pair) else { return false };
+        right[..=at].rotate_right(1);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_right_for_its_hash_alone() {
+        let rng = Rng::from_seed(1);
+        let (stored, other) = (hash("secret", &rng), hash("other", &rng));
+        let passwords = Passwords::default();
+        for _ in 0..2 {
+            assert!(passwords.is_right(&stored, "secret"));
+            assert!(!passwords.is_right(&stored, "Secret"));
+            assert!(!passwords.is_right(&other, "secret"));
+            assert!(!passwords.is_right("no hash", "secret"));
+        }
+        assert_eq!(passwords.right.lock().len(), 1);
+    }
+}

@@ -1,0 +1,57 @@
+//! Liveness, health and version: `/ping`, `/health`, `/status`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Response, StatusCode, header};
+
+use crate::app::App;
+use crate::http::params::Params;
+
+/// `GET|HEAD /ping`: 204; with `verbose` 200 and the version.
+pub(super) async fn ping(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    let mut params = Params::default();
+    // A query string that cannot be read asks for nothing.
+    let _ = params.parse(request.uri().query().unwrap_or(""));
+    let is_verbose = params.get("verbose").is_some_and(|value| value != "0" && value != "false");
+    if !is_verbose {
+        return empty();
+    }
+    json(StatusCode::OK, serde_json::json!({ "version": app.options.influx.version }))
+}
+
+/// `GET /status`: 204.
+pub(super) async fn status() -> Response<Body> {
+    empty()
+}
+
+/// `GET /health`: 200 if queries and writes are answered, else 503.
+pub(super) async fn health(State(app): State<Arc<App>>) -> Response<Body> {
+    let reason = app.lifecycle.unready_reason();
+    let (code, status) = match reason {
+        None => (StatusCode::OK, "pass"),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "fail"),
+    };
+    let message = reason.unwrap_or_else(|| "ready for queries and writes".to_owned());
+    let version = app.options.influx.version.as_str();
+    json(
+        code,
+        serde_json::json!({
+            "checks": [], "message": message, "name": "influxdb", "status": status, "version": version,
+        }),
+    )
+}
+
+fn empty() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+fn json(status: StatusCode, value: serde_json::Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,47 @@
+//! Metrics of the line protocol: lines that are not stored, by reason.
+
+use chronolith_ingest::line_protocol::{DropReason, ParseReason, Refused};
+
+use super::counter::Counter;
+use super::definition::Metric;
+
+#[derive(Default)]
+pub(crate) struct LineProtocolMetrics {
+    unparsable: [Counter; ParseReason::COUNT],
+    dropped: [Counter; DropReason::COUNT],
+}
+
+pub(super) static LINE_PROTOCOL: &[Metric<LineProtocolMetrics>] = &[
+    Metric::counters(
+        "chronolith_line_protocol_parse_errors_total",
+        &["reason"],
+        "Lines that could not be parsed, by reason.",
+        |lines, samples| {
+            for (reason, count) in ParseReason::ALL.iter().zip(&lines.unparsable) {
+                samples.push(&[reason.label()], count.as_f64());
+            }
+        },
+    ),
+    Metric::counters(
+        "chronolith_line_protocol_points_dropped_total",
+        &["reason"],
+        "Lines that were parsed and dropped before they reached the store, by reason.",
+        |lines, samples| {
+            for (reason, count) in DropReason::ALL.iter().zip(&lines.dropped) {
+                samples.push(&[reason.label()], count.as_f64());
+            }
+        },
+    ),
+];
+
+impl LineProtocolMetrics {
+    /// Counts the refused lines of a request.
+    pub(crate) fn count(&self, refused: &Refused) {
+        let unparsable = self.unparsable.iter().zip(refused.unparsable);
+        let dropped = self.dropped.iter().zip(refused.dropped);
+        unparsable
+            .chain(dropped)
+            .filter(|(_, count)| *count > 0)
+            .for_each(|(counter, count)| counter.add(count));
+    }
+}
