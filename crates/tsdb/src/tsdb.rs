@@ -34,6 +34,7 @@ use crate::memory::{self, TsdbMemory};
 use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
+use crate::query::typed::TypedQueryable;
 use crate::snapshot::{SnapshotHead, remove_incomplete};
 use crate::stats::{self, StartReport, StatsSources, TsdbStats};
 use crate::storage::Storage;
@@ -197,6 +198,13 @@ impl Tsdb {
     #[must_use]
     pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         Arc::new(TenantQueryable::new(&self.storage, tenant))
+    }
+
+    /// Returns head and blocks of `tenant` as one source for languages with types: series with all their
+    /// labels, reserved ones included, and samples of the type of their series.
+    #[must_use]
+    pub fn typed_queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        Arc::new(TypedQueryable::new(TenantQueryable::new(&self.storage, tenant)))
     }
 
     /// Returns the metadata of one metric or all, sorted by metric; at most `limit` metrics (0 = all).

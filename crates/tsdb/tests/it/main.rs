@@ -32,3 +32,4 @@ mod retention;
 mod snapshot;
 mod starts;
 mod stress;
+mod typed;
