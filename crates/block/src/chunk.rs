@@ -47,12 +47,20 @@ pub(crate) fn claimed_samples(bytes: &RangeBytes, chunk_ref: ChunkRef) -> usize 
 
 /// Offset of the chunk of the same segment that has the times of this one, if they are not its own.
 pub(crate) fn times_chunk_of(chunk: RawChunk<'_>) -> Option<u32> {
-    let offset = match chunk.encoding {
+    times_offset(chunk).ok().flatten()
+}
+
+/// As [`times_chunk_of`].
+///
+/// # Errors
+/// [`DecodeError`] when the head of the chunk is damaged.
+pub(crate) fn times_offset(chunk: RawChunk<'_>) -> Result<Option<u32>, DecodeError> {
+    match chunk.encoding {
         dense::ENCODING_PACKED => dense::shared_times_offset(chunk.bytes),
+        dense::ENCODING_INTEGERS => dense::shared_times_offset_of_integers(chunk.bytes),
         dense::ENCODING_DENSE_STARTS => dense::shared_times_offset_of_starts(chunk.bytes),
         _ => Ok(None),
-    };
-    offset.ok().flatten()
+    }
 }
 
 /// Appends the samples of a chunk that lie in `range` and within the times of the chunk in the index.
@@ -72,6 +80,7 @@ pub(crate) fn decode(
         dense::ENCODING_DENSE => dense::decode(raw.bytes, range, out),
         dense::ENCODING_BOOLEAN => dense::decode_boolean(raw.bytes, range, out),
         dense::ENCODING_PACKED => dense::decode_packed(raw.bytes, range, times_chunk, out),
+        dense::ENCODING_INTEGERS => dense::decode_integers(raw.bytes, range, times_chunk, out),
         dense::ENCODING_DENSE_STARTS => dense::decode_starts(raw.bytes, range, times_chunk, out),
         xor2::ENCODING_XOR2 => xor2::decode(raw.bytes, range, out),
         encoding if kinds::is_histogram(encoding) => histogram::decode(encoding, raw.bytes, range, out),

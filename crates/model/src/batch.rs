@@ -347,6 +347,36 @@ impl WriteBatch {
         self.push_labels(&builder.finish(), &samples);
     }
 
+    /// As [`WriteBatch::push_labels`], for a series of words of `kind`, which its labels do not name yet.
+    ///
+    /// # Panics
+    /// Beyond 4 GiB of names or 4 G samples.
+    pub fn push_words(&mut self, labels: &Labels, kind: WordKind, samples: &[(i64, u64)]) {
+        let mut builder = labels.to_builder();
+        if kind != WordKind::Float {
+            builder.set(KIND_LABEL, kind.label_value());
+        }
+        let samples: Vec<(i64, f64)> =
+            samples.iter().map(|&(time, word)| (time, f64::from_bits(word))).collect();
+        self.push_labels(&builder.finish(), &samples);
+    }
+
+    /// As [`WriteBatch::push_labels`], for a series of texts.
+    ///
+    /// # Panics
+    /// Beyond 4 GiB of names and texts or 4 G samples.
+    pub fn push_texts(&mut self, labels: &Labels, samples: &[(i64, &[u8])]) {
+        let at = |n: usize| u32::try_from(n).expect("a batch is below 4 GiB");
+        let mut words = Vec::with_capacity(samples.len());
+        for &(time, text) in samples {
+            words.push((time, self.texts.len() as u64));
+            let start = at(self.raw.len());
+            self.raw.extend_from_slice(text);
+            self.texts.push(start..at(self.raw.len()));
+        }
+        self.push_words(labels, WordKind::Text, &words);
+    }
+
     /// As [`WriteBatch::push_labels`], for samples that are histograms.
     ///
     /// # Panics

@@ -33,11 +33,13 @@ impl MergedSource {
         parts.sort_by_key(|part| part.min_time);
         MergedSource { parts }
     }
-}
 
-impl SampleSource for MergedSource {
-    /// Parts that overlap no other, which is most of them, are read into `out` without a copy.
-    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+    /// Calls `read` with each group of parts that overlap one another and may have samples in `range`.
+    fn for_each_group(
+        &self,
+        range: TimeRange,
+        mut read: impl FnMut(&[&Part]) -> Result<(), QueryError>,
+    ) -> Result<(), QueryError> {
         let wanted = |part: &&Part| range.overlaps_inclusive(part.min_time, part.max_time);
         let mut parts = self.parts.iter().filter(wanted).peekable();
         let mut group = Vec::new();
@@ -49,33 +51,26 @@ impl SampleSource for MergedSource {
                 group_end = group_end.max(next.max_time);
                 group.push(next);
             }
-            match group.as_slice() {
-                [alone] => alone.source.read(range, out)?,
-                several => read_overlapping(several, range, out)?,
-            }
+            read(&group)?;
         }
         Ok(())
     }
+}
+
+impl SampleSource for MergedSource {
+    /// Parts that overlap no other, which is most of them, are read into `out` without a copy.
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        self.for_each_group(range, |group| match group {
+            [alone] => alone.source.read(range, out),
+            several => read_overlapping(several, range, out),
+        })
+    }
 
     fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
-        let mut columns = Vec::with_capacity(self.parts.len());
-        for part in &self.parts {
-            let mut samples = TypedColumns::new(out.values.column_type());
-            part.source.read_typed(range, &mut samples)?;
-            columns.push((part.rank, samples));
-        }
-        columns.sort_by_key(|(rank, _)| *rank);
-        let times = columns.iter().enumerate().flat_map(|(at, (_, samples))| {
-            samples.times.iter().enumerate().map(move |(idx, &time)| (time, at, idx))
-        });
-        let mut order: Vec<(i64, usize, usize)> = times.collect();
-        order.sort_unstable();
-        order.dedup_by_key(|(time, ..)| *time);
-        for (time, at, idx) in order {
-            out.times.push(time);
-            out.values.push_from(&columns[at].1.values, idx);
-        }
-        Ok(())
+        self.for_each_group(range, |group| match group {
+            [alone] => alone.source.read_typed(range, out),
+            several => read_overlapping_typed(several, range, out),
+        })
     }
 
     fn column_type(&self) -> ColumnType {
@@ -112,6 +107,31 @@ fn read_overlapping(group: &[&Part], range: TimeRange, out: &mut Columns) -> Res
     }
     for (_, samples) in &columns {
         out.extend_from(samples, 0..samples.len());
+    }
+    Ok(())
+}
+
+fn read_overlapping_typed(
+    group: &[&Part],
+    range: TimeRange,
+    out: &mut TypedColumns,
+) -> Result<(), QueryError> {
+    let mut columns = Vec::with_capacity(group.len());
+    for part in group {
+        let mut samples = TypedColumns::new(out.values.column_type());
+        part.source.read_typed(range, &mut samples)?;
+        columns.push((part.rank, samples));
+    }
+    columns.sort_by_key(|(rank, _)| *rank);
+    let times = columns.iter().enumerate().flat_map(|(at, (_, samples))| {
+        samples.times.iter().enumerate().map(move |(idx, &time)| (time, at, idx))
+    });
+    let mut order: Vec<(i64, usize, usize)> = times.collect();
+    order.sort_unstable();
+    order.dedup_by_key(|(time, ..)| *time);
+    for (time, at, idx) in order {
+        out.times.push(time);
+        out.values.push_from(&columns[at].1.values, idx);
     }
     Ok(())
 }

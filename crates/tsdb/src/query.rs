@@ -9,7 +9,9 @@ pub(crate) mod databases;
 pub(crate) mod fanout;
 mod kinds;
 mod merged;
+pub(crate) mod typed;
 pub(crate) mod unit;
+mod words;
 
 use std::sync::Arc;
 
@@ -127,11 +129,49 @@ impl TenantQueryable {
             }
         }
         sources.extend(from_head);
+        self.merge(sources, ctx)
+    }
+
+    /// Merges sources, of which those that were written earlier come first.
+    fn merge(
+        &self,
+        mut sources: Vec<Box<dyn SeriesBatches>>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         match sources.len() {
             0 => Ok(Box::new(VecBatches::new(Vec::new()))),
             1 => Ok(sources.remove(0)),
             _ => Ok(Box::new(MergedBatches::new(sources, self.duplicates, ctx.clone())?)),
         }
+    }
+
+    /// Estimates the series of the source with most of them, since most series are in all sources, and all
+    /// samples.
+    fn estimate_all(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<ReadEstimate, QueryError> {
+        let head = self.head.reader().estimate(&self.tenant, selector)?;
+        if selector.matchers.is_empty() && selector.range == TimeRange::ALL {
+            // Every query asks this: no block is opened for it.
+            let blocks = self.blocks.tenant(&self.tenant).map(|blocks| blocks.totals());
+            let blocks = blocks.unwrap_or_default().read_estimate();
+            let series = head.series.max(blocks.series);
+            return Ok(ReadEstimate { series, samples: head.samples.saturating_add(blocks.samples) });
+        }
+        self.blocks.fold_in_range(
+            &self.tenant,
+            selector.range,
+            || head,
+            |all, block| {
+                ctx.check()?;
+                let one = block.estimate_read(selector, ctx)?;
+                all.series = all.series.max(one.series);
+                all.samples = all.samples.saturating_add(one.samples);
+                Ok(())
+            },
+        )
     }
 }
 
@@ -162,8 +202,6 @@ impl Queryable for TenantQueryable {
         Ok(hints.filter(self.select_samples(selector, hints, ctx)?))
     }
 
-    /// Estimates the series of the source with most of them, since most series are in all sources, and all
-    /// samples.
     fn estimate(
         &self,
         selector: &Selector<'_>,
@@ -173,27 +211,7 @@ impl Queryable for TenantQueryable {
             return Ok(Some(ReadEstimate::default()));
         };
         let selector = &Selector { matchers: &matchers, range: selector.range };
-        let head = self.head.reader().estimate(&self.tenant, selector)?;
-        if selector.matchers.is_empty() && selector.range == TimeRange::ALL {
-            // Every query asks this: no block is opened for it.
-            let blocks = self.blocks.tenant(&self.tenant).map(|blocks| blocks.totals());
-            let blocks = blocks.unwrap_or_default().read_estimate();
-            let series = head.series.max(blocks.series);
-            return Ok(Some(ReadEstimate { series, samples: head.samples.saturating_add(blocks.samples) }));
-        }
-        let all = self.blocks.fold_in_range(
-            &self.tenant,
-            selector.range,
-            || head,
-            |all, block| {
-                ctx.check()?;
-                let one = block.estimate_read(selector, ctx)?;
-                all.series = all.series.max(one.series);
-                all.samples = all.samples.saturating_add(one.samples);
-                Ok(())
-            },
-        )?;
-        Ok(Some(all))
+        self.estimate_all(selector, ctx).map(Some)
     }
 
     fn label_names(

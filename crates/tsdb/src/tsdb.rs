@@ -38,6 +38,7 @@ use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
 use crate::query::databases::{PolicySource, WithDatabases};
+use crate::query::typed::TypedQueryable;
 use crate::query::unit::in_milliseconds;
 use crate::snapshot::{SnapshotHead, remove_incomplete};
 use crate::stats::{self, StartReport, StatsSources, TsdbStats};
@@ -223,6 +224,13 @@ impl Tsdb {
         }
         let separator = self.storage.options().field_separator.clone();
         Arc::new(WithDatabases::new(own, policies, separator))
+    }
+
+    /// Returns head and blocks of `tenant` as one source for languages with types: series with all their
+    /// labels, reserved ones included, and samples of the type of their series.
+    #[must_use]
+    pub fn typed_queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        Arc::new(TypedQueryable::new(TenantQueryable::new(&self.storage, tenant)))
     }
 
     /// Returns the metadata of one metric or all, sorted by metric; at most `limit` metrics (0 = all).

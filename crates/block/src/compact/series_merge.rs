@@ -15,7 +15,7 @@ use chronolith_format::block::chunks::RawChunk;
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
 use chronolith_format::chunk::dense::{
-    self, ENCODING_BOOLEAN, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_PACKED,
+    ENCODING_BOOLEAN, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_INTEGERS, ENCODING_PACKED,
 };
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
@@ -123,10 +123,10 @@ impl SeriesMerge {
             (_, ENCODING_DENSE_STARTS)
             | (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED | ENCODING_BOOLEAN) => false,
             (BlockEncoding::Dense, ENCODING_XOR | ENCODING_XOR2) => false,
-            (BlockEncoding::Dense, ENCODING_DENSE | ENCODING_PACKED | ENCODING_BOOLEAN) => {
+            (BlockEncoding::Dense, ENCODING_DENSE | ENCODING_PACKED | ENCODING_BOOLEAN)
+            | (_, ENCODING_INTEGERS) => {
                 // A reference to times in another chunk holds in its own segment only.
-                let has_times = raw.encoding != ENCODING_PACKED
-                    || dense::shared_times_offset(raw.bytes).is_ok_and(|offset| offset.is_none());
+                let has_times = chunk::times_offset(raw).is_ok_and(|offset| offset.is_none());
                 has_times && (!joins || count >= DENSE_SAMPLES_MAX / 2)
             }
             _ => true,

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use chronolith_format::chunk::dense::{ENCODING_DENSE, ENCODING_PACKED, shared_times_offset};
-use chronolith_model::BlockEncoding;
+use chronolith_format::chunk::dense::{
+    ENCODING_DENSE, ENCODING_INTEGERS, ENCODING_PACKED, shared_times_offset,
+};
+use chronolith_model::kind::word_of_integer;
+use chronolith_model::{BlockEncoding, WordKind};
 
 use super::*;
 use crate::chunk::raw_chunk;
@@ -60,6 +63,33 @@ fn series_of_one_target_have_their_times_once() {
     let (encodings, shared_count) = encodings_of(&block);
     assert_eq!((encodings.len(), shared_count), (30, 27), "{encodings:?}");
     assert!(encodings.iter().all(|e| [ENCODING_DENSE, ENCODING_PACKED].contains(e)));
+}
+
+/// Integers share times with floats, and have their own encoding in every block.
+#[test]
+fn integers_are_chunks_of_integers() {
+    for encoding in [BlockEncoding::Dense, BlockEncoding::Prometheus] {
+        let (env, _, _) = Env::fake(WINDOW.end, 1);
+        let mut writer = BlockWriter::create(&env, Path::new(DIR)).unwrap().with_encoding(encoding);
+        let (mut want, times) = (Bits::new(), times_of(0, 700));
+        for series in 0..6i64 {
+            let kind = [WordKind::Float, WordKind::Integer][series as usize % 2];
+            let labels = labels(&[("__name__", "m"), ("i", &format!("{series:04}"))]);
+            let word = |i: i64| f64::from_bits(word_of_integer(i64::MAX - i * i * series % 977));
+            let values: Vec<f64> = (0..700).map(word).collect();
+            writer.set_kind(kind);
+            writer.push_floats(&times, &values, &[]).unwrap();
+            writer.end_series(&labels).unwrap();
+            want.insert(labels, times.iter().zip(&values).map(|(t, v)| (*t, v.to_bits())).collect());
+        }
+        let meta = writer.finish(BlockSource::head(WINDOW)).unwrap().unwrap();
+        let block = Block::open(&env, &Path::new(DIR).join(meta.ulid.to_string())).unwrap();
+        assert_eq!(read_all(&env, &block).unwrap(), want);
+        assert_eq!(block.verify(), []);
+        let of_integers =
+            encodings_of(&block).0.into_iter().filter(|one| *one == ENCODING_INTEGERS).count();
+        assert_eq!(of_integers, 3);
+    }
 }
 
 #[test]

@@ -83,23 +83,33 @@ impl SampleEncoder {
         xxh3_128_with_seed(&self.times_bytes, self.hash_seed)
     }
 
-    /// Encodes words of a kind that has its own encoding and returns true; false for floats, and for words
-    /// with start times or that the encoding does not hold.
-    fn encode_typed(&mut self, times: &[i64], values: &[f64]) -> bool {
-        self.bytes.clear();
-        let is_plain = self.runs.is_empty();
+    /// Returns the encoding of the current series. Integers are never in encodings of Prometheus, which would
+    /// read their words as floats.
+    fn series_encoding(&self) -> BlockEncoding {
         match self.kind {
-            WordKind::Boolean if is_plain => {
-                dense::encode_boolean(times, values, &mut self.scratch, &mut self.bytes)
-            }
-            _ => false,
+            WordKind::Integer | WordKind::Unsigned => BlockEncoding::Dense,
+            _ => self.encoding,
         }
+    }
+
+    /// Encodes booleans without start times and returns true; false for all other words.
+    fn encode_booleans(&mut self, times: &[i64], values: &[f64]) -> bool {
+        self.bytes.clear();
+        self.kind == WordKind::Boolean
+            && self.runs.is_empty()
+            && dense::encode_boolean(times, values, &mut self.scratch, &mut self.bytes)
     }
 
     fn encode(&mut self, times: ChunkTimes<'_>, values: &[f64]) -> PackedChunk {
         self.bytes.clear();
         if self.runs.is_empty() {
-            return dense::encode_packed(times, values, &mut self.scratch, &mut self.bytes);
+            let (scratch, bytes) = (&mut self.scratch, &mut self.bytes);
+            return match self.kind {
+                WordKind::Integer | WordKind::Unsigned => {
+                    dense::encode_integers(times, values, self.kind, scratch, bytes)
+                }
+                _ => dense::encode_packed(times, values, scratch, bytes),
+            };
         }
         self.inner.clear();
         let chunk = dense::encode_packed(times, values, &mut self.scratch, &mut self.inner);
@@ -112,7 +122,7 @@ impl SampleEncoder {
 impl BlockWriter {
     /// Number of samples per chunk for a series of `total` samples.
     pub(crate) fn chunk_samples(&self, total: usize) -> usize {
-        chunk_samples(self.samples.encoding, total)
+        chunk_samples(self.samples.series_encoding(), total)
     }
 
     /// Adds samples as the next chunk of the series; at most [`BlockWriter::chunk_samples`], at least one.
@@ -124,7 +134,7 @@ impl BlockWriter {
         values: &[f64],
         start_times: &[i64],
     ) -> Result<(), BlockError> {
-        if self.samples.encoding == BlockEncoding::Prometheus {
+        if self.samples.series_encoding() == BlockEncoding::Prometheus {
             let mut chunks = Vec::new();
             kinds::encode_floats(times, values, start_times, &mut chunks);
             for chunk in &chunks {
@@ -134,7 +144,7 @@ impl BlockWriter {
         }
         self.samples.runs.clear();
         starts::runs_of(times, start_times, &mut self.samples.runs);
-        if self.samples.encode_typed(times, values) {
+        if self.samples.encode_booleans(times, values) {
             return self.add_encoded(dense::ENCODING_BOOLEAN, times).map(drop);
         }
         let key = self.samples.key_of(times);

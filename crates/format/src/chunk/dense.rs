@@ -9,6 +9,7 @@ mod block;
 mod boolean;
 mod decimal;
 mod entropy;
+mod integers;
 mod items;
 mod packed;
 mod plain;
@@ -19,8 +20,9 @@ mod times;
 mod values;
 
 pub use boolean::{ENCODING_BOOLEAN, decode_boolean, encode_boolean};
+pub use integers::{decode_integers, encode_integers, shared_times_offset_of_integers};
 pub use packed::{
-    ChunkTimes, ENCODING_PACKED, PackedChunk, decode_packed, encode_packed, shared_times_offset,
+    ChunkTimes, ENCODING_INTEGERS, ENCODING_PACKED, PackedChunk, decode_packed, encode_packed, shared_times_offset,
 };
 pub use plain::{ENCODING_DENSE, decode, encode, sample_count, time_bounds};
 pub use scratch::DenseScratch;

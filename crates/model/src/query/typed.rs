@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use super::columns::Columns;
-use crate::Histogram;
+use crate::kind::WordKind;
 use crate::sample::is_stale;
+use crate::{Histogram, kind};
 
 /// Type of the samples of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -25,6 +26,20 @@ pub enum ColumnType {
     Text,
     /// Native histograms alone.
     Histogram,
+}
+
+impl ColumnType {
+    /// Type of the samples of a series of words.
+    #[must_use]
+    pub fn of_words(kind: WordKind) -> ColumnType {
+        match kind {
+            WordKind::Float => ColumnType::Float,
+            WordKind::Boolean => ColumnType::Boolean,
+            WordKind::Integer => ColumnType::Integer,
+            WordKind::Unsigned => ColumnType::Unsigned,
+            WordKind::Text => ColumnType::Text,
+        }
+    }
 }
 
 /// Values of one type.
@@ -133,6 +148,38 @@ impl TypedColumns {
             }
             self.times.push(time);
         }
+    }
+
+    /// Appends samples of which `read` appends the words, if they are integers; returns false for columns of
+    /// another type. Cost: no allocation but for the columns themselves if they are empty.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn extend_words<E>(&mut self, read: impl FnOnce(&mut Columns) -> Result<(), E>) -> Result<bool, E> {
+        if !matches!(self.values, TypedValues::Integers(_) | TypedValues::Unsigned(_)) {
+            return Ok(false);
+        }
+        let mut words = Columns::default();
+        read(&mut words)?;
+        let bits = words.values.into_iter().map(f64::to_bits);
+        match &mut self.values {
+            // A vector of eight bytes each is converted in its own memory.
+            TypedValues::Integers(values) if values.is_empty() => {
+                *values = bits.map(kind::integer_of_word).collect();
+            }
+            TypedValues::Integers(values) => values.extend(bits.map(kind::integer_of_word)),
+            TypedValues::Unsigned(values) if values.is_empty() => {
+                *values = bits.map(kind::unsigned_of_word).collect();
+            }
+            TypedValues::Unsigned(values) => values.extend(bits.map(kind::unsigned_of_word)),
+            _ => {}
+        }
+        if self.times.is_empty() {
+            self.times = words.times;
+        } else {
+            self.times.extend(words.times);
+        }
+        Ok(true)
     }
 }
 

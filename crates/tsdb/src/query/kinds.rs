@@ -8,10 +8,9 @@
 use std::borrow::Cow;
 
 use chronolith_model::query::ColumnType;
-use chronolith_model::{
-    Columns, KIND_LABEL, MatchOp, Matcher, QueryError, SampleSource, SeriesBatches, SeriesRead, TimeRange,
-    WordKind,
-};
+use chronolith_model::{KIND_LABEL, MatchOp, Matcher, QueryError, SeriesBatches, SeriesRead, WordKind};
+
+use super::words::TypedSource;
 
 /// Returns the matchers on labels that readers see; `None` if the others select no series, because a hidden
 /// label matches like a missing one.
@@ -67,12 +66,13 @@ pub(super) fn without_label(
 ) -> Box<dyn SeriesBatches> {
     match kind {
         None | Some(WordKind::Float) => batches,
-        Some(_) => Box::new(WithoutLabel { batches, column_type }),
+        Some(kind) => Box::new(WithoutLabel { batches, kind, column_type }),
     }
 }
 
 struct WithoutLabel {
     batches: Box<dyn SeriesBatches>,
+    kind: WordKind,
     column_type: ColumnType,
 }
 
@@ -80,41 +80,12 @@ impl SeriesBatches for WithoutLabel {
     fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
         let mut batch = Vec::new();
         let has_more = self.batches.next_batch(&mut batch);
-        let typed = |samples| -> Box<dyn SampleSource> {
-            match self.column_type {
-                ColumnType::Boolean => Box::new(Booleans(samples)),
-                _ => samples,
-            }
-        };
+        let (kind, column_type) = (self.kind, self.column_type);
+        let typed = |samples| Box::new(TypedSource { words: samples, kind, column_type });
         out.extend(batch.into_iter().map(|SeriesRead { labels, samples }| SeriesRead {
             labels: labels.filtered(|name| name != KIND_LABEL),
             samples: typed(samples),
         }));
         has_more
-    }
-}
-
-/// Samples of a series of booleans, whose words are those of 0.0 and 1.0.
-struct Booleans(Box<dyn SampleSource>);
-
-impl SampleSource for Booleans {
-    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        self.0.read(range, out)
-    }
-
-    fn column_type(&self) -> ColumnType {
-        ColumnType::Boolean
-    }
-
-    fn sample_count_hint(&self) -> usize {
-        self.0.sample_count_hint()
-    }
-
-    fn chunk_count_hint(&self) -> usize {
-        self.0.chunk_count_hint()
-    }
-
-    fn time_bounds(&self) -> Option<(i64, i64)> {
-        self.0.time_bounds()
     }
 }

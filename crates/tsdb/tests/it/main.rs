@@ -33,3 +33,4 @@ mod retention;
 mod snapshot;
 mod starts;
 mod stress;
+mod typed;

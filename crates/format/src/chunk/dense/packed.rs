@@ -18,11 +18,13 @@ use super::plain::{ENCODING_DENSE, append_values};
 use super::scratch::DenseScratch;
 use super::sequence::{ascends, read_count};
 use super::times::{self, TimesHead};
-use super::values;
+use super::values::{self, ValueColumn, ValueType};
 use crate::block::chunks::RawChunk;
 
 /// Encoding byte of a packed chunk in a block's segments.
 pub const ENCODING_PACKED: u8 = 0x41;
+/// Encoding byte of an integer chunk in a block's segments (`integers`).
+pub const ENCODING_INTEGERS: u8 = 0x46;
 
 const WHAT: &str = "packed chunk";
 /// The times are those of the chunk at the offset that follows.
@@ -35,9 +37,8 @@ const ENTROPY_TIMES: u8 = 1 << 2;
 const VALUES_TYPE_SHIFT: u32 = 3;
 const TIMES_TYPE_SHIFT: u32 = 5;
 const TYPE_MASK: u8 = 3;
-/// All flags that there are.
-const FLAGS: u8 =
-    SHARED_TIMES | ENTROPY | ENTROPY_TIMES | TYPE_MASK << VALUES_TYPE_SHIFT | TYPE_MASK << TIMES_TYPE_SHIFT;
+/// The values are of the second type of the encoding; floats have one.
+pub(super) const TYPE_FLAG: u8 = 1 << 7;
 
 /// Fewer values than this do not pay for the tables of entropy coding.
 const ENTROPY_SAMPLES_MIN: usize = 512;
@@ -81,16 +82,58 @@ pub fn encode_packed(
     scratch: &mut DenseScratch,
     out: &mut Vec<u8>,
 ) -> PackedChunk {
-    assert!(!values.is_empty(), "a chunk has a sample");
-    let count = u16::try_from(values.len()).expect("the count is a u16");
     let start = out.len();
+    let written = put_columns(times, values, ValueType::Float, scratch, out);
+    if written.flags == 0 {
+        out.remove(written.flags_at);
+        debug_assert_eq!(super::plain::sample_count(&out[start..]).map(usize::from), Ok(values.len()));
+        return PackedChunk { encoding: ENCODING_DENSE, times_bytes: written.times_bytes };
+    }
+    PackedChunk { encoding: ENCODING_PACKED, times_bytes: written.times_bytes }
+}
+
+/// A chunk as [`put_columns`] has written it.
+pub(super) struct WrittenColumns {
+    pub(super) flags: u8,
+    pub(super) flags_at: usize,
+    pub(super) times_bytes: usize,
+}
+
+/// Appends the number of samples, the flags, the times, and the values of one type.
+///
+/// # Panics
+/// As [`super::plain::encode`]; shared times are not checked.
+pub(super) fn put_columns(
+    times: ChunkTimes<'_>,
+    values: &[f64],
+    value_type: ValueType,
+    scratch: &mut DenseScratch,
+    out: &mut Vec<u8>,
+) -> WrittenColumns {
+    let (flags_at, mut flags) = put_head(times, values.len(), scratch, out);
+    let values_at = out.len();
+    let times_bytes = values_at - flags_at - 1;
+    flags |= put_values(values, value_type, scratch, out);
+    out[flags_at] = flags;
+    WrittenColumns { flags, flags_at, times_bytes }
+}
+
+/// Appends the number of samples, a byte for the flags, and the times; returns the offset of the flags and
+/// those of the times.
+pub(super) fn put_head(
+    times: ChunkTimes<'_>,
+    sample_count: usize,
+    scratch: &mut DenseScratch,
+    out: &mut Vec<u8>,
+) -> (usize, u8) {
+    assert!(sample_count > 0, "a chunk has a sample");
+    let count = u16::try_from(sample_count).expect("the count is a u16");
     out.extend_from_slice(&count.to_be_bytes());
     let flags_at = out.len();
-    let mut flags = 0;
     out.push(0);
     match times {
         ChunkTimes::Own(times) => {
-            assert_eq!(times.len(), values.len(), "one value per time");
+            assert_eq!(times.len(), sample_count, "one value per time");
             assert!(ascends(times), "times ascend strictly");
             let written = times::encode(times, scratch, out);
             if is_worth_a_try(times.len(), out.len() - written.head_end)
@@ -98,31 +141,37 @@ pub fn encode_packed(
                 && saves_enough(times.len(), written.head_end, &scratch.entropy, out)
             {
                 replace(written.head_end, Length::Before, &scratch.entropy, out);
-                flags |= ENTROPY_TIMES | number_type.code() << TIMES_TYPE_SHIFT;
+                return (flags_at, ENTROPY_TIMES | number_type.code() << TIMES_TYPE_SHIFT);
             }
+            (flags_at, 0)
         }
         ChunkTimes::Shared { offset } => {
-            flags |= SHARED_TIMES;
             put_uvarint(out, u64::from(offset));
+            (flags_at, SHARED_TIMES)
         }
     }
+}
+
+/// Appends the values, up to the end of the chunk; returns their flags.
+pub(super) fn put_values(
+    values: &[f64],
+    value_type: ValueType,
+    scratch: &mut DenseScratch,
+    out: &mut Vec<u8>,
+) -> u8 {
     let values_at = out.len();
-    let times_bytes = values_at - flags_at - 1;
-    let written = values::encode(values, scratch, out);
+    let written = match value_type {
+        ValueType::Float => values::encode(values, scratch, out),
+        ValueType::Integer | ValueType::Unsigned => values::encode_integers(values, value_type, scratch, out),
+    };
     if is_worth_a_try(values.len(), out.len() - values_at)
         && let Some(number_type) = values::put_entropy(written, scratch)
         && saves_enough(values.len(), written.head_end, &scratch.entropy, out)
     {
         replace(written.head_end, Length::UpToEnd, &scratch.entropy, out);
-        flags |= ENTROPY | number_type.code() << VALUES_TYPE_SHIFT;
+        return ENTROPY | number_type.code() << VALUES_TYPE_SHIFT;
     }
-    if flags == 0 {
-        out.remove(flags_at);
-        debug_assert_eq!(super::plain::sample_count(&out[start..]), Ok(count), "a dense chunk");
-        return PackedChunk { encoding: ENCODING_DENSE, times_bytes };
-    }
-    out[flags_at] = flags;
-    PackedChunk { encoding: ENCODING_PACKED, times_bytes }
+    0
 }
 
 fn is_worth_a_try(count: usize, packed_bytes: usize) -> bool {
@@ -162,22 +211,33 @@ pub fn shared_times_offset(bytes: &[u8]) -> Result<Option<u32>, DecodeError> {
     Ok(read_head(&mut reader)?.shared_offset)
 }
 
-struct Head {
-    count: u16,
-    shared_offset: Option<u32>,
+/// Flags of a chunk, and the chunk that has its times.
+pub(super) struct Head {
+    pub(super) count: u16,
+    pub(super) shared_offset: Option<u32>,
     times: Packing,
-    values: Packing,
+    pub(super) values: Packing,
+    /// The flag [`TYPE_FLAG`].
+    pub(super) type_flag: bool,
 }
 
 fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
+    read_flags(reader, |flags| flags != 0 && flags & TYPE_FLAG == 0)
+}
+
+/// Reads the start of a chunk up to its times; `is_valid` accepts flags as far as they depend on the encoding.
+pub(super) fn read_flags(
+    reader: &mut ByteReader<'_>,
+    is_valid: impl FnOnce(u8) -> bool,
+) -> Result<Head, DecodeError> {
     let count = read_count(reader)?;
     let offset = reader.offset();
     let flags = reader.u8(WHAT)?;
-    // Without a flag it would be a dense chunk.
     let has_both = flags & SHARED_TIMES != 0 && flags & ENTROPY_TIMES != 0;
     let has_type_of_blocks = (flags & ENTROPY == 0 && flags >> VALUES_TYPE_SHIFT & TYPE_MASK != 0)
         || (flags & ENTROPY_TIMES == 0 && flags >> TIMES_TYPE_SHIFT & TYPE_MASK != 0);
-    if flags == 0 || flags & !FLAGS != 0 || has_both || has_type_of_blocks {
+    // Without a flag a chunk of floats would be a dense chunk.
+    if !is_valid(flags) || has_both || has_type_of_blocks {
         let expected = "known flags, at least one, of times one, types of columns that are there";
         return Err(DecodeError::Invalid { what: WHAT, offset, expected, found: u64::from(flags) });
     }
@@ -194,7 +254,8 @@ fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
         _ => Packing::Entropy(NumberType::from_code(flags >> shift)),
     };
     let times = packing(ENTROPY_TIMES, TIMES_TYPE_SHIFT);
-    Ok(Head { count, shared_offset, times, values: packing(ENTROPY, VALUES_TYPE_SHIFT) })
+    let values = packing(ENTROPY, VALUES_TYPE_SHIFT);
+    Ok(Head { count, shared_offset, times, values, type_flag: flags & TYPE_FLAG != 0 })
 }
 
 /// Appends the samples of `bytes` in `range` to `out`; nothing when it fails. `chunk_at` returns the chunk at
@@ -226,17 +287,34 @@ fn append<'a>(
 ) -> Result<(), DecodeError> {
     let mut reader = ByteReader::new(bytes);
     let head = read_head(&mut reader)?;
-    let wanted = match head.shared_offset {
-        None => {
-            let times_head = TimesHead::read_for(head.count, &mut reader)?;
-            if !times_head.overlaps(range) {
-                return Ok(());
-            }
-            times::append(&times_head, (head.times, Ending::Before), &mut reader, range, &mut out.times)?
+    let wanted = append_times(&head, &mut reader, range, chunk_at, &mut out.times)?;
+    append_values(&mut reader, head.column(ValueType::Float), wanted, out)
+}
+
+/// Appends the times in `range`; returns the indices of their samples. The reader is after the times then,
+/// unless there are none.
+pub(super) fn append_times<'a>(
+    head: &Head,
+    reader: &mut ByteReader<'a>,
+    range: TimeRange,
+    chunk_at: impl FnOnce(u32) -> Result<RawChunk<'a>, DecodeError>,
+    out: &mut Vec<i64>,
+) -> Result<Range<usize>, DecodeError> {
+    let Some(offset) = head.shared_offset else {
+        let times_head = TimesHead::read_for(head.count, reader)?;
+        if !times_head.overlaps(range) {
+            return Ok(0..0);
         }
-        Some(offset) => append_shared(chunk_at(offset)?, head.count, range, &mut out.times)?,
+        return times::append(&times_head, (head.times, Ending::Before), reader, range, out);
     };
-    append_values(&mut reader, head.values, usize::from(head.count), wanted, out)
+    append_shared(chunk_at(offset)?, head.count, range, out)
+}
+
+impl Head {
+    /// Form of the values of a type.
+    pub(super) fn column(&self, value_type: ValueType) -> ValueColumn {
+        ValueColumn { value_type, packing: self.values, sample_count: usize::from(self.count) }
+    }
 }
 
 /// Appends the times of another chunk in `range`; gives the indices of their samples.
@@ -251,6 +329,10 @@ fn append_shared(
         ENCODING_DENSE => Some((read_count(&mut reader)?, Packing::Blocks)),
         ENCODING_PACKED => {
             let head = read_head(&mut reader)?;
+            Some((head.count, head.times)).filter(|_| head.shared_offset.is_none())
+        }
+        ENCODING_INTEGERS => {
+            let head = read_flags(&mut reader, |_| true)?;
             Some((head.count, head.times)).filter(|_| head.shared_offset.is_none())
         }
         _ => None,

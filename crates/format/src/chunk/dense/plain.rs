@@ -9,7 +9,7 @@ use super::items::{Ending, Packing};
 use super::scratch::DenseScratch;
 use super::sequence::{ascends, read_count};
 use super::times::{self, TimesHead};
-use super::values;
+use super::values::{self, ValueColumn, ValueType};
 
 /// Encoding byte of a dense chunk in a block's segments.
 pub const ENCODING_DENSE: u8 = 0x40;
@@ -66,14 +66,15 @@ fn append(bytes: &[u8], range: TimeRange, out: &mut Columns) -> Result<(), Decod
     }
     let layout = (Packing::Blocks, Ending::Before);
     let wanted = times::append(&head, layout, &mut reader, range, &mut out.times)?;
-    append_values(&mut reader, Packing::Blocks, usize::from(head.count), wanted, out)
+    let sample_count = usize::from(head.count);
+    let column = ValueColumn { value_type: ValueType::Float, packing: Packing::Blocks, sample_count };
+    append_values(&mut reader, column, wanted, out)
 }
 
 /// Appends the values of the samples `wanted`, whose times have been appended.
 pub(super) fn append_values(
     reader: &mut ByteReader<'_>,
-    packing: Packing,
-    sample_count: usize,
+    column: ValueColumn,
     wanted: Range<usize>,
     out: &mut Columns,
 ) -> Result<(), DecodeError> {
@@ -82,7 +83,7 @@ pub(super) fn append_values(
     }
     let start = out.values.len();
     out.values.resize(start + wanted.len(), 0.0);
-    values::decode(reader, packing, sample_count, wanted, &mut out.values[start..])
+    values::decode(reader, column, wanted, &mut out.values[start..])
 }
 
 /// Number of samples in the header of the chunk.

@@ -1,5 +1,5 @@
-//! The values of a dense chunk: decimal integers or ordered float bits; constant, raw, deltas, deltas of
-//! deltas.
+//! The values of a dense chunk: decimal integers, ordered float bits, or words of integers; constant, raw,
+//! deltas, deltas of deltas.
 //!
 //! Invariant: every bit pattern survives; a value of a decimal column that is no decimal is listed as an
 //! exception.
@@ -9,6 +9,7 @@ use std::ops::{ControlFlow, Range};
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::kind::{integer_of_word, unsigned_of_word, word_of_integer, word_of_unsigned};
 use chronolith_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
 use super::block::{BLOCK_ITEMS, estimate_bits, glance_bits, put_blocks};
@@ -30,6 +31,11 @@ const KIND_SHIFT: u32 = 2;
 const KIND_MASK: u8 = 15;
 /// Ordered float bits instead of decimals.
 const KIND_BITS: u8 = 15;
+/// Words of integers, by the encoding of the chunk; the column has 0 in these bits.
+const KIND_INTEGER: u8 = 16;
+const KIND_UNSIGNED: u8 = 17;
+/// Largest shift of integers: one bit must be left.
+const INTEGER_SHIFT_MAX: u8 = 63;
 /// A byte with the common power of two follows.
 const HAS_SHIFT: u8 = 1 << 6;
 /// A list of exceptions follows; for decimals only.
@@ -63,6 +69,17 @@ const VALUES_PER_MISFIT_SURE: usize = 32;
 
 /// A way that a glance finds dearer by more than one part in so many is left out.
 const FAR_PART: usize = 16;
+
+/// Meaning of the values of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ValueType {
+    /// Any `f64`, bit for bit.
+    Float,
+    /// Words of `i64`.
+    Integer,
+    /// Words of `u64`.
+    Unsigned,
+}
 
 /// Coding of a series of integers, with the estimated number of bits.
 #[derive(Clone, Copy)]
@@ -98,6 +115,27 @@ pub(super) fn encode(values: &[f64], scratch: &mut DenseScratch, out: &mut Vec<u
     if has_exceptions != 0 {
         put_exceptions(&scratch.exceptions, out);
     }
+    let head_end = out.len();
+    put_series(choice.transform, scratch, out);
+    Written { transform: choice.transform, head_end }
+}
+
+/// As [`encode`], for words of integers, which have neither exponent nor exceptions.
+pub(super) fn encode_integers(
+    values: &[f64],
+    value_type: ValueType,
+    scratch: &mut DenseScratch,
+    out: &mut Vec<u8>,
+) -> Written {
+    let words = values.iter().map(|value| value.to_bits());
+    scratch.series.clear();
+    match value_type {
+        ValueType::Unsigned => scratch.series.extend(words.map(|word| unsigned_of_word(word).cast_signed())),
+        _ => scratch.series.extend(words.map(integer_of_word)),
+    }
+    let shift = shift_out(&mut scratch.series);
+    let choice = choose(scratch);
+    put_head(choice.transform, shift, out);
     let head_end = out.len();
     put_series(choice.transform, scratch, out);
     Written { transform: choice.transform, head_end }
@@ -241,6 +279,11 @@ fn settle(values: &[f64], misfit_count: usize, scratch: &mut DenseScratch) -> u8
             filler = *item;
         }
     }
+    shift_out(series)
+}
+
+/// Divides all items by the largest power of two that leaves them integers; returns its exponent.
+fn shift_out(series: &mut [i64]) -> u8 {
     let all_bits = series.iter().fold(0, |bits, item| bits | item);
     let shift = if all_bits == 0 { 0 } else { all_bits.trailing_zeros() as u8 };
     if shift > 0 {
@@ -275,6 +318,14 @@ fn put_unordered(items: &[i64], shift: u8, out: &mut [f64]) {
     }
 }
 
+/// Inverse of the conversion in [`encode_integers`].
+fn put_words(items: &[i64], shift: u8, word_of: impl Fn(i64) -> u64, out: &mut [f64]) {
+    let shift = shift.min(INTEGER_SHIFT_MAX);
+    for (value, &item) in out.iter_mut().zip(items) {
+        *value = f64::from_bits(word_of(item << shift));
+    }
+}
+
 fn put_exceptions(exceptions: &[(u16, u64)], out: &mut Vec<u8>) {
     put_uvarint(out, exceptions.len() as u64);
     let (mut next_idx, mut last_raw) = (0u64, None);
@@ -304,7 +355,14 @@ struct ValuesHead<'a> {
 }
 
 impl<'a> ValuesHead<'a> {
-    fn read(reader: &mut ByteReader<'a>, sample_count: usize) -> Result<ValuesHead<'a>, DecodeError> {
+    fn read(
+        reader: &mut ByteReader<'a>,
+        sample_count: usize,
+        value_type: ValueType,
+    ) -> Result<ValuesHead<'a>, DecodeError> {
+        if value_type != ValueType::Float {
+            return ValuesHead::read_integers(reader, value_type);
+        }
         let offset = reader.offset();
         let flags = reader.u8(WHAT)?;
         let kind = flags >> KIND_SHIFT & KIND_MASK;
@@ -324,11 +382,31 @@ impl<'a> ValuesHead<'a> {
         Ok(head)
     }
 
+    /// Reads the head of a column of integers, which has neither kind nor exceptions.
+    fn read_integers(
+        reader: &mut ByteReader<'a>,
+        value_type: ValueType,
+    ) -> Result<ValuesHead<'a>, DecodeError> {
+        let offset = reader.offset();
+        let flags = reader.u8(WHAT)?;
+        let shift = if flags & HAS_SHIFT != 0 { reader.u8(WHAT)? } else { 0 };
+        if flags & !(TRANSFORM_MASK | HAS_SHIFT) != 0 || shift > INTEGER_SHIFT_MAX {
+            let (expected, found) = ("a transform and a shift of integers", u64::from(flags));
+            return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
+        }
+        let kind = if value_type == ValueType::Unsigned { KIND_UNSIGNED } else { KIND_INTEGER };
+        let transform = flags & TRANSFORM_MASK;
+        Ok(ValuesHead { transform, kind, shift, exception_count: 0, exceptions: reader.clone() })
+    }
+
     fn convert(&self, items: &[i64], out: &mut [f64]) {
-        if self.kind == KIND_BITS {
-            put_unordered(items, self.shift, out);
-        } else {
-            decimal::put_values(items, self.kind, self.shift, out);
+        match self.kind {
+            KIND_BITS => put_unordered(items, self.shift, out),
+            KIND_INTEGER => put_words(items, self.shift, word_of_integer, out),
+            KIND_UNSIGNED => {
+                put_words(items, self.shift, |item| word_of_unsigned(item.cast_unsigned()), out);
+            }
+            exponent => decimal::put_values(items, exponent, self.shift, out),
         }
     }
 
@@ -371,18 +449,26 @@ fn walk_exceptions(
     Ok(())
 }
 
-/// Decodes the values of the samples `wanted` (at least one) of `sample_count` into `out`, which has room for
+/// Form of a column of values, from the head of its chunk.
+#[derive(Clone, Copy)]
+pub(super) struct ValueColumn {
+    pub(super) value_type: ValueType,
+    pub(super) packing: Packing,
+    pub(super) sample_count: usize,
+}
+
+/// Decodes the values of the samples `wanted` (at least one) of a column into `out`, which has room for
 /// just them.
 pub(super) fn decode(
     reader: &mut ByteReader<'_>,
-    packing: Packing,
-    sample_count: usize,
+    column: ValueColumn,
     wanted: Range<usize>,
     out: &mut [f64],
 ) -> Result<(), DecodeError> {
+    let ValueColumn { value_type, packing, sample_count } = column;
     debug_assert!(!wanted.is_empty() && wanted.len() == out.len(), "room for all, and no more");
     let offset = reader.offset();
-    let head = ValuesHead::read(reader, sample_count)?;
+    let head = ValuesHead::read(reader, sample_count, value_type)?;
     if head.transform == CONSTANT && packing != Packing::Blocks {
         let (expected, found) = ("a series that is not constant", u64::from(CONSTANT));
         return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });

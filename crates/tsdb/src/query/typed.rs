@@ -1,0 +1,122 @@
+//! Queries of one store for languages with types: series with all their labels, samples of their own types.
+//!
+//! Invariants: as in `query`; the kind of a series is that of its label, so samples of two kinds are never
+//! merged.
+//! Not here: the view of PromQL, which hides labels and reads floats (`query`, `kinds`).
+
+use chronolith_block::Block;
+use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints, VecBatches};
+use chronolith_model::{
+    QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, WordKind,
+};
+
+use super::TenantQueryable;
+use super::words::TypedSource;
+
+/// Head and blocks of one store, with types.
+pub(crate) struct TypedQueryable {
+    source: TenantQueryable,
+}
+
+impl TypedQueryable {
+    pub(crate) fn new(source: TenantQueryable) -> TypedQueryable {
+        TypedQueryable { source }
+    }
+
+    fn select_samples(
+        &self,
+        selector: &Selector<'_>,
+        need: SampleNeed,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        let TenantQueryable { head, tenant, blocks, .. } = &self.source;
+        // The head is read before the list of blocks.
+        let series = match need {
+            SampleNeed::All => head.reader().select(tenant, selector, ctx)?,
+            SampleNeed::Newest => head.reader().select_newest(tenant, selector, ctx)?,
+        };
+        let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
+        for block in blocks.open_in_range(tenant, selector.range)? {
+            sources.push(block.select(selector, ctx)?);
+        }
+        if !series.is_empty() {
+            sources.push(Box::new(VecBatches::new(series)));
+        }
+        Ok(Box::new(TypedBatches { batches: self.source.merge(sources, ctx)?, batch: Vec::new() }))
+    }
+}
+
+/// Series whose samples have the type of the label of their kind.
+struct TypedBatches {
+    batches: Box<dyn SeriesBatches>,
+    batch: Vec<SeriesRead>,
+}
+
+impl SeriesBatches for TypedBatches {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        let has_more = self.batches.next_batch(&mut self.batch);
+        out.extend(self.batch.drain(..).map(|SeriesRead { labels, samples }| {
+            let kind = WordKind::of(&labels);
+            if kind == WordKind::Float {
+                return SeriesRead { labels, samples };
+            }
+            let column_type = ColumnType::of_words(kind);
+            SeriesRead { labels, samples: Box::new(TypedSource { words: samples, kind, column_type }) }
+        }));
+        has_more
+    }
+}
+
+impl Queryable for TypedQueryable {
+    /// Returns series of every type, texts among them.
+    fn select(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.select_samples(selector, SampleNeed::All, ctx)
+    }
+
+    /// Returns series of every type for readers of floats without a shard.
+    fn select_with(
+        &self,
+        selector: &Selector<'_>,
+        hints: &SelectHints<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        Ok(hints.filter(self.select_samples(selector, hints.samples, ctx)?))
+    }
+
+    fn estimate(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Option<ReadEstimate>, QueryError> {
+        self.source.estimate_all(selector, ctx).map(Some)
+    }
+
+    fn label_names(
+        &self,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let TenantQueryable { head, tenant, .. } = &self.source;
+        let from_head = head.reader().label_names(tenant, selector, limit, ctx)?;
+        let names = |block: &Block| block.label_names(selector, limit, ctx);
+        self.source.union(selector.range, limit, from_head, names)
+    }
+
+    fn label_values(
+        &self,
+        name: &str,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let TenantQueryable { head, tenant, .. } = &self.source;
+        let from_head = head.reader().label_values(tenant, name, selector, limit, ctx)?;
+        let values = |block: &Block| block.label_values(name, selector, limit, ctx);
+        self.source.union(selector.range, limit, from_head, values)
+    }
+}

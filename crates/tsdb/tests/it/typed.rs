@@ -1,0 +1,300 @@
+//! Samples of every type through every stage of the store: log, checkpoint, sealed chunk, block, compaction,
+//! deletion, snapshot; exact for a typed reader, and numbers for PromQL.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_model::kind::{word_of_integer, word_of_unsigned};
+use chronolith_model::query::{ColumnType, TypedColumns, TypedValues};
+use chronolith_model::{
+    BlockEncoding, Columns, DuplicatePolicy, FIELD_LABEL, KIND_LABEL, Labels, Matcher, ReadContext, Selector,
+    SeriesRead, TenantId, TimeRange, WordKind, WriteBatch,
+};
+use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb};
+
+use crate::fixture::{HOUR_MS, Machine, START_MS};
+
+const KINDS: [WordKind; 3] = [WordKind::Integer, WordKind::Unsigned, WordKind::Float];
+
+/// A value of any type; floats by their bits.
+#[derive(Debug, Clone, PartialEq)]
+enum Value {
+    Float(u64),
+    Integer(i64),
+    Unsigned(u64),
+}
+
+/// Samples by field and time.
+type Stored = BTreeMap<String, BTreeMap<i64, Value>>;
+
+fn anonymous() -> TenantId {
+    TenantId::anonymous()
+}
+
+fn labels(field: &str) -> Labels {
+    Labels::from_pairs([("__name__", "m"), (FIELD_LABEL, field), ("a", "b")])
+}
+
+/// Values of a kind: extremes, and ones whose words are special as floats, among a counter.
+fn value_of(kind: WordKind, idx: i64) -> Value {
+    const INTEGERS: [i64; 8] = [i64::MIN, i64::MAX, 0, -1, 1, (1 << 53) + 1, i64::MIN + 1, -(1 << 53) - 1];
+    const BITS: [u64; 6] =
+        [1 << 63, 0x7ff0_0000_0000_0000, 0x7ff8_0000_0000_0001, 1, u64::MAX, 0x7ff4_c8d0_4815_7061];
+    let special = |count: usize| (idx % 5 == 2).then_some((idx / 5) as usize % count);
+    match kind {
+        WordKind::Integer => {
+            Value::Integer(special(INTEGERS.len()).map_or(1_000_000 + idx * 37, |at| INTEGERS[at]))
+        }
+        WordKind::Unsigned => {
+            let extreme = |at: usize| INTEGERS[at].cast_unsigned();
+            Value::Unsigned(special(INTEGERS.len()).map_or(7 * idx.unsigned_abs(), extreme))
+        }
+        _ => Value::Float(special(BITS.len()).map_or((idx as f64 / 10.0).to_bits(), |at| BITS[at])),
+    }
+}
+
+fn push(batch: &mut WriteBatch, field: &str, samples: &[(i64, Value)]) {
+    let Some((_, first)) = samples.first() else { return };
+    let kind = match first {
+        Value::Float(_) => WordKind::Float,
+        Value::Integer(_) => WordKind::Integer,
+        Value::Unsigned(_) => WordKind::Unsigned,
+    };
+    let word = |value: &Value| match value {
+        Value::Float(bits) => *bits,
+        Value::Integer(value) => word_of_integer(*value),
+        Value::Unsigned(value) => word_of_unsigned(*value),
+    };
+    let words: Vec<(i64, u64)> = samples.iter().map(|(time, value)| (*time, word(value))).collect();
+    batch.push_words(&labels(field), kind, &words);
+}
+
+/// Writes a sample every ten seconds in two orders; `offset` selects the values.
+fn put(tsdb: &Tsdb, stored: &mut Stored, hour: i64, count: i64, offset: i64) {
+    for kind in KINDS {
+        let field = format!("f{}", kind.label_value());
+        let sample = |i: i64| (START_MS + hour * HOUR_MS + i * 10_000, value_of(kind, i + offset));
+        let (first, second): (Vec<_>, Vec<_>) =
+            (0..count).map(sample).partition(|(time, _)| time % 70_000 != 0);
+        for part in [first, second] {
+            let mut batch = WriteBatch::from_labels();
+            push(&mut batch, &field, &part);
+            let outcome = tsdb.append(&anonymous(), &batch).expect("stored");
+            assert_eq!(outcome.accepted_count, part.len() as u64, "{outcome:?}");
+            let of_field = stored.entry(field.clone()).or_default();
+            for (time, value) in part {
+                of_field.entry(time).or_insert(value);
+            }
+        }
+    }
+}
+
+fn select(machine: &Machine, tsdb: &Tsdb, matchers: &[Matcher]) -> Vec<SeriesRead> {
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    let selector = Selector { matchers, range: TimeRange::ALL };
+    let mut batches = tsdb.typed_queryable(&anonymous()).select(&selector, &ctx).expect("selects");
+    let mut series = Vec::new();
+    while batches.next_batch(&mut series).expect("a batch") {}
+    assert!(series.is_sorted_by(|a, b| a.labels < b.labels));
+    series
+}
+
+/// All samples in `range` as a typed reader sees them, by field.
+fn typed(machine: &Machine, tsdb: &Tsdb, range: TimeRange) -> Stored {
+    let mut all = Stored::new();
+    for series in select(machine, tsdb, &[Matcher::equal("__name__", "m")]) {
+        let kind = WordKind::of(&series.labels);
+        assert_eq!(series.samples.column_type(), ColumnType::of_words(kind));
+        let values: Vec<(i64, Value)> = if kind == WordKind::Float {
+            // Read as it is, so that no value is taken for a staleness marker.
+            let mut columns = Columns::default();
+            series.samples.read(range, &mut columns).expect("reads");
+            let values = columns.values.iter().map(|value| Value::Float(value.to_bits()));
+            columns.times.iter().copied().zip(values).collect()
+        } else {
+            let mut columns = TypedColumns::new(series.samples.column_type());
+            series.samples.read_typed(range, &mut columns).expect("reads");
+            let values: Vec<Value> = match columns.values {
+                TypedValues::Integers(values) => values.into_iter().map(Value::Integer).collect(),
+                TypedValues::Unsigned(values) => values.into_iter().map(Value::Unsigned).collect(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(columns.times.len(), values.len());
+            columns.times.into_iter().zip(values).collect()
+        };
+        let field = series.labels.get(FIELD_LABEL).expect("a field").to_owned();
+        all.entry(field).or_default().extend(values);
+    }
+    all
+}
+
+#[track_caller]
+fn compare(machine: &Machine, tsdb: &Tsdb, want: &Stored, when: &str) {
+    let got = typed(machine, tsdb, TimeRange::ALL);
+    for (field, want) in want {
+        let got = got.get(field).cloned().unwrap_or_default();
+        let missing = want.iter().find(|(time, value)| got.get(time) != Some(value));
+        assert_eq!((missing, got.len()), (None, want.len()), "{when}: {field}");
+    }
+    let range = TimeRange::new(START_MS - 9 * HOUR_MS - 5, START_MS - 8 * HOUR_MS + 1_000_000);
+    let part = typed(machine, tsdb, range);
+    for (field, want) in want {
+        let want: BTreeMap<i64, Value> =
+            want.range(range.start..range.end).map(|(&time, value)| (time, value.clone())).collect();
+        assert!(part.get(field).cloned().unwrap_or_default() == want, "{when}: {field} in part");
+    }
+}
+
+fn pass_every_stage(machine: &Machine) {
+    let (mut tsdb, mut stored) = (machine.open(), Stored::new());
+    let reopen = |tsdb: Arc<Tsdb>, stored: &Stored, when: &str| {
+        machine.disk.crash();
+        drop(tsdb);
+        let tsdb = machine.open();
+        compare(machine, &tsdb, stored, when);
+        tsdb
+    };
+    put(&tsdb, &mut stored, -12, 700, 0);
+    compare(machine, &tsdb, &stored, "in the head");
+    tsdb = reopen(tsdb, &stored, "from the log");
+    tsdb.roll_checkpoint();
+    put(&tsdb, &mut stored, -10, 700, 3);
+    tsdb = reopen(tsdb, &stored, "from the checkpoint and the log");
+    tsdb.roll_checkpoint();
+    tsdb.roll_checkpoint();
+    tsdb = reopen(tsdb, &stored, "from the checkpoint");
+    for (hour, offset) in [(-8, 100), (-10, 3), (-6, 9)] {
+        tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        compare(machine, &tsdb, &stored, "flushed");
+        put(&tsdb, &mut stored, hour, 650, offset);
+        tsdb = reopen(tsdb, &stored, "from the log after a flush");
+        machine.clock.advance(Duration::from_millis(1));
+    }
+    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    compare(machine, &tsdb, &stored, "all flushed");
+    tsdb = reopen(tsdb, &stored, "opened after the flushes");
+    machine.clock.set_now_ms(START_MS + 3 * HOUR_MS);
+    let before = tsdb.stats().blocks;
+    for _ in 0..12 {
+        machine.clock.advance(Duration::from_mins(2));
+        tsdb.run_maintenance();
+    }
+    assert!(tsdb.stats().blocks < before, "{} of {before} blocks", tsdb.stats().blocks);
+    compare(machine, &tsdb, &stored, "compacted");
+    put(&tsdb, &mut stored, 2, 200, 11);
+
+    let snapshot = tsdb.snapshot(&[anonymous()], SnapshotHead::Include).expect("a snapshot");
+    let mut options = machine.options.clone();
+    options.data_dir = PathBuf::from("/data/snapshots").join(snapshot);
+    let copy = Tsdb::open(machine.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens");
+    compare(machine, &copy, &stored, "in the snapshot");
+
+    for deleted in [(-11, -9), (2, 3)] {
+        let deleted = TimeRange::new(START_MS + deleted.0 * HOUR_MS, START_MS + deleted.1 * HOUR_MS - 1_900_000);
+        let by_name = vec![vec![Matcher::equal("__name__", "m")]];
+        tsdb.delete_series(&anonymous(), &by_name, deleted).expect("deletes");
+        stored.values_mut().for_each(|of_field| of_field.retain(|&time, _| !deleted.contains(time)));
+        compare(machine, &tsdb, &stored, "deleted");
+    }
+    tsdb.clean_tombstones(&anonymous()).expect("cleans");
+    compare(machine, &tsdb, &stored, "tombstones cleaned");
+    reopen(tsdb, &stored, "opened again");
+}
+
+#[test]
+fn values_of_every_type_pass_every_stage() {
+    pass_every_stage(&Machine::new(7));
+}
+
+#[test]
+fn values_are_exact_in_blocks_for_prometheus_too() {
+    let mut machine = Machine::new(8);
+    machine.options.limits.default.block_encoding = BlockEncoding::Prometheus;
+    pass_every_stage(&machine);
+}
+
+#[test]
+fn the_last_value_of_a_timestamp_wins_by_policy() {
+    let mut machine = Machine::new(9);
+    machine.options.limits.default.duplicates = DuplicatePolicy::LastWins;
+    let (mut tsdb, mut stored) = (machine.open(), Stored::new());
+    for (round, offset) in [(0, 0), (1, 2), (2, 3), (3, 4)] {
+        for of_field in stored.values_mut() {
+            of_field.clear();
+        }
+        put(&tsdb, &mut stored, -6, 300, offset);
+        compare(&machine, &tsdb, &stored, "written again");
+        if round % 2 == 0 {
+            machine.clock.advance(Duration::from_millis(1));
+            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+            compare(&machine, &tsdb, &stored, "flushed");
+        }
+        machine.disk.crash();
+        drop(tsdb);
+        tsdb = machine.open();
+        compare(&machine, &tsdb, &stored, "opened again");
+    }
+}
+
+#[test]
+fn promql_reads_the_nearest_floats() {
+    let machine = Machine::new(10);
+    let (tsdb, mut stored) = (machine.open(), Stored::new());
+    put(&tsdb, &mut stored, -6, 100, 0);
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    for is_flushed in [false, true] {
+        if is_flushed {
+            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        }
+        let matchers = [Matcher::equal("__name__", "m")];
+        let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+        let mut batches = tsdb.queryable(&anonymous()).select(&selector, &ctx).expect("selects");
+        let mut series = Vec::new();
+        while batches.next_batch(&mut series).expect("a batch") {}
+        let mut found = Vec::new();
+        for one in &series {
+            assert_eq!(one.labels.get(KIND_LABEL), None);
+            let field = one.labels.get(FIELD_LABEL).expect("a field").to_owned();
+            let mut columns = Columns::default();
+            one.samples.read(TimeRange::ALL, &mut columns).expect("reads");
+            let want: Vec<u64> = stored[&field]
+                .values()
+                .map(|value| match value {
+                    Value::Float(bits) => *bits,
+                    Value::Integer(value) => (*value as f64).to_bits(),
+                    Value::Unsigned(value) => (*value as f64).to_bits(),
+                })
+                .collect();
+            assert_eq!(columns.values.iter().map(|value| value.to_bits()).collect::<Vec<_>>(), want);
+            found.push(field);
+        }
+        assert_eq!(found, ["f", "fint", "fuint"]);
+    }
+}
+
+#[test]
+fn typed_readers_see_all_labels() {
+    let machine = Machine::new(11);
+    let (tsdb, mut stored) = (machine.open(), Stored::new());
+    put(&tsdb, &mut stored, -6, 10, 0);
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    for is_flushed in [false, true] {
+        if is_flushed {
+            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+        }
+        let queryable = tsdb.typed_queryable(&anonymous());
+        let all = Selector { matchers: &[], range: TimeRange::ALL };
+        let names = queryable.label_names(&all, 0, &ctx).expect("names");
+        assert_eq!(names, [FIELD_LABEL, KIND_LABEL, "__name__", "a"]);
+        let kinds = queryable.label_values(KIND_LABEL, &all, 0, &ctx).expect("values");
+        assert_eq!(kinds, ["int", "uint"]);
+        let of_kind = select(&machine, &tsdb, &[Matcher::equal(KIND_LABEL, "int")]);
+        assert_eq!(of_kind.len(), 1);
+        assert_eq!(of_kind[0].labels.get(FIELD_LABEL), Some("fint"));
+        assert_eq!(select(&machine, &tsdb, &[Matcher::equal(KIND_LABEL, "")]).len(), 1);
+        let estimate = queryable.estimate(&all, &ctx).expect("an estimate").expect("an estimate");
+        assert_eq!((estimate.series, estimate.samples), (3, 30));
+    }
+}
