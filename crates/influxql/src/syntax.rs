@@ -8,16 +8,16 @@
 mod access;
 mod continuous;
 mod duration;
+mod erase;
 mod error;
 mod expression;
-mod keyword;
+mod limits;
 mod parameter;
 mod parser;
 mod scanner;
 mod schema;
 mod select;
 mod show;
-mod source;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -27,18 +27,10 @@ use crate::ast::{Expr, Statement};
 
 pub use duration::parse_duration;
 pub use error::ParseError;
+pub use limits::{NESTING_MAX, QUERY_BYTES_MAX, TERMS_MAX};
 pub use parameter::{Parameter, Parameters};
 
-pub(crate) use keyword::is_keyword;
-
 use parser::Parser;
-
-/// Bytes of a text of statements.
-pub const QUERY_BYTES_MAX: usize = 8 << 20;
-/// Levels of parentheses, calls and subqueries.
-pub const NESTING_MAX: usize = 128;
-/// Operands, arguments, fields and sources of one text of statements.
-pub const TERMS_MAX: usize = 500_000;
 
 /// Parses statements with `;` between them.
 ///
@@ -53,7 +45,7 @@ pub fn parse_query(text: &str) -> Result<Vec<Statement>, ParseError> {
 /// # Errors
 /// [`ParseError`] of the first statement that has one.
 pub fn parse_query_with(text: &str, parameters: Parameters) -> Result<Vec<Statement>, ParseError> {
-    Parser::new(text, parameters)?.query()
+    statement::query(&mut Parser::new(text, parameters)?)
 }
 
 /// Parses the first statement of a text.
@@ -61,7 +53,7 @@ pub fn parse_query_with(text: &str, parameters: Parameters) -> Result<Vec<Statem
 /// # Errors
 /// [`ParseError`].
 pub fn parse_statement(text: &str) -> Result<Statement, ParseError> {
-    Parser::new(text, Parameters::default())?.statement()
+    statement::statement(&mut Parser::new(text, Parameters::default())?)
 }
 
 /// Parses the expression that a text begins with.
@@ -69,5 +61,5 @@ pub fn parse_statement(text: &str) -> Result<Statement, ParseError> {
 /// # Errors
 /// [`ParseError`].
 pub fn parse_expr(text: &str) -> Result<Expr, ParseError> {
-    Parser::new(text, Parameters::default())?.expr()
+    expression::expr(&mut Parser::new(text, Parameters::default())?)
 }

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+
 use super::regex::Regex;
 
 /// Type of a value, as casts and error texts name it.
@@ -20,7 +22,7 @@ pub enum DataType {
     Integer,
     /// Text.
     String,
-    /// Truth value.
+    /// Boolean.
     Boolean,
     /// Time stamp.
     Time,
@@ -137,7 +139,7 @@ impl BinaryOp {
         }
     }
 
-    /// Returns true for operators of two values with a truth value as result, regexes included.
+    /// Returns true for operators of two values with a boolean as result, regexes included.
     #[must_use]
     pub fn is_comparison(self) -> bool {
         use BinaryOp::{Eq, Greater, GreaterEq, Less, LessEq, Match, NotEq, NotMatch};
@@ -213,12 +215,12 @@ pub enum Expr {
     Unsigned(u64),
     /// String.
     Text(String),
-    /// Truth value.
+    /// Boolean.
     Boolean(bool),
     /// Nanoseconds.
     Duration(i64),
-    /// Nanoseconds since 1970; no text is parsed to it.
-    Time(i64),
+    /// Time stamp; no text is parsed to it.
+    Time(Timestamp),
     /// No value; no text is parsed to it.
     Nil,
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: the way back (`syntax::scanner`, `syntax::duration`).
 
-use crate::syntax::is_keyword;
+use super::keyword::is_keyword;
 
 const NS_PER_US: i64 = 1_000;
 const NS_PER_MS: i64 = 1_000_000;

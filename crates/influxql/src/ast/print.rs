@@ -13,8 +13,8 @@ use super::schema::{
     CreateUser, PolicyOptions, SubscriptionMode,
 };
 use super::select::{Dimension, Field, Fill, FillNumber, OrderBy, Select, SortField};
+use super::select::{Measurement, MeasurementName, Source, Target, TargetName};
 use super::show::{Cardinality, CardinalityOf, KeyMatch, Page, ShowSeries, ShowTagValues};
-use super::source::{Measurement, MeasurementName, Source, Target, TargetName};
 use super::statement::Statement;
 
 const REDACTED: &str = "[REDACTED]";
@@ -72,7 +72,7 @@ impl Display for Expr {
             Expr::Text(text) => f.write_str(&quote_text(text)),
             Expr::Boolean(value) => value.fmt(f),
             Expr::Duration(ns) => f.write_str(&format_duration(*ns)),
-            Expr::Time(ns) => write!(f, "'{}'", crate::time::rfc3339_ns(*ns)),
+            Expr::Time(time) => write!(f, "'{time}'"),
             Expr::Nil => f.write_str("nil"),
         }
     }

@@ -4,10 +4,10 @@
 
 use super::expr::Expr;
 use super::regex::Regex;
+use super::select::Source;
 use super::select::{Dimension, SortField};
-use super::source::Source;
 
-/// Clauses of most SHOW statements: `ON db FROM .. WHERE .. ORDER BY .. LIMIT .. OFFSET .. SLIMIT .. SOFFSET`.
+/// Clauses of most SHOW statements, in order of the text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ShowSeries {
     /// ON; empty: the default one.

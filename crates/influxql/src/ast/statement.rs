@@ -10,8 +10,8 @@ use super::schema::{
     CreateUser, Grant,
 };
 use super::select::Select;
+use super::select::Source;
 use super::show::{Cardinality, ShowSeries, ShowTagValues};
-use super::source::Source;
 
 /// One statement.
 #[derive(Clone, PartialEq)]
@@ -197,8 +197,8 @@ impl Statement {
         }
     }
 
-    /// Sets `database` where the statement leaves it open, and empty retention policies of sources and targets
-    /// to `policy_of` their database.
+    /// Sets `database` where the statement leaves it open, and empty retention policies of sources and
+    /// targets to `policy_of` their database.
     pub fn fill_defaults(&mut self, database: &str, policy_of: &dyn Fn(&str) -> String) {
         use Statement as S;
         let set = |own: &mut String| {

@@ -25,167 +25,165 @@ struct Operands {
     rest: Vec<(BinaryOp, Expr)>,
 }
 
-impl Parser {
-    pub(super) fn expr(&mut self) -> Result<Expr, ParseError> {
-        self.nested(Parser::operators)
-    }
+pub(super) fn expr(parser: &mut Parser) -> Result<Expr, ParseError> {
+    parser.nested(operators)
+}
 
-    fn operators(&mut self) -> Result<Expr, ParseError> {
-        let mut operands = Operands { first: self.operand()?, rest: Vec::new() };
-        loop {
-            let token = self.next();
-            let Kind::Op(op) = token.kind else {
-                self.unscan();
-                return Ok(operands.shape());
+fn operators(parser: &mut Parser) -> Result<Expr, ParseError> {
+    let mut operands = Operands { first: operand(parser)?, rest: Vec::new() };
+    loop {
+        let token = parser.next();
+        let Kind::Op(op) = token.kind else {
+            parser.unscan();
+            return Ok(operands.shape());
+        };
+        let operand = if op.is_regex() {
+            let Some(regex) = parser.regex()? else {
+                return Err(ParseError::unexpected(&parser.next(), &["regex"]));
             };
-            let operand = if op.is_regex() {
-                let Some(regex) = self.regex()? else {
-                    return Err(ParseError::unexpected(&self.next(), &["regex"]));
-                };
-                Expr::Regex(regex)
-            } else {
-                self.operand()?
+            Expr::Regex(regex)
+        } else {
+            operand(parser)?
+        };
+        operands.rest.push((op, operand));
+    }
+}
+
+fn operand(parser: &mut Parser) -> Result<Expr, ParseError> {
+    parser.count_term()?;
+    let token = parser.next();
+    match token.kind {
+        Kind::LeftParen => {
+            let inner = expr(parser)?;
+            parser.expect(Kind::RightParen, ")")?;
+            return Ok(Expr::Paren(Box::new(inner)));
+        }
+        Kind::Ident => return call_or_reference(parser, token),
+        Kind::Keyword("DISTINCT") => return distinct(parser),
+        Kind::Keyword("TRUE") => return Ok(Expr::Boolean(true)),
+        Kind::Keyword("FALSE") => return Ok(Expr::Boolean(false)),
+        Kind::Op(BinaryOp::Mul) => return wildcard(parser),
+        Kind::Op(op @ (BinaryOp::Add | BinaryOp::Sub)) => return signed(parser, op, &token),
+        Kind::Text => return Ok(Expr::Text(token.literal)),
+        Kind::Float => return float(&token),
+        Kind::Integer => return integer(&token),
+        Kind::Duration => return Ok(Expr::Duration(parse_duration(&token.literal)?)),
+        Kind::Regex => {
+            let regex = crate::ast::Regex::new(token.literal);
+            return regex.map(Expr::Regex).map_err(|error| ParseError::at(error, token.position));
+        }
+        Kind::Parameter => return Err(parser.unbound(&token)),
+        _ => {}
+    }
+    Err(ParseError::unexpected(&token, &["identifier", "string", "number", "bool"]))
+}
+
+/// `name(..)` without a space, or a reference.
+fn call_or_reference(parser: &mut Parser, ident: Token) -> Result<Expr, ParseError> {
+    if parser.scan().is(Kind::LeftParen) {
+        return call(parser, &ident.literal).map(Expr::Call);
+    }
+    parser.unscan();
+    parser.unscan();
+    reference(parser).map(Expr::Ref)
+}
+
+/// Arguments of a call and its right parenthesis.
+fn call(parser: &mut Parser, name: &str) -> Result<Call, ParseError> {
+    let name = name.to_lowercase();
+    let mut args = Vec::new();
+    match parser.regex()? {
+        Some(regex) => args.push(Expr::Regex(regex)),
+        None => {
+            if parser.next_if(|token| token.is(Kind::RightParen)).is_some() {
+                return Ok(Call { name, args });
+            }
+            args.push(expr(parser)?);
+        }
+    }
+    while parser.next_if(|token| token.is(Kind::Comma)).is_some() {
+        parser.count_term()?;
+        let arg = match parser.regex()? {
+            Some(regex) => Expr::Regex(regex),
+            None => expr(parser)?,
+        };
+        args.push(arg);
+    }
+    parser.expect(Kind::RightParen, ")")?;
+    Ok(Call { name, args })
+}
+
+pub(super) fn reference(parser: &mut Parser) -> Result<VarRef, ParseError> {
+    let name = parser.segments()?.join(".");
+    if !parser.scan().is(Kind::DoubleColon) {
+        parser.unscan();
+        return Ok(VarRef { name, kind: DataType::Unknown });
+    }
+    let token = parser.scan();
+    match token.kind {
+        Kind::Ident => {
+            let cast = CASTS.iter().find(|(word, _)| token.literal.eq_ignore_ascii_case(word));
+            let Some((_, kind)) = cast else {
+                let words = CASTS.map(|(word, _)| word);
+                return Err(ParseError::unexpected(&token, &words));
             };
-            operands.rest.push((op, operand));
+            Ok(VarRef { name, kind: *kind })
+        }
+        Kind::Keyword("FIELD") => Ok(VarRef { name, kind: DataType::AnyField }),
+        Kind::Keyword("TAG") => Ok(VarRef { name, kind: DataType::Tag }),
+        _ => {
+            let words = ["float", "integer", "string", "boolean", "field", "tag"];
+            Err(ParseError::unexpected(&token, &words))
         }
     }
+}
 
-    fn operand(&mut self) -> Result<Expr, ParseError> {
-        self.count_term()?;
-        let token = self.next();
-        match token.kind {
-            Kind::LeftParen => {
-                let inner = self.expr()?;
-                self.expect(Kind::RightParen, ")")?;
-                return Ok(Expr::Paren(Box::new(inner)));
-            }
-            Kind::Ident => return self.call_or_reference(token),
-            Kind::Keyword("DISTINCT") => return self.distinct(),
-            Kind::Keyword("TRUE") => return Ok(Expr::Boolean(true)),
-            Kind::Keyword("FALSE") => return Ok(Expr::Boolean(false)),
-            Kind::Op(BinaryOp::Mul) => return self.wildcard(),
-            Kind::Op(op @ (BinaryOp::Add | BinaryOp::Sub)) => return self.signed(op, &token),
-            Kind::Text => return Ok(Expr::Text(token.literal)),
-            Kind::Float => return float(&token),
-            Kind::Integer => return integer(&token),
-            Kind::Duration => return Ok(Expr::Duration(parse_duration(&token.literal)?)),
-            Kind::Regex => {
-                let regex = crate::ast::Regex::new(token.literal);
-                return regex.map(Expr::Regex).map_err(|error| ParseError::at(error, token.position));
-            }
-            Kind::Parameter => return Err(self.unbound(&token)),
-            _ => {}
+fn distinct(parser: &mut Parser) -> Result<Expr, ParseError> {
+    let token = parser.scan();
+    match token.kind {
+        Kind::LeftParen => call(parser, "distinct").map(Expr::Call),
+        Kind::Space => {
+            let ident = parser.expect(Kind::Ident, "identifier")?;
+            Ok(Expr::Distinct(ident.literal))
         }
-        Err(ParseError::unexpected(&token, &["identifier", "string", "number", "bool"]))
+        _ => Err(ParseError::unexpected(&token, &["(", "identifier"])),
     }
+}
 
-    /// `name(..)` without a space, or a reference.
-    fn call_or_reference(&mut self, ident: Token) -> Result<Expr, ParseError> {
-        if self.scan().is(Kind::LeftParen) {
-            return self.call(&ident.literal).map(Expr::Call);
-        }
-        self.unscan();
-        self.unscan();
-        self.reference().map(Expr::Ref)
+fn wildcard(parser: &mut Parser) -> Result<Expr, ParseError> {
+    if !parser.scan().is(Kind::DoubleColon) {
+        parser.unscan();
+        return Ok(Expr::Wildcard(DataType::Unknown));
     }
-
-    /// Arguments of a call and its right parenthesis.
-    fn call(&mut self, name: &str) -> Result<Call, ParseError> {
-        let name = name.to_lowercase();
-        let mut args = Vec::new();
-        match self.regex()? {
-            Some(regex) => args.push(Expr::Regex(regex)),
-            None => {
-                if self.next_if(|token| token.is(Kind::RightParen)).is_some() {
-                    return Ok(Call { name, args });
-                }
-                args.push(self.expr()?);
-            }
-        }
-        while self.next_if(|token| token.is(Kind::Comma)).is_some() {
-            self.count_term()?;
-            let arg = match self.regex()? {
-                Some(regex) => Expr::Regex(regex),
-                None => self.expr()?,
-            };
-            args.push(arg);
-        }
-        self.expect(Kind::RightParen, ")")?;
-        Ok(Call { name, args })
+    let token = parser.scan();
+    match token.kind {
+        Kind::Keyword("FIELD") => Ok(Expr::Wildcard(DataType::AnyField)),
+        Kind::Keyword("TAG") => Ok(Expr::Wildcard(DataType::Tag)),
+        _ => Err(ParseError::unexpected(&token, &["field", "tag"])),
     }
+}
 
-    pub(super) fn reference(&mut self) -> Result<VarRef, ParseError> {
-        let name = self.segments()?.join(".");
-        if !self.scan().is(Kind::DoubleColon) {
-            self.unscan();
-            return Ok(VarRef { name, kind: DataType::Unknown });
-        }
-        let token = self.scan();
-        match token.kind {
-            Kind::Ident => {
-                let cast = CASTS.iter().find(|(word, _)| token.literal.eq_ignore_ascii_case(word));
-                let Some((_, kind)) = cast else {
-                    let words = CASTS.map(|(word, _)| word);
-                    return Err(ParseError::unexpected(&token, &words));
-                };
-                Ok(VarRef { name, kind: *kind })
-            }
-            Kind::Keyword("FIELD") => Ok(VarRef { name, kind: DataType::AnyField }),
-            Kind::Keyword("TAG") => Ok(VarRef { name, kind: DataType::Tag }),
-            _ => {
-                let words = ["float", "integer", "string", "boolean", "field", "tag"];
-                Err(ParseError::unexpected(&token, &words))
-            }
-        }
+/// The operand after a sign. A sign of a number belongs to it; one of anything else is a factor.
+fn signed(parser: &mut Parser, sign: BinaryOp, sign_token: &Token) -> Result<Expr, ParseError> {
+    let is_minus = sign == BinaryOp::Sub;
+    let token = parser.next();
+    match token.kind {
+        Kind::Float | Kind::Integer | Kind::Duration | Kind::LeftParen | Kind::Ident => parser.unscan(),
+        _ => return Err(ParseError::unexpected(&token, &["identifier", "number", "duration", "("])),
     }
-
-    fn distinct(&mut self) -> Result<Expr, ParseError> {
-        let token = self.scan();
-        match token.kind {
-            Kind::LeftParen => self.call("distinct").map(Expr::Call),
-            Kind::Space => {
-                let ident = self.expect(Kind::Ident, "identifier")?;
-                Ok(Expr::Distinct(ident.literal))
-            }
-            _ => Err(ParseError::unexpected(&token, &["(", "identifier"])),
-        }
+    if is_minus && token.is(Kind::Integer) {
+        parser.next();
+        return negative_integer(&token);
     }
-
-    fn wildcard(&mut self) -> Result<Expr, ParseError> {
-        if !self.scan().is(Kind::DoubleColon) {
-            self.unscan();
-            return Ok(Expr::Wildcard(DataType::Unknown));
+    let operand = operand(parser)?;
+    match operand {
+        Expr::Number(number) if is_minus => Ok(Expr::Number(-number)),
+        Expr::Duration(ns) if is_minus => Ok(Expr::Duration(ns.wrapping_neg())),
+        Expr::Number(_) | Expr::Duration(_) | Expr::Integer(_) | Expr::Unsigned(_) => Ok(operand),
+        Expr::Ref(_) | Expr::Call(_) | Expr::Paren(_) => {
+            Ok(Expr::binary(Expr::Integer(if is_minus { -1 } else { 1 }), BinaryOp::Mul, operand))
         }
-        let token = self.scan();
-        match token.kind {
-            Kind::Keyword("FIELD") => Ok(Expr::Wildcard(DataType::AnyField)),
-            Kind::Keyword("TAG") => Ok(Expr::Wildcard(DataType::Tag)),
-            _ => Err(ParseError::unexpected(&token, &["field", "tag"])),
-        }
-    }
-
-    /// The operand after a sign. A sign of a number belongs to it; one of anything else is a factor.
-    fn signed(&mut self, sign: BinaryOp, sign_token: &Token) -> Result<Expr, ParseError> {
-        let is_minus = sign == BinaryOp::Sub;
-        let token = self.next();
-        match token.kind {
-            Kind::Float | Kind::Integer | Kind::Duration | Kind::LeftParen | Kind::Ident => self.unscan(),
-            _ => return Err(ParseError::unexpected(&token, &["identifier", "number", "duration", "("])),
-        }
-        if is_minus && token.is(Kind::Integer) {
-            self.next();
-            return negative_integer(&token);
-        }
-        let operand = self.operand()?;
-        match operand {
-            Expr::Number(number) if is_minus => Ok(Expr::Number(-number)),
-            Expr::Duration(ns) if is_minus => Ok(Expr::Duration(ns.wrapping_neg())),
-            Expr::Number(_) | Expr::Duration(_) | Expr::Integer(_) | Expr::Unsigned(_) => Ok(operand),
-            Expr::Ref(_) | Expr::Call(_) | Expr::Paren(_) => {
-                Ok(Expr::binary(Expr::Integer(if is_minus { -1 } else { 1 }), BinaryOp::Mul, operand))
-            }
-            _ => Err(ParseError::unexpected(sign_token, &["identifier", "number", "duration", "("])),
-        }
+        _ => Err(ParseError::unexpected(sign_token, &["identifier", "number", "duration", "("])),
     }
 }
 

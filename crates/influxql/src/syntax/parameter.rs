@@ -15,7 +15,7 @@ pub enum Parameter {
     Unsigned(u64),
     /// String.
     Text(String),
-    /// Truth value.
+    /// Boolean.
     Boolean(bool),
     /// Identifier: `{"identifier": "name"}`.
     Ident(String),

@@ -4,13 +4,12 @@
 //! found only where no token has been put back.
 //! Not here: the rules of statements (`statement` and those it calls).
 
-use super::TERMS_MAX;
 use super::duration::parse_duration;
 use super::error::ParseError;
+use super::limits::{NESTING_MAX, QUERY_BYTES_MAX, TERMS_MAX};
 use super::parameter::{Parameter, Parameters};
 use super::scanner::Scanner;
 use super::token::{Kind, Position, Token};
-use super::{NESTING_MAX, QUERY_BYTES_MAX};
 use crate::ast::{Regex, in_quotes};
 
 /// Tokens that can be put back.

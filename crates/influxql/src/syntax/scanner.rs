@@ -5,9 +5,8 @@
 //! InfluxDB 1.8. A carriage return, with or without a newline after it, is a newline; NUL ends the text.
 //! Not here: tokens that are put back (`parser`).
 
-use crate::ast::BinaryOp;
+use crate::ast::{BinaryOp, keyword};
 
-use super::keyword::keyword;
 use super::token::{Kind, Position, Token};
 
 /// What reads return after the last character.

@@ -5,187 +5,188 @@ use crate::ast::{
     Statement, SubscriptionMode,
 };
 
+use super::access::create_user;
+use super::continuous::create_continuous_query;
+use super::erase::drop_series;
 use super::error::ParseError;
 use super::parser::Parser;
 use super::token::Kind;
 
 const REPLICATION_MAX: i64 = i32::MAX as i64;
 
-impl Parser {
-    pub(super) fn create(&mut self) -> Result<Statement, ParseError> {
-        let token = self.next();
-        match token.kind {
-            Kind::Keyword("CONTINUOUS") => {
-                self.expect_keyword("QUERY")?;
-                self.create_continuous_query()
+pub(super) fn create(parser: &mut Parser) -> Result<Statement, ParseError> {
+    let token = parser.next();
+    match token.kind {
+        Kind::Keyword("CONTINUOUS") => {
+            parser.expect_keyword("QUERY")?;
+            create_continuous_query(parser)
+        }
+        Kind::Keyword("DATABASE") => create_database(parser),
+        Kind::Keyword("USER") => create_user(parser),
+        Kind::Keyword("RETENTION") => {
+            parser.expect_keyword("POLICY")?;
+            create_retention_policy(parser)
+        }
+        Kind::Keyword("SUBSCRIPTION") => create_subscription(parser),
+        _ => {
+            let expected = ["CONTINUOUS", "DATABASE", "USER", "RETENTION", "SUBSCRIPTION"];
+            Err(ParseError::unexpected(&token, &expected))
+        }
+    }
+}
+
+fn create_database(parser: &mut Parser) -> Result<Statement, ParseError> {
+    let name = parser.ident()?;
+    if !parser.next_keyword("WITH") {
+        return Ok(Statement::CreateDatabase(CreateDatabase { name, policy: None }));
+    }
+    let words = ["DURATION", "NAME", "REPLICATION", "SHARD"];
+    let token = parser.next();
+    if !words.iter().any(|word| token.is_keyword(word)) {
+        return Err(ParseError::unexpected(&token, &words));
+    }
+    parser.unscan();
+    let mut policy = PolicyOptions::default();
+    if parser.next_keyword("DURATION") {
+        policy.duration_ns = Some(parser.duration()?);
+    }
+    if parser.next_keyword("REPLICATION") {
+        policy.replication = Some(replication(parser)?);
+    }
+    if parser.next_keyword("SHARD") {
+        parser.expect_keyword("DURATION")?;
+        policy.shard_duration_ns = Some(parser.duration()?);
+    }
+    if parser.next_keyword("NAME") {
+        policy.name = Some(parser.ident()?);
+    }
+    Ok(Statement::CreateDatabase(CreateDatabase { name, policy: Some(policy) }))
+}
+
+fn replication(parser: &mut Parser) -> Result<u32, ParseError> {
+    let replication = parser.integer_in(1, REPLICATION_MAX)?;
+    Ok(u32::try_from(replication).unwrap_or(u32::MAX))
+}
+
+/// The duration after SHARD DURATION, which is finite.
+fn shard_duration(parser: &mut Parser) -> Result<i64, ParseError> {
+    parser.expect_keyword("DURATION")?;
+    let token = parser.next();
+    if token.is_keyword("INF") {
+        return Err(ParseError::at("invalid duration INF for shard duration", token.position));
+    }
+    parser.unscan();
+    parser.duration()
+}
+
+fn create_retention_policy(parser: &mut Parser) -> Result<Statement, ParseError> {
+    let name = parser.ident()?;
+    parser.expect_keyword("ON")?;
+    let database = parser.ident()?;
+    parser.expect_keyword("DURATION")?;
+    let duration_ns = parser.duration()?;
+    parser.expect_keyword("REPLICATION")?;
+    let replication = replication(parser)?;
+    let shard_duration_ns = if parser.next_keyword("SHARD") { shard_duration(parser)? } else { 0 };
+    let is_default = parser.next_keyword("DEFAULT");
+    let create =
+        CreateRetentionPolicy { name, database, duration_ns, replication, shard_duration_ns, is_default };
+    Ok(Statement::CreateRetentionPolicy(create))
+}
+
+pub(super) fn alter(parser: &mut Parser) -> Result<Statement, ParseError> {
+    parser.expect_keywords(&["RETENTION", "POLICY"])?;
+    let name = if parser.next_keyword("DEFAULT") { "default".to_owned() } else { parser.ident()? };
+    parser.expect_keyword("ON")?;
+    let database = parser.ident()?;
+    let mut alter =
+        AlterRetentionPolicy { name, database, options: PolicyOptions::default(), is_default: false };
+    let words = ["DURATION", "REPLICATION", "SHARD", "DEFAULT"];
+    let mut seen: Vec<&str> = Vec::new();
+    loop {
+        let token = parser.next();
+        let Some(word) = words.into_iter().find(|word| token.is_keyword(word)) else {
+            if seen.is_empty() {
+                return Err(ParseError::unexpected(&token, &words));
             }
-            Kind::Keyword("DATABASE") => self.create_database(),
-            Kind::Keyword("USER") => self.create_user(),
-            Kind::Keyword("RETENTION") => {
-                self.expect_keyword("POLICY")?;
-                self.create_retention_policy()
-            }
-            Kind::Keyword("SUBSCRIPTION") => self.create_subscription(),
-            _ => {
-                let expected = ["CONTINUOUS", "DATABASE", "USER", "RETENTION", "SUBSCRIPTION"];
-                Err(ParseError::unexpected(&token, &expected))
-            }
-        }
-    }
-
-    fn create_database(&mut self) -> Result<Statement, ParseError> {
-        let name = self.ident()?;
-        if !self.next_keyword("WITH") {
-            return Ok(Statement::CreateDatabase(CreateDatabase { name, policy: None }));
-        }
-        let words = ["DURATION", "NAME", "REPLICATION", "SHARD"];
-        let token = self.next();
-        if !words.iter().any(|word| token.is_keyword(word)) {
-            return Err(ParseError::unexpected(&token, &words));
-        }
-        self.unscan();
-        let mut policy = PolicyOptions::default();
-        if self.next_keyword("DURATION") {
-            policy.duration_ns = Some(self.duration()?);
-        }
-        if self.next_keyword("REPLICATION") {
-            policy.replication = Some(self.replication()?);
-        }
-        if self.next_keyword("SHARD") {
-            self.expect_keyword("DURATION")?;
-            policy.shard_duration_ns = Some(self.duration()?);
-        }
-        if self.next_keyword("NAME") {
-            policy.name = Some(self.ident()?);
-        }
-        Ok(Statement::CreateDatabase(CreateDatabase { name, policy: Some(policy) }))
-    }
-
-    fn replication(&mut self) -> Result<u32, ParseError> {
-        let replication = self.integer_in(1, REPLICATION_MAX)?;
-        Ok(u32::try_from(replication).unwrap_or(u32::MAX))
-    }
-
-    /// The duration after SHARD DURATION, which is finite.
-    fn shard_duration(&mut self) -> Result<i64, ParseError> {
-        self.expect_keyword("DURATION")?;
-        let token = self.next();
-        if token.is_keyword("INF") {
-            return Err(ParseError::at("invalid duration INF for shard duration", token.position));
-        }
-        self.unscan();
-        self.duration()
-    }
-
-    fn create_retention_policy(&mut self) -> Result<Statement, ParseError> {
-        let name = self.ident()?;
-        self.expect_keyword("ON")?;
-        let database = self.ident()?;
-        self.expect_keyword("DURATION")?;
-        let duration_ns = self.duration()?;
-        self.expect_keyword("REPLICATION")?;
-        let replication = self.replication()?;
-        let shard_duration_ns = if self.next_keyword("SHARD") { self.shard_duration()? } else { 0 };
-        let is_default = self.next_keyword("DEFAULT");
-        let create =
-            CreateRetentionPolicy { name, database, duration_ns, replication, shard_duration_ns, is_default };
-        Ok(Statement::CreateRetentionPolicy(create))
-    }
-
-    pub(super) fn alter(&mut self) -> Result<Statement, ParseError> {
-        self.expect_keywords(&["RETENTION", "POLICY"])?;
-        let name = if self.next_keyword("DEFAULT") { "default".to_owned() } else { self.ident()? };
-        self.expect_keyword("ON")?;
-        let database = self.ident()?;
-        let mut alter =
-            AlterRetentionPolicy { name, database, options: PolicyOptions::default(), is_default: false };
-        let words = ["DURATION", "REPLICATION", "SHARD", "DEFAULT"];
-        let mut seen: Vec<&str> = Vec::new();
-        loop {
-            let token = self.next();
-            let Some(word) = words.into_iter().find(|word| token.is_keyword(word)) else {
-                if seen.is_empty() {
-                    return Err(ParseError::unexpected(&token, &words));
-                }
-                self.unscan();
-                return Ok(Statement::AlterRetentionPolicy(alter));
-            };
-            if seen.contains(&word) {
-                let message = format!("found duplicate {word} option");
-                return Err(ParseError::at(message, token.position));
-            }
-            seen.push(word);
-            match word {
-                "DURATION" => alter.options.duration_ns = Some(self.duration()?),
-                "REPLICATION" => alter.options.replication = Some(self.replication()?),
-                "SHARD" => alter.options.shard_duration_ns = Some(self.shard_duration()?),
-                _ => alter.is_default = true,
-            }
-        }
-    }
-
-    fn create_subscription(&mut self) -> Result<Statement, ParseError> {
-        let name = self.ident()?;
-        let [database, policy] = self.on_database_and_policy()?;
-        self.expect_keyword("DESTINATIONS")?;
-        let token = self.next();
-        let mode = match token.kind {
-            Kind::Keyword("ALL") => SubscriptionMode::All,
-            Kind::Keyword("ANY") => SubscriptionMode::Any,
-            _ => return Err(ParseError::unexpected(&token, &["ALL", "ANY"])),
+            parser.unscan();
+            return Ok(Statement::AlterRetentionPolicy(alter));
         };
-        let mut destinations = vec![self.text()?];
-        while self.next_if(|token| token.is(Kind::Comma)).is_some() {
-            self.count_term()?;
-            destinations.push(self.text()?);
+        if seen.contains(&word) {
+            let message = format!("found duplicate {word} option");
+            return Err(ParseError::at(message, token.position));
         }
-        Ok(Statement::CreateSubscription(CreateSubscription { name, database, policy, mode, destinations }))
-    }
-
-    /// `ON db.rp`, without spaces around the point.
-    fn on_database_and_policy(&mut self) -> Result<[String; 2], ParseError> {
-        self.expect_keyword("ON")?;
-        let database = self.ident()?;
-        let token = self.scan();
-        if !token.is(Kind::Dot) {
-            return Err(ParseError::unexpected(&token, &["."]));
-        }
-        Ok([database, self.ident()?])
-    }
-
-    pub(super) fn drop_statement(&mut self) -> Result<Statement, ParseError> {
-        let token = self.next();
-        let Kind::Keyword(word) = token.kind else { return Err(ParseError::unexpected(&token, &DROPPED)) };
+        seen.push(word);
         match word {
-            "CONTINUOUS" => {
-                self.expect_keyword("QUERY")?;
-                let [name, database] = self.name_on_database()?;
-                Ok(Statement::DropContinuousQuery { name, database })
-            }
-            "DATABASE" => self.ident().map(Statement::DropDatabase),
-            "MEASUREMENT" => self.ident().map(Statement::DropMeasurement),
-            "RETENTION" => {
-                self.expect_keyword("POLICY")?;
-                let [name, database] = self.name_on_database()?;
-                Ok(Statement::DropRetentionPolicy { name, database })
-            }
-            "SERIES" => self.drop_series(),
-            "SHARD" => self.unsigned().map(Statement::DropShard),
-            "SUBSCRIPTION" => {
-                let name = self.ident()?;
-                let [database, policy] = self.on_database_and_policy()?;
-                Ok(Statement::DropSubscription { name, database, policy })
-            }
-            "USER" => self.ident().map(Statement::DropUser),
-            _ => Err(ParseError::unexpected(&token, &DROPPED)),
+            "DURATION" => alter.options.duration_ns = Some(parser.duration()?),
+            "REPLICATION" => alter.options.replication = Some(replication(parser)?),
+            "SHARD" => alter.options.shard_duration_ns = Some(shard_duration(parser)?),
+            _ => alter.is_default = true,
         }
     }
+}
 
-    fn name_on_database(&mut self) -> Result<[String; 2], ParseError> {
-        let name = self.ident()?;
-        self.expect_keyword("ON")?;
-        Ok([name, self.ident()?])
+fn create_subscription(parser: &mut Parser) -> Result<Statement, ParseError> {
+    let name = parser.ident()?;
+    let [database, policy] = on_database_and_policy(parser)?;
+    parser.expect_keyword("DESTINATIONS")?;
+    let token = parser.next();
+    let mode = match token.kind {
+        Kind::Keyword("ALL") => SubscriptionMode::All,
+        Kind::Keyword("ANY") => SubscriptionMode::Any,
+        _ => return Err(ParseError::unexpected(&token, &["ALL", "ANY"])),
+    };
+    let mut destinations = vec![parser.text()?];
+    while parser.next_if(|token| token.is(Kind::Comma)).is_some() {
+        parser.count_term()?;
+        destinations.push(parser.text()?);
     }
+    Ok(Statement::CreateSubscription(CreateSubscription { name, database, policy, mode, destinations }))
+}
+
+/// `ON db.rp`, without spaces around the point.
+fn on_database_and_policy(parser: &mut Parser) -> Result<[String; 2], ParseError> {
+    parser.expect_keyword("ON")?;
+    let database = parser.ident()?;
+    let token = parser.scan();
+    if !token.is(Kind::Dot) {
+        return Err(ParseError::unexpected(&token, &["."]));
+    }
+    Ok([database, parser.ident()?])
+}
+
+pub(super) fn drop_statement(parser: &mut Parser) -> Result<Statement, ParseError> {
+    let token = parser.next();
+    let Kind::Keyword(word) = token.kind else { return Err(ParseError::unexpected(&token, &DROPPED)) };
+    match word {
+        "CONTINUOUS" => {
+            parser.expect_keyword("QUERY")?;
+            let [name, database] = name_on_database(parser)?;
+            Ok(Statement::DropContinuousQuery { name, database })
+        }
+        "DATABASE" => parser.ident().map(Statement::DropDatabase),
+        "MEASUREMENT" => parser.ident().map(Statement::DropMeasurement),
+        "RETENTION" => {
+            parser.expect_keyword("POLICY")?;
+            let [name, database] = name_on_database(parser)?;
+            Ok(Statement::DropRetentionPolicy { name, database })
+        }
+        "SERIES" => drop_series(parser),
+        "SHARD" => parser.unsigned().map(Statement::DropShard),
+        "SUBSCRIPTION" => {
+            let name = parser.ident()?;
+            let [database, policy] = on_database_and_policy(parser)?;
+            Ok(Statement::DropSubscription { name, database, policy })
+        }
+        "USER" => parser.ident().map(Statement::DropUser),
+        _ => Err(ParseError::unexpected(&token, &DROPPED)),
+    }
+}
+
+fn name_on_database(parser: &mut Parser) -> Result<[String; 2], ParseError> {
+    let name = parser.ident()?;
+    parser.expect_keyword("ON")?;
+    Ok([name, parser.ident()?])
 }
 
 const DROPPED: [&str; 8] =

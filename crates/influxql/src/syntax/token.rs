@@ -48,7 +48,6 @@ pub(super) enum Kind {
     Keyword(&'static str),
 }
 
-/// One token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: Kind,

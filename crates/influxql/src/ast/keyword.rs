@@ -19,7 +19,7 @@ const KEYWORDS: [&str; 80] = [
 const KEYWORD_BYTES_MAX: usize = 13;
 
 /// Returns the keyword that `word` is, in upper case.
-pub(super) fn keyword(word: &str) -> Option<&'static str> {
+pub(crate) fn keyword(word: &str) -> Option<&'static str> {
     if word.len() > KEYWORD_BYTES_MAX || !word.is_ascii() {
         return None;
     }
@@ -28,7 +28,7 @@ pub(super) fn keyword(word: &str) -> Option<&'static str> {
 }
 
 /// Returns true if `word` needs quotes as an identifier.
-pub(crate) fn is_keyword(word: &str) -> bool {
+pub(super) fn is_keyword(word: &str) -> bool {
     keyword(word).is_some()
 }
 
