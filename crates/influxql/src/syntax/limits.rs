@@ -1,0 +1,8 @@
+//! Limits of texts.
+
+/// Bytes of a text of statements.
+pub const QUERY_BYTES_MAX: usize = 8 << 20;
+/// Levels of parentheses, calls and subqueries.
+pub const NESTING_MAX: usize = 128;
+/// Operands, arguments, fields and sources of one text of statements.
+pub const TERMS_MAX: usize = 500_000;

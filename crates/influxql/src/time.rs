@@ -1,0 +1,135 @@
+//! Times of statements: RFC 3339 in nanoseconds, the forms of string literals, time zones.
+//!
+//! Invariants: times are nanoseconds since 1970 in 64 bits; texts of other times are refused.
+//! Not here: windows of a calendar (`exec`).
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, civil};
+
+/// Earliest time of a query, two ticks after the smallest number, as in InfluxDB.
+pub const TIME_MIN_NS: i64 = i64::MIN + 2;
+/// Latest time of a query.
+pub const TIME_MAX_NS: i64 = i64::MAX - 1;
+
+/// Returns a time in RFC 3339, with the digits of a fraction that it needs: `2000-01-01T00:00:00.5Z`.
+#[must_use]
+pub fn rfc3339_ns(ns: i64) -> String {
+    Timestamp::from_nanosecond(i128::from(ns)).map_or_else(|_| ns.to_string(), |time| time.to_string())
+}
+
+/// Returns true if `zone` is the name of a time zone, in its exact case.
+#[must_use]
+pub fn zone_exists(zone: &str) -> bool {
+    zone_named(zone).is_some()
+}
+
+/// Returns the time zone of a name, in its exact case.
+#[must_use]
+pub fn zone_named(zone: &str) -> Option<TimeZone> {
+    if zone == "UTC" || zone == "Local" {
+        return Some(TimeZone::UTC);
+    }
+    TimeZone::get(zone).ok().filter(|found| found.iana_name() == Some(zone))
+}
+
+/// Returns the time of a string literal in `zone`: a date, optionally a time of day after a space or `T` with
+/// up to nine digits of a fraction, and, after `T`, optionally `Z` or an offset.
+#[must_use]
+pub fn parse_literal(text: &str, zone: &TimeZone) -> Option<i64> {
+    let (civil, offset_seconds) = civil_and_offset(text)?;
+    let timestamp = match offset_seconds {
+        Some(seconds) => {
+            let utc = jiff::tz::Offset::UTC.to_timestamp(civil).ok()?;
+            utc.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok()?
+        }
+        None => zone.to_ambiguous_timestamp(civil).compatible().ok()?,
+    };
+    i64::try_from(timestamp.as_nanosecond()).ok()
+}
+
+/// Returns true if `text` has the form of a date, whatever its numbers: such a string is a time where it is
+/// compared with one.
+#[must_use]
+pub fn looks_like_time(text: &str) -> bool {
+    let shape: String = text.chars().take(10).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    shape == "0000-00-00"
+}
+
+/// Splits a literal into its local time, and the seconds of its offset if it has one.
+fn civil_and_offset(text: &str) -> Option<(civil::DateTime, Option<i64>)> {
+    let (date, rest) = text.split_at_checked(10)?;
+    let mut parts = Numbers { rest: date };
+    let date = civil::Date::new(
+        i16::try_from(parts.digits(4)?).ok()?,
+        i8::try_from(parts.after('-')?.digits(2)?).ok()?,
+        i8::try_from(parts.after('-')?.digits(2)?).ok()?,
+    );
+    let date = date.ok()?;
+    if rest.is_empty() {
+        return Some((date.at(0, 0, 0, 0), None));
+    }
+    let has_t = rest.starts_with('T');
+    let clock = rest.strip_prefix(['T', ' '])?;
+    let mut parts = Numbers { rest: clock };
+    let hour = parts.digits(2)?;
+    let minute = parts.after(':')?.digits(2)?;
+    let second = parts.after(':')?.digits(2)?;
+    let nanosecond = parts.fraction()?;
+    let time = civil::Time::new(
+        i8::try_from(hour).ok()?,
+        i8::try_from(minute).ok()?,
+        i8::try_from(second).ok()?,
+        i32::try_from(nanosecond).ok()?,
+    );
+    let civil = date.to_datetime(time.ok()?);
+    let offset = match parts.rest {
+        "" => None,
+        "Z" if has_t => Some(0),
+        zone if has_t => Some(offset_seconds(zone)?),
+        _ => return None,
+    };
+    Some((civil, offset))
+}
+
+/// Seconds of `+02:00`.
+fn offset_seconds(zone: &str) -> Option<i64> {
+    let sign = if zone.starts_with('-') { -1 } else { 1 };
+    let mut parts = Numbers { rest: zone.strip_prefix(['+', '-'])? };
+    let hours = parts.digits(2)?;
+    let minutes = parts.after(':')?.digits(2)?;
+    let is_valid = parts.rest.is_empty() && hours <= 24 && minutes <= 60;
+    is_valid.then_some(sign * (hours * 3_600 + minutes * 60))
+}
+
+/// Reader of digits.
+struct Numbers<'a> {
+    rest: &'a str,
+}
+
+impl Numbers<'_> {
+    fn digits(&mut self, count: usize) -> Option<i64> {
+        let (digits, rest) = self.rest.split_at_checked(count)?;
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        self.rest = rest;
+        digits.parse().ok()
+    }
+
+    fn after(&mut self, separator: char) -> Option<&mut Self> {
+        self.rest = self.rest.strip_prefix(separator)?;
+        Some(self)
+    }
+
+    /// Nanoseconds of a fraction after a point; 0 without one.
+    fn fraction(&mut self) -> Option<i64> {
+        let Some(after_point) = self.rest.strip_prefix('.') else { return Some(0) };
+        let digit_count = after_point.bytes().take_while(u8::is_ascii_digit).count();
+        let (digits, rest) = after_point.split_at_checked(digit_count)?;
+        if digits.is_empty() || digits.len() > 9 {
+            return None;
+        }
+        self.rest = rest;
+        format!("{digits:0<9}").parse().ok()
+    }
+}
