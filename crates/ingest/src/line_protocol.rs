@@ -9,6 +9,7 @@ mod fault;
 mod grammar;
 mod labels;
 mod line;
+mod name_filter;
 mod number;
 mod options;
 mod precision;

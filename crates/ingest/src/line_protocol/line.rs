@@ -13,6 +13,7 @@ use chronolith_model::{BatchSeries, WordKind, WriteBatch};
 use super::fault::{Fault, KEY_BYTES_MAX};
 use super::grammar::{self, FieldValue, KEY_SEPARATOR_BYTES, ParsedLine, TagPairs, has_duplicate_tags};
 use super::labels::{field_of, measurement_of, split_key, tag_of, unescape, unescape_into};
+use super::name_filter::NameFilter;
 use super::number;
 use super::options::DecodeOptions;
 use super::refused::{DropReason, Refused, field_name_text, tag_key_text, text_too_long_text};
@@ -92,7 +93,7 @@ impl<'a, 'b> LineWalk<'a, 'b> {
     fn usual_line(&mut self, start: usize, marks: &Marks) -> Option<usize> {
         let key_end = self.usual_key(start)?;
         let mut at = key_end;
-        let mut seen = FieldFilter::default();
+        let mut seen = NameFilter::default();
         loop {
             let equals = self.structural.next();
             let field = self.slice(at + 1..equals);
@@ -135,8 +136,8 @@ impl<'a, 'b> LineWalk<'a, 'b> {
             return None;
         }
         let tags_start = at + 1;
-        let mut last = &b""[..];
-        let mut is_ascending = true;
+        let mut seen = NameFilter::default();
+        let mut may_repeat = false;
         while self.byte(at) == b',' {
             let equals = self.structural.next();
             let key = self.slice(at + 1..equals);
@@ -147,11 +148,9 @@ impl<'a, 'b> LineWalk<'a, 'b> {
             if at == equals + 1 {
                 return None;
             }
-            is_ascending &= last < key;
-            last = key;
+            may_repeat |= seen.may_have(key);
         }
-        let is_key =
-            self.byte(at) == b' ' && (is_ascending || !has_duplicate_tags(self.slice(tags_start..at)));
+        let is_key = self.byte(at) == b' ' && !(may_repeat && has_duplicate_tags(self.slice(tags_start..at)));
         is_key.then_some(at)
     }
 
@@ -318,27 +317,6 @@ impl<'a, 'b> LineWalk<'a, 'b> {
     fn range_of(&self, part: &[u8]) -> Range<usize> {
         let start = part.as_ptr().addr().wrapping_sub(self.body.as_ptr().addr());
         start..start + part.len()
-    }
-}
-
-/// Bloom filter of the field keys of a line, so that most fields need no look at the others.
-#[derive(Default)]
-struct FieldFilter {
-    bits: [u64; 16],
-}
-
-impl FieldFilter {
-    /// Adds a field; returns true if it may have been added before.
-    fn may_have(&mut self, field: &[u8]) -> bool {
-        let byte = |at: usize| u64::from(field.get(at).copied().unwrap_or(0));
-        let len = field.len();
-        let mix = byte(0) | byte(len / 2) << 8 | byte(len.saturating_sub(1)) << 16 | (len as u64) << 24;
-        let hash = mix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-        let bit = 1 << (hash % 64);
-        let Some(word) = self.bits.get_mut(hash as usize / 64) else { return true };
-        let may_have = *word & bit != 0;
-        *word |= bit;
-        may_have
     }
 }
 
