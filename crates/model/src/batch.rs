@@ -180,7 +180,7 @@ pub struct WriteBatch {
     pub raw: Vec<u8>,
     /// Series in the order of the request.
     pub series: Vec<BatchSeries>,
-    /// Milliseconds, series after series.
+    /// In the unit of the store, series after series.
     pub times: Vec<i64>,
     /// One value per time, of integers and booleans the bits of the word; of a histogram its sum, of a text
     /// the bits of its index in [`WriteBatch::texts`].
@@ -193,7 +193,7 @@ pub struct WriteBatch {
     /// Samples that are histograms: index into times and values, ascending. The caller that fills the batch
     /// validates them.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// Start timestamps in milliseconds: one per time, 0 if unknown; empty if all are unknown.
+    /// Start timestamps in the unit of the store: one per time, 0 if unknown; empty if all are unknown.
     pub start_times: Vec<i64>,
     /// Exemplars, in the order of the request.
     pub exemplars: Vec<BatchExemplar>,
