@@ -211,10 +211,10 @@ fn a_wal_of_a_later_version_refuses_the_start() {
 #[test]
 fn a_slice_of_a_later_version_refuses_the_start() {
     let test_env = written();
-    edit_file(&test_env, "/data/wal/00000000.slice1", |bytes| set_version(bytes, 5, 76));
+    edit_file(&test_env, "/data/wal/00000000.slice1", |bytes| set_version(bytes, 6, 76));
     check_refused(
         &test_env,
-        "/data/wal/00000000.slice1: slice version at offset 4: expected 1 to 4, found 5",
+        "/data/wal/00000000.slice1: slice version at offset 4: expected 1 to 5, found 6",
     );
 }
 

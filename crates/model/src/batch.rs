@@ -195,7 +195,7 @@ pub struct WriteBatch {
     pub series: Vec<BatchSeries>,
     /// Field key of each series as sent, within [`WriteBatch::raw`]; empty if the protocol has no fields.
     pub fields: Vec<Range<u32>>,
-    /// Milliseconds, series after series.
+    /// In the unit of the store, series after series.
     pub times: Vec<i64>,
     /// One value per time, of integers and booleans the bits of the word; of a histogram its sum, of a text
     /// the bits of its index in [`WriteBatch::texts`].
@@ -208,7 +208,7 @@ pub struct WriteBatch {
     /// Samples that are histograms: index into times and values, ascending. The caller that fills the batch
     /// validates them.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// Start timestamps in milliseconds: one per time, 0 if unknown; empty if all are unknown.
+    /// Start timestamps in the unit of the store: one per time, 0 if unknown; empty if all are unknown.
     pub start_times: Vec<i64>,
     /// Exemplars, in the order of the request.
     pub exemplars: Vec<BatchExemplar>,

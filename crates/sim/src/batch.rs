@@ -5,8 +5,8 @@
 
 use chronolith_base::Rng;
 use chronolith_model::sample::STALE_NAN;
-use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{MatchOp, Matcher, TimeRange, WordKind};
+use chronolith_model::time::{TIME_MAX_MS, TIME_MAX_NS, TIME_MIN_MS, TIME_MIN_NS};
+use chronolith_model::{MatchOp, Matcher, TimeRange, TimeUnit, WordKind};
 
 use crate::labels::kind_of;
 use crate::ledger::TenantLedger;
@@ -21,7 +21,7 @@ const SCRAPE_COUNT_MAX: u64 = 150;
 const SCRAPE_STEP_MS: i64 = 15_000;
 const WINDOW_MS: i64 = 2 * HOUR_MS;
 
-/// Samples of one series, in the order in which they are written.
+/// Samples of one series, in the order in which they are written, times in the unit of the tenant.
 pub(crate) type SeriesSamples = (u32, Vec<(i64, Value)>);
 
 /// Generator of batches.
@@ -35,6 +35,36 @@ pub(crate) struct BatchGenerator<'a> {
 impl BatchGenerator<'_> {
     /// Draws a batch.
     pub(crate) fn draw(&self, shape: Shape) -> Vec<SeriesSamples> {
+        if shape == Shape::Repeated {
+            return self.repeated();
+        }
+        let mut parts = self.draw_in_ms(shape);
+        if self.ledger.unit() == TimeUnit::Nano {
+            let is_aligned = self.rng.below(3) == 0;
+            for (time, _) in parts.iter_mut().flat_map(|(_, samples)| samples) {
+                *time = self.in_nanoseconds(*time, is_aligned);
+            }
+        }
+        parts
+    }
+
+    /// Returns a time within the millisecond, often next to its start; a bound of milliseconds becomes that of
+    /// nanoseconds.
+    fn in_nanoseconds(&self, time_ms: i64, is_aligned: bool) -> i64 {
+        if time_ms < TIME_MIN_MS + 2 {
+            return if time_ms == i64::MIN { time_ms } else { TIME_MIN_NS + (time_ms - TIME_MIN_MS) };
+        }
+        if time_ms > TIME_MAX_MS - 2 {
+            return if time_ms == i64::MAX { time_ms } else { TIME_MAX_NS + (time_ms - TIME_MAX_MS) };
+        }
+        let within = match self.rng.below(4) {
+            0 => self.below(1_000_000),
+            _ => self.below(3),
+        };
+        TimeUnit::Nano.from_ms(time_ms).saturating_add(if is_aligned { 0 } else { within })
+    }
+
+    fn draw_in_ms(&self, shape: Shape) -> Vec<SeriesSamples> {
         match shape {
             Shape::Scrape => self.scrape(),
             Shape::Run => self.runs(self.run_count_max(), self.now_ms - self.below(HOUR_MS), self.step()),
@@ -163,11 +193,12 @@ impl BatchGenerator<'_> {
             let number = self.number();
             let Some(series) = self.ledger.series.get(&number) else { continue };
             let age_ms = self.below(if is_old { 5 * DAY_MS } else { 10 * MINUTE_MS });
-            let from = series.samples.range(self.now_ms - age_ms..).take(1 + self.rng.below(20) as usize);
+            let first = self.ledger.unit().from_ms(self.now_ms - age_ms);
+            let from = series.samples.range(first..).take(1 + self.rng.below(20) as usize);
             let samples: Vec<(i64, Value)> = from
                 .map(|(&time, expected)| {
                     let same = expected.value().filter(|_| self.rng.below(5) < 3);
-                    (time, same.unwrap_or_else(|| self.value(number, time)))
+                    (time, same.unwrap_or_else(|| self.value(number, self.ledger.unit().to_ms(time))))
                 })
                 .collect();
             if !samples.is_empty() {
@@ -217,8 +248,19 @@ pub(crate) fn match_all(owner: Option<usize>) -> Vec<Matcher> {
     }
 }
 
-/// Draws a range: all time, a window, or two random times.
-pub(crate) fn draw_range(rng: &Rng, now_ms: i64) -> TimeRange {
+/// Draws a range in the unit of a tenant: all time, a window, or two random times.
+pub(crate) fn draw_range(rng: &Rng, unit: TimeUnit, now_ms: i64) -> TimeRange {
+    let range = draw_range_in_ms(rng, now_ms);
+    if range == TimeRange::ALL || unit == TimeUnit::Milli {
+        return range;
+    }
+    // Neighbouring nanoseconds come apart.
+    let shift = rng.below(4) as i64;
+    let range = unit.range_from_ms(range);
+    TimeRange::new(range.start + shift, range.end + shift)
+}
+
+fn draw_range_in_ms(rng: &Rng, now_ms: i64) -> TimeRange {
     let below = |bound_ms: i64| rng.below(bound_ms.unsigned_abs()) as i64;
     let start = now_ms - below(pick(rng, &[HOUR_MS, DAY_MS, 11 * DAY_MS]));
     match rng.below(4) {

@@ -67,10 +67,10 @@ impl Reader<'_> {
             });
             let series = series.and_then(|number| ledger.series.get(&number));
             sample_count += columns.len() as u64;
-            compare_series(series, &columns, ledger.floor_ms, range)
+            compare_series(series, &columns, ledger.floor, range)
                 .map_err(|what| context(format!("{labels}: {what}")))?;
         }
-        let clipped = TimeRange::new(range.start.max(ledger.floor_ms), range.end);
+        let clipped = TimeRange::new(range.start.max(ledger.floor), range.end);
         for (number, series) in ledger.matching(matchers).filter(|(number, _)| !seen.contains(number)) {
             if let Some((time, expected)) =
                 series.samples_in(clipped).find(|(_, expected)| expected.is_present())
@@ -95,7 +95,7 @@ impl Reader<'_> {
         let ctx = ReadContext::unlimited(self.clock.clone());
         let selector = Selector { matchers, range };
         let queryable = self.tsdb.queryable(&ledger.id);
-        let clipped = TimeRange::new(range.start.max(ledger.floor_ms), range.end);
+        let clipped = TimeRange::new(range.start.max(ledger.floor), range.end);
         let context = |what: &str, found: &[String]| {
             format!("tenant {}, {matchers:?} in {range:?}: {what}, found {found:?}", ledger.id)
         };
@@ -124,7 +124,7 @@ impl Reader<'_> {
                 return Err(context(&format!("{text:?} of label {name:?} is missing"), &found));
             }
             // The ledger does not know the series of samples below the floor.
-            if let (Some(text), true) = (found_set.difference(&most).next(), ledger.floor_ms == i64::MIN) {
+            if let (Some(text), true) = (found_set.difference(&most).next(), ledger.floor == i64::MIN) {
                 return Err(context(&format!("{text:?} of label {name:?} is of no series"), &found));
             }
         }
@@ -160,7 +160,7 @@ fn label_texts<'a>(labels: &'a Labels, name: Option<&'a str>) -> impl Iterator<I
 fn compare_series(
     series: Option<&SeriesLedger>,
     columns: &Columns,
-    floor_ms: i64,
+    floor: i64,
     range: TimeRange,
 ) -> Result<(), String> {
     if !columns.times.is_sorted_by(|a, b| a < b) {
@@ -172,9 +172,9 @@ fn compare_series(
     if let Some(what) = wrong_reset_hint(columns) {
         return Err(what);
     }
-    let clipped = TimeRange::new(range.start.max(floor_ms), range.end);
+    let clipped = TimeRange::new(range.start.max(floor), range.end);
     let mut samples = series.into_iter().flat_map(|series| series.samples_in(clipped)).peekable();
-    for (at, &time) in columns.times.iter().enumerate().filter(|(_, time)| **time >= floor_ms) {
+    for (at, &time) in columns.times.iter().enumerate().filter(|(_, time)| **time >= floor) {
         while let Some((missing, expected)) = samples.next_if(|(other, _)| *other < time) {
             if expected.is_present() {
                 return Err(format!("no sample @{missing}, expected {expected:x?}; the next one is @{time}"));

@@ -65,7 +65,7 @@ impl Writer {
             match rng.below(20) {
                 0 => {
                     let selectors = [draw_matchers(rng, ledger, Some(self.owner))];
-                    let range = draw_range(rng, now_ms);
+                    let range = draw_range(rng, ledger.unit(), now_ms);
                     let deleted = round.tsdb.delete_series(&ledger.id, &selectors, range);
                     let ack = match deleted {
                         Ok(_) => AckState::Acked,
@@ -78,7 +78,8 @@ impl Writer {
                 1..4 => {
                     let matchers = draw_matchers(rng, ledger, Some(self.owner));
                     let reader = Reader { tsdb: round.tsdb, clock: round.read_clock.clone() };
-                    self.tally.compared += reader.compare(ledger, &matchers, draw_range(rng, now_ms))?;
+                    self.tally.compared +=
+                        reader.compare(ledger, &matchers, draw_range(rng, ledger.unit(), now_ms))?;
                     self.tally.controls += 1;
                 }
                 _ => {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::{DuplicatePolicy, Labels, Matcher, TenantId, TenantLimits, TimeRange};
+use chronolith_model::{DuplicatePolicy, Labels, Matcher, TenantId, TenantLimits, TimeRange, TimeUnit};
 
 use crate::labels::labels_of;
 use crate::value::Value;
@@ -194,9 +194,9 @@ pub(crate) struct TenantLedger {
     pub(crate) id: TenantId,
     pub(crate) limits: TenantLimits,
     /// Older samples may have expired: nothing is expected of them.
-    pub(crate) floor_ms: i64,
+    pub(crate) floor: i64,
     /// Upper bound of the timestamps that were ever accepted.
-    pub(crate) newest_ms: i64,
+    pub(crate) newest: i64,
     /// By series number.
     pub(crate) series: BTreeMap<u32, SeriesLedger>,
     by_labels: HashMap<Labels, u32>,
@@ -210,13 +210,18 @@ impl TenantLedger {
         TenantLedger {
             id,
             limits,
-            floor_ms: i64::MIN,
-            newest_ms: i64::MIN,
+            floor: i64::MIN,
+            newest: i64::MIN,
             series: BTreeMap::new(),
             by_labels: HashMap::default(),
             uncertain: BTreeSet::new(),
             owner,
         }
+    }
+
+    /// Returns the unit of all times of the tenant.
+    pub(crate) fn unit(&self) -> TimeUnit {
+        self.id.time_unit()
     }
 
     /// Returns the labels of series `number`.
@@ -228,7 +233,7 @@ impl TenantLedger {
     }
 
     pub(crate) fn put(&mut self, number: u32, ack: AckState, time: i64, value: Value) {
-        self.newest_ms = self.newest_ms.max(time);
+        self.newest = self.newest.max(time);
         let owner = self.owner;
         let by_labels = &mut self.by_labels;
         let series = self.series.entry(number).or_insert_with(|| {
@@ -300,11 +305,11 @@ impl TenantLedger {
         if self.limits.retention_ms == 0 {
             return;
         }
-        let floor_ms = now_ms.saturating_sub(self.limits.retention_ms);
-        if floor_ms > self.floor_ms {
-            self.floor_ms = floor_ms;
+        let floor = self.unit().from_ms(now_ms.saturating_sub(self.limits.retention_ms));
+        if floor > self.floor {
+            self.floor = floor;
             for series in self.series.values_mut() {
-                series.samples = series.samples.split_off(&floor_ms);
+                series.samples = series.samples.split_off(&floor);
             }
         }
     }

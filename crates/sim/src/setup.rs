@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use chronolith_base::Rng;
-use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits, TimeUnit};
 use chronolith_tsdb::{LimitsTable, SyncMode, TsdbOptions};
 
 /// 2026-11-20 00:00 UTC, aligned to two hours.
@@ -102,7 +102,12 @@ fn tenant(rng: &Rng, idx: u64, threads: Threads) -> TenantSetup {
         retention_ms: if threads == Threads::One { retention_ms } else { 0 },
         ..TenantLimits::default()
     };
-    TenantSetup { id: TenantId::new(&format!("t{idx}")).expect("a valid tenant id"), limits }
+    // The second of them has times in nanoseconds.
+    let id = match idx {
+        1 => TenantId::of_store(TimeUnit::Nano, idx),
+        _ => TenantId::new(&format!("t{idx}")).expect("a valid tenant id"),
+    };
+    TenantSetup { id, limits }
 }
 
 pub(crate) fn pick<T: Copy>(rng: &Rng, from: &[T]) -> T {

@@ -218,7 +218,7 @@ impl TestEnv {
         let (rng, now_ms) = (Rng::from_seed(seed), self.clock.now_ms());
         let ledger = &self.ledgers[tenant];
         let selectors: Vec<_> = (0..=rng.below(2)).map(|_| draw_matchers(&rng, ledger, None)).collect();
-        let range = draw_range(&rng, now_ms);
+        let range = draw_range(&rng, ledger.unit(), now_ms);
         let deleted = tsdb.delete_series(&ledger.id, &selectors, range);
         let ack = match self.allow_failure("deleting", deleted)? {
             Some(_) => AckState::Acked,
@@ -263,7 +263,8 @@ impl TestEnv {
     fn query(&mut self, tsdb: &Tsdb, seed: u64) -> Result<(), String> {
         let rng = Rng::from_seed(seed);
         let ledger = &self.ledgers[rng.below(self.ledgers.len() as u64) as usize];
-        let (matchers, range) = (draw_matchers(&rng, ledger, None), draw_range(&rng, self.clock.now_ms()));
+        let matchers = draw_matchers(&rng, ledger, None);
+        let range = draw_range(&rng, ledger.unit(), self.clock.now_ms());
         let reader = Reader { tsdb, clock: self.clock.clone() };
         self.tally.compared += reader.compare(ledger, &matchers, range)?;
         Ok(())
@@ -272,7 +273,8 @@ impl TestEnv {
     fn query_labels(&mut self, tsdb: &Tsdb, seed: u64) -> Result<(), String> {
         let rng = Rng::from_seed(seed);
         let ledger = &self.ledgers[rng.below(self.ledgers.len() as u64) as usize];
-        let (matchers, range) = (draw_matchers(&rng, ledger, None), draw_range(&rng, self.clock.now_ms()));
+        let matchers = draw_matchers(&rng, ledger, None);
+        let range = draw_range(&rng, ledger.unit(), self.clock.now_ms());
         Reader { tsdb, clock: self.clock.clone() }.compare_labels(ledger, &matchers, range)
     }
 

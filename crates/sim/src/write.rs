@@ -3,8 +3,7 @@
 //! Invariants: the counts of refused samples that the store returns are those of its rules; the rules
 //! determine which samples they are. Not here: the content of batches (`batch`).
 
-use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{DuplicatePolicy, Reject, TenantLimits, WriteBatch, WriteOutcome};
+use chronolith_model::{DuplicatePolicy, Reject, TenantLimits, TimeUnit, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WriteError};
 
 use crate::batch::SeriesSamples;
@@ -24,6 +23,7 @@ pub(crate) enum LedgerScope {
 /// Rules for the samples of one batch.
 struct Rules<'a> {
     limits: &'a TenantLimits,
+    unit: TimeUnit,
     now_ms: i64,
 }
 
@@ -31,12 +31,13 @@ impl Rules<'_> {
     /// Returns the reason if a sample of this time is refused regardless of stored samples.
     fn refuse(&self, time: i64) -> Option<Reject> {
         let TenantLimits { retention_ms, future_ms_max, .. } = *self.limits;
-        if !(TIME_MIN_MS..=TIME_MAX_MS).contains(&time)
-            || (future_ms_max > 0 && time > self.now_ms + future_ms_max)
+        let unit = self.unit;
+        if !unit.sample_times().contains(&time)
+            || (future_ms_max > 0 && time > unit.from_ms(self.now_ms + future_ms_max))
         {
             return Some(Reject::OutOfBounds);
         }
-        (retention_ms > 0 && time < self.now_ms - retention_ms).then_some(Reject::TooOld)
+        (retention_ms > 0 && time < unit.from_ms(self.now_ms - retention_ms)).then_some(Reject::TooOld)
     }
 }
 
@@ -81,7 +82,7 @@ fn push_series(batch: &mut WriteBatch, ledger: &TenantLedger, number: u32, sampl
 /// Records that the samples may be stored or not.
 fn record_failed_write(ledger: &mut TenantLedger, parts: &[SeriesSamples], now_ms: i64) {
     let limits = ledger.limits.clone();
-    let rules = Rules { limits: &limits, now_ms };
+    let rules = Rules { limits: &limits, unit: ledger.unit(), now_ms };
     for (number, samples) in parts {
         for &(time, value) in samples.iter().filter(|sample| rules.refuse(sample.0).is_none()) {
             ledger.put(*number, AckState::InFlight, time, value);
@@ -97,7 +98,7 @@ fn record_outcome(
     scope: LedgerScope,
 ) -> Result<(), String> {
     let limits = ledger.limits.clone();
-    let rules = Rules { limits: &limits, now_ms };
+    let rules = Rules { limits: &limits, unit: ledger.unit(), now_ms };
     let mut refused = [0u64; Reject::COUNT];
     let mut times = Vec::new();
     for &(time, _) in parts.iter().flat_map(|(_, samples)| samples) {
@@ -110,9 +111,8 @@ fn record_outcome(
     let accepted_from = first_accepted(&mut times, out_of_order as usize).ok_or_else(|| {
         format!("{out_of_order} samples out of order, which differ for equal timestamps: {outcome:?}")
     })?;
-    let newest_ms = ledger.newest_ms;
-    let out_of_order_max =
-        times.iter().filter(|&&time| time < newest_ms.saturating_sub(limits.out_of_order_ms)).count() as u64;
+    let in_order_from = ledger.newest.saturating_sub(ledger.unit().from_ms(limits.out_of_order_ms));
+    let out_of_order_max = times.iter().filter(|&&time| time < in_order_from).count() as u64;
     if out_of_order > 0 && limits.out_of_order_ms == 0
         || out_of_order > out_of_order_max && scope == LedgerScope::AllSeries
     {

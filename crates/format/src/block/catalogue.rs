@@ -46,9 +46,9 @@ pub struct BlockRecord {
     pub ulid: Ulid,
     /// The oldest head block that went in: the order in which blocks were written.
     pub oldest_source: Ulid,
-    /// First millisecond covered.
+    /// First time covered, in the unit of the tenant.
     pub min_time: i64,
-    /// First millisecond after the covered time.
+    /// First time after that.
     pub max_time: i64,
     /// Bytes of all its files.
     pub size_bytes: u64,

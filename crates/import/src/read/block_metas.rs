@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
 use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
+use chronolith_model::TimeUnit;
 
 use super::data_dir::DataDir;
 use crate::write::report::ImportReport;
@@ -64,5 +65,9 @@ fn read_meta(env: &Env, dir: &Path) -> Result<BlockMeta, String> {
     }
     let mut text = vec![0; len as usize];
     file.read_at(&mut text, 0).map_err(|error| error.to_string())?;
-    BlockMeta::decode(&text).map_err(|error| error.to_string())
+    let meta = BlockMeta::decode(&text).map_err(|error| error.to_string())?;
+    if meta.time_unit() != TimeUnit::Milli {
+        return Err("times are nanoseconds, expected a block in milliseconds".to_owned());
+    }
+    Ok(meta)
 }

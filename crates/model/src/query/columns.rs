@@ -10,13 +10,13 @@ use crate::Histogram;
 /// Decoded samples of a series as columns; reused from series to series.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Columns {
-    /// Milliseconds, ascending.
+    /// In the unit of the source, ascending.
     pub times: Vec<i64>,
     /// One value per time; of a histogram its sum.
     pub values: Vec<f64>,
     /// Samples that are histograms: index into the other columns, ascending. Empty for a series of floats.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// Start timestamps in milliseconds; 0 if unknown. May be shorter than the other columns: the rest is
+    /// Start timestamps in that unit; 0 if unknown. May be shorter than the other columns: the rest is
     /// unknown. Empty for a series without start timestamps.
     pub start_times: Vec<i64>,
 }

@@ -168,7 +168,7 @@ fn load_tenant(
                 }
                 records.push(known.record);
             }
-            None => added.extend(read_added(env, &dir.join(name), ulid, findings)),
+            None => added.extend(read_added(env, tenant, &dir.join(name), ulid, findings)),
         }
     }
     let unfinished = drop_unfinished_sets(&mut added, &records);
@@ -248,8 +248,20 @@ fn read_changed(env: &Env, dir: &Path, record: &BlockRecord) -> Result<BlockReco
     })
 }
 
-fn read_added(env: &Env, dir: &Path, ulid: Ulid, findings: &mut Findings) -> Option<Added> {
+fn read_added(
+    env: &Env,
+    tenant: &TenantId,
+    dir: &Path,
+    ulid: Ulid,
+    findings: &mut Findings,
+) -> Option<Added> {
     match read_record(env, dir, ulid) {
+        Ok((_, meta)) if meta.time_unit() != tenant.time_unit() => {
+            let (found, expected) = (meta.time_unit(), tenant.time_unit());
+            let what = format!("times are in {found:?}seconds, expected {expected:?}seconds");
+            findings.damaged.push(|| format!("{}: block left out: {what}", dir.display()));
+            None
+        }
         Ok((record, meta)) => Some(Added { record, meta }),
         Err(error) => {
             // Queries of its time range fail rather than leave it out, if the range is known.

@@ -12,6 +12,7 @@ mod disk_full;
 #[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
 mod fault_disk;
 mod fixture;
+mod golden_files;
 mod head_memory;
 mod histograms;
 mod idle;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_base::Rng;
 use chronolith_block::Block;
 use chronolith_model::query::{SelectHints, TypedColumns, TypedValues};
 use chronolith_model::time::{TIME_MAX_NS, TIME_MIN_NS};
@@ -17,6 +18,7 @@ use chronolith_model::{
 use chronolith_tsdb::{BlockEncoding, ReplayProgress, SnapshotHead, Tsdb, in_milliseconds};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
+use crate::kinds::{push, random_sample, text, texts};
 
 const NAME: &str = "m";
 const SECOND: i64 = 1_000_000_000;
@@ -353,4 +355,46 @@ fn blocks_name_their_unit() {
     let without = format!("{}{}", text[..cut].trim_end().trim_end_matches(','), &text[end + 1..]);
     machine.env.disk.write_atomic(&dir.join("meta.json"), without.as_bytes()).expect("writes");
     assert!(Block::open(&machine.env, &dir).is_err(), "{without}");
+}
+
+/// Regression: histograms over the budget of the head are sealed early by whichever append exceeds it, with the
+/// windows of its tenant; a chunk of another unit then spanned many windows.
+#[test]
+fn histograms_of_both_units_share_a_budget() {
+    let mut machine = Machine::new(14);
+    machine.options.histogram_bytes_max = 20_000;
+    let tsdb = machine.open();
+    let rng = Rng::from_seed(14);
+    let tenants = [(TenantId::anonymous(), 1), (store(), 1_000_000)];
+    let mut want: BTreeMap<(usize, i64), String> = BTreeMap::new();
+    for round in 0..200 {
+        for (idx, (tenant, ticks)) in tenants.iter().enumerate() {
+            // Out of order, over twenty hours.
+            let hour = if round == 0 { 0 } else { round * 7 % 20 };
+            let time = (START_MS - hour * HOUR_MS - round * 1000 - 1) * ticks;
+            let sample = random_sample(&rng, round.unsigned_abs());
+            let mut batch = WriteBatch::from_labels();
+            push(&mut batch, &Labels::from_pairs([("__name__", NAME)]), &[(time, sample.clone())]);
+            assert_eq!(tsdb.append(tenant, &batch).expect("stored").accepted_count, 1);
+            want.insert((idx, time), text(&sample));
+        }
+    }
+    let early = tsdb.stats().head.histograms.sealed_early_count;
+    assert!(early > 0, "the budget was exceeded");
+    for is_flushed in [false, true] {
+        if is_flushed {
+            tsdb.flush_closed(START_MS + HOUR_MS).expect("flushes");
+        }
+        let mut found = BTreeMap::new();
+        for (idx, (tenant, _)) in tenants.iter().enumerate() {
+            let ctx = ReadContext::unlimited(machine.env.clock.clone());
+            let selector = Selector { matchers: &by_name()[0], range: TimeRange::ALL };
+            let mut batches = tsdb.queryable(tenant).select(&selector, &ctx).expect("selects");
+            let (mut series, mut columns) = (Vec::new(), Columns::default());
+            while batches.next_batch(&mut series).expect("a batch") {}
+            series.iter().for_each(|one| one.samples.read(TimeRange::ALL, &mut columns).expect("reads"));
+            found.extend(texts(&columns).into_iter().map(|(time, text)| ((idx, time), text)));
+        }
+        assert!(found == want, "{} of {} samples", found.len(), want.len());
+    }
 }

@@ -68,3 +68,28 @@ fn ulids_are_text_and_number_in_the_same_order() {
         assert!(bad.parse::<Ulid>().is_err(), "{bad}");
     }
 }
+
+#[test]
+fn the_range_of_a_store_in_nanoseconds_is_exact() {
+    let mut meta = BlockMeta::decode(GOLDEN_3).unwrap();
+    assert_eq!((meta.time_unit(), meta.range().start), (TimeUnit::Milli, meta.min_time));
+    for range in [TimeRange::new(-1, 1_000_001), TimeRange::new(i64::MIN, i64::MAX)] {
+        meta.set_range(TimeUnit::Nano, range);
+        let again = BlockMeta::decode(text(&meta).as_bytes()).unwrap();
+        assert_eq!((again.time_unit(), again.range()), (TimeUnit::Nano, range));
+        assert_eq!(again, meta);
+        assert!(again.min_time <= range.start.div_euclid(1_000_000));
+    }
+    meta.set_range(TimeUnit::Nano, TimeRange::new(-1, 1_000_001));
+    assert_eq!((meta.min_time, meta.max_time), (-1, 2), "rounded outwards");
+    let with = |from: &str, to: &str| {
+        let text = text(&meta);
+        assert!(text.contains(from), "{text}");
+        BlockMeta::decode(text.replace(from, to).as_bytes())
+    };
+    assert!(matches!(with("\"ns\"", "\"ps\""), Err(MetaError::Json(_))), "a unit of a later version");
+    assert!(matches!(with("1000001", "2000001"), Err(MetaError::Ticks { .. })));
+    assert!(with("\"time_unit\"", "\"later\": [1], \"time_unit\"").is_ok_and(|m| text(&m).contains("later")));
+    meta.set_range(TimeUnit::Milli, TimeRange::new(1_600_000_000_000, 1_600_004_485_001));
+    assert_eq!(text(&meta).as_bytes(), GOLDEN_3);
+}

@@ -45,3 +45,18 @@ fn every_flipped_or_missing_byte_is_noticed() {
         assert!(Tombstones::decode(&GOLDEN[..at]).is_err(), "cut at {at}");
     }
 }
+
+#[test]
+fn tombstones_in_nanoseconds_have_a_version_of_their_own() {
+    for unit in [TimeUnit::Milli, TimeUnit::Nano] {
+        let mut tombstones = Tombstones::of_unit(unit);
+        tombstones.add(7, Interval { first: i64::MIN, last: -9_223_372_036_854_775_806 });
+        let mut bytes = Vec::new();
+        tombstones.encode(&mut bytes);
+        assert_eq!(bytes[4], if unit == TimeUnit::Milli { 1 } else { 2 });
+        let again = Tombstones::decode(&bytes).unwrap();
+        assert_eq!((again.unit(), &again), (unit, &tombstones));
+        bytes[4] = 3;
+        assert!(Tombstones::decode(&bytes).is_err());
+    }
+}

@@ -377,6 +377,9 @@ fn golden_times(name: &str) -> Vec<i64> {
         "late" => steady[2..].iter().map(|t| t + i64::from(rng.below(20) == 0) * 700).collect(),
         "events" => (0..GOLDEN_SAMPLES).map(&mut event).collect(),
         "slowing" => (0..GOLDEN_SAMPLES as i64).map(|i| START_MS + i * 1000 + i * i * 37).collect(),
+        "ns_seconds" => steady[..GOLDEN_SAMPLES].iter().map(|t| t * 1_000_000).collect(),
+        "ns_milliseconds" => missed.iter().map(|t| (t + rng.below(16) as i64) * 1_000_000).collect(),
+        "ns_events" => (0..GOLDEN_SAMPLES).map(&mut event).map(|t| t * 1_000_000 + t % 999_983).collect(),
         other => panic!("no times are called {other}"),
     }
 }
@@ -408,7 +411,7 @@ fn golden_values(name: &str) -> Vec<f64> {
 
 /// Times and values of each golden file, its name. A file for a new pair is written by
 /// `GOLDEN_ADD=1 cargo test -p chronolith-format golden_chunks`; none is ever edited.
-const GOLDEN: [(&str, &str); 11] = [
+const GOLDEN: [(&str, &str); 14] = [
     ("steady", "constant"),
     ("steady", "nan"),
     ("steady", "rare"),
@@ -420,6 +423,9 @@ const GOLDEN: [(&str, &str); 11] = [
     ("late", "ramp"),
     ("events", "roots"),
     ("slowing", "ramp"),
+    ("ns_seconds", "counter"),
+    ("ns_milliseconds", "decimals"),
+    ("ns_events", "constant"),
 ];
 
 #[test]
@@ -433,7 +439,11 @@ fn golden_chunks_decode() {
         let (times, values) = (golden_times(times_name), golden_values(values_name));
         let path = dir.join(format!("{times_name}-{values_name}.chunk"));
         if std::env::var_os("GOLDEN_ADD").is_some() && !path.exists() {
-            std::fs::write(&path, encoded(&times, &values)).unwrap();
+            let is_ns = times_name.starts_with("ns_");
+            let mut scratch = if is_ns { in_nanoseconds() } else { DenseScratch::new() };
+            let mut bytes = Vec::new();
+            encode(&times, &values, &mut scratch, &mut bytes);
+            std::fs::write(&path, bytes).unwrap();
         }
         let bytes = std::fs::read(&path).unwrap();
         let bits: Vec<u64> = values.iter().map(|v| v.to_bits()).collect();

@@ -50,14 +50,14 @@ pub struct Samples {
     pub duplicates: DuplicatePolicy,
     /// Series ids.
     pub ids: Vec<u32>,
-    /// Milliseconds.
+    /// In the unit of the tenant.
     pub times: Vec<i64>,
     /// Bits of the floats, one word per sample; the word of a histogram has no meaning. Empty if the frame is
     /// of an earlier version and holds nothing but start timestamps.
     pub values: Vec<u64>,
     /// Index of the sample, ascending, and its histogram.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// Milliseconds, 0 = unknown; empty if no sample has one, else missing ones at the end are 0.
+    /// In the unit of the tenant, 0 = unknown; empty if no sample has one, else missing ones at the end are 0.
     pub start_times: Vec<i64>,
 }
 
