@@ -6,6 +6,7 @@
 //! Not here: rules of changes (`model::databases`), the two copies of the file (`tsdb`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
@@ -77,7 +78,7 @@ impl CatalogFile {
             let tenant = TenantId::new(&tenant).map_err(|_| r.invalid("tenant", "a tenant id", 0))?;
             let databases = r.list(Reader::database)?;
             let users = r.list(Reader::user)?;
-            Ok((tenant, TenantCatalog { databases, users }))
+            Ok((tenant, Arc::new(TenantCatalog { databases, users })))
         })?;
         if !r.0.is_empty() {
             return Err(r.invalid("length", "the checksum", r.0.remaining() as u64));

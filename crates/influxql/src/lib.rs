@@ -6,6 +6,9 @@
 //! Not here: execution of statements, the catalog, HTTP.
 
 pub mod ast;
+pub mod execute;
+pub mod result;
+pub mod storage;
 pub mod syntax;
 pub mod time;
 

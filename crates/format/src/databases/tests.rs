@@ -30,7 +30,7 @@ fn catalog() -> CatalogFile {
     };
     let own = TenantCatalog { databases: vec![database], users: vec![user] };
     let catalog = DatabaseCatalog {
-        tenants: BTreeMap::from([(TenantId::anonymous(), own)]),
+        tenants: BTreeMap::from([(TenantId::anonymous(), Arc::new(own))]),
         next_store: 301,
         dropped: vec![TenantId::of_store(TimeUnit::Nano, 7)],
     };

@@ -3,6 +3,7 @@
 //! Invariants: those of the folder. Not here: the rules of changes (`change`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::TenantId;
 
@@ -27,7 +28,7 @@ pub const NAME_BYTES_MAX: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DatabaseCatalog {
     /// Catalogues of the tenants that have one.
-    pub tenants: BTreeMap<TenantId, TenantCatalog>,
+    pub tenants: BTreeMap<TenantId, Arc<TenantCatalog>>,
     /// Number of the next store; no store ever had it or a greater one.
     pub next_store: u64,
     /// Stores that were dropped, with data that may still have to be removed.
@@ -127,7 +128,7 @@ impl Privilege {
 impl DatabaseCatalog {
     /// Returns the catalogue of `tenant`; empty if it has none.
     #[must_use]
-    pub fn of(&self, tenant: &TenantId) -> Option<&TenantCatalog> {
+    pub fn of(&self, tenant: &TenantId) -> Option<&Arc<TenantCatalog>> {
         self.tenants.get(tenant)
     }
 

@@ -10,6 +10,7 @@ use super::catalog::{
     USER_COUNT_MAX, User,
 };
 use crate::{TenantId, TimeUnit};
+use std::sync::Arc;
 
 /// Shortest duration of a retention policy and of a shard group.
 const DURATION_NS_MIN: i64 = HOUR_NS;
@@ -194,11 +195,11 @@ impl DatabaseCatalog {
     /// # Errors
     /// [`CatalogError`]; nothing changed then.
     pub fn apply(&mut self, tenant: &TenantId, change: &CatalogChange) -> Result<bool, CatalogError> {
-        let mut own = self.tenants.get(tenant).cloned().unwrap_or_default();
-        let before = own.clone();
+        let before = self.tenants.get(tenant).cloned().unwrap_or_default();
+        let mut own = TenantCatalog::clone(&before);
         let mut next_store = self.next_store;
         apply(&mut own, &mut next_store, change)?;
-        if own == before {
+        if own == *before {
             return Ok(false);
         }
         let stores = |catalog: &TenantCatalog| -> Vec<TenantId> {
@@ -211,7 +212,7 @@ impl DatabaseCatalog {
         if own == TenantCatalog::default() {
             self.tenants.remove(tenant);
         } else {
-            self.tenants.insert(tenant.clone(), own);
+            self.tenants.insert(tenant.clone(), Arc::new(own));
         }
         Ok(true)
     }

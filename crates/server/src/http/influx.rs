@@ -9,7 +9,11 @@ pub(crate) mod credentials;
 mod inflate;
 pub(crate) mod password;
 mod ping;
+mod printer;
+mod query;
 pub(crate) mod reply;
+pub(crate) mod running;
+mod storage;
 mod token;
 mod write;
 
@@ -37,6 +41,7 @@ pub(super) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/write", post(write::write))
         .route("/api/v2/write", post(write::write_v2))
+        .route("/query", get(query::query).post(query::query))
         .route("/ping", get(ping::ping))
         .route("/status", get(ping::status))
         .route("/health", get(ping::health))

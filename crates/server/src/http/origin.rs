@@ -80,7 +80,7 @@ fn is_change(request: &Request) -> bool {
 
 /// Returns true if a page of another origin sent the request, as Go's `http.CrossOriginProtection` decides
 /// it: what the browser says comes first, since a proxy may have changed `Host`.
-fn is_foreign(headers: &HeaderMap) -> bool {
+pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => return false,
         Some(_) => return true,

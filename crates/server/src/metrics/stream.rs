@@ -50,6 +50,19 @@ pub(super) static REMOTE_READ: &[Metric<RemoteReadMetrics>] = &[
     }),
 ];
 
+pub(super) static INFLUX_QUERY: &[Metric<StreamMetrics>] = &[
+    Metric::counter(
+        "chronolith_influx_query_aborted_total",
+        "Responses to InfluxQL aborted by an error or a disconnected client.",
+        |query| query.aborted.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_influx_query_bytes_total",
+        "Bytes of responses to InfluxQL, before compression.",
+        |query| query.bytes.as_f64(),
+    ),
+];
+
 pub(super) static FEDERATE: &[Metric<StreamMetrics>] = &[
     Metric::counter(
         "chronolith_federate_aborted_total",

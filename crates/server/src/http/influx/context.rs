@@ -3,16 +3,18 @@
 use chronolith_ingest::line_protocol;
 
 use super::password::Passwords;
+use super::running::RunningQueries;
 use crate::http::write::batches::BatchPool;
 
 /// Parts that all requests share.
 pub(crate) struct InfluxContext {
     pub(crate) batches: BatchPool,
     pub(crate) passwords: Passwords,
+    pub(crate) queries: RunningQueries,
 }
 
 impl Default for InfluxContext {
     fn default() -> InfluxContext {
-        InfluxContext { batches: BatchPool::new(line_protocol::new_batch), passwords: Passwords::default() }
+        InfluxContext { batches: BatchPool::new(line_protocol::new_batch), passwords: Passwords::default(), queries: RunningQueries::default() }
     }
 }

@@ -68,8 +68,7 @@ pub(super) trait Printer: Send {
 fn put_rfc3339(out: &mut Vec<u8>, time_ns: i64) {
     let seconds = time_ns.div_euclid(1_000_000_000);
     let nanos = time_ns.rem_euclid(1_000_000_000);
-    let time = chronolith_base::utc::UtcTime::of_ms(seconds * 1000);
-    let text = time.rfc3339_seconds();
+    let text = chronolith_base::utc::rfc3339_seconds(seconds * 1000);
     out.extend_from_slice(text.trim_end_matches('Z').as_bytes());
     if nanos > 0 {
         let digits = format!("{nanos:09}");

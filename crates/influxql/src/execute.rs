@@ -1,0 +1,158 @@
+//! Execution of statements: privileges, defaults, then the statement itself.
+//!
+//! Invariants: error texts are those of InfluxDB 1.8; a statement that fails has changed nothing, deletions
+//! over several stores aside.
+//! Not here: responses (`server`), the plan of SELECT (`lower`).
+
+mod cardinality;
+mod catalog;
+mod condition;
+mod delete;
+mod metadata;
+mod schema;
+mod status;
+
+use std::sync::Arc;
+
+use chronolith_model::databases::{Database, TenantCatalog, User};
+use chronolith_model::{QueryError, Queryable, ReadContext};
+
+use crate::ast::Statement;
+use crate::result::{ResultSink, SinkClosed};
+use crate::storage::Storage;
+
+/// Who sends statements.
+#[derive(Debug, Clone, Copy)]
+pub enum Access<'a> {
+    /// Authentication is off.
+    Anyone,
+    /// There is no administrator yet: only creating one is allowed.
+    BeforeFirstAdmin,
+    /// A user.
+    User(&'a User),
+}
+
+/// State of one request with statements.
+pub struct Session<'a> {
+    /// Databases.
+    pub storage: &'a dyn Storage,
+    /// Default database; empty for none.
+    pub database: &'a str,
+    /// Default retention policy; empty for that of the database.
+    pub policy: &'a str,
+    /// Who asks.
+    pub access: Access<'a>,
+    /// Time of the request.
+    pub now_ns: i64,
+    /// Deadline, memory and cancellation.
+    pub ctx: &'a ReadContext,
+}
+
+/// Reason why a statement ended without its result.
+#[derive(Debug)]
+pub enum StatementError {
+    /// The text for the client.
+    Text(String),
+    /// The user may not do that: the whole request is refused.
+    Forbidden(String),
+    /// A read failed or was ended.
+    Query(QueryError),
+    /// Nobody wants the result.
+    Closed,
+}
+
+impl StatementError {
+    pub(crate) fn text(text: impl ToString) -> StatementError {
+        StatementError::Text(text.to_string())
+    }
+}
+
+impl From<QueryError> for StatementError {
+    fn from(error: QueryError) -> StatementError {
+        StatementError::Query(error)
+    }
+}
+
+impl From<SinkClosed> for StatementError {
+    fn from(_: SinkClosed) -> StatementError {
+        StatementError::Closed
+    }
+}
+
+/// A retention policy that a statement reads.
+pub(crate) struct PolicySource {
+    pub(crate) source: Arc<dyn Queryable>,
+}
+
+impl Session<'_> {
+    /// Runs a statement and gives its rows to `sink`.
+    ///
+    /// # Errors
+    /// [`StatementError`]; rows may have been given before.
+    pub fn execute(&self, statement: &Statement, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+        use Statement as S;
+        let mut statement = statement.clone();
+        let catalog = self.storage.catalog();
+        let default_policy = |database: &str| {
+            let found = catalog.database(database).map(|database| database.default_policy.clone());
+            match self.policy.is_empty() || database != self.database {
+                true => found.unwrap_or_default(),
+                false => self.policy.to_owned(),
+            }
+        };
+        statement.fill_defaults(self.database, &default_policy);
+        match &statement {
+            S::ShowMeasurements(_) | S::ShowSeries(_) | S::ShowTagKeys(_) | S::ShowTagValues(_) | S::ShowFieldKeys(_) => {
+                self.show_schema(&statement, sink)
+            }
+            S::ShowCardinality(cardinality) => self.show_cardinality(cardinality, sink),
+            S::Delete { sources, condition } => self.delete(sources, condition.as_ref()),
+            S::DropSeries { sources, condition } => self.drop_series(sources, condition.as_ref()),
+            S::DropMeasurement(name) => self.drop_measurement(name),
+            S::ShowQueries | S::KillQuery { .. } | S::ShowStats(_) | S::ShowDiagnostics(_) | S::ShowShards | S::ShowShardGroups => {
+                self.status(&statement, sink)
+            }
+            statement => self.execute_on_catalog(&catalog, statement, sink),
+        }
+    }
+
+    /// Returns a database for reading: its name must be given and exist.
+    pub(crate) fn database_sources(&self, name: &str) -> Result<Vec<PolicySource>, StatementError> {
+        if name.is_empty() {
+            return Err(StatementError::text("database name required"));
+        }
+        let catalog = self.storage.catalog();
+        if let Some(database) = catalog.database(name) {
+            return Ok(self.policy_sources(database));
+        }
+        match self.storage.read_only() {
+            Some((own, source)) if own == name => Ok(vec![PolicySource { source }]),
+            _ => Err(StatementError::Text(format!("database not found: {name}"))),
+        }
+    }
+
+    fn policy_sources(&self, database: &Database) -> Vec<PolicySource> {
+        let source = |store| PolicySource { source: self.storage.source(store) };
+        database.policies.iter().map(|policy| source(&policy.store)).collect()
+    }
+
+    /// Returns a database that can be changed.
+    pub(crate) fn writable<'c>(
+        &self,
+        catalog: &'c TenantCatalog,
+        name: &str,
+    ) -> Result<&'c Database, StatementError> {
+        if name.is_empty() {
+            return Err(StatementError::text("database name required"));
+        }
+        if let Some(database) = catalog.database(name) {
+            return Ok(database);
+        }
+        match self.storage.read_only() {
+            Some((own, _)) if own == name => {
+                Err(StatementError::Text(format!("database {name:?} is read only")))
+            }
+            _ => Err(StatementError::Text(format!("database not found: {name}"))),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! SHOW ... CARDINALITY: numbers of measurements, series, tag keys, tag values, field keys.
+//!
+//! Invariants: all numbers are exact. Without EXACT, measurements and series are counted over the database and
+//! have InfluxDB's column for estimates; the others are counted per measurement in both forms.
+
+use chronolith_model::{METRIC_NAME, Matcher};
+
+use super::metadata::key_selector;
+use super::schema::Schema;
+use super::{Session, StatementError};
+use crate::ast::{Cardinality, CardinalityOf, Measurement, Page, Source};
+use crate::result::{Cell, ResultSink, SeriesHeader};
+
+const ESTIMATE: &str = "cardinality estimation";
+const COUNT: &str = "count";
+
+impl Session<'_> {
+    pub(super) fn show_cardinality(
+        &self,
+        show: &Cardinality,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), StatementError> {
+        let schema = self.schema(&show.database, show.condition.as_ref())?;
+        let is_estimate = !show.is_exact
+            && show.sources.is_empty()
+            && show.condition.is_none()
+            && show.dimensions.is_empty()
+            && show.page == Page::default();
+        match &show.of {
+            CardinalityOf::Measurements => {
+                let column = if is_estimate { ESTIMATE } else { COUNT };
+                one(sink, "", column, schema.measurements(&show.sources)?.len())
+            }
+            CardinalityOf::Series if is_estimate => {
+                one(sink, "", ESTIMATE, schema.series_keys(&show.sources)?.len())
+            }
+            of => {
+                for measurement in schema.measurements(&show.sources)? {
+                    let count = count_of(&schema, of, &measurement)?;
+                    if count > 0 {
+                        one(sink, &measurement, COUNT, count)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn count_of(schema: &Schema<'_>, of: &CardinalityOf, measurement: &str) -> Result<usize, StatementError> {
+    Ok(match of {
+        CardinalityOf::Measurements => 1,
+        CardinalityOf::Series => {
+            let source = Source::Measurement(Measurement::named(measurement));
+            schema.series_keys(std::slice::from_ref(&source))?.len()
+        }
+        CardinalityOf::FieldKeys => schema.fields(measurement)?.len(),
+        CardinalityOf::TagKeys => schema.tag_keys(measurement)?.len(),
+        CardinalityOf::TagValues(keys) => {
+            let selects = key_selector(keys)?;
+            let mut count = 0;
+            for key in schema.tag_keys(measurement)?.iter().filter(|key| selects(key)) {
+                count += schema.values(key, vec![Matcher::equal(METRIC_NAME, measurement)])?.len();
+            }
+            count
+        }
+    })
+}
+
+fn one(sink: &mut dyn ResultSink, name: &str, column: &str, count: usize) -> Result<(), StatementError> {
+    sink.series(&SeriesHeader::new(name, &[column]))?;
+    Ok(sink.row(&[Cell::Integer(i64::try_from(count).unwrap_or(i64::MAX))])?)
+}

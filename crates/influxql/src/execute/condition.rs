@@ -1,0 +1,164 @@
+//! Conditions on tags: of SHOW, DELETE and DROP SERIES.
+//!
+//! Invariants: a missing tag is the empty text; what matchers of the storage can decide is not evaluated per
+//! series.
+//! Not here: conditions of SELECT (`semantics`), times (`crate::condition`).
+
+use std::borrow::Cow;
+
+use chronolith_model::kind::is_reserved;
+use chronolith_model::{GoRegex, Labels, METRIC_NAME, MatchOp, Matcher};
+
+use super::StatementError;
+use crate::ast::{BinaryOp, Expr};
+
+/// Name that means the measurement in conditions.
+const NAME_KEY: &str = "_name";
+
+/// Condition on the tags of a series.
+#[derive(Debug, Clone)]
+pub(super) enum TagCondition {
+    All(Vec<TagCondition>),
+    Any(Vec<TagCondition>),
+    Compare { tag: String, op: MatchOp, value: String, regex: Option<GoRegex> },
+    /// A comparison of a field: it says nothing about series.
+    Always,
+}
+
+/// A condition as matchers, and what they cannot express.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TagFilter {
+    pub(super) matchers: Vec<Matcher>,
+    pub(super) rest: Vec<TagCondition>,
+}
+
+impl TagCondition {
+    /// Reads a condition without times.
+    pub(super) fn of(expr: &Expr) -> Result<TagCondition, StatementError> {
+        let invalid = || StatementError::Text(format!("invalid tag expression: {expr}"));
+        match expr {
+            Expr::Paren(inner) => TagCondition::of(inner),
+            Expr::Boolean(true) => Ok(TagCondition::Always),
+            Expr::Chain(chain) => {
+                let is_logical = chain.rest.iter().all(|(op, _)| op.is_logical());
+                if is_logical {
+                    return logical(expr);
+                }
+                match chain.rest.as_slice() {
+                    [(op, right)] => comparison(&chain.first, *op, right).ok_or_else(invalid),
+                    _ => Err(invalid()),
+                }
+            }
+            _ => Err(invalid()),
+        }
+    }
+
+    /// Returns true if a series of `measurement` meets the condition.
+    pub(super) fn selects(&self, labels: &Labels) -> bool {
+        match self {
+            TagCondition::Always => true,
+            TagCondition::All(all) => all.iter().all(|one| one.selects(labels)),
+            TagCondition::Any(any) => any.iter().any(|one| one.selects(labels)),
+            TagCondition::Compare { tag, op, value, regex } => {
+                let own = labels.get(tag).unwrap_or("");
+                let matches = || regex.as_ref().is_some_and(|regex| regex.is_match(own));
+                match op {
+                    MatchOp::Equal => own == value,
+                    MatchOp::NotEqual => own != value,
+                    MatchOp::Regex => matches(),
+                    MatchOp::NotRegex => !matches(),
+                }
+            }
+        }
+    }
+
+    /// Returns true if the condition compares something that is not a tag.
+    pub(super) fn has_fields(&self) -> bool {
+        match self {
+            TagCondition::Always => true,
+            TagCondition::All(all) | TagCondition::Any(all) => all.iter().any(TagCondition::has_fields),
+            TagCondition::Compare { .. } => false,
+        }
+    }
+}
+
+fn logical(expr: &Expr) -> Result<TagCondition, StatementError> {
+    let Expr::Chain(chain) = expr else { return TagCondition::of(expr) };
+    let mut left = TagCondition::of(&chain.first)?;
+    for (op, right) in &chain.rest {
+        let right = TagCondition::of(right)?;
+        left = match (op, left) {
+            (BinaryOp::And, TagCondition::All(mut all)) => {
+                all.push(right);
+                TagCondition::All(all)
+            }
+            (BinaryOp::And, left) => TagCondition::All(vec![left, right]),
+            (_, TagCondition::Any(mut any)) => {
+                any.push(right);
+                TagCondition::Any(any)
+            }
+            (_, left) => TagCondition::Any(vec![left, right]),
+        };
+    }
+    Ok(left)
+}
+
+fn comparison(left: &Expr, op: BinaryOp, right: &Expr) -> Option<TagCondition> {
+    let (left, right) = (left.without_parens(), right.without_parens());
+    let (var, value) = match (left, right) {
+        (Expr::Ref(var), value) | (value, Expr::Ref(var)) => (var, value),
+        _ => return None,
+    };
+    let tag = if var.name == NAME_KEY { METRIC_NAME } else { &var.name };
+    if is_reserved(tag) {
+        return None;
+    }
+    let compare = |op, value: &str, regex| {
+        Some(TagCondition::Compare { tag: tag.to_owned(), op, value: value.to_owned(), regex })
+    };
+    match (op, value) {
+        (BinaryOp::Eq, Expr::Text(text)) => compare(MatchOp::Equal, text, None),
+        (BinaryOp::NotEq, Expr::Text(text)) => compare(MatchOp::NotEqual, text, None),
+        (BinaryOp::Match | BinaryOp::NotMatch, Expr::Regex(regex)) => {
+            let is_negated = op == BinaryOp::NotMatch;
+            let op = if is_negated { MatchOp::NotRegex } else { MatchOp::Regex };
+            compare(op, &regex.anchored_pattern(), Some(regex.compile().ok()?))
+        }
+        _ if op.is_comparison() => Some(TagCondition::Always),
+        _ => None,
+    }
+}
+
+impl TagFilter {
+    pub(super) fn of(condition: Option<&Expr>) -> Result<TagFilter, StatementError> {
+        let mut filter = TagFilter::default();
+        if let Some(expr) = condition {
+            filter.add(TagCondition::of(expr)?);
+        }
+        Ok(filter)
+    }
+
+    fn add(&mut self, condition: TagCondition) {
+        match condition {
+            TagCondition::Always => {}
+            TagCondition::All(all) => all.into_iter().for_each(|one| self.add(one)),
+            TagCondition::Compare { tag, op, value, .. } => {
+                // The pattern was compiled before.
+                self.matchers.extend(Matcher::new(&tag, op, &value));
+            }
+            any => self.rest.push(any),
+        }
+    }
+
+    pub(super) fn selects(&self, labels: &Labels) -> bool {
+        self.rest.iter().all(|one| one.selects(labels))
+    }
+
+    /// Returns the matchers, and those given.
+    pub(super) fn with(&self, added: Vec<Matcher>) -> Cow<'_, [Matcher]> {
+        if added.is_empty() {
+            return Cow::Borrowed(&self.matchers);
+        }
+        self.matchers.iter().cloned().chain(added).collect()
+    }
+}

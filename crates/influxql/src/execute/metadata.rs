@@ -1,0 +1,152 @@
+//! SHOW MEASUREMENTS, SERIES, TAG KEYS, TAG VALUES, FIELD KEYS.
+
+use chronolith_model::{Matcher, METRIC_NAME, TimeRange, WordKind};
+
+use super::condition::TagFilter;
+use super::schema::Schema;
+use super::{Session, StatementError};
+use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Statement};
+use crate::result::{Cell, ResultSink, SeriesHeader};
+
+/// Type of the values of a kind.
+pub(super) fn data_type(kind: WordKind) -> DataType {
+    match kind {
+        WordKind::Float => DataType::Float,
+        WordKind::Integer => DataType::Integer,
+        WordKind::Unsigned => DataType::Unsigned,
+        WordKind::Boolean => DataType::Boolean,
+        WordKind::Text => DataType::String,
+    }
+}
+
+/// Returns the items of a page.
+pub(super) fn paged<T>(items: impl IntoIterator<Item = T>, page: Page) -> impl Iterator<Item = T> {
+    let at_most = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let limit = if page.limit == 0 { usize::MAX } else { at_most(page.limit) };
+    items.into_iter().skip(at_most(page.offset)).take(limit)
+}
+
+/// Selection of the keys of WITH KEY.
+pub(super) fn key_selector(keys: &KeyMatch) -> Result<impl Fn(&str) -> bool + '_, StatementError> {
+    let regex = match keys {
+        KeyMatch::Matches(regex) | KeyMatch::NotMatches(regex) => {
+            Some(regex.compile().map_err(StatementError::text)?)
+        }
+        _ => None,
+    };
+    Ok(move |key: &str| {
+        let matches = || regex.as_ref().is_some_and(|regex| regex.is_match(key));
+        match keys {
+            KeyMatch::Equal(own) => own == key,
+            KeyMatch::NotEqual(own) => own != key,
+            KeyMatch::Matches(_) => matches(),
+            KeyMatch::NotMatches(_) => !matches(),
+            KeyMatch::In(list) => list.iter().any(|own| own == key),
+        }
+    })
+}
+
+impl Session<'_> {
+    /// Returns what a SHOW statement lists.
+    pub(super) fn schema(&self, database: &str, condition: Option<&Expr>) -> Result<Schema<'_>, StatementError> {
+        let stores = self.database_sources(database)?;
+        let (range, rest) = self.split_time(condition)?;
+        let filter = TagFilter::of(rest.as_ref())?;
+        Ok(Schema { stores, filter, range, ctx: self.ctx })
+    }
+
+    pub(super) fn show_schema(&self, statement: &Statement, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+        match statement {
+            Statement::ShowMeasurements(show) => self.show_measurements(show, sink),
+            Statement::ShowSeries(show) => self.show_series(show, sink),
+            Statement::ShowTagKeys(show) => self.show_tag_keys(show, sink),
+            Statement::ShowTagValues(show) => self.show_tag_values(show, sink),
+            Statement::ShowFieldKeys(show) => self.show_field_keys(show, sink),
+            statement => Err(StatementError::Text(format!("invalid statement: {statement}"))),
+        }
+    }
+
+    fn show_measurements(&self, show: &ShowSeries, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+        let schema = self.schema(&show.database, show.condition.as_ref())?;
+        let names = schema.measurements(&show.sources)?;
+        let mut page = paged(&names, show.page).peekable();
+        if page.peek().is_some() {
+            sink.series(&SeriesHeader::new("measurements", &["name"]))?;
+        }
+        for name in page {
+            sink.row(&[Cell::text(name)])?;
+        }
+        Ok(())
+    }
+
+    fn show_series(&self, show: &ShowSeries, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+        let schema = self.schema(&show.database, show.condition.as_ref())?;
+        let keys = schema.series_keys(&show.sources)?;
+        let mut page = paged(&keys, show.page).peekable();
+        if page.peek().is_some() {
+            sink.series(&SeriesHeader::new("", &["key"]))?;
+        }
+        for key in page {
+            sink.row(&[Cell::text(key)])?;
+        }
+        Ok(())
+    }
+
+    fn show_tag_keys(&self, show: &ShowSeries, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+        let schema = self.schema(&show.database, show.condition.as_ref())?;
+        for measurement in paged(schema.measurements(&show.sources)?, show.series_page) {
+            let keys = schema.tag_keys(&measurement)?;
+            let mut page = paged(&keys, show.page).peekable();
+            if page.peek().is_some() {
+                sink.series(&SeriesHeader::new(&measurement, &["tagKey"]))?;
+            }
+            for key in page {
+                sink.row(&[Cell::text(key)])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show_field_keys(&self, show: &ShowSeries, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+        let schema = self.schema(&show.database, show.condition.as_ref())?;
+        for measurement in schema.measurements(&show.sources)? {
+            let fields = schema.fields(&measurement)?;
+            let rows = fields.iter().flat_map(|(field, kinds)| kinds.iter().map(move |kind| (field, *kind)));
+            let mut page = paged(rows, show.page).peekable();
+            if page.peek().is_some() {
+                sink.series(&SeriesHeader::new(&measurement, &["fieldKey", "fieldType"]))?;
+            }
+            for (field, kind) in page {
+                sink.row(&[Cell::text(field), Cell::text(data_type(kind).name())])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show_tag_values(&self, show: &ShowTagValues, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+        let clauses = &show.clauses;
+        let schema = self.schema(&clauses.database, clauses.condition.as_ref())?;
+        let selects = key_selector(&show.keys)?;
+        for measurement in schema.measurements(&clauses.sources)? {
+            let mut rows: Vec<(String, String)> = Vec::new();
+            for key in schema.tag_keys(&measurement)?.into_iter().filter(|key| selects(key)) {
+                let values = schema.values(&key, vec![Matcher::equal(METRIC_NAME, &measurement)])?;
+                rows.extend(values.into_iter().map(|value| (key.clone(), value)));
+            }
+            let mut page = paged(&rows, clauses.page).peekable();
+            if page.peek().is_some() {
+                sink.series(&SeriesHeader::new(&measurement, &["key", "value"]))?;
+            }
+            for (key, value) in page {
+                sink.row(&[Cell::text(key), Cell::text(value)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits a condition into a range of times and the rest.
+    pub(super) fn split_time(&self, condition: Option<&Expr>) -> Result<(TimeRange, Option<Expr>), StatementError> {
+        let Some(condition) = condition else { return Ok((TimeRange::ALL, None)) };
+        crate::condition_range(condition, self.now_ns).map_err(StatementError::Text)
+    }
+}

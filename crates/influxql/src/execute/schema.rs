@@ -1,0 +1,173 @@
+//! Measurements, tags, fields and series of a database, over the stores of all its retention policies.
+//!
+//! Invariants: lists are sorted and unique. Where matchers decide, labels are listed from the index; else the
+//! labels of the selected series are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chronolith_model::kind::is_reserved;
+use chronolith_model::query::Selector;
+use chronolith_model::{
+    FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, Matcher, ReadContext, TimeRange, WordKind,
+};
+
+use super::condition::TagFilter;
+use super::{PolicySource, StatementError};
+use crate::ast::{Measurement, MeasurementName, Source};
+
+/// What is listed of a database.
+pub(super) struct Schema<'a> {
+    pub(super) stores: Vec<PolicySource>,
+    pub(super) filter: TagFilter,
+    pub(super) range: TimeRange,
+    pub(super) ctx: &'a ReadContext,
+}
+
+/// Returns a matcher for the names of measurements; `None` for all of them.
+pub(super) fn name_matchers(sources: &[Source]) -> Result<Vec<Matcher>, StatementError> {
+    let pattern = |measurement: &Measurement| match &measurement.name {
+        MeasurementName::Name(name) => GoQuote(name).to_string(),
+        MeasurementName::Regex(regex) => regex.anchored_pattern(),
+    };
+    let measurements: Vec<&Measurement> = sources
+        .iter()
+        .filter_map(|source| match source {
+            Source::Measurement(measurement) => Some(measurement),
+            Source::Select(_) => None,
+        })
+        .collect();
+    match measurements.as_slice() {
+        [] => Ok(Vec::new()),
+        [Measurement { name: MeasurementName::Name(name), .. }] => Ok(vec![Matcher::equal(METRIC_NAME, name)]),
+        several => {
+            let patterns: Vec<String> = several.iter().map(|one| pattern(one)).collect();
+            let matcher = Matcher::new(METRIC_NAME, chronolith_model::MatchOp::Regex, &patterns.join("|"));
+            Ok(vec![matcher.map_err(StatementError::text)?])
+        }
+    }
+}
+
+/// A text as a pattern that matches it alone.
+struct GoQuote<'a>(&'a str);
+
+impl std::fmt::Display for GoQuote<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for c in self.0.chars() {
+            if r"\.+*?()|[]{}^$".contains(c) {
+                f.write_str("\\")?;
+            }
+            write!(f, "{c}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Schema<'_> {
+    /// Returns the values of a label of the series that also match `added`.
+    pub(super) fn values(&self, label: &str, added: Vec<Matcher>) -> Result<BTreeSet<String>, StatementError> {
+        if self.filter.rest.is_empty() {
+            let matchers = self.filter.with(added);
+            let selector = Selector { matchers: &matchers, range: self.range };
+            let mut all = BTreeSet::new();
+            for store in &self.stores {
+                all.extend(store.source.label_values(label, &selector, 0, self.ctx)?);
+            }
+            return Ok(all);
+        }
+        let mut all = BTreeSet::new();
+        self.visit(added, |labels| {
+            if let Some(value) = labels.get(label)
+                && !all.contains(value)
+            {
+                all.insert(value.to_owned());
+            }
+        })?;
+        Ok(all)
+    }
+
+    /// Returns the names of measurements.
+    pub(super) fn measurements(&self, sources: &[Source]) -> Result<BTreeSet<String>, StatementError> {
+        self.values(METRIC_NAME, name_matchers(sources)?)
+    }
+
+    /// Returns the tag keys of a measurement.
+    pub(super) fn tag_keys(&self, measurement: &str) -> Result<BTreeSet<String>, StatementError> {
+        let added = vec![Matcher::equal(METRIC_NAME, measurement)];
+        let is_tag = |name: &str| name != METRIC_NAME && !is_reserved(name);
+        let mut all = BTreeSet::new();
+        if self.filter.rest.is_empty() {
+            let matchers = self.filter.with(added);
+            let selector = Selector { matchers: &matchers, range: self.range };
+            for store in &self.stores {
+                let names = store.source.label_names(&selector, 0, self.ctx)?;
+                all.extend(names.into_iter().filter(|name| is_tag(name)));
+            }
+            return Ok(all);
+        }
+        self.visit(added, |labels| {
+            let new = labels.iter().map(|(name, _)| name).filter(|name| is_tag(name) && !all.contains(*name));
+            let new: Vec<String> = new.map(str::to_owned).collect();
+            all.extend(new);
+        })?;
+        Ok(all)
+    }
+
+    /// Returns the fields of a measurement with their kinds.
+    pub(super) fn fields(&self, measurement: &str) -> Result<BTreeMap<String, Vec<WordKind>>, StatementError> {
+        let mut fields: BTreeMap<String, Vec<WordKind>> = BTreeMap::new();
+        for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
+            let of_kind =
+                vec![Matcher::equal(METRIC_NAME, measurement), Matcher::equal(KIND_LABEL, kind.label_value())];
+            for field in self.values(FIELD_LABEL, of_kind)? {
+                fields.entry(field).or_default().push(kind);
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Calls `visit` with the labels of each selected series that also matches `added`.
+    pub(super) fn visit(&self, added: Vec<Matcher>, mut visit: impl FnMut(&Labels)) -> Result<(), StatementError> {
+        let matchers = self.filter.with(added);
+        let selector = Selector { matchers: &matchers, range: self.range };
+        let mut batch = Vec::new();
+        for store in &self.stores {
+            let mut batches = store.source.select(&selector, self.ctx)?;
+            let mut has_more = true;
+            while has_more {
+                self.ctx.check()?;
+                has_more = batches.next_batch(&mut batch)?;
+                let selected = batch.drain(..).filter(|series| self.filter.selects(&series.labels));
+                selected.for_each(|series| visit(&series.labels));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the series keys: measurement and tags, as line protocol writes them.
+    pub(super) fn series_keys(&self, sources: &[Source]) -> Result<BTreeSet<String>, StatementError> {
+        let mut keys = BTreeSet::new();
+        let mut previous: Option<String> = None;
+        self.visit(name_matchers(sources)?, |labels| {
+            let key = series_key(labels);
+            if previous.as_ref() != Some(&key) {
+                keys.insert(key.clone());
+                previous = Some(key);
+            }
+        })?;
+        Ok(keys)
+    }
+}
+
+/// Measurement and tags as line protocol writes them.
+fn series_key(labels: &Labels) -> String {
+    let escaped = |text: &str| text.replace(',', "\\,").replace('=', "\\=").replace(' ', "\\ ");
+    let name = labels.metric_name().unwrap_or("");
+    let mut key = name.replace(',', "\\,").replace(' ', "\\ ");
+    for (name, value) in labels.iter().filter(|(name, _)| *name != METRIC_NAME && !is_reserved(name)) {
+        key.push(',');
+        key.push_str(&escaped(name));
+        key.push('=');
+        key.push_str(&escaped(value));
+    }
+    key
+}

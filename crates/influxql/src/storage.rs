@@ -1,0 +1,84 @@
+//! Contract of statements with the server: catalogue, stores, writes and deletions of one tenant.
+//!
+//! Not here: who may do what (`execute`), what is behind it (`server`).
+
+use std::sync::Arc;
+
+use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
+use chronolith_model::{Matcher, Queryable, TenantId, TimeRange, WriteBatch};
+
+/// Databases and samples of one tenant.
+pub trait Storage: Send + Sync {
+    /// Returns the current catalogue.
+    fn catalog(&self) -> Arc<TenantCatalog>;
+
+    /// Changes the catalogue; durable when it returns.
+    ///
+    /// # Errors
+    /// [`CatalogError`]: nothing changed.
+    fn change(&self, change: &CatalogChange) -> Result<(), CatalogError>;
+
+    /// Returns the typed source of a store, with times in nanoseconds.
+    fn source(&self, store: &TenantId) -> Arc<dyn Queryable>;
+
+    /// Returns the name and the source of the database with the series of other protocols, if there is one.
+    /// It is read only.
+    fn read_only(&self) -> Option<(String, Arc<dyn Queryable>)>;
+
+    /// Deletes the samples in `range` of the series that match all matchers of one of `selectors`; durable
+    /// when it returns.
+    ///
+    /// # Errors
+    /// The text for the client.
+    fn delete(&self, store: &TenantId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String>;
+
+    /// Writes points; durable when it returns.
+    ///
+    /// # Errors
+    /// The text for the client, also if some points are refused.
+    fn write(&self, store: &TenantId, batch: &WriteBatch) -> Result<(), String>;
+
+    /// Returns the hash of a password.
+    fn hash_password(&self, password: &str) -> String;
+
+    /// Returns the running queries.
+    fn queries(&self) -> Vec<RunningQuery>;
+
+    /// Ends a running query; false if there is none of this number.
+    fn kill(&self, id: u64) -> bool;
+
+    /// Returns the ranges of time in which a store may have samples.
+    fn sample_ranges(&self, store: &TenantId) -> Vec<TimeRange>;
+
+    /// Returns facts about the process: module, then names with values.
+    fn diagnostics(&self) -> Vec<(String, Vec<(String, String)>)>;
+
+    /// Returns counters: module, tags, then names with values.
+    fn statistics(&self) -> Vec<Statistics>;
+}
+
+/// Counters of one module.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statistics {
+    /// Its name.
+    pub module: String,
+    /// What the counters are of.
+    pub tags: Vec<(String, String)>,
+    /// Names and values.
+    pub values: Vec<(String, f64)>,
+}
+
+/// A query that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningQuery {
+    /// Its number.
+    pub id: u64,
+    /// Its text.
+    pub text: String,
+    /// Default database of its client.
+    pub database: String,
+    /// Time since its start.
+    pub duration_ns: u64,
+    /// Set once it was killed.
+    pub is_killed: bool,
+}

@@ -1,0 +1,169 @@
+//! Statements: `GET|POST /query`.
+//!
+//! Invariants: statements run one after the other on a thread of queries; rows are printed and sent as they
+//! come; a statement that fails has its error in its result, and those after it are not executed. Changes
+//! asked for by GET from pages of other origins are refused.
+//! Not here: statements (`influxql`), text forms of results (`printer`).
+
+mod request;
+mod response;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use chronolith_influxql::ast::Statement;
+use chronolith_influxql::execute::{Access, Session, StatementError};
+use chronolith_influxql::result::Message;
+use chronolith_model::QueryError;
+use chronolith_tsdb::Tsdb;
+
+use self::request::QueryRequest;
+use self::response::ResponseSink;
+use super::credentials::Caller;
+use super::reply::InfluxError;
+use super::storage::TenantStorage;
+use crate::app::App;
+use crate::http::dispatch::{self, Admitted};
+use crate::http::error::ApiError;
+use crate::http::stream::{self, Parts, StreamKind};
+use crate::limits::ANSWER_TIMEOUT;
+
+/// Error of statements after one that failed.
+const NOT_EXECUTED: &str = "not executed";
+
+pub(super) async fn query(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    run(&app, request).await.unwrap_or_else(InfluxError::into_response)
+}
+
+async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxError> {
+    let request = QueryRequest::read(app, request).await?;
+    let store = app.lifecycle.store()?.clone();
+    if request.is_foreign_get && request.statements.iter().any(Statement::is_writing) {
+        let text = "cross-origin request refused: changes need an origin allowed by --web.cors.origin";
+        return Err(InfluxError::new(StatusCode::FORBIDDEN, text));
+    }
+    let caller = Caller::of_request(app, &store, &request.tenant, &request.headers, &request.params).await?;
+    caller.check_statements(&request.statements, &request.database)?;
+    let timeout_ms = app.options.query.timeout_ms;
+    let admitted = dispatch::admit(app, &app.admission.query, &request.tenant, timeout_ms).await?;
+    let content_type = request.format.content_type();
+    let kind = StreamKind {
+        name: "InfluxQL query",
+        content_type,
+        timeout: ANSWER_TIMEOUT,
+        metrics: |metrics| &metrics.influx_query,
+    };
+    let answered = stream::answer(app, admitted, kind, move |app, admitted, parts| {
+        execute_all(app, store, &request, &caller, admitted, parts)
+    });
+    let mut response = answered.await?;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    Ok(response)
+}
+
+/// Runs the statements and sends their results.
+fn execute_all(
+    app: &App,
+    store: Arc<Tsdb>,
+    request: &QueryRequest,
+    caller: &Caller,
+    admitted: Admitted,
+    parts: &Parts,
+) -> Result<(), ApiError> {
+    let ctx = &admitted.ctx;
+    let started_ns = app.env.clock.mono_ns();
+    let running = app.influx.queries.enter(
+        &request.tenant,
+        &request.text,
+        &request.database,
+        started_ns,
+        ctx.cancel_flag(),
+    );
+    let storage = TenantStorage { app, store, tenant: request.tenant.clone() };
+    let session = Session {
+        storage: &storage,
+        database: &request.database,
+        policy: &request.policy,
+        access: caller.access(),
+        now_ns: app.env.clock.now_ms().saturating_mul(1_000_000),
+        ctx,
+    };
+    let mut sink = ResponseSink::new(request, parts, ctx, app.options.influx.row_count_max);
+    let count = request.statements.len();
+    for (id, statement) in request.statements.iter().enumerate() {
+        sink.begin(id);
+        let outcome = session.execute(statement, &mut sink);
+        let messages = request.messages_of(statement);
+        let error = match outcome {
+            Ok(()) => None,
+            Err(StatementError::Closed) => sink.take_failure()?,
+            Err(StatementError::Text(text) | StatementError::Forbidden(text)) => Some(text),
+            Err(StatementError::Query(error)) => Some(query_error(app, &error, running.is_killed())),
+        };
+        sink.end(&messages, error.as_deref())?;
+        if error.is_some() {
+            for later in id + 1..count.saturating_sub(1) {
+                sink.begin(later);
+                sink.end(&[], Some(NOT_EXECUTED))?;
+            }
+            break;
+        }
+        if sink.is_full() {
+            break;
+        }
+    }
+    app.metrics.query.influxql.observe_ns(app.env.clock.mono_ns().saturating_sub(started_ns));
+    sink.finish()
+}
+
+fn query_error(app: &App, error: &QueryError, is_killed: bool) -> String {
+    match error {
+        QueryError::Canceled if is_killed => "query killed".to_owned(),
+        QueryError::Canceled => "query interrupted".to_owned(),
+        QueryError::Timeout => {
+            let limit_ms = app.options.query.timeout_ms;
+            format!("query-timeout limit exceeded ({})", limit_text(limit_ms))
+        }
+        error => error.to_string(),
+    }
+}
+
+fn limit_text(limit_ms: u64) -> String {
+    crate::http::params::show_duration_ns(i64::try_from(limit_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000))
+}
+
+impl Caller {
+    fn access(&self) -> Access<'_> {
+        match self {
+            Caller::Anyone => Access::Anyone,
+            Caller::BeforeFirstAdmin => Access::BeforeFirstAdmin,
+            Caller::Known(user) => Access::User(user),
+        }
+    }
+
+    /// Refuses a request of which a statement needs a privilege that the caller does not have.
+    fn check_statements(&self, statements: &[Statement], database: &str) -> Result<(), InfluxError> {
+        let refused = |text: String| {
+            Err(InfluxError::new(StatusCode::FORBIDDEN, format!("error authorizing query: {text}")))
+        };
+        match chronolith_influxql::execute::authorize(self.access(), statements, database) {
+            Ok(()) => Ok(()),
+            Err(text) => refused(text),
+        }
+    }
+}
+
+impl QueryRequest {
+    /// Notes of the result of a statement.
+    fn messages_of(&self, statement: &Statement) -> Vec<Message> {
+        if !self.is_get || !statement.is_writing() {
+            return Vec::new();
+        }
+        let text = format!(
+            "deprecated use of '{statement}' in a read only context, please use a POST request instead"
+        );
+        vec![Message { level: "warning", text }]
+    }
+}

@@ -1,0 +1,144 @@
+//! A request with statements: parameters of URL, form or file, the format of the response, the statements.
+
+use axum::body::Bytes;
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, header};
+use chronolith_influxql::ast::Statement;
+use chronolith_influxql::{Parameters, parse_query_with};
+use chronolith_model::TenantId;
+
+use super::super::printer::{CsvPrinter, Epoch, JsonPrinter, MsgpackPrinter, Printer};
+use super::super::reply::InfluxError;
+use crate::app::App;
+use crate::http::body;
+use crate::http::error::{ApiError, ErrorKind};
+use crate::http::origin;
+use crate::http::params::Params;
+use crate::http::tenant::tenant_of;
+use crate::limits::FORM_BYTES_MAX;
+
+/// Rows of a chunk if the request names none.
+const CHUNK_ROWS: usize = 10_000;
+
+/// Text form of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Json,
+    Csv,
+    Msgpack,
+}
+
+impl Format {
+    fn of(headers: &HeaderMap) -> Format {
+        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let accept = accept.split([',', ';']).next().unwrap_or("").trim();
+        match accept {
+            "application/csv" | "text/csv" => Format::Csv,
+            "application/x-msgpack" => Format::Msgpack,
+            _ => Format::Json,
+        }
+    }
+
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::Csv => "text/csv",
+            Format::Msgpack => "application/x-msgpack",
+        }
+    }
+}
+
+/// A request whose statements have been parsed.
+pub(super) struct QueryRequest {
+    pub(super) tenant: TenantId,
+    pub(super) headers: HeaderMap,
+    pub(super) params: Params,
+    pub(super) text: String,
+    pub(super) statements: Vec<Statement>,
+    pub(super) database: String,
+    pub(super) policy: String,
+    pub(super) format: Format,
+    epoch: Epoch,
+    is_pretty: bool,
+    /// Rows of a chunk; `None` for one response.
+    pub(super) chunk_rows: Option<usize>,
+    pub(super) is_get: bool,
+    /// A GET that a page of another origin asked for.
+    pub(super) is_foreign_get: bool,
+}
+
+impl QueryRequest {
+    pub(super) async fn read(app: &App, request: Request) -> Result<QueryRequest, InfluxError> {
+        let (parts, request_body) = request.into_parts();
+        let tenant = tenant_of(app.options.multitenancy, &parts.headers).map_err(ApiError::from)?;
+        let memory = app.admission.query_memory.of(&tenant, 0);
+        let mut params = Params::default();
+        params.parse(parts.uri.query().unwrap_or(""))?;
+        let is_get = parts.method != Method::POST;
+        let mut file = None;
+        if !is_get {
+            let body = body::read(request_body, FORM_BYTES_MAX, &memory.budget).await?;
+            let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+            if kind.starts_with("multipart/form-data") {
+                file = statements_of_file(kind, body.bytes).await?;
+            } else if kind.starts_with("application/x-www-form-urlencoded") {
+                let text = std::str::from_utf8(&body.bytes);
+                let text = text.map_err(|_| InfluxError::bad_request("form body is not UTF-8"))?;
+                params.parse(text)?;
+            } else if kind.starts_with("application/vnd.influxql") {
+                file = String::from_utf8(body.bytes).ok();
+            }
+        }
+        let text = file.or_else(|| params.get("q").map(str::to_owned));
+        let text = text.ok_or_else(|| InfluxError::bad_request("missing required parameter \"q\""))?;
+        let failed = |error: &dyn std::fmt::Display| {
+            InfluxError::bad_request(format_args!("error parsing query: {error}"))
+        };
+        let parameters = match params.get("params") {
+            None => Parameters::default(),
+            Some(json) => Parameters::from_json(json).map_err(|error| {
+                InfluxError::bad_request(format_args!("error parsing query parameters: {error}"))
+            })?,
+        };
+        let statements = parse_query_with(&text, parameters).map_err(|error| failed(&error))?;
+        let is_chunked = params.get("chunked") == Some("true");
+        let chunk_size = params.get("chunk_size").and_then(|text| text.parse::<usize>().ok());
+        Ok(QueryRequest {
+            tenant,
+            text,
+            statements,
+            database: params.get("db").unwrap_or("").to_owned(),
+            policy: params.get("rp").unwrap_or("").to_owned(),
+            format: Format::of(&parts.headers),
+            epoch: Epoch::of(params.get("epoch")),
+            is_pretty: params.get("pretty") == Some("true"),
+            chunk_rows: is_chunked.then(|| chunk_size.filter(|rows| *rows > 0).unwrap_or(CHUNK_ROWS)),
+            is_get,
+            is_foreign_get: is_get && origin::is_foreign(&parts.headers),
+            headers: parts.headers,
+            params,
+        })
+    }
+
+    pub(super) fn printer(&self) -> Box<dyn Printer> {
+        match self.format {
+            Format::Json => Box::new(JsonPrinter::new(self.epoch, self.is_pretty)),
+            Format::Csv => Box::<CsvPrinter>::default(),
+            Format::Msgpack => Box::<MsgpackPrinter>::default(),
+        }
+    }
+}
+
+/// Returns the part `q` of a multipart form.
+async fn statements_of_file(kind: &str, bytes: Vec<u8>) -> Result<Option<String>, InfluxError> {
+    let wrong = |error: multer::Error| InfluxError::from(ApiError::new(ErrorKind::BadRequest, error));
+    let boundary = multer::parse_boundary(kind).map_err(wrong)?;
+    let body = futures_util::stream::once(async { Ok::<_, std::io::Error>(Bytes::from(bytes)) });
+    let mut form = multer::Multipart::new(body, boundary);
+    while let Some(field) = form.next_field().await.map_err(wrong)? {
+        if field.name() == Some("q") {
+            return Ok(Some(field.text().await.map_err(wrong)?));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,114 @@
+//! Databases and samples of one tenant, as statements of InfluxQL use them.
+
+use std::sync::Arc;
+
+use chronolith_influxql::storage::{RunningQuery, Statistics, Storage};
+use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
+use chronolith_model::{Matcher, Queryable, Reject, TenantId, TimeRange, WriteBatch};
+use chronolith_tsdb::Tsdb;
+
+use super::password;
+use crate::app::App;
+
+/// The store of the server, of one tenant.
+pub(super) struct TenantStorage<'a> {
+    pub(super) app: &'a App,
+    pub(super) store: Arc<Tsdb>,
+    pub(super) tenant: TenantId,
+}
+
+impl Storage for TenantStorage<'_> {
+    fn catalog(&self) -> Arc<TenantCatalog> {
+        self.store.databases().of(&self.tenant).cloned().unwrap_or_default()
+    }
+
+    fn change(&self, change: &CatalogChange) -> Result<(), CatalogError> {
+        self.store.change_databases(&self.tenant, change)
+    }
+
+    fn source(&self, store: &TenantId) -> Arc<dyn Queryable> {
+        self.store.typed_queryable(store)
+    }
+
+    fn read_only(&self) -> Option<(String, Arc<dyn Queryable>)> {
+        let name = self.app.options.influx.prometheus_database.clone()?;
+        Some((name, self.store.as_measurements(&self.tenant)))
+    }
+
+    fn delete(&self, store: &TenantId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String> {
+        self.store.delete_series(store, selectors, range).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn write(&self, store: &TenantId, batch: &WriteBatch) -> Result<(), String> {
+        let outcome = self.store.append(store, batch).map_err(|error| error.to_string())?;
+        self.app.metrics.write.count(&outcome);
+        match outcome.first_rejects().next() {
+            None => Ok(()),
+            Some((Reject::TooOld, ..)) => Err(format!(
+                "partial write: points beyond retention policy dropped={}",
+                outcome.rejected_count()
+            )),
+            Some((kind, ..)) => {
+                Err(format!("partial write: {} dropped={}", kind.message(), outcome.rejected_count()))
+            }
+        }
+    }
+
+    fn hash_password(&self, text: &str) -> String {
+        password::hash(text, &self.app.env.rng)
+    }
+
+    fn queries(&self) -> Vec<RunningQuery> {
+        self.app.influx.queries.list(&self.tenant, self.app.env.clock.mono_ns())
+    }
+
+    fn kill(&self, id: u64) -> bool {
+        self.app.influx.queries.kill(&self.tenant, id)
+    }
+
+    fn sample_ranges(&self, store: &TenantId) -> Vec<TimeRange> {
+        self.store.sample_ranges(store)
+    }
+
+    fn diagnostics(&self) -> Vec<(String, Vec<(String, String)>)> {
+        let text = |name: &str, value: String| (name.to_owned(), value);
+        let started_ms = self.app.started_ms;
+        let uptime_s = (self.app.env.clock.now_ms() - started_ms).max(0) / 1000;
+        vec![
+            (
+                "build".to_owned(),
+                vec![
+                    text("Branch", "chronolith".to_owned()),
+                    text("Build Time", String::new()),
+                    text("Commit", String::new()),
+                    text("Version", self.app.options.influx.version.clone()),
+                ],
+            ),
+            (
+                "system".to_owned(),
+                vec![
+                    text("PID", std::process::id().to_string()),
+                    text("currentTime", chronolith_base::utc::rfc3339_ms(self.app.env.clock.now_ms())),
+                    text("started", chronolith_base::utc::rfc3339_ms(started_ms)),
+                    text("uptime", format!("{uptime_s}s")),
+                ],
+            ),
+        ]
+    }
+
+    fn statistics(&self) -> Vec<Statistics> {
+        let catalog = self.catalog();
+        catalog
+            .databases
+            .iter()
+            .map(|database| {
+                let series = database.policies.iter().map(|policy| self.store.series_count(&policy.store));
+                Statistics {
+                    module: "database".to_owned(),
+                    tags: vec![("database".to_owned(), database.name.clone())],
+                    values: vec![("numSeries".to_owned(), series.sum::<u64>() as f64)],
+                }
+            })
+            .collect()
+    }
+}
