@@ -6,7 +6,26 @@
 //! reads each in its type.
 //! Not here: parsing, type checks before execution, texts for clients.
 
+mod accumulate;
+mod bounds;
+mod call;
 pub mod column;
 pub mod error;
+mod eval;
 pub mod execution;
+mod fill;
+mod filter;
+mod joined;
+mod math;
+mod merge;
 pub mod plan;
+mod points;
+mod raw;
+mod selection;
+pub mod source;
+pub mod stream;
+mod transform;
+mod variables;
+
+#[cfg(test)]
+mod tests;
