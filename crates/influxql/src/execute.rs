@@ -102,16 +102,21 @@ impl Session<'_> {
         };
         statement.fill_defaults(self.database, &default_policy);
         match &statement {
-            S::ShowMeasurements(_) | S::ShowSeries(_) | S::ShowTagKeys(_) | S::ShowTagValues(_) | S::ShowFieldKeys(_) => {
-                self.show_schema(&statement, sink)
-            }
+            S::ShowMeasurements(_)
+            | S::ShowSeries(_)
+            | S::ShowTagKeys(_)
+            | S::ShowTagValues(_)
+            | S::ShowFieldKeys(_) => self.show_schema(&statement, sink),
             S::ShowCardinality(cardinality) => self.show_cardinality(cardinality, sink),
             S::Delete { sources, condition } => self.delete(sources, condition.as_ref()),
             S::DropSeries { sources, condition } => self.drop_series(sources, condition.as_ref()),
             S::DropMeasurement(name) => self.drop_measurement(name),
-            S::ShowQueries | S::KillQuery { .. } | S::ShowStats(_) | S::ShowDiagnostics(_) | S::ShowShards | S::ShowShardGroups => {
-                self.status(&statement, sink)
-            }
+            S::ShowQueries
+            | S::KillQuery { .. }
+            | S::ShowStats(_)
+            | S::ShowDiagnostics(_)
+            | S::ShowShards
+            | S::ShowShardGroups => self.status(&statement, sink),
             statement => self.execute_on_catalog(&catalog, statement, sink),
         }
     }
@@ -154,5 +159,49 @@ impl Session<'_> {
             }
             _ => Err(StatementError::Text(format!("database not found: {name}"))),
         }
+    }
+}
+
+/// Checks that the caller may run all statements of a request; `database` is the default one.
+///
+/// # Errors
+/// The text for the client.
+pub fn authorize(access: Access<'_>, statements: &[Statement], database: &str) -> Result<(), String> {
+    let user = match access {
+        Access::Anyone => return Ok(()),
+        Access::BeforeFirstAdmin => {
+            let creates_admin = matches!(statements, [Statement::CreateUser(create)] if create.is_admin);
+            let why = "create admin user first or disable authentication";
+            return if creates_admin { Ok(()) } else { Err(why.to_owned()) };
+        }
+        Access::User(user) => user,
+    };
+    for statement in statements.iter().filter(|_| !user.is_admin) {
+        for needed in statement.required_privileges() {
+            if needed.is_admin {
+                let name = &user.name;
+                return Err(format!(
+                    "{name} not authorized to execute statement '{statement}', requires admin privilege"
+                ));
+            }
+            let own = if needed.database.is_empty() { database } else { &needed.database };
+            if !has_privilege(user, needed.privilege, own) {
+                let (name, privilege) = (&user.name, needed.privilege.text());
+                return Err(format!(
+                    "{name} not authorized to execute statement '{statement}', requires {privilege} on {own}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn has_privilege(user: &User, needed: crate::ast::Privilege, database: &str) -> bool {
+    use chronolith_model::databases::Privilege as Stored;
+    match needed {
+        crate::ast::Privilege::None => true,
+        crate::ast::Privilege::Read => user.may(Stored::Read, database),
+        crate::ast::Privilege::Write => user.may(Stored::Write, database),
+        crate::ast::Privilege::All => user.may(Stored::All, database),
     }
 }

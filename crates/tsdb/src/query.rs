@@ -8,6 +8,7 @@
 pub(crate) mod databases;
 pub(crate) mod fanout;
 mod kinds;
+pub(crate) mod measurements;
 mod merged;
 pub(crate) mod typed;
 pub(crate) mod unit;
@@ -147,11 +148,7 @@ impl TenantQueryable {
 
     /// Estimates the series of the source with most of them, since most series are in all sources, and all
     /// samples.
-    fn estimate_all(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<ReadEstimate, QueryError> {
+    fn estimate_all(&self, selector: &Selector<'_>, ctx: &ReadContext) -> Result<ReadEstimate, QueryError> {
         let head = self.head.reader().estimate(&self.tenant, selector)?;
         if selector.matchers.is_empty() && selector.range == TimeRange::ALL {
             // Every query asks this: no block is opened for it.

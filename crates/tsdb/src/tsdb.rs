@@ -17,8 +17,8 @@ use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, TenantId, TenantLimits,
-    TimeRange, WriteBatch, WriteOutcome,
+    Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, ReadContext, Selector,
+    TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::error::AdminError;
@@ -38,6 +38,7 @@ use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
 use crate::query::databases::{PolicySource, WithDatabases};
+use crate::query::measurements::as_measurements;
 use crate::query::typed::TypedQueryable;
 use crate::query::unit::in_milliseconds;
 use crate::snapshot::{SnapshotHead, remove_incomplete};
@@ -231,6 +232,31 @@ impl Tsdb {
     #[must_use]
     pub fn typed_queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         Arc::new(TypedQueryable::new(TenantQueryable::new(&self.storage, tenant)))
+    }
+
+    /// Returns the series of `tenant`'s default store as fields named `value` of measurements named as the
+    /// metrics, with times in nanoseconds.
+    #[must_use]
+    pub fn as_measurements(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        as_measurements(Arc::new(TenantQueryable::new(&self.storage, tenant)))
+    }
+
+    /// Returns ranges of time, in the unit of the tenant, in which it may have samples.
+    #[must_use]
+    pub fn sample_ranges(&self, tenant: &TenantId) -> Vec<TimeRange> {
+        let windows = self.storage.head().windows().list_of(tenant);
+        let blocks = self.storage.blocks().tenant(tenant);
+        let blocks = blocks.map(|blocks| blocks.list().iter().map(|block| block.range()).collect::<Vec<_>>());
+        windows.iter().map(|window| window.range).chain(blocks.unwrap_or_default()).collect()
+    }
+
+    /// Returns an estimate of the series of `tenant`: those in the head or in the block with most of them.
+    #[must_use]
+    pub fn series_count(&self, tenant: &TenantId) -> u64 {
+        let ctx = ReadContext::unlimited(self.storage.env().clock.clone());
+        let all = Selector { matchers: &[], range: TimeRange::ALL };
+        let estimate = TenantQueryable::new(&self.storage, tenant).estimate(&all, &ctx);
+        estimate.ok().flatten().map_or(0, |estimate| estimate.series)
     }
 
     /// Returns the metadata of one metric or all, sorted by metric; at most `limit` metrics (0 = all).

@@ -2,15 +2,15 @@
 //! subscriptions.
 
 use chronolith_model::databases::{
-    CatalogChange, DAY_NS, Privilege as StoredPrivilege, PolicyOptions as StoredOptions, RetentionPolicy,
+    CatalogChange, DAY_NS, PolicyOptions as StoredOptions, Privilege as StoredPrivilege, RetentionPolicy,
     TenantCatalog,
 };
 
 use super::{Access, Session, StatementError};
+use crate::ast::format_duration_go;
 use crate::ast::{
     AlterRetentionPolicy, CreateDatabase, CreateRetentionPolicy, Grant, PolicyOptions, Privilege, Statement,
 };
-use crate::ast::format_duration_go;
 use crate::result::{Cell, ResultSink, SeriesHeader};
 
 impl Session<'_> {
@@ -33,7 +33,9 @@ impl Session<'_> {
                 Err(StatementError::text("subscriptions are not supported; send to both with Telegraf"))
             }
             S::DropSubscription { .. } => Err(StatementError::text("subscription not found")),
-            S::DropShard(_) => Err(StatementError::text("DROP SHARD is not supported; use DELETE or a retention policy")),
+            S::DropShard(_) => {
+                Err(StatementError::text("DROP SHARD is not supported; use DELETE or a retention policy"))
+            }
             statement => self.change(catalog, statement),
         }
     }
@@ -61,7 +63,11 @@ impl Session<'_> {
             },
             S::Grant(grant) => {
                 let privilege = stored(grant.privilege);
-                CatalogChange::SetPrivilege { user: grant.user.clone(), database: grant.database.clone(), privilege }
+                CatalogChange::SetPrivilege {
+                    user: grant.user.clone(),
+                    database: grant.database.clone(),
+                    privilege,
+                }
             }
             S::Revoke(grant) => revoke(catalog, grant)?,
             S::GrantAdmin(user) => CatalogChange::SetAdmin { user: user.clone(), is_admin: true },
@@ -79,7 +85,11 @@ impl Session<'_> {
         self.storage.change(&change).map_err(StatementError::text)
     }
 
-    fn show_databases(&self, catalog: &TenantCatalog, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+    fn show_databases(
+        &self,
+        catalog: &TenantCatalog,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), StatementError> {
         let is_visible = |name: &str| match self.access {
             Access::Anyone | Access::BeforeFirstAdmin => true,
             Access::User(user) => {
@@ -227,5 +237,9 @@ fn revoke(catalog: &TenantCatalog, grant: &Grant) -> Result<CatalogChange, State
         (Some(own), Some(taken)) if taken.includes(own) => None,
         (own, Some(_)) => own,
     };
-    Ok(CatalogChange::SetPrivilege { user: grant.user.clone(), database: grant.database.clone(), privilege: left })
+    Ok(CatalogChange::SetPrivilege {
+        user: grant.user.clone(),
+        database: grant.database.clone(),
+        privilege: left,
+    })
 }

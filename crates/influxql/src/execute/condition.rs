@@ -5,6 +5,7 @@
 //! Not here: conditions of SELECT (`semantics`), times (`crate::condition`).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use chronolith_model::kind::is_reserved;
 use chronolith_model::{GoRegex, Labels, METRIC_NAME, MatchOp, Matcher};
@@ -20,7 +21,12 @@ const NAME_KEY: &str = "_name";
 pub(super) enum TagCondition {
     All(Vec<TagCondition>),
     Any(Vec<TagCondition>),
-    Compare { tag: String, op: MatchOp, value: String, regex: Option<GoRegex> },
+    Compare {
+        tag: String,
+        op: MatchOp,
+        value: String,
+        regex: Option<Arc<GoRegex>>,
+    },
     /// A comparison of a field: it says nothing about series.
     Always,
 }
@@ -122,7 +128,7 @@ fn comparison(left: &Expr, op: BinaryOp, right: &Expr) -> Option<TagCondition> {
         (BinaryOp::Match | BinaryOp::NotMatch, Expr::Regex(regex)) => {
             let is_negated = op == BinaryOp::NotMatch;
             let op = if is_negated { MatchOp::NotRegex } else { MatchOp::Regex };
-            compare(op, &regex.anchored_pattern(), Some(regex.compile().ok()?))
+            compare(op, &regex.anchored_pattern(), Some(Arc::new(regex.compile().ok()?)))
         }
         _ if op.is_comparison() => Some(TagCondition::Always),
         _ => None,

@@ -22,7 +22,11 @@ impl Session<'_> {
         self.delete_selected(sources, rest.as_ref(), range)
     }
 
-    pub(super) fn drop_series(&self, sources: &[Source], condition: Option<&Expr>) -> Result<(), StatementError> {
+    pub(super) fn drop_series(
+        &self,
+        sources: &[Source],
+        condition: Option<&Expr>,
+    ) -> Result<(), StatementError> {
         let (range, rest) = self.split_time(condition)?;
         if range != TimeRange::ALL {
             return Err(StatementError::text("DROP SERIES doesn't support time in WHERE clause"));
@@ -95,7 +99,8 @@ impl Session<'_> {
                     continue;
                 }
                 if selectors.len() == SERIES_MAX {
-                    let text = format!("the condition selects more than {SERIES_MAX} series; delete in parts");
+                    let text =
+                        format!("the condition selects more than {SERIES_MAX} series; delete in parts");
                     return Err(StatementError::Text(text));
                 }
                 selectors.push(tags.iter().map(|(name, value)| Matcher::equal(name, value)).collect());

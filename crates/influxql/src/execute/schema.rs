@@ -38,7 +38,9 @@ pub(super) fn name_matchers(sources: &[Source]) -> Result<Vec<Matcher>, Statemen
         .collect();
     match measurements.as_slice() {
         [] => Ok(Vec::new()),
-        [Measurement { name: MeasurementName::Name(name), .. }] => Ok(vec![Matcher::equal(METRIC_NAME, name)]),
+        [Measurement { name: MeasurementName::Name(name), .. }] => {
+            Ok(vec![Matcher::equal(METRIC_NAME, name)])
+        }
         several => {
             let patterns: Vec<String> = several.iter().map(|one| pattern(one)).collect();
             let matcher = Matcher::new(METRIC_NAME, chronolith_model::MatchOp::Regex, &patterns.join("|"));
@@ -64,7 +66,11 @@ impl std::fmt::Display for GoQuote<'_> {
 
 impl Schema<'_> {
     /// Returns the values of a label of the series that also match `added`.
-    pub(super) fn values(&self, label: &str, added: Vec<Matcher>) -> Result<BTreeSet<String>, StatementError> {
+    pub(super) fn values(
+        &self,
+        label: &str,
+        added: Vec<Matcher>,
+    ) -> Result<BTreeSet<String>, StatementError> {
         if self.filter.rest.is_empty() {
             let matchers = self.filter.with(added);
             let selector = Selector { matchers: &matchers, range: self.range };
@@ -113,11 +119,16 @@ impl Schema<'_> {
     }
 
     /// Returns the fields of a measurement with their kinds.
-    pub(super) fn fields(&self, measurement: &str) -> Result<BTreeMap<String, Vec<WordKind>>, StatementError> {
+    pub(super) fn fields(
+        &self,
+        measurement: &str,
+    ) -> Result<BTreeMap<String, Vec<WordKind>>, StatementError> {
         let mut fields: BTreeMap<String, Vec<WordKind>> = BTreeMap::new();
         for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
-            let of_kind =
-                vec![Matcher::equal(METRIC_NAME, measurement), Matcher::equal(KIND_LABEL, kind.label_value())];
+            let of_kind = vec![
+                Matcher::equal(METRIC_NAME, measurement),
+                Matcher::equal(KIND_LABEL, kind.label_value()),
+            ];
             for field in self.values(FIELD_LABEL, of_kind)? {
                 fields.entry(field).or_default().push(kind);
             }
@@ -126,7 +137,11 @@ impl Schema<'_> {
     }
 
     /// Calls `visit` with the labels of each selected series that also matches `added`.
-    pub(super) fn visit(&self, added: Vec<Matcher>, mut visit: impl FnMut(&Labels)) -> Result<(), StatementError> {
+    pub(super) fn visit(
+        &self,
+        added: Vec<Matcher>,
+        mut visit: impl FnMut(&Labels),
+    ) -> Result<(), StatementError> {
         let matchers = self.filter.with(added);
         let selector = Selector { matchers: &matchers, range: self.range };
         let mut batch = Vec::new();

@@ -12,7 +12,11 @@ use crate::ast::{Statement, format_duration_go};
 use crate::result::{Cell, ResultSink, SeriesHeader};
 
 impl Session<'_> {
-    pub(super) fn status(&self, statement: &Statement, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+    pub(super) fn status(
+        &self,
+        statement: &Statement,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), StatementError> {
         match statement {
             Statement::ShowQueries => self.show_queries(sink),
             Statement::KillQuery { id, .. } => match self.storage.kill(*id) {
@@ -84,7 +88,14 @@ impl Session<'_> {
 
     fn show_shards(&self, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
         let columns = [
-            "id", "database", "retention_policy", "shard_group", "start_time", "end_time", "expiry_time", "owners",
+            "id",
+            "database",
+            "retention_policy",
+            "shard_group",
+            "start_time",
+            "end_time",
+            "expiry_time",
+            "owners",
         ];
         let catalog = self.storage.catalog();
         let mut id = 0;

@@ -8,6 +8,7 @@ use crate::http::query::range_cache::CacheCounts;
 pub(crate) struct QueryMetrics {
     pub(crate) instant: Seconds,
     pub(crate) range: Seconds,
+    pub(crate) influxql: Seconds,
     pub(crate) samples: Counter,
     pub(crate) failed: Counter,
     pub(crate) canceled: Counter,
@@ -22,6 +23,7 @@ pub(super) static QUERY: &[Metric<QueryMetrics>] = &[
         |query, samples| {
             samples.push_histogram(&["instant"], &query.instant);
             samples.push_histogram(&["range"], &query.range);
+            samples.push_histogram(&["influxql"], &query.influxql);
         },
     ),
     Metric::counter("chronolith_query_samples_total", "Samples read by queries.", |query| {

@@ -192,7 +192,8 @@ fn pass_every_stage(machine: &Machine) {
     compare(machine, &copy, &stored, "in the snapshot");
 
     for deleted in [(-11, -9), (2, 3)] {
-        let deleted = TimeRange::new(START_MS + deleted.0 * HOUR_MS, START_MS + deleted.1 * HOUR_MS - 1_900_000);
+        let deleted =
+            TimeRange::new(START_MS + deleted.0 * HOUR_MS, START_MS + deleted.1 * HOUR_MS - 1_900_000);
         let by_name = vec![vec![Matcher::equal("__name__", "m")]];
         tsdb.delete_series(&anonymous(), &by_name, deleted).expect("deletes");
         stored.values_mut().for_each(|of_field| of_field.retain(|&time, _| !deleted.contains(time)));

@@ -15,6 +15,10 @@ pub(crate) struct InfluxContext {
 
 impl Default for InfluxContext {
     fn default() -> InfluxContext {
-        InfluxContext { batches: BatchPool::new(line_protocol::new_batch), passwords: Passwords::default(), queries: RunningQueries::default() }
+        InfluxContext {
+            batches: BatchPool::new(line_protocol::new_batch),
+            passwords: Passwords::default(),
+            queries: RunningQueries::default(),
+        }
     }
 }

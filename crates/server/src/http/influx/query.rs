@@ -5,6 +5,7 @@
 //! asked for by GET from pages of other origins are refused.
 //! Not here: statements (`influxql`), text forms of results (`printer`).
 
+mod parameters;
 mod request;
 mod response;
 
@@ -131,7 +132,9 @@ fn query_error(app: &App, error: &QueryError, is_killed: bool) -> String {
 }
 
 fn limit_text(limit_ms: u64) -> String {
-    crate::http::params::show_duration_ns(i64::try_from(limit_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000))
+    crate::http::params::show_duration_ns(
+        i64::try_from(limit_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000),
+    )
 }
 
 impl Caller {

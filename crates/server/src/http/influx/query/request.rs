@@ -9,6 +9,7 @@ use chronolith_model::TenantId;
 
 use super::super::printer::{CsvPrinter, Epoch, JsonPrinter, MsgpackPrinter, Printer};
 use super::super::reply::InfluxError;
+use super::parameters;
 use crate::app::App;
 use crate::http::body;
 use crate::http::error::{ApiError, ErrorKind};
@@ -78,7 +79,8 @@ impl QueryRequest {
         let mut file = None;
         if !is_get {
             let body = body::read(request_body, FORM_BYTES_MAX, &memory.budget).await?;
-            let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+            let kind =
+                parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
             if kind.starts_with("multipart/form-data") {
                 file = statements_of_file(kind, body.bytes).await?;
             } else if kind.starts_with("application/x-www-form-urlencoded") {
@@ -96,7 +98,7 @@ impl QueryRequest {
         };
         let parameters = match params.get("params") {
             None => Parameters::default(),
-            Some(json) => Parameters::from_json(json).map_err(|error| {
+            Some(json) => parameters::of_json(json).map_err(|error| {
                 InfluxError::bad_request(format_args!("error parsing query parameters: {error}"))
             })?,
         };
