@@ -361,7 +361,7 @@ fn blocks_name_their_unit() {
 #[test]
 fn histograms_of_both_units_share_a_budget() {
     let mut machine = Machine::new(14);
-    machine.options.histogram_bytes_max = 20_000;
+    machine.options.histogram_bytes_max = 3_000;
     let tsdb = machine.open();
     let rng = Rng::from_seed(14);
     let tenants = [(TenantId::anonymous(), 1), (store(), 1_000_000)];
