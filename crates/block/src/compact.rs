@@ -89,8 +89,8 @@ pub fn compact(
     let unit = inputs.first().map_or(TimeUnit::Milli, |block| block.meta().time_unit());
     assert!(inputs.iter().all(|block| block.meta().time_unit() == unit), "blocks of one store");
     let rules = MergeRules { encoding: encoding_for(unit, rules.encoding), ..rules };
-    let (source, set) = (source_of(&inputs), set_of(&inputs));
-    let mut outputs = Outputs::new(env, parent_dir, newest, source, set, unit, rules)?;
+    let source = source_of(&inputs);
+    let mut outputs = Outputs::new(env, parent_dir, newest, source, set_of(&inputs), unit, rules)?;
     let mut cursors = Vec::with_capacity(inputs.len());
     for (input, block) in (0u32..).zip(&inputs) {
         cursors.push(Cursor::new(block.contents(), input)?);

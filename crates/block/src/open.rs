@@ -181,10 +181,12 @@ pub(crate) fn read_tombstones(
         Ok(bytes) => {
             let tombstones = Tombstones::decode(&bytes).map_err(BlockError::corrupt(&path))?;
             if tombstones.unit() != meta.time_unit() {
-                let (what, expected) = ("tombstones version", "the one of the unit in meta.json");
-                let found = bytes.get(4).copied().map_or(0, u64::from);
-                let error = DecodeError::Invalid { what, offset: 4, expected, found };
-                return Err(BlockError::corrupt(&path)(error));
+                return Err(BlockError::corrupt(&path)(DecodeError::Invalid {
+                    what: "tombstones version",
+                    offset: 4,
+                    expected: "the one of the unit in meta.json",
+                    found: bytes.get(4).copied().map_or(0, u64::from),
+                }));
             }
             Ok((tombstones, bytes.len() as u64))
         }

@@ -77,8 +77,8 @@ pub struct BlockWriter {
     index_bytes: u64,
 }
 
-/// Returns the encoding of blocks with times in `unit`: [`BlockEncoding::Prometheus`] is for milliseconds, blocks
-/// in nanoseconds are dense whatever the tenant's setting is.
+/// Returns the encoding of blocks with times in `unit`: [`BlockEncoding::Prometheus`] is for milliseconds,
+/// blocks in nanoseconds are dense whatever the tenant's setting is.
 #[must_use]
 pub fn encoding_for(unit: TimeUnit, encoding: BlockEncoding) -> BlockEncoding {
     match unit {

@@ -184,9 +184,10 @@ impl HeadStatistics {
             drop(tables);
             let bounds = tenant.windows.lock().bounds();
             if let Some((oldest, newest)) = bounds {
-                let (oldest, newest) = (tenant.unit.to_ms(oldest), tenant.unit.to_ms(newest));
-                stats.min_time_ms = Some(stats.min_time_ms.map_or(oldest, |t| t.min(oldest)));
-                stats.max_time_ms = Some(stats.max_time_ms.map_or(newest, |t| t.max(newest)));
+                let oldest_ms = tenant.unit.to_ms(oldest);
+                let newest_ms = tenant.unit.to_ms(newest);
+                stats.min_time_ms = Some(stats.min_time_ms.map_or(oldest_ms, |t| t.min(oldest_ms)));
+                stats.max_time_ms = Some(stats.max_time_ms.map_or(newest_ms, |t| t.max(newest_ms)));
             }
         }
     }

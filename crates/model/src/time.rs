@@ -1,6 +1,6 @@
 //! Half-open ranges of time, and the unit of the times of a store.
-//! Invariants: `start <= end`; sample times of a store are in [`TimeUnit::sample_times`] of its unit. Arithmetic
-//! on times saturates: the samples of a store in nanoseconds may have nearly any `i64`.
+//! Invariants: `start <= end`; sample times of a store are in [`TimeUnit::sample_times`] of its unit.
+//! Arithmetic on times saturates: the samples of a store in nanoseconds may have nearly any `i64`.
 
 use std::ops::RangeInclusive;
 

@@ -74,7 +74,8 @@ impl Changes {
         }
     }
 
-    /// Records a change of samples in `range`, in the unit of the tenant, by another way than a batch: a deletion, an import.
+    /// Records a change of samples in `range`, in the unit of the tenant, by another way than a batch: a
+    /// deletion, an import.
     pub(crate) fn note_range(&self, tenant: &TenantId, range: TimeRange) {
         if let Some(watched) = self.of(tenant) {
             let mut changes = watched.lock();

@@ -288,8 +288,8 @@ impl Tsdb {
         Some(TimeRange::new(first.max(range.start), range.end))
     }
 
-    /// Records that samples of `tenant` in `range`, in its unit, changed by another way than [`Tsdb::append`] or retention:
-    /// a deletion, an import of blocks. To be called after the change.
+    /// Records that samples of `tenant` in `range`, in its unit, changed by another way than [`Tsdb::append`]
+    /// or retention: a deletion, an import of blocks. To be called after the change.
     pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
         self.storage.changes().note_range(tenant, range);
     }
@@ -437,9 +437,10 @@ impl Tsdb {
         self.resume_maintenance(&REWRITING_KINDS);
     }
 
-    /// Deletes the samples in `range`, in the unit of the tenant, of its series that match any of `selectors`: once it has
-    /// returned, later queries do not see them, also after a crash. Samples that are written later are
-    /// visible, whatever their time. The bytes go with the next compaction or [`Tsdb::clean_tombstones`].
+    /// Deletes the samples in `range`, in the unit of the tenant, of its series that match any of
+    /// `selectors`: once it has returned, later queries do not see them, also after a crash. Samples that are
+    /// written later are visible, whatever their time. The bytes go with the next compaction or
+    /// [`Tsdb::clean_tombstones`].
     ///
     /// Windows of the head with such samples are flushed first, due or not: a block can record what is
     /// deleted, and flushed samples cannot come back from the WAL. Cost: these windows, and the matching

@@ -11,7 +11,8 @@ pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
 /// blocks.
 pub(crate) const OLD_BLOCK_MS: i64 = 12 * WINDOW_MS;
 
-/// Blocks of old windows that one flush writes for a store in nanoseconds; beyond it they are wider than a day.
+/// Blocks of old windows that one flush writes for a store in nanoseconds; beyond it they are wider than a
+/// day.
 const OLD_BLOCK_COUNT_MAX: usize = 64;
 
 /// Ranges of the blocks of a tenant, in the unit of its times.
@@ -28,8 +29,8 @@ impl BlockRanges {
         BlockRanges { unit, old_end: unit.from_ms(now_ms.saturating_sub(OLD_BLOCK_MS)) }
     }
 
-    /// Returns the range of the block that a window is flushed to: its own range, or its day if that ended more
-    /// than a day ago.
+    /// Returns the range of the block that a window is flushed to: its own range, or its day if that ended
+    /// more than a day ago.
     pub(crate) fn of(&self, window: TimeRange) -> TimeRange {
         let day = self.day_of(window);
         if day.end <= self.old_end { day } else { window }
@@ -40,9 +41,9 @@ impl BlockRanges {
         TimeRange::window_of(window.start, self.unit.from_ms(OLD_BLOCK_MS))
     }
 
-    /// Returns the width of aligned ranges to which the old ones of `ranges`, ascending, are to be widened: they
-    /// must not become thousands of blocks when a client writes points of many years at once. `None` if they are
-    /// few, and for stores in milliseconds, whose blocks stay those of Prometheus.
+    /// Returns the width of aligned ranges to which the old ones of `ranges`, ascending, are to be widened:
+    /// they must not become thousands of blocks when a client writes points of many years at once. `None` if
+    /// they are few, and for stores in milliseconds, whose blocks stay those of Prometheus.
     pub(crate) fn width_of_old(&self, ranges: &[TimeRange]) -> Option<i64> {
         let old: Vec<i64> = ranges.iter().filter(|r| r.end <= self.old_end).map(|r| r.start).collect();
         if self.unit == TimeUnit::Milli || old.len() <= OLD_BLOCK_COUNT_MAX {

@@ -19,8 +19,8 @@ use crate::layout::{CHUNKS_DIR, META_FILE};
 /// Provenance of a block, for its `meta.json`.
 #[derive(Debug, Clone)]
 pub struct BlockSource {
-    /// Range that the block covers, in its unit; all samples are within it. For a block from the head that is the aligned
-    /// window, not the range of its samples.
+    /// Range that the block covers, in its unit; all samples are within it. For a block from the head that is
+    /// the aligned window, not the range of its samples.
     pub range: TimeRange,
     /// 1 from the head, one more than the highest parent otherwise.
     pub level: u32,

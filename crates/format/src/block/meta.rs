@@ -45,7 +45,6 @@ pub struct BlockMeta {
 /// Times of a block in the unit of its store; only nanoseconds are written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoreMeta {
-    /// `ns`.
     time_unit: StoredUnit,
     /// First tick that the block covers.
     min_ticks: i64,
@@ -59,7 +58,6 @@ pub struct StoreMeta {
 /// Unit that a block names. A name that is not in the list is refused: a later version wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum StoredUnit {
-    /// Nanoseconds.
     #[serde(rename = "ns")]
     Nano,
 }

@@ -16,8 +16,8 @@ use chronolith_model::TimeUnit;
 pub const MAGIC: u32 = 0x0130_BA30;
 /// Version with intervals in milliseconds.
 pub const VERSION: u8 = 1;
-/// Version with intervals in nanoseconds, of blocks of stores in that unit. Programs that do not know it refuse
-/// the block instead of taking its times for milliseconds.
+/// Version with intervals in nanoseconds, of blocks of stores in that unit. Programs that do not know it
+/// refuse the block instead of taking its times for milliseconds.
 const VERSION_NANO: u8 = 2;
 const HEADER_BYTES: usize = 5;
 const CHECKSUM_BYTES: usize = 4;

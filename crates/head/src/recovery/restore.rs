@@ -86,8 +86,8 @@ fn restore_sealed(
         tally.add_chunk(min_time, max_time, i64::from(count));
         stripe.link_sealed(entry.id, node);
         if kinds::is_histogram(encoding) && !node.is_bound() {
-            // Entries of earlier versions have the last word, but not the last histogram; nor have they chunks
-            // of which only a bound is known.
+            // Entries of earlier versions have the last word, but not the last histogram; nor have they
+            // chunks of which only a bound is known.
             stripe.restore_last(entry.id, max_time, HISTOGRAM_BITS);
         }
     }
@@ -174,9 +174,12 @@ fn fits_window(tally: &WindowTally, first: i64, last: i64) -> bool {
 
 /// Returns true if a sealed chunk lies in one window; the bound of its last timestamp may be after it.
 fn fits_sealed(tally: &WindowTally, node: &SealedChunk) -> bool {
-    let (first, last) = (node.min_time(), node.max_time());
-    let bound = if node.is_bound() { tally.window_of(first).end.saturating_sub(1) } else { last };
-    fits_window(tally, first, last.min(bound))
+    let first = node.min_time();
+    let mut last = node.max_time();
+    if node.is_bound() {
+        last = last.min(tally.window_of(first).end.saturating_sub(1));
+    }
+    fits_window(tally, first, last)
 }
 
 /// Removes a series with all its samples from its stripe.

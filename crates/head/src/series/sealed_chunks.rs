@@ -55,9 +55,9 @@ const IS_BOUND: u16 = 1 << 13;
 const IS_OUT_OF_ORDER: u16 = 1 << 14;
 const LAST_WINS: u16 = 1 << 15;
 
-/// A span beyond 32 bits, as chunks of stores in nanoseconds have from 4.3 s on, is rounded up to a multiple of
-/// 2^11: an upper bound, which is enough to find chunks in a range and chunks that overlap. The record in the
-/// sealed file has the exact time.
+/// A span beyond 32 bits, as chunks of stores in nanoseconds have from 4.3 s on, is rounded up to a multiple
+/// of 2^11: an upper bound, which is enough to find chunks in a range and chunks that overlap. The record in
+/// the sealed file has the exact time.
 const BOUND_SHIFT: u32 = 11;
 /// Widest windows, in the unit of a tenant, whose chunks have a span.
 pub(crate) const WINDOW_WIDTH_MAX: i64 = (u32::MAX as i64) << BOUND_SHIFT;

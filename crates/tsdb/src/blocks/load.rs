@@ -257,9 +257,9 @@ fn read_added(
 ) -> Option<Added> {
     match read_record(env, dir, ulid) {
         Ok((_, meta)) if meta.time_unit() != tenant.time_unit() => {
-            let (found, expected) = (meta.time_unit(), tenant.time_unit());
-            let what = format!("times are in {found:?}seconds, expected {expected:?}seconds");
-            findings.damaged.push(|| format!("{}: block left out: {what}", dir.display()));
+            let found = meta.time_unit();
+            let what = "block left out: its times are not in the unit of the tenant";
+            findings.damaged.push(|| format!("{}: {what}: {found:?}seconds", dir.display()));
             None
         }
         Ok((record, meta)) => Some(Added { record, meta }),

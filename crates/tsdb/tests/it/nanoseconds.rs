@@ -319,8 +319,7 @@ fn blocks_name_their_unit() {
     machine.options.limits.default.block_encoding = BlockEncoding::Prometheus;
     let tsdb = machine.open();
     let ms = TenantId::of_store(TimeUnit::Milli, 8);
-    let mut dense = TenantLimits::default();
-    dense.block_encoding = BlockEncoding::Dense;
+    let dense = TenantLimits { block_encoding: BlockEncoding::Dense, ..TenantLimits::default() };
     tsdb.set_limits(chronolith_tsdb::LimitsTable {
         default: machine.options.limits.default.clone(),
         by_tenant: [(ms.clone(), dense)].into_iter().collect(),
@@ -357,12 +356,12 @@ fn blocks_name_their_unit() {
     assert!(Block::open(&machine.env, &dir).is_err(), "{without}");
 }
 
-/// Regression: histograms over the budget of the head are sealed early by whichever append exceeds it, with the
-/// windows of its tenant; a chunk of another unit then spanned many windows.
+/// Regression: histograms over the budget of the head are sealed early by whichever append exceeds it, with
+/// the windows of its tenant; a chunk of another unit then spanned many windows.
 #[test]
 fn histograms_of_both_units_share_a_budget() {
     let mut machine = Machine::new(14);
-    machine.options.histogram_bytes_max = 20_000;
+    machine.options.histogram_bytes_max = 3_000;
     let tsdb = machine.open();
     let rng = Rng::from_seed(14);
     let tenants = [(TenantId::anonymous(), 1), (store(), 1_000_000)];

@@ -460,7 +460,8 @@ fn in_nanoseconds() -> DenseScratch {
 /// Times of whole milliseconds and seconds take no more bytes in nanoseconds than in milliseconds.
 #[test]
 fn aligned_times_in_nanoseconds_cost_as_much_as_in_milliseconds() {
-    let shapes: [(&str, fn(i64) -> i64); 4] = [
+    type Shape = (&'static str, fn(i64) -> i64);
+    let shapes: [Shape; 4] = [
         ("seconds", |i| START_MS / 1000 * 1000 + 15_000 * i),
         ("milliseconds", |i| START_MS + 15_000 * i),
         ("jitter", |i| START_MS + 15_000 * i + (i * 7919) % 40),

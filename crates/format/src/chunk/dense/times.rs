@@ -330,9 +330,9 @@ impl<'a> TimesHead<'a> {
         }
         let first = reader.varint(WHAT)?;
         let gaps = reader.clone();
-        let (unit, last) = (unit_of(exponent), first);
+        let unit = unit_of(exponent);
         let mut head =
-            TimesHead { count, unit, first, last, mode, step: 0, gap_count: 0, gaps, first_delta: 0 };
+            TimesHead { count, unit, first, last: first, mode, step: 0, gap_count: 0, gaps, first_delta: 0 };
         if mode <= MODE_RESIDUALS {
             head.read_grid(flags, reader)?;
         } else {
@@ -346,8 +346,8 @@ impl<'a> TimesHead<'a> {
             return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
         }
         if head.first.checked_mul(unit).and(head.last.checked_mul(unit)).is_none() {
-            let (expected, found) = ("times of 64 bits", head.last.cast_unsigned());
-            return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
+            let found = head.last.cast_unsigned();
+            return Err(DecodeError::Invalid { what: WHAT, offset, expected: "times of 64 bits", found });
         }
         Ok(head)
     }

@@ -83,8 +83,8 @@ pub struct SealedEntry {
     pub encoding: u8,
     /// Time of the first sample.
     pub min_time: i64,
-    /// Time of the last sample minus that of the first; in units of 2^11 and rounded up if bit 13 of the count
-    /// is set.
+    /// Time of the last sample minus that of the first; in units of 2^11 and rounded up if bit 13 of the
+    /// count is set.
     pub span: u32,
 }
 

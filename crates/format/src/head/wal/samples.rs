@@ -57,7 +57,8 @@ pub struct Samples {
     pub values: Vec<u64>,
     /// Index of the sample, ascending, and its histogram.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// In the unit of the tenant, 0 = unknown; empty if no sample has one, else missing ones at the end are 0.
+    /// In the unit of the tenant, 0 = unknown; empty if no sample has one, else missing ones at the end are
+    /// 0.
     pub start_times: Vec<i64>,
 }
 
