@@ -14,7 +14,7 @@ use serde_json::Value;
 const IO_WAIT: Duration = Duration::from_secs(150);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// Connection that posts remote write bodies.
+/// Connection that posts bodies.
 pub(crate) struct WriteConnection {
     stream: BufReader<TcpStream>,
     head: String,
@@ -33,6 +33,13 @@ impl WriteConnection {
             "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/x-protobuf\r\n\
              Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\nX-Scope-OrgID: {tenant}\r\n"
         );
+        Ok(WriteConnection { stream: BufReader::new(stream), head })
+    }
+
+    /// Connects to `port`; bodies go to `path` with `headers`, each of which ends with a line break.
+    pub(crate) fn open_with(port: u16, path: &str, headers: &str) -> Result<WriteConnection> {
+        let stream = connect(port)?;
+        let head = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{headers}");
         Ok(WriteConnection { stream: BufReader::new(stream), head })
     }
 

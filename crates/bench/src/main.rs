@@ -15,8 +15,10 @@ mod families;
 mod fleet;
 mod hostile_order;
 mod http;
+mod influx;
 mod label_endpoints;
 mod late;
+mod line_protocol;
 mod load_wal;
 mod load_wal_large;
 mod machine;
@@ -62,6 +64,8 @@ enum Name {
     LabelEndpoints(label_endpoints::Options),
     /// Samples that come up to a day late: ingest rate, and query time before and after they are in blocks.
     Late(late::Options),
+    /// Line protocol: values per second and per CPU second, latency, memory, disk, kill and restart.
+    LineProtocol(line_protocol::Options),
     /// Flushing the windows of 10,000 small tenants: CPU, syncs and blocks a day.
     ManyTenants(many_tenants::Options),
     /// A server over a directory with many blocks: start, maps, memory, and whether it goes on.
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         Name::HostileOrder(options) => hostile_order::run(&options),
         Name::LabelEndpoints(options) => label_endpoints::run(&options),
         Name::Late(options) => late::run(&options),
+        Name::LineProtocol(options) => line_protocol::run(&options),
         Name::ManyTenants(options) => many_tenants::run(&options),
         Name::ManyBlocks(options) => many_blocks::run(&options),
         Name::Memory(options) => memory::run(&options),

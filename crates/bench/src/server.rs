@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::http;
+use crate::influx::{self, Index};
 
 const READY_WAIT: Duration = Duration::from_secs(60);
 const STOP_WAIT: Duration = Duration::from_secs(120);
@@ -29,7 +30,7 @@ pub(crate) struct Setup {
     pub(crate) series_count: usize,
     /// Further flags of the program.
     pub(crate) flags: Vec<String>,
-    /// Prometheus: the sections of its configuration after `global`.
+    /// Prometheus: the sections of its configuration after `global`; InfluxDB: lines of its section `data`.
     pub(crate) config: String,
 }
 
@@ -41,10 +42,13 @@ pub(crate) enum Kind {
     Prometheus,
     /// VictoriaMetrics, single node.
     VictoriaMetrics,
+    /// InfluxDB 1.x, which speaks no remote write: `line-protocol` only.
+    #[value(skip)]
+    Influx(Index),
 }
 
 impl Kind {
-    /// All, in the order of reports.
+    /// Those that take remote write, in the order of reports.
     pub(crate) const ALL: [Kind; 3] = [Kind::Chronolith, Kind::Prometheus, Kind::VictoriaMetrics];
 
     /// Name in reports.
@@ -53,6 +57,8 @@ impl Kind {
             Kind::Chronolith => "chronolith",
             Kind::Prometheus => "prometheus",
             Kind::VictoriaMetrics => "victoria-metrics",
+            Kind::Influx(Index::Inmem) => "influxdb-inmem",
+            Kind::Influx(Index::Tsi1) => "influxdb-tsi1",
         }
     }
 
@@ -67,6 +73,7 @@ impl Kind {
                 newest(self.name()).or_else(|| in_path(self.name())),
                 "cargo xtask peers, or Debian's package of that name",
             ),
+            Kind::Influx(_) => (in_path("influxd"), "Debian's package influxdb"),
         };
         found.with_context(|| format!("{} is not there; {advice} (or leave it out with --only)", self.name()))
     }
@@ -84,6 +91,7 @@ impl Kind {
                 &["-W", "-f", "${Package} ${Version}\n", "victoria-metrics"],
             ),
             Kind::Chronolith | Kind::Prometheus => crate::machine::first_line(&program, &["--version"]),
+            Kind::Influx(_) => crate::machine::first_line(&program, &["version"]),
         })
     }
 
@@ -115,6 +123,7 @@ impl Kind {
                 "-search.maxQueryDuration=120s".into(),
                 "-loggerLevel=WARN".into(),
             ],
+            Kind::Influx(index) => influx::args(index, dir, &address, &setup.config)?,
         };
         args.extend_from_slice(&setup.flags);
         Ok(args)
@@ -123,6 +132,7 @@ impl Kind {
     fn ready_path(self) -> &'static str {
         match self {
             Kind::VictoriaMetrics => "/health",
+            Kind::Influx(_) => "/ping",
             Kind::Chronolith | Kind::Prometheus => "/-/ready",
         }
     }
@@ -165,6 +175,14 @@ impl Server {
         Ok(start)
     }
 
+    /// Stops it and starts it again with another configuration.
+    pub(crate) fn restart_with_config(&mut self, config: String) -> Result<()> {
+        self.stop()?;
+        self.setup.config = config;
+        self.exec_again()?;
+        self.wait_ready()
+    }
+
     /// Stops it and starts it again with other flags.
     pub(crate) fn restart_with(&mut self, flags: Vec<String>) -> Result<()> {
         self.stop()?;
@@ -175,7 +193,7 @@ impl Server {
 
     /// Whether it says that it is ready.
     pub(crate) fn is_ready(&self) -> bool {
-        http::get(self.port, self.kind.ready_path()).is_ok_and(|(status, _)| status == 200)
+        http::get(self.port, self.kind.ready_path()).is_ok_and(|(status, _)| status / 100 == 2)
     }
 
     /// Ends it at once, as `kill -9` does, and waits until it has gone.

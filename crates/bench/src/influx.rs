@@ -1,0 +1,70 @@
+//! InfluxDB 1.x as a peer: its configuration file, and InfluxQL for it and for Chronolith.
+//!
+//! Invariants: limits of series are off and logs are quiet; everything else is its default.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::http;
+
+/// Index of the series of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// In memory, rebuilt at the start.
+    Inmem,
+    /// In log files and index files of each shard.
+    Tsi1,
+}
+
+impl Index {
+    fn name(self) -> &'static str {
+        match self {
+            Index::Inmem => "inmem",
+            Index::Tsi1 => "tsi1",
+        }
+    }
+}
+
+/// Writes the configuration below `dir` and returns the arguments of the program; `data` holds further lines
+/// of the section of that name.
+pub(crate) fn args(index: Index, dir: &Path, address: &str, data: &str) -> Result<Vec<String>> {
+    let config = dir.join("influxdb.conf");
+    let data_dir = dir.join("data").display().to_string();
+    let rpc = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let text = format!(
+        "reporting-disabled = true\nbind-address = \"{rpc}\"\n\
+         [meta]\ndir = \"{data_dir}/meta\"\n\
+         [data]\ndir = \"{data_dir}/data\"\nwal-dir = \"{data_dir}/wal\"\nindex-version = \"{}\"\n\
+         max-series-per-database = 0\nmax-values-per-tag = 0\nquery-log-enabled = false\n{data}\n\
+         [http]\nbind-address = \"{address}\"\nlog-enabled = false\n\
+         [monitor]\nstore-enabled = false\n",
+        index.name()
+    );
+    std::fs::write(&config, text)?;
+    Ok(vec!["run".into(), "-config".into(), config.display().to_string()])
+}
+
+/// Creates a database.
+pub(crate) fn create_database(port: u16, name: &str) -> Result<()> {
+    let statement = format!("CREATE DATABASE {name}");
+    let path = format!("/query?q={}", utf8_percent_encode(&statement, NON_ALPHANUMERIC));
+    let mut connection = http::WriteConnection::open_with(port, &path, "")?;
+    connection.post(b"")
+}
+
+/// Returns the last column of the first row that a statement yields, or `None` if it yields no row.
+pub(crate) fn query_number(port: u16, database: &str, statement: &str) -> Result<Option<f64>> {
+    let text = utf8_percent_encode(statement, NON_ALPHANUMERIC);
+    let (status, body) = http::get(port, &format!("/query?db={database}&epoch=ns&q={text}"))?;
+    let answer: Value = serde_json::from_str(&body).with_context(|| format!("HTTP {status}: {body:.200}"))?;
+    let result = &answer["results"][0];
+    if status != 200 || !result["error"].is_null() {
+        bail!("{statement}: HTTP {status}: {body:.300}");
+    }
+    let row = result["series"][0]["values"][0].as_array();
+    Ok(row.and_then(|row| row.last()).and_then(Value::as_f64))
+}
