@@ -148,3 +148,100 @@ async fn ping_and_health_answer_without_a_database() {
     assert_eq!((health.status, health.json()["status"].as_str()), (StatusCode::OK, Some("pass")));
     assert_eq!(Fixture::starting().get("/health").await.status, StatusCode::SERVICE_UNAVAILABLE);
 }
+
+async fn run(server: &Fixture, statement: &str) -> Answer {
+    let text = percent_encoding::utf8_percent_encode(statement, percent_encoding::NON_ALPHANUMERIC);
+    post(server, &format!("/query?db=db&q={text}"), "").await
+}
+
+#[track_caller]
+fn check_results(answer: &Answer, want: &str) {
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    assert_eq!(answer.text.trim_end(), format!("{{\"results\":[{want}]}}"));
+}
+
+#[tokio::test]
+async fn databases_and_policies_are_made_and_listed() {
+    let server = Fixture::ready();
+    check_results(&run(&server, "CREATE DATABASE db").await, r#"{"statement_id":0}"#);
+    let databases = r#"{"statement_id":0,"series":[{"name":"databases","columns":["name"],"values":[["db"]]}]}"#;
+    check_results(&run(&server, "SHOW DATABASES").await, databases);
+    let create = "CREATE RETENTION POLICY week ON db DURATION 7d REPLICATION 1 DEFAULT";
+    check_results(&run(&server, create).await, r#"{"statement_id":0}"#);
+    let policies = concat!(
+        r#"{"statement_id":0,"series":[{"columns":["name","duration","shardGroupDuration","replicaN","default"],"#,
+        r#""values":[["autogen","0s","168h0m0s",1,false],["week","168h0m0s","24h0m0s",1,true]]}]}"#
+    );
+    check_results(&run(&server, "SHOW RETENTION POLICIES ON db").await, policies);
+    let missing = r#"{"statement_id":0,"error":"database not found: nope"}"#;
+    check_results(&run(&server, "SHOW RETENTION POLICIES ON nope").await, missing);
+    let several = r#"{"statement_id":0,"error":"database not found: x"},{"statement_id":1,"error":"not executed"}"#;
+    let text = "SHOW RETENTION POLICIES ON x; SHOW DATABASES; SHOW DATABASES";
+    check_results(&run(&server, text).await, several);
+    check_results(&run(&server, "DROP DATABASE db").await, r#"{"statement_id":0}"#);
+    let none = r#"{"statement_id":0,"series":[{"name":"databases","columns":["name"]}]}"#;
+    check_results(&run(&server, "SHOW DATABASES").await, none);
+}
+
+#[tokio::test]
+async fn schema_is_listed() {
+    let server = with_database();
+    let body = "cpu,host=a,zone=z usage=1,count=3i\ncpu,host=b usage=2\nmem,host=a free=1u,note=\"x\",ok=t";
+    assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
+    let list = |name: &str, columns: &str, values: &str| {
+        let name = if name.is_empty() { String::new() } else { format!("\"name\":\"{name}\",") };
+        format!("{{\"statement_id\":0,\"series\":[{{{name}\"columns\":{columns},\"values\":{values}}}]}}")
+    };
+    let measurements = list("measurements", r#"["name"]"#, r#"[["cpu"],["mem"]]"#);
+    check_results(&run(&server, "SHOW MEASUREMENTS").await, &measurements);
+    let some = list("measurements", r#"["name"]"#, r#"[["mem"]]"#);
+    check_results(&run(&server, "SHOW MEASUREMENTS WITH MEASUREMENT =~ /^m/").await, &some);
+    let keys = list("cpu", r#"["tagKey"]"#, r#"[["host"],["zone"]]"#);
+    check_results(&run(&server, "SHOW TAG KEYS FROM cpu").await, &keys);
+    let values = list("cpu", r#"["key","value"]"#, r#"[["host","a"],["host","b"]]"#);
+    check_results(&run(&server, "SHOW TAG VALUES FROM cpu WITH KEY = host").await, &values);
+    let fields = list(
+        "mem",
+        r#"["fieldKey","fieldType"]"#,
+        r#"[["free","unsigned"],["note","string"],["ok","boolean"]]"#,
+    );
+    check_results(&run(&server, "SHOW FIELD KEYS FROM mem").await, &fields);
+    let series = list("", r#"["key"]"#, r#"[["cpu,host=a,zone=z"],["cpu,host=b"],["mem,host=a"]]"#);
+    check_results(&run(&server, "SHOW SERIES").await, &series);
+    let where_tag = list("", r#"["key"]"#, r#"[["cpu,host=b"]]"#);
+    check_results(&run(&server, "SHOW SERIES FROM cpu WHERE host = 'b' OR host = 'c'").await, &where_tag);
+    let cardinality = list("", r#"["cardinality estimation"]"#, "[[3]]");
+    check_results(&run(&server, "SHOW SERIES CARDINALITY").await, &cardinality);
+}
+
+#[tokio::test]
+async fn series_and_measurements_are_dropped() {
+    let server = with_database();
+    let body = "cpu,host=a v=1\ncpu,host=b v=2\nmem v=1";
+    assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
+    check_results(&run(&server, "DROP SERIES FROM cpu WHERE host = 'a'").await, r#"{"statement_id":0}"#);
+    assert_eq!(values(&server, "cpu_v").await.len(), 1);
+    check_results(&run(&server, "DROP MEASUREMENT mem").await, r#"{"statement_id":0}"#);
+    assert_eq!(values(&server, "mem_v").await, []);
+    let fields = "fields not supported in WHERE clause during deletion";
+    let answer = run(&server, "DELETE FROM cpu WHERE v > 1").await;
+    check_results(&answer, &format!(r#"{{"statement_id":0,"error":"{fields}"}}"#));
+}
+
+#[tokio::test]
+async fn writing_statements_by_get_are_noted_and_foreign_ones_refused() {
+    let server = Fixture::ready();
+    let path = "/query?q=CREATE%20DATABASE%20db";
+    let answer = server.get(path).await;
+    let text = "deprecated use of 'CREATE DATABASE db' in a read only context, please use a POST request instead";
+    let messages = format!(r#"{{"statement_id":0,"messages":[{{"level":"warning","text":"{text}"}}]}}"#);
+    check_results(&answer, &messages);
+    for (name, value) in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
+        let request = Request::get(path).header("host", "localhost:9595").header(name, value);
+        let answer = server.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{name}");
+    }
+    check_error(&server.get("/query").await, 400, "missing required parameter \"q\"");
+    let parse = "error parsing query: found EOF, expected identifier, string, number, bool at line 1, char 8";
+    check_error(&server.get("/query?q=SELECT").await, 400, parse);
+}
