@@ -6,8 +6,13 @@
 //! Not here: execution of statements, the catalog, HTTP.
 
 pub mod ast;
+pub mod condition;
+mod error;
+pub mod fold;
+pub mod semantics;
 pub mod syntax;
 pub mod time;
 
+pub use error::SemanticError;
 pub use syntax::{NESTING_MAX, Parameter, Parameters, ParseError, QUERY_BYTES_MAX, TERMS_MAX};
 pub use syntax::{parse_expr, parse_query, parse_query_with, parse_statement};
