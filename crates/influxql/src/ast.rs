@@ -18,6 +18,7 @@ mod show;
 mod statement;
 mod walk;
 
+pub(crate) use columns::{TIME_COLUMN, column_fields, unique_names};
 pub use expr::{BinaryOp, Call, Chain, DataType, Expr, VarRef};
 pub(crate) use keyword::keyword;
 pub(crate) use literal::in_quotes;

@@ -6,11 +6,16 @@
 //! Not here: execution of statements, the catalog, HTTP.
 
 pub mod ast;
+mod error;
+pub mod condition;
 pub mod execute;
+pub mod fold;
 pub mod result;
+pub mod semantics;
 pub mod storage;
 pub mod syntax;
 pub mod time;
 
+pub use error::SemanticError;
 pub use syntax::{NESTING_MAX, Parameter, Parameters, ParseError, QUERY_BYTES_MAX, TERMS_MAX};
 pub use syntax::{parse_expr, parse_query, parse_query_with, parse_statement};

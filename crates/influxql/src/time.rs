@@ -1,21 +1,15 @@
-//! Times of statements: RFC 3339 in nanoseconds, the forms of string literals, time zones.
+//! Times of statements: the forms of string literals, time zones.
 //!
-//! Invariants: times are nanoseconds since 1970 in 64 bits; texts of other times are refused.
+//! Invariants: times of queries are nanoseconds since 1970 in [`TIME_MIN_NS`], [`TIME_MAX_NS`].
 //! Not here: windows of a calendar (`exec`).
 
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, civil};
+use jiff::tz::{Offset, TimeZone};
+use jiff::{SignedDuration, Timestamp, civil};
 
 /// Earliest time of a query, two ticks after the smallest number, as in InfluxDB.
 pub const TIME_MIN_NS: i64 = i64::MIN + 2;
 /// Latest time of a query.
 pub const TIME_MAX_NS: i64 = i64::MAX - 1;
-
-/// Returns a time in RFC 3339, with the digits of a fraction that it needs: `2000-01-01T00:00:00.5Z`.
-#[must_use]
-pub fn rfc3339_ns(ns: i64) -> String {
-    Timestamp::from_nanosecond(i128::from(ns)).map_or_else(|_| ns.to_string(), |time| time.to_string())
-}
 
 /// Returns true if `zone` is the name of a time zone, in its exact case.
 #[must_use]
@@ -32,23 +26,28 @@ pub fn zone_named(zone: &str) -> Option<TimeZone> {
     TimeZone::get(zone).ok().filter(|found| found.iana_name() == Some(zone))
 }
 
-/// Returns the time of a string literal in `zone`: a date, optionally a time of day after a space or `T` with
-/// up to nine digits of a fraction, and, after `T`, optionally `Z` or an offset.
+/// Returns the time of a string literal in `zone`: a date, optionally a time of day after a space with a
+/// fraction, or after `T` with `Z` or an offset. `None` for a text of any other form; clients call it an
+/// invalid timestamp if [`looks_like_time`].
 #[must_use]
-pub fn parse_literal(text: &str, zone: &TimeZone) -> Option<i64> {
+pub fn parse_literal(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     let (civil, offset_seconds) = civil_and_offset(text)?;
-    let timestamp = match offset_seconds {
-        Some(seconds) => {
-            let utc = jiff::tz::Offset::UTC.to_timestamp(civil).ok()?;
-            utc.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok()?
-        }
-        None => zone.to_ambiguous_timestamp(civil).compatible().ok()?,
-    };
-    i64::try_from(timestamp.as_nanosecond()).ok()
+    let as_utc = Offset::UTC.to_timestamp(civil).ok()?;
+    let minus = |seconds: i64| as_utc.checked_sub(SignedDuration::from_secs(seconds)).ok();
+    if let Some(seconds) = offset_seconds {
+        return minus(seconds);
+    }
+    // The offset of a local time that a change of clocks repeats or skips: that of the zone at the time that
+    // the offset at the same time in UTC leads to.
+    let offset_at = |time: Timestamp| i64::from(zone.to_offset(time).seconds());
+    match offset_at(as_utc) {
+        0 => Some(as_utc),
+        first_guess => minus(offset_at(minus(first_guess)?)),
+    }
 }
 
-/// Returns true if `text` has the form of a date, whatever its numbers: such a string is a time where it is
-/// compared with one.
+/// Returns true if `text` begins with the form of a date, whatever its numbers: such a string is a time where
+/// it is compared with one.
 #[must_use]
 pub fn looks_like_time(text: &str) -> bool {
     let shape: String = text.chars().take(10).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
@@ -71,7 +70,7 @@ fn civil_and_offset(text: &str) -> Option<(civil::DateTime, Option<i64>)> {
     let has_t = rest.starts_with('T');
     let clock = rest.strip_prefix(['T', ' '])?;
     let mut parts = Numbers { rest: clock };
-    let hour = parts.digits(2)?;
+    let hour = parts.digits(if clock.get(1..2) == Some(":") { 1 } else { 2 })?;
     let minute = parts.after(':')?.digits(2)?;
     let second = parts.after(':')?.digits(2)?;
     let nanosecond = parts.fraction()?;
@@ -83,7 +82,7 @@ fn civil_and_offset(text: &str) -> Option<(civil::DateTime, Option<i64>)> {
     );
     let civil = date.to_datetime(time.ok()?);
     let offset = match parts.rest {
-        "" => None,
+        "" if !has_t => None,
         "Z" if has_t => Some(0),
         zone if has_t => Some(offset_seconds(zone)?),
         _ => return None,
@@ -121,15 +120,15 @@ impl Numbers<'_> {
         Some(self)
     }
 
-    /// Nanoseconds of a fraction after a point; 0 without one.
+    /// Nanoseconds of a fraction after a point or comma; 0 without one. Digits after the ninth are dropped.
     fn fraction(&mut self) -> Option<i64> {
-        let Some(after_point) = self.rest.strip_prefix('.') else { return Some(0) };
+        let Some(after_point) = self.rest.strip_prefix(['.', ',']) else { return Some(0) };
         let digit_count = after_point.bytes().take_while(u8::is_ascii_digit).count();
         let (digits, rest) = after_point.split_at_checked(digit_count)?;
-        if digits.is_empty() || digits.len() > 9 {
+        if digits.is_empty() {
             return None;
         }
         self.rest = rest;
-        format!("{digits:0<9}").parse().ok()
+        format!("{digits:0<9}").get(..9)?.parse().ok()
     }
 }

@@ -51,18 +51,7 @@ impl Select {
     /// `top()` and `bottom()` return with their values.
     #[must_use]
     pub fn column_fields(&self) -> Vec<Field> {
-        let mut columns = Vec::with_capacity(self.fields.len());
-        for field in &self.fields {
-            columns.push(field.clone());
-            if let Some(call) = field.expr.as_call()
-                && self.target.is_none()
-                && matches!(call.name.as_str(), "top" | "bottom")
-            {
-                let extra = call.args.iter().skip(1).filter(|arg| matches!(arg, Expr::Ref(_)));
-                columns.extend(extra.map(|arg| Field { expr: arg.clone(), alias: None }));
-            }
-        }
-        columns
+        column_fields(&self.fields, self.target.is_some())
     }
 
     /// Names of the columns, that of the time first. Equal default names get a number: `mean`, `mean_1`.
@@ -74,8 +63,24 @@ impl Select {
     }
 }
 
+/// Columns of `fields`; `has_target` with INTO.
+pub(crate) fn column_fields(fields: &[Field], has_target: bool) -> Vec<Field> {
+    let mut columns = Vec::with_capacity(fields.len());
+    for field in fields {
+        columns.push(field.clone());
+        if let Some(call) = field.expr.as_call()
+            && !has_target
+            && matches!(call.name.as_str(), "top" | "bottom")
+        {
+            let extra = call.args.iter().skip(1).filter(|arg| matches!(arg, Expr::Ref(_)));
+            columns.extend(extra.map(|arg| Field { expr: arg.clone(), alias: None }));
+        }
+    }
+    columns
+}
+
 /// Names of `columns`: aliases as they are, all others numbered where they are taken.
-fn unique_names(columns: &[Field]) -> Vec<String> {
+pub(crate) fn unique_names(columns: &[Field]) -> Vec<String> {
     let mut next_numbers: HashMap<String, usize> = HashMap::default();
     for alias in columns.iter().filter_map(|column| column.alias.as_ref()) {
         next_numbers.insert(alias.clone(), 1);

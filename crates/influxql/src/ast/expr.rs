@@ -304,6 +304,24 @@ impl Expr {
         }
     }
 
+    /// Returns true for constants, regexes included.
+    #[must_use]
+    pub fn is_literal(&self) -> bool {
+        use Expr::{Boolean, Duration, Integer, Nil, Number, Regex, Text, Time, Unsigned};
+        matches!(
+            self,
+            Number(_)
+                | Integer(_)
+                | Unsigned(_)
+                | Text(_)
+                | Boolean(_)
+                | Duration(_)
+                | Time(_)
+                | Regex(_)
+                | Nil
+        )
+    }
+
     /// The expression without the parentheses around it.
     #[must_use]
     pub fn without_parens(&self) -> &Expr {

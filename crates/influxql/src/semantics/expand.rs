@@ -1,0 +1,268 @@
+//! Expansion of wildcards and regexes, and types of references, from the fields and tags of the sources.
+//!
+//! Invariants: names are in ascending order, a field before a tag of the same name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::schema::Schema;
+use super::types::type_of;
+use super::{CheckedSelect, CheckedSource};
+use crate::ast::{Call, DataType, Dimension, Expr, Field, Regex, VarRef};
+use crate::error::SemanticError;
+
+/// Types by field, and tags, of some sources.
+#[derive(Default)]
+struct Names {
+    fields: BTreeMap<String, DataType>,
+    tags: BTreeSet<String>,
+}
+
+/// Expands wildcards of fields and GROUP BY, and sets the type of each reference that has none: of a field
+/// the type of the highest rank, else a tag; unknown if there is neither.
+///
+/// # Errors
+/// Those of the schema, and [`SemanticError`] for expressions with operands that their operators cannot have.
+pub fn expand_select<S: Schema>(select: CheckedSelect, schema: &S) -> Result<CheckedSelect, S::Error>
+where
+    S::Error: From<SemanticError>,
+{
+    let expanded = expand(select, schema)?;
+    for field in &expanded.fields {
+        type_of(&field.expr)?;
+    }
+    Ok(expanded)
+}
+
+fn expand<S: Schema>(mut select: CheckedSelect, schema: &S) -> Result<CheckedSelect, S::Error>
+where
+    S::Error: From<SemanticError>,
+{
+    let mut sources = Vec::with_capacity(select.sources.len());
+    for source in select.sources {
+        sources.push(match source {
+            CheckedSource::Select(inner) => CheckedSource::Select(Box::new(expand(*inner, schema)?)),
+            measurement @ CheckedSource::Measurement(_) => measurement,
+        });
+    }
+    select.sources = sources;
+    let names = names_of(&select.sources, schema)?;
+    let typed = &mut |expr: Expr| -> Result<Expr, S::Error> { Ok(with_type(expr, &names)) };
+    for field in &mut select.fields {
+        field.expr = std::mem::replace(&mut field.expr, Expr::Nil).try_map(typed)?;
+    }
+    select.condition = select.condition.map(|condition| condition.try_map(typed)).transpose()?;
+    let has_wildcard_dimension = select.dimensions.iter().any(|dimension| is_wildcard(&dimension.expr));
+    if select.fields.iter().any(|field| has_wildcard(&field.expr)) {
+        let columns = wildcard_columns(&select, &names, has_wildcard_dimension);
+        let mut fields = Vec::with_capacity(select.fields.len());
+        for field in select.fields {
+            expand_field(field, &columns, &mut fields)?;
+        }
+        select.fields = fields;
+    }
+    if has_wildcard_dimension {
+        select.dimensions = expand_dimensions(select.dimensions, &names.tags)?;
+    }
+    Ok(select)
+}
+
+fn is_wildcard(expr: &Expr) -> bool {
+    matches!(expr, Expr::Wildcard(_) | Expr::Regex(_))
+}
+
+fn has_wildcard(expr: &Expr) -> bool {
+    expr.any(&mut is_wildcard)
+}
+
+/// Fields and tags of sources. Those of a subquery are its columns and the tags that it groups by.
+fn names_of<S: Schema>(sources: &[CheckedSource], schema: &S) -> Result<Names, S::Error>
+where
+    S::Error: From<SemanticError>,
+{
+    let mut names = Names::default();
+    for source in sources {
+        match source {
+            CheckedSource::Measurement(measurement) => {
+                for (name, kind) in schema.fields(measurement)? {
+                    names.add_field(name, kind);
+                }
+                names.tags.extend(schema.tag_keys(measurement)?);
+            }
+            CheckedSource::Select(select) => {
+                for field in &select.fields {
+                    names.add_field(field.name(), type_of(&field.expr).unwrap_or_default());
+                }
+                let tags = select.dimensions.iter().filter_map(|dimension| dimension.expr.as_ref());
+                names.tags.extend(tags.map(|var| var.name.clone()));
+            }
+        }
+    }
+    Ok(names)
+}
+
+impl Names {
+    fn add_field(&mut self, name: String, kind: DataType) {
+        let known = self.fields.entry(name).or_default();
+        if kind.rank() < known.rank() {
+            *known = kind;
+        }
+    }
+}
+
+/// Sets the type of a reference without a cast to a type.
+fn with_type(expr: Expr, names: &Names) -> Expr {
+    let Expr::Ref(mut var) = expr else { return expr };
+    if !matches!(var.kind, DataType::Unknown | DataType::AnyField) {
+        return Expr::Ref(var);
+    }
+    let is_tag = names.tags.contains(&var.name);
+    let kind = match names.fields.get(&var.name) {
+        Some(DataType::Unknown) | None if is_tag => DataType::Tag,
+        Some(kind) => *kind,
+        None => DataType::Unknown,
+    };
+    if !(kind == DataType::Tag && var.kind == DataType::AnyField) {
+        var.kind = kind;
+    }
+    Expr::Ref(var)
+}
+
+/// What `*` means: fields and, unless GROUP BY has a wildcard too, the tags that are not grouped by.
+fn wildcard_columns(select: &CheckedSelect, names: &Names, has_wildcard_dimension: bool) -> Vec<VarRef> {
+    let mut columns: Vec<VarRef> =
+        names.fields.iter().map(|(name, kind)| VarRef { name: name.clone(), kind: *kind }).collect();
+    if columns.is_empty() || has_wildcard_dimension {
+        return columns;
+    }
+    let grouped: Vec<&str> = select
+        .dimensions
+        .iter()
+        .filter_map(|dimension| dimension.expr.as_ref())
+        .map(|var| var.name.as_str())
+        .collect();
+    let tags = names.tags.iter().filter(|tag| !grouped.contains(&tag.as_str()));
+    columns.extend(tags.map(|tag| VarRef { name: tag.clone(), kind: DataType::Tag }));
+    columns.sort_by(|left, right| left.name.cmp(&right.name).then(left.kind.cmp(&right.kind)));
+    columns
+}
+
+/// A matcher of names.
+fn matcher(regex: &Regex) -> Result<impl Fn(&str) -> bool + use<>, SemanticError> {
+    let compiled = regex.compile().map_err(|error| SemanticError::new(error.to_string()))?;
+    Ok(move |name: &str| compiled.is_match(name))
+}
+
+fn expand_field(field: Field, columns: &[VarRef], expanded: &mut Vec<Field>) -> Result<(), SemanticError> {
+    let reference = |var: &VarRef| Field { expr: Expr::Ref(var.clone()), alias: None };
+    match &field.expr {
+        Expr::Wildcard(kind) => {
+            let is_selected = |var: &&VarRef| match kind {
+                DataType::AnyField => var.kind != DataType::Tag,
+                DataType::Tag => var.kind == DataType::Tag,
+                _ => true,
+            };
+            expanded.extend(columns.iter().filter(is_selected).map(reference));
+        }
+        Expr::Regex(regex) => {
+            let is_match = matcher(regex)?;
+            expanded.extend(columns.iter().filter(|var| is_match(&var.name)).map(reference));
+        }
+        Expr::Call(call) => expand_call(&field, call, columns, expanded)?,
+        Expr::Chain(_) => {
+            let mut found = None;
+            field.expr.any(&mut |expr| {
+                found = match expr {
+                    Expr::Wildcard(_) => Some("wildcard"),
+                    Expr::Regex(_) => Some("regex field"),
+                    _ => None,
+                };
+                found.is_some()
+            });
+            if let Some(what) = found {
+                return Err(SemanticError::new(format!(
+                    "unsupported expression with {what}: {}",
+                    field.expr
+                )));
+            }
+            expanded.push(field);
+        }
+        _ => expanded.push(field),
+    }
+    Ok(())
+}
+
+/// One call per field of a type that the innermost function takes: `mean(*)` to `mean_a`, `mean_b`.
+fn expand_call(
+    field: &Field,
+    call: &Call,
+    columns: &[VarRef],
+    expanded: &mut Vec<Field>,
+) -> Result<(), SemanticError> {
+    let mut innermost = call;
+    while let Some(Expr::Call(inner)) = innermost.args.first() {
+        innermost = inner;
+    }
+    let is_match: Box<dyn Fn(&str) -> bool> = match innermost.args.first() {
+        Some(Expr::Wildcard(DataType::Tag)) => {
+            return Err(SemanticError::new(format!("unable to use tag wildcard in {}()", innermost.name)));
+        }
+        Some(Expr::Wildcard(_)) => Box::new(|_: &str| true),
+        Some(Expr::Regex(regex)) => Box::new(matcher(regex)?),
+        _ => {
+            expanded.push(field.clone());
+            return Ok(());
+        }
+    };
+    for var in columns.iter().filter(|var| takes(&innermost.name, var.kind) && is_match(&var.name)) {
+        let expr = Expr::Call(with_field(call, var));
+        expanded.push(Field { expr, alias: Some(format!("{}_{}", field.name(), var.name)) });
+    }
+    Ok(())
+}
+
+/// Returns true if a function expands to fields of the type.
+fn takes(function: &str, kind: DataType) -> bool {
+    match kind {
+        DataType::Float | DataType::Integer => true,
+        DataType::Unsigned => !matches!(function, "holt_winters" | "holt_winters_with_fit"),
+        DataType::String => {
+            matches!(function, "count" | "first" | "last" | "distinct" | "elapsed" | "mode" | "sample")
+        }
+        DataType::Boolean => matches!(
+            function,
+            "count" | "first" | "last" | "distinct" | "elapsed" | "mode" | "sample" | "min" | "max"
+        ),
+        _ => false,
+    }
+}
+
+/// The call with `var` in the place of the wildcard.
+fn with_field(call: &Call, var: &VarRef) -> Call {
+    let mut replaced = call.clone();
+    if let Some(first) = replaced.args.first_mut() {
+        *first = match first {
+            Expr::Call(inner) => Expr::Call(with_field(inner, var)),
+            _ => Expr::Ref(var.clone()),
+        };
+    }
+    replaced
+}
+
+fn expand_dimensions(
+    dimensions: Vec<Dimension>,
+    tags: &BTreeSet<String>,
+) -> Result<Vec<Dimension>, SemanticError> {
+    let mut expanded = Vec::with_capacity(dimensions.len());
+    for dimension in dimensions {
+        let of = |tag: &String| Dimension { expr: Expr::reference(tag) };
+        match &dimension.expr {
+            Expr::Wildcard(_) => expanded.extend(tags.iter().map(of)),
+            Expr::Regex(regex) => {
+                let is_match = matcher(regex)?;
+                expanded.extend(tags.iter().filter(|tag| is_match(tag)).map(of));
+            }
+            _ => expanded.push(dimension),
+        }
+    }
+    Ok(expanded)
+}

@@ -1,0 +1,28 @@
+//! What a store knows about its measurements.
+
+use crate::ast::{DataType, Measurement};
+
+/// Fields and tags of measurements; databases and retention policies have been filled in.
+pub trait Schema {
+    /// Error of the store.
+    type Error;
+
+    /// Names of the measurements of `pattern`'s database and retention policy that it names or matches,
+    /// ascending.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn measurements(&self, pattern: &Measurement) -> Result<Vec<String>, Self::Error>;
+
+    /// Fields of the measurements of `pattern` with the type of the highest rank, in any order.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn fields(&self, pattern: &Measurement) -> Result<Vec<(String, DataType)>, Self::Error>;
+
+    /// Tag keys of the measurements of `pattern`, in any order.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn tag_keys(&self, pattern: &Measurement) -> Result<Vec<String>, Self::Error>;
+}
