@@ -609,6 +609,66 @@ fn the_fast_walk_finds_what_the_grammar_finds() {
     assert!(value_count > 50_000 && refused_count > 50_000, "{value_count} {refused_count}");
 }
 
+/// Lines of every form that the fast walk knows.
+const SOUND_LINES: [&str; 8] = [
+    "cpu,host=a,x=y v=1,w=\"t\",z=2i 17\n",
+    "m v=1\n",
+    "m\\ n,a\\=b=c\\,d,\u{e4}=\u{f6} f\\ g=1.5e3,h=\"x \\\"y\\\\\" -5\n",
+    "=m\\,\"q\",t=\\= \"k\"=t,b=F 9223372036854775806\n",
+    "z,b=1,a=2 x=\"a\nb,c=d e\",y=18446744073709551615u,u=-1i\n",
+    "# a comment\n",
+    "  lead v=1  2 \n",
+    "m a\\\"b=1,a\"b=2,time=3 1\n",
+];
+
+/// Sound lines with a few bytes replaced, inserted or removed.
+fn mutated_body(rng: &Rng) -> Vec<u8> {
+    const BYTES: &[u8] = b" ,=\"\\\n\t0a.-eit\xc3\xff\0_#";
+    let mut body = Vec::new();
+    for _ in 0..1 + rng.below(5) {
+        body.extend_from_slice(SOUND_LINES[rng.below(8) as usize].as_bytes());
+    }
+    for _ in 0..rng.below(4) {
+        let at = rng.below(body.len() as u64) as usize;
+        let byte = BYTES[rng.below(BYTES.len() as u64) as usize];
+        match rng.below(3) {
+            0 => body[at] = byte,
+            1 => body.insert(at, byte),
+            _ => drop(body.remove(at)),
+        }
+    }
+    body
+}
+
+fn check_mutated(seed: u64, round_count: u64) -> usize {
+    let rng = Rng::from_seed(seed);
+    let mut value_count = 0;
+    for round in 0..round_count {
+        let body = mutated_body(&rng);
+        let line_bytes_max = if round % 8 == 0 { 30 } else { 1 << 20 };
+        let options = DecodeOptions { line_bytes_max, text_bytes_max: 5, ..options() };
+        let (found, _) = decode_with(&body, &options);
+        assert_eq!(found, by_grammar(&body, &options), "{}", body.escape_ascii());
+        value_count += found.len();
+    }
+    value_count
+}
+
+#[test]
+fn mutated_lines_are_read_as_the_grammar_reads_them() {
+    let value_count = check_mutated(14, 40_000);
+    assert!(value_count > 100_000, "{value_count}");
+}
+
+/// `LINE_FUZZ_ROUNDS=100000000 cargo test --release -p chronolith-ingest line_fuzz -- --ignored`
+#[test]
+#[ignore = "as long as LINE_FUZZ_ROUNDS says"]
+fn line_fuzz() {
+    let of_env = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let (seed, round_count) = (of_env("LINE_FUZZ_SEED", 1), of_env("LINE_FUZZ_ROUNDS", 1_000_000));
+    check_mutated(seed, round_count);
+}
+
 #[test]
 fn random_bytes_never_panic() {
     let rng = Rng::from_seed(12);
