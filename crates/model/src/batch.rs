@@ -372,6 +372,19 @@ fn parse_plain(raw: &[u8], out: &mut LabelsBuilder) -> Result<(), Reject> {
     Ok(())
 }
 
+/// A field that has values of another type in the shard group of a sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldConflict {
+    /// Label `__name__`.
+    pub measurement: String,
+    /// Label `__field__`.
+    pub field: String,
+    /// Kind of the refused sample.
+    pub kind: WordKind,
+    /// Kind that the field has.
+    pub existing: WordKind,
+}
+
 /// Outcome of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
@@ -391,6 +404,8 @@ pub struct WriteOutcome {
     pub rejected: [u64; Reject::COUNT],
     /// The first reject: kind, series as text, time of the sample.
     pub first_reject: Option<(Reject, String, i64)>,
+    /// The first conflict of types.
+    pub field_conflict: Option<FieldConflict>,
     /// The first reject of each further kind.
     pub further_rejects: Vec<(Reject, String, i64)>,
 }

@@ -34,6 +34,7 @@ use crate::memory::{self, TsdbMemory};
 use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
+use crate::query::fields::BlockFields;
 use crate::query::typed::TypedQueryable;
 use crate::snapshot::{SnapshotHead, remove_incomplete};
 use crate::stats::{self, StartReport, StatsSources, TsdbStats};
@@ -110,6 +111,8 @@ impl Tsdb {
         start.replay_ms = report.duration_ns / 1_000_000;
         let exemplars = ExemplarRing::new(options.exemplar_count_max);
         let storage = Arc::new(Storage::new(env, options, head, blocks, metadata));
+        let fields = BlockFields { blocks: storage.blocks().clone(), env: storage.env().clone() };
+        storage.head().set_field_history(Box::new(fields));
         let tsdb = Tsdb {
             maintenance: Maintenance::new(storage.clone(), clock),
             storage,
@@ -497,6 +500,7 @@ fn head_options(env: &Env, options: &TsdbOptions) -> HeadOptions {
         wal_segment_bytes: options.wal.segment_bytes,
         memory_bytes_max: options.head_memory.bytes(&*env.disk),
         histogram_bytes_max: options.histogram_bytes_max,
+        text_bytes_max: options.text_bytes_max,
         ..HeadOptions::new(options.data_dir.clone())
     }
 }

@@ -7,6 +7,7 @@ use chronolith_format::head::wal::Samples;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{LabelsBuilder, Reject, TenantLimits, WriteBatch, WriteOutcome};
 
+use crate::index::field_types::FieldKey;
 use crate::index::tenant::TenantHead;
 use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{AppendContext, Stripe};
@@ -23,6 +24,8 @@ pub(super) struct AppendJob<'a> {
     pub(super) bounds: TimeBounds,
     pub(super) now_ms: i64,
     pub(super) batch: &'a WriteBatch,
+    /// Values of the batch; of texts, their ids.
+    pub(super) values: &'a [f64],
     pub(super) outcome: WriteOutcome,
     pub(super) cx: AppendContext<'a>,
     pub(super) ooo_count: u64,
@@ -65,6 +68,8 @@ pub(super) struct AppendScratch {
     pub(super) builder: LabelsBuilder,
     pub(super) members: Vec<u32>,
     pub(super) created: Vec<u32>,
+    /// Fields of series of the batch that were not known, by ascending index.
+    pub(super) fields: Vec<(u32, FieldKey)>,
 }
 
 impl AppendScratch {

@@ -6,9 +6,7 @@
 
 use chronolith_block::Block;
 use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints, VecBatches};
-use chronolith_model::{
-    QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, WordKind,
-};
+use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, WordKind};
 
 use super::TenantQueryable;
 use super::words::TypedSource;
