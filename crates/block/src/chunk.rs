@@ -1,5 +1,7 @@
 //! Chunks of a block: raw bytes verified, samples decoded, by the encoding byte of each.
 
+use std::sync::Arc;
+
 use chronolith_base::DecodeError;
 use chronolith_format::block::chunks::{ChunkRef, RawChunk, decode_chunk, sample_count_claimed};
 use chronolith_format::block::index::ChunkMeta;
@@ -58,18 +60,32 @@ pub(crate) fn times_offset(chunk: RawChunk<'_>) -> Result<Option<u32>, DecodeErr
     match chunk.encoding {
         dense::ENCODING_PACKED => dense::shared_times_offset(chunk.bytes),
         dense::ENCODING_INTEGERS => dense::shared_times_offset_of_integers(chunk.bytes),
+        dense::ENCODING_TEXTS => dense::shared_times_offset_of_texts(chunk.bytes),
         dense::ENCODING_DENSE_STARTS => dense::shared_times_offset_of_starts(chunk.bytes),
         _ => Ok(None),
     }
 }
 
-/// Appends the samples of a chunk that lie in `range` and within the times of the chunk in the index.
+/// Appends the samples of a chunk that lie in `range` and within the times of the chunk in the index. Values
+/// of texts are indices into the dictionary of the chunk.
 pub(crate) fn decode(
     bytes: &RangeBytes,
     chunk: &ChunkMeta,
     range: TimeRange,
     out: &mut Columns,
 ) -> Result<(), ChunkError> {
+    decode_with_texts(bytes, chunk, range, &mut Vec::new(), out)
+}
+
+/// As [`decode`]; replaces `dictionary` by that of the chunk, empty for a chunk of other values.
+pub(crate) fn decode_with_texts(
+    bytes: &RangeBytes,
+    chunk: &ChunkMeta,
+    range: TimeRange,
+    dictionary: &mut Vec<Arc<[u8]>>,
+    out: &mut Columns,
+) -> Result<(), ChunkError> {
+    dictionary.clear();
     let raw = raw_chunk(bytes, chunk.chunk_ref).map_err(ChunkError::Segment)?;
     // Where the index is wrong about a chunk's times, order between chunks must hold nevertheless.
     let whole = TimeRange::inclusive(chunk.min_time, chunk.max_time);
@@ -81,6 +97,7 @@ pub(crate) fn decode(
         dense::ENCODING_BOOLEAN => dense::decode_boolean(raw.bytes, range, out),
         dense::ENCODING_PACKED => dense::decode_packed(raw.bytes, range, times_chunk, out),
         dense::ENCODING_INTEGERS => dense::decode_integers(raw.bytes, range, times_chunk, out),
+        dense::ENCODING_TEXTS => dense::decode_texts(raw.bytes, range, times_chunk, dictionary, out),
         dense::ENCODING_DENSE_STARTS => dense::decode_starts(raw.bytes, range, times_chunk, out),
         xor2::ENCODING_XOR2 => xor2::decode(raw.bytes, range, out),
         encoding if kinds::is_histogram(encoding) => histogram::decode(encoding, raw.bytes, range, out),

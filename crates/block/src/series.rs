@@ -3,11 +3,14 @@
 //! Invariants: times ascend, one sample per timestamp, nothing deleted; of two chunks with the same timestamp
 //! the one that starts earlier (at a tie: that comes first in the index) wins.
 
+use std::sync::Arc;
+
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
+use chronolith_model::query::{TypedColumns, TypedValues};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
-use crate::chunk::{self, chunk_error, claimed_samples};
+use crate::chunk::{self, ChunkError, chunk_error, claimed_samples};
 use crate::source::RangeBytes;
 
 /// A selected series, its chunks at hand.
@@ -25,6 +28,17 @@ impl SampleSource for BlockSeries {
         let done = self.read_chunks(range, out);
         drop_deleted(&self.deleted, start, out);
         done
+    }
+
+    /// Texts as texts; all other values as [`SampleSource::read`] returns them.
+    fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
+        if let TypedValues::Texts(texts) = &mut out.values {
+            return self.read_texts(range, &mut out.times, texts);
+        }
+        let mut columns = Columns::default();
+        self.read(range, &mut columns)?;
+        out.extend_cast(&columns);
+        Ok(())
     }
 
     fn sample_count_hint(&self) -> usize {
@@ -63,6 +77,40 @@ impl BlockSeries {
                 [one] => self.decode(one, range, out)?,
                 several => self.merge(several, range, out)?,
             }
+        }
+        Ok(())
+    }
+
+    fn read_texts(
+        &self,
+        range: TimeRange,
+        times: &mut Vec<i64>,
+        texts: &mut Vec<Arc<[u8]>>,
+    ) -> Result<(), QueryError> {
+        let mut columns = Columns::default();
+        let mut dictionary = Vec::new();
+        let mut found = Vec::new();
+        let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
+        for chunk in self.chunks.iter().filter(wanted) {
+            columns.clear();
+            chunk::decode_with_texts(&self.bytes, chunk, range, &mut dictionary, &mut columns)
+                .map_err(|error| chunk_error(&self.bytes, chunk.chunk_ref, error))?;
+            drop_deleted(&self.deleted, 0, &mut columns);
+            for (&time, value) in columns.times.iter().zip(&columns.values) {
+                let text = usize::try_from(value.to_bits()).ok().and_then(|idx| dictionary.get(idx));
+                let no_text = || ChunkError::Content("a chunk of texts has other values".to_owned());
+                let text = text.ok_or_else(|| chunk_error(&self.bytes, chunk.chunk_ref, no_text()))?;
+                found.push((time, text.clone()));
+            }
+        }
+        if !found.is_sorted_by(|a, b| a.0 < b.0) {
+            // The sort is stable, so the first of equal times is that of the earlier chunk.
+            found.sort_by_key(|(time, _)| *time);
+            found.dedup_by_key(|(time, _)| *time);
+        }
+        for (time, text) in found {
+            times.push(time);
+            texts.push(text);
         }
         Ok(())
     }

@@ -7,4 +7,5 @@ pub mod metadata;
 pub mod sealed;
 pub mod series_file;
 pub mod slice;
+pub mod text_file;
 pub mod wal;

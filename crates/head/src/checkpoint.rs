@@ -15,6 +15,7 @@ mod pace;
 mod slice_state;
 mod slices;
 mod state;
+pub(crate) mod texts;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -260,6 +261,10 @@ impl Checkpointer {
         if rolling.dead_files.is_empty() {
             self.note_dead_files(rolling);
         }
+        let freed_change = self.state.texts.file.lock().freed_change();
+        if rolling.slices.values().all(|slice_state| slice_state.is_after_change(freed_change)) {
+            texts::compact(&self.state)?;
+        }
         Ok(())
     }
 
@@ -276,6 +281,7 @@ impl Checkpointer {
     /// Removes the WAL segments that no copy of a slice needs.
     fn cut_log(&self, rolling: &mut CheckpointState) -> Result<u64, HeadError> {
         self.sync_slices(rolling)?;
+        texts::save(&self.state)?;
         let dir = wal_dir(&self.state.options.dir);
         let kept = rolling.kept_sequence().unwrap_or(rolling.sequence);
         if kept >= self.state.relog_before.load(Ordering::Relaxed) {

@@ -10,6 +10,7 @@ use chronolith_wal::WalPosition;
 
 use crate::checkpoint::{CheckpointState, Checkpointer};
 use crate::evict::reclaim::IdReclaimer;
+use crate::field_history::FieldHistory;
 use crate::options::{HeadError, HeadOptions, WriteError, wal_dir};
 use crate::read::select::HeadReader;
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
@@ -81,6 +82,12 @@ impl Head {
             writer,
             state,
         }
+    }
+
+    /// Sets where fields are looked up that have left the head, once.
+    pub fn set_field_history(&self, history: Box<dyn FieldHistory>) {
+        // A second history would be that of the same blocks.
+        let _ = self.state.field_history.set(history);
     }
 
     /// Applies a batch to memory and queues its WAL frames; durable only after [`Head::wait`] for the

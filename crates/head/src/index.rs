@@ -4,6 +4,7 @@
 //! is gone.
 //! Not here: samples (`series`).
 
+pub(crate) mod field_types;
 pub(crate) mod ids;
 pub(crate) mod key_hash;
 pub(crate) mod postings;
@@ -109,6 +110,16 @@ impl HeadIndex {
         let unused: Vec<TenantId> = self.tenants().iter().filter(is_empty).map(|t| t.id.clone()).collect();
         for id in unused {
             self.tenants.write().remove_unused(&id);
+        }
+    }
+
+    /// Removes the wire keys of series from the cache at once; `ids` ascend. Cost: a scan of the cache.
+    #[cold]
+    pub(crate) fn remove_keys_of(&self, ids: &[u32]) {
+        let mut from = Some(0);
+        while let Some(start) = from {
+            let is_gone = |id: u32| ids.binary_search(&id).is_ok();
+            from = self.series_keys.write().remove(start, SLICE_COUNT, is_gone);
         }
     }
 

@@ -8,6 +8,7 @@
 mod checkpoint;
 mod counters;
 mod evict;
+mod field_history;
 mod head;
 mod index;
 mod memory_part;
@@ -18,12 +19,14 @@ pub mod reorder;
 mod series;
 mod state;
 mod statistics;
+pub(crate) mod texts;
 mod windows;
 mod write;
 
 pub use checkpoint::{CheckpointStats, Checkpointer};
 pub use evict::drop_window::DropStats;
 pub use evict::idle::IdleSeries;
+pub use field_history::FieldHistory;
 pub use head::Head;
 pub use index::tables::Cardinality;
 pub use memory_part::MemoryPart;
@@ -34,7 +37,9 @@ pub use recovery::progress::{ReplayProgress, ReplayReport};
 pub use series::windows::WindowStat;
 pub use statistics::{
     CheckpointTotals, HeadStatistics, HeadStats, HistogramStats, SampleStats, TenantMemory, TenantStats,
+    TextStats, TextWindow,
 };
+pub use texts::HeadTexts;
 pub use windows::HeadWindows;
 pub use write::delete::{DeleteProgress, DeleteStats};
 

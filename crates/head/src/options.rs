@@ -22,6 +22,8 @@ pub struct HeadOptions {
     pub memory_bytes_max: u64,
     /// Bytes of open chunks and out-of-order samples of native histograms above which they are sealed early.
     pub histogram_bytes_max: u64,
+    /// Bytes of texts of all tenants above which new texts are refused.
+    pub text_bytes_max: u64,
     /// Size of a sealed chunk file at which the next one is begun.
     pub sealed_file_bytes: u64,
     /// Dead series in a series file below which it is not rewritten.
@@ -46,6 +48,7 @@ impl HeadOptions {
             wal_segment_bytes: 64 << 20,
             memory_bytes_max: 0,
             histogram_bytes_max: 1 << 30,
+            text_bytes_max: 256 << 20,
             sealed_file_bytes: 128 << 20,
             dead_count_min: 4096,
             ooo_lookups_min: 4,
@@ -64,6 +67,10 @@ impl HeadOptions {
     }
 }
 
+/// Empty file in the directory of the WAL of a data directory that has series of integers or texts. Programs
+/// without these kinds refuse to start where a file is named `checkpoint.*`; they would read words as floats.
+pub(crate) const TYPED_FILE: &str = "checkpoint.integers-and-texts";
+
 /// Returns the directory of WAL segments and checkpoint.
 pub(crate) fn wal_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("wal")
@@ -79,6 +86,10 @@ pub enum WriteError {
     /// Sealed chunks cannot be written since no file can be opened; writes are accepted again once one can.
     #[error("too many open files (ulimit -n), writes are refused until a descriptor is free")]
     NoFileDescriptor,
+    /// The file that marks a data directory with integers or texts cannot be written; the next such batch
+    /// retries.
+    #[error("data directory cannot be marked as one with integers or texts: {0}")]
+    Marker(String),
     /// Metadata of the batch cannot be stored; the next batch with metadata retries.
     #[error("metadata cannot be stored: {0}")]
     Metadata(String),

@@ -16,11 +16,12 @@ mod restore;
 mod sealed;
 mod slices;
 mod tallies;
+mod texts;
 mod threads;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
@@ -39,6 +40,7 @@ use crate::options::{HeadError, HeadOptions};
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::series::SeriesStore;
 use crate::state::HeadState;
+use crate::texts::{TextStore, sweep};
 
 use definitions::LoadedDefinitions;
 use files::CheckpointFiles;
@@ -56,6 +58,7 @@ struct Opened {
     series_keys: SeriesKeyCache,
     next_id: u32,
     wal: Wal,
+    texts: TextStore,
     rolling: CheckpointState,
     /// Set if WAL frames were read that the newest slices do not have.
     has_tail: bool,
@@ -102,17 +105,18 @@ pub(crate) fn recover(
     report.repaired.append(&mut slices.repaired);
     report.repaired.append(&mut definitions.repaired);
     report.bytes += slices.bytes + definitions.bytes;
-    let tenants = tenants.into_inner();
+    let mut tenants = tenants.into_inner();
     let keys = std::mem::take(&mut definitions.series_keys);
     let (aliases, series_keys) =
         definitions::finish(&files, &series, &tenants, keys, &mut slices, &mut report);
     put_windows(env, &tenants, &mut slices);
+    let texts = texts::load(env, &files, options.text_bytes_max, &mut tenants, &mut report)?;
     sealed::finish(env, &options, &series.store, sealed.unusable, &slices, &mut report)?;
     let positions = positions_of(&series, &slices, &definitions);
     let log_start_ns = env.clock.mono_ns();
     let next_id = next_id_of(&series, &slices, &definitions);
     let mut log = LogReplay::new(&recovery, &series, &positions, tenants, aliases, series_keys, next_id);
-    let ends = log.run(progress, &mut report)?;
+    let ends = log.run(&texts, progress, &mut report)?;
     let LogReplay { tenants, aliases, series_keys, next_id, defined_count, has_reused, .. } = log;
     note_lost_tail(&files, &slices, &ends, &mut report);
     let newest = slices.slices.values().map(SliceState::sequence).max().unwrap_or(0);
@@ -133,8 +137,22 @@ pub(crate) fn recover(
     let tenants = tenants.into_inner();
     report.series = tenants.all().map(|t| t.tables.read().live_count() as u64).sum();
     report.duration_ns = env.clock.mono_ns().saturating_sub(start_ns);
-    let opened = Opened { series, tenants, series_keys, next_id, wal, rolling, has_tail, report };
-    Ok(build(env, options, opened, defined_count > 0))
+    let opened = Opened { series, tenants, series_keys, next_id, wal, texts, rolling, has_tail, report };
+    let recovered = build(env, options, opened, defined_count > 0);
+    save_texts(&recovered.state)?;
+    Ok(recovered)
+}
+
+/// Makes texts of the WAL durable: samples that name known texts are logged without them, and the WAL that
+/// was read may be in the page cache only.
+fn save_texts(state: &HeadState) -> Result<(), HeadError> {
+    match crate::checkpoint::texts::save(state) {
+        Err(HeadError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => {
+            state.wal.enter_disk_full();
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// Loads series file and slices in parallel.
@@ -291,9 +309,14 @@ fn build(env: &Env, options: HeadOptions, opened: Opened, has_defined: bool) -> 
         index: HeadIndex::new(opened.tenants, opened.series_keys, key_hash, ids),
         series: opened.series,
         wal: opened.wal,
+        texts: opened.texts,
+        field_history: OnceLock::new(),
+        is_typed: AtomicBool::new(false),
         maintenance: Mutex::new(()),
         relog_before: AtomicU64::new(relog_before),
         counters,
     });
+    crate::checkpoint::texts::note_found(&state);
+    sweep::free_all_unused(&state);
     Recovered { state, rolling: opened.rolling, report: opened.report, has_defined }
 }

@@ -5,18 +5,21 @@
 //! Not here: the operations on it (`write`, `read`, `checkpoint`, `evict`, `recovery`).
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
+use chronolith_model::{WordKind, WriteBatch};
 use chronolith_wal::Wal;
 use parking_lot::Mutex;
 
 use crate::counters::Counters;
+use crate::field_history::FieldHistory;
 use crate::index::HeadIndex;
-use crate::options::{HeadError, HeadOptions, WriteError};
+use crate::options::{HeadError, HeadOptions, TYPED_FILE, WriteError, wal_dir};
 use crate::series::SeriesStore;
 use crate::series::sealed::is_short_of_files;
+use crate::texts::TextStore;
 
 /// Index, series and WAL of the head.
 pub(crate) struct HeadState {
@@ -25,6 +28,11 @@ pub(crate) struct HeadState {
     pub(crate) index: HeadIndex,
     pub(crate) series: Arc<SeriesStore>,
     pub(crate) wal: Wal,
+    pub(crate) texts: TextStore,
+    /// Fields in blocks, if there are any.
+    pub(crate) field_history: OnceLock<Box<dyn FieldHistory>>,
+    /// Set once the data directory is marked as one with integers or texts.
+    pub(crate) is_typed: AtomicBool,
     /// One checkpoint or window drop at a time.
     pub(crate) maintenance: Mutex<()>,
     /// While > 0, duplicates are logged like new samples: until all slices are written after this WAL
@@ -45,6 +53,30 @@ impl HeadState {
         if store.is_blocked() && self.write_sealed().is_err() && store.is_blocked() {
             return Err(WriteError::NoFileDescriptor);
         }
+        Ok(())
+    }
+
+    /// Marks the data directory as one that programs without integers and texts must not open, before the
+    /// first series of them.
+    ///
+    /// # Errors
+    /// [`WriteError::Marker`]: nothing is written.
+    pub(crate) fn note_typed(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+        let is_new = |kind| matches!(kind, WordKind::Integer | WordKind::Unsigned | WordKind::Text);
+        if self.is_typed.load(Ordering::Relaxed)
+            || !batch.source.is_typed
+            || !batch.series.iter().any(|series| is_new(series.kind))
+        {
+            return Ok(());
+        }
+        let dir = wal_dir(&self.options.dir);
+        let path = dir.join(TYPED_FILE);
+        let marked = self.env.disk.create(&path).and_then(|file| {
+            file.sync_data()?;
+            self.env.disk.sync_dir(&dir)
+        });
+        marked.map_err(|error| WriteError::Marker(format!("{}: {error}", path.display())))?;
+        self.is_typed.store(true, Ordering::Relaxed);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::TenantId;
+use chronolith_model::{TenantId, TimeRange};
 use chronolith_wal::WalStats;
 
 use crate::counters::Counter;
@@ -34,6 +34,8 @@ pub struct HeadStats {
     pub samples: SampleStats,
     /// Native histograms in memory.
     pub histograms: HistogramStats,
+    /// Texts in memory.
+    pub texts: TextStats,
     /// Write-ahead log.
     pub wal: WalStats,
     /// Rolling checkpoint.
@@ -74,6 +76,26 @@ pub struct HistogramStats {
     pub bytes: u64,
     /// Number of times that those of a series were sealed early because of the memory limit.
     pub sealed_early_count: u64,
+}
+
+/// Texts in memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextStats {
+    /// Bytes of all texts.
+    pub bytes: u64,
+    /// Bytes above which new texts are refused.
+    pub bytes_max: u64,
+}
+
+/// Texts of one tenant and window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextWindow {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The window.
+    pub range: TimeRange,
+    /// Bytes of the texts.
+    pub bytes: u64,
 }
 
 /// Rolling checkpoint.
@@ -153,6 +175,7 @@ impl HeadStatistics {
                 bytes: series.histograms().used_bytes(),
                 sealed_early_count: series.histograms().sealed_early_count(),
             },
+            texts: self.texts(),
             wal: self.state.wal.stats(),
             checkpoint: CheckpointTotals {
                 count: counters.get(Counter::Checkpoints),
@@ -209,6 +232,28 @@ impl HeadStatistics {
         }
     }
 
+    /// Returns the memory of texts. Cost: two atomic reads.
+    #[must_use]
+    pub fn texts(&self) -> TextStats {
+        let budget = &self.state.texts.budget;
+        TextStats { bytes: budget.used_bytes(), bytes_max: budget.bytes_max() }
+    }
+
+    /// Returns the windows with texts, by tenant and time. Cost: visits each tenant.
+    #[must_use]
+    pub fn text_windows(&self) -> Vec<TextWindow> {
+        let mut all = Vec::new();
+        for tenant in self.state.index.tenants() {
+            all.extend(tenant.texts.all().into_iter().map(|(start, dictionary)| TextWindow {
+                tenant: tenant.id.clone(),
+                range: TimeRange::window_of(start, self.state.series.window_width(tenant.unit)),
+                bytes: dictionary.bytes(),
+            }));
+        }
+        all.sort_by(|a, b| (&a.tenant, a.range.start).cmp(&(&b.tenant, b.range.start)));
+        all
+    }
+
     /// Returns the number of series by tenant, without tenants that have none. Cost: visits each tenant.
     #[must_use]
     pub fn series_by_tenant(&self) -> Vec<(TenantId, u64)> {
@@ -258,6 +303,7 @@ impl HeadStatistics {
         MemoryPart::add(&mut parts, self.state.index.key_memory());
         parts.push(MemoryPart::new("wal_buffers", self.state.wal.stats().buffer_bytes, 1));
         parts.push(self.writer.memory());
+        parts.push(self.state.texts.budget.memory());
         parts
     }
 

@@ -5,11 +5,13 @@
 
 mod batch;
 pub(crate) mod delete;
+mod field_types;
 mod job;
 mod memory_limit;
 mod mixed;
 mod resolve;
 mod slices;
+mod texts;
 mod time_order;
 
 use std::sync::Arc;
@@ -21,10 +23,12 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use crate::memory_part::MemoryPart;
 use crate::options::{HeadOptions, WriteError};
 use crate::state::HeadState;
-use batch::{append_batch, count_outcome, find_known};
+use batch::{append_batch, count_outcome, find_known, leave_out};
 use delete::{DeleteProgress, DeleteStats, delete};
+use field_types::find_contested;
 use job::{AppendJob, AppendScratch, TimeBounds};
 use memory_limit::MemoryLimit;
+use texts::intern_texts;
 use time_order::sorted_by_time;
 
 /// Scratch sets kept for reuse by later batches.
@@ -73,6 +77,9 @@ impl Writer {
         let batch = sorted.as_ref().unwrap_or(batch);
         let newest = if limits.out_of_order_ms > 0 { state.series.newest_time(&tenant) } else { i64::MIN };
         let bounds = TimeBounds::new(limits, tenant.unit, now_ms, newest);
+        state.note_typed(batch)?;
+        let mut outcome = WriteOutcome::default();
+        let texts = intern_texts(state, &tenant, bounds, batch, &mut outcome);
         let mut job = AppendJob {
             state,
             tenant: &tenant,
@@ -80,7 +87,8 @@ impl Writer {
             bounds,
             now_ms,
             batch,
-            outcome: WriteOutcome::default(),
+            values: if texts.values.is_empty() { &batch.values } else { &texts.values },
+            outcome,
             cx: state
                 .series
                 .context(tenant.unit, limits.duplicates)
@@ -90,19 +98,25 @@ impl Writer {
             starts_count: 0,
             newest_time: i64::MIN,
         };
+        if batch.source.is_typed {
+            find_contested(state, &tenant);
+        }
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
         find_known(&job, &mut scratch);
+        leave_out(&texts.refused, &mut scratch);
         let reserved = self.memory_limit.reserve_batch(batch, &scratch.misses);
         if reserved.is_ok() {
             append_batch(&mut job, &mut scratch);
         }
         self.keep_scratch(scratch);
         if let Err(refused) = reserved {
+            drop(texts);
             state.index.forget_if_unused(tenant);
             return Err(refused);
         }
         count_outcome(&mut job);
         let outcome = job.outcome;
+        drop(texts);
         if outcome.accepted_count == 0 {
             state.index.forget_if_unused(tenant);
         }

@@ -406,17 +406,17 @@ fn parse_plain(SeriesKey { raw, .. }: SeriesKey<'_>, out: &mut LabelsBuilder) ->
     Ok(())
 }
 
-/// A value of another type than its field has.
+/// A field that has values of another type in the shard group of a sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TypeConflict {
-    /// Measurement.
+pub struct FieldConflict {
+    /// Label `__name__`.
     pub measurement: String,
-    /// Field.
+    /// Label `__field__`.
     pub field: String,
-    /// Kind of the value.
-    pub sent: WordKind,
-    /// Kind of the values that are stored.
-    pub stored: WordKind,
+    /// Kind of the refused sample.
+    pub kind: WordKind,
+    /// Kind that the field has.
+    pub existing: WordKind,
 }
 
 /// Outcome of a batch.
@@ -438,8 +438,8 @@ pub struct WriteOutcome {
     pub rejected: [u64; Reject::COUNT],
     /// The first reject: kind, series as text, time of the sample.
     pub first_reject: Option<(Reject, String, i64)>,
-    /// The first conflict of types, for [`Reject::FieldTypeConflict`].
-    pub type_conflict: Option<TypeConflict>,
+    /// The first conflict of types.
+    pub field_conflict: Option<FieldConflict>,
     /// The first reject of each further kind.
     pub further_rejects: Vec<(Reject, String, i64)>,
 }

@@ -159,6 +159,9 @@ pub struct TenantLimits {
     pub duplicates: DuplicatePolicy,
     /// Encoding of float samples in new blocks.
     pub block_encoding: BlockEncoding,
+    /// Width of the aligned shard groups within which a field has one type, in milliseconds; 0 = the whole
+    /// store is one.
+    pub shard_group_ms: i64,
     /// Samples per second, native histograms included, that requests may write; 0 = no limit.
     pub ingestion_rate: u64,
     /// Burst of samples above the rate; 0 = ten seconds of the rate.
@@ -181,6 +184,7 @@ impl Default for TenantLimits {
             out_of_order_ms: 0,
             duplicates: DuplicatePolicy::KeepFirst,
             block_encoding: BlockEncoding::Dense,
+            shard_group_ms: 0,
             ingestion_rate: 0,
             ingestion_burst: 0,
             query_concurrency_max: 0,

@@ -4,6 +4,7 @@
 //! Not here: writing them (`write`), labels of series (`labels`).
 
 use chronolith_base::Rng;
+use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MAX_NS, TIME_MIN_MS, TIME_MIN_NS};
 use chronolith_model::{MatchOp, Matcher, TimeRange, TimeUnit, WordKind};
@@ -109,10 +110,18 @@ impl BatchGenerator<'_> {
     }
 
     fn value(&self, number: u32, time: i64) -> Value {
-        if kind_of(number) == WordKind::Boolean {
-            // Values of sensors: mostly as before, some that change all the time.
-            let is_on = time.div_euclid(7 * MINUTE_MS) % 2 == 0;
-            return Value::float(f64::from(u8::from(is_on != (self.rng.below(9) == 0))));
+        match kind_of(number) {
+            WordKind::Boolean => {
+                // Values of sensors: mostly as before, some that change all the time.
+                let is_on = time.div_euclid(7 * MINUTE_MS) % 2 == 0;
+                return Value::float(f64::from(u8::from(is_on != (self.rng.below(9) == 0))));
+            }
+            WordKind::Integer => return Value::Float(word_of_integer(self.integer(number, time))),
+            WordKind::Unsigned => {
+                return Value::Float(word_of_unsigned(self.integer(number, time).cast_unsigned()));
+            }
+            WordKind::Text => return Value::Float(self.text(time)),
+            WordKind::Float => {}
         }
         if self.is_histogram(number, time) {
             let is_end = self.rng.below(40) == 0;
@@ -123,6 +132,25 @@ impl BatchGenerator<'_> {
             };
         }
         Value::float(self.float(number, time))
+    }
+
+    fn integer(&self, number: u32, time: i64) -> i64 {
+        match (self.rng.below(30), number % 3) {
+            (0, _) => pick(self.rng, &[i64::MIN, i64::MAX, 0, -1, (1 << 53) + 1]),
+            (1, _) => self.rng.next_u64().cast_signed(),
+            (_, 0) => time / 1000 * i64::from(number),
+            (_, 1) => self.rng.below(1_000_000).cast_signed(),
+            _ => i64::from(number),
+        }
+    }
+
+    /// Number of a text: of a few states, or of one that is written once.
+    fn text(&self, time: i64) -> u64 {
+        match self.rng.below(12) {
+            0 => self.rng.next_u64(),
+            1 => time.cast_unsigned(),
+            _ => (time / (3 * MINUTE_MS)).cast_unsigned() % 5,
+        }
     }
 
     /// A tenth of the series of words has histograms, another tenth alternates between both kinds.

@@ -7,11 +7,62 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronolith_base::Clock;
-use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TimeRange};
+use chronolith_model::kind::{word_of_integer, word_of_unsigned};
+use chronolith_model::query::{ColumnType, TypedColumns, TypedValues};
+use chronolith_model::{
+    Columns, KIND_LABEL, Labels, Matcher, QueryError, ReadContext, SampleSource, Selector, TimeRange,
+    WordKind,
+};
 use chronolith_tsdb::Tsdb;
 
+use crate::labels::kind_of;
 use crate::ledger::{SeriesLedger, TenantLedger};
-use crate::value::{Value, wrong_reset_hint};
+use crate::value::{Value, number_of_text, wrong_reset_hint};
+
+/// View of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum View {
+    /// Of languages with types.
+    Typed,
+    /// Of PromQL, which rounds integers and sees no texts.
+    Promql,
+}
+
+impl View {
+    /// Returns the view of a query; all of a store is compared exactly.
+    fn of(range: TimeRange) -> View {
+        if range != TimeRange::ALL && range.start % 2 != 0 { View::Promql } else { View::Typed }
+    }
+
+    /// Returns true if the values of series `number` are returned as they were written.
+    fn is_exact(self, number: u32) -> bool {
+        self == View::Typed || matches!(kind_of(number), WordKind::Float | WordKind::Boolean)
+    }
+}
+
+/// Reads samples of any type as words; texts as their numbers.
+fn read_words(samples: &dyn SampleSource, range: TimeRange) -> Result<Columns, QueryError> {
+    let mut columns = Columns::default();
+    let column_type = samples.column_type();
+    if !matches!(column_type, ColumnType::Integer | ColumnType::Unsigned | ColumnType::Text) {
+        samples.read(range, &mut columns)?;
+        return Ok(columns);
+    }
+    let mut typed = TypedColumns::new(column_type);
+    samples.read_typed(range, &mut typed)?;
+    columns.times = typed.times;
+    let words: Vec<u64> = match typed.values {
+        TypedValues::Integers(values) => values.into_iter().map(word_of_integer).collect(),
+        TypedValues::Unsigned(values) => values.into_iter().map(word_of_unsigned).collect(),
+        // A text that was never written has a number that was never written.
+        TypedValues::Texts(values) => {
+            values.iter().map(|text| number_of_text(text).unwrap_or(u64::MAX - 7)).collect()
+        }
+        _ => Vec::new(),
+    };
+    columns.values = words.into_iter().map(f64::from_bits).collect();
+    Ok(columns)
+}
 
 /// Queries against one store.
 pub(crate) struct Reader<'a> {
@@ -20,22 +71,27 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Returns the selected series, without the label of the kind, with words as values.
     fn select(
         &self,
         ledger: &TenantLedger,
         matchers: &[Matcher],
         range: TimeRange,
+        view: View,
     ) -> Result<Vec<(Labels, Columns)>, String> {
         let ctx = ReadContext::unlimited(self.clock.clone());
         let selector = Selector { matchers, range };
         let text = |error| format!("a query failed: {error}");
-        let mut batches = self.tsdb.queryable(&ledger.id).select(&selector, &ctx).map_err(text)?;
+        let queryable = match view {
+            View::Typed => self.tsdb.typed_queryable(&ledger.id),
+            View::Promql => self.tsdb.queryable(&ledger.id),
+        };
+        let mut batches = queryable.select(&selector, &ctx).map_err(text)?;
         let (mut found, mut series, mut more) = (Vec::new(), Vec::new(), true);
         while more {
             more = batches.next_batch(&mut series).map_err(text)?;
             for one in series.drain(..) {
-                let mut columns = Columns::default();
-                one.samples.read(range, &mut columns).map_err(text)?;
+                let columns = read_words(&*one.samples, range).map_err(text)?;
                 if columns.len() > one.samples.sample_count_hint() {
                     return Err(format!("{}: more samples than `sample_count_hint`", one.labels));
                 }
@@ -45,6 +101,11 @@ impl Reader<'_> {
         if !found.is_sorted_by(|a, b| a.0 < b.0) {
             return Err("series are not sorted or not unique".to_owned());
         }
+        for (labels, _) in &mut found {
+            *labels = labels.filtered(|name| name != KIND_LABEL);
+        }
+        // PromQL rounds integers.
+        found.retain(|(labels, _)| ledger.number_of(labels).is_none_or(|number| view.is_exact(number)));
         Ok(found)
     }
 
@@ -58,7 +119,8 @@ impl Reader<'_> {
         let mut seen = BTreeSet::new();
         let mut sample_count = 0;
         let context = |what: String| format!("tenant {}, {matchers:?} in {range:?}: {what}", ledger.id);
-        for (labels, columns) in self.select(ledger, matchers, range).map_err(context)? {
+        let view = View::of(range);
+        for (labels, columns) in self.select(ledger, matchers, range, view).map_err(context)? {
             if !matchers.iter().all(|m| m.matches_labels(&labels)) {
                 return Err(context(format!("{labels} does not match")));
             }
@@ -71,7 +133,9 @@ impl Reader<'_> {
                 .map_err(|what| context(format!("{labels}: {what}")))?;
         }
         let clipped = TimeRange::new(range.start.max(ledger.floor), range.end);
-        for (number, series) in ledger.matching(matchers).filter(|(number, _)| !seen.contains(number)) {
+        for (number, series) in
+            ledger.matching(matchers).filter(|(number, _)| view.is_exact(*number) && !seen.contains(number))
+        {
             if let Some((time, expected)) =
                 series.samples_in(clipped).find(|(_, expected)| expected.is_present())
             {
@@ -140,7 +204,7 @@ impl Reader<'_> {
         let labels = ledger.labels(number);
         let matchers: Vec<Matcher> = labels.iter().map(|(name, value)| Matcher::equal(name, value)).collect();
         let mut found = BTreeMap::new();
-        for (one, columns) in self.select(ledger, &matchers, TimeRange::ALL)? {
+        for (one, columns) in self.select(ledger, &matchers, TimeRange::ALL, View::Typed)? {
             if one == labels {
                 found.extend(
                     columns.times.iter().enumerate().map(|(at, time)| (*time, Value::found(&columns, at))),

@@ -4,7 +4,13 @@ use chronolith_model::{KIND_LABEL, Labels, WordKind};
 
 /// Returns the kind of the words of series `number`.
 pub(crate) fn kind_of(number: u32) -> WordKind {
-    if number % 13 == 5 { WordKind::Boolean } else { WordKind::Float }
+    match number % 13 {
+        2 => WordKind::Integer,
+        5 => WordKind::Boolean,
+        7 => WordKind::Unsigned,
+        10 => WordKind::Text,
+        _ => WordKind::Float,
+    }
 }
 
 /// Returns the labels of series `number` with the label of its kind, which only writers use.

@@ -44,6 +44,12 @@ impl Value {
         matches!(self, Value::Float(bits) if is_stale(f64::from_bits(bits)))
     }
 
+    /// Bits of a word, number of a histogram.
+    pub(crate) fn bits(self) -> u64 {
+        let (Value::Float(bits) | Value::Histogram(bits) | Value::Unknown(bits)) = self;
+        bits
+    }
+
     /// Draws a histogram of a series, mostly one that continues the previous ones.
     pub(crate) fn draw_histogram(rng: &Rng, series: u32, time: i64) -> Value {
         let age_s = time.saturating_sub(AGE_START_MS).max(0) / 1000;
@@ -83,6 +89,23 @@ impl Value {
             }
         }
     }
+}
+
+/// Returns the text of a number, of any bytes; all are distinct.
+pub(crate) fn text_of(number: u64) -> Vec<u8> {
+    if number == 0 {
+        return Vec::new();
+    }
+    let mut text = number.to_le_bytes().to_vec();
+    let len = if number % 1009 == 7 { 40_000 } else { number % 9 * 11 };
+    text.extend((0..len).map(|at| (number >> (at % 50)) as u8));
+    text
+}
+
+/// Returns the number of a text; `None` for one that [`text_of`] never returns.
+pub(crate) fn number_of_text(text: &[u8]) -> Option<u64> {
+    let number = if text.is_empty() { 0 } else { u64::from_le_bytes(*text.first_chunk()?) };
+    (text_of(number) == text).then_some(number)
 }
 
 /// Family of most histograms of a series.

@@ -3,13 +3,15 @@
 //! Invariants: the counts of refused samples that the store returns are those of its rules; the rules
 //! determine which samples they are. Not here: the content of batches (`batch`).
 
-use chronolith_model::{DuplicatePolicy, Reject, TenantLimits, TimeUnit, WriteBatch, WriteOutcome};
+use chronolith_model::{
+    DuplicatePolicy, Reject, TenantLimits, TimeUnit, WordKind, WriteBatch, WriteOutcome,
+};
 use chronolith_tsdb::{Tsdb, WriteError};
 
 use crate::batch::SeriesSamples;
-use crate::labels::typed;
+use crate::labels::{kind_of, typed};
 use crate::ledger::{AckState, TenantLedger};
-use crate::value::Value;
+use crate::value::{Value, text_of};
 
 /// Samples of a tenant that its ledger knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,12 @@ pub(crate) fn write(
 }
 
 fn push_series(batch: &mut WriteBatch, ledger: &TenantLedger, number: u32, samples: &[(i64, Value)]) {
+    if kind_of(number) == WordKind::Text {
+        let texts: Vec<(i64, Vec<u8>)> =
+            samples.iter().map(|(time, value)| (*time, text_of(value.bits()))).collect();
+        let texts: Vec<(i64, &[u8])> = texts.iter().map(|(time, text)| (*time, text.as_slice())).collect();
+        return batch.push_texts(&ledger.labels(number), &texts);
+    }
     let start = batch.times.len();
     let has_histograms = samples.iter().any(|(_, value)| matches!(value, Value::Histogram(_)));
     let written = |&(time, value): &(i64, Value)| {

@@ -8,6 +8,7 @@ use chronolith_base::DecodeError;
 use chronolith_block::{BlockError, BlockWriter};
 use chronolith_format::chunk::xor::{self, EncodedChunk, SAMPLES_PER_CHUNK};
 use chronolith_format::{chunk::histogram, chunk::kinds};
+use chronolith_head::HeadTexts;
 use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, Labels, TimeRange, WordKind};
 
@@ -18,14 +19,21 @@ pub(crate) struct SeriesEncoder {
 }
 
 impl SeriesEncoder {
-    /// Adds the series of `chunks`, which ascend and do not overlap, to `out`.
+    /// Adds the series of `chunks`, which ascend and do not overlap, to `out`; `texts` has the texts that
+    /// words of a series of texts name.
     pub(crate) fn put<E: From<DecodeError> + From<BlockError>>(
         &mut self,
         labels: &Labels,
         chunks: &[EncodedChunk],
+        texts: Option<&HeadTexts>,
         out: &mut BlockWriter,
     ) -> Result<(), E> {
-        out.set_kind(WordKind::of(labels));
+        let kind = WordKind::of(labels);
+        out.set_kind(kind);
+        if kind == WordKind::Text {
+            self.put_texts::<E>(labels, chunks, texts, out)?;
+            return Ok(out.end_series(labels)?);
+        }
         let is_histogram = |chunk: &EncodedChunk| kinds::is_histogram(chunk.encoding);
         for run in chunks.chunk_by(|a, b| is_histogram(a) == is_histogram(b)) {
             if run.first().is_none_or(is_histogram) {
@@ -42,6 +50,34 @@ impl SeriesEncoder {
             out.push_floats(times, values, start_times)?;
         }
         Ok(out.end_series(labels)?)
+    }
+
+    /// Adds the chunks of a series of texts. Samples without a text, which only damage leaves, are left out.
+    fn put_texts<E: From<DecodeError> + From<BlockError>>(
+        &mut self,
+        labels: &Labels,
+        chunks: &[EncodedChunk],
+        texts: Option<&HeadTexts>,
+        out: &mut BlockWriter,
+    ) -> Result<(), E> {
+        self.columns.clear();
+        for chunk in chunks {
+            kinds::decode(chunk.encoding, &chunk.bytes, TimeRange::ALL, &mut self.columns)?;
+        }
+        let Columns { times, values, .. } = &self.columns;
+        let mut found_times = Vec::with_capacity(times.len());
+        let mut found = Vec::with_capacity(times.len());
+        for (&time, value) in times.iter().zip(values) {
+            if let Some(text) = texts.and_then(|texts| texts.get(time, value.to_bits())) {
+                found_times.push(time);
+                found.push(text);
+            }
+        }
+        if found.len() < times.len() {
+            let missing = times.len() - found.len();
+            tracing::error!(%labels, missing, "samples whose text is lost are left out of the block");
+        }
+        Ok(out.push_texts(&found_times, &found)?)
     }
 }
 

@@ -35,6 +35,9 @@ pub struct TsdbOptions {
     /// Memory of open chunks and out-of-order samples of native histograms above which chunks are sealed
     /// early.
     pub histogram_bytes_max: u64,
+    /// Bytes of texts of all tenants in the head above which new texts are refused; at three quarters of it
+    /// the windows with most texts are flushed early.
+    pub text_bytes_max: u64,
     /// Exemplars in memory, of all tenants.
     pub exemplar_count_max: usize,
     /// Budget of open blocks.
@@ -115,6 +118,7 @@ impl TsdbOptions {
             free_bytes_min: 64 << 20,
             head_memory: HeadMemory::Percent(50),
             histogram_bytes_max: 1 << 30,
+            text_bytes_max: 256 << 20,
             exemplar_count_max: 100_000,
             open_blocks: PoolLimits::default(),
             field_separator: "_".to_owned(),

@@ -7,6 +7,7 @@
 
 pub(crate) mod databases;
 pub(crate) mod fanout;
+pub(crate) mod fields;
 mod kinds;
 pub(crate) mod measurements;
 mod merged;
@@ -218,12 +219,17 @@ impl Queryable for TenantQueryable {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         let Some(matchers) = kinds::visible(selector.matchers) else { return Ok(Vec::new()) };
-        let selector = &Selector { matchers: &matchers, range: selector.range };
+        let range = selector.range;
         // One more name in case that one of them is hidden.
         let limit_each = if limit == 0 { 0 } else { limit.saturating_add(1) };
+        let of_head = kinds::without_texts(&matchers, self.has_typed_head());
+        let selector = &Selector { matchers: &of_head, range };
         let head = self.head.reader().label_names(&self.tenant, selector, limit_each, ctx)?;
-        let names = |block: &Block| block.label_names(selector, limit_each, ctx);
-        let mut all = self.union(selector.range, limit_each, head, names)?;
+        let names = |block: &Block| {
+            let of_block = kinds::without_texts(&matchers, block.has_label_name(KIND_LABEL));
+            block.label_names(&Selector { matchers: &of_block, range }, limit_each, ctx)
+        };
+        let mut all = self.union(range, limit_each, head, names)?;
         all.retain(|name| name != KIND_LABEL);
         all.truncate(if limit == 0 { usize::MAX } else { limit });
         Ok(all)
@@ -238,8 +244,13 @@ impl Queryable for TenantQueryable {
     ) -> Result<Vec<String>, QueryError> {
         let matchers = kinds::visible(selector.matchers).filter(|_| name != KIND_LABEL);
         let Some(matchers) = matchers else { return Ok(Vec::new()) };
-        let selector = &Selector { matchers: &matchers, range: selector.range };
+        let range = selector.range;
+        let of_head = kinds::without_texts(&matchers, self.has_typed_head());
+        let selector = &Selector { matchers: &of_head, range };
         let head = self.head.reader().label_values(&self.tenant, name, selector, limit, ctx)?;
-        self.union(selector.range, limit, head, |b| b.label_values(name, selector, limit, ctx))
+        self.union(range, limit, head, |block| {
+            let of_block = kinds::without_texts(&matchers, block.has_label_name(KIND_LABEL));
+            block.label_values(name, &Selector { matchers: &of_block, range }, limit, ctx)
+        })
     }
 }

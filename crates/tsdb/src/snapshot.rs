@@ -147,11 +147,11 @@ impl<'a> SnapshotWriter<'a> {
         let mut writer = writer.with_unit(tenant.time_unit()).with_encoding(encoding);
         let mut encoder = SeriesEncoder::default();
         for series in window.series_with_later() {
-            let WindowSeries { labels, chunks, damages } = series?;
+            let WindowSeries { labels, chunks, texts, damages } = series?;
             for damage in damages {
                 tracing::error!(%tenant, %labels, %damage, "damaged chunk omitted from the snapshot");
             }
-            encoder.put::<AdminError>(&labels, &chunks, &mut writer)?;
+            encoder.put::<AdminError>(&labels, &chunks, texts.as_ref(), &mut writer)?;
         }
         Ok(writer.finish(BlockSource::head(range))?.map(|meta| meta.ulid))
     }

@@ -38,6 +38,7 @@ use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
 use crate::query::databases::{PolicySource, WithDatabases};
+use crate::query::fields::BlockFields;
 use crate::query::measurements::as_measurements;
 use crate::query::typed::TypedQueryable;
 use crate::query::unit::in_milliseconds;
@@ -117,6 +118,8 @@ impl Tsdb {
         start.replay_ms = report.duration_ns / 1_000_000;
         let exemplars = ExemplarRing::new(options.exemplar_count_max);
         let storage = Arc::new(Storage::new(env, options, head, blocks, metadata, databases));
+        let fields = BlockFields { blocks: storage.blocks().clone(), env: storage.env().clone() };
+        storage.head().set_field_history(Box::new(fields));
         forget_removed(&storage);
         let tsdb = Tsdb {
             maintenance: Maintenance::new(storage.clone(), clock),
@@ -569,6 +572,7 @@ fn head_options(env: &Env, options: &TsdbOptions) -> HeadOptions {
         wal_segment_bytes: options.wal.segment_bytes,
         memory_bytes_max: options.head_memory.bytes(&*env.disk),
         histogram_bytes_max: options.histogram_bytes_max,
+        text_bytes_max: options.text_bytes_max,
         ..HeadOptions::new(options.data_dir.clone())
     }
 }

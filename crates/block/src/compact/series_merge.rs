@@ -16,6 +16,7 @@ use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
 use chronolith_format::chunk::dense::{
     ENCODING_BOOLEAN, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_INTEGERS, ENCODING_PACKED,
+    ENCODING_TEXTS,
 };
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::{ENCODING_XOR, SAMPLES_PER_CHUNK};
@@ -68,12 +69,21 @@ pub(super) struct SeriesMerge {
     decoded: Columns,
     /// Start times of pending samples, as far as they are known: by time and rank.
     starts: HashMap<(i64, u64), i64>,
+    /// Texts to which the values of pending and open samples are indices; empty for other values.
+    texts: Vec<Arc<[u8]>>,
+    dictionary: Vec<Arc<[u8]>>,
 }
+
+/// Texts that are kept beyond those of the samples in memory.
+const SPARE_TEXTS: usize = 4096;
 
 impl SeriesMerge {
     pub(super) fn new(rules: MergeRules) -> SeriesMerge {
         let (pending, open, decoded) = (Vec::new(), Columns::default(), Columns::default());
-        SeriesMerge { rules, chunk_samples: 1, pending, open, decoded, starts: HashMap::default() }
+        let starts = HashMap::default();
+        let texts = Vec::new();
+        let dictionary = Vec::new();
+        SeriesMerge { rules, chunk_samples: 1, pending, open, decoded, starts, texts, dictionary }
     }
 
     /// Adds the merged chunks of a series to `out`; the caller ends the series. Returns the bytes read.
@@ -109,6 +119,7 @@ impl SeriesMerge {
         }
         self.settle(i64::MAX, out)?;
         self.close(out)?;
+        self.texts.clear();
         Ok(read_bytes)
     }
 
@@ -124,7 +135,7 @@ impl SeriesMerge {
             | (BlockEncoding::Prometheus, ENCODING_DENSE | ENCODING_PACKED | ENCODING_BOOLEAN) => false,
             (BlockEncoding::Dense, ENCODING_XOR | ENCODING_XOR2) => false,
             (BlockEncoding::Dense, ENCODING_DENSE | ENCODING_PACKED | ENCODING_BOOLEAN)
-            | (_, ENCODING_INTEGERS) => {
+            | (_, ENCODING_INTEGERS | ENCODING_TEXTS) => {
                 // A reference to times in another chunk holds in its own segment only.
                 let has_times = chunk::times_offset(raw).is_ok_and(|offset| offset.is_none());
                 has_times && (!joins || count >= DENSE_SAMPLES_MAX / 2)
@@ -136,8 +147,13 @@ impl SeriesMerge {
     /// Decodes a chunk; its samples wait for the chunks that overlap it.
     fn decode(&mut self, chunk: &MergeChunk<'_>) -> Result<(), CompactError> {
         self.decoded.clear();
-        let done = chunk::decode(&chunk.bytes, &chunk.meta, TimeRange::ALL, &mut self.decoded);
+        let dictionary = &mut self.dictionary;
+        let decoded = &mut self.decoded;
+        let done = chunk::decode_with_texts(&chunk.bytes, &chunk.meta, TimeRange::ALL, dictionary, decoded);
         done.map_err(|error| chunk.error(error))?;
+        if !self.dictionary.is_empty() {
+            self.add_dictionary();
+        }
         drop_deleted(chunk.deleted, 0, &mut self.decoded);
         let sorted = self.pending.is_empty();
         let block_rank = match self.rules.duplicates {
@@ -159,6 +175,25 @@ impl SeriesMerge {
             self.pending.sort_by_key(|sample| (sample.time, sample.rank));
         }
         Ok(())
+    }
+
+    /// Adds the texts of the decoded chunk to those of the series.
+    fn add_dictionary(&mut self) {
+        if self.texts.len() > SPARE_TEXTS + 2 * (self.pending.len() + self.open.len()) {
+            let mut kept = Vec::new();
+            let pending = self.pending.iter_mut().map(|sample| &mut sample.value);
+            for value in pending.chain(&mut self.open.values) {
+                let next = kept.len() as u64;
+                kept.push(self.texts[value.to_bits() as usize].clone());
+                *value = f64::from_bits(next);
+            }
+            self.texts = kept;
+        }
+        let first = self.texts.len() as u64;
+        for value in &mut self.decoded.values {
+            *value = f64::from_bits(first + value.to_bits());
+        }
+        self.texts.append(&mut self.dictionary);
     }
 
     /// Moves the samples before `time`, which no later chunk can change, to the open chunk; writes full ones.
@@ -212,6 +247,14 @@ impl SeriesMerge {
         else {
             return Ok(());
         };
+        if !self.texts.is_empty() {
+            let text = |value: &f64| self.texts[value.to_bits() as usize].clone();
+            let texts: Vec<Arc<[u8]>> = ready_values.iter().map(text).collect();
+            out.push_texts(ready_times, &texts)?;
+            times.drain(..sample_count);
+            values.drain(..sample_count);
+            return Ok(());
+        }
         let chunks = ready_times.chunks(self.chunk_samples).zip(ready_values.chunks(self.chunk_samples));
         let mut starts = start_times.chunks(self.chunk_samples);
         for (times, values) in chunks {

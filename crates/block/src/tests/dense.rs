@@ -86,8 +86,7 @@ fn integers_are_chunks_of_integers() {
         let block = Block::open(&env, &Path::new(DIR).join(meta.ulid.to_string())).unwrap();
         assert_eq!(read_all(&env, &block).unwrap(), want);
         assert_eq!(block.verify(), []);
-        let of_integers =
-            encodings_of(&block).0.into_iter().filter(|one| *one == ENCODING_INTEGERS).count();
+        let of_integers = encodings_of(&block).0.into_iter().filter(|one| *one == ENCODING_INTEGERS).count();
         assert_eq!(of_integers, 3);
     }
 }

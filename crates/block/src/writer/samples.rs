@@ -5,7 +5,9 @@
 //! Memory: 24 bytes for each distinct column of times of a segment, at most 6 MiB.
 //! Not here: the choice of samples (`compact`, `tsdb`), chunk bytes (`format`).
 
-use chronolith_base::hash::HashMap;
+use std::sync::Arc;
+
+use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_format::block::chunks::{ChunkRef, RawChunk};
 use chronolith_format::chunk::dense::{self, ChunkTimes, DenseScratch, PackedChunk};
 use chronolith_format::chunk::kinds;
@@ -37,6 +39,9 @@ pub(crate) fn chunk_samples(encoding: BlockEncoding, total: usize) -> usize {
         BlockEncoding::Dense => total.div_ceil(total.div_ceil(DENSE_SAMPLES_MAX).max(1)).max(1),
     }
 }
+
+/// Bytes of distinct texts of a chunk, unless it has one only: a read of one of them decodes all.
+const CHUNK_TEXT_BYTES: usize = 1 << 20;
 
 /// Encodes chunk after chunk with reused buffers.
 pub(super) struct SampleEncoder {
@@ -83,11 +88,11 @@ impl SampleEncoder {
         xxh3_128_with_seed(&self.times_bytes, self.hash_seed)
     }
 
-    /// Returns the encoding of the current series. Integers are never in encodings of Prometheus, which would
-    /// read their words as floats.
+    /// Returns the encoding of the current series. Integers and texts are never in encodings of Prometheus,
+    /// which would read their words as floats.
     fn series_encoding(&self) -> BlockEncoding {
         match self.kind {
-            WordKind::Integer | WordKind::Unsigned => BlockEncoding::Dense,
+            WordKind::Integer | WordKind::Unsigned | WordKind::Text => BlockEncoding::Dense,
             _ => self.encoding,
         }
     }
@@ -100,10 +105,16 @@ impl SampleEncoder {
             && dense::encode_boolean(times, values, &mut self.scratch, &mut self.bytes)
     }
 
+    fn encode_texts(&mut self, times: ChunkTimes<'_>, texts: &[Arc<[u8]>]) -> PackedChunk {
+        self.bytes.clear();
+        dense::encode_texts(times, texts, &mut self.scratch, &mut self.bytes)
+    }
+
     fn encode(&mut self, times: ChunkTimes<'_>, values: &[f64]) -> PackedChunk {
         self.bytes.clear();
         if self.runs.is_empty() {
-            let (scratch, bytes) = (&mut self.scratch, &mut self.bytes);
+            let scratch = &mut self.scratch;
+            let bytes = &mut self.bytes;
             return match self.kind {
                 WordKind::Integer | WordKind::Unsigned => {
                     dense::encode_integers(times, values, self.kind, scratch, bytes)
@@ -117,6 +128,21 @@ impl SampleEncoder {
         dense::encode_starts(&self.runs, inner, &mut self.bytes);
         PackedChunk { encoding: dense::ENCODING_DENSE_STARTS, ..chunk }
     }
+}
+
+/// Returns how many of the first texts fit a chunk, at least one.
+fn texts_within(texts: &[Arc<[u8]>]) -> usize {
+    let mut bytes = 0;
+    let mut seen = HashSet::default();
+    for (count, text) in texts.iter().enumerate() {
+        if seen.insert(text) {
+            bytes += text.len();
+            if bytes > CHUNK_TEXT_BYTES && count > 0 {
+                return count;
+            }
+        }
+    }
+    texts.len()
 }
 
 impl BlockWriter {
@@ -147,18 +173,47 @@ impl BlockWriter {
         if self.samples.encode_booleans(times, values) {
             return self.add_encoded(dense::ENCODING_BOOLEAN, times).map(drop);
         }
+        self.add_with_times(times, |samples, times| samples.encode(times, values))
+    }
+
+    /// Adds texts as the next chunks of the series that the next [`BlockWriter::end_series`] names.
+    ///
+    /// # Errors
+    /// [`BlockError`]; the block cannot be completed then.
+    ///
+    /// # Panics
+    /// As [`BlockWriter::add_samples`], and if a text is longer than [`dense::TEXT_BYTES_MAX`].
+    pub fn push_texts(&mut self, times: &[i64], texts: &[Arc<[u8]>]) -> Result<(), BlockError> {
+        let chunk_samples = chunk_samples(BlockEncoding::Dense, times.len());
+        let mut start = 0;
+        while start < texts.len() {
+            let end = start + texts_within(&texts[start..texts.len().min(start + chunk_samples)]);
+            self.samples.runs.clear();
+            let texts = &texts[start..end];
+            self.add_with_times(&times[start..end], |samples, times| samples.encode_texts(times, texts))?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Adds the chunk that `encode` makes of its times, which may be those of an earlier chunk.
+    fn add_with_times(
+        &mut self,
+        times: &[i64],
+        encode: impl Fn(&mut SampleEncoder, ChunkTimes<'_>) -> PackedChunk,
+    ) -> Result<(), BlockError> {
         let key = self.samples.key_of(times);
         let mut shared = None;
         if self.segments.segment_idx_of(0) == self.samples.segment_idx {
             shared = self.samples.times_offsets.get(&key).copied();
         }
         let chunk_times = shared.map_or(ChunkTimes::Own(times), |offset| ChunkTimes::Shared { offset });
-        let mut chunk = self.samples.encode(chunk_times, values);
+        let mut chunk = encode(&mut self.samples, chunk_times);
         let segment_idx = self.segments.segment_idx_of(self.samples.bytes.len());
         if shared.is_some() && segment_idx != self.samples.segment_idx {
             // It does not fit into the segment of the chunk that has its times.
             shared = None;
-            chunk = self.samples.encode(ChunkTimes::Own(times), values);
+            chunk = encode(&mut self.samples, ChunkTimes::Own(times));
         }
         let chunk_ref = self.add_encoded(chunk.encoding, times)?;
         if self.samples.segment_idx != chunk_ref.segment_idx() {

@@ -16,18 +16,21 @@ mod plain;
 mod scratch;
 mod sequence;
 mod starts;
+mod texts;
 mod times;
 mod values;
 
 pub use boolean::{ENCODING_BOOLEAN, decode_boolean, encode_boolean};
 pub use integers::{decode_integers, encode_integers, shared_times_offset_of_integers};
 pub use packed::{
-    ChunkTimes, ENCODING_INTEGERS, ENCODING_PACKED, PackedChunk, decode_packed, encode_packed, shared_times_offset,
+    ChunkTimes, ENCODING_INTEGERS, ENCODING_PACKED, ENCODING_TEXTS, PackedChunk, decode_packed,
+    encode_packed, shared_times_offset,
 };
 pub use plain::{ENCODING_DENSE, decode, encode, sample_count, time_bounds};
 pub use scratch::DenseScratch;
 pub use sequence::SAMPLES_MAX;
 pub use starts::{ENCODING_DENSE_STARTS, decode_starts, encode_starts, shared_times_offset_of_starts};
+pub use texts::{TEXT_BYTES_MAX, decode_texts, encode_texts, shared_times_offset_of_texts};
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ mod old_samples;
 mod payload;
 mod samples;
 mod scan;
+mod texts;
 
 use chronolith_base::crc::{Crc32c, crc32c};
 use chronolith_base::{ByteReader, DecodeError};
@@ -21,6 +22,7 @@ pub(super) use payload::text;
 pub use payload::{DeletesRef, SeriesRecord, SeriesRef, encode_deletes, encode_series};
 pub use samples::Samples;
 pub use scan::{Damage, FrameRef, Scan, scan_recycled, scan_segment, scan_segment_from};
+pub use texts::{TextsRef, encode_texts, put_text};
 
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 4] = *b"CLWS";
@@ -49,6 +51,8 @@ pub const KIND_OLD_STARTS: u8 = 4;
 pub const KIND_SAMPLES: u8 = 5;
 /// Frame kind: deletions of samples of one stripe.
 pub const KIND_DELETES: u8 = 8;
+/// Frame kind: texts of one tenant and window, in front of the samples that refer to them.
+pub const KIND_TEXTS: u8 = 9;
 /// Codec of an uncompressed payload; no other is defined.
 pub const CODEC_NONE: u8 = 0;
 /// Stripe byte of frames that belong to no stripe.

@@ -13,6 +13,7 @@ use chronolith_model::DuplicatePolicy;
 use super::mark::CheckpointMark;
 use super::slice_state::{Durability, SLICE_PAGES, SliceState, pages_of, slice_path};
 use super::state::{CheckpointState, CheckpointStats, Checkpointer};
+use super::texts;
 use crate::options::HeadError;
 use crate::options::wal_dir;
 use crate::series::sealed_chunks::ChunkRef;
@@ -278,6 +279,8 @@ impl Checkpointer {
                 .inspect_err(|error| self.state.wal.poison(error.to_string()))?;
             rolling.sealed_synced = end;
         }
+        // The slice may have samples of later frames than the WAL keeps: their texts must outlive it too.
+        texts::save(&self.state)?;
         let disk = &*self.state.env.disk;
         let copy_idx = slice_state.copy_idx.map_or(0, |copy_idx| 1 - copy_idx);
         let path = slice_path(&wal_dir(&self.state.options.dir), slice, copy_idx);

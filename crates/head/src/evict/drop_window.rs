@@ -19,6 +19,7 @@ use crate::series::sealed_chunks::SealedChunk;
 use crate::series::stripe::stripe_of;
 use crate::series::windows::WindowTally;
 use crate::state::HeadState;
+use crate::texts::sweep::free_unused;
 use chronolith_wal::PoisonOnPanic;
 
 /// Counts of a drop.
@@ -66,6 +67,7 @@ pub(crate) fn drop_window(state: &HeadState, snapshot: WindowSnapshot) -> DropSt
     let gone = remove_empty_series(state, snapshot.head_of_tenant());
     stats.series_count = gone.len() as u64;
     state.counters.sub(Counter::SeriesLive, stats.series_count);
+    free_unused(state, snapshot.head_of_tenant());
     if !gone.is_empty() {
         compact_index(snapshot.head_of_tenant());
         state.index.forget_keys_later(&gone);

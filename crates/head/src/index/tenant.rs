@@ -11,8 +11,10 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::{TenantId, TimeUnit};
 use parking_lot::Mutex;
 
+use crate::index::field_types::FieldTypes;
 use crate::index::tables::TenantIndex;
 use crate::series::windows::Windows;
+use crate::texts::TenantTexts;
 use chronolith_base::sync::RwLock;
 
 /// Limit of tenants of one process; beyond it, writes are rejected as for a tenant at its series limit.
@@ -40,6 +42,10 @@ pub(crate) struct TenantHead {
     pub(crate) removed_count: AtomicU64,
     /// Cached answer to "may a series have no samples": [`EMPTY_UNKNOWN`], [`EMPTY_NONE`] or [`EMPTY_SOME`].
     pub(crate) empty_series: AtomicU8,
+    pub(crate) texts: TenantTexts,
+    pub(crate) field_types: Mutex<FieldTypes>,
+    /// Set once `field_types` has the fields that had several kinds at the start.
+    pub(crate) has_field_types: AtomicBool,
 }
 
 /// Not checked since startup.
@@ -110,6 +116,9 @@ impl Tenants {
             newest_is_whole: AtomicBool::new(false),
             removed_count: AtomicU64::new(0),
             empty_series: AtomicU8::new(EMPTY_UNKNOWN),
+            texts: TenantTexts::default(),
+            field_types: Mutex::default(),
+            has_field_types: AtomicBool::new(false),
         });
         self.list[idx as usize] = Some(tenant.clone());
         self.by_id.insert(id.clone(), idx);

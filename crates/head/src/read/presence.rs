@@ -83,7 +83,7 @@ impl HeadReader {
             let PageCopy { copied, found } = self.copy_page(&mut files, run, selector.range, hints.samples);
             let reserved = ctx.budget.reserve(copied.heap_bytes())?;
             let disk = self.state.env.disk.clone();
-            selection.pages.push(SelectedChunks::new(copied, disk, reserved));
+            selection.pages.push(SelectedChunks::new(copied, None, disk, reserved));
             selection.add_page(&tenant, &found)?;
         }
         ctx.check()?;

@@ -8,10 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chronolith_base::{Disk, Reservation};
+use chronolith_model::query::{TypedColumns, TypedValues};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::read::copy::CopiedChunks;
 use crate::read::source::{HeadChunk, merge_chunks, overlapping_len};
+use crate::texts::HeadTexts;
 
 /// Distance of the bytes that a prefetch reads.
 const CACHE_LINE_BYTES: usize = 64;
@@ -19,6 +21,8 @@ const CACHE_LINE_BYTES: usize = 64;
 /// Chunks of series that were selected together.
 pub(crate) struct SelectedChunks {
     copied: CopiedChunks,
+    /// Texts of the tenant; `None` if it has none.
+    texts: Option<HeadTexts>,
     disk: Arc<dyn Disk>,
     _memory: Reservation,
 }
@@ -26,8 +30,13 @@ pub(crate) struct SelectedChunks {
 impl SelectedChunks {
     /// Keeps `memory`, the reservation for all chunks and the labels of their series, as long as one of them
     /// may be read.
-    pub(crate) fn new(copied: CopiedChunks, disk: Arc<dyn Disk>, memory: Reservation) -> Arc<SelectedChunks> {
-        Arc::new(SelectedChunks { copied, disk, _memory: memory })
+    pub(crate) fn new(
+        copied: CopiedChunks,
+        texts: Option<HeadTexts>,
+        disk: Arc<dyn Disk>,
+        memory: Reservation,
+    ) -> Arc<SelectedChunks> {
+        Arc::new(SelectedChunks { copied, texts, disk, _memory: memory })
     }
 
     /// Returns the chunks of one series.
@@ -54,6 +63,12 @@ impl HeadSamples {
     }
 }
 
+#[cold]
+fn no_text(time: i64) -> QueryError {
+    let what = format!("the text of the sample at {time} is missing");
+    QueryError::Corrupt { path: "head memory".to_owned(), what }
+}
+
 impl SampleSource for HeadSamples {
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let memory = self.selected.copied.memory(&*self.selected.disk);
@@ -68,6 +83,22 @@ impl SampleSource for HeadSamples {
                 [_] => {}
                 several => merge_chunks(memory, several, range, out)?,
             }
+        }
+        Ok(())
+    }
+
+    /// Texts as texts; all other values as [`SampleSource::read`] returns them.
+    fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
+        let mut columns = Columns::default();
+        self.read(range, &mut columns)?;
+        let TypedValues::Texts(texts) = &mut out.values else {
+            out.extend_cast(&columns);
+            return Ok(());
+        };
+        for (&time, value) in columns.times.iter().zip(&columns.values) {
+            let found = self.selected.texts.as_ref().and_then(|texts| texts.get(time, value.to_bits()));
+            texts.push(found.ok_or_else(|| no_text(time))?);
+            out.times.push(time);
         }
         Ok(())
     }

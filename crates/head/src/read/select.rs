@@ -258,7 +258,10 @@ impl<'a> PageWorker<'a> {
         let Selection { reader, tenant, selector, ctx, samples, removed_before, .. } = *self.selection;
         let tables = tenant.tables.read();
         let has_removed = tenant.removed_count.load(Ordering::Relaxed) != removed_before;
+        let in_use = tenant.texts.keep();
         let PageCopy { copied, found } = reader.copy_page(&mut self.files, run, selector.range, samples);
+        let texts = tenant.texts.snapshot();
+        drop(in_use);
         let mut memory = ctx.budget.reserve(copied.heap_bytes())?;
         if let Some(groups) = &mut self.groups {
             groups.begin_page(&tables);
@@ -284,7 +287,7 @@ impl<'a> PageWorker<'a> {
         let bytes = |one: &LabelledSeries| one.labels.heap_bytes() + SERIES_BYTES;
         memory.grow(series.iter().map(bytes).sum::<usize>() as u64)?;
         let _memory = ctx.budget.reserve((rows.label_count() * LABEL_BYTES) as u64)?;
-        let chunks = SelectedChunks::new(copied, reader.state.env.disk.clone(), memory);
+        let chunks = SelectedChunks::new(copied, texts, reader.state.env.disk.clone(), memory);
         Ok(SelectedPage { chunks, series, rows, generation, _memory })
     }
 

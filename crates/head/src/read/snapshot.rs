@@ -22,6 +22,7 @@ use crate::series::sealed_chunks::ChunkRef;
 use crate::series::stripe::Stripe;
 use crate::series::{SeriesStore, page_runs};
 use crate::state::HeadState;
+use crate::texts::HeadTexts;
 
 /// One series of a snapshot.
 pub struct WindowSeries {
@@ -30,6 +31,8 @@ pub struct WindowSeries {
     /// Its chunks with start timestamps: ascending, disjoint, one sample per timestamp. Empty if all are
     /// damaged.
     pub chunks: Vec<EncodedChunk>,
+    /// Texts to which the words of a series of texts refer; `None` if the tenant has no texts.
+    pub texts: Option<HeadTexts>,
     /// One [`HeadError::Corrupt`] per damaged chunk, which is left out.
     pub damages: Vec<HeadError>,
 }
@@ -143,11 +146,14 @@ impl WindowSnapshot {
         is_part: impl Fn(ChunkRef, i64) -> bool,
     ) -> impl Iterator<Item = Result<WindowSeries, HeadError>> {
         let mut builder = LabelsBuilder::new();
+        let texts = self.tenant.texts.snapshot();
         self.ids.iter().filter_map(move |&id| {
             let labels = self.tenant.tables.read().labels(id, &mut builder)?;
             match self.chunks(id, &is_part) {
                 Ok((chunks, damages)) if chunks.is_empty() && damages.is_empty() => None,
-                Ok((chunks, damages)) => Some(Ok(WindowSeries { labels, chunks, damages })),
+                Ok((chunks, damages)) => {
+                    Some(Ok(WindowSeries { labels, chunks, texts: texts.clone(), damages }))
+                }
                 Err(error) => Some(Err(error)),
             }
         })

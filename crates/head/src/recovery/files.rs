@@ -7,8 +7,9 @@ use chronolith_base::{Disk, Env};
 use chronolith_format::head::series_file::{FILE_HEADER_BYTES, FileHeader};
 use chronolith_format::head::slice::{self, SliceHeader};
 
-use crate::options::{HeadError, wal_dir};
+use crate::options::{HeadError, TYPED_FILE, wal_dir};
 use crate::series::sealed::sealed_dir;
+use crate::texts;
 
 /// Empty file in the directory of the WAL. Programs that know WAL versions 1 and 2 only refuse to start where
 /// a file is named `checkpoint.*`; without it they would skip frames that they do not know.
@@ -21,6 +22,8 @@ pub(super) struct CheckpointFiles {
     pub(super) slices: BTreeMap<u32, [bool; 2]>,
     /// Existing copies of the series file, by generation.
     pub(super) definitions: BTreeMap<u64, [bool; 2]>,
+    /// Files of texts, by generation.
+    pub(super) texts: BTreeMap<u64, Vec<PathBuf>>,
     /// Key of the WAL, which all files carry; 0 until the WAL is found if no file of the checkpoint has one.
     pub(super) key: u128,
 }
@@ -38,6 +41,7 @@ impl CheckpointFiles {
             dir: dir.clone(),
             slices: BTreeMap::new(),
             definitions: BTreeMap::new(),
+            texts: BTreeMap::new(),
             key: 0,
         };
         for entry in disk.list(&dir).map_err(HeadError::io(&dir))? {
@@ -54,7 +58,7 @@ impl CheckpointFiles {
     fn take_entry(&mut self, disk: &dyn Disk, name: &str) -> Result<(), HeadError> {
         let path = self.dir.join(name);
         let number = |suffix: &str| name.strip_suffix(suffix).and_then(|n| n.parse::<u64>().ok());
-        if name == VERSION_FILE {
+        if [VERSION_FILE, TYPED_FILE].contains(&name) {
             return Ok(());
         }
         if name.ends_with(".tmp") {
@@ -65,6 +69,8 @@ impl CheckpointFiles {
                         cleanly after all windows became blocks, or move the directory away"
                     .to_owned();
             return Err(HeadError::Corrupt { path, what });
+        } else if let Some(number) = texts::file::SUFFIXES.iter().find_map(|suffix| number(suffix)) {
+            self.texts.entry(number).or_default().push(path);
         } else if let Some(number) = number(".definitions") {
             self.definitions.entry(number).or_default()[0] = true;
         } else if let Some(number) = number(".definitions-mirror") {

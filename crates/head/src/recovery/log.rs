@@ -12,7 +12,9 @@ mod workers;
 use std::sync::atomic::Ordering;
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::head::wal::{FrameRef, KIND_SERIES, Samples, SeriesRef, decode_samples, is_samples};
+use chronolith_format::head::wal::{
+    FrameRef, KIND_SERIES, KIND_TEXTS, Samples, SeriesRef, TextsRef, decode_samples, is_samples,
+};
 use chronolith_model::{Labels, TenantId};
 use chronolith_wal::{BlockBuffers, FrameBlock, Recovery, Segment, SegmentEnd};
 use parking_lot::RwLock;
@@ -21,11 +23,13 @@ use shared::Shared;
 use workers::Workers;
 
 use super::positions::Positions;
+use super::texts;
 use crate::index::series_keys::SeriesKeyCache;
 use crate::index::tenant::{TenantHead, Tenants};
 use crate::options::HeadError;
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::series::SeriesStore;
+use crate::texts::TextStore;
 
 /// State of the reader thread.
 pub(super) struct LogReplay<'a> {
@@ -73,6 +77,7 @@ impl<'a> LogReplay<'a> {
     /// Appends all samples to memory; returns the extent of each segment.
     pub(super) fn run(
         &mut self,
+        texts: &TextStore,
         progress: &ReplayProgress,
         report: &mut ReplayReport,
     ) -> Result<Vec<SegmentEnd>, HeadError> {
@@ -81,7 +86,7 @@ impl<'a> LogReplay<'a> {
         let (segments, buffers) = (self.wal.segments(), BlockBuffers::default());
         let ends = std::thread::scope(|scope| {
             let workers = Workers::start(scope, segments, &shared, &buffers);
-            self.read_segments(workers, &shared, &buffers, progress, report)
+            self.read_segments(workers, &shared, texts, &buffers, progress, report)
         })?;
         if let Some(failure) = shared.failure.into_inner() {
             return Err(failure);
@@ -103,6 +108,7 @@ impl<'a> LogReplay<'a> {
         &mut self,
         mut workers: Workers<'_, '_>,
         shared: &Shared<'_>,
+        texts: &TextStore,
         buffers: &BlockBuffers,
         progress: &ReplayProgress,
         report: &mut ReplayReport,
@@ -120,6 +126,9 @@ impl<'a> LogReplay<'a> {
                     self.load_series(block.payload(frame), segment, &block, frame, shared, report);
                 }
             }
+            for frame in block.frames.iter().filter(|f| f.header.kind == KIND_TEXTS) {
+                self.load_texts(block.payload(frame), texts, shared, report);
+            }
             workers.take(block, idx, self.next_id as usize);
             Ok::<(), HeadError>(())
         })?;
@@ -127,6 +136,17 @@ impl<'a> LogReplay<'a> {
         note_progress(wal.segments(), wal.segments().len(), progress);
         report.notes.append(&mut notes);
         Ok(ends)
+    }
+
+    /// Adds the texts of a frame, whatever its position: texts of frames before it may be in no file.
+    fn load_texts(&self, payload: &[u8], texts: &TextStore, shared: &Shared<'_>, report: &mut ReplayReport) {
+        let tenant = |id: &TenantId| {
+            let seed = self.series.env.rng.next_u64();
+            shared.tenants.write().get_or_create(id, seed)
+        };
+        let decoded = TextsRef::decode(payload).map_err(|error| error.to_string());
+        let restored = decoded.and_then(|frame| texts::restore(frame, &texts.budget, false, tenant));
+        report.notes.extend(restored.err().map(|what| format!("WAL: texts: {what}")));
     }
 
     fn load_series(

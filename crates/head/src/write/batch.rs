@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use chronolith_model::{Reject, WriteBatch};
 use chronolith_wal::PoisonOnPanic;
 
+use super::field_types::check_field_types;
 use super::job::{AppendJob, AppendScratch, BatchSample, Target, count_appended, reject_sample};
 use super::mixed::{append_mixed, is_mixed, may_have_mixed, set_relogged_start};
 use super::resolve::resolve_misses;
@@ -32,6 +33,7 @@ const ROUND_COUNT_MAX: usize = 100;
 pub(super) fn append_batch(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
     for _ in 0..ROUND_COUNT_MAX {
         if !scratch.misses.is_empty() {
+            check_field_types(job, scratch);
             resolve_misses(job, scratch);
         }
         let starts = order_by_stripe(scratch);
@@ -164,7 +166,7 @@ fn append_slice(
         }
         let stripe = &mut **target.stripe;
         for at in samples {
-            let (time, bits) = (job.batch.times[at], job.batch.values[at].to_bits());
+            let (time, bits) = (job.batch.times[at], job.values[at].to_bits());
             if let Some(reject) = job.bounds.refuse(time) {
                 if !stripe.is_of_tenant(id, tenant) {
                     scratch.misses.push(idx);
@@ -210,12 +212,21 @@ fn append_other(
     sample: BatchSample,
     relogs: bool,
 ) {
-    let bits = job.batch.values[sample.at()].to_bits();
+    let bits = job.values[sample.at()].to_bits();
     let outcome = stripe.append(&mut job.cx, sample.id, sample.time, Value::Word(bits));
     if count_appended(job, outcome, sample, relogs) {
         scratch.pending.push(sample.id, sample.time, bits);
         set_relogged_start(job, scratch, stripe, outcome, sample);
     }
+}
+
+/// Leaves series of the batch out that are refused as a whole, by ascending index.
+pub(super) fn leave_out(refused: &[u32], scratch: &mut AppendScratch) {
+    if refused.is_empty() {
+        return;
+    }
+    refused.iter().for_each(|&idx| scratch.ids[idx as usize] = ID_NONE);
+    scratch.misses.retain(|idx| refused.binary_search(idx).is_err());
 }
 
 /// Adds the counts of an append to those of its tenant and of the head.

@@ -65,6 +65,7 @@ pub(super) fn delete(
     }
     ids.sort_unstable();
     ids.dedup();
+    tenant.field_types.lock().forget_groups();
     stats.matched_count = ids.len() as u64;
     progress.series_total.store(stats.matched_count, Ordering::Relaxed);
     let mut cx = state.series.replay_context(tenant.unit);

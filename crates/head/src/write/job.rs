@@ -6,6 +6,7 @@ use chronolith_base::sync::MutexGuard;
 use chronolith_format::head::wal::Samples;
 use chronolith_model::{LabelsBuilder, Reject, TenantLimits, TimeUnit, WriteBatch, WriteOutcome};
 
+use crate::index::field_types::FieldKey;
 use crate::index::tenant::TenantHead;
 use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{AppendContext, Stripe};
@@ -22,6 +23,8 @@ pub(super) struct AppendJob<'a> {
     pub(super) bounds: TimeBounds,
     pub(super) now_ms: i64,
     pub(super) batch: &'a WriteBatch,
+    /// Values of the batch; of texts, their ids.
+    pub(super) values: &'a [f64],
     pub(super) outcome: WriteOutcome,
     pub(super) cx: AppendContext<'a>,
     pub(super) ooo_count: u64,
@@ -64,6 +67,8 @@ pub(super) struct AppendScratch {
     pub(super) builder: LabelsBuilder,
     pub(super) members: Vec<u32>,
     pub(super) created: Vec<u32>,
+    /// Fields of series of the batch that were not known, by ascending index.
+    pub(super) fields: Vec<(u32, FieldKey)>,
 }
 
 impl AppendScratch {

@@ -34,7 +34,7 @@ pub(super) fn append_mixed(
             target.pin(scratch, id);
             yield_stripe(job, scratch, target);
         }
-        let (time, bits) = (batch.times[at], batch.values[at].to_bits());
+        let (time, bits) = (batch.times[at], job.values[at].to_bits());
         let at = at as u32;
         let histogram = histograms.next_if(|(idx, _)| *idx == at).map(|(_, histogram)| histogram);
         if let Some(reject) = job.bounds.refuse(time) {

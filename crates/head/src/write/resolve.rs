@@ -13,7 +13,6 @@ use crate::counters::Counter;
 use crate::index::series_keys::key_count_max;
 use crate::index::tables::TenantIndex;
 use crate::series::stripe::stripe_of;
-use crate::state::HeadState;
 use chronolith_base::sync::RwLockWriteGuard;
 
 /// Bytes of series records at which a WAL frame is queued.
@@ -59,15 +58,21 @@ pub(super) fn resolve_misses(job: &mut AppendJob<'_>, scratch: &mut AppendScratc
         }
         publish(job, scratch, empty_len);
         RwLockWriteGuard::unlock_fair(tables);
-        cache_keys(job.state, scratch, slice);
+        cache_keys(job, scratch, slice);
     }
     scratch.misses = misses;
 }
 
 /// Caches the wire keys of resolved series.
-fn cache_keys(state: &HeadState, scratch: &AppendScratch, slice: &[u32]) {
+fn cache_keys(job: &AppendJob<'_>, scratch: &AppendScratch, slice: &[u32]) {
+    let state = job.state;
     let count_max = key_count_max(state.counters.get(Counter::SeriesLive));
-    let keys = slice.iter().map(|&idx| (scratch.keys[idx as usize], scratch.ids[idx as usize]));
+    // Locked until the keys are cached: another thread that finds a second kind removes them after that.
+    let types = job.tenant.field_types.lock();
+    let field_of = |idx: &u32| scratch.fields.binary_search_by_key(idx, |(of, _)| *of).ok();
+    let is_cached = |idx: &&u32| field_of(idx).is_none_or(|at| !types.is_contested(scratch.fields[at].1));
+    let keys =
+        slice.iter().filter(is_cached).map(|&idx| (scratch.keys[idx as usize], scratch.ids[idx as usize]));
     state.index.cache_keys(keys, count_max);
 }
 

@@ -221,7 +221,9 @@ fn write_error(error: &WriteError) -> ApiError {
         }
         // What can never fit must not be sent again.
         WriteError::NeverFits { .. } | WriteError::BurstExceeded { .. } => ErrorKind::BadRequest,
-        WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) => ErrorKind::Internal,
+        WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) | WriteError::Marker(_) => {
+            ErrorKind::Internal
+        }
     };
     ApiError::new(kind, error)
 }

@@ -51,6 +51,7 @@ impl JobRunner for FlushJobs {
             waiting_bytes_max: waiting_bytes_max(cx.storage),
         });
         cx.storage.head().windows().visit(|series_count, windows| planner.add_tenant(series_count, windows));
+        planner.add_texts(cx.storage.head().statistics());
         let (due, waiting) = planner.finish();
         publish_waiting(&cx.counters.flush, waiting);
         Found::All(jobs_of(due))

@@ -58,6 +58,16 @@ pub(super) fn with_kind(matchers: &[Matcher], kind: Option<WordKind>) -> Cow<'_,
     matchers.iter().cloned().chain(added).collect()
 }
 
+/// Adds a matcher that leaves out series of texts, if a source has typed series.
+pub(super) fn without_texts(matchers: &[Matcher], has_typed_series: bool) -> Cow<'_, [Matcher]> {
+    if !has_typed_series {
+        return Cow::Borrowed(matchers);
+    }
+    let text = WordKind::Text.label_value();
+    let no_text = Matcher::new(KIND_LABEL, MatchOp::NotEqual, text).expect("no regex that could be invalid");
+    matchers.iter().cloned().chain([no_text]).collect()
+}
+
 /// Returns the series of `kind` without the label of the kind, to be read as `column_type`.
 pub(super) fn without_label(
     kind: Option<WordKind>,
@@ -80,7 +90,8 @@ impl SeriesBatches for WithoutLabel {
     fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
         let mut batch = Vec::new();
         let has_more = self.batches.next_batch(&mut batch);
-        let (kind, column_type) = (self.kind, self.column_type);
+        let kind = self.kind;
+        let column_type = self.column_type;
         let typed = |samples| Box::new(TypedSource { words: samples, kind, column_type });
         out.extend(batch.into_iter().map(|SeriesRead { labels, samples }| SeriesRead {
             labels: labels.filtered(|name| name != KIND_LABEL),

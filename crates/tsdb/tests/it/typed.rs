@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_model::batch::FieldConflict;
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::query::{ColumnType, TypedColumns, TypedValues};
 use chronolith_model::{
-    BlockEncoding, Columns, DuplicatePolicy, FIELD_LABEL, KIND_LABEL, Labels, Matcher, ReadContext, Selector,
-    SeriesRead, TenantId, TimeRange, WordKind, WriteBatch,
+    BlockEncoding, Columns, DuplicatePolicy, FIELD_LABEL, KIND_LABEL, Labels, Matcher, ReadContext, Reject,
+    Selector, SeriesRead, TenantId, TimeRange, WordKind, WriteBatch,
 };
 use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS};
 
-const KINDS: [WordKind; 3] = [WordKind::Integer, WordKind::Unsigned, WordKind::Float];
+const KINDS: [WordKind; 4] = [WordKind::Integer, WordKind::Unsigned, WordKind::Float, WordKind::Text];
 
 /// A value of any type; floats by their bits.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +25,7 @@ enum Value {
     Float(u64),
     Integer(i64),
     Unsigned(u64),
+    Text(Vec<u8>),
 }
 
 /// Samples by field and time.
@@ -42,6 +44,7 @@ fn value_of(kind: WordKind, idx: i64) -> Value {
     const INTEGERS: [i64; 8] = [i64::MIN, i64::MAX, 0, -1, 1, (1 << 53) + 1, i64::MIN + 1, -(1 << 53) - 1];
     const BITS: [u64; 6] =
         [1 << 63, 0x7ff0_0000_0000_0000, 0x7ff8_0000_0000_0001, 1, u64::MAX, 0x7ff4_c8d0_4815_7061];
+    const TEXTS: [&[u8]; 6] = [b"", b"a\0b", b"two\nlines", b"\xff\xfe", b"up", b"\"quoted\", \\ and more"];
     let special = |count: usize| (idx % 5 == 2).then_some((idx / 5) as usize % count);
     match kind {
         WordKind::Integer => {
@@ -51,21 +54,36 @@ fn value_of(kind: WordKind, idx: i64) -> Value {
             let extreme = |at: usize| INTEGERS[at].cast_unsigned();
             Value::Unsigned(special(INTEGERS.len()).map_or(7 * idx.unsigned_abs(), extreme))
         }
+        WordKind::Text if idx == 77 => Value::Text((0..1 << 20).map(|i: u32| (i * 31 >> 9) as u8).collect()),
+        WordKind::Text => Value::Text(
+            special(TEXTS.len()).map_or(format!("state {}", idx / 9).into(), |at| TEXTS[at].to_vec()),
+        ),
         _ => Value::Float(special(BITS.len()).map_or((idx as f64 / 10.0).to_bits(), |at| BITS[at])),
     }
 }
 
 fn push(batch: &mut WriteBatch, field: &str, samples: &[(i64, Value)]) {
     let Some((_, first)) = samples.first() else { return };
+    let text = |(time, value): &(i64, Value)| match value {
+        Value::Text(text) => (*time, text.clone()),
+        other => panic!("{other:?} among texts"),
+    };
+    if matches!(first, Value::Text(_)) {
+        let texts: Vec<(i64, Vec<u8>)> = samples.iter().map(text).collect();
+        let texts: Vec<(i64, &[u8])> = texts.iter().map(|(time, text)| (*time, text.as_slice())).collect();
+        return batch.push_texts(&labels(field), &texts);
+    }
     let kind = match first {
         Value::Float(_) => WordKind::Float,
         Value::Integer(_) => WordKind::Integer,
         Value::Unsigned(_) => WordKind::Unsigned,
+        Value::Text(_) => WordKind::Text,
     };
     let word = |value: &Value| match value {
         Value::Float(bits) => *bits,
         Value::Integer(value) => word_of_integer(*value),
         Value::Unsigned(value) => word_of_unsigned(*value),
+        Value::Text(_) => unreachable!("texts have no word"),
     };
     let words: Vec<(i64, u64)> = samples.iter().map(|(time, value)| (*time, word(value))).collect();
     batch.push_words(&labels(field), kind, &words);
@@ -119,6 +137,9 @@ fn typed(machine: &Machine, tsdb: &Tsdb, range: TimeRange) -> Stored {
             let values: Vec<Value> = match columns.values {
                 TypedValues::Integers(values) => values.into_iter().map(Value::Integer).collect(),
                 TypedValues::Unsigned(values) => values.into_iter().map(Value::Unsigned).collect(),
+                TypedValues::Texts(values) => {
+                    values.into_iter().map(|text| Value::Text(text.to_vec())).collect()
+                }
                 other => panic!("{other:?}"),
             };
             assert_eq!(columns.times.len(), values.len());
@@ -266,6 +287,7 @@ fn promql_reads_the_nearest_floats() {
                     Value::Float(bits) => *bits,
                     Value::Integer(value) => (*value as f64).to_bits(),
                     Value::Unsigned(value) => (*value as f64).to_bits(),
+                    Value::Text(_) => panic!("texts are no floats"),
                 })
                 .collect();
             assert_eq!(columns.values.iter().map(|value| value.to_bits()).collect::<Vec<_>>(), want);
@@ -290,12 +312,183 @@ fn typed_readers_see_all_labels() {
         let names = queryable.label_names(&all, 0, &ctx).expect("names");
         assert_eq!(names, [FIELD_LABEL, KIND_LABEL, "__name__", "a"]);
         let kinds = queryable.label_values(KIND_LABEL, &all, 0, &ctx).expect("values");
-        assert_eq!(kinds, ["int", "uint"]);
+        assert_eq!(kinds, ["int", "text", "uint"]);
         let of_kind = select(&machine, &tsdb, &[Matcher::equal(KIND_LABEL, "int")]);
         assert_eq!(of_kind.len(), 1);
         assert_eq!(of_kind[0].labels.get(FIELD_LABEL), Some("fint"));
         assert_eq!(select(&machine, &tsdb, &[Matcher::equal(KIND_LABEL, "")]).len(), 1);
         let estimate = queryable.estimate(&all, &ctx).expect("an estimate").expect("an estimate");
-        assert_eq!((estimate.series, estimate.samples), (3, 30));
+        assert_eq!((estimate.series, estimate.samples), (4, 40));
     }
+}
+
+/// Texts that no sample names any more leave memory and files; at the budget new ones are refused, and early
+/// flushes make room.
+#[test]
+fn texts_keep_to_their_budget() {
+    let mut machine = Machine::new(12);
+    machine.options.text_bytes_max = 64 << 10;
+    let (mut tsdb, mut stored) = (machine.open(), Stored::new());
+    let long = |i: i64| format!("{i:0>1000}").into_bytes();
+    let write = |tsdb: &Tsdb, stored: &mut Stored, i: i64| {
+        let sample = (START_MS - HOUR_MS + i * 1000, Value::Text(long(i)));
+        let mut batch = WriteBatch::from_labels();
+        push(&mut batch, "log", std::slice::from_ref(&sample));
+        let outcome = tsdb.append(&anonymous(), &batch).expect("an answer");
+        let is_stored = outcome.accepted_count == 1;
+        assert_eq!(outcome.rejected[Reject::TextLimit as usize], u64::from(!is_stored));
+        if is_stored {
+            stored.entry("log".to_owned()).or_default().insert(sample.0, sample.1);
+        }
+        is_stored
+    };
+    let stored_count = (0..100).take_while(|&i| write(&tsdb, &mut stored, i)).count();
+    assert!((60..65).contains(&stored_count), "{stored_count} texts");
+    assert!(write(&tsdb, &mut stored, 0), "a known text needs no memory");
+    machine.disk.crash();
+    drop(tsdb);
+    tsdb = machine.open();
+    compare(&machine, &tsdb, &stored, "opened again");
+    for round in 0..5 {
+        assert!(!write(&tsdb, &mut stored, 200 + 100 * round), "no memory in round {round}");
+        machine.clock.advance(Duration::from_secs(15));
+        tsdb.run_maintenance();
+        compare(&machine, &tsdb, &stored, "flushed early");
+        let more = (0..100).take_while(|&i| write(&tsdb, &mut stored, 200 + 100 * round + i)).count();
+        assert!(more > 20, "{more} texts in round {round}");
+    }
+    machine.disk.crash();
+    drop(tsdb);
+    tsdb = machine.open();
+    compare(&machine, &tsdb, &stored, "opened after early flushes");
+}
+
+/// A program that knows no integers and texts would read their words as floats: it refuses any file of this
+/// name pattern.
+#[test]
+fn a_directory_with_new_kinds_is_marked() {
+    let machine = Machine::new(13);
+    let tsdb = machine.open();
+    let marks = || {
+        let names = machine.env.disk.list(&machine.options.data_dir.join("wal")).expect("lists");
+        names.iter().filter(|entry| entry.name.starts_with("checkpoint.")).count()
+    };
+    let mut batch = WriteBatch::from_labels();
+    batch.push_booleans(&labels("old"), &[(START_MS, true)]);
+    push(&mut batch, "float", &[(START_MS, Value::Float(5))]);
+    tsdb.append(&anonymous(), &batch).expect("stored");
+    assert_eq!(marks(), 1);
+    let mut batch = WriteBatch::from_labels();
+    push(&mut batch, "integer", &[(START_MS, Value::Integer(5))]);
+    tsdb.append(&anonymous(), &batch).expect("stored");
+    assert_eq!(marks(), 2);
+    drop(tsdb);
+    machine.open();
+}
+
+/// Writes one sample of each of several fields as one row; returns the refused samples and the conflict.
+fn write_row(tsdb: &Tsdb, hour: i64, host: &str, values: &[(&str, Value)]) -> (u64, Option<FieldConflict>) {
+    let mut batch = WriteBatch::from_labels();
+    for (field, value) in values {
+        let mut labels = labels(field).to_builder();
+        labels.set("host", host);
+        let (labels, time) = (labels.finish(), START_MS + hour * HOUR_MS);
+        match value {
+            Value::Float(bits) => batch.push_words(&labels, WordKind::Float, &[(time, *bits)]),
+            Value::Integer(value) => {
+                batch.push_words(&labels, WordKind::Integer, &[(time, word_of_integer(*value))]);
+            }
+            Value::Unsigned(value) => {
+                batch.push_words(&labels, WordKind::Unsigned, &[(time, word_of_unsigned(*value))]);
+            }
+            Value::Text(text) => batch.push_texts(&labels, &[(time, text)]),
+        }
+        batch.rows.push(7);
+    }
+    let outcome = tsdb.append(&anonymous(), &batch).expect("an answer");
+    let refused = outcome.rejected[Reject::FieldTypeConflict as usize];
+    assert_eq!(outcome.accepted_count + refused, values.len() as u64, "{outcome:?}");
+    if let Some(conflict) = &outcome.field_conflict {
+        let (reject, series, _) = outcome.first_reject.as_ref().expect("a reject");
+        assert_eq!(*reject, Reject::FieldTypeConflict);
+        assert!(series.contains(&conflict.field) && series.contains(conflict.kind.label_value()), "{series}");
+    }
+    (refused, outcome.field_conflict)
+}
+
+#[test]
+fn a_field_has_one_type_per_shard_group() {
+    let mut machine = Machine::new(14);
+    machine.options.limits.default.shard_group_ms = 24 * HOUR_MS;
+    let mut tsdb = machine.open();
+    let (float, integer) = (Value::Float(1f64.to_bits()), Value::Integer(1));
+    let write = |tsdb: &Tsdb, hour, host: &str, value: &Value| {
+        write_row(tsdb, hour, host, &[("v", value.clone())]).0 == 0
+    };
+    assert!(write(&tsdb, -30, "a", &float));
+    for (host, is_known) in [("a", true), ("b", false), ("a", true)] {
+        assert!(!write(&tsdb, -30, host, &integer), "{host} {is_known}");
+    }
+    let conflict = write_row(
+        &tsdb,
+        -30,
+        "a",
+        &[("other", integer.clone()), ("v", integer.clone()), ("w", float.clone())],
+    );
+    let want = FieldConflict {
+        measurement: "m".to_owned(),
+        field: "v".to_owned(),
+        kind: WordKind::Integer,
+        existing: WordKind::Float,
+    };
+    assert_eq!(conflict, (3, Some(want)), "all samples of the row are refused");
+    // The next shard group: the field may have another type there, and the known series is refused then.
+    assert!(write(&tsdb, -2, "b", &integer));
+    assert!(!write(&tsdb, -2, "a", &float), "a series whose wire key was cached");
+    assert!(write(&tsdb, -29, "a", &float), "in its own shard group");
+    for round in 0..2 {
+        machine.disk.crash();
+        drop(tsdb);
+        tsdb = machine.open();
+        assert!(!write(&tsdb, -2, "a", &float), "known since before the start, round {round}");
+        assert!(!write(&tsdb, -30, "b", &integer));
+        assert!(write(&tsdb, -2, "b", &integer) && write(&tsdb, -30, "a", &float));
+        tsdb.roll_checkpoint();
+    }
+    // Samples in blocks count.
+    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    assert_eq!(tsdb.stats().head.series, 0);
+    machine.disk.crash();
+    drop(tsdb);
+    tsdb = machine.open();
+    assert!(!write(&tsdb, -30, "c", &integer) && !write(&tsdb, -2, "c", &float));
+    assert!(write(&tsdb, -30, "c", &float) && write(&tsdb, -2, "c", &integer));
+    // After a deletion the field may have another type.
+    let by_name = vec![vec![Matcher::equal("__name__", "m")]];
+    tsdb.delete_series(&anonymous(), &by_name, TimeRange::ALL).expect("deletes");
+    assert!(write(&tsdb, -30, "a", &integer));
+    assert!(!write(&tsdb, -30, "a", &float));
+}
+
+#[test]
+fn two_types_in_one_batch_conflict() {
+    let machine = Machine::new(15);
+    let tsdb = machine.open();
+    let mut batch = WriteBatch::from_labels();
+    for (host, value) in
+        [("a", Value::Integer(1)), ("b", Value::Text(b"x".to_vec())), ("c", Value::Integer(2))]
+    {
+        let mut labels = labels("v").to_builder();
+        labels.set("host", host);
+        match value {
+            Value::Integer(value) => {
+                let sample = (START_MS, word_of_integer(value));
+                batch.push_words(&labels.finish(), WordKind::Integer, &[sample]);
+            }
+            _ => batch.push_texts(&labels.finish(), &[(START_MS, b"x")]),
+        }
+    }
+    let outcome = tsdb.append(&anonymous(), &batch).expect("an answer");
+    assert_eq!((outcome.accepted_count, outcome.rejected[Reject::FieldTypeConflict as usize]), (2, 1));
+    assert_eq!(outcome.field_conflict.expect("a conflict").existing, WordKind::Integer);
 }

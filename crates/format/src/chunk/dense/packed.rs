@@ -25,6 +25,8 @@ use crate::block::chunks::RawChunk;
 pub const ENCODING_PACKED: u8 = 0x41;
 /// Encoding byte of an integer chunk in a block's segments (`integers`).
 pub const ENCODING_INTEGERS: u8 = 0x46;
+/// Encoding byte of a text chunk in a block's segments (`texts`).
+pub const ENCODING_TEXTS: u8 = 0x47;
 
 const WHAT: &str = "packed chunk";
 /// The times are those of the chunk at the offset that follows.
@@ -225,7 +227,8 @@ fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
     read_flags(reader, |flags| flags != 0 && flags & TYPE_FLAG == 0)
 }
 
-/// Reads the start of a chunk up to its times; `is_valid` accepts flags as far as they depend on the encoding.
+/// Reads the start of a chunk up to its times; `is_valid` accepts flags as far as they depend on the
+/// encoding.
 pub(super) fn read_flags(
     reader: &mut ByteReader<'_>,
     is_valid: impl FnOnce(u8) -> bool,
@@ -331,7 +334,7 @@ fn append_shared(
             let head = read_head(&mut reader)?;
             Some((head.count, head.times)).filter(|_| head.shared_offset.is_none())
         }
-        ENCODING_INTEGERS => {
+        ENCODING_INTEGERS | ENCODING_TEXTS => {
             let head = read_flags(&mut reader, |_| true)?;
             Some((head.count, head.times)).filter(|_| head.shared_offset.is_none())
         }

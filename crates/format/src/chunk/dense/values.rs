@@ -391,7 +391,8 @@ impl<'a> ValuesHead<'a> {
         let flags = reader.u8(WHAT)?;
         let shift = if flags & HAS_SHIFT != 0 { reader.u8(WHAT)? } else { 0 };
         if flags & !(TRANSFORM_MASK | HAS_SHIFT) != 0 || shift > INTEGER_SHIFT_MAX {
-            let (expected, found) = ("a transform and a shift of integers", u64::from(flags));
+            let expected = "a transform and a shift of integers";
+            let found = u64::from(flags);
             return Err(DecodeError::Invalid { what: WHAT, offset, expected, found });
         }
         let kind = if value_type == ValueType::Unsigned { KIND_UNSIGNED } else { KIND_INTEGER };

@@ -248,8 +248,8 @@ fn partial_write(
 ) -> Option<String> {
     let rejected = |kind: Reject| outcome.rejected[kind as usize];
     let conflict_count = rejected(Reject::FieldTypeConflict);
-    let conflict = outcome.type_conflict.as_ref().map(|conflict| DroppedPoints {
-        message: conflict_text(&conflict.field, &conflict.measurement, conflict.sent, conflict.stored),
+    let conflict = outcome.field_conflict.as_ref().map(|conflict| DroppedPoints {
+        message: conflict_text(&conflict.field, &conflict.measurement, conflict.kind, conflict.existing),
         count: conflict_count,
     });
     let other_count = outcome.rejected_count() - conflict_count - rejected(Reject::TooOld);

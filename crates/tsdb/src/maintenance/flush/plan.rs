@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use chronolith_head::WindowStat;
+use chronolith_head::{HeadStatistics, TextStats, TextWindow, WindowStat};
 use chronolith_model::{TenantId, TimeRange};
 
 use crate::window::BlockRanges;
@@ -129,6 +129,32 @@ impl FlushPlanner {
             if let Some(flush) = self.due.remove(&(tenant.clone(), range)) {
                 self.put_due(tenant, ranges.widened(range, width), flush);
             }
+        }
+    }
+
+    /// Adds windows with texts, whether they have ended or not, once the texts of all tenants take three
+    /// quarters of their memory: the oldest windows of the tenants with most texts, down to half of it.
+    pub(super) fn add_texts(&mut self, statistics: &HeadStatistics) {
+        let TextStats { bytes, bytes_max } = statistics.texts();
+        if bytes > bytes_max / 4 * 3 {
+            self.add_text_windows(statistics.text_windows(), bytes - bytes_max / 2);
+        }
+    }
+
+    fn add_text_windows(&mut self, mut windows: Vec<TextWindow>, bytes: u64) {
+        let mut of_tenant: BTreeMap<TenantId, u64> = BTreeMap::new();
+        for window in &windows {
+            *of_tenant.entry(window.tenant.clone()).or_default() += window.bytes;
+        }
+        let total = |window: &TextWindow| of_tenant.get(&window.tenant).copied().unwrap_or(0);
+        windows.sort_by_key(|window| (std::cmp::Reverse(total(window)), window.range.start));
+        let mut left = bytes;
+        for TextWindow { tenant, range, bytes } in windows {
+            if left == 0 {
+                return;
+            }
+            left = left.saturating_sub(bytes);
+            self.add_due(&tenant, range, DueFlush { due_ms: self.rules.now_ms, bytes });
         }
     }
 

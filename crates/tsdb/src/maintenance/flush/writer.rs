@@ -12,7 +12,7 @@ use chronolith_block::{Block, BlockEntry, BlockError, BlockSource, BlockWriter, 
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_format::chunk::kinds;
 use chronolith_head::{HeadError, WindowSeries, WindowSnapshot};
-use chronolith_model::{BlockEncoding, TenantId, TimeRange};
+use chronolith_model::{BlockEncoding, TenantId, TimeRange, WordKind};
 
 use super::super::counters::FlushCounters;
 use crate::blocks::tenant::TenantBlocks;
@@ -105,7 +105,7 @@ impl<'a> FlushWriter<'a> {
         let mut writer = writer.with_unit(tenant.time_unit()).with_encoding(encoding);
         let mut encoder = SeriesEncoder::default();
         for series in snapshot.series() {
-            let WindowSeries { labels, chunks, damages } = series?;
+            let WindowSeries { labels, chunks, texts, damages } = series?;
             for damage in damages {
                 self.counters.damaged_chunks.increment();
                 tracing::error!(%tenant, %labels, %damage, "damaged chunk omitted from the flushed block");
@@ -113,12 +113,14 @@ impl<'a> FlushWriter<'a> {
             if chunks.is_empty() {
                 continue;
             }
+            // Prometheus would read words of other kinds as floats.
             let is_copied = encoding == BlockEncoding::Prometheus
+                && matches!(WordKind::of(&labels), WordKind::Float | WordKind::Boolean)
                 && chunks.iter().all(|chunk| kinds::is_of_prometheus(chunk.encoding));
             if is_copied {
                 writer.add(&labels, &chunks)?;
             } else {
-                encoder.put::<FlushError>(&labels, &chunks, &mut writer)?;
+                encoder.put::<FlushError>(&labels, &chunks, texts.as_ref(), &mut writer)?;
             }
         }
         let (ulid, bytes) = (writer.ulid(), writer.size_bytes());

@@ -98,7 +98,7 @@ fn any_integers_survive_in_any_range() {
     assert!(entropy_count > 10, "{entropy_count} chunks with entropy coding");
 }
 
-/// Times and values behind the flags, of a chunk of few samples.
+/// Times and values after the flags, of a chunk of few samples.
 #[track_caller]
 fn check_values(kind: WordKind, integers: &[i64], want: &[u8]) {
     let (times, values) = (steady(integers.len()), words(kind, integers));
@@ -132,7 +132,8 @@ fn counters_take_less_than_a_quarter_of_their_words() {
         sum
     };
     let counter: Vec<i64> = (0..4096).map(|_| next()).collect();
-    let bytes = encoded(ChunkTimes::Own(&steady(4096)), &words(WordKind::Integer, &counter), WordKind::Integer);
+    let bytes =
+        encoded(ChunkTimes::Own(&steady(4096)), &words(WordKind::Integer, &counter), WordKind::Integer);
     assert!(bytes.len() < 4096 * 11 / 8, "{} bytes", bytes.len());
 }
 
@@ -149,7 +150,11 @@ fn every_cut_and_every_flipped_bit_is_an_error_or_other_integers() {
         let owner = RawChunk { encoding: ENCODING_INTEGERS, bytes: &own };
         for bytes in [&own, &shared] {
             for len in 0..bytes.len() {
-                assert!(decoded(&bytes[..len], EVERYTHING, owner).is_err(), "cut at {len} of {}", bytes.len());
+                assert!(
+                    decoded(&bytes[..len], EVERYTHING, owner).is_err(),
+                    "cut at {len} of {}",
+                    bytes.len()
+                );
             }
             for bit in 0..bytes.len() * 8 {
                 let mut damaged = bytes.clone();

@@ -1,0 +1,211 @@
+//! Refuses samples of a field that has another type in their shard group, for protocols with types.
+//!
+//! Invariants: only series that are not found by their wire key are checked; those of a field with several
+//! kinds never are found. No lock of the index is held while blocks are asked. A row of the batch is refused
+//! as a whole.
+//! Not here: what is known of fields (`index::field_types`).
+
+use std::sync::atomic::Ordering;
+
+use chronolith_base::hash::{HashMap, HashSet};
+use chronolith_model::batch::FieldConflict;
+use chronolith_model::index::select_refs;
+use chronolith_model::{
+    FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, MatchOp, Matcher, Reject, TimeRange, WordKind,
+};
+
+use super::job::{AppendJob, AppendScratch, series_text};
+use crate::index::field_types::{FieldKey, KindSet};
+use crate::index::series_keys::ID_NONE;
+use crate::index::tenant::TenantHead;
+use crate::series::page_runs;
+use crate::state::HeadState;
+
+/// A field with its measurement.
+struct Field<'a> {
+    measurement: &'a str,
+    name: &'a str,
+    key: FieldKey,
+}
+
+/// Checks the series of the batch that are not known, before they are resolved: removes those that are
+/// refused, and the others of their rows, from the batch, and counts their samples.
+pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
+    if !job.batch.source.is_typed || scratch.misses.is_empty() {
+        return;
+    }
+    scratch.fields.clear();
+    let mut refused: Vec<u32> = Vec::new();
+    let mut builder = LabelsBuilder::new();
+    // The fields of a batch are few, and each has many series.
+    let mut known: HashSet<(FieldKey, WordKind)> = HashSet::default();
+    for &idx in &scratch.misses {
+        if refused.binary_search(&idx).is_ok() {
+            continue;
+        }
+        builder.clear();
+        let series = &job.batch.series[idx as usize];
+        if (job.batch.source.parse)(job.batch.key_of(idx as usize), &mut builder).is_err() {
+            continue;
+        }
+        let value_of = |name: &str| builder.iter().find(|(one, _)| *one == name).map(|(_, value)| value);
+        let (Some(measurement), Some(name)) = (value_of(METRIC_NAME), value_of(FIELD_LABEL)) else {
+            continue;
+        };
+        let field = Field { measurement, name, key: FieldKey::new(job.state.texts.seed, measurement, name) };
+        if let Some(existing) = conflict(job, &field, idx) {
+            let conflict = FieldConflict {
+                measurement: measurement.to_owned(),
+                field: name.to_owned(),
+                kind: series.kind,
+                existing,
+            };
+            refuse_row(job, &mut scratch.ids, idx, conflict, &mut refused);
+            continue;
+        }
+        if known.insert((field.key, series.kind)) {
+            note_kind(job.state, job.tenant, &field, series.kind);
+        }
+        scratch.fields.push((idx, field.key));
+    }
+    scratch.misses.retain(|idx| refused.binary_search(idx).is_err());
+}
+
+/// Returns the kind that the field has in a shard group of the samples, if it is another one; otherwise the
+/// field has the kind of the series there from now on.
+fn conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<WordKind> {
+    let series = &job.batch.series[idx as usize];
+    let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
+    let mut last_group = None;
+    for &time in times.iter().filter(|&&time| job.bounds.refuse(time).is_none()) {
+        let group = match job.limits.shard_group_ms {
+            width_ms if width_ms > 0 => TimeRange::window_of(time, job.tenant.unit.from_ms(width_ms)),
+            _ => TimeRange::ALL,
+        };
+        if last_group.replace(group) == Some(group) {
+            continue;
+        }
+        let known = job.tenant.field_types.lock().kind_in(field.key, group.start);
+        let found = known.or_else(|| stored_kind(job, field, group));
+        let mut types = job.tenant.field_types.lock();
+        let owner = types.claim(field.key, group.start, found.unwrap_or(series.kind));
+        if owner != series.kind {
+            return Some(owner);
+        }
+    }
+    None
+}
+
+/// Returns the kind of the samples of a field in a shard group, in the head or in blocks.
+fn stored_kind(job: &AppendJob<'_>, field: &Field<'_>, group: TimeRange) -> Option<WordKind> {
+    let state = job.state;
+    let in_head = [WordKind::Float].into_iter().chain(WordKind::LABELED).find(|&kind| {
+        let ids = ids_of(job.tenant, field, Some(kind));
+        page_runs(&ids).any(|run| {
+            let stripe = state.series.lock(run[0]);
+            run.iter().any(|&id| stripe.overlaps(id, group))
+        })
+    });
+    let history = || state.field_history.get();
+    in_head.or_else(|| history()?.kind_in(&job.tenant.id, field.measurement, field.name, group))
+}
+
+/// Returns the ids of the series of a field in the head, of one kind or all.
+fn ids_of(tenant: &TenantHead, field: &Field<'_>, kind: Option<WordKind>) -> Vec<u32> {
+    let equal = |name, value: &str| Matcher::new(name, MatchOp::Equal, value).expect("no regex");
+    let mut matchers = vec![equal(METRIC_NAME, field.measurement), equal(FIELD_LABEL, field.name)];
+    matchers.extend(kind.map(|kind| equal(KIND_LABEL, kind.label_value())));
+    select_refs(&*tenant.tables.read(), &matchers).expect("lookups in memory do not fail")
+}
+
+/// Adds `kind` to those that the field has in the head. The wire keys of its series are forgotten when the
+/// second kind comes.
+fn note_kind(state: &HeadState, tenant: &TenantHead, field: &Field<'_>, kind: WordKind) {
+    let known = tenant.field_types.lock().kinds(field.key);
+    let mut kinds = known.unwrap_or_else(|| {
+        let mut kinds = KindSet::default();
+        let all = [WordKind::Float].into_iter().chain(WordKind::LABELED);
+        all.filter(|&one| !ids_of(tenant, field, Some(one)).is_empty()).for_each(|one| kinds.insert(one));
+        kinds
+    });
+    kinds.insert(kind);
+    let is_new = tenant.field_types.lock().set_kinds(field.key, kinds);
+    if is_new {
+        let mut ids = ids_of(tenant, field, None);
+        ids.sort_unstable();
+        state.index.remove_keys_of(&ids);
+    }
+}
+
+/// Finds the fields that have several kinds since before the start, whose wire keys the checkpoint has kept;
+/// done by the first typed batch of a tenant. Cost: postings of fields and kinds; the series of fields that
+/// have several kinds in all measurements.
+pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead) {
+    if tenant.has_field_types.load(Ordering::Acquire) {
+        return;
+    }
+    let tables = tenant.tables.read();
+    let equal = |name, value: &str| Matcher::new(name, MatchOp::Equal, value).expect("no regex");
+    let count = |matchers: &[Matcher]| select_refs(&*tables, matchers).expect("lookups in memory").len();
+    let mut by_field: HashMap<FieldKey, KindSet> = HashMap::default();
+    let mut names = HashMap::default();
+    if !tables.values(KIND_LABEL, 0).is_empty() {
+        for name in tables.values(FIELD_LABEL, 0) {
+            let all = count(&[equal(FIELD_LABEL, &name)]);
+            let is_all = |kind: WordKind| {
+                count(&[equal(FIELD_LABEL, &name), equal(KIND_LABEL, kind.label_value())]) == all
+            };
+            if [WordKind::Float].into_iter().chain(WordKind::LABELED).any(is_all) {
+                continue;
+            }
+            let ids = select_refs(&*tables, &[equal(FIELD_LABEL, &name)]).expect("lookups in memory");
+            let mut builder = LabelsBuilder::new();
+            for labels in ids.into_iter().filter_map(|id| tables.labels(id, &mut builder)) {
+                let measurement = labels.get(METRIC_NAME).unwrap_or("");
+                let key = FieldKey::new(state.texts.seed, measurement, &name);
+                by_field.entry(key).or_default().insert(WordKind::of(&labels));
+                names.entry(key).or_insert_with(|| (measurement.to_owned(), name.clone()));
+            }
+        }
+    }
+    drop(tables);
+    for (key, kinds) in by_field.into_iter().filter(|(_, kinds)| kinds.has_several()) {
+        if tenant.field_types.lock().set_kinds(key, kinds)
+            && let Some((measurement, name)) = names.get(&key)
+        {
+            let mut ids = ids_of(tenant, &Field { measurement, name, key }, None);
+            ids.sort_unstable();
+            state.index.remove_keys_of(&ids);
+        }
+    }
+    tenant.has_field_types.store(true, Ordering::Release);
+}
+
+/// Counts the samples of a series and of the others of its row as refused, and leaves them out of the batch.
+fn refuse_row(
+    job: &mut AppendJob<'_>,
+    ids: &mut [u32],
+    idx: u32,
+    conflict: FieldConflict,
+    refused: &mut Vec<u32>,
+) {
+    let batch = job.batch;
+    let row = batch.rows.get(idx as usize);
+    let is_in_row = |other: &u32| *other == idx || (row.is_some() && batch.rows.get(*other as usize) == row);
+    let mut others: Vec<u32> = vec![idx];
+    if row.is_some() {
+        let before = (0..idx).rev().take_while(is_in_row);
+        let after = (idx + 1..batch.series.len() as u32).take_while(is_in_row);
+        others.extend(before.chain(after));
+    }
+    for other in others {
+        let Err(at) = refused.binary_search(&other) else { continue };
+        let samples = &batch.series[other as usize].samples;
+        for &time in &batch.times[samples.start as usize..samples.end as usize] {
+            job.outcome.reject(Reject::FieldTypeConflict, 1, time, || series_text(batch, idx));
+        }
+        ids[other as usize] = ID_NONE;
+        refused.insert(at, other);
+    }
+    job.outcome.field_conflict.get_or_insert(conflict);
+}

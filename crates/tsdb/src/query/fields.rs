@@ -1,0 +1,83 @@
+//! Kinds of fields in blocks, for the head's check of types.
+//!
+//! Invariant: a block that cannot be read has no field, so that damage refuses no write.
+//! Not here: the check (`head`).
+
+use std::sync::Arc;
+
+use chronolith_base::Env;
+use chronolith_head::FieldHistory;
+use chronolith_model::{
+    Columns, FIELD_LABEL, KIND_LABEL, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector,
+    TenantId, TimeRange, WordKind,
+};
+
+use crate::blocks::BlockStore;
+
+/// Blocks of all tenants as the history of their fields.
+pub(crate) struct BlockFields {
+    pub(crate) blocks: Arc<BlockStore>,
+    pub(crate) env: Env,
+}
+
+impl BlockFields {
+    fn find(
+        &self,
+        tenant: &TenantId,
+        field: [Matcher; 2],
+        range: TimeRange,
+    ) -> Result<Option<WordKind>, QueryError> {
+        let ctx = ReadContext::unlimited(self.env.clock.clone());
+        for block in self.blocks.open_in_range(tenant, range)? {
+            for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
+                let of_kind = Matcher::new(KIND_LABEL, MatchOp::Equal, kind.label_value()).expect("no regex");
+                let [name, field] = field.clone();
+                let matchers = [name, field, of_kind];
+                let selector = Selector { matchers: &matchers, range };
+                if has_samples(&*block, &selector, &ctx)? {
+                    return Ok(Some(kind));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns true if one of the series has samples that are not deleted. Reads series until one has.
+fn has_samples(
+    source: &dyn Queryable,
+    selector: &Selector<'_>,
+    ctx: &ReadContext,
+) -> Result<bool, QueryError> {
+    let mut batches = source.select(selector, ctx)?;
+    let mut series = Vec::new();
+    let mut columns = Columns::default();
+    let mut has_more = true;
+    while has_more {
+        has_more = batches.next_batch(&mut series)?;
+        for one in series.drain(..) {
+            columns.clear();
+            one.samples.read(selector.range, &mut columns)?;
+            if !columns.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+impl FieldHistory for BlockFields {
+    fn kind_in(
+        &self,
+        tenant: &TenantId,
+        measurement: &str,
+        field: &str,
+        range: TimeRange,
+    ) -> Option<WordKind> {
+        let matchers = [Matcher::equal("__name__", measurement), Matcher::equal(FIELD_LABEL, field)];
+        self.find(tenant, matchers, range).unwrap_or_else(|error| {
+            tracing::warn!(%tenant, measurement, field, %error, "blocks could not be asked for the type of a field");
+            None
+        })
+    }
+}
