@@ -8,9 +8,12 @@ mod cardinality;
 mod catalog;
 mod condition;
 mod delete;
+mod into;
 mod metadata;
 mod schema;
+mod select;
 mod status;
+mod typed_schema;
 
 use std::sync::Arc;
 
@@ -44,8 +47,21 @@ pub struct Session<'a> {
     pub access: Access<'a>,
     /// Time of the request.
     pub now_ns: i64,
+    /// Limits of SELECT.
+    pub limits: SelectLimits,
     /// Deadline, memory and cancellation.
     pub ctx: &'a ReadContext,
+}
+
+/// Limits of SELECT; 0 = none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SelectLimits {
+    /// Series that are read.
+    pub series_max: u64,
+    /// Points that are read.
+    pub points_max: u64,
+    /// Windows.
+    pub buckets_max: u64,
 }
 
 /// Reason why a statement ended without its result.
@@ -70,6 +86,12 @@ impl StatementError {
 impl From<QueryError> for StatementError {
     fn from(error: QueryError) -> StatementError {
         StatementError::Query(error)
+    }
+}
+
+impl From<crate::SemanticError> for StatementError {
+    fn from(error: crate::SemanticError) -> StatementError {
+        StatementError::text(error)
     }
 }
 
@@ -107,6 +129,7 @@ impl Session<'_> {
             | S::ShowTagKeys(_)
             | S::ShowTagValues(_)
             | S::ShowFieldKeys(_) => self.show_schema(&statement, sink),
+            S::Select(select) => self.select(select, sink),
             S::ShowCardinality(cardinality) => self.show_cardinality(cardinality, sink),
             S::Delete { sources, condition } => self.delete(sources, condition.as_ref()),
             S::DropSeries { sources, condition } => self.drop_series(sources, condition.as_ref()),
@@ -133,6 +156,23 @@ impl Session<'_> {
         match self.storage.read_only() {
             Some((own, source)) if own == name => Ok(vec![PolicySource { source }]),
             _ => Err(StatementError::Text(format!("database not found: {name}"))),
+        }
+    }
+
+    /// Returns the store of a retention policy for reading.
+    pub(crate) fn policy_source(&self, database: &str, policy: &str) -> Result<Arc<dyn Queryable>, StatementError> {
+        if database.is_empty() {
+            return Err(StatementError::text("database name required"));
+        }
+        let catalog = self.storage.catalog();
+        if let Some(found) = catalog.database(database) {
+            let found = found.policy(policy);
+            let missing = || StatementError::Text(format!("retention policy not found: {policy}"));
+            return Ok(self.storage.source(&found.ok_or_else(missing)?.store));
+        }
+        match self.storage.read_only() {
+            Some((own, source)) if own == database => Ok(source),
+            _ => Err(StatementError::Text(format!("database not found: {database}"))),
         }
     }
 

@@ -1,10 +1,13 @@
 //! SHOW MEASUREMENTS, SERIES, TAG KEYS, TAG VALUES, FIELD KEYS.
 
 use chronolith_model::{METRIC_NAME, Matcher, TimeRange, WordKind};
+use jiff::tz::TimeZone;
 
 use super::condition::TagFilter;
 use super::schema::Schema;
 use super::{Session, StatementError};
+use crate::condition::{TimeBounds, split_condition};
+use crate::fold::FoldContext;
 use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Statement};
 use crate::result::{Cell, ResultSink, SeriesHeader};
 
@@ -157,7 +160,9 @@ impl Session<'_> {
         &self,
         condition: Option<&Expr>,
     ) -> Result<(TimeRange, Option<Expr>), StatementError> {
-        let Some(condition) = condition else { return Ok((TimeRange::ALL, None)) };
-        Ok((TimeRange::ALL, Some(condition.clone())))
+        let context = FoldContext { now_ns: Some(self.now_ns), zone: TimeZone::UTC, computes_math: false };
+        let split = split_condition(condition, &context).map_err(StatementError::text)?;
+        let is_bounded = split.bounds != TimeBounds::default();
+        Ok((if is_bounded { split.bounds.range() } else { TimeRange::ALL }, split.rest))
     }
 }

@@ -15,7 +15,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use chronolith_influxql::ast::Statement;
-use chronolith_influxql::execute::{Access, Session, StatementError};
+use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
 use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
 use chronolith_tsdb::Tsdb;
@@ -89,6 +89,11 @@ fn execute_all(
         policy: &request.policy,
         access: caller.access(),
         now_ns: app.env.clock.now_ms().saturating_mul(1_000_000),
+        limits: SelectLimits {
+            series_max: app.options.influx.select_series_max as u64,
+            points_max: app.options.influx.select_point_max as u64,
+            buckets_max: app.options.influx.select_bucket_max as u64,
+        },
         ctx,
     };
     let mut sink = ResponseSink::new(request, parts, ctx, app.options.influx.row_count_max);

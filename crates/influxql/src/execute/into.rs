@@ -1,0 +1,106 @@
+//! INTO: rows become points of the target.
+//!
+//! Invariants: a null writes nothing; tags of the group are tags of the point; points are written in batches
+//! of [`BATCH_VALUES`] values.
+
+use chronolith_exec::rows::column::RowBatch;
+use chronolith_model::kind::{word_of_integer, word_of_unsigned};
+use chronolith_model::{
+    FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, TenantId, WordKind, WriteBatch,
+};
+
+use super::select::cell;
+use super::{Session, StatementError};
+use crate::ast::{Target, TargetName};
+use crate::result::Cell;
+
+/// Values of a batch.
+const BATCH_VALUES: usize = 10_000;
+
+/// Writes rows as points.
+pub(super) struct PointWriter<'a> {
+    session: &'a Session<'a>,
+    store: TenantId,
+    /// `None`: that of the source.
+    measurement: Option<String>,
+    batch: WriteBatch,
+    written: u64,
+}
+
+impl<'a> PointWriter<'a> {
+    pub(super) fn new(session: &'a Session<'a>, target: &Target) -> Result<PointWriter<'a>, StatementError> {
+        let catalog = session.storage.catalog();
+        let database = session.writable(&catalog, &target.database)?;
+        let policy = database.policy(&target.policy);
+        let policy = policy
+            .ok_or_else(|| StatementError::Text(format!("retention policy not found: {}", target.policy)))?;
+        let measurement = match &target.name {
+            TargetName::Name(name) => Some(name.clone()),
+            TargetName::SameAsSource => None,
+        };
+        let batch = WriteBatch::from_labels();
+        Ok(PointWriter { session, store: policy.store.clone(), measurement, batch, written: 0 })
+    }
+
+    /// Adds the rows of a batch; `columns` are their names, that of the time first.
+    pub(super) fn add(&mut self, rows: &RowBatch, columns: &[String]) -> Result<(), StatementError> {
+        let name = self.measurement.clone().unwrap_or_else(|| rows.series.name.to_string());
+        let mut is_written = vec![false; rows.times.len()];
+        for (column, field) in rows.columns.iter().zip(columns.iter().skip(1)) {
+            let mut builder = LabelsBuilder::new();
+            let labels = |builder: &mut LabelsBuilder, kind: WordKind| {
+                builder.clear();
+                builder.push(FIELD_LABEL, field);
+                if kind != WordKind::Float {
+                    builder.push(KIND_LABEL, kind.label_value());
+                }
+                builder.push(METRIC_NAME, &name);
+                let tags = rows.series.tags.iter().filter(|(_, value)| !value.is_empty());
+                tags.for_each(|(tag, value)| builder.push(tag, value));
+                builder.sort();
+                builder.finish()
+            };
+            for (row, &time) in rows.times.iter().enumerate() {
+                let (kind, bits, text): (WordKind, u64, Option<&[u8]>) = match cell(column, row) {
+                    Cell::Null | Cell::Time(_) => continue,
+                    Cell::Float(value) => (WordKind::Float, value.to_bits(), None),
+                    Cell::Integer(value) => (WordKind::Integer, word_of_integer(value), None),
+                    Cell::Unsigned(value) => (WordKind::Unsigned, word_of_unsigned(value), None),
+                    Cell::Boolean(value) => {
+                        (WordKind::Boolean, f64::from(u8::from(value)).to_bits(), None)
+                    }
+                    Cell::Text(text) => (WordKind::Text, 0, Some(text)),
+                };
+                is_written[row] = true;
+                let of_kind = labels(&mut builder, kind);
+                match text {
+                    Some(text) => {
+                        let untyped = of_kind.filtered(|label| label != KIND_LABEL);
+                        self.batch.push_texts(&untyped, &[(time, text)]);
+                    }
+                    None => self.batch.push_labels(&of_kind, &[(time, f64::from_bits(bits))]),
+                }
+                if self.batch.times.len() >= BATCH_VALUES {
+                    self.flush()?;
+                }
+            }
+        }
+        self.written += is_written.into_iter().filter(|is_written| *is_written).count() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StatementError> {
+        if !self.batch.times.is_empty() {
+            self.session.ctx.check()?;
+            self.session.storage.write(&self.store, &self.batch).map_err(StatementError::Text)?;
+            self.batch.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes the rest; returns the number of points.
+    pub(super) fn finish(mut self) -> Result<u64, StatementError> {
+        self.flush()?;
+        Ok(self.written)
+    }
+}

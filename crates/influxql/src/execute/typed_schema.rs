@@ -1,0 +1,67 @@
+//! Schema of the stores that a SELECT reads, for expansion and plan.
+//!
+//! Invariants: a field has the type of the highest rank among its kinds. Not here: SHOW (`schema`).
+
+use std::collections::BTreeMap;
+
+use chronolith_model::{TimeRange, WordKind};
+
+use super::condition::TagFilter;
+use super::metadata::data_type;
+use super::schema::Schema as Lists;
+use super::{PolicySource, Session, StatementError};
+use crate::ast::{DataType, Measurement, Source};
+use crate::semantics::Schema;
+
+/// Fields and tags of the measurements of a SELECT.
+pub(super) struct StoreSchema<'a> {
+    session: &'a Session<'a>,
+    range: TimeRange,
+}
+
+impl<'a> StoreSchema<'a> {
+    /// `range` bounds the series that are listed.
+    pub(super) fn new(session: &'a Session<'a>, range: TimeRange) -> StoreSchema<'a> {
+        StoreSchema { session, range }
+    }
+
+    fn lists(&self, measurement: &Measurement) -> Result<Lists<'_>, StatementError> {
+        let source = self.session.policy_source(&measurement.database, &measurement.policy)?;
+        let stores = vec![PolicySource { source }];
+        Ok(Lists { stores, filter: TagFilter::default(), range: self.range, ctx: self.session.ctx })
+    }
+}
+
+impl Schema for StoreSchema<'_> {
+    type Error = StatementError;
+
+    fn measurements(&self, pattern: &Measurement) -> Result<Vec<String>, StatementError> {
+        let source = Source::Measurement(pattern.clone());
+        Ok(self.lists(pattern)?.measurements(&[source])?.into_iter().collect())
+    }
+
+    fn fields(&self, pattern: &Measurement) -> Result<Vec<(String, DataType)>, StatementError> {
+        let lists = self.lists(pattern)?;
+        let mut fields: BTreeMap<String, DataType> = BTreeMap::new();
+        for measurement in self.measurements(pattern)? {
+            for (field, kinds) in lists.fields(&measurement)? {
+                let best = kinds.into_iter().map(data_type).min_by_key(|one| one.rank());
+                let best = best.unwrap_or(data_type(WordKind::Float));
+                let entry = fields.entry(field).or_insert(best);
+                if best.rank() < entry.rank() {
+                    *entry = best;
+                }
+            }
+        }
+        Ok(fields.into_iter().collect())
+    }
+
+    fn tag_keys(&self, pattern: &Measurement) -> Result<Vec<String>, StatementError> {
+        let lists = self.lists(pattern)?;
+        let mut keys = std::collections::BTreeSet::new();
+        for measurement in self.measurements(pattern)? {
+            keys.extend(lists.tag_keys(&measurement)?);
+        }
+        Ok(keys.into_iter().collect())
+    }
+}
