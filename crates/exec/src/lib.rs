@@ -25,6 +25,7 @@ pub mod operator;
 pub mod plan;
 pub mod position;
 pub mod rollup;
+pub mod rows;
 pub mod samples;
 pub mod scan;
 pub mod select;

@@ -1,0 +1,68 @@
+//! Execution of a row plan: stores, context, limits and counts that its operators share.
+//! Invariants: series and points of all operators of a query count against one limit each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_model::{Queryable, ReadContext};
+
+use super::error::RowError;
+
+/// Limits of a query; 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RowLimits {
+    /// Series that are selected, once per call.
+    pub series_max: u64,
+    /// Points that are read.
+    pub points_max: u64,
+    /// Windows of a plan whose range has a start.
+    pub buckets_max: u64,
+}
+
+/// Stores, context and limits of a query.
+#[derive(Clone)]
+pub struct RowEnvironment {
+    /// Stores by the index in [`super::plan::Source::Measurement`].
+    pub stores: Vec<Arc<dyn Queryable>>,
+    /// Deadline, cancellation, memory budget, threads.
+    pub ctx: ReadContext,
+    /// Limits.
+    pub limits: RowLimits,
+    /// Seed of random samples.
+    pub seed: u64,
+}
+
+/// State that all operators of a query share.
+pub(crate) struct RowExecution {
+    pub(crate) environment: RowEnvironment,
+    series: AtomicU64,
+    points: AtomicU64,
+}
+
+impl RowExecution {
+    /// Nothing is read yet.
+    pub(crate) fn new(environment: RowEnvironment) -> RowExecution {
+        RowExecution { environment, series: AtomicU64::new(0), points: AtomicU64::new(0) }
+    }
+
+    /// Checks deadline and cancellation, and counts points that were read.
+    pub(crate) fn count_points(&self, count: usize) -> Result<(), RowError> {
+        self.environment.ctx.check()?;
+        let count = count as u64;
+        let found = self.points.fetch_add(count, Ordering::Relaxed) + count;
+        match self.environment.limits.points_max {
+            limit if limit != 0 && found > limit => Err(RowError::PointLimit { found, limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts series that were selected.
+    pub(crate) fn count_series(&self, count: usize) -> Result<(), RowError> {
+        let count = count as u64;
+        let found = self.series.fetch_add(count, Ordering::Relaxed) + count;
+        match self.environment.limits.series_max {
+            limit if limit != 0 && found > limit => Err(RowError::SeriesLimit { found, limit }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Windowed aggregations of random points against a naive model, whatever the slices, morsels and threads.
