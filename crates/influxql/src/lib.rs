@@ -9,6 +9,7 @@ pub mod ast;
 pub mod condition;
 mod error;
 pub mod fold;
+pub mod lowering;
 pub mod semantics;
 pub mod syntax;
 pub mod time;

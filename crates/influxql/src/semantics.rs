@@ -12,7 +12,7 @@ mod field;
 mod function;
 mod schema;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod types;
 
 use crate::ast::{Dimension, Expr, Field, Fill, Measurement, OrderBy, Page, Target};
