@@ -9,6 +9,7 @@ mod expr;
 mod scope;
 #[cfg(test)]
 mod tests;
+mod ticks;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::time::zone_named;
 
 use expr::Columns;
 use scope::Scope;
+use ticks::{first_tick, offset, span};
 
 /// A SELECT as a plan.
 #[derive(Debug, Clone)]
@@ -144,21 +146,6 @@ where
     }
 }
 
-/// Nanoseconds in ticks of `unit`, rounded up: the first tick at or after that time.
-fn first_tick(ns: i64, unit: TimeUnit) -> i64 {
-    let ns_per_tick = ns_per_tick(unit);
-    ns.div_euclid(ns_per_tick) + i64::from(ns.rem_euclid(ns_per_tick) > 0)
-}
-
-fn ns_per_tick(unit: TimeUnit) -> i64 {
-    TimeUnit::Nano.ticks_per_ms() / unit.ticks_per_ms()
-}
-
-/// A span in ticks of `unit`, at least one.
-fn span(ns: i64, unit: TimeUnit) -> i64 {
-    (ns / ns_per_tick(unit)).max(1)
-}
-
 fn range(select: &CheckedSelect, unit: TimeUnit) -> TimeRange {
     let start = select.bounds.min_ns.map_or(plan::OPEN_START, |ns| first_tick(ns, unit));
     let end = select.bounds.max_ns.map_or(plan::OPEN_END, |ns| first_tick(ns.saturating_add(1), unit));
@@ -170,7 +157,7 @@ fn windows(select: &CheckedSelect, unit: TimeUnit) -> Option<plan::Windows> {
     let interval = select.interval.filter(|interval| interval.width_ns > 0)?;
     Some(plan::Windows {
         width: span(interval.width_ns, unit),
-        offset: interval.offset_ns / ns_per_tick(unit),
+        offset: offset(interval.offset_ns, unit),
         zone: select.zone.as_deref().and_then(zone_named),
     })
 }

@@ -9,7 +9,7 @@ use chronolith_exec::rows::plan::{
 };
 
 use super::scope::Scope;
-use super::span;
+use super::ticks::span;
 use crate::ast::{Call, DataType, Expr};
 use crate::error::SemanticError;
 
