@@ -10,6 +10,7 @@ mod error;
 pub mod condition;
 pub mod execute;
 pub mod fold;
+pub mod lowering;
 pub mod result;
 pub mod semantics;
 pub mod storage;

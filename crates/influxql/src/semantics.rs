@@ -6,94 +6,19 @@
 //! Not here: the plan (`lowering`).
 
 mod check;
+mod checked;
 mod dimension;
 mod expand;
 mod field;
 mod function;
 mod schema;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod types;
 
-use crate::ast::{Dimension, Expr, Field, Fill, Measurement, OrderBy, Page, Target};
-use crate::condition::TimeBounds;
-
 pub use check::check_select;
+pub use checked::{CheckedSelect, CheckedSource, Interval};
 pub use expand::expand_select;
 pub use function::{FunctionKind, function_kind};
 pub use schema::Schema;
 pub use types::type_of;
-
-/// A SELECT that has been checked.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CheckedSelect {
-    /// Fields without `time`; constants are folded.
-    pub fields: Vec<Field>,
-    /// Name of the column of times: `time`, or the alias of that field.
-    pub time_column: String,
-    /// INTO.
-    pub target: Option<Target>,
-    /// FROM.
-    pub sources: Vec<CheckedSource>,
-    /// WHERE without bounds of time.
-    pub condition: Option<Expr>,
-    /// Bounds of time, those of outer queries included. Windows without an end end at the present.
-    pub bounds: TimeBounds,
-    /// GROUP BY.
-    pub dimensions: Vec<Dimension>,
-    /// Windows, also those of the outer query if there are none.
-    pub interval: Option<Interval>,
-    /// Value of windows without samples.
-    pub fill: Fill,
-    /// Order of rows, that of the outer query in a subquery.
-    pub order: OrderBy,
-    /// LIMIT and OFFSET.
-    pub page: Page,
-    /// SLIMIT and SOFFSET.
-    pub series_page: Page,
-    /// `tz()`.
-    pub zone: Option<String>,
-}
-
-/// Source of a checked SELECT.
-#[derive(Debug, Clone, PartialEq)]
-pub enum CheckedSource {
-    /// Measurement, or those whose name matches.
-    Measurement(Measurement),
-    /// Subquery.
-    Select(Box<CheckedSelect>),
-}
-
-/// Windows of GROUP BY `time()`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interval {
-    /// Nanoseconds, not 0. InfluxDB accepts a negative width; no window has one.
-    pub width_ns: i64,
-    /// Nanoseconds; its magnitude is below the width.
-    pub offset_ns: i64,
-    /// True if it is the outer query's.
-    pub is_inherited: bool,
-}
-
-impl CheckedSelect {
-    /// Names of the columns, that of the time first. Equal default names get a number.
-    #[must_use]
-    pub fn column_names(&self) -> Vec<String> {
-        let mut names = vec![self.time_column.clone()];
-        names.extend(crate::ast::unique_names(&self.column_fields()));
-        names
-    }
-
-    /// Fields that are columns of the result, those that `top()` and `bottom()` return included.
-    #[must_use]
-    pub fn column_fields(&self) -> Vec<Field> {
-        crate::ast::column_fields(&self.fields, self.target.is_some())
-    }
-
-    /// Returns true if no field has a function of samples: each point is a row.
-    #[must_use]
-    pub fn is_raw(&self) -> bool {
-        let is_function = |expr: &Expr| expr.as_call().is_some_and(|call| !function::is_math(&call.name));
-        !self.fields.iter().any(|field| field.expr.any(&mut |expr| is_function(expr)))
-    }
-}

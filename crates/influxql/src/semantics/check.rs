@@ -2,9 +2,9 @@
 
 use jiff::tz::TimeZone;
 
+use super::checked::{CheckedSelect, CheckedSource, Interval};
 use super::dimension::check_dimensions;
 use super::field::{FieldRules, check_condition, is_time};
-use super::{CheckedSelect, CheckedSource};
 use crate::ast::{Expr, Field, Fill, Page, Select, Source};
 use crate::condition::{Condition, split_condition};
 use crate::error::SemanticError;
@@ -98,7 +98,7 @@ fn subquery(select: Select, outer: &CheckedSelect, now_ns: i64) -> Result<Checke
     checked.bounds = checked.bounds.intersect(outer.bounds);
     match (&mut checked.interval, outer.interval) {
         (Some(_), _) if checked.fill == Fill::Null => checked.fill = Fill::None,
-        (interval @ None, Some(outer)) => *interval = Some(super::Interval { is_inherited: true, ..outer }),
+        (interval @ None, Some(outer)) => *interval = Some(Interval { is_inherited: true, ..outer }),
         _ => {}
     }
     compile(checked, sources, now_ns)

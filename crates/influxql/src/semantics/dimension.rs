@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::Interval;
+use super::checked::Interval;
 use crate::ast::{Call, Dimension, Expr};
 use crate::error::SemanticError;
 use crate::fold::{FoldContext, fold};

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::checked::{CheckedSelect, CheckedSource};
 use super::schema::Schema;
 use super::types::type_of;
-use super::{CheckedSelect, CheckedSource};
 use crate::ast::{Call, DataType, Dimension, Expr, Field, Regex, VarRef};
 use crate::error::SemanticError;
 

@@ -1,0 +1,159 @@
+//! Lowering of functions over points.
+//!
+//! Not here: mathematical functions of a row (`expr`).
+
+use std::sync::Arc;
+
+use chronolith_exec::rows::plan::{
+    self, Aggregate, Extremes, Function, HoltWinters, Indicator, IndicatorKind, Input, Transform, Warmup,
+};
+
+use super::scope::Scope;
+use super::ticks::span;
+use crate::ast::{Call, DataType, Expr};
+use crate::error::SemanticError;
+
+const NS_PER_SECOND: i64 = 1_000_000_000;
+
+/// Lowers a call whose arguments have been checked.
+pub(super) fn lower_call(call: &Call, scope: &Scope) -> Result<plan::Call, SemanticError> {
+    let function = function(call, scope)?;
+    let input = match call.args.first() {
+        Some(Expr::Call(inner)) => Input::Call(Box::new(lower_call(inner, scope)?)),
+        Some(Expr::Ref(var)) => {
+            check_type(&call.name, var.kind)?;
+            Input::Points(scope.points(var))
+        }
+        _ => return Err(SemanticError::new(format!("expected field argument in {}()", call.name))),
+    };
+    Ok(plan::Call { function, input })
+}
+
+/// Refuses a field of strings or booleans where a function computes with numbers.
+fn check_type(name: &str, kind: DataType) -> Result<(), SemanticError> {
+    let refused = match (name, kind) {
+        ("count" | "distinct" | "elapsed" | "first" | "last" | "mode" | "sample", _) => return Ok(()),
+        ("max" | "min", DataType::Boolean) => return Ok(()),
+        (_, DataType::String) => "string",
+        (_, DataType::Boolean) => "boolean",
+        _ => return Ok(()),
+    };
+    let function = match name {
+        "holt_winters" | "holt_winters_with_fit" => "elapsed".to_owned(),
+        name => name.strip_prefix("non_negative_").unwrap_or(name).replace('_', " "),
+    };
+    let message = format!("unsupported {function} iterator type: *query.{refused}InterruptIterator");
+    Err(SemanticError::new(message))
+}
+
+fn function(call: &Call, scope: &Scope) -> Result<Function, SemanticError> {
+    let aggregate = match call.name.as_str() {
+        "count" => Aggregate::Count,
+        "distinct" => Aggregate::Distinct,
+        "integral" => Aggregate::Integral { unit: unit(call, NS_PER_SECOND, scope) },
+        "mean" => Aggregate::Mean,
+        "median" => Aggregate::Median,
+        "mode" => Aggregate::Mode,
+        "spread" => Aggregate::Spread,
+        "stddev" => Aggregate::Stddev,
+        "sum" => Aggregate::Sum,
+        "first" => Aggregate::First,
+        "last" => Aggregate::Last,
+        "max" => Aggregate::Max,
+        "min" => Aggregate::Min,
+        "percentile" => Aggregate::Percentile(float_arg(call, 1)),
+        "sample" => Aggregate::Sample(count_arg(call, 1)),
+        "top" => Aggregate::Top(extremes(call)),
+        "bottom" => Aggregate::Bottom(extremes(call)),
+        _ => return transformation(call, scope).map(Function::Transform),
+    };
+    Ok(Function::Aggregate(aggregate))
+}
+
+fn transformation(call: &Call, scope: &Scope) -> Result<Transform, SemanticError> {
+    use IndicatorKind as Kind;
+    Ok(match call.name.as_str() {
+        "derivative" | "non_negative_derivative" => {
+            let default_ns = scope.interval_ns.unwrap_or(NS_PER_SECOND);
+            let non_negative = call.name == "non_negative_derivative";
+            Transform::Derivative { unit: unit(call, default_ns, scope), non_negative }
+        }
+        "difference" => Transform::Difference { non_negative: false },
+        "non_negative_difference" => Transform::Difference { non_negative: true },
+        "moving_average" => Transform::MovingAverage { count: count_arg(call, 1) },
+        "cumulative_sum" => Transform::CumulativeSum,
+        "elapsed" => Transform::Elapsed { unit: unit(call, 1, scope) },
+        "holt_winters" | "holt_winters_with_fit" => Transform::HoltWinters(HoltWinters {
+            horizon: count_arg(call, 1),
+            season: count_arg(call, 2),
+            with_fit: call.name == "holt_winters_with_fit",
+        }),
+        "chande_momentum_oscillator" => indicator(call, Kind::ChandeMomentumOscillator, None),
+        "exponential_moving_average" => {
+            indicator(call, Kind::ExponentialMovingAverage, Some(Warmup::Exponential))
+        }
+        "double_exponential_moving_average" => {
+            indicator(call, Kind::DoubleExponentialMovingAverage, Some(Warmup::Exponential))
+        }
+        "triple_exponential_moving_average" => {
+            indicator(call, Kind::TripleExponentialMovingAverage, Some(Warmup::Exponential))
+        }
+        "triple_exponential_derivative" => {
+            indicator(call, Kind::TripleExponentialDerivative, Some(Warmup::Exponential))
+        }
+        "relative_strength_index" => indicator(call, Kind::RelativeStrengthIndex, Some(Warmup::Exponential)),
+        "kaufmans_efficiency_ratio" => indicator(call, Kind::KaufmansEfficiencyRatio, None),
+        "kaufmans_adaptive_moving_average" => indicator(call, Kind::KaufmansAdaptiveMovingAverage, None),
+        name => return Err(SemanticError::new(format!("undefined function {name}()"))),
+    })
+}
+
+/// The span of the second argument, in ticks.
+fn unit(call: &Call, default_ns: i64, scope: &Scope) -> i64 {
+    match call.args.get(1) {
+        Some(Expr::Duration(ns)) => span(*ns, scope.unit),
+        _ => span(default_ns, scope.unit),
+    }
+}
+
+/// A number that has been checked to be positive.
+fn count_arg(call: &Call, idx: usize) -> usize {
+    match call.args.get(idx) {
+        Some(Expr::Integer(count)) => usize::try_from(*count).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a percentile is a float")]
+fn float_arg(call: &Call, idx: usize) -> f64 {
+    match call.args.get(idx) {
+        Some(Expr::Integer(number)) => *number as f64,
+        Some(Expr::Number(number)) => *number,
+        _ => 0.0,
+    }
+}
+
+/// Arguments of `top(field, tag, .., count)`.
+fn extremes(call: &Call) -> Extremes {
+    let names = call.args.iter().skip(1).filter_map(Expr::as_ref);
+    Extremes {
+        count: count_arg(call, call.args.len().saturating_sub(1)),
+        distinct_tags: names.map(|var| Arc::from(var.name.as_str())).collect(),
+    }
+}
+
+fn indicator(call: &Call, kind: IndicatorKind, default_warmup: Option<Warmup>) -> Transform {
+    let hold = match call.args.get(2) {
+        Some(Expr::Integer(hold)) => usize::try_from(*hold).ok(),
+        _ => None,
+    };
+    let warmup = match call.args.get(3) {
+        Some(Expr::Text(warmup)) => match warmup.as_str() {
+            "simple" => Some(Warmup::Simple),
+            "exponential" => Some(Warmup::Exponential),
+            _ => None,
+        },
+        _ => default_warmup,
+    };
+    Transform::Indicator(Indicator { kind, period: count_arg(call, 1), hold, warmup })
+}

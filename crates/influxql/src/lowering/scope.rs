@@ -1,0 +1,71 @@
+//! Variables of a SELECT: which names are columns of a subquery, which are tags.
+
+use std::sync::Arc;
+
+use chronolith_base::hash::HashSet;
+use chronolith_exec::rows::plan::Variable;
+use chronolith_model::query::ColumnType;
+use chronolith_model::time::TimeUnit;
+
+use crate::ast::{DataType, VarRef};
+use crate::semantics::{CheckedSelect, CheckedSource};
+
+pub(super) struct Scope {
+    /// Columns of all subqueries. A tag among them is a field of the outer query.
+    columns: HashSet<String>,
+    /// Width of the windows in nanoseconds, if there are some.
+    pub(super) interval_ns: Option<i64>,
+    /// Unit of the times of the store.
+    pub(super) unit: TimeUnit,
+}
+
+impl Scope {
+    pub(super) fn new(select: &CheckedSelect, unit: TimeUnit) -> Scope {
+        let mut columns = HashSet::default();
+        for source in &select.sources {
+            if let CheckedSource::Select(inner) = source {
+                columns.extend(inner.column_names().into_iter().skip(1));
+            }
+        }
+        let interval_ns = select.interval.map(|interval| interval.width_ns).filter(|width_ns| *width_ns > 0);
+        Scope { columns, interval_ns, unit }
+    }
+
+    fn is_column(&self, name: &str) -> bool {
+        self.columns.contains(name)
+    }
+
+    /// The value of a name in a row.
+    pub(super) fn variable(&self, var: &VarRef) -> Variable {
+        let name = Arc::from(var.name.as_str());
+        if var.kind == DataType::Tag && !self.is_column(&var.name) {
+            return Variable::Tag { name };
+        }
+        Variable::Field { name, cast: column_type(var.kind) }
+    }
+
+    /// The value of a name in a condition, where a name that is no field is a tag.
+    pub(super) fn variable_of_condition(&self, var: &VarRef) -> Variable {
+        if var.kind == DataType::Unknown && !self.is_column(&var.name) {
+            return Variable::Tag { name: Arc::from(var.name.as_str()) };
+        }
+        self.variable(var)
+    }
+
+    /// The points of a call; those of a tag are none, unless it is a column of a subquery.
+    pub(super) fn points(&self, var: &VarRef) -> Variable {
+        let cast = column_type(var.kind).filter(|_| var.kind != DataType::Tag);
+        Variable::Field { name: Arc::from(var.name.as_str()), cast }
+    }
+}
+
+fn column_type(kind: DataType) -> Option<ColumnType> {
+    match kind {
+        DataType::Float => Some(ColumnType::Float),
+        DataType::Integer => Some(ColumnType::Integer),
+        DataType::Unsigned => Some(ColumnType::Unsigned),
+        DataType::String => Some(ColumnType::Text),
+        DataType::Boolean => Some(ColumnType::Boolean),
+        _ => None,
+    }
+}
