@@ -12,7 +12,7 @@ use chronolith_base::Reservation;
 use chronolith_model::TimeRange;
 use chronolith_model::query::ColumnType;
 
-use super::column::{RowBatch, RowColumn};
+use super::column::RowBatch;
 use super::error::RowError;
 use super::eval::{EvalInput, Place, column_types, shown_columns};
 use super::execution::RowExecution;

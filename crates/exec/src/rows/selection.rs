@@ -18,6 +18,7 @@ use super::execution::RowExecution;
 use super::filter::{SeriesFilter, filter_of_series, has_tags, series_matchers};
 use super::plan::{Literal, Order, RowPlan, Slice, Source, Variable};
 use super::points::{Group, Member, PointColumns, PointSource};
+use super::range::range_of_plan;
 use super::source::RowSource;
 use super::variables::{Variables, drivers_of, variables_of, widen};
 
@@ -123,7 +124,7 @@ impl Builder<'_> {
     fn read_series(&self, store: usize, matchers: &[Matcher]) -> Result<Vec<SeriesRead>, RowError> {
         let environment = &self.execution.environment;
         let Some(source) = environment.stores.get(store) else { return Ok(Vec::new()) };
-        let selector = Selector { matchers, range: self.plan.range };
+        let selector = Selector { matchers, range: range_of_plan(self.plan) };
         let mut batches = source.select(&selector, &environment.ctx)?;
         let mut all = Vec::new();
         while batches.next_batch(&mut all)? {

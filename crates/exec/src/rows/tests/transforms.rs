@@ -116,7 +116,7 @@ fn check_indicator(kind: IndicatorKind, period: usize, hold: Option<usize>, warm
     let plan = from_m().call("x", transform(Transform::Indicator(indicator), "v")).between(0, 91);
     let first = 10 - want.len() as i64;
     let want: Vec<(i64, f64)> = (first..).map(|idx| idx * 10).zip(want.iter().copied()).collect();
-    check_close(&curve(), plan, &want);
+    check_close(&curve(), plan, &want, 1e-12);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn forecasts() {
         (240, 34.90086681054155),
         (250, 37.10459515283561),
     ];
-    check_close(&curve(), forecast(HoltWinters { horizon: 5, season: 0, with_fit: false }), &want);
+    check_close(&curve(), forecast(HoltWinters { horizon: 5, season: 0, with_fit: false }), &want, 1e-6);
     let want = [
         3.0,
         5.978458376824415,
@@ -241,6 +241,6 @@ fn forecasts() {
         33.48725539361759,
     ];
     let want: Vec<(i64, f64)> = (1..).map(|idx| idx * 10).zip(want).collect();
-    check_close(&curve(), forecast(HoltWinters { horizon: 3, season: 4, with_fit: true }), &want);
+    check_close(&curve(), forecast(HoltWinters { horizon: 3, season: 4, with_fit: true }), &want, 1e-6);
     check("m v=1 10", forecast(HoltWinters { horizon: 3, season: 0, with_fit: false }), "");
 }
