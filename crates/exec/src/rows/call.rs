@@ -19,9 +19,7 @@ use super::error::RowError;
 use super::execution::RowExecution;
 use super::fill::fill_windows;
 use super::merge::merge_members;
-use super::plan::{
-    Aggregate, Call, Extremes, Fill, Function, Input, Literal, Order, RowPlan,
-};
+use super::plan::{Aggregate, Call, Extremes, Fill, Function, Input, Literal, Order, RowPlan};
 use super::points::{Member, PointColumns};
 use super::range::range_of_call;
 use super::transform;
@@ -127,12 +125,7 @@ impl<'p> PreparedCall<'p> {
         Ok(sliced(points, self.plan))
     }
 
-    fn finish_call(
-        &self,
-        call: &Call,
-        part: Part,
-        execution: &RowExecution,
-    ) -> Result<Points, RowError> {
+    fn finish_call(&self, call: &Call, part: Part, execution: &RowExecution) -> Result<Points, RowError> {
         let order = self.plan.order;
         let width = self.plan.windows.as_ref().map(|windows| windows.width);
         match (&call.function, &call.input) {
@@ -225,8 +218,7 @@ impl<'p> PreparedCall<'p> {
         let mut extreme = self.accumulator(aggregate, self.column_type, true)?;
         for accumulator in parts.into_values() {
             let points = accumulator.finish(&self.bounds, &self.aux_types);
-            let samples =
-                Samples { times: &points.times, values: &points.values.values, aux: &points.aux };
+            let samples = Samples { times: &points.times, values: &points.values.values, aux: &points.aux };
             extreme.fold(&self.bounds, &samples);
         }
         Ok(extreme.finish(&self.bounds, &self.aux_types))
@@ -332,6 +324,7 @@ impl Kernels<'_> {
             Aggregate::Spread => Windowed::<T, _>::boxed(SpreadKernel),
             Aggregate::Stddev => Windowed::<T, _>::boxed(StddevKernel),
             Aggregate::Sum => Windowed::<T, _>::boxed(SumKernel),
+            Aggregate::Percentile(percent) => self.pool::<T, X>(PoolFn::Percentile(*percent)),
             Aggregate::Top(extremes) => self.pool::<T, X>(PoolFn::Top(extremes.count)),
             Aggregate::Bottom(extremes) => self.pool::<T, X>(PoolFn::Bottom(extremes.count)),
             _ => return self.of_any::<T, X>(aggregate),
@@ -354,7 +347,6 @@ impl Kernels<'_> {
             Aggregate::Max => self.pick::<T, X>(PickRule::Max),
             Aggregate::Min => self.pick::<T, X>(PickRule::Min),
             Aggregate::Mode => self.pool::<T, X>(PoolFn::Mode),
-            Aggregate::Percentile(percent) => self.pool::<T, X>(PoolFn::Percentile(*percent)),
             Aggregate::Distinct => self.pool::<T, X>(PoolFn::Distinct),
             Aggregate::Sample(count) => self.pool::<T, X>(PoolFn::Sample(*count, self.rng.clone())),
             _ => return None,

@@ -200,7 +200,9 @@ impl Builder<'_> {
                 (batch.series.clone(), PointColumns { times: Vec::new(), columns })
             });
             let added = self.bind(&names, &batch);
-            self.reserve(batch.times.len() * 8 + added.iter().flatten().map(RowColumn::heap_bytes).sum::<usize>())?;
+            self.reserve(
+                batch.times.len() * 8 + added.iter().flatten().map(RowColumn::heap_bytes).sum::<usize>(),
+            )?;
             points.times.extend_from_slice(&batch.times);
             for (column, added) in points.columns.iter_mut().zip(added) {
                 match (column, added) {
@@ -270,9 +272,8 @@ impl Builder<'_> {
     }
 
     fn finish(mut self) -> Selection {
-        let tags_of = |member: &KeyedMember| member.member.tags.clone();
         self.members.sort_by(|a, b| {
-            (&a.name, &a.key).cmp(&(&b.name, &b.key)).then_with(|| tags_of(a).cmp(&tags_of(b)))
+            (&a.name, &a.key).cmp(&(&b.name, &b.key)).then_with(|| a.member.tags.cmp(&b.member.tags))
         });
         if self.plan.order == Order::Descending {
             self.members.reverse();

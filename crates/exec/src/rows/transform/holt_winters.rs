@@ -204,8 +204,7 @@ fn minimize(mut error_of: impl FnMut(&mut [f64]) -> f64, start: &[f64]) -> (f64,
         }
         if reflected.error < simplex[best].error {
             let expanded = evaluate(from_center(&reflected.at, 2.0));
-            simplex[worst] =
-                if expanded.error < reflected.error { expanded } else { reflected.clone() };
+            simplex[worst] = if expanded.error < reflected.error { expanded } else { reflected.clone() };
         }
         if reflected.error >= simplex[second].error {
             let outside = reflected.error < simplex[worst].error;

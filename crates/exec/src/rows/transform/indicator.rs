@@ -11,8 +11,12 @@ pub(crate) fn compute(arguments: Indicator, values: &[f64]) -> (Vec<usize>, Vec<
     let warmup = arguments.warmup.unwrap_or_default();
     let mut state: Box<dyn Formula> = match arguments.kind {
         IndicatorKind::ExponentialMovingAverage => Box::new(Average::new(period, warmup)),
-        IndicatorKind::DoubleExponentialMovingAverage => Box::new(Chain::new(period, warmup, ChainKind::Double)),
-        IndicatorKind::TripleExponentialMovingAverage => Box::new(Chain::new(period, warmup, ChainKind::Triple)),
+        IndicatorKind::DoubleExponentialMovingAverage => {
+            Box::new(Chain::new(period, warmup, ChainKind::Double))
+        }
+        IndicatorKind::TripleExponentialMovingAverage => {
+            Box::new(Chain::new(period, warmup, ChainKind::Triple))
+        }
         IndicatorKind::TripleExponentialDerivative => {
             Box::new(Chain::new(period, warmup, ChainKind::Derivative { last: 0.0 }))
         }
@@ -94,7 +98,9 @@ enum ChainKind {
     Double,
     Triple,
     /// Change of the third one, in percent.
-    Derivative { last: f64 },
+    Derivative {
+        last: f64,
+    },
 }
 
 /// Averages, each of the one before. With a simple warm-up each waits for the one before.
