@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_format::head::wal::{
-    self, KIND_OLD_HISTOGRAMS, KIND_OLD_STARTS, KIND_SERIES, Samples, SegmentHeader, SeriesRef,
+    self, KIND_OLD_HISTOGRAMS, KIND_OLD_STARTS, KIND_SERIES, KIND_TEXTS, Samples, SegmentHeader, SeriesRef,
 };
 use chronolith_format::prometheus::record::{self, Kind, SeriesRecords};
 use chronolith_format::prometheus::segment::PAGE_BYTES;
@@ -228,6 +228,7 @@ fn own_frame(
         KIND_SERIES => "series",
         KIND_OLD_HISTOGRAMS => "histograms",
         KIND_OLD_STARTS => "start times",
+        KIND_TEXTS => "texts",
         kind if wal::is_samples(kind) => "samples",
         _ => "other",
     };
@@ -243,6 +244,12 @@ fn own_frame(
                 view.line(|| {
                     format!("  id {} of {tenant} {}", record.id, Labels::from_pairs(pairs.iter().copied()))
                 });
+            }
+        }
+        KIND_TEXTS => {
+            let mut texts = wal::TextsRef::decode(payload)?;
+            while let Some((id, text)) = texts.next()? {
+                view.line(|| format!("  text {id:016x} of {} bytes of {}", text.len(), texts.tenant));
             }
         }
         kind if wal::is_samples(kind) => {

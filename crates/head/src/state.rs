@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
-use chronolith_model::{WordKind, WriteBatch};
+use chronolith_model::WordKind;
 use chronolith_wal::Wal;
 use parking_lot::Mutex;
 
 use crate::counters::Counters;
 use crate::field_history::FieldHistory;
 use crate::index::HeadIndex;
+use crate::index::field_types::KindSet;
 use crate::options::{HeadError, HeadOptions, TYPED_FILE, WriteError, wal_dir};
 use crate::series::SeriesStore;
 use crate::series::sealed::is_short_of_files;
@@ -61,12 +62,9 @@ impl HeadState {
     ///
     /// # Errors
     /// [`WriteError::Marker`]: nothing is written.
-    pub(crate) fn note_typed(&self, batch: &WriteBatch) -> Result<(), WriteError> {
-        let is_new = |kind| matches!(kind, WordKind::Integer | WordKind::Unsigned | WordKind::Text);
-        if self.is_typed.load(Ordering::Relaxed)
-            || !batch.source.is_typed
-            || !batch.series.iter().any(|series| is_new(series.kind))
-        {
+    pub(crate) fn note_kinds(&self, kinds: KindSet) -> Result<(), WriteError> {
+        let new = [WordKind::Integer, WordKind::Unsigned, WordKind::Text];
+        if !new.into_iter().any(|kind| kinds.contains(kind)) || self.is_typed.load(Ordering::Relaxed) {
             return Ok(());
         }
         let dir = wal_dir(&self.options.dir);

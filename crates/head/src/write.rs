@@ -16,10 +16,13 @@ mod time_order;
 
 use std::sync::Arc;
 
-use chronolith_model::{Matcher, Reject, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome};
+use chronolith_model::{
+    Matcher, Reject, TenantId, TenantLimits, TimeRange, WordKind, WriteBatch, WriteOutcome,
+};
 use chronolith_wal::{PoisonOnPanic, WalPosition};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
+use crate::index::field_types::KindSet;
 use crate::memory_part::MemoryPart;
 use crate::options::{HeadOptions, WriteError};
 use crate::state::HeadState;
@@ -28,7 +31,7 @@ use delete::{DeleteProgress, DeleteStats, delete};
 use field_types::find_contested;
 use job::{AppendJob, AppendScratch, TimeBounds};
 use memory_limit::MemoryLimit;
-use texts::intern_texts;
+use texts::{BatchTexts, intern_texts};
 use time_order::sorted_by_time;
 
 /// Scratch sets kept for reuse by later batches.
@@ -77,9 +80,13 @@ impl Writer {
         let batch = sorted.as_ref().unwrap_or(batch);
         let newest = if limits.out_of_order_ms > 0 { state.series.newest_time(&tenant) } else { i64::MIN };
         let bounds = TimeBounds::new(limits, tenant.unit, now_ms, newest);
-        state.note_typed(batch)?;
+        let kinds = KindSet::of_batch(batch);
+        state.note_kinds(kinds)?;
         let mut outcome = WriteOutcome::default();
-        let texts = intern_texts(state, &tenant, bounds, batch, &mut outcome);
+        let mut texts = BatchTexts::default();
+        if kinds.contains(WordKind::Text) {
+            texts = intern_texts(state, &tenant, bounds, batch, &mut outcome);
+        }
         let mut job = AppendJob {
             state,
             tenant: &tenant,

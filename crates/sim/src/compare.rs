@@ -174,8 +174,10 @@ impl Reader<'_> {
                 return Err(context("not sorted or not unique", &found));
             }
             let (mut least, mut most) = (BTreeSet::new(), BTreeSet::new());
-            for (_, series) in ledger.matching(matchers) {
-                let is_present = series.samples_in(clipped).any(|(_, expected)| expected.is_present());
+            for (number, series) in ledger.matching(matchers) {
+                // PromQL sees no texts.
+                let is_visible = kind_of(number) != WordKind::Text;
+                let is_present = is_visible && series.samples_in(clipped).any(|(_, expected)| expected.is_present());
                 for text in label_texts(&series.labels, name) {
                     most.insert(text.to_owned());
                     if is_present {

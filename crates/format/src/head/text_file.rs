@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_up_to_its_damage() {
-        let payloads: Vec<Vec<u8>> = (0..4).map(|i| payload(i.unsigned_abs())).collect();
+        let payloads: Vec<Vec<u8>> = (0..4).map(payload).collect();
         let mut file = Vec::new();
         for (idx, payload) in (0..).zip(&payloads) {
             put_frame(5, idx, payload, &mut file);

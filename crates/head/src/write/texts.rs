@@ -51,9 +51,6 @@ pub(super) fn intern_texts<'a>(
     batch: &'a WriteBatch,
     outcome: &mut WriteOutcome,
 ) -> BatchTexts<'a> {
-    if !batch.source.is_typed || !batch.series.iter().any(|series| series.kind == WordKind::Text) {
-        return BatchTexts::default();
-    }
     let mut out =
         BatchTexts { values: batch.values.clone(), refused: Vec::new(), _in_use: Some(tenant.texts.keep()) };
     let mut interner = Interner { state, tenant, bounds, batch, target: None, payload: Vec::new() };

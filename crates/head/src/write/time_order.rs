@@ -30,6 +30,8 @@ pub(super) fn sorted_by_time(batch: &WriteBatch) -> Option<WriteBatch> {
     let mut sorted = WriteBatch::new(batch.source);
     sorted.raw.clone_from(&batch.raw);
     sorted.series.clone_from(&batch.series);
+    sorted.texts.clone_from(&batch.texts);
+    sorted.rows.clone_from(&batch.rows);
     sorted.times = old_idxs.iter().map(|&idx| batch.times[idx as usize]).collect();
     sorted.values = old_idxs.iter().map(|&idx| batch.values[idx as usize]).collect();
     if !batch.start_times.is_empty() {
