@@ -12,7 +12,7 @@ use chronolith_format::head::wal::{
     FrameHeader, KIND_SAMPLES, Samples, SegmentHeader, decode_samples, is_samples, scan_segment,
 };
 use chronolith_head::Head;
-use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Selector, TimeRange};
+use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Selector, TenantId, TimeRange, TimeUnit};
 use harness::kinds::{Sample, push, texts};
 use harness::{NOW_MS, TestEnv, batch, labels, read_all, tenant};
 
@@ -216,6 +216,28 @@ fn a_slice_of_a_later_version_refuses_the_start() {
         &test_env,
         "/data/wal/00000000.slice1: slice version at offset 4: expected 1 to 5, found 6",
     );
+}
+
+/// Programs that know no stores refuse the start instead of leaving out their series.
+#[test]
+fn slices_with_stores_have_a_version_of_their_own() {
+    let test_env = written();
+    edit_file(&test_env, "/data/wal/00000000.slice1", |bytes| assert_eq!(bytes[4], 4));
+    let (head, _) = test_env.open();
+    let store = TenantId::of_store(TimeUnit::Nano, 3);
+    let samples = vec![(NOW_MS * 1_000_000, 1.0), (NOW_MS * 1_000_000 + 1, 2.0)];
+    test_env.write(&head, &store, &batch(&[(labels(1), samples)])).expect("written");
+    head.checkpointer().checkpoint_newest().expect("a checkpoint");
+    drop(head);
+    let versions = ["slice0", "slice1"].map(|copy| {
+        let mut version = 0;
+        edit_file(&test_env, &format!("/data/wal/00000000.{copy}"), |bytes| version = bytes[4]);
+        version
+    });
+    assert!(versions.contains(&5), "{versions:?}");
+    let (head, report) = test_env.open();
+    assert!(report.notes.is_empty(), "{:?}", report.notes);
+    assert_eq!(head.statistics().tenant_stats(&store).max_time_ms, Some(NOW_MS));
 }
 
 /// Appends a frame to the only segment of the WAL.
