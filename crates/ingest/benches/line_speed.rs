@@ -15,6 +15,9 @@ const MEASURED: Size = Size { line_count: 10_000, round_count: 300 };
 const TESTED: Size = Size { line_count: 20, round_count: 1 };
 const NOW_NS: i64 = 1_700_000_000_000_000_000;
 
+/// Makes the line of an index.
+type Line = fn(usize) -> String;
+
 fn tags(idx: usize) -> String {
     format!("host=h{:03},region=r{:02},dc=d{:02}", idx % 1000, idx / 7 % 100, idx / 3 % 10)
 }
@@ -52,7 +55,7 @@ fn main() {
 }
 
 fn measure(size: &Size, only: Option<&str>) {
-    let rows: [(&str, fn(usize) -> String); 4] = [
+    let rows: [(&str, Line); 4] = [
         ("one float", one_float),
         ("ten floats", ten_floats),
         ("integer, boolean, text", integers_and_text),

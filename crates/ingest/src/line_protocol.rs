@@ -19,8 +19,11 @@ mod structural;
 #[cfg(test)]
 mod tests;
 
-use chronolith_model::WriteBatch;
 use chronolith_model::batch::LabelSource;
+use chronolith_model::{WordKind, WriteBatch};
+
+use fault::text_of;
+use labels::{field_of, measurement_of};
 
 pub use fault::{KEY_BYTES_MAX, ParseReason};
 pub use labels::parse_labels;
@@ -34,6 +37,24 @@ pub const PROTOCOL: u8 = 2;
 #[must_use]
 pub fn new_batch() -> WriteBatch {
     WriteBatch::new(LabelSource { protocol: PROTOCOL, parse: parse_labels, is_typed: true })
+}
+
+/// Number of lines whose values are in the batch.
+#[must_use]
+pub fn point_count(batch: &WriteBatch) -> u64 {
+    batch.rows.last().map_or(batch.series.len() as u64, |row| u64::from(*row) + 1)
+}
+
+/// Returns the message about a value of another type than its field has: [`conflict_text`] for a series of
+/// the batch, whose field has values of kind `stored`.
+///
+/// # Panics
+/// If the batch has no such series.
+#[must_use]
+pub fn conflict_of(batch: &WriteBatch, series_idx: usize, stored: WordKind) -> String {
+    let key = batch.key_of(series_idx);
+    let field = text_of(&field_of(key.field));
+    conflict_text(&field, &text_of(&measurement_of(key.raw)), key.kind, stored)
 }
 
 /// Moves `body` into `batch` (cleared first) and fills its columns: one series with one sample per field, in

@@ -176,8 +176,8 @@ impl<'a, 'b> LineWalk<'a, 'b> {
         if matches!(self.byte(at), b'\\' | b'"' | 0x80..) { self.skip_in_name(at) } else { at }
     }
 
-    /// Returns the first delimiter after the backslash, quote or wide byte at `at`; the length of the body if a
-    /// backslash escapes a backslash or a newline, for which the grammar has more than one rule.
+    /// Returns the first delimiter after the backslash, quote or wide byte at `at`; the length of the body if
+    /// a backslash escapes a backslash or a newline, for which the grammar has more than one rule.
     #[inline(never)]
     fn skip_in_name(&mut self, mut at: usize) -> usize {
         loop {

@@ -492,6 +492,20 @@ fn dropped_lines_and_the_order_of_causes() {
 }
 
 #[test]
+fn conflicts_name_field_and_measurement_without_escapes() {
+    let mut batch = new_batch();
+    let body = b"a\\ b,t=x x\\,y=1i,z=2 1\nm v=1 1".to_vec();
+    assert!(decode(body, &options(), &mut batch).is_empty());
+    assert_eq!(point_count(&batch), 2);
+    let want = "field type conflict: input field \"x,y\" on measurement \"a b\" is type integer, already exists as type string";
+    assert_eq!(conflict_of(&batch, 0, WordKind::Text), want);
+    assert!(decode(b"m v=1 1\nm v=1 2".to_vec(), &options(), &mut batch).is_empty());
+    assert_eq!(point_count(&batch), 2);
+    assert!(decode(b"bad".to_vec(), &options(), &mut batch).dropped_count() == 0);
+    assert_eq!(point_count(&batch), 0);
+}
+
+#[test]
 fn limits_of_lines_and_texts() {
     let options = DecodeOptions { line_bytes_max: 20, text_bytes_max: 3, ..options() };
     let (found, refused) =

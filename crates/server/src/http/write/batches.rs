@@ -50,4 +50,6 @@ fn heap_bytes(batch: &WriteBatch) -> usize {
     batch.raw.capacity()
         + batch.series.capacity() * size_of::<chronolith_model::BatchSeries>()
         + (batch.times.capacity() + batch.values.capacity() + batch.start_times.capacity()) * 8
+        + (batch.fields.capacity() + batch.texts.capacity()) * 8
+        + batch.rows.capacity() * 4
 }
