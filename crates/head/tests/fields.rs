@@ -35,7 +35,8 @@ fn push_line(batch: &mut WriteBatch, name: &str, fields: &[(&str, WordKind)], ti
     let fields: Vec<_> = fields.iter().map(|(field, kind)| (put(field), *kind)).collect();
     for (field, kind) in fields {
         let at = batch.times.len() as u32;
-        batch.series.push(BatchSeries { raw: raw.clone(), samples: at..at + 1, kind });
+        batch.series.push(BatchSeries { raw: raw.clone(), samples: at..at + 1 });
+        batch.kinds.push(kind);
         batch.fields.push(field);
         batch.push_sample(time_ms, 1.0, 0);
     }

@@ -160,7 +160,11 @@ impl Session<'_> {
     }
 
     /// Returns the store of a retention policy for reading.
-    pub(crate) fn policy_source(&self, database: &str, policy: &str) -> Result<Arc<dyn Queryable>, StatementError> {
+    pub(crate) fn policy_source(
+        &self,
+        database: &str,
+        policy: &str,
+    ) -> Result<Arc<dyn Queryable>, StatementError> {
         if database.is_empty() {
             return Err(StatementError::text("database name required"));
         }

@@ -6,8 +6,8 @@
 //! Not here: execution of statements, the catalog, HTTP.
 
 pub mod ast;
-mod error;
 pub mod condition;
+mod error;
 pub mod execute;
 pub mod fold;
 pub mod lowering;

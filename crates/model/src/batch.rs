@@ -171,9 +171,6 @@ pub struct BatchSeries {
     pub raw: Range<u32>,
     /// Its samples, within [`WriteBatch::times`] and [`WriteBatch::values`].
     pub samples: Range<u32>,
-    /// Kind of its words; [`WordKind::Float`] for untyped protocols. The parser of the wire key returns the
-    /// label of the same kind.
-    pub kind: WordKind,
 }
 
 /// An exemplar and the series of the batch that it belongs to.
@@ -193,6 +190,9 @@ pub struct WriteBatch {
     pub raw: Vec<u8>,
     /// Series in the order of the request.
     pub series: Vec<BatchSeries>,
+    /// Kind of the words of each series; empty if all are floats. The parser of the wire key returns the label
+    /// of the same kind.
+    pub kinds: Vec<WordKind>,
     /// Field key of each series as sent, within [`WriteBatch::raw`]; empty if the protocol has no fields.
     pub fields: Vec<Range<u32>>,
     /// In the unit of the store, series after series.
@@ -224,6 +224,7 @@ impl WriteBatch {
             source,
             raw: Vec::new(),
             series: Vec::new(),
+            kinds: Vec::new(),
             fields: Vec::new(),
             times: Vec::new(),
             values: Vec::new(),
@@ -240,6 +241,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.raw.clear();
         self.series.clear();
+        self.kinds.clear();
         self.fields.clear();
         self.times.clear();
         self.values.clear();
@@ -295,6 +297,12 @@ impl WriteBatch {
         field.and_then(|field| self.raw.get(field)).unwrap_or(&[])
     }
 
+    /// Returns the kind of the words of a series.
+    #[must_use]
+    pub fn kind_of(&self, series_idx: usize) -> WordKind {
+        self.kinds.get(series_idx).copied().unwrap_or_default()
+    }
+
     /// Returns the whole wire key of a series.
     ///
     /// # Panics
@@ -302,7 +310,7 @@ impl WriteBatch {
     #[must_use]
     pub fn key_of(&self, series_idx: usize) -> SeriesKey<'_> {
         let series = &self.series[series_idx];
-        SeriesKey { raw: self.raw_of(series), field: self.field_of(series_idx), kind: series.kind }
+        SeriesKey { raw: self.raw_of(series), field: self.field_of(series_idx), kind: self.kind_of(series_idx) }
     }
 
     /// A batch of series given as labels, for tests, self-scrape and tools. Wire keys are names and values,
@@ -329,8 +337,8 @@ impl WriteBatch {
         self.series.push(BatchSeries {
             raw: raw_start..at(self.raw.len()),
             samples: start..at(self.times.len()),
-            kind: WordKind::of(labels),
         });
+        self.kinds.push(WordKind::of(labels));
     }
 }
 

@@ -177,7 +177,8 @@ impl Reader<'_> {
             for (number, series) in ledger.matching(matchers) {
                 // PromQL sees no texts.
                 let is_visible = kind_of(number) != WordKind::Text;
-                let is_present = is_visible && series.samples_in(clipped).any(|(_, expected)| expected.is_present());
+                let is_present =
+                    is_visible && series.samples_in(clipped).any(|(_, expected)| expected.is_present());
                 for text in label_texts(&series.labels, name) {
                     most.insert(text.to_owned());
                     if is_present {

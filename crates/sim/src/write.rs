@@ -3,9 +3,7 @@
 //! Invariants: the counts of refused samples that the store returns are those of its rules; the rules
 //! determine which samples they are. Not here: the content of batches (`batch`).
 
-use chronolith_model::{
-    DuplicatePolicy, Reject, TenantLimits, TimeUnit, WordKind, WriteBatch, WriteOutcome,
-};
+use chronolith_model::{DuplicatePolicy, Reject, TenantLimits, TimeUnit, WordKind, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WriteError};
 
 use crate::batch::SeriesSamples;

@@ -35,7 +35,7 @@ impl KindSet {
         if !batch.source.is_typed {
             return KindSet::default();
         }
-        KindSet(batch.series.iter().fold(0, |kinds, series| kinds | 1 << series.kind as u8))
+        KindSet(batch.kinds.iter().fold(0, |kinds, kind| kinds | 1 << *kind as u8))
     }
 
     pub(crate) fn contains(self, kind: WordKind) -> bool {

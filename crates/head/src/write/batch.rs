@@ -104,7 +104,7 @@ fn hash_fields(batch: &WriteBatch, hash: &KeyHash, shared: u128, keys: &mut Vec<
             raw_hash = hash.series(shared, batch.raw_of(series));
         }
         let field = batch.field_of(idx);
-        keys.push(if field.is_empty() { raw_hash } else { hash.field(raw_hash, field, series.kind) });
+        keys.push(if field.is_empty() { raw_hash } else { hash.field(raw_hash, field, batch.kind_of(idx)) });
     }
 }
 

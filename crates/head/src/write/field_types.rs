@@ -44,7 +44,7 @@ pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScr
             continue;
         }
         builder.clear();
-        let series = &job.batch.series[idx as usize];
+        let kind = job.batch.kind_of(idx as usize);
         if (job.batch.source.parse)(job.batch.key_of(idx as usize), &mut builder).is_err() {
             continue;
         }
@@ -57,14 +57,14 @@ pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScr
             let conflict = FieldConflict {
                 measurement: measurement.to_owned(),
                 field: name.to_owned(),
-                kind: series.kind,
+                kind,
                 existing,
             };
             refuse_row(job, &mut scratch.ids, idx, conflict, &mut refused);
             continue;
         }
-        if known.insert((field.key, series.kind)) {
-            note_kind(job.state, job.tenant, &field, series.kind);
+        if known.insert((field.key, kind)) {
+            note_kind(job.state, job.tenant, &field, kind);
         }
         scratch.fields.push((idx, field.key));
     }
@@ -74,6 +74,7 @@ pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScr
 /// Returns the kind that the field has in a shard group of the samples, if it is another one; otherwise the
 /// field has the kind of the series there from now on.
 fn conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<WordKind> {
+    let kind = job.batch.kind_of(idx as usize);
     let series = &job.batch.series[idx as usize];
     let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
     let mut last_group = None;
@@ -88,8 +89,8 @@ fn conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<WordKind
         let known = job.tenant.field_types.lock().kind_in(field.key, group.start);
         let found = known.or_else(|| stored_kind(job, field, group));
         let mut types = job.tenant.field_types.lock();
-        let owner = types.claim(field.key, group.start, found.unwrap_or(series.kind));
-        if owner != series.kind {
+        let owner = types.claim(field.key, group.start, found.unwrap_or(kind));
+        if owner != kind {
             return Some(owner);
         }
     }

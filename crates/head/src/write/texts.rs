@@ -55,7 +55,7 @@ pub(super) fn intern_texts<'a>(
         BatchTexts { values: batch.values.clone(), refused: Vec::new(), _in_use: Some(tenant.texts.keep()) };
     let mut interner = Interner { state, tenant, bounds, batch, target: None, payload: Vec::new() };
     for (idx, series) in (0u32..).zip(&batch.series) {
-        if series.kind != WordKind::Text {
+        if batch.kind_of(idx as usize) != WordKind::Text {
             continue;
         }
         let words = out.values.get_mut(series.samples.start as usize..series.samples.end as usize);

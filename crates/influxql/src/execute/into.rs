@@ -5,9 +5,7 @@
 
 use chronolith_exec::rows::column::RowBatch;
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
-use chronolith_model::{
-    FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, TenantId, WordKind, WriteBatch,
-};
+use chronolith_model::{FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, TenantId, WordKind, WriteBatch};
 
 use super::select::cell;
 use super::{Session, StatementError};
@@ -66,9 +64,7 @@ impl<'a> PointWriter<'a> {
                     Cell::Float(value) => (WordKind::Float, value.to_bits(), None),
                     Cell::Integer(value) => (WordKind::Integer, word_of_integer(value), None),
                     Cell::Unsigned(value) => (WordKind::Unsigned, word_of_unsigned(value), None),
-                    Cell::Boolean(value) => {
-                        (WordKind::Boolean, f64::from(u8::from(value)).to_bits(), None)
-                    }
+                    Cell::Boolean(value) => (WordKind::Boolean, f64::from(u8::from(value)).to_bits(), None),
                     Cell::Text(text) => (WordKind::Text, 0, Some(text)),
                 };
                 is_written[row] = true;

@@ -6,9 +6,9 @@ use jiff::tz::TimeZone;
 use super::condition::TagFilter;
 use super::schema::Schema;
 use super::{Session, StatementError};
+use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Statement};
 use crate::condition::{TimeBounds, split_condition};
 use crate::fold::FoldContext;
-use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Statement};
 use crate::result::{Cell, ResultSink, SeriesHeader};
 
 /// Type of the values of a kind.

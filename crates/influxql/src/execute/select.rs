@@ -9,8 +9,8 @@ use chronolith_exec::rows::error::RowError;
 use chronolith_exec::rows::execution::{RowEnvironment, RowLimits};
 use chronolith_exec::rows::source::RowSource as _;
 use chronolith_exec::rows::stream::RowStream;
-use chronolith_model::{Queryable, TimeUnit};
 use chronolith_model::query::TypedValues;
+use chronolith_model::{Queryable, TimeUnit};
 
 use super::into::PointWriter;
 use super::typed_schema::StoreSchema;

@@ -279,7 +279,8 @@ impl<'a, 'b> LineWalk<'a, 'b> {
         let batch = &mut *self.batch;
         let at = index(batch.series.len());
         let raw = index(key.start)..index(key.end);
-        batch.series.push(BatchSeries { raw, samples: at..at + 1, kind });
+        batch.series.push(BatchSeries { raw, samples: at..at + 1 });
+        batch.kinds.push(kind);
         batch.fields.push(index(field.start)..index(field.end));
         batch.values.push(f64::from_bits(word));
     }
@@ -315,6 +316,7 @@ impl<'a, 'b> LineWalk<'a, 'b> {
     fn truncate(&mut self, marks: &Marks) {
         let batch = &mut *self.batch;
         batch.series.truncate(marks.series);
+        batch.kinds.truncate(marks.series);
         batch.fields.truncate(marks.series);
         batch.values.truncate(marks.series);
         batch.times.truncate(marks.series);

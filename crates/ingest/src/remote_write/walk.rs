@@ -5,7 +5,7 @@
 
 use chronolith_model::batch::BatchExemplar;
 use chronolith_model::{
-    BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WordKind, WriteBatch,
+    BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch,
 };
 
 use super::charge::Charge;
@@ -99,7 +99,6 @@ impl Walk<'_, '_> {
         self.batch.series.push(BatchSeries {
             raw: index(section.start)..index(section.end),
             samples: index(sample_start)..index(self.batch.times.len()),
-            kind: WordKind::Float,
         });
         Ok(())
     }

@@ -10,7 +10,7 @@ use chronolith_base::Reservation;
 use chronolith_model::batch::BatchExemplar;
 use chronolith_model::labels::is_legacy_label_name;
 use chronolith_model::quote::write_quoted;
-use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, WordKind, WriteBatch};
+use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, WriteBatch};
 
 use super::family::{Families, SeriesMetadata};
 use super::labels::LabelRefs;
@@ -160,7 +160,6 @@ impl Walk<'_, '_> {
         batch.series.push(BatchSeries {
             raw: index(marks.raw)..index(batch.raw.len()),
             samples: index(marks.samples)..index(batch.times.len()),
-            kind: WordKind::Float,
         });
         Ok(())
     }

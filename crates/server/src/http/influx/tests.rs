@@ -164,7 +164,8 @@ fn check_results(answer: &Answer, want: &str) {
 async fn databases_and_policies_are_made_and_listed() {
     let server = Fixture::ready();
     check_results(&run(&server, "CREATE DATABASE db").await, r#"{"statement_id":0}"#);
-    let databases = r#"{"statement_id":0,"series":[{"name":"databases","columns":["name"],"values":[["db"]]}]}"#;
+    let databases =
+        r#"{"statement_id":0,"series":[{"name":"databases","columns":["name"],"values":[["db"]]}]}"#;
     check_results(&run(&server, "SHOW DATABASES").await, databases);
     let create = "CREATE RETENTION POLICY week ON db DURATION 7d REPLICATION 1 DEFAULT";
     check_results(&run(&server, create).await, r#"{"statement_id":0}"#);
@@ -175,7 +176,8 @@ async fn databases_and_policies_are_made_and_listed() {
     check_results(&run(&server, "SHOW RETENTION POLICIES ON db").await, policies);
     let missing = r#"{"statement_id":0,"error":"database not found: nope"}"#;
     check_results(&run(&server, "SHOW RETENTION POLICIES ON nope").await, missing);
-    let several = r#"{"statement_id":0,"error":"database not found: x"},{"statement_id":1,"error":"not executed"}"#;
+    let several =
+        r#"{"statement_id":0,"error":"database not found: x"},{"statement_id":1,"error":"not executed"}"#;
     let text = "SHOW RETENTION POLICIES ON x; SHOW DATABASES; SHOW DATABASES";
     check_results(&run(&server, text).await, several);
     check_results(&run(&server, "DROP DATABASE db").await, r#"{"statement_id":0}"#);
@@ -233,7 +235,8 @@ async fn writing_statements_by_get_are_noted_and_foreign_ones_refused() {
     let server = Fixture::ready();
     let path = "/query?q=CREATE%20DATABASE%20db";
     let answer = server.get(path).await;
-    let text = "deprecated use of 'CREATE DATABASE db' in a read only context, please use a POST request instead";
+    let text =
+        "deprecated use of 'CREATE DATABASE db' in a read only context, please use a POST request instead";
     let messages = format!(r#"{{"statement_id":0,"messages":[{{"level":"warning","text":"{text}"}}]}}"#);
     check_results(&answer, &messages);
     for (name, value) in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {

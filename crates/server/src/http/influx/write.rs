@@ -212,7 +212,7 @@ fn store_body(
     let decoded_ns = app.env.clock.mono_ns();
     metrics.decode.observe_ns(decoded_ns.saturating_sub(start_ns));
     app.metrics.line_protocol.count(&refused);
-    let point_count = point_count(&batch);
+    let point_count = line_protocol::point_count(&batch);
     let earliest_ns = earliest_ns(request, now_ms);
     let old_count = points_before(&batch, earliest_ns);
     let applied = (!batch.times.is_empty()).then(|| store.apply(&request.target, &batch));
@@ -275,14 +275,7 @@ fn earliest_ns(request: &WriteRequest, now_ms: i64) -> i64 {
     }
 }
 
-/// Number of points: lines of the request that are in the batch.
-fn point_count(batch: &WriteBatch) -> u64 {
-    match batch.rows.is_empty() {
-        true => batch.series.len() as u64,
-        false => batch.rows.chunk_by(|a, b| a == b).count() as u64,
-    }
-}
-
+/// Number of points of a batch before a time.
 fn points_before(batch: &WriteBatch, earliest_ns: i64) -> u64 {
     if earliest_ns == i64::MIN || batch.times.iter().all(|time| *time >= earliest_ns) {
         return 0;
