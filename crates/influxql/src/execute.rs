@@ -7,6 +7,7 @@
 mod cardinality;
 mod catalog;
 mod condition;
+pub mod continuous;
 mod delete;
 mod into;
 mod metadata;

@@ -14,6 +14,7 @@ pub(crate) mod rounds;
 mod shutdown;
 pub(crate) mod stop;
 mod stream;
+mod udp;
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ use chronolith_tsdb::{OpenError, Tsdb};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::net::UdpSocket;
 use tokio::sync::watch;
 
 pub use self::error::RunError;
@@ -34,6 +36,7 @@ use self::shutdown::{Running, StopSignals};
 use self::stop::Stop;
 use crate::app::App;
 use crate::http;
+use crate::http::influx::continuous;
 use crate::limits::{ACCEPT_QUEUE_MAX, THREAD_STACK_BYTES};
 use crate::metrics::scrape;
 use crate::options::{Reload, ServerOptions};
@@ -75,7 +78,12 @@ impl Server {
         let app = Arc::new(App::new(env, options, reload));
         app.queries.log.open(&*app.env.disk).map_err(RunError::QueryLog)?;
         let (closing, closed) = watch::channel(false);
-        runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed));
+        runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed.clone()));
+        for listener in app.options.influx.udp.clone() {
+            let bind = |error| RunError::Bind { address: listener.listen.clone(), error };
+            let socket = runtime.block_on(UdpSocket::bind(&listener.listen)).map_err(bind)?;
+            runtime.spawn(udp::listen(app.clone(), listener.clone(), socket, closed.clone()));
+        }
         let stop = Arc::new(Stop::default());
         let (opened, opening) = watch::channel(Opening::Running);
         let running = Running { app, runtime, closing, stop, threads: Vec::new() };
@@ -103,6 +111,7 @@ impl Server {
         self.spawn_rounds("wal-prepare", |_| Tsdb::PREPARE_PAUSE, |store| store.prepare_log())?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
         self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.roll_checkpoint())?;
+        self.spawn_continuous_queries()?;
         if self.running.app.options.self_scrape_interval_ms > 0 {
             let app = self.running.app.clone();
             let stop = self.running.stop.clone();
@@ -110,6 +119,20 @@ impl Server {
             let scrape = move || scrape::run(&app, &instance, &stop);
             self.running.threads.push(thread::spawn("self-scrape", scrape).map_err(RunError::Threads)?);
         }
+        Ok(())
+    }
+
+    fn spawn_continuous_queries(&mut self) -> Result<(), RunError> {
+        let app = self.running.app.clone();
+        let stop = self.running.stop.clone();
+        let run = move || {
+            while !stop.wait(TICK_PAUSE) {
+                let Some(store) = app.lifecycle.opened() else { continue };
+                guarded(&app, "continuous-queries", || continuous::run(&app, store));
+            }
+        };
+        let name = "continuous-queries";
+        self.running.threads.push(thread::spawn(name, run).map_err(RunError::Threads)?);
         Ok(())
     }
 

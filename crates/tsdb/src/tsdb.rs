@@ -18,7 +18,7 @@ use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
     Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, ReadContext, Selector,
-    TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
+    TenantId, TenantLimits, TimeRange, TimeUnit, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::error::AdminError;
@@ -152,6 +152,11 @@ impl Tsdb {
         let (mut outcome, position) = self.append_to_head(tenant, &limits, batch)?;
         // After the samples are visible and before they are acknowledged, as result caches require.
         self.storage.changes().note_batch(tenant, batch);
+        if let Some(owner) = self.owner_of(tenant)
+            && let Some(&first) = batch.times.iter().min()
+        {
+            self.note_change_of_owner(&owner, first);
+        }
         let change = self.storage.metadata().keep(tenant, &batch.metadata);
         self.keep_exemplars(tenant, batch, &mut outcome);
         Ok(Applied { outcome, position, change })
@@ -295,6 +300,20 @@ impl Tsdb {
     /// or retention: a deletion, an import of blocks. To be called after the change.
     pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
         self.storage.changes().note_range(tenant, range);
+        if let Some(owner) = self.owner_of(tenant) {
+            self.note_change_of_owner(&owner, range.start);
+        }
+    }
+
+    /// Returns the tenant whose databases a store belongs to.
+    fn owner_of(&self, store: &TenantId) -> Option<TenantId> {
+        if store.is_store() { self.storage.databases().owner_of(store) } else { None }
+    }
+
+    /// Records that samples from `first`, in the unit of a store, changed for readers of all databases.
+    fn note_change_of_owner(&self, owner: &TenantId, first: i64) {
+        let first_ms = TimeUnit::Nano.to_ms(first);
+        self.storage.changes().note_range(owner, TimeRange::new(first_ms, i64::MAX));
     }
 
     /// Returns the tenants with data, sorted.
@@ -316,6 +335,9 @@ impl Tsdb {
     /// [`CatalogError`]: nothing changed.
     pub fn change_databases(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
         self.storage.databases().change(tenant, change)?;
+        if !matches!(change, CatalogChange::SetLastRun { .. }) {
+            self.storage.changes().note_range(tenant, TimeRange::ALL);
+        }
         let is_of_tenant =
             |store: &TenantId| self.storage.databases().owner_of(store).as_ref() == Some(tenant);
         self.storage.blocks().mark_changed_if(|store| store.is_store() && is_of_tenant(store));

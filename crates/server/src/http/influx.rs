@@ -5,6 +5,7 @@
 //! Not here: the line protocol (`ingest`), statements (`influxql`), databases (`tsdb`).
 
 pub(crate) mod context;
+pub(crate) mod continuous;
 pub(crate) mod credentials;
 mod inflate;
 pub(crate) mod password;

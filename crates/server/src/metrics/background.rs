@@ -8,6 +8,8 @@ pub(crate) struct BackgroundMetrics {
     pub(crate) scrape_failures: Counter,
     pub(crate) reload_failures: Counter,
     pub(crate) thread_panics: Counter,
+    pub(crate) continuous_runs: Counter,
+    pub(crate) continuous_failures: Counter,
 }
 
 pub(super) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
@@ -25,5 +27,15 @@ pub(super) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
         "chronolith_self_scrape_failures_total",
         "Self-scrapes that could not be stored.",
         |background| background.scrape_failures.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_continuous_query_runs_total",
+        "Runs of continuous queries.",
+        |background| background.continuous_runs.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_continuous_query_failures_total",
+        "Runs of continuous queries that failed.",
+        |background| background.continuous_failures.as_f64(),
     ),
 ];

@@ -9,6 +9,8 @@ use super::definition::Metric;
 pub(crate) struct LineProtocolMetrics {
     unparsable: [Counter; ParseReason::COUNT],
     dropped: [Counter; DropReason::COUNT],
+    pub(crate) datagrams: Counter,
+    pub(crate) datagrams_dropped: Counter,
 }
 
 pub(super) static LINE_PROTOCOL: &[Metric<LineProtocolMetrics>] = &[
@@ -31,6 +33,14 @@ pub(super) static LINE_PROTOCOL: &[Metric<LineProtocolMetrics>] = &[
                 samples.push(&[reason.label()], count.as_f64());
             }
         },
+    ),
+    Metric::counter("chronolith_udp_datagrams_total", "Datagrams received by UDP listeners.", |lines| {
+        lines.datagrams.as_f64()
+    }),
+    Metric::counter(
+        "chronolith_udp_datagrams_dropped_total",
+        "Datagrams dropped because the queue was full or a receive failed.",
+        |lines| lines.datagrams_dropped.as_f64(),
     ),
 ];
 

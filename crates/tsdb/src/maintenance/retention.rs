@@ -96,6 +96,9 @@ impl RetentionJobs {
             let end_ms = end_ms(tenant, &block);
             store.replace(&blocks, &[block], Vec::new());
             cx.storage.changes().note_removed(tenant, end_ms);
+            if let Some(owner) = cx.storage.databases().owner_of(tenant) {
+                cx.storage.changes().note_removed(&owner, end_ms);
+            }
             cx.counters.retention.removed_blocks.increment();
             tracing::info!(%tenant, %ulid, end_ms, "expired block removed by retention");
             store.schedule_removal(&blocks, [blocks.block_dir(ulid)]);

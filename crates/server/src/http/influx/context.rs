@@ -2,6 +2,7 @@
 
 use chronolith_ingest::line_protocol;
 
+use super::continuous::ContinuousQueries;
 use super::password::Passwords;
 use super::running::RunningQueries;
 use crate::http::write::batches::BatchPool;
@@ -11,6 +12,7 @@ pub(crate) struct InfluxContext {
     pub(crate) batches: BatchPool,
     pub(crate) passwords: Passwords,
     pub(crate) queries: RunningQueries,
+    pub(crate) continuous: ContinuousQueries,
 }
 
 impl Default for InfluxContext {
@@ -19,6 +21,7 @@ impl Default for InfluxContext {
             batches: BatchPool::new(line_protocol::new_batch),
             passwords: Passwords::default(),
             queries: RunningQueries::default(),
+            continuous: ContinuousQueries::default(),
         }
     }
 }

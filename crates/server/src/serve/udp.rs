@@ -1,0 +1,124 @@
+//! UDP listeners of line protocol: datagrams become batches.
+//!
+//! Invariants: the database exists before the first point is stored; datagrams wait in a bounded queue and
+//! are dropped and counted beyond it, since their senders cannot be told to wait.
+//! Not here: the line protocol (`ingest`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_ingest::line_protocol::{self, DecodeOptions, Precision};
+use chronolith_model::databases::CatalogChange;
+use chronolith_model::{TenantId, WriteBatch};
+use chronolith_tsdb::Tsdb;
+use tokio::net::UdpSocket;
+// Tokio's `channel` has a limit, unlike that of the same name in the standard library.
+use tokio::sync::mpsc::{self, channel as bounded_channel};
+use tokio::sync::watch;
+
+use crate::app::App;
+use crate::options::UdpListener;
+
+/// Largest datagram.
+const DATAGRAM_BYTES_MAX: usize = 64 << 10;
+/// Datagrams that wait to be stored.
+const QUEUE_COUNT_MAX: usize = 4096;
+/// Bytes of datagrams that are stored together.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Pause while the store is not open yet.
+const OPENING_PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens until the stop.
+pub(super) async fn listen(
+    app: Arc<App>,
+    options: UdpListener,
+    socket: UdpSocket,
+    mut closing: watch::Receiver<bool>,
+) {
+    let (sender, receiver) = bounded_channel(QUEUE_COUNT_MAX);
+    let storing = tokio::spawn(store_all(app.clone(), options, receiver));
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    loop {
+        let received = tokio::select! {
+            _ = closing.changed() => break,
+            received = socket.recv_from(&mut buffer) => received,
+        };
+        let metrics = &app.metrics.line_protocol;
+        match received {
+            Ok((len, _)) => {
+                metrics.datagrams.add(1);
+                if sender.try_send(buffer[..len].to_vec()).is_err() {
+                    metrics.datagrams_dropped.add(1);
+                }
+            }
+            Err(error) => {
+                metrics.datagrams_dropped.add(1);
+                tracing::warn!(%error, "receiving a datagram failed");
+                tokio::time::sleep(OPENING_PAUSE).await;
+            }
+        }
+    }
+    drop(sender);
+    // What was received is stored before the store closes.
+    let _ = storing.await;
+}
+
+/// Stores datagrams in batches, until the queue is closed and empty.
+async fn store_all(app: Arc<App>, options: UdpListener, mut receiver: mpsc::Receiver<Vec<u8>>) {
+    while let Some(first) = receiver.recv().await {
+        let mut body = first;
+        while body.len() < BATCH_BYTES_MAX {
+            let Ok(next) = receiver.try_recv() else { break };
+            body.push(b'\n');
+            body.extend_from_slice(&next);
+        }
+        let store = loop {
+            match app.lifecycle.opened() {
+                Some(store) => break store.clone(),
+                None => tokio::time::sleep(OPENING_PAUSE).await,
+            }
+        };
+        let (shared, of) = (app.clone(), options.clone());
+        let stored = tokio::task::spawn_blocking(move || store_body(&shared, &store, &of, body)).await;
+        let error = match stored {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error,
+            Err(error) => error.to_string(),
+        };
+        app.metrics.write.failures.add(1);
+        tracing::warn!(error, database = options.database, "storing datagrams failed, their points are lost");
+    }
+}
+
+fn store_body(app: &App, store: &Tsdb, options: &UdpListener, body: Vec<u8>) -> Result<(), String> {
+    let target = target(store, options)?;
+    let precision = Precision::of_write(&options.precision)?;
+    let decode = DecodeOptions {
+        line_bytes_max: app.options.influx.line_bytes_max,
+        text_bytes_max: app.options.influx.text_bytes_max,
+        ..DecodeOptions::new(precision, app.env.clock.now_ms().saturating_mul(1_000_000))
+    };
+    let mut batch: WriteBatch = app.influx.batches.take();
+    let refused = line_protocol::decode(body, &decode, &mut batch);
+    app.metrics.line_protocol.count(&refused);
+    let appended = store.append(&target, &batch);
+    app.influx.batches.give(batch);
+    let outcome = appended.map_err(|error| error.to_string())?;
+    app.metrics.write.count(&outcome);
+    Ok(())
+}
+
+/// Returns the store of the listener's policy; creates the database if it does not exist.
+fn target(store: &Tsdb, options: &UdpListener) -> Result<TenantId, String> {
+    let tenant = TenantId::anonymous();
+    let find = || {
+        let catalog = store.databases();
+        let database = catalog.of(&tenant).and_then(|own| own.database(&options.database))?;
+        Some(database.policy(&options.policy).map(|policy| policy.store.clone()))
+    };
+    if find().is_none() {
+        let change = CatalogChange::CreateDatabase { name: options.database.clone(), policy: None };
+        store.change_databases(&tenant, &change).map_err(|error| error.to_string())?;
+    }
+    find().flatten().ok_or_else(|| format!("retention policy not found: {}", options.policy))
+}
