@@ -20,6 +20,7 @@ mod math;
 mod merge;
 pub mod plan;
 mod points;
+mod range;
 mod raw;
 mod selection;
 pub mod source;

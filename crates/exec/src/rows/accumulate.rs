@@ -99,11 +99,21 @@ pub(crate) trait Accumulator: Send {
 pub(crate) trait Element: Clone + PartialOrd + Default + Send + Sync + 'static {
     fn slice(values: &TypedValues) -> Option<&[Self]>;
     fn wrap(values: Vec<Self>) -> TypedValues;
+
+    /// Returns true if the value is the first one instead of `other` at the same time.
+    fn is_first_before(&self, other: &Self) -> bool {
+        if Self::IS_BOOLEAN { self < other } else { self > other }
+    }
+
+    /// Of booleans the lesser one is first.
+    const IS_BOOLEAN: bool = false;
 }
 
 macro_rules! element {
-    ($type:ty, $variant:ident) => {
+    ($type:ty, $variant:ident, $is_boolean:expr) => {
         impl Element for $type {
+            const IS_BOOLEAN: bool = $is_boolean;
+
             fn slice(values: &TypedValues) -> Option<&[$type]> {
                 match values {
                     TypedValues::$variant(values) => Some(values),
@@ -117,11 +127,11 @@ macro_rules! element {
         }
     };
 }
-element!(f64, Floats);
-element!(i64, Integers);
-element!(u64, Unsigned);
-element!(bool, Booleans);
-element!(Arc<[u8]>, Texts);
+element!(f64, Floats, false);
+element!(i64, Integers, false);
+element!(u64, Unsigned, false);
+element!(bool, Booleans, true);
+element!(Arc<[u8]>, Texts, false);
 
 /// Other variables of a point, as far as a plan has any.
 pub(crate) trait AuxValues: Clone + Send + 'static {

@@ -30,12 +30,17 @@ impl WindowBounds {
         let offset = zone_offset(zone, local);
         let into = local.saturating_add(offset).rem_euclid(width);
         // The offset may change between the border and the time: the border is where local time is aligned.
-        let adjusted = |border: i64| {
-            let change = offset - zone_offset(zone, border);
+        // An end belongs to the window before it, so its offset is that of the last instant inside.
+        let adjusted = |border: i64, border_offset: i64| {
+            let change = offset - border_offset;
             if change != 0 && change.abs() < width { border.saturating_add(change) } else { border }
         };
         let start = time.saturating_sub(into).max(OPEN_START);
-        TimeRange::new(adjusted(start), adjusted(time.saturating_add(width - into)))
+        let end = time.saturating_add(width - into);
+        TimeRange::new(
+            adjusted(start, zone_offset(zone, start)),
+            adjusted(end, zone_offset(zone, end.saturating_sub(1))),
+        )
     }
 
     /// Time that a result without a time of its own has: the start of the window, 0 if it is open.

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_base::Rng;
-use chronolith_model::TimeRange;
 use chronolith_model::query::{ColumnType, TypedValues};
 
 use super::accumulate::moments::{CountKernel, MeanKernel, Number, SpreadKernel, StddevKernel, SumKernel};
@@ -20,11 +19,9 @@ use super::error::RowError;
 use super::execution::RowExecution;
 use super::fill::fill_windows;
 use super::merge::merge_members;
-use super::plan::{
-    Aggregate, Call, Extremes, Fill, Function, Input, Literal, OPEN_END, OPEN_START, Order, RowPlan,
-    Transform,
-};
+use super::plan::{Aggregate, Call, Extremes, Fill, Function, Input, Literal, Order, RowPlan};
 use super::points::{Member, PointColumns};
+use super::range::range_of_call;
 use super::transform;
 use super::variables::{Variables, column_variables, input_variable};
 
@@ -63,7 +60,7 @@ impl<'p> PreparedCall<'p> {
             call,
             variable,
             column_type,
-            bounds: WindowBounds { range: read_range(plan, call), windows: plan.windows.clone() },
+            bounds: WindowBounds { range: range_of_call(plan, call), windows: plan.windows.clone() },
             aux_types: aux.iter().map(|idx| variables.types[*idx].unwrap_or_default()).collect(),
             aux,
             keeps_time: is_only_selector && plan.windows.is_none(),
@@ -128,12 +125,7 @@ impl<'p> PreparedCall<'p> {
         Ok(sliced(points, self.plan))
     }
 
-    fn finish_call(
-        &self,
-        call: &Call,
-        part: Part,
-        execution: &RowExecution,
-    ) -> Result<Points, RowError> {
+    fn finish_call(&self, call: &Call, part: Part, execution: &RowExecution) -> Result<Points, RowError> {
         let order = self.plan.order;
         let width = self.plan.windows.as_ref().map(|windows| windows.width);
         match (&call.function, &call.input) {
@@ -183,18 +175,38 @@ impl<'p> PreparedCall<'p> {
         execution: &RowExecution,
     ) -> Result<Points, RowError> {
         let order = self.plan.order;
-        if order == Order::Descending {
-            reverse(&mut points);
-        }
-        let is_filled = !matches!(
+        let has_many = matches!(
             aggregate,
             Aggregate::Distinct | Aggregate::Sample(_) | Aggregate::Top(_) | Aggregate::Bottom(_)
         );
-        if !is_filled || self.plan.windows.is_none() || self.plan.fill == Fill::None {
+        if has_many {
+            return Ok(match order {
+                Order::Ascending => points,
+                Order::Descending => self.windows_reversed(&points),
+            });
+        }
+        if order == Order::Descending {
+            reverse(&mut points);
+        }
+        if self.plan.windows.is_none() || self.plan.fill == Fill::None {
             return Ok(points);
         }
         let is_count = matches!(aggregate, Aggregate::Count);
         fill_windows(points, &self.plan.fill, &self.bounds, order, execution, is_count)
+    }
+
+    /// Windows in descending order; points of a window still ascend.
+    fn windows_reversed(&self, points: &Points) -> Points {
+        let mut rows: Vec<u32> = Vec::with_capacity(points.times.len());
+        let mut end = points.times.len();
+        while end > 0 {
+            let window = self.bounds.window_of(points.times[end - 1]);
+            let start = points.times[..end].partition_point(|time| *time < window.start);
+            let start = if self.plan.windows.is_none() { 0 } else { start.min(end - 1) };
+            rows.extend(start as u32..end as u32);
+            end = start;
+        }
+        points.gather(&rows)
     }
 
     /// The extreme points among the best of each combination of tags.
@@ -206,8 +218,7 @@ impl<'p> PreparedCall<'p> {
         let mut extreme = self.accumulator(aggregate, self.column_type, true)?;
         for accumulator in parts.into_values() {
             let points = accumulator.finish(&self.bounds, &self.aux_types);
-            let samples =
-                Samples { times: &points.times, values: &points.values.values, aux: &points.aux };
+            let samples = Samples { times: &points.times, values: &points.values.values, aux: &points.aux };
             extreme.fold(&self.bounds, &samples);
         }
         Ok(extreme.finish(&self.bounds, &self.aux_types))
@@ -313,6 +324,7 @@ impl Kernels<'_> {
             Aggregate::Spread => Windowed::<T, _>::boxed(SpreadKernel),
             Aggregate::Stddev => Windowed::<T, _>::boxed(StddevKernel),
             Aggregate::Sum => Windowed::<T, _>::boxed(SumKernel),
+            Aggregate::Percentile(percent) => self.pool::<T, X>(PoolFn::Percentile(*percent)),
             Aggregate::Top(extremes) => self.pool::<T, X>(PoolFn::Top(extremes.count)),
             Aggregate::Bottom(extremes) => self.pool::<T, X>(PoolFn::Bottom(extremes.count)),
             _ => return self.of_any::<T, X>(aggregate),
@@ -335,7 +347,6 @@ impl Kernels<'_> {
             Aggregate::Max => self.pick::<T, X>(PickRule::Max),
             Aggregate::Min => self.pick::<T, X>(PickRule::Min),
             Aggregate::Mode => self.pool::<T, X>(PoolFn::Mode),
-            Aggregate::Percentile(percent) => self.pool::<T, X>(PoolFn::Percentile(*percent)),
             Aggregate::Distinct => self.pool::<T, X>(PoolFn::Distinct),
             Aggregate::Sample(count) => self.pool::<T, X>(PoolFn::Sample(*count, self.rng.clone())),
             _ => return None,
@@ -373,33 +384,6 @@ fn innermost(call: &Call) -> &Call {
         Input::Points(_) => call,
         Input::Call(inner) => innermost(inner),
     }
-}
-
-/// Range of the plan; transformations with a memory read one window more in front of it.
-fn read_range(plan: &RowPlan, call: &Call) -> TimeRange {
-    let mut range = plan.range;
-    let Some(windows) = &plan.windows else { return range };
-    let mut next = Some(call);
-    while let Some(call) = next {
-        if let Function::Transform(transform) = &call.function
-            && !matches!(transform, Transform::CumulativeSum | Transform::HoltWinters(_))
-        {
-            match plan.order {
-                Order::Ascending if range.start > OPEN_START => {
-                    range.start = range.start.saturating_sub(windows.width).max(OPEN_START);
-                }
-                Order::Descending if range.end < OPEN_END => {
-                    range.end = range.end.saturating_add(windows.width);
-                }
-                _ => {}
-            }
-        }
-        next = match &call.input {
-            Input::Points(_) => None,
-            Input::Call(inner) => Some(inner),
-        };
-    }
-    range
 }
 
 fn key_of(member: &Member, extremes: &Extremes) -> Vec<String> {

@@ -185,7 +185,7 @@ impl RowColumn {
         }
         let pick = |row: &u32| if *row == NULL_ROW { 0 } else { *row as usize };
         let values = map_type!(&self.values, values => {
-            rows.iter().map(|row| values[pick(row)].clone()).collect()
+            rows.iter().map(|row| Clone::clone(&values[pick(row)])).collect()
         });
         let present = (has_null_rows || self.present.is_some())
             .then(|| rows.iter().map(|row| *row != NULL_ROW && self.is_present(*row as usize)).collect());
@@ -292,13 +292,9 @@ pub(crate) fn cast_values(values: &TypedValues, to: ColumnType) -> Option<TypedV
         (TypedValues::Floats(values), ColumnType::Integer) => TypedValues::Integers(convert!(values, i64)),
         (TypedValues::Floats(values), ColumnType::Unsigned) => TypedValues::Unsigned(convert!(values, u64)),
         (TypedValues::Integers(values), ColumnType::Float) => TypedValues::Floats(convert!(values, f64)),
-        (TypedValues::Integers(values), ColumnType::Unsigned) => {
-            TypedValues::Unsigned(convert!(values, u64))
-        }
+        (TypedValues::Integers(values), ColumnType::Unsigned) => TypedValues::Unsigned(convert!(values, u64)),
         (TypedValues::Unsigned(values), ColumnType::Float) => TypedValues::Floats(convert!(values, f64)),
-        (TypedValues::Unsigned(values), ColumnType::Integer) => {
-            TypedValues::Integers(convert!(values, i64))
-        }
+        (TypedValues::Unsigned(values), ColumnType::Integer) => TypedValues::Integers(convert!(values, i64)),
         _ => return None,
     })
 }

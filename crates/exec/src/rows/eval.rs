@@ -120,12 +120,7 @@ pub(crate) fn column_types(
 }
 
 /// Applies an operator row by row.
-pub(crate) fn binary(
-    operator: Operator,
-    left: &RowColumn,
-    right: &RowColumn,
-    place: Place,
-) -> RowColumn {
+pub(crate) fn binary(operator: Operator, left: &RowColumn, right: &RowColumn, place: Place) -> RowColumn {
     use TypedValues as Values;
     if matches!(left.values, Values::Booleans(_)) || matches!(right.values, Values::Booleans(_)) {
         return of_booleans(operator, left, right, place);

@@ -15,7 +15,7 @@ use super::plan::{Fill, Literal, Order};
 /// Bytes per window while windows are filled.
 const WINDOW_BYTES: u64 = 32;
 
-/// Values of rows in which a call or variable has none: a number, or that of the row before.
+/// Values of rows for which a call has no point, or a variable no value: a number, or that of the row before.
 pub(crate) struct Defaults<'f> {
     fill: &'f Fill,
     /// Values of the row before, per column.
@@ -23,11 +23,7 @@ pub(crate) struct Defaults<'f> {
 }
 
 impl<'f> Defaults<'f> {
-    pub(crate) fn new(fill: &'f Fill) -> Defaults<'f> {
-        Defaults::after(fill, Vec::new())
-    }
-
-    /// Continues after a row with the values `last`.
+    /// Continues after a row with the values `last`, one per column.
     pub(crate) fn after(fill: &'f Fill, last: Vec<Option<Literal>>) -> Defaults<'f> {
         Defaults { fill, last }
     }
@@ -37,8 +33,8 @@ impl<'f> Defaults<'f> {
         self.last
     }
 
-    /// Replaces the nulls of a column; `idx` counts the columns of a row.
-    pub(crate) fn apply(&mut self, idx: usize, column: &mut RowColumn) {
+    /// Fills rows of column `idx` of a row: those that `is_missing` selects.
+    pub(crate) fn apply(&mut self, idx: usize, column: &mut RowColumn, is_missing: impl Fn(usize) -> bool) {
         if !matches!(self.fill, Fill::Number(_) | Fill::Previous) || column.is_empty() {
             return;
         }
@@ -48,14 +44,13 @@ impl<'f> Defaults<'f> {
         if column.present.is_some() {
             let mut filled = RowColumn::new(column.values.column_type());
             for row in 0..column.len() {
-                match (column.get(row), self.fill) {
-                    (Some(value), _) => {
-                        filled.push(Some(&value));
-                        self.last[idx] = Some(value);
-                    }
-                    (None, Fill::Number(value)) => filled.push(Some(value)),
-                    (None, _) => filled.push(self.last[idx].as_ref()),
-                }
+                let value = match self.fill {
+                    _ if !is_missing(row) => column.get(row),
+                    Fill::Number(value) => Some(value.clone()),
+                    _ => self.last[idx].clone(),
+                };
+                filled.push(value.as_ref());
+                self.last[idx] = value;
             }
             *column = filled;
         }
@@ -73,7 +68,8 @@ pub(crate) fn fill_windows(
     count_is_zero: bool,
 ) -> Result<Points, RowError> {
     let (Some(first), Some(last)) = (points.times.first(), points.times.last()) else { return Ok(points) };
-    if *fill == Fill::None {
+    let has_all = bounds.fixed_width().is_some() && bounds.count() == Some(points.times.len() as u64);
+    if *fill == Fill::None || has_all {
         return Ok(points);
     }
     let (least, greatest) = ((*first).min(*last), (*first).max(*last));
@@ -129,10 +125,8 @@ fn rows_of_windows(times: &[i64], starts: &mut Vec<i64>, order: Order) -> Vec<u3
         rows.push(if is_hit { at as u32 } else { NULL_ROW });
         at += usize::from(is_hit);
     }
-    for row in at..times.len() {
-        merged.push(times[row]);
-        rows.push(row as u32);
-    }
+    merged.extend_from_slice(&times[at..]);
+    rows.extend(at as u32..times.len() as u32);
     *starts = merged;
     rows
 }
@@ -157,8 +151,7 @@ fn with_number(values: &RowColumn, rows: &[u32], value: Option<&Literal>) -> Row
     let mut all = values.clone();
     let number_row = all.len() as u32;
     all.append(&one);
-    let rows: Vec<u32> =
-        rows.iter().map(|row| if *row == NULL_ROW { number_row } else { *row }).collect();
+    let rows: Vec<u32> = rows.iter().map(|row| if *row == NULL_ROW { number_row } else { *row }).collect();
     all.gather(&rows)
 }
 

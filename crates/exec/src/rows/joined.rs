@@ -21,7 +21,7 @@ use super::eval::{EvalInput, Place, column_types, shown_columns};
 use super::execution::RowExecution;
 use super::fill::Defaults;
 use super::plan::{Call, Order, RowPlan};
-use super::points::{Group, Member, ReadBuffers, RowNeed, Wanted};
+use super::points::{Group, Member, PointSource, ReadBuffers, RowNeed, Wanted};
 use super::selection::Selection;
 use super::source::RowSource;
 use super::variables::{Variables, input_variable};
@@ -71,12 +71,8 @@ impl JoinedRows {
         let groups = &self.selection.groups[first..self.next_group];
         let seed = self.execution.environment.seed;
         let variables = &self.selection.variables;
-        let calls: Vec<Option<PreparedCall<'_>>> = self
-            .plan
-            .calls
-            .iter()
-            .map(|call| PreparedCall::new(&self.plan, call, variables, seed))
-            .collect();
+        let calls: Vec<Option<PreparedCall<'_>>> =
+            self.plan.calls.iter().map(|call| PreparedCall::new(&self.plan, call, variables, seed)).collect();
         let worker = Worker {
             plan: &self.plan,
             execution: &self.execution,
@@ -131,7 +127,8 @@ struct Morsel {
 /// Parts of the calls of a group.
 struct Folded {
     parts: Vec<Option<Part>>,
-    _memory: Reservation,
+    /// Released when the group is finished.
+    memory: Reservation,
 }
 
 impl Worker<'_> {
@@ -141,25 +138,14 @@ impl Worker<'_> {
             morsels.extend((0..members).step_by(MORSEL_MEMBERS).map(|first| Morsel { group, first }));
         }
         let folded = self.for_each(morsels.len(), |idx, buffers| self.fold(&morsels[idx], buffers))?;
-        let mut merged: Vec<Option<Folded>> = self.groups.iter().map(|_| None).collect();
-        let mut waiting: Vec<Vec<Folded>> = self.groups.iter().map(|_| Vec::new()).collect();
+        let groups: Vec<Mutex<Vec<Folded>>> = self.groups.iter().map(|_| Mutex::default()).collect();
+        let folded_of = |group: usize| groups[group].lock().unwrap_or_else(PoisonError::into_inner);
         for (morsel, folded) in morsels.iter().zip(folded) {
-            match &mut merged[morsel.group] {
-                Some(_) => waiting[morsel.group].push(folded),
-                first => *first = Some(folded),
-            }
+            folded_of(morsel.group).push(folded);
         }
-        let groups: Vec<Mutex<Option<(Folded, Vec<Folded>)>>> = merged
-            .into_iter()
-            .zip(waiting)
-            .map(|(first, rest)| Mutex::new(first.map(|first| (first, rest))))
-            .collect();
         let batches = self.for_each(groups.len(), |idx, _| {
-            let taken = groups[idx].lock().unwrap_or_else(PoisonError::into_inner).take();
-            match taken {
-                Some((first, rest)) => self.finish(&self.groups[idx], first, rest),
-                None => Ok(Vec::new()),
-            }
+            let folded = std::mem::take(&mut *folded_of(idx));
+            self.finish(&self.groups[idx], folded)
         })?;
         Ok(batches.into_iter().flatten().collect())
     }
@@ -197,7 +183,8 @@ impl Worker<'_> {
         let members = &members[..members.len().min(MORSEL_MEMBERS)];
         let mut memory = self.execution.environment.ctx.budget.reserve(0)?;
         let mut reserved = 0;
-        let new_part = |call: &Option<PreparedCall<'_>>| call.as_ref().map(PreparedCall::new_part).transpose();
+        let new_part =
+            |call: &Option<PreparedCall<'_>>| call.as_ref().map(PreparedCall::new_part).transpose();
         let mut parts = self.calls.iter().map(new_part).collect::<Result<Vec<_>, RowError>>()?;
         for member in members {
             let mut read = MemberSamples { read: Vec::new() };
@@ -216,7 +203,7 @@ impl Worker<'_> {
                 reserved = bytes;
             }
         }
-        Ok(Folded { parts, _memory: memory })
+        Ok(Folded { parts, memory })
     }
 
     /// Samples of the argument of a call, read once per member.
@@ -235,7 +222,9 @@ impl Worker<'_> {
         }
         let read = if member.is_unfiltered() && call.aux.is_empty() {
             let columns = member.read_variable(call.variable, variables, range, buffers)?;
-            self.execution.count_points(columns.times.len())?;
+            if matches!(member.source, PointSource::Series(_)) {
+                self.execution.count_points(columns.times.len())?;
+            }
             ReadSamples { variable: call.variable, range, columns, aux: Vec::new() }
         } else {
             let all: Vec<usize> = (0..variables.all.len()).collect();
@@ -244,11 +233,13 @@ impl Worker<'_> {
             let empty = |column_type: Option<ColumnType>| {
                 RowColumn::nulls(column_type.unwrap_or_default(), points.times.len())
             };
-            let aux = call.aux.iter().map(|idx| {
-                points.columns[*idx].clone().unwrap_or_else(|| empty(variables.types[*idx]))
-            });
+            let aux = call
+                .aux
+                .iter()
+                .map(|idx| points.columns[*idx].clone().unwrap_or_else(|| empty(variables.types[*idx])));
             let aux = aux.collect();
-            let values = points.columns[call.variable].take().unwrap_or_else(|| RowColumn::new(call.column_type));
+            let values =
+                points.columns[call.variable].take().unwrap_or_else(|| RowColumn::new(call.column_type));
             let columns = TypedColumns { times: points.times, values: values.values };
             ReadSamples { variable: call.variable, range, columns, aux }
         };
@@ -257,10 +248,12 @@ impl Worker<'_> {
     }
 
     /// Merges the parts of a group, and joins the results of its calls.
-    fn finish(&self, group: &Group, first: Folded, rest: Vec<Folded>) -> Result<Vec<RowBatch>, RowError> {
-        let mut parts = first.parts;
-        let _memory = first._memory;
-        for later in rest {
+    fn finish(&self, group: &Group, folded: Vec<Folded>) -> Result<Vec<RowBatch>, RowError> {
+        let mut folded = folded.into_iter();
+        let Some(Folded { mut parts, memory }) = folded.next() else { return Ok(Vec::new()) };
+        let mut reserved = vec![memory];
+        for later in folded {
+            reserved.push(later.memory);
             for (part, later) in parts.iter_mut().zip(later.parts) {
                 if let (Some(part), Some(later)) = (part.as_mut(), later) {
                     part.merge(later);
@@ -275,19 +268,13 @@ impl Worker<'_> {
             });
         }
         let bytes = results.iter().flatten().map(Points::heap_bytes).sum::<usize>() as u64;
-        let _memory = self.execution.environment.ctx.budget.reserve(bytes)?;
+        reserved.push(self.execution.environment.ctx.budget.reserve(bytes)?);
         Ok(self.batches(group, results))
     }
 
     fn batches(&self, group: &Group, results: Vec<Option<Points>>) -> Vec<RowBatch> {
         let (times, rows) = join_times(&results, self.plan.order);
-        let mut defaults = Defaults::new(&self.plan.fill);
-        let mut column_idx = 0;
-        let mut defaulted = |mut column: RowColumn| {
-            defaults.apply(column_idx, &mut column);
-            column_idx += 1;
-            column
-        };
+        let mut defaults = Defaults::after(&self.plan.fill, Vec::new());
         let variables = &self.selection.variables;
         let mut aux: Vec<Option<RowColumn>> = vec![None; variables.all.len()];
         let mut columns = Vec::with_capacity(results.len());
@@ -300,9 +287,17 @@ impl Worker<'_> {
                 Some(rows) => column.gather(rows),
                 None => column,
             };
-            columns.push(defaulted(joined(points.values)));
+            let mut column = joined(points.values);
+            // A point without a value stays null.
+            let is_missing = |row: usize| rows.as_ref().is_some_and(|rows| rows[row] == NULL_ROW);
+            defaults.apply(columns.len(), &mut column, is_missing);
+            columns.push(column);
             for (idx, column) in call.aux.iter().zip(points.aux) {
-                aux[*idx] = Some(defaulted(joined(column)));
+                let mut column = joined(column);
+                let nulls = column.present.clone();
+                let is_null = |row: usize| nulls.as_ref().is_some_and(|present| !present[row]);
+                defaults.apply(self.calls.len() + idx, &mut column, is_null);
+                aux[*idx] = Some(column);
             }
         }
         let input = EvalInput {

@@ -4,6 +4,7 @@
 //! Invariants: times ascend; those of a subquery may repeat. Values are of the type of the variable over all
 //! sources; what cannot be cast is left out.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use chronolith_model::query::{ColumnType, SampleSource, TypedColumns, TypedValues};
@@ -52,6 +53,12 @@ impl PointColumns {
     pub(crate) fn keep(&mut self, rows: &[u32]) {
         self.times = rows.iter().map(|row| self.times[*row as usize]).collect();
         self.columns.iter_mut().flatten().for_each(|column| *column = column.gather(rows));
+    }
+
+    /// Rows with a time in `range`; times ascend.
+    fn rows_in(&self, range: TimeRange) -> Range<u32> {
+        let before = |end: i64| self.times.partition_point(|time| *time < end) as u32;
+        before(range.start)..before(range.end)
     }
 
     /// Bytes on the heap, for budgets.
@@ -153,10 +160,8 @@ impl Member {
             PointSource::Rows(rows) => {
                 let mut out = TypedColumns::new(column_type);
                 let Some(column) = &rows.columns[variable] else { return Ok(out) };
-                let kept: Vec<u32> = (0..rows.times.len() as u32)
-                    .filter(|row| range.contains(rows.times[*row as usize]))
-                    .filter(|row| column.is_present(*row as usize))
-                    .collect();
+                let in_range = rows.rows_in(range);
+                let kept: Vec<u32> = in_range.filter(|row| column.is_present(*row as usize)).collect();
                 out.times = kept.iter().map(|row| rows.times[*row as usize]).collect();
                 out.values = column.gather(&kept).values;
                 Ok(out)
@@ -174,7 +179,11 @@ impl Member {
         buffers: &mut ReadBuffers,
     ) -> Result<PointColumns, RowError> {
         let mut points = match &self.source {
-            PointSource::Series(_) => self.align_series(wanted, variables, range, buffers)?,
+            PointSource::Series(_) => {
+                let points = self.align_series(wanted, variables, range, buffers)?;
+                execution.count_points(points.times.len())?;
+                points
+            }
             PointSource::Rows(rows) => {
                 let has_driver = |row: usize| {
                     if wanted.rows == RowNeed::All {
@@ -183,9 +192,8 @@ impl Member {
                     let columns = wanted.drivers.iter().filter_map(|idx| rows.columns[*idx].as_ref());
                     columns.into_iter().any(|column| column.is_present(row))
                 };
-                let kept: Vec<u32> = (0..rows.times.len() as u32)
-                    .filter(|row| range.contains(rows.times[*row as usize]) && has_driver(*row as usize))
-                    .collect();
+                let in_range = rows.rows_in(range);
+                let kept: Vec<u32> = in_range.filter(|row| has_driver(*row as usize)).collect();
                 PointColumns {
                     times: kept.iter().map(|row| rows.times[*row as usize]).collect(),
                     columns: rows
@@ -196,7 +204,6 @@ impl Member {
                 }
             }
         };
-        execution.count_points(points.times.len())?;
         if let SeriesFilter::Rows(filter) = &self.filter {
             let count = points.times.len();
             let place = match &self.source {

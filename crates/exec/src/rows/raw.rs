@@ -12,7 +12,7 @@ use chronolith_base::Reservation;
 use chronolith_model::TimeRange;
 use chronolith_model::query::ColumnType;
 
-use super::column::{RowBatch, RowColumn};
+use super::column::RowBatch;
 use super::error::RowError;
 use super::eval::{EvalInput, Place, column_types, shown_columns};
 use super::execution::RowExecution;
@@ -31,6 +31,8 @@ const SLICE_ROWS: usize = 64 * 1024;
 const SLICE_ROWS_PER_MEMBER: usize = 128;
 /// Rows of a slice of a group with many members.
 const SLICE_ROWS_MAX: usize = 1 << 20;
+/// Values of a slice, in all columns.
+const SLICE_VALUES_MAX: usize = 2 << 20;
 /// Rows from which members are read by several threads.
 const PARALLEL_ROWS_MIN: usize = 16 * 1024;
 
@@ -83,7 +85,8 @@ impl RawRows {
         let all = reader.read_members(group, slices.rows_wanted)?;
         let points = merge_members(all, self.plan.order);
         slices.advance(range, points.times.len());
-        let bytes = points.heap_bytes() as u64;
+        // The slice and the batch that is made of it.
+        let bytes = 2 * points.heap_bytes() as u64;
         self.memory = Some(self.execution.environment.ctx.budget.reserve(bytes)?);
         Ok(Some(points))
     }
@@ -139,7 +142,8 @@ impl RowSource for RawRows {
             let mut defaults = Defaults::after(&self.plan.fill, std::mem::take(&mut self.last));
             for (idx, column) in points.columns.iter_mut().enumerate() {
                 if let Some(column) = column {
-                    defaults.apply(idx, column);
+                    let nulls = column.present.clone();
+                    defaults.apply(idx, column, |row| nulls.as_ref().is_some_and(|present| !present[row]));
                 }
             }
             self.last = defaults.into_last();
@@ -229,6 +233,7 @@ impl Slices {
             rest = TimeRange::new(first, rest.end.min(last.saturating_add(1)).max(first));
         }
         let rows_max = (group.members.len() * SLICE_ROWS_PER_MEMBER).clamp(SLICE_ROWS, SLICE_ROWS_MAX);
+        let rows_max = rows_max.min(SLICE_VALUES_MAX / (plan.columns.len() + 1)).max(FIRST_SLICE_ROWS);
         let limit = plan.slice.limit.saturating_add(plan.slice.offset);
         let first_rows = if plan.slice.limit == 0 { rows_max } else { limit.max(FIRST_SLICE_ROWS) };
         let rows_wanted = first_rows.min(rows_max);

@@ -18,6 +18,7 @@ use super::execution::RowExecution;
 use super::filter::{SeriesFilter, filter_of_series, has_tags, series_matchers};
 use super::plan::{Literal, Order, RowPlan, Slice, Source, Variable};
 use super::points::{Group, Member, PointColumns, PointSource};
+use super::range::range_of_plan;
 use super::source::RowSource;
 use super::variables::{Variables, drivers_of, variables_of, widen};
 
@@ -123,7 +124,7 @@ impl Builder<'_> {
     fn read_series(&self, store: usize, matchers: &[Matcher]) -> Result<Vec<SeriesRead>, RowError> {
         let environment = &self.execution.environment;
         let Some(source) = environment.stores.get(store) else { return Ok(Vec::new()) };
-        let selector = Selector { matchers, range: self.plan.range };
+        let selector = Selector { matchers, range: range_of_plan(self.plan) };
         let mut batches = source.select(&selector, &environment.ctx)?;
         let mut all = Vec::new();
         while batches.next_batch(&mut all)? {
@@ -199,7 +200,9 @@ impl Builder<'_> {
                 (batch.series.clone(), PointColumns { times: Vec::new(), columns })
             });
             let added = self.bind(&names, &batch);
-            self.reserve(batch.times.len() * 8 + added.iter().flatten().map(RowColumn::heap_bytes).sum::<usize>())?;
+            self.reserve(
+                batch.times.len() * 8 + added.iter().flatten().map(RowColumn::heap_bytes).sum::<usize>(),
+            )?;
             points.times.extend_from_slice(&batch.times);
             for (column, added) in points.columns.iter_mut().zip(added) {
                 match (column, added) {
@@ -269,9 +272,8 @@ impl Builder<'_> {
     }
 
     fn finish(mut self) -> Selection {
-        let tags_of = |member: &KeyedMember| member.member.tags.clone();
         self.members.sort_by(|a, b| {
-            (&a.name, &a.key).cmp(&(&b.name, &b.key)).then_with(|| tags_of(a).cmp(&tags_of(b)))
+            (&a.name, &a.key).cmp(&(&b.name, &b.key)).then_with(|| a.member.tags.cmp(&b.member.tags))
         });
         if self.plan.order == Order::Descending {
             self.members.reverse();

@@ -27,7 +27,7 @@ impl PickRule {
     /// Returns true if the point `(time, value)` is selected instead of the one before.
     fn replaces<T: Element>(self, time: i64, value: &T, old_time: i64, old_value: &T) -> bool {
         match self {
-            PickRule::First => time < old_time || time == old_time && value > old_value,
+            PickRule::First => time < old_time || time == old_time && value.is_first_before(old_value),
             PickRule::Last => time > old_time || time == old_time && value > old_value,
             PickRule::Max => value > old_value || value == old_value && time < old_time,
             PickRule::Min => value < old_value || value == old_value && time < old_time,
@@ -46,10 +46,10 @@ impl PickRule {
             }
             best
         };
-        let equal_times = |row: usize, range: std::ops::RangeInclusive<usize>| {
+        let equal_times = |row: usize, wins: fn(&T, &T) -> bool| {
             let mut best = row;
-            for other in range {
-                if times[other] == times[row] && values[other] > values[best] {
+            for other in 0..=last {
+                if times[other] == times[row] && wins(&values[other], &values[best]) {
                     best = other;
                 }
             }
@@ -59,9 +59,9 @@ impl PickRule {
             PickRule::Max => better(|value, best| value > best),
             PickRule::Min => better(|value, best| value < best),
             // Rows of a subquery may have equal times.
-            PickRule::First if last > 0 && times[1] == times[0] => equal_times(0, 0..=last),
+            PickRule::First if last > 0 && times[1] == times[0] => equal_times(0, T::is_first_before),
             PickRule::First => 0,
-            PickRule::Last if last > 0 && times[last - 1] == times[last] => equal_times(last, 0..=last),
+            PickRule::Last if last > 0 && times[last - 1] == times[last] => equal_times(last, |a, b| a > b),
             PickRule::Last => last,
         }
     }
@@ -88,8 +88,7 @@ impl<T: Element, X: AuxValues> Kernel<T> for PickKernel<X> {
     fn fold(&self, state: &mut Option<Picked<T, X>>, run: &Run<'_, T>) {
         let row = self.rule.row_of(run.times, run.values);
         let (time, value) = (run.times[row], &run.values[row]);
-        let wins =
-            state.as_ref().is_none_or(|old| self.rule.replaces(time, value, old.time, &old.value));
+        let wins = state.as_ref().is_none_or(|old| self.rule.replaces(time, value, old.time, &old.value));
         if wins {
             let aux = X::of_row(run.aux, run.first + row);
             *state = Some(Picked { time, value: value.clone(), aux });

@@ -107,7 +107,7 @@ impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
                 }
             }
             PoolFn::Percentile(percent) => {
-                state.sort_by(|a, b| order(&a.value, &b.value));
+                state.sort_by(|a, b| order(&a.value, &b.value).then(a.time.cmp(&b.time)));
                 let rank = (state.len() as f64 * percent / 100.0 + 0.5).floor() - 1.0;
                 if rank >= 0.0 && rank < state.len() as f64 {
                     push(&state[rank as usize], self.keeps_time);
@@ -129,8 +129,8 @@ impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
                 state.iter().for_each(|kept| push(kept, true));
             }
             PoolFn::Top(count) | PoolFn::Bottom(count) => {
+                // Of equal times the more extreme value comes first.
                 self.keep_extremes(&mut state, *count);
-                state.reverse();
                 state.sort_by_key(|kept| kept.time);
                 state.iter().for_each(|kept| push(kept, true));
             }

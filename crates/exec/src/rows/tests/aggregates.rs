@@ -67,10 +67,7 @@ fn texts_and_booleans_have_an_order_in_time() {
     check(POINTS, one(Aggregate::Max, "b"), "m{}\n1: true");
     let environment = environment(MemoryStore::of_lines(POINTS), u64::MAX, RowLimits::default());
     let error = run(one(Aggregate::Sum, "s"), environment).expect_err("texts have no sum");
-    assert!(
-        matches!(error, RowError::Type { function: "sum", column_type: ColumnType::Text }),
-        "{error}"
-    );
+    assert!(matches!(error, RowError::Type { function: "sum", column_type: ColumnType::Text }), "{error}");
 }
 
 #[test]
@@ -125,8 +122,54 @@ fn ties_of_selectors() {
     check(lines, one(Aggregate::Last, "v").column("h", tag("h")), "m{}\n4: 2.0 \"c\"");
     check(lines, one(Aggregate::Max, "v").column("h", tag("h")), "m{}\n2: 9.0 \"c\"");
     check(lines, one(Aggregate::Min, "v").column("h", tag("h")), "m{}\n3: 2.0 \"a\"");
-    check(lines, one(Aggregate::Percentile(100.0), "v"), "m{}\n2: 9.0");
+    check(lines, one(Aggregate::Percentile(100.0), "v"), "m{}\n3: 9.0");
+    check(lines, one(Aggregate::Percentile(10.0), "v"), "m{}\n3: 2.0");
     check(lines, one(Aggregate::Percentile(0.0), "v"), "");
+}
+
+#[test]
+fn ties_of_texts_booleans_and_modes() {
+    let lines = "
+        m,h=a v=1 10
+        m,h=a v=1 20
+        m,h=b v=2 30
+        m,h=b v=2 40
+        m,h=c v=3 5
+        m,h=c v=3 35
+        m,h=d s=\"x\",b=true 10
+        m,h=d s=\"x\",b=false 20
+        m,h=e s=\"y\",b=false 10
+        m,h=e s=\"y\",b=true 20";
+    let with_tag = |function, field| one(function, field).column("h", tag("h"));
+    check(lines, with_tag(Aggregate::First, "b"), "m{}\n10: false \"e\"");
+    check(lines, with_tag(Aggregate::Last, "b"), "m{}\n20: true \"e\"");
+    check(lines, with_tag(Aggregate::First, "s"), "m{}\n10: \"y\" \"e\"");
+    check(lines, with_tag(Aggregate::Last, "s"), "m{}\n20: \"y\" \"e\"");
+    check(lines, with_tag(Aggregate::Max, "b"), "m{}\n10: true \"d\"");
+    check(lines, with_tag(Aggregate::Min, "b"), "m{}\n10: false \"e\"");
+    check(lines, one(Aggregate::Mode, "v"), "m{}\n0: 3.0");
+    check(lines, one(Aggregate::Mode, "s"), "m{}\n0: \"y\"");
+    check(lines, one(Aggregate::Mode, "b"), "m{}\n0: true");
+    check(lines, one(Aggregate::Distinct, "b"), "m{}\n0: false\n0: true");
+}
+
+/// A point without a value is null whatever the fill; windows without points are filled.
+#[test]
+fn points_without_values_are_not_filled() {
+    let lines = "m,h=a v=5 10\nm,h=b v=7 10\nm,h=c v=9 20\nm,h=a v=2 30\nm,h=b v=9 30";
+    let plan = one(Aggregate::Stddev, "v").between(0, 50).every(10);
+    let zero = Fill::Number(Literal::Integer(0));
+    let want = "m{}\n0: 0.0\n10: 1.4142135623730951\n20: null\n30: 4.949747468305833\n40: 0.0";
+    check(lines, RowPlan { fill: zero, ..plan.clone() }, want);
+    let want = "m{}\n0: null\n10: 1.4142135623730951\n20: null\n30: 4.949747468305833\n40: 4.949747468305833";
+    check(lines, RowPlan { fill: Fill::Previous, ..plan }, want);
+    let lines = "m v=39i 0\nm v=1i 40";
+    let plan = one(Aggregate::Sum, "v").between(0, 60).every(10);
+    check(
+        lines,
+        RowPlan { fill: Fill::Linear, ..plan },
+        "m{}\n0: 39i\n10: 29i\n20: 20i\n30: 10i\n40: 1i\n50: null",
+    );
 }
 
 #[test]
@@ -173,9 +216,7 @@ fn distinct_values_are_in_the_order_of_their_first_time() {
 #[test]
 fn windows_without_points_are_filled() {
     let mean = |fill| filled(Aggregate::Mean, "v", fill);
-    let rows = |value: &str| {
-        format!("m{{}}\n0: 1.1666666666666667\n10: 3.5\n{value}30: 1.5")
-    };
+    let rows = |value: &str| format!("m{{}}\n0: 1.1666666666666667\n10: 3.5\n{value}30: 1.5");
     check(POINTS, mean(Fill::Null), &rows("20: null\n"));
     check(POINTS, mean(Fill::None), &rows(""));
     check(POINTS, mean(Fill::Previous), &rows("20: 3.5\n"));
@@ -197,7 +238,8 @@ fn groups_are_filled_apart() {
         m{host=b}\n0: 2.0\n10: 4.0\n20: 0.0\n30: -4.0
         m{host=c}\n0: 0.5\n10: null\n20: null\n30: null";
     check(POINTS, plan, want);
-    let plan = RowPlan { fill: Fill::Previous, ..windows(Aggregate::Mean, "w").between(-20, 40).by(&["host"]) };
+    let plan =
+        RowPlan { fill: Fill::Previous, ..windows(Aggregate::Mean, "w").between(-20, 40).by(&["host"]) };
     let want = "m{host=a}\n-20: null\n-10: null\n0: 10.0\n10: 20.0\n20: 20.0\n30: 30.0
         m{host=b}\n-20: null\n-10: null\n0: 5.0\n10: 5.0\n20: 5.0\n30: 7.0";
     check(POINTS, plan, want);
@@ -205,7 +247,8 @@ fn groups_are_filled_apart() {
 
 #[test]
 fn calls_are_joined_by_time() {
-    let plan = |fill| RowPlan { fill, ..windows(Aggregate::Mean, "v").call("max", aggregate(Aggregate::Max, "w")) };
+    let plan =
+        |fill| RowPlan { fill, ..windows(Aggregate::Mean, "v").call("max", aggregate(Aggregate::Max, "w")) };
     let rows = |value: &str| format!("m{{}}\n0: 1.1666666666666667 10i\n10: 3.5 20i\n{value}30: 1.5 30i");
     check(POINTS, plan(Fill::Previous), &rows("20: 3.5 20i\n"));
     check(POINTS, plan(Fill::None), &rows(""));
@@ -220,7 +263,11 @@ fn calls_are_joined_by_time() {
         .call("w", aggregate(Aggregate::Sum, "w"))
         .call("n", aggregate(Aggregate::Sum, "nothing"))
         .by(&["host"]);
-    check(POINTS, plan, "m{host=a}\n0: 11.0 60i null\nm{host=b}\n0: 2.0 12i null\nm{host=c}\n0: 0.5 null null");
+    check(
+        POINTS,
+        plan,
+        "m{host=a}\n0: 11.0 60i null\nm{host=b}\n0: 2.0 12i null\nm{host=c}\n0: 0.5 null null",
+    );
 }
 
 #[test]
@@ -232,13 +279,30 @@ fn descending_windows() {
     check(POINTS, plan(Fill::Previous), want);
 }
 
+/// Windows descend, points of a window do not.
+#[test]
+fn descending_windows_of_several_points() {
+    let descending = |plan: RowPlan| RowPlan { order: Order::Descending, ..plan };
+    let top = || one(Aggregate::Top(extremes(7, &[])), "v");
+    let want = "m{}\n31: 7.0\n32: -4.0\n1: 2.0\n1: 1.0\n1: 0.5\n11: 3.0\n12: 4.0";
+    check(POINTS, descending(top().between(0, 40).every(20)), want);
+    let want = "m{}\n1: 2.0\n1: 1.0\n1: 0.5\n11: 3.0\n12: 4.0\n31: 7.0\n32: -4.0";
+    check(POINTS, descending(top()), want);
+    let plan = one(Aggregate::Distinct, "v").between(0, 40).every(20);
+    let want = "m{}\n20: 7.0\n20: -4.0\n0: 0.5\n0: 1.0\n0: 2.0\n0: 3.0\n0: 4.0";
+    check(POINTS, descending(plan), want);
+}
+
 #[test]
 fn limits_are_per_call() {
     let mut plan = windows(Aggregate::Max, "v").every(20);
     plan.slice.limit = 1;
     plan.slice.offset = 1;
     check(POINTS, plan, "m{}\n20: 7.0");
-    let plan = RowPlan { fill: Fill::None, ..windows(Aggregate::Max, "v").call("y", aggregate(Aggregate::Max, "b")) };
+    let plan = RowPlan {
+        fill: Fill::None,
+        ..windows(Aggregate::Max, "v").call("y", aggregate(Aggregate::Max, "b"))
+    };
     let mut plan = plan;
     plan.slice.limit = 2;
     check(POINTS, plan, "m{}\n0: 2.0 true\n10: 4.0 null\n30: null true");
@@ -255,7 +319,11 @@ fn windows_have_an_offset_and_open_ends() {
         m{dc=y}\n0: 1i\n10: 1i\n20: 0i\n30: 1i\n40: 0i
         m{dc=z}\n0: 1i\n10: 0i\n20: 0i\n30: 0i\n40: 0i";
     check(POINTS, plan, want);
-    check("m v=1 -15\nm v=1 -5", one(Aggregate::Count, "v").between(-20, 0).every(10), "m{}\n-20: 1i\n-10: 1i");
+    check(
+        "m v=1 -15\nm v=1 -5",
+        one(Aggregate::Count, "v").between(-20, 0).every(10),
+        "m{}\n-20: 1i\n-10: 1i",
+    );
 }
 
 #[test]
@@ -266,28 +334,70 @@ fn too_many_windows_are_refused() {
     assert!(matches!(error, RowError::BucketLimit { found: 4, limit: 3 }), "{error}");
 }
 
+const SECOND: i64 = 1_000_000_000;
+
+/// Counts of hourly points around a change of the offset of Central Europe: seconds after `start` and counts.
+#[track_caller]
+fn check_zone(start: i64, hours: i64, offset_hours: i64, want: &[(i64, i64)]) {
+    const HOUR: i64 = 3600 * SECOND;
+    let first = (start + 7200) * SECOND;
+    let lines: Vec<String> = (-6..60).map(|hour| format!("m v=1 {}", first + hour * HOUR)).collect();
+    let mut plan = one(Aggregate::Count, "v").between(start * SECOND, (start + 136_800) * SECOND);
+    // The last Sundays of March and October, 2:00 and 3:00 local time.
+    let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a zone");
+    plan.windows = Some(Windows { width: hours * HOUR, offset: offset_hours * HOUR, zone: Some(zone) });
+    let rows = want.iter().map(|(at, count)| format!("{}: {count}i", (start + at) * SECOND));
+    let rows: Vec<String> = rows.collect();
+    check(&lines.join("\n"), plan, &format!("m{{}}\n{}", rows.join("\n")));
+}
+
 /// Windows of local time: days of 23 and 25 hours where the offset changes.
 #[test]
 fn windows_follow_the_zone() {
-    const HOUR: i64 = 3_600_000_000_000;
-    // Central Europe: the last Sundays of March and October, 2:00 and 3:00 local time.
-    let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a zone");
-    let day_windows = |start: i64, days: i64| {
-        let mut plan = one(Aggregate::Count, "v").between(start, start + days * 24 * HOUR);
-        plan.windows = Some(Windows { width: 24 * HOUR, offset: 0, zone: Some(zone.clone()) });
-        plan.fill = Fill::None;
-        plan
-    };
-    // 2000-03-25T23:00Z begins the day of the change, which has 23 hours.
-    let start = 954_025_200 * 1_000_000_000;
-    let lines: Vec<String> = (0..48).map(|hour| format!("m v=1 {}", start + hour * HOUR)).collect();
-    let want = format!("m{{}}\n{start}: 23i\n{}: 24i\n{}: 1i", start + 23 * HOUR, start + 47 * HOUR);
-    check(&lines.join("\n"), day_windows(start, 2), &want);
-    // 2000-10-28T22:00Z begins the day of 25 hours.
-    let start = 972_770_400 * 1_000_000_000;
-    let lines: Vec<String> = (0..50).map(|hour| format!("m v=1 {}", start + hour * HOUR)).collect();
-    let want = format!("m{{}}\n{start}: 25i\n{}: 24i\n{}: 1i", start + 25 * HOUR, start + 49 * HOUR);
-    check(&lines.join("\n"), day_windows(start, 3), &want);
+    const SPRING: i64 = 954_018_000;
+    const AUTUMN: i64 = 972_763_200;
+    check_zone(SPRING, 24, 0, &[(-79_200, 2), (7200, 23), (90_000, 13)]);
+    let want = [
+        (-14_400, 2),
+        (7200, 5),
+        (25_200, 6),
+        (46_800, 6),
+        (68_400, 6),
+        (90_000, 6),
+        (111_600, 6),
+        (133_200, 1),
+    ];
+    check_zone(SPRING, 6, 0, &want);
+    let want = [
+        (-3600, 4),
+        (14_400, 4),
+        (28_800, 5),
+        (46_800, 5),
+        (64_800, 5),
+        (82_800, 5),
+        (100_800, 5),
+        (118_800, 5),
+    ];
+    check_zone(SPRING, 5, 0, &want);
+    check_zone(SPRING, 24, 2, &[(-72_000, 4), (14_400, 23), (97_200, 11)]);
+    check_zone(AUTUMN, 24, 0, &[(-79_200, 2), (7200, 25), (97_200, 11)]);
+    let want = [(-14_400, 2), (7200, 7), (32_400, 6), (54_000, 6), (75_600, 6), (97_200, 6), (118_800, 5)];
+    check_zone(AUTUMN, 6, 0, &want);
+    let want = [
+        (-14_400, 1),
+        (3600, 6),
+        (25_200, 5),
+        (43_200, 5),
+        (61_200, 5),
+        (79_200, 5),
+        (97_200, 5),
+        (115_200, 5),
+        (133_200, 1),
+    ];
+    check_zone(AUTUMN, 5, 0, &want);
+    let want: Vec<(i64, i64)> = (0..38).map(|hour| (hour * 3600, 1)).collect();
+    check_zone(SPRING, 1, 0, &want);
+    check_zone(AUTUMN, 1, 0, &want);
 }
 
 #[test]

@@ -154,9 +154,9 @@ pub(super) fn check(lines: &str, plan: RowPlan, want: &str) {
     assert_eq!(found.lines().collect::<Vec<_>>(), want, "\n{found}");
 }
 
-/// As [`check`], with floats equal to 12 digits.
+/// As [`check`], with floats equal up to a relative `error`.
 #[track_caller]
-pub(super) fn check_close(lines: &str, plan: RowPlan, want: &[(i64, f64)]) {
+pub(super) fn check_close(lines: &str, plan: RowPlan, want: &[(i64, f64)], error: f64) {
     let environment = environment(MemoryStore::of_lines(lines), u64::MAX, RowLimits::default());
     let found = run(plan, environment).expect("rows");
     let rows = found.lines().filter_map(|line| line.split_once(": "));
@@ -164,7 +164,7 @@ pub(super) fn check_close(lines: &str, plan: RowPlan, want: &[(i64, f64)]) {
         rows.map(|(time, value)| (time.parse().expect("a time"), value.parse().expect("a float"))).collect();
     assert_eq!(rows.len(), want.len(), "\n{found}");
     for (row, want) in rows.iter().zip(want) {
-        let is_close = (row.1 - want.1).abs() <= 1e-12 * want.1.abs().max(1.0);
+        let is_close = (row.1 - want.1).abs() <= error * want.1.abs().max(1.0);
         assert!(row.0 == want.0 && is_close, "{row:?} {want:?}\n{found}");
     }
 }

@@ -34,10 +34,9 @@ fn mean_windows(transform: Transform, fill: Fill) -> RowPlan {
 
 #[test]
 fn differences_over_points() {
-    let plan = from_m().call("d", transform(derivative(1), "v")).call(
-        "e",
-        transform(Transform::Difference { non_negative: false }, "w"),
-    );
+    let plan = from_m()
+        .call("d", transform(derivative(1), "v"))
+        .call("e", transform(Transform::Difference { non_negative: false }, "w"));
     let want = "m{}\n11: 0.2 10i\n12: 1.0 null\n31: 0.15789473684210525 10i\n32: -11.0 -23i";
     check(POINTS, plan, want);
     let plan = from_m()
@@ -111,12 +110,18 @@ fn integrals_are_cut_at_windows() {
 }
 
 #[track_caller]
-fn check_indicator(kind: IndicatorKind, period: usize, hold: Option<usize>, warmup: Option<Warmup>, want: &[f64]) {
+fn check_indicator(
+    kind: IndicatorKind,
+    period: usize,
+    hold: Option<usize>,
+    warmup: Option<Warmup>,
+    want: &[f64],
+) {
     let indicator = Indicator { kind, period, hold, warmup };
     let plan = from_m().call("x", transform(Transform::Indicator(indicator), "v")).between(0, 91);
     let first = 10 - want.len() as i64;
     let want: Vec<(i64, f64)> = (first..).map(|idx| idx * 10).zip(want.iter().copied()).collect();
-    check_close(&curve(), plan, &want);
+    check_close(&curve(), plan, &want, 1e-12);
 }
 
 #[test]
@@ -127,8 +132,7 @@ fn exponential_averages() {
     check_indicator(ExponentialMovingAverage, 4, None, None, &want);
     let want = [4.0, 5.0, 6.6, 6.76, 8.856, 9.7136, 11.82816];
     check_indicator(ExponentialMovingAverage, 4, Some(2), simple, &want);
-    let want =
-        [6.703333333333333, 8.414, 7.8435999999999995, 10.70328, 11.300239999999999, 14.0271072];
+    let want = [6.703333333333333, 8.414, 7.8435999999999995, 10.70328, 11.300239999999999, 14.0271072];
     check_indicator(DoubleExponentialMovingAverage, 4, None, None, &want);
     let want =
         [9.166666666666668, 7.958333333333334, 11.166666666666668, 11.427083333333334, 14.385416666666668];
@@ -143,7 +147,17 @@ fn exponential_averages() {
         14.674768518518523,
     ];
     check_indicator(TripleExponentialMovingAverage, 3, None, None, &want);
-    let want = [3.0, 4.0, 4.0, 8.0, 10.833333333333332, 8.3125, 11.444444444444446, 11.352430555555555, 14.655381944444443];
+    let want = [
+        3.0,
+        4.0,
+        4.0,
+        8.0,
+        10.833333333333332,
+        8.3125,
+        11.444444444444446,
+        11.352430555555555,
+        14.655381944444443,
+    ];
     check_indicator(TripleExponentialMovingAverage, 3, Some(0), simple, &want);
     let want = [
         16.342648845686547,
@@ -174,10 +188,21 @@ fn strength_and_momentum() {
         83.49623010332309,
     ];
     check_indicator(RelativeStrengthIndex, 4, Some(0), simple, &want);
-    let want = [0.0, 100.0, 33.33333333333333, 71.42857142857143, 75.0, 25.0, 66.66666666666666, 33.33333333333333, 50.0];
+    let want = [
+        0.0,
+        100.0,
+        33.33333333333333,
+        71.42857142857143,
+        75.0,
+        25.0,
+        66.66666666666666,
+        33.33333333333333,
+        50.0,
+    ];
     check_indicator(ChandeMomentumOscillator, 4, Some(0), None, &want);
     check_indicator(ChandeMomentumOscillator, 4, None, None, &want[3..]);
-    let want = [81.81818181818181, 39.53488372093023, 65.93886462882097, 48.63102998696219, 66.99246020664617];
+    let want =
+        [81.81818181818181, 39.53488372093023, 65.93886462882097, 48.63102998696219, 66.99246020664617];
     check_indicator(ChandeMomentumOscillator, 4, None, simple, &want);
     let want = [1.0, 1.0, 0.6666666666666666, 0.8, 0.75, 0.25, 0.6666666666666666, 0.3333333333333333, 0.5];
     check_indicator(KaufmansEfficiencyRatio, 4, Some(0), None, &want);
@@ -214,7 +239,7 @@ fn forecasts() {
         (240, 34.90086681054155),
         (250, 37.10459515283561),
     ];
-    check_close(&curve(), forecast(HoltWinters { horizon: 5, season: 0, with_fit: false }), &want);
+    check_close(&curve(), forecast(HoltWinters { horizon: 5, season: 0, with_fit: false }), &want, 1e-6);
     let want = [
         3.0,
         5.978458376824415,
@@ -241,6 +266,6 @@ fn forecasts() {
         33.48725539361759,
     ];
     let want: Vec<(i64, f64)> = (1..).map(|idx| idx * 10).zip(want).collect();
-    check_close(&curve(), forecast(HoltWinters { horizon: 3, season: 4, with_fit: true }), &want);
+    check_close(&curve(), forecast(HoltWinters { horizon: 3, season: 4, with_fit: true }), &want, 1e-6);
     check("m v=1 10", forecast(HoltWinters { horizon: 3, season: 0, with_fit: false }), "");
 }

@@ -36,7 +36,7 @@ pub(crate) fn forecast(
         return Default::default();
     }
     let model = Model { observed: &observed, season };
-    let fitted = model.values(model.fit(), horizon);
+    let fitted = model.values(&mut model.fit(), horizon);
     let points: Vec<(i64, f64)> = if with_fit {
         (0..).map(|idx| first + interval * idx).zip(fitted).collect()
     } else {
@@ -116,11 +116,10 @@ impl Model<'_> {
         best.map(|(_, parameters)| parameters).unwrap_or_default()
     }
 
-    /// Sum of squared differences to the observed values. Clamps the factors.
+    /// Sum of squared differences to the observed values. Moves the parameters as [`Model::values`].
     fn error(&self, parameters: &mut [f64]) -> f64 {
-        clamp_factors(parameters);
         let mut error = 0.0;
-        for (fitted, observed) in self.values(parameters.to_vec(), 0).iter().zip(self.observed) {
+        for (fitted, observed) in self.values(parameters, 0).iter().zip(self.observed) {
             if observed.is_nan() {
                 continue;
             }
@@ -132,9 +131,10 @@ impl Model<'_> {
         error
     }
 
-    /// Fitted values, and `horizon` after them.
-    fn values(&self, mut parameters: Vec<f64>, horizon: usize) -> Vec<f64> {
-        clamp_factors(&mut parameters);
+    /// Fitted values, and `horizon` after them. The seasons move along: those after the last value stay in
+    /// the parameters, and are where the fit continues.
+    fn values(&self, parameters: &mut [f64], horizon: usize) -> Vec<f64> {
+        clamp_factors(parameters);
         let [alpha, beta, gamma, phi] = [parameters[0], parameters[1], parameters[2], parameters[3]];
         let (mut level, mut trend) = (parameters[LEVEL], parameters[TREND]);
         let seasons = &mut parameters[SEASONS..];
@@ -155,7 +155,7 @@ impl Model<'_> {
             trend = beta * (level - old_level) + (1.0 - beta) * phi * old_trend;
             let new_factor = gamma * (value / expected) + (1.0 - gamma) * factor;
             value = (level + damping * trend) * next_factor;
-            damping += phi.powi(step as i32);
+            damping += phi.powf(step as f64);
             if self.season > 0 {
                 seasons[(step + seasons_start) % self.season] = new_factor;
                 seasons_start += 1;
@@ -204,8 +204,7 @@ fn minimize(mut error_of: impl FnMut(&mut [f64]) -> f64, start: &[f64]) -> (f64,
         }
         if reflected.error < simplex[best].error {
             let expanded = evaluate(from_center(&reflected.at, 2.0));
-            simplex[worst] =
-                if expanded.error < reflected.error { expanded } else { reflected.clone() };
+            simplex[worst] = if expanded.error < reflected.error { expanded } else { reflected.clone() };
         }
         if reflected.error >= simplex[second].error {
             let outside = reflected.error < simplex[worst].error;

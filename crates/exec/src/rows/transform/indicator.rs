@@ -11,8 +11,12 @@ pub(crate) fn compute(arguments: Indicator, values: &[f64]) -> (Vec<usize>, Vec<
     let warmup = arguments.warmup.unwrap_or_default();
     let mut state: Box<dyn Formula> = match arguments.kind {
         IndicatorKind::ExponentialMovingAverage => Box::new(Average::new(period, warmup)),
-        IndicatorKind::DoubleExponentialMovingAverage => Box::new(Chain::new(period, warmup, ChainKind::Double)),
-        IndicatorKind::TripleExponentialMovingAverage => Box::new(Chain::new(period, warmup, ChainKind::Triple)),
+        IndicatorKind::DoubleExponentialMovingAverage => {
+            Box::new(Chain::new(period, warmup, ChainKind::Double))
+        }
+        IndicatorKind::TripleExponentialMovingAverage => {
+            Box::new(Chain::new(period, warmup, ChainKind::Triple))
+        }
         IndicatorKind::TripleExponentialDerivative => {
             Box::new(Chain::new(period, warmup, ChainKind::Derivative { last: 0.0 }))
         }
@@ -80,7 +84,9 @@ impl Formula for Average {
             let count = self.count as f64;
             (self.last * count + value) / (count + 1.0)
         } else {
-            self.last + (value - self.last) * self.alpha
+            // While it warms up, the period is the number of values so far.
+            let alpha = if self.is_warm() { self.alpha } else { 2.0 / (self.count + 2) as f64 };
+            self.last + (value - self.last) * alpha
         };
         self.count = (self.count + 1).min(self.period);
         self.last
@@ -92,7 +98,9 @@ enum ChainKind {
     Double,
     Triple,
     /// Change of the third one, in percent.
-    Derivative { last: f64 },
+    Derivative {
+        last: f64,
+    },
 }
 
 /// Averages, each of the one before. With a simple warm-up each waits for the one before.
@@ -119,14 +127,14 @@ impl Formula for Chain {
     }
 
     fn add(&mut self, value: f64) -> f64 {
+        // An average that still waits has the value of the one before.
         let mut results = [0.0; 3];
         let mut last = value;
+        let mut waits = false;
         for (result, average) in results.iter_mut().zip(&mut self.averages) {
-            last = average.add(last);
+            last = if waits { last } else { average.add(last) };
             *result = last;
-            if average.warmup == Warmup::Simple && !average.is_warm() {
-                break;
-            }
+            waits |= average.warmup == Warmup::Simple && !average.is_warm();
         }
         match &mut self.kind {
             ChainKind::Double => 2.0 * results[0] - results[1],
