@@ -33,13 +33,17 @@ impl Regex {
     /// of the matcher, so that `^(a|b)$` is the set of its strings.
     #[must_use]
     pub fn anchored_pattern(&self) -> String {
-        let (mut inner, mut prefix, mut suffix) = (self.pattern.as_str(), ANY, ANY);
+        let mut inner = self.pattern.as_str();
+        let mut prefix = ANY;
+        let mut suffix = ANY;
         if has_plain_anchors(inner) {
             if let Some(rest) = inner.strip_prefix('^') {
-                (inner, prefix) = (rest, "");
+                inner = rest;
+                prefix = "";
             }
             if let Some(rest) = inner.strip_suffix('$').filter(|rest| !ends_in_escape(rest)) {
-                (inner, suffix) = (rest, "");
+                inner = rest;
+                suffix = "";
             }
         }
         format!("{prefix}(?-s:{inner}){suffix}")
