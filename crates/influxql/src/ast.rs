@@ -16,6 +16,8 @@ mod schema;
 mod select;
 mod show;
 mod statement;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub(crate) use columns::{TIME_COLUMN, column_fields, unique_names};

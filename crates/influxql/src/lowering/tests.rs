@@ -293,3 +293,20 @@ fn long_conditions_are_shallow() {
     let long = format!("SELECT f{} FROM cpu", " + f".repeat(1_001));
     assert_eq!(lower(&long, TimeUnit::Nano).unwrap_err(), "expression of 1001 operators, at most 1000");
 }
+
+#[test]
+fn the_deepest_statements_fit_a_small_stack() {
+    let run = || {
+        let subqueries = format!("SELECT f FROM {}cpu{}", "(SELECT f FROM ".repeat(126), ")".repeat(126));
+        lower(&subqueries, TimeUnit::Nano).unwrap();
+        let parens = format!("SELECT {}f{} FROM cpu", "(1 + ".repeat(126), ")".repeat(126));
+        lower(&parens, TimeUnit::Nano).unwrap();
+        let calls = format!("SELECT {}f{} FROM cpu", "abs(".repeat(126), ")".repeat(126));
+        lower(&calls, TimeUnit::Nano).unwrap();
+        let condition =
+            format!("SELECT f FROM cpu WHERE {}f = 1{}", "(f = 2 OR ".repeat(126), ")".repeat(126));
+        lower(&condition, TimeUnit::Nano).unwrap();
+    };
+    let small = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap();
+    small.join().unwrap();
+}

@@ -60,9 +60,8 @@ fn field(parser: &mut Parser) -> Result<Field, ParseError> {
             let expr = expr(parser)?;
             if let Some(op) = condition_operator(&expr) {
                 let message = format!("invalid operator {op} in SELECT clause");
-                let place = format!("at line 1, char {}", position.column + 1);
                 let hint = "operator is intended for WHERE clause";
-                return Err(ParseError::plain(format!("{message} {place}; {hint}")));
+                return Err(ParseError::plain(format!("{message} {position}; {hint}")));
             }
             expr
         }

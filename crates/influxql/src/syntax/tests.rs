@@ -110,6 +110,10 @@ fn positions_count_lines_and_characters() {
     assert_eq!(text("SELECT 'é' x"), "error: found x, expected FROM at line 1, char 12");
     assert_eq!(text("SELECT a\r\n\r\n  x"), "error: found x, expected FROM at line 3, char 3");
     assert_eq!(text("SELECT a -- é\n x"), "error: found x, expected FROM at line 2, char 2");
+    assert_eq!(text("SELECT a FROM b WHERE c =~ /x\ny/"), "error: bad regex:  at line 1, char 27");
+    let hint = "operator is intended for WHERE clause";
+    let want = format!("error: invalid operator = in SELECT clause at line 2, char 1; {hint}");
+    assert_eq!(text("SELECT\na = 2 FROM b"), want);
     assert_eq!(text("SELECT a\nFROM"), "error: found EOF, expected identifier at line 2, char 6");
 }
 
