@@ -1,0 +1,187 @@
+//! Kernels of counts and sums: count, sum, mean, standard deviation, spread.
+//!
+//! Invariants: integers are summed exactly for means, and wrap at 64 bits for sums. Standard deviations are
+//! computed by Welford's algorithm, and merged by Chan's, so that they need no second pass.
+
+use super::{Element, Emitted, Kernel, Run};
+
+/// Type with arithmetic.
+pub(crate) trait Number: Element + Copy {
+    /// Sum without loss by integers.
+    type Total: Copy + Default + Send;
+
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn to_f64(self) -> f64;
+    fn add_to(self, total: Self::Total) -> Self::Total;
+    fn add_totals(a: Self::Total, b: Self::Total) -> Self::Total;
+    fn total_to_f64(total: Self::Total) -> f64;
+}
+
+macro_rules! number {
+    ($type:ty, $total:ty, $add:expr, $sub:expr) => {
+        impl Number for $type {
+            type Total = $total;
+
+            fn add(self, other: $type) -> $type {
+                $add(self, other)
+            }
+
+            fn sub(self, other: $type) -> $type {
+                $sub(self, other)
+            }
+
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+
+            fn add_to(self, total: $total) -> $total {
+                total + self as $total
+            }
+
+            fn add_totals(a: $total, b: $total) -> $total {
+                a + b
+            }
+
+            fn total_to_f64(total: $total) -> f64 {
+                total as f64
+            }
+        }
+    };
+}
+number!(f64, f64, |a: f64, b: f64| a + b, |a: f64, b: f64| a - b);
+number!(i64, i128, i64::wrapping_add, i64::wrapping_sub);
+number!(u64, i128, u64::wrapping_add, u64::wrapping_sub);
+
+/// Number of samples.
+pub(crate) struct CountKernel;
+
+impl<T: Element> Kernel<T> for CountKernel {
+    type State = i64;
+    type Out = i64;
+
+    fn fold(&self, state: &mut i64, run: &Run<'_, T>) {
+        *state += run.times.len() as i64;
+    }
+
+    fn merge(&self, state: &mut i64, later: i64) {
+        *state += later;
+    }
+
+    fn emit(&self, state: i64, window: i64, out: &mut Emitted<i64>) {
+        out.push(window, Some(state));
+    }
+}
+
+/// Sum of the type of the values.
+pub(crate) struct SumKernel;
+
+impl<T: Number> Kernel<T> for SumKernel {
+    type State = T;
+    type Out = T;
+
+    fn fold(&self, state: &mut T, run: &Run<'_, T>) {
+        *state = run.values.iter().fold(*state, |sum, value| sum.add(*value));
+    }
+
+    fn merge(&self, state: &mut T, later: T) {
+        *state = state.add(later);
+    }
+
+    fn emit(&self, state: T, window: i64, out: &mut Emitted<T>) {
+        out.push(window, Some(state));
+    }
+}
+
+/// Mean of all samples, a float.
+pub(crate) struct MeanKernel;
+
+impl<T: Number> Kernel<T> for MeanKernel {
+    type State = (T::Total, u64);
+    type Out = f64;
+
+    fn fold(&self, state: &mut (T::Total, u64), run: &Run<'_, T>) {
+        state.0 = run.values.iter().fold(state.0, |total, value| value.add_to(total));
+        state.1 += run.values.len() as u64;
+    }
+
+    fn merge(&self, state: &mut (T::Total, u64), later: (T::Total, u64)) {
+        *state = (T::add_totals(state.0, later.0), state.1 + later.1);
+    }
+
+    fn emit(&self, state: (T::Total, u64), window: i64, out: &mut Emitted<f64>) {
+        out.push(window, Some(T::total_to_f64(state.0) / state.1 as f64));
+    }
+}
+
+/// Count, mean and sum of squared differences to it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Moments {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+/// Sample standard deviation.
+pub(crate) struct StddevKernel;
+
+impl<T: Number> Kernel<T> for StddevKernel {
+    type State = Moments;
+    type Out = f64;
+
+    fn fold(&self, state: &mut Moments, run: &Run<'_, T>) {
+        for value in run.values {
+            let value = value.to_f64();
+            state.count += 1.0;
+            let difference = value - state.mean;
+            state.mean += difference / state.count;
+            state.squares += difference * (value - state.mean);
+        }
+    }
+
+    fn merge(&self, state: &mut Moments, later: Moments) {
+        let count = state.count + later.count;
+        if later.count == 0.0 {
+            return;
+        }
+        let difference = later.mean - state.mean;
+        state.squares += later.squares + difference * difference * state.count * later.count / count;
+        state.mean += difference * later.count / count;
+        state.count = count;
+    }
+
+    fn emit(&self, state: Moments, window: i64, out: &mut Emitted<f64>) {
+        let deviation = (state.squares / (state.count - 1.0)).sqrt();
+        out.push(window, (state.count >= 2.0).then_some(deviation));
+    }
+}
+
+/// Difference between the greatest and the least value.
+pub(crate) struct SpreadKernel;
+
+impl<T: Number> Kernel<T> for SpreadKernel {
+    type State = Option<(T, T)>;
+    type Out = T;
+
+    fn fold(&self, state: &mut Option<(T, T)>, run: &Run<'_, T>) {
+        let first = run.values[0];
+        let (mut least, mut greatest) = state.unwrap_or((first, first));
+        for value in run.values {
+            least = if *value < least { *value } else { least };
+            greatest = if *value > greatest { *value } else { greatest };
+        }
+        *state = Some((least, greatest));
+    }
+
+    fn merge(&self, state: &mut Option<(T, T)>, later: Option<(T, T)>) {
+        let (Some((a, b)), Some((c, d))) = (*state, later) else {
+            *state = state.or(later);
+            return;
+        };
+        *state = Some((if c < a { c } else { a }, if d > b { d } else { b }));
+    }
+
+    fn emit(&self, state: Option<(T, T)>, window: i64, out: &mut Emitted<T>) {
+        out.push(window, state.map(|(least, greatest)| greatest.sub(least)));
+    }
+}

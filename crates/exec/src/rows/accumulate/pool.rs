@@ -1,0 +1,195 @@
+//! Kernels that keep all samples of a window: median, mode, percentile, distinct, sample, top, bottom.
+//!
+//! Invariants: samples are kept in the order of members; ties of equal values are decided by time.
+
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use chronolith_base::Rng;
+
+use super::moments::Number;
+use super::{AuxValues, Element, Emitted, Kernel, Run};
+
+/// Sample that is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept<T, X> {
+    time: i64,
+    value: T,
+    aux: X,
+}
+
+/// Result of the kept samples of a window.
+#[derive(Clone)]
+pub(crate) enum PoolFn {
+    Mode,
+    Percentile(f64),
+    Distinct,
+    Sample(usize, Arc<Rng>),
+    Top(usize),
+    Bottom(usize),
+}
+
+impl PoolFn {
+    /// Bounds the kept samples of selections of the greatest or least ones.
+    fn kept_max(&self) -> Option<usize> {
+        match self {
+            PoolFn::Top(count) | PoolFn::Bottom(count) => Some(*count),
+            _ => None,
+        }
+    }
+}
+
+/// Keeps samples with their times.
+pub(crate) struct PoolKernel<X> {
+    function: PoolFn,
+    keeps_time: bool,
+    _aux: PhantomData<fn() -> X>,
+}
+
+impl<X: AuxValues> PoolKernel<X> {
+    pub(crate) fn new(function: PoolFn, keeps_time: bool) -> PoolKernel<X> {
+        PoolKernel { function, keeps_time, _aux: PhantomData }
+    }
+
+    /// Drops samples that cannot be among the extreme ones.
+    fn trim<T: Element>(&self, kept: &mut Vec<Kept<T, X>>) {
+        if let Some(max) = self.function.kept_max()
+            && kept.len() > max.saturating_mul(2).max(64)
+        {
+            self.keep_extremes(kept, max);
+        }
+    }
+
+    fn keep_extremes<T: Element>(&self, kept: &mut Vec<Kept<T, X>>, max: usize) {
+        let is_top = matches!(self.function, PoolFn::Top(_));
+        kept.sort_by(|a, b| {
+            let by_value = if is_top { order(&b.value, &a.value) } else { order(&a.value, &b.value) };
+            by_value.then(a.time.cmp(&b.time))
+        });
+        kept.truncate(max);
+    }
+}
+
+/// Order of values; there is no NaN among them.
+fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
+    a.partial_cmp(b).unwrap_or(Ordering::Equal)
+}
+
+impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
+    type State = Vec<Kept<T, X>>;
+    type Out = T;
+
+    fn fold(&self, state: &mut Vec<Kept<T, X>>, run: &Run<'_, T>) {
+        let samples = run.times.iter().zip(run.values).enumerate();
+        state.extend(samples.map(|(row, (time, value))| Kept {
+            time: *time,
+            value: value.clone(),
+            aux: X::of_row(run.aux, run.first + row),
+        }));
+        self.trim(state);
+    }
+
+    fn merge(&self, state: &mut Vec<Kept<T, X>>, later: Vec<Kept<T, X>>) {
+        state.extend(later);
+        self.trim(state);
+    }
+
+    fn emit(&self, mut state: Vec<Kept<T, X>>, window: i64, out: &mut Emitted<T>) {
+        let mut push = |kept: &Kept<T, X>, keeps_time: bool| {
+            kept.aux.push_to(&mut out.aux);
+            out.push(if keeps_time { kept.time } else { window }, Some(kept.value.clone()));
+        };
+        match &self.function {
+            PoolFn::Mode => {
+                if let Some(kept) = mode_of(&mut state) {
+                    push(kept, false);
+                }
+            }
+            PoolFn::Percentile(percent) => {
+                state.sort_by(|a, b| order(&a.value, &b.value).then(a.time.cmp(&b.time)));
+                let rank = (state.len() as f64 * percent / 100.0 + 0.5).floor() - 1.0;
+                if rank >= 0.0 && rank < state.len() as f64 {
+                    push(&state[rank as usize], self.keeps_time);
+                }
+            }
+            PoolFn::Distinct => {
+                state.sort_by(|a, b| order(&a.value, &b.value).then(a.time.cmp(&b.time)));
+                state.dedup_by(|later, first| later.value == first.value);
+                state.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| order(&a.value, &b.value)));
+                state.iter().for_each(|kept| push(kept, false));
+            }
+            PoolFn::Sample(count, rng) => {
+                for idx in 0..state.len().min(*count) {
+                    let other = idx + rng.below((state.len() - idx) as u64) as usize;
+                    state.swap(idx, other);
+                }
+                state.truncate(*count);
+                state.sort_by_key(|kept| kept.time);
+                state.iter().for_each(|kept| push(kept, true));
+            }
+            PoolFn::Top(count) | PoolFn::Bottom(count) => {
+                // Of equal times the more extreme value comes first.
+                self.keep_extremes(&mut state, *count);
+                state.sort_by_key(|kept| kept.time);
+                state.iter().for_each(|kept| push(kept, true));
+            }
+        }
+    }
+
+    fn bytes_per_sample(&self) -> usize {
+        // At most a few per window are kept for the extreme ones.
+        if self.function.kept_max().is_some() { 0 } else { size_of::<Kept<T, X>>() }
+    }
+}
+
+/// The most frequent value, the least of equally frequent ones, unless a greater one begins before the last
+/// sample of it. A value that occurs once is only returned if it is the least and no value occurs twice.
+fn mode_of<T: Element, X>(kept: &mut [Kept<T, X>]) -> Option<&Kept<T, X>> {
+    kept.sort_by(|a, b| order(&a.value, &b.value).then(a.time.cmp(&b.time)));
+    let mut best: Option<(usize, usize)> = None;
+    let mut first = 0;
+    while first < kept.len() {
+        let length = kept[first..].iter().take_while(|other| other.value == kept[first].value).count();
+        let wins = best.is_none_or(|(best_first, best_length)| {
+            length > best_length
+                || length == best_length
+                    && length > 1
+                    && kept[first].time <= kept[best_first + best_length - 1].time
+        });
+        if wins {
+            best = Some((first, length));
+        }
+        first += length;
+    }
+    best.map(|(first, _)| &kept[first])
+}
+
+/// Middle value, or the mean of both.
+pub(crate) struct MedianKernel;
+
+impl<T: Number> Kernel<T> for MedianKernel {
+    type State = Vec<T>;
+    type Out = f64;
+
+    fn fold(&self, state: &mut Vec<T>, run: &Run<'_, T>) {
+        state.extend_from_slice(run.values);
+    }
+
+    fn merge(&self, state: &mut Vec<T>, later: Vec<T>) {
+        state.extend(later);
+    }
+
+    fn emit(&self, mut state: Vec<T>, window: i64, out: &mut Emitted<f64>) {
+        let middle = state.len() / 2;
+        let is_even = state.len().is_multiple_of(2);
+        let (below, value, _) = state.select_nth_unstable_by(middle, order);
+        let high = value.to_f64();
+        let low = below.iter().copied().max_by(order).map_or(high, T::to_f64);
+        out.push(window, Some(if is_even { low + (high - low) / 2.0 } else { high }));
+    }
+
+    fn bytes_per_sample(&self) -> usize {
+        size_of::<T>()
+    }
+}

@@ -1,0 +1,428 @@
+//! One call of a plan for one group: which samples it reads, how parts of a group are folded and merged, and
+//! what is made of the merged part (windows with fill, transformations, limits).
+//!
+//! Invariants: parts merge in the order of the members of a group. Results are in the order of the plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chronolith_base::Rng;
+use chronolith_model::query::{ColumnType, TypedValues};
+
+use super::accumulate::moments::{CountKernel, MeanKernel, Number, SpreadKernel, StddevKernel, SumKernel};
+use super::accumulate::pick::{PickKernel, PickRule};
+use super::accumulate::pool::{MedianKernel, PoolFn, PoolKernel};
+use super::accumulate::{Accumulator, AuxValues, Element, Points, Samples, Windowed};
+use super::bounds::WindowBounds;
+use super::column::{RowColumn, cast_values};
+use super::error::RowError;
+use super::execution::RowExecution;
+use super::fill::fill_windows;
+use super::merge::merge_members;
+use super::plan::{Aggregate, Call, Extremes, Fill, Function, Input, Literal, Order, RowPlan};
+use super::points::{Member, PointColumns};
+use super::range::range_of_call;
+use super::transform;
+use super::variables::{Variables, column_variables, input_variable};
+
+/// Call of a plan with what its samples need.
+pub(crate) struct PreparedCall<'p> {
+    pub(crate) plan: &'p RowPlan,
+    pub(crate) call: &'p Call,
+    /// Argument at the bottom.
+    pub(crate) variable: usize,
+    pub(crate) column_type: ColumnType,
+    /// Windows and times of the samples that are read.
+    pub(crate) bounds: WindowBounds,
+    /// Other variables of selected points.
+    pub(crate) aux: Vec<usize>,
+    pub(crate) aux_types: Vec<ColumnType>,
+    /// True if a selected point keeps its time.
+    keeps_time: bool,
+    rng: Arc<Rng>,
+}
+
+impl<'p> PreparedCall<'p> {
+    /// `None` if no source has the argument.
+    pub(crate) fn new(
+        plan: &'p RowPlan,
+        call: &'p Call,
+        variables: &Variables,
+        seed: u64,
+    ) -> Option<PreparedCall<'p>> {
+        let variable = variables.index(input_variable(call))?;
+        let column_type = variables.types[variable]?;
+        let is_selector = matches!(&call.function, Function::Aggregate(aggregate) if aggregate.is_selector());
+        let is_only_selector = plan.calls.len() == 1 && is_selector;
+        let aux = if is_only_selector { column_variables(plan, variables) } else { Vec::new() };
+        Some(PreparedCall {
+            plan,
+            call,
+            variable,
+            column_type,
+            bounds: WindowBounds { range: range_of_call(plan, call), windows: plan.windows.clone() },
+            aux_types: aux.iter().map(|idx| variables.types[*idx].unwrap_or_default()).collect(),
+            aux,
+            keeps_time: is_only_selector && plan.windows.is_none(),
+            rng: Arc::new(Rng::from_seed(seed)),
+        })
+    }
+
+    /// Nothing has been folded yet.
+    pub(crate) fn new_part(&self) -> Result<Part, RowError> {
+        Ok(match &innermost(self.call).function {
+            Function::Aggregate(Aggregate::Integral { .. }) | Function::Transform(_) => {
+                Part::Points(Vec::new())
+            }
+            Function::Aggregate(Aggregate::Top(extremes) | Aggregate::Bottom(extremes))
+                if !extremes.distinct_tags.is_empty() =>
+            {
+                Part::PerTags(BTreeMap::new())
+            }
+            Function::Aggregate(aggregate) => {
+                Part::Windows(self.accumulator(aggregate, self.column_type, self.keeps_time)?)
+            }
+        })
+    }
+
+    /// Adds the samples of a member.
+    pub(crate) fn fold(
+        &self,
+        part: &mut Part,
+        member: &Member,
+        samples: &Samples<'_>,
+    ) -> Result<(), RowError> {
+        match part {
+            Part::Windows(accumulator) => accumulator.fold(&self.bounds, samples),
+            Part::Points(members) => members.push(PointColumns {
+                times: samples.times.to_vec(),
+                columns: vec![Some(RowColumn::of(samples.values.clone()))],
+            }),
+            Part::PerTags(parts) => {
+                let (Aggregate::Top(extremes) | Aggregate::Bottom(extremes)) = self.aggregate() else {
+                    return Ok(());
+                };
+                let key = key_of(member, extremes);
+                let accumulator = match parts.entry(key) {
+                    std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                    std::collections::btree_map::Entry::Vacant(entry) => {
+                        let best = match self.aggregate() {
+                            Aggregate::Top(_) => Aggregate::Max,
+                            _ => Aggregate::Min,
+                        };
+                        entry.insert(self.accumulator(&best, self.column_type, true)?)
+                    }
+                };
+                accumulator.fold(&self.bounds, samples);
+            }
+        }
+        Ok(())
+    }
+
+    /// The points of a group in the order of the plan, with fill and limits.
+    pub(crate) fn finish(&self, part: Part, execution: &RowExecution) -> Result<Points, RowError> {
+        let points = self.finish_call(self.call, part, execution)?;
+        Ok(sliced(points, self.plan))
+    }
+
+    fn finish_call(&self, call: &Call, part: Part, execution: &RowExecution) -> Result<Points, RowError> {
+        let order = self.plan.order;
+        let width = self.plan.windows.as_ref().map(|windows| windows.width);
+        match (&call.function, &call.input) {
+            (Function::Transform(transform), Input::Call(inner)) => {
+                let points = self.finish_call(inner, part, execution)?.without_nulls();
+                transform::apply(transform, &points, order, width)
+            }
+            (Function::Transform(transform), Input::Points(_)) => {
+                transform::apply(transform, &self.merged(part), order, width)
+            }
+            (Function::Aggregate(Aggregate::Integral { unit }), _) => {
+                let points = self.merged(part);
+                let floats = cast_values(&points.values.values, ColumnType::Float);
+                let Some(TypedValues::Floats(values)) = floats else {
+                    return Err(RowError::Type { function: "integral", column_type: self.column_type });
+                };
+                Ok(transform::integral::integrate(&points.times, &values, *unit, &self.bounds, order))
+            }
+            (Function::Aggregate(aggregate), Input::Call(inner)) => {
+                let points = self.finish_call(inner, part, execution)?.without_nulls();
+                let mut points = points;
+                if order == Order::Descending {
+                    reverse(&mut points);
+                }
+                let mut accumulator =
+                    self.accumulator(aggregate, points.values.values.column_type(), false)?;
+                let samples = Samples { times: &points.times, values: &points.values.values, aux: &[] };
+                accumulator.fold(&self.bounds, &samples);
+                self.filled(accumulator.finish(&self.bounds, &[]), aggregate, execution)
+            }
+            (Function::Aggregate(aggregate), Input::Points(_)) => {
+                let points = match part {
+                    Part::Windows(accumulator) => accumulator.finish(&self.bounds, &self.aux_types),
+                    Part::PerTags(parts) => self.best_of_tags(parts, aggregate)?,
+                    Part::Points(_) => Points::new(self.column_type, &self.aux_types),
+                };
+                self.filled(points, aggregate, execution)
+            }
+        }
+    }
+
+    /// Applies the order of the plan, and fill where the aggregation has one value per window.
+    fn filled(
+        &self,
+        mut points: Points,
+        aggregate: &Aggregate,
+        execution: &RowExecution,
+    ) -> Result<Points, RowError> {
+        let order = self.plan.order;
+        let has_many = matches!(
+            aggregate,
+            Aggregate::Distinct | Aggregate::Sample(_) | Aggregate::Top(_) | Aggregate::Bottom(_)
+        );
+        if has_many {
+            return Ok(match order {
+                Order::Ascending => points,
+                Order::Descending => self.windows_reversed(&points),
+            });
+        }
+        if order == Order::Descending {
+            reverse(&mut points);
+        }
+        if self.plan.windows.is_none() || self.plan.fill == Fill::None {
+            return Ok(points);
+        }
+        let is_count = matches!(aggregate, Aggregate::Count);
+        fill_windows(points, &self.plan.fill, &self.bounds, order, execution, is_count)
+    }
+
+    /// Windows in descending order; points of a window still ascend.
+    fn windows_reversed(&self, points: &Points) -> Points {
+        let mut rows: Vec<u32> = Vec::with_capacity(points.times.len());
+        let mut end = points.times.len();
+        while end > 0 {
+            let window = self.bounds.window_of(points.times[end - 1]);
+            let start = points.times[..end].partition_point(|time| *time < window.start);
+            let start = if self.plan.windows.is_none() { 0 } else { start.min(end - 1) };
+            rows.extend(start as u32..end as u32);
+            end = start;
+        }
+        points.gather(&rows)
+    }
+
+    /// The extreme points among the best of each combination of tags.
+    fn best_of_tags(
+        &self,
+        parts: BTreeMap<Vec<String>, Box<dyn Accumulator>>,
+        aggregate: &Aggregate,
+    ) -> Result<Points, RowError> {
+        let mut extreme = self.accumulator(aggregate, self.column_type, true)?;
+        for accumulator in parts.into_values() {
+            let points = accumulator.finish(&self.bounds, &self.aux_types);
+            let samples = Samples { times: &points.times, values: &points.values.values, aux: &points.aux };
+            extreme.fold(&self.bounds, &samples);
+        }
+        Ok(extreme.finish(&self.bounds, &self.aux_types))
+    }
+
+    /// Merged points of all members.
+    fn merged(&self, part: Part) -> Points {
+        let Part::Points(members) = part else { return Points::new(self.column_type, &[]) };
+        let mut merged = merge_members(members, self.plan.order);
+        let values = merged.columns.pop().flatten();
+        let values = values.unwrap_or_else(|| RowColumn::new(self.column_type));
+        Points { times: merged.times, values, aux: Vec::new() }
+    }
+
+    fn aggregate(&self) -> &Aggregate {
+        match &innermost(self.call).function {
+            Function::Aggregate(aggregate) => aggregate,
+            Function::Transform(_) => &Aggregate::Count,
+        }
+    }
+
+    fn accumulator(
+        &self,
+        aggregate: &Aggregate,
+        column_type: ColumnType,
+        keeps_time: bool,
+    ) -> Result<Box<dyn Accumulator>, RowError> {
+        let kernels = Kernels { rng: &self.rng, keeps_time };
+        if self.aux.is_empty() {
+            kernels.of_type::<()>(aggregate, column_type)
+        } else {
+            kernels.of_type::<Box<[Option<Literal>]>>(aggregate, column_type)
+        }
+    }
+}
+
+/// Part of the result of a call for some members of a group.
+pub(crate) enum Part {
+    Windows(Box<dyn Accumulator>),
+    /// Best point per window of each combination of tags.
+    PerTags(BTreeMap<Vec<String>, Box<dyn Accumulator>>),
+    /// Points of each member.
+    Points(Vec<PointColumns>),
+}
+
+impl Part {
+    /// Adds the part of later members.
+    pub(crate) fn merge(&mut self, later: Part) {
+        match (self, later) {
+            (Part::Windows(accumulator), Part::Windows(later)) => accumulator.merge(later),
+            (Part::Points(members), Part::Points(later)) => members.extend(later),
+            (Part::PerTags(parts), Part::PerTags(later)) => {
+                for (key, accumulator) in later {
+                    match parts.get_mut(&key) {
+                        Some(known) => known.merge(accumulator),
+                        None => {
+                            parts.insert(key, accumulator);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Bytes on the heap, for budgets.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Part::Windows(accumulator) => accumulator.heap_bytes(),
+            Part::PerTags(parts) => parts.values().map(|part| part.heap_bytes() + 128).sum(),
+            Part::Points(members) => members.iter().map(PointColumns::heap_bytes).sum(),
+        }
+    }
+}
+
+/// Kernels of the aggregations, for each type that they have results for.
+struct Kernels<'k> {
+    rng: &'k Arc<Rng>,
+    keeps_time: bool,
+}
+
+impl Kernels<'_> {
+    fn of_type<X: AuxValues>(
+        &self,
+        aggregate: &Aggregate,
+        column_type: ColumnType,
+    ) -> Result<Box<dyn Accumulator>, RowError> {
+        let found = match column_type {
+            ColumnType::Float => self.of_numbers::<f64, X>(aggregate),
+            ColumnType::Integer => self.of_numbers::<i64, X>(aggregate),
+            ColumnType::Unsigned => self.of_numbers::<u64, X>(aggregate),
+            ColumnType::Boolean => self.of_any::<bool, X>(aggregate),
+            ColumnType::Text => self.of_texts::<X>(aggregate),
+            ColumnType::Histogram => None,
+        };
+        found.ok_or(RowError::Type { function: name_of(aggregate), column_type })
+    }
+
+    fn of_numbers<T: Number, X: AuxValues>(&self, aggregate: &Aggregate) -> Option<Box<dyn Accumulator>> {
+        Some(match aggregate {
+            Aggregate::Mean => Windowed::<T, _>::boxed(MeanKernel),
+            Aggregate::Median => Windowed::<T, _>::boxed(MedianKernel),
+            Aggregate::Spread => Windowed::<T, _>::boxed(SpreadKernel),
+            Aggregate::Stddev => Windowed::<T, _>::boxed(StddevKernel),
+            Aggregate::Sum => Windowed::<T, _>::boxed(SumKernel),
+            Aggregate::Percentile(percent) => self.pool::<T, X>(PoolFn::Percentile(*percent)),
+            Aggregate::Top(extremes) => self.pool::<T, X>(PoolFn::Top(extremes.count)),
+            Aggregate::Bottom(extremes) => self.pool::<T, X>(PoolFn::Bottom(extremes.count)),
+            _ => return self.of_any::<T, X>(aggregate),
+        })
+    }
+
+    /// Texts have no greatest and least.
+    fn of_texts<X: AuxValues>(&self, aggregate: &Aggregate) -> Option<Box<dyn Accumulator>> {
+        match aggregate {
+            Aggregate::Max | Aggregate::Min => None,
+            _ => self.of_any::<Arc<[u8]>, X>(aggregate),
+        }
+    }
+
+    fn of_any<T: Element, X: AuxValues>(&self, aggregate: &Aggregate) -> Option<Box<dyn Accumulator>> {
+        Some(match aggregate {
+            Aggregate::Count => Windowed::<T, _>::boxed(CountKernel),
+            Aggregate::First => self.pick::<T, X>(PickRule::First),
+            Aggregate::Last => self.pick::<T, X>(PickRule::Last),
+            Aggregate::Max => self.pick::<T, X>(PickRule::Max),
+            Aggregate::Min => self.pick::<T, X>(PickRule::Min),
+            Aggregate::Mode => self.pool::<T, X>(PoolFn::Mode),
+            Aggregate::Distinct => self.pool::<T, X>(PoolFn::Distinct),
+            Aggregate::Sample(count) => self.pool::<T, X>(PoolFn::Sample(*count, self.rng.clone())),
+            _ => return None,
+        })
+    }
+
+    fn pick<T: Element, X: AuxValues>(&self, rule: PickRule) -> Box<dyn Accumulator> {
+        Windowed::<T, _>::boxed(PickKernel::<X>::new(rule, self.keeps_time))
+    }
+
+    fn pool<T: Element, X: AuxValues>(&self, function: PoolFn) -> Box<dyn Accumulator> {
+        Windowed::<T, _>::boxed(PoolKernel::<X>::new(function, self.keeps_time))
+    }
+}
+
+/// Type of the results of a call for values of a type; `None` if it has none.
+pub(crate) fn result_type(call: &Call, of: ColumnType) -> Option<ColumnType> {
+    let of = match &call.input {
+        Input::Points(_) => of,
+        Input::Call(inner) => result_type(inner, of)?,
+    };
+    match &call.function {
+        Function::Transform(transform) => transform::result_type(transform, of),
+        Function::Aggregate(Aggregate::Count) => Some(ColumnType::Integer),
+        Function::Aggregate(
+            Aggregate::Mean | Aggregate::Median | Aggregate::Stddev | Aggregate::Integral { .. },
+        ) => Some(ColumnType::Float),
+        Function::Aggregate(_) => Some(of),
+    }
+}
+
+/// The call that reads points.
+fn innermost(call: &Call) -> &Call {
+    match &call.input {
+        Input::Points(_) => call,
+        Input::Call(inner) => innermost(inner),
+    }
+}
+
+fn key_of(member: &Member, extremes: &Extremes) -> Vec<String> {
+    extremes.distinct_tags.iter().map(|tag| member.tags.get(tag).unwrap_or("").to_owned()).collect()
+}
+
+fn reverse(points: &mut Points) {
+    points.times.reverse();
+    points.values.reverse();
+    points.aux.iter_mut().for_each(RowColumn::reverse);
+}
+
+/// Limit and offset, per call and series.
+fn sliced(points: Points, plan: &RowPlan) -> Points {
+    let count = points.times.len();
+    let from = plan.slice.offset.min(count);
+    let limit = if plan.slice.limit == 0 { count } else { plan.slice.limit };
+    let to = from.saturating_add(limit).min(count);
+    if from == 0 && to == count { points } else { points.range(from, to) }
+}
+
+fn name_of(aggregate: &Aggregate) -> &'static str {
+    match aggregate {
+        Aggregate::Count => "count",
+        Aggregate::Distinct => "distinct",
+        Aggregate::Integral { .. } => "integral",
+        Aggregate::Mean => "mean",
+        Aggregate::Median => "median",
+        Aggregate::Mode => "mode",
+        Aggregate::Spread => "spread",
+        Aggregate::Stddev => "stddev",
+        Aggregate::Sum => "sum",
+        Aggregate::First => "first",
+        Aggregate::Last => "last",
+        Aggregate::Max => "max",
+        Aggregate::Min => "min",
+        Aggregate::Percentile(_) => "percentile",
+        Aggregate::Sample(_) => "sample",
+        Aggregate::Top(_) => "top",
+        Aggregate::Bottom(_) => "bottom",
+    }
+}

@@ -1,0 +1,66 @@
+//! Execution of a plan as a stream of rows.
+//!
+//! Invariants: rows of a series are consecutive; subqueries are run when the plan is opened.
+
+use std::sync::Arc;
+
+use chronolith_model::query::ColumnType;
+
+use super::bounds::WindowBounds;
+use super::column::RowBatch;
+use super::error::RowError;
+use super::execution::{RowEnvironment, RowExecution};
+use super::joined::JoinedRows;
+use super::plan::RowPlan;
+use super::raw::RawRows;
+use super::selection::select;
+use super::source::RowSource;
+
+/// Rows of a query, read as they are pulled. Dropping it stops the query.
+pub struct RowStream {
+    rows: Box<dyn RowSource + Send>,
+}
+
+impl RowStream {
+    /// Selects the series of a plan and runs its subqueries. Samples are read by
+    /// [`RowStream::next_batch`].
+    ///
+    /// # Errors
+    /// As the stores, and limits.
+    pub fn open(plan: RowPlan, environment: RowEnvironment) -> Result<RowStream, RowError> {
+        RowStream::open_in(plan, &Arc::new(RowExecution::new(environment)))
+    }
+
+    fn open_in(plan: RowPlan, execution: &Arc<RowExecution>) -> Result<RowStream, RowError> {
+        let bounds = WindowBounds { range: plan.range, windows: plan.windows.clone() };
+        let limit = execution.environment.limits.buckets_max;
+        if let Some(found) = bounds.count()
+            && limit != 0
+            && found > limit
+        {
+            return Err(RowError::BucketLimit { found, limit });
+        }
+        let run = |inner: RowPlan| -> Result<Box<dyn RowSource>, RowError> {
+            Ok(Box::new(RowStream::open_in(inner, execution)?))
+        };
+        let selection = select(&plan, execution, &run)?;
+        let plan = Arc::new(plan);
+        let execution = execution.clone();
+        let rows: Box<dyn RowSource + Send> = if plan.calls.is_empty() {
+            Box::new(RawRows::new(plan, execution, selection))
+        } else {
+            Box::new(JoinedRows::new(plan, execution, selection))
+        };
+        Ok(RowStream { rows })
+    }
+}
+
+impl RowSource for RowStream {
+    fn next_batch(&mut self) -> Result<Option<RowBatch>, RowError> {
+        self.rows.next_batch()
+    }
+
+    fn column_types(&self) -> &[Option<ColumnType>] {
+        self.rows.column_types()
+    }
+}

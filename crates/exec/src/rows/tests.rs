@@ -1,0 +1,9 @@
+//! Tests of row plans: points in, rows out, as text. Expected values are those of InfluxDB 1.6.7 over the
+//! same points, unless a test says otherwise.
+
+mod aggregates;
+mod memory;
+mod model;
+mod plans;
+mod raw;
+mod transforms;
