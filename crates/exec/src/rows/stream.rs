@@ -32,7 +32,7 @@ impl RowStream {
     }
 
     fn open_in(plan: RowPlan, execution: &Arc<RowExecution>) -> Result<RowStream, RowError> {
-        let bounds = WindowBounds { range: plan.range, windows: plan.windows.clone() };
+        let bounds = WindowBounds::new(plan.range, plan.windows.clone());
         let limit = execution.environment.limits.buckets_max;
         if let Some(found) = bounds.count()
             && limit != 0
