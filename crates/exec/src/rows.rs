@@ -1,6 +1,7 @@
 //! Row-wise operators, for languages like InfluxQL: rows of several typed columns with nulls per group of
 //! series, windows with fill, pooled aggregates, selectors and transformations.
 //!
+//! A language lowers a statement to a [`plan::RowPlan`] and pulls batches from a [`stream::RowStream`].
 //! Invariants: operators know no language; errors are typed. Times are in the unit of the store.
 //! A source returns series of all kinds with the labels `__name__`, `__field__`, `__kind__` and tags, and
 //! reads each in its type.

@@ -29,7 +29,6 @@ pub(crate) struct Points {
 }
 
 impl Points {
-    /// Without points.
     pub(crate) fn new(column_type: ColumnType, aux_types: &[ColumnType]) -> Points {
         let aux = aux_types.iter().map(|column_type| RowColumn::new(*column_type)).collect();
         Points { times: Vec::new(), values: RowColumn::new(column_type), aux }
@@ -88,7 +87,7 @@ pub(crate) trait Accumulator: Send {
     /// Returns the results, ascending by window.
     fn finish(self: Box<Self>, bounds: &WindowBounds, aux_types: &[ColumnType]) -> Points;
 
-    /// For [`Accumulator::merge`].
+    /// Itself, for [`Accumulator::merge`] of the same kernel.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 
     /// Bytes on the heap, for budgets.
@@ -213,7 +212,8 @@ pub(crate) struct Windowed<T: Element, K: Kernel<T>> {
 
 impl<T: Element, K: Kernel<T>> Windowed<T, K> {
     pub(crate) fn boxed(kernel: K) -> Box<dyn Accumulator> {
-        let (starts, states) = (Vec::new(), Vec::new());
+        let starts = Vec::new();
+        let states = Vec::new();
         Box::new(Windowed::<T, K> { kernel, starts, states, sample_count: 0 })
     }
 
@@ -224,7 +224,8 @@ impl<T: Element, K: Kernel<T>> Windowed<T, K> {
         }
         let mut known = std::mem::take(&mut self.starts).into_iter().zip(std::mem::take(&mut self.states));
         let mut added = added.into_iter();
-        let (mut a, mut b) = (known.next(), added.next());
+        let mut a = known.next();
+        let mut b = added.next();
         loop {
             let takes_known = match (&a, &b) {
                 (None, None) => return,
@@ -248,7 +249,8 @@ impl<T: Element, K: Kernel<T>> Accumulator for Windowed<T, K> {
         self.sample_count += times.len();
         let fixed_width = bounds.fixed_width();
         let mut added = Vec::new();
-        let (mut first, mut at) = (0, 0);
+        let mut first = 0;
+        let mut at = 0;
         let mut window = TimeRangeCursor { start: 0, end: i64::MIN };
         while first < times.len() {
             // The next window is most often the one directly after.

@@ -60,7 +60,7 @@ impl<'p> PreparedCall<'p> {
             call,
             variable,
             column_type,
-            bounds: WindowBounds { range: range_of_call(plan, call), windows: plan.windows.clone() },
+            bounds: WindowBounds::new(range_of_call(plan, call), plan.windows.clone()),
             aux_types: aux.iter().map(|idx| variables.types[*idx].unwrap_or_default()).collect(),
             aux,
             keeps_time: is_only_selector && plan.windows.is_none(),

@@ -55,7 +55,8 @@ pub(crate) fn evaluate<'a>(expr: &Expr, input: &EvalInput<'a>) -> Cow<'a, RowCol
         }
         Expr::Literal(value) => Cow::Owned(RowColumn::repeated(Some(value), input.row_count)),
         Expr::Binary(operator, left, right) => {
-            let (left, right) = (evaluate(left, input), evaluate(right, input));
+            let left = evaluate(left, input);
+            let right = evaluate(right, input);
             Cow::Owned(binary(*operator, &left, &right, input.place))
         }
         Expr::Match { operand, regex, negated } => {
@@ -303,7 +304,8 @@ fn of_booleans(operator: Operator, left: &RowColumn, right: &RowColumn, place: P
     let casts_null = place != Place::SeriesCondition;
     let mut out = RowColumn::new(ColumnType::Boolean);
     for row in 0..count {
-        let (a, b) = (operand(left, row), operand(right, row));
+        let a = operand(left, row);
+        let b = operand(right, row);
         let value = match (a, b) {
             (Operand::Boolean(a), Operand::Boolean(b)) => Some(apply(a, b)),
             (Operand::Null, Operand::Boolean(b)) if casts_null => Some(apply(false, b)),

@@ -11,9 +11,9 @@ use super::error::RowError;
 /// Limits of a query; 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowLimits {
-    /// Series that are selected, once per call.
+    /// Series that are selected; all fields of one set of tags are one.
     pub series_max: u64,
-    /// Points that are read.
+    /// Points that are read from stores.
     pub points_max: u64,
     /// Windows of a plan whose range has a start.
     pub buckets_max: u64,

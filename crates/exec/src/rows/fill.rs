@@ -72,7 +72,8 @@ pub(crate) fn fill_windows(
     if *fill == Fill::None || has_all {
         return Ok(points);
     }
-    let (least, greatest) = ((*first).min(*last), (*first).max(*last));
+    let least = (*first).min(*last);
+    let greatest = (*first).max(*last);
     let budget = &execution.environment.ctx.budget;
     let mut memory: Reservation = budget.reserve(0)?;
     let mut starts: Vec<i64> = Vec::new();
@@ -170,7 +171,8 @@ fn linear(points: &Points, starts: &[i64], rows: &[u32]) -> RowColumn {
         if after >= points.times.len() || !values.is_present(before) || !values.is_present(after) {
             continue;
         }
-        let (from, to) = (points.times[before], points.times[after]);
+        let from = points.times[before];
+        let to = points.times[after];
         let share = (starts[window] as f64 - from as f64) / (to as f64 - from as f64);
         let is_set = match &mut out.values {
             TypedValues::Floats(out) => {

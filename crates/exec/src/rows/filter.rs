@@ -51,7 +51,8 @@ fn simplify(expr: &Expr, tags: &Labels) -> Expr {
         }
         Expr::Variable(_) | Expr::Call(_) | Expr::Literal(_) => return expr.clone(),
         Expr::Binary(operator, left, right) => {
-            let (left, right) = (simplify(left, tags), simplify(right, tags));
+            let left = simplify(left, tags);
+            let right = simplify(right, tags);
             if let Some(result) = short_circuit(*operator, &left, &right) {
                 return result;
             }

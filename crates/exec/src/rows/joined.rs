@@ -1,4 +1,4 @@
-//! Rows of a plan with calls: groups are folded in parallel, then the results of all calls are joined by time.
+//! Rows of a plan with calls: groups are folded in parallel, then the results of all calls are joined.
 //!
 //! Morsels: a group's members are split into parts of fixed size, so that a result does not depend on the
 //! number of threads. Groups are computed some at a time, so that a query over many groups streams.
@@ -30,6 +30,8 @@ use super::variables::{Variables, input_variable};
 const MORSEL_MEMBERS: usize = 16;
 /// Samples of the groups that are computed at a time, about.
 const SAMPLES_AT_A_TIME: usize = 4 << 20;
+/// Samples from which groups are computed by several threads.
+const PARALLEL_SAMPLES_MIN: usize = if cfg!(test) { 16 } else { 32 * 1024 };
 /// Groups that are computed at a time.
 const GROUPS_AT_A_TIME: usize = 4096;
 /// Rows per batch.
@@ -79,6 +81,7 @@ impl JoinedRows {
             selection: &self.selection,
             calls: &calls,
             groups,
+            helper_max: if samples < PARALLEL_SAMPLES_MIN { 0 } else { usize::MAX },
         };
         let batches = worker.run()?;
         let bytes = batches.iter().map(batch_bytes).sum::<usize>() as u64;
@@ -116,6 +119,8 @@ struct Worker<'w> {
     selection: &'w Selection,
     calls: &'w [Option<PreparedCall<'w>>],
     groups: &'w [Group],
+    /// Threads besides the calling one.
+    helper_max: usize,
 }
 
 /// Members of a group that are folded by one thread.
@@ -169,7 +174,7 @@ impl Worker<'_> {
             }
         };
         let ctx = &self.execution.environment.ctx;
-        let parts = ctx.run_in_parallel(count.saturating_sub(1), run);
+        let parts = ctx.run_in_parallel(self.helper_max.min(count.saturating_sub(1)), run);
         let mut all = Vec::with_capacity(count);
         for part in parts {
             all.extend(part?);
@@ -214,7 +219,7 @@ impl Worker<'_> {
         known: &'r mut MemberSamples,
         buffers: &mut ReadBuffers,
     ) -> Result<&'r ReadSamples, RowError> {
-        let range = call.bounds.range;
+        let range = member.read_range(call.bounds.range);
         let variables = &self.selection.variables;
         let found = known.read.iter().position(|read| read.variable == call.variable && read.range == range);
         if let Some(found) = found {

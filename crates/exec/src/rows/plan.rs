@@ -1,8 +1,8 @@
 //! Row plan: description of a query whose result is rows of typed columns per group of series.
 //!
-//! Invariants: a plan is language-neutral data. Names are those of the source (measurement, field, tag), times
-//! are in the unit of the store, ranges are half-open. A plan means what it contains: whatever a language lets
-//! a subquery inherit (time range, windows, order, grouping tags, no fill instead of null) is written out by
+//! Invariants: a plan is language-neutral data. Names are those of the source (measurement, field, tag),
+//! times are in the unit of the store, ranges are half-open. A plan means what it contains: whatever a
+//! language lets a subquery inherit (time range, windows, order, no fill instead of null) is written out by
 //! the lowering; only the tags of the outer grouping are added by the executor.
 //!
 //! [`crate::plan::Plan`] is a DAG of operators over series of floats on one grid of steps. A row plan has no
@@ -265,7 +265,7 @@ pub enum Aggregate {
     Stddev,
     /// Sum; integers wrap.
     Sum,
-    /// Earliest (S); of equal times the greater value.
+    /// Earliest (S); of equal times the greater value, of booleans the lesser one.
     First,
     /// Latest (S); of equal times the greater value.
     Last,
@@ -388,12 +388,13 @@ pub struct Windows {
     pub width: i64,
     /// Ticks.
     pub offset: i64,
-    /// Zone in which windows are aligned. A window that contains a change of the offset is longer or shorter
-    /// by it, unless windows are not longer than the change.
+    /// Zone in which windows are aligned; times are then ns. A window that contains a change of the offset is
+    /// longer or shorter by it, unless windows are not longer than the change.
     pub zone: Option<TimeZone>,
 }
 
-/// Values of windows without points, per call, for aggregations of one value per window.
+/// Values of windows without points, per call, for aggregations of one value per window. Previous values and
+/// numbers also stand in rows for calls that have no point at their time, and for variables without a value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Fill {
     /// A null; 0 for `Count`.
@@ -422,11 +423,12 @@ pub enum Order {
 /// Rows and groups that are returned. A limit of 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Slice {
-    /// Rows per result series; with calls, points per call and series.
+    /// Rows per result series; with calls, points per call and series, before they are joined.
     pub limit: usize,
     /// Rows before the first one.
     pub offset: usize,
-    /// Groups per measurement, in ascending order.
+    /// Groups per measurement, in ascending order, whether they have points of the fields or not. Groups of
+    /// subqueries are not limited.
     pub series_limit: usize,
     /// Groups before the first one.
     pub series_offset: usize,

@@ -32,7 +32,7 @@ impl RowStream {
     }
 
     fn open_in(plan: RowPlan, execution: &Arc<RowExecution>) -> Result<RowStream, RowError> {
-        let bounds = WindowBounds { range: plan.range, windows: plan.windows.clone() };
+        let bounds = WindowBounds::new(plan.range, plan.windows.clone());
         let limit = execution.environment.limits.buckets_max;
         if let Some(found) = bounds.count()
             && limit != 0
@@ -44,7 +44,8 @@ impl RowStream {
             Ok(Box::new(RowStream::open_in(inner, execution)?))
         };
         let selection = select(&plan, execution, &run)?;
-        let (plan, execution) = (Arc::new(plan), execution.clone());
+        let plan = Arc::new(plan);
+        let execution = execution.clone();
         let rows: Box<dyn RowSource + Send> = if plan.calls.is_empty() {
             Box::new(RawRows::new(plan, execution, selection))
         } else {

@@ -115,7 +115,8 @@ fn differences_as_floats(values: &TypedValues, pairs: &[Pair]) -> Option<Vec<f64
             all(&|pair| values[pair.after].wrapping_sub(values[pair.before]) as f64)
         }
         TypedValues::Unsigned(values) => all(&|pair| {
-            let (before, after) = (values[pair.before], values[pair.after]);
+            let before = values[pair.before];
+            let after = values[pair.after];
             if after >= before { (after - before) as f64 } else { -((before - after) as f64) }
         }),
         _ => return None,

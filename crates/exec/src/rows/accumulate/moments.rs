@@ -73,7 +73,7 @@ impl<T: Element> Kernel<T> for CountKernel {
     }
 }
 
-/// Sum.
+/// Sum of the type of the values.
 pub(crate) struct SumKernel;
 
 impl<T: Number> Kernel<T> for SumKernel {
@@ -93,7 +93,7 @@ impl<T: Number> Kernel<T> for SumKernel {
     }
 }
 
-/// Mean.
+/// Mean of all samples, a float.
 pub(crate) struct MeanKernel;
 
 impl<T: Number> Kernel<T> for MeanKernel {

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use super::{AuxValues, Element, Emitted, Kernel, Run};
 
-/// Selected point.
+/// The point of a window that is selected so far.
 pub(crate) struct Picked<T, X> {
     time: i64,
     value: T,
@@ -87,7 +87,8 @@ impl<T: Element, X: AuxValues> Kernel<T> for PickKernel<X> {
 
     fn fold(&self, state: &mut Option<Picked<T, X>>, run: &Run<'_, T>) {
         let row = self.rule.row_of(run.times, run.values);
-        let (time, value) = (run.times[row], &run.values[row]);
+        let time = run.times[row];
+        let value = &run.values[row];
         let wins = state.as_ref().is_none_or(|old| self.rule.replaces(time, value, old.time, &old.value));
         if wins {
             let aux = X::of_row(run.aux, run.first + row);

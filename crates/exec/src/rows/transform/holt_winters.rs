@@ -136,20 +136,23 @@ impl Model<'_> {
     fn values(&self, parameters: &mut [f64], horizon: usize) -> Vec<f64> {
         clamp_factors(parameters);
         let [alpha, beta, gamma, phi] = [parameters[0], parameters[1], parameters[2], parameters[3]];
-        let (mut level, mut trend) = (parameters[LEVEL], parameters[TREND]);
+        let mut level = parameters[LEVEL];
+        let mut trend = parameters[TREND];
         let seasons = &mut parameters[SEASONS..];
         let mut value = self.observed[0];
         let mut damping = phi;
         let mut all = vec![value];
         let mut seasons_start = self.season.saturating_sub(1);
         for step in 1..self.observed.len() + horizon {
-            let (mut factor, mut next_factor) = (1.0, 1.0);
+            let mut factor = 1.0;
+            let mut next_factor = 1.0;
             if self.season > 0 {
                 let position = step % self.season;
                 factor = seasons[(step + seasons_start - self.season) % self.season];
                 next_factor = seasons[(step + position + seasons_start - self.season) % self.season];
             }
-            let (old_level, old_trend) = (level, trend);
+            let old_level = level;
+            let old_trend = trend;
             let expected = old_level + phi * old_trend;
             level = alpha * (value / factor) + (1.0 - alpha) * expected;
             trend = beta * (level - old_level) + (1.0 - beta) * phi * old_trend;
@@ -248,7 +251,8 @@ fn first_simplex(start: &[f64]) -> Vec<Vec<f64>> {
 
 /// Indexes of the worst, the best and the second worst vertex.
 fn ranks(simplex: &[Vertex]) -> (usize, usize, usize) {
-    let (mut worst, mut best) = (0, 0);
+    let mut worst = 0;
+    let mut best = 0;
     for (idx, vertex) in simplex.iter().enumerate() {
         if vertex.error > simplex[worst].error {
             worst = idx;

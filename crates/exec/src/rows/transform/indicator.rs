@@ -1,7 +1,7 @@
 //! Indicators of technical analysis: exponential averages and what is built of them.
 //!
-//! Invariants: an indicator is fed with one value after the other; its first values, `warm_count` of them, are
-//! left out unless a hold period is given.
+//! Invariants: an indicator is fed with one value after the other; its first values, `warm_count` of them,
+//! are left out unless a hold period is given.
 
 use crate::rows::plan::{Indicator, IndicatorKind, Warmup};
 
@@ -31,7 +31,8 @@ pub(crate) fn compute(arguments: Indicator, values: &[f64]) -> (Vec<usize>, Vec<
         }
     };
     let hold = arguments.hold.unwrap_or_else(|| state.warm_count());
-    let (mut rows, mut out) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut out = Vec::new();
     for (row, value) in values.iter().enumerate() {
         let result = state.add(*value);
         if row >= hold && !result.is_infinite() {
@@ -191,7 +192,8 @@ impl Formula for SmoothMomentum {
 
     fn add(&mut self, value: f64) -> f64 {
         self.0.push(value);
-        let (gain, loss) = (self.0.gains.last, self.0.losses.last);
+        let gain = self.0.gains.last;
+        let loss = self.0.losses.last;
         100.0 * ((gain - loss) / (gain + loss))
     }
 }
