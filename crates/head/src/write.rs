@@ -22,6 +22,7 @@ use chronolith_model::{
 use chronolith_wal::{PoisonOnPanic, WalPosition};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
+use crate::index::field_types::KindSet;
 use crate::memory_part::MemoryPart;
 use crate::options::{HeadOptions, WriteError};
 use crate::state::HeadState;
@@ -79,7 +80,13 @@ impl Writer {
         let batch = sorted.as_ref().unwrap_or(batch);
         let newest_ms = if limits.out_of_order_ms > 0 { state.series.newest_ms(&tenant) } else { i64::MIN };
         let bounds = TimeBounds::new(limits, now_ms, newest_ms);
+        let kinds = KindSet::of_batch(batch);
+        state.note_kinds(kinds)?;
+        let mut outcome = WriteOutcome::default();
         let mut texts = BatchTexts::default();
+        if kinds.contains(WordKind::Text) {
+            texts = intern_texts(state, &tenant, bounds, batch, &mut outcome);
+        }
         let mut job = AppendJob {
             state,
             tenant: &tenant,
@@ -87,8 +94,8 @@ impl Writer {
             bounds,
             now_ms,
             batch,
-            values: &batch.values,
-            outcome: WriteOutcome::default(),
+            values: if texts.values.is_empty() { &batch.values } else { &texts.values },
+            outcome,
             cx: state.series.context(limits.duplicates).with_lookups(lookups_of(&state.options, batch)),
             ooo_count: 0,
             replaced_count: 0,
@@ -100,12 +107,7 @@ impl Writer {
         }
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
         find_known(&job, &mut scratch);
-        state.note_kinds(scratch.kinds)?;
-        if scratch.kinds.contains(WordKind::Text) {
-            texts = intern_texts(state, &tenant, bounds, batch, &mut job.outcome);
-            job.values = &texts.values;
-            leave_out(&texts.refused, &mut scratch);
-        }
+        leave_out(&texts.refused, &mut scratch);
         let reserved = self.memory_limit.reserve_batch(batch, &scratch.misses);
         if reserved.is_ok() {
             append_batch(&mut job, &mut scratch);

@@ -7,7 +7,7 @@
 //! Not here: looking the kinds up (`write::field_types`).
 
 use chronolith_base::hash::{HashMap, HashSet};
-use chronolith_model::WordKind;
+use chronolith_model::{WordKind, WriteBatch};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Keyed hash of measurement and field.
@@ -29,6 +29,15 @@ impl FieldKey {
 pub(crate) struct KindSet(u8);
 
 impl KindSet {
+    /// Returns the kinds of the series of a batch; none for a protocol without types. Cost: a pass over the
+    /// series.
+    pub(crate) fn of_batch(batch: &WriteBatch) -> KindSet {
+        if !batch.source.is_typed {
+            return KindSet::default();
+        }
+        KindSet(batch.series.iter().fold(0, |kinds, series| kinds | 1 << series.kind as u8))
+    }
+
     pub(crate) fn contains(self, kind: WordKind) -> bool {
         self.0 & 1 << kind as u8 != 0
     }

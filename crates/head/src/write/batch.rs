@@ -18,7 +18,6 @@ use super::mixed::{append_mixed, is_mixed, may_have_mixed, set_relogged_start};
 use super::resolve::resolve_misses;
 use super::slices::{queue_pending, slice_at, yield_stripe};
 use crate::counters::Counter;
-use crate::index::field_types::KindSet;
 use crate::index::series_keys::ID_NONE;
 use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{STRIPE_COUNT, Stripe, stripe_of};
@@ -69,7 +68,6 @@ pub(super) fn find_known(job: &AppendJob<'_>, scratch: &mut AppendScratch) {
     scratch.keys.extend(batch.series.iter().map(|s| index.key_hash.series(shared, batch.raw_of(s))));
     let mut series_keys = index.series_keys.read();
     let mut guess = usize::MAX;
-    let mut kinds = KindSet::default();
     for (idx, (&key, series)) in scratch.keys.iter().zip(&batch.series).enumerate() {
         if idx % LOOKUP_COUNT == LOOKUP_COUNT - 1 {
             // Releases the lock for writers of the cache; otherwise they, and all readers queued after them,
@@ -77,7 +75,6 @@ pub(super) fn find_known(job: &AppendJob<'_>, scratch: &mut AppendScratch) {
             drop(series_keys);
             series_keys = index.series_keys.read();
         }
-        kinds.insert(series.kind);
         let mut id = ID_NONE;
         if series.samples.is_empty() {
             // A series without samples is in the batch for its exemplars: the head has nothing to store or
@@ -90,8 +87,6 @@ pub(super) fn find_known(job: &AppendJob<'_>, scratch: &mut AppendScratch) {
         }
         scratch.ids.push(id);
     }
-    // Untyped protocols have floats alone.
-    scratch.kinds = if batch.source.is_typed { kinds } else { KindSet::default() };
 }
 
 fn append_stripe(

@@ -7,7 +7,7 @@ use chronolith_format::head::wal::Samples;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{LabelsBuilder, Reject, TenantLimits, WriteBatch, WriteOutcome};
 
-use crate::index::field_types::{FieldKey, KindSet};
+use crate::index::field_types::FieldKey;
 use crate::index::tenant::TenantHead;
 use crate::series::decide::AppendOutcome;
 use crate::series::stripe::{AppendContext, Stripe};
@@ -68,8 +68,6 @@ pub(super) struct AppendScratch {
     pub(super) builder: LabelsBuilder,
     pub(super) members: Vec<u32>,
     pub(super) created: Vec<u32>,
-    /// Kinds of the series of the batch.
-    pub(super) kinds: KindSet,
     /// Fields of series of the batch that were not known, by ascending index.
     pub(super) fields: Vec<(u32, FieldKey)>,
 }
