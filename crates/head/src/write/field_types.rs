@@ -150,8 +150,8 @@ pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead) {
     let count = |matchers: &[Matcher]| select_refs(&*tables, matchers).expect("lookups in memory").len();
     let mut by_field: HashMap<FieldKey, KindSet> = HashMap::default();
     let mut names = HashMap::default();
-    if !tables.values(KIND_LABEL, 0).is_empty() {
-        for name in tables.values(FIELD_LABEL, 0) {
+    if !tables.values(KIND_LABEL, 1).is_empty() {
+        for name in tables.values(FIELD_LABEL, usize::MAX) {
             let all = count(&[equal(FIELD_LABEL, &name)]);
             let is_all = |kind: WordKind| {
                 count(&[equal(FIELD_LABEL, &name), equal(KIND_LABEL, kind.label_value())]) == all
