@@ -219,7 +219,7 @@ impl Worker<'_> {
         known: &'r mut MemberSamples,
         buffers: &mut ReadBuffers,
     ) -> Result<&'r ReadSamples, RowError> {
-        let range = call.bounds.range;
+        let range = member.read_range(call.bounds.range);
         let variables = &self.selection.variables;
         let found = known.read.iter().position(|read| read.variable == call.variable && read.range == range);
         if let Some(found) = found {

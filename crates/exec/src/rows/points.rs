@@ -108,6 +108,15 @@ impl ReadBuffers {
 }
 
 impl Member {
+    /// Times to read for a range: rows of a subquery are points of it whatever their times, which may be
+    /// those of windows that begin before the range.
+    pub(crate) fn read_range(&self, range: TimeRange) -> TimeRange {
+        match &self.source {
+            PointSource::Series(_) => range,
+            PointSource::Rows(_) => TimeRange { start: i64::MIN, end: i64::MAX },
+        }
+    }
+
     /// Returns true if the member has points of the variable.
     pub(crate) fn has(&self, variable: usize) -> bool {
         match &self.source {

@@ -81,7 +81,13 @@ impl RawRows {
         };
         let Some(range) = slices.next_range() else { return Ok(None) };
         let wanted = Wanted { drivers: &self.selection.drivers, all: &self.wanted, rows: RowNeed::All };
-        let reader = Reader { selection: &self.selection, execution: &self.execution, wanted, range };
+        let reader = Reader {
+            selection: &self.selection,
+            execution: &self.execution,
+            wanted,
+            range,
+            plan_range: self.plan.range,
+        };
         let all = reader.read_members(group, slices.rows_wanted)?;
         let points = merge_members(all, self.plan.order);
         slices.advance(range, points.times.len());
@@ -168,7 +174,9 @@ struct Reader<'r> {
     selection: &'r Selection,
     execution: &'r RowExecution,
     wanted: Wanted<'r>,
+    /// Times of the slice, and of the plan.
     range: TimeRange,
+    plan_range: TimeRange,
 }
 
 impl Reader<'_> {
@@ -181,8 +189,11 @@ impl Reader<'_> {
                 let idx = next.fetch_add(1, Ordering::Relaxed);
                 let Some(member) = group.members.get(idx) else { return Ok(read) };
                 let variables = &self.selection.variables;
+                let readable = member.read_range(self.plan_range);
+                let range =
+                    TimeRange::new(self.range.start.max(readable.start), self.range.end.min(readable.end));
                 let points =
-                    member.read_points(self.wanted, variables, self.range, self.execution, &mut buffers)?;
+                    member.read_points(self.wanted, variables, range, self.execution, &mut buffers)?;
                 read.push((idx, points));
             }
         };
@@ -222,6 +233,9 @@ impl Slices {
                 match member.time_bounds(*idx) {
                     None => is_known = false,
                     Some((first, last)) => {
+                        let range = member.read_range(plan.range);
+                        let first = first.max(range.start);
+                        let last = last.min(range.end.saturating_sub(1));
                         bounds = Some(bounds.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
                     }
                 }
@@ -229,8 +243,7 @@ impl Slices {
         }
         let mut rest = plan.range;
         if is_known && let Some((first, last)) = bounds {
-            let first = rest.start.max(first);
-            rest = TimeRange::new(first, rest.end.min(last.saturating_add(1)).max(first));
+            rest = TimeRange::new(first, last.saturating_add(1));
         }
         let rows_max = (group.members.len() * SLICE_ROWS_PER_MEMBER).clamp(SLICE_ROWS, SLICE_ROWS_MAX);
         let rows_max = rows_max.min(SLICE_VALUES_MAX / (plan.columns.len() + 1)).max(FIRST_SLICE_ROWS);

@@ -413,6 +413,13 @@ fn aggregates_of_subqueries() {
     let inner = from_m().column("v", field("v")).column("host", tag("host"));
     let count = from_subquery(inner).call("n", aggregate(Aggregate::Count, "host"));
     check(POINTS, count, "m{}\n0: 7i");
+    // Rows of windows that begin before the range are points, too.
+    let lasts = || RowPlan { fill: Fill::None, ..one(Aggregate::Last, "v").between(11, 40).every(10) };
+    let outer = from_subquery(lasts()).call("sum", aggregate(Aggregate::Sum, "x")).between(11, 40);
+    check(POINTS, outer.clone(), "m{}\n11: 0.0");
+    let want = "m{}\n10: 4.0\n15: null\n20: null\n25: null\n30: -4.0\n35: null";
+    check(POINTS, outer.every(5), want);
+    check(POINTS, from_subquery(lasts()).fields(&["x"]).between(11, 40), "m{}\n10: 4.0\n30: -4.0");
     let sums = one(Aggregate::Max, "v").by(&["host"]);
     let mut total = from_subquery(sums).call("sum", aggregate(Aggregate::Sum, "x"));
     check(POINTS, total.clone(), "m{}\n0: 11.5");
