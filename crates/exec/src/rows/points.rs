@@ -108,8 +108,8 @@ impl ReadBuffers {
 }
 
 impl Member {
-    /// Times to read for a range: rows of a subquery are points of it whatever their times, which may be those
-    /// of windows that begin before the range.
+    /// Times to read for a range: rows of a subquery are points of it whatever their times, which may be
+    /// those of windows that begin before the range.
     pub(crate) fn read_range(&self, range: TimeRange) -> TimeRange {
         match &self.source {
             PointSource::Series(_) => range,
