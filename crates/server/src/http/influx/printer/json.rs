@@ -13,11 +13,13 @@ pub(in crate::http::influx) struct JsonPrinter {
     open: Vec<bool>,
     /// Whether the list of series of the current result is open.
     has_series: bool,
+    /// Whether the list of rows of the current series is open: a series without rows has none.
+    has_rows: bool,
 }
 
 impl JsonPrinter {
     pub(in crate::http::influx) fn new(epoch: Epoch, is_pretty: bool) -> JsonPrinter {
-        JsonPrinter { out: Vec::new(), epoch, is_pretty, open: Vec::new(), has_series: false }
+        JsonPrinter { out: Vec::new(), epoch, is_pretty, open: Vec::new(), has_series: false, has_rows: false }
     }
 
     fn open(&mut self, bracket: u8) {
@@ -136,11 +138,15 @@ impl Printer for JsonPrinter {
         }
         self.key("columns");
         self.texts(header.columns.iter().map(String::as_str));
-        self.key("values");
-        self.open(b'[');
+        self.has_rows = false;
     }
 
     fn row(&mut self, cells: &[Cell<'_>]) {
+        if !self.has_rows {
+            self.has_rows = true;
+            self.key("values");
+            self.open(b'[');
+        }
         self.item();
         self.open(b'[');
         for cell in cells {
@@ -151,7 +157,9 @@ impl Printer for JsonPrinter {
     }
 
     fn end_series(&mut self, is_partial: bool) {
-        self.close(b']');
+        if self.has_rows {
+            self.close(b']');
+        }
         if is_partial {
             self.key("partial");
             self.out.extend_from_slice(b"true");
