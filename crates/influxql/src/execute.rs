@@ -9,6 +9,7 @@ mod catalog;
 mod condition;
 pub mod continuous;
 mod delete;
+mod explain;
 mod into;
 mod metadata;
 mod schema;
@@ -131,6 +132,7 @@ impl Session<'_> {
             | S::ShowTagValues(_)
             | S::ShowFieldKeys(_) => self.show_schema(&statement, sink),
             S::Select(select) => self.select(select, sink),
+            S::Explain { select, is_analyzed } => self.explain(select, *is_analyzed, sink),
             S::ShowCardinality(cardinality) => self.show_cardinality(cardinality, sink),
             S::Delete { sources, condition } => self.delete(sources, condition.as_ref()),
             S::DropSeries { sources, condition } => self.drop_series(sources, condition.as_ref()),

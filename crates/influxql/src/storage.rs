@@ -50,6 +50,9 @@ pub trait Storage: Send + Sync {
     /// Returns the ranges of time in which a store may have samples.
     fn sample_ranges(&self, store: &TenantId) -> Vec<TimeRange>;
 
+    /// Monotonic time.
+    fn mono_ns(&self) -> u64;
+
     /// Returns facts about the process: module, then names with values.
     fn diagnostics(&self) -> Vec<(String, Vec<(String, String)>)>;
 

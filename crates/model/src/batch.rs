@@ -310,7 +310,11 @@ impl WriteBatch {
     #[must_use]
     pub fn key_of(&self, series_idx: usize) -> SeriesKey<'_> {
         let series = &self.series[series_idx];
-        SeriesKey { raw: self.raw_of(series), field: self.field_of(series_idx), kind: self.kind_of(series_idx) }
+        SeriesKey {
+            raw: self.raw_of(series),
+            field: self.field_of(series_idx),
+            kind: self.kind_of(series_idx),
+        }
     }
 
     /// A batch of series given as labels, for tests, self-scrape and tools. Wire keys are names and values,
@@ -334,10 +338,8 @@ impl WriteBatch {
         let start = at(self.times.len());
         self.times.extend(samples.iter().map(|s| s.0));
         self.values.extend(samples.iter().map(|s| s.1));
-        self.series.push(BatchSeries {
-            raw: raw_start..at(self.raw.len()),
-            samples: start..at(self.times.len()),
-        });
+        self.series
+            .push(BatchSeries { raw: raw_start..at(self.raw.len()), samples: start..at(self.times.len()) });
         self.kinds.push(WordKind::of(labels));
     }
 }

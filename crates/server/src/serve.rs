@@ -24,10 +24,10 @@ use std::time::Duration;
 use axum::Router;
 use chronolith_base::{Env, thread};
 use chronolith_tsdb::{OpenError, Tsdb};
+use tokio::net::UdpSocket;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::net::UdpSocket;
 use tokio::sync::watch;
 
 pub use self::error::RunError;

@@ -418,6 +418,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         set(&mut s.server.influx.text_bytes_max, value::size_in_memory(v))
     }),
     Setting::server(
+        "text-bytes-limit",
+        "256MiB",
+        Form::Size,
+        "Memory of different texts in the head of all tenants; at three quarters windows are flushed early",
+        |s, v| set(&mut s.server.tsdb.text_bytes_max, value::size_at_least(v, 1 << 20)),
+    ),
+    Setting::server(
         "influx.max-row-limit",
         "0",
         Form::Count,

@@ -54,12 +54,8 @@ pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScr
         };
         let field = Field { measurement, name, key: FieldKey::new(job.state.texts.seed, measurement, name) };
         if let Some(existing) = conflict(job, &field, idx) {
-            let conflict = FieldConflict {
-                measurement: measurement.to_owned(),
-                field: name.to_owned(),
-                kind,
-                existing,
-            };
+            let conflict =
+                FieldConflict { measurement: measurement.to_owned(), field: name.to_owned(), kind, existing };
             refuse_row(job, &mut scratch.ids, idx, conflict, &mut refused);
             continue;
         }

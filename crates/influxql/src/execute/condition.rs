@@ -11,7 +11,7 @@ use chronolith_model::kind::is_reserved;
 use chronolith_model::{GoRegex, Labels, METRIC_NAME, MatchOp, Matcher};
 
 use super::StatementError;
-use crate::ast::{BinaryOp, Expr};
+use crate::ast::{BinaryOp, Chain, Expr};
 
 /// Name that means the measurement in conditions.
 const NAME_KEY: &str = "_name";
@@ -45,16 +45,7 @@ impl TagCondition {
         match expr {
             Expr::Paren(inner) => TagCondition::of(inner),
             Expr::Boolean(true) => Ok(TagCondition::Always),
-            Expr::Chain(chain) => {
-                let is_logical = chain.rest.iter().all(|(op, _)| op.is_logical());
-                if is_logical {
-                    return logical(expr);
-                }
-                match chain.rest.as_slice() {
-                    [(op, right)] => comparison(&chain.first, *op, right).ok_or_else(invalid),
-                    _ => Err(invalid()),
-                }
-            }
+            Expr::Chain(chain) => of_chain(chain).ok_or_else(invalid),
             _ => Err(invalid()),
         }
     }
@@ -88,25 +79,37 @@ impl TagCondition {
     }
 }
 
-fn logical(expr: &Expr) -> Result<TagCondition, StatementError> {
-    let Expr::Chain(chain) = expr else { return TagCondition::of(expr) };
-    let mut left = TagCondition::of(&chain.first)?;
+/// Reads a chain from left to right: operators that bind tighter than the first one are in its operands.
+fn of_chain(chain: &Chain) -> Option<TagCondition> {
+    let mut operand = Some(&chain.first);
+    let mut left: Option<TagCondition> = None;
     for (op, right) in &chain.rest {
-        let right = TagCondition::of(right)?;
-        left = match (op, left) {
-            (BinaryOp::And, TagCondition::All(mut all)) => {
-                all.push(right);
-                TagCondition::All(all)
-            }
-            (BinaryOp::And, left) => TagCondition::All(vec![left, right]),
-            (_, TagCondition::Any(mut any)) => {
-                any.push(right);
-                TagCondition::Any(any)
-            }
-            (_, left) => TagCondition::Any(vec![left, right]),
-        };
+        if op.is_logical() {
+            let before = match operand.take() {
+                Some(operand) => TagCondition::of(operand).ok()?,
+                None => left.take()?,
+            };
+            left = Some(joined(before, *op, TagCondition::of(right).ok()?));
+        } else {
+            left = Some(comparison(operand.take()?, *op, right)?);
+        }
     }
-    Ok(left)
+    left
+}
+
+fn joined(left: TagCondition, op: BinaryOp, right: TagCondition) -> TagCondition {
+    match (op, left) {
+        (BinaryOp::And, TagCondition::All(mut all)) => {
+            all.push(right);
+            TagCondition::All(all)
+        }
+        (BinaryOp::And, left) => TagCondition::All(vec![left, right]),
+        (_, TagCondition::Any(mut any)) => {
+            any.push(right);
+            TagCondition::Any(any)
+        }
+        (_, left) => TagCondition::Any(vec![left, right]),
+    }
 }
 
 fn comparison(left: &Expr, op: BinaryOp, right: &Expr) -> Option<TagCondition> {

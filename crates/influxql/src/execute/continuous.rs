@@ -65,9 +65,11 @@ impl Continuous {
         let every_ns = self.create.resample.every_ns.unwrap_or(interval_ns).max(1);
         let for_ns = self.create.resample.for_ns.unwrap_or(interval_ns.max(every_ns));
         let floor = |time_ns: i64, width_ns: i64| time_ns.saturating_sub(time_ns.rem_euclid(width_ns));
-        let window = |time_ns: i64| floor(time_ns.saturating_sub(self.offset_ns), interval_ns) + self.offset_ns;
+        let window =
+            |time_ns: i64| floor(time_ns.saturating_sub(self.offset_ns), interval_ns) + self.offset_ns;
         let end_ns = window(now_ns.saturating_add((interval_ns - every_ns).max(0)));
-        let late_ns = changed_ns.map(window).filter(|start_ns| last_end_ns.is_some_and(|end| *start_ns < end));
+        let late_ns =
+            changed_ns.map(window).filter(|start_ns| last_end_ns.is_some_and(|end| *start_ns < end));
         let is_due = last_end_ns.is_none_or(|last_ns| {
             let next_ns = floor(last_ns.saturating_sub((interval_ns - every_ns).max(0)), every_ns) + every_ns;
             now_ns >= next_ns.max(last_ns.saturating_sub((interval_ns - every_ns).max(0)))
@@ -110,11 +112,8 @@ impl Session<'_> {
             bound(BinaryOp::Less, windows.end_ns),
         );
         if let Some(own) = select.condition.take() {
-            condition = Expr::binary(
-                Expr::Paren(Box::new(own)),
-                BinaryOp::And,
-                Expr::Paren(Box::new(condition)),
-            );
+            condition =
+                Expr::binary(Expr::Paren(Box::new(own)), BinaryOp::And, Expr::Paren(Box::new(condition)));
         }
         select.condition = Some(condition);
         self.execute(&Statement::Select(Box::new(select)), &mut NoSink)
@@ -128,7 +127,13 @@ mod tests {
     const MINUTE_NS: i64 = 60_000_000_000;
 
     #[track_caller]
-    fn check(resample: &str, now: i64, last_end: Option<i64>, changed: Option<i64>, want: Option<(i64, i64)>) {
+    fn check(
+        resample: &str,
+        now: i64,
+        last_end: Option<i64>,
+        changed: Option<i64>,
+        want: Option<(i64, i64)>,
+    ) {
         let text = format!(
             "CREATE CONTINUOUS QUERY q ON db {resample} BEGIN SELECT mean(v) INTO x FROM m GROUP BY time(10m) END"
         );

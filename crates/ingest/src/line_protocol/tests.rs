@@ -38,7 +38,8 @@ fn render(batch: &WriteBatch) -> Vec<String> {
         let series = &batch.series[idx];
         assert_eq!(series.samples, idx as u32..idx as u32 + 1);
         let word = batch.values[idx].to_bits();
-        let text = if batch.kind_of(idx) == WordKind::Text { batch.texts[word as usize].clone() } else { 0..0 };
+        let text =
+            if batch.kind_of(idx) == WordKind::Text { batch.texts[word as usize].clone() } else { 0..0 };
         let value = value_text(batch.kind_of(idx), word, &batch.raw[text.start as usize..text.end as usize]);
         let row = batch.rows.get(idx).map_or(idx as u32, |row| *row);
         format!("{row} {}{value} @{}", labels_text(batch.key_of(idx)), batch.times[idx])

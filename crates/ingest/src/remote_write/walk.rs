@@ -4,9 +4,7 @@
 //! ones are skipped. Labels are not looked into: that they are well-formed is checked when the series is new.
 
 use chronolith_model::batch::BatchExemplar;
-use chronolith_model::{
-    BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch,
-};
+use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch};
 
 use super::charge::Charge;
 use super::histogram::{HistogramReader, HistogramTally};

@@ -12,10 +12,12 @@ pub(crate) mod password;
 mod ping;
 mod printer;
 mod query;
+mod refused;
 pub(crate) mod reply;
 pub(crate) mod running;
 mod storage;
 mod token;
+mod vars;
 mod write;
 
 #[cfg(test)]
@@ -43,6 +45,8 @@ pub(super) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/write", post(write::write))
         .route("/api/v2/write", post(write::write_v2))
         .route("/query", get(query::query).post(query::query))
+        .route("/api/v2/query", post(refused::flux))
+        .route("/debug/vars", get(vars::vars))
         .route("/ping", get(ping::ping))
         .route("/status", get(ping::status))
         .route("/health", get(ping::health))

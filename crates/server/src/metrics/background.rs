@@ -28,11 +28,9 @@ pub(super) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
         "Self-scrapes that could not be stored.",
         |background| background.scrape_failures.as_f64(),
     ),
-    Metric::counter(
-        "chronolith_continuous_query_runs_total",
-        "Runs of continuous queries.",
-        |background| background.continuous_runs.as_f64(),
-    ),
+    Metric::counter("chronolith_continuous_query_runs_total", "Runs of continuous queries.", |background| {
+        background.continuous_runs.as_f64()
+    }),
     Metric::counter(
         "chronolith_continuous_query_failures_total",
         "Runs of continuous queries that failed.",

@@ -65,12 +65,14 @@ fn run_one(
     let before = app.influx.continuous.watched.lock().remove(&key).unwrap_or_default();
     let changed_ms = before.iter().map(|(of, since)| store.changed_since(of, *since).written_from_ms).min();
     let changed_ns = changed_ms.filter(|ms| *ms != i64::MAX).map(|ms| ms.saturating_mul(1_000_000));
-    let watched: Watched = sources(own, &parsed).into_iter().map(|of| (of.clone(), store.generation(&of))).collect();
+    let watched: Watched =
+        sources(own, &parsed).into_iter().map(|of| (of.clone(), store.generation(&of))).collect();
     app.influx.continuous.watched.lock().insert(key, watched);
     let Some(windows) = parsed.due(now_ns, query.last_run_ns, changed_ns) else { return };
     let memory = app.admission.query_memory.of(tenant, 0);
     let budget = memory.budget.child("continuous query", app.options.query.memory_bytes_max);
-    let deadline_ns = app.env.clock.mono_ns().saturating_add(app.options.query.timeout_ms.saturating_mul(1_000_000));
+    let deadline_ns =
+        app.env.clock.mono_ns().saturating_add(app.options.query.timeout_ms.saturating_mul(1_000_000));
     let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
     let storage = TenantStorage { app, store: store.clone(), tenant: tenant.clone() };
     let session = Session {

@@ -70,6 +70,10 @@ impl Storage for TenantStorage<'_> {
         self.store.sample_ranges(store)
     }
 
+    fn mono_ns(&self) -> u64 {
+        self.app.env.clock.mono_ns()
+    }
+
     fn diagnostics(&self) -> Vec<(String, Vec<(String, String)>)> {
         let text = |name: &str, value: String| (name.to_owned(), value);
         let started_ms = self.app.started_ms;

@@ -19,7 +19,14 @@ pub(in crate::http::influx) struct JsonPrinter {
 
 impl JsonPrinter {
     pub(in crate::http::influx) fn new(epoch: Epoch, is_pretty: bool) -> JsonPrinter {
-        JsonPrinter { out: Vec::new(), epoch, is_pretty, open: Vec::new(), has_series: false, has_rows: false }
+        JsonPrinter {
+            out: Vec::new(),
+            epoch,
+            is_pretty,
+            open: Vec::new(),
+            has_series: false,
+            has_rows: false,
+        }
     }
 
     fn open(&mut self, bracket: u8) {

@@ -1,0 +1,53 @@
+//! `GET /debug/vars`: counters as JSON, for Telegraf's input `influxdb`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Response, header};
+use chronolith_influxql::storage::Storage as _;
+use chronolith_model::TenantId;
+use serde_json::{Map, Value, json};
+
+use super::reply::InfluxError;
+use super::storage::TenantStorage;
+use crate::app::App;
+use crate::http::dispatch;
+use crate::http::error::ApiError;
+use crate::http::tenant::tenant_of;
+
+pub(super) async fn vars(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    let tenant = tenant_of(app.options.multitenancy, request.headers()).map_err(ApiError::from);
+    let read = match tenant {
+        Ok(tenant) => read(&app, tenant).await,
+        Err(error) => Err(error),
+    };
+    read.unwrap_or_else(|error| InfluxError::from(error).into_response())
+}
+
+async fn read(app: &Arc<App>, tenant: TenantId) -> Result<Response<Body>, ApiError> {
+    let store = app.lifecycle.store()?.clone();
+    let text = dispatch::run_status(app, move |app| {
+        let storage = TenantStorage { app, store, tenant };
+        let mut all = Map::new();
+        for module in storage.statistics() {
+            let tags: Map<String, Value> =
+                module.tags.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+            let values: Map<String, Value> =
+                module.values.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+            let key = tags
+                .values()
+                .fold(module.module.clone(), |key, tag| format!("{key}:{}", tag.as_str().unwrap_or("")));
+            all.insert(key, json!({ "name": module.module, "tags": tags, "values": values }));
+        }
+        for (name, facts) in storage.diagnostics() {
+            let facts: Map<String, Value> =
+                facts.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
+            all.insert(name, Value::Object(facts));
+        }
+        Value::Object(all).to_string()
+    });
+    let mut response = Response::new(Body::from(text.await?));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
