@@ -6,6 +6,7 @@
 
 mod cardinality;
 mod catalog;
+mod cells;
 mod condition;
 pub mod continuous;
 mod delete;
@@ -14,99 +15,15 @@ mod into;
 mod metadata;
 mod schema;
 mod select;
+mod session;
 mod status;
 mod typed_schema;
 
-use std::sync::Arc;
-
-use chronolith_model::databases::{Database, TenantCatalog, User};
-use chronolith_model::{QueryError, Queryable, ReadContext};
+use chronolith_model::databases::User;
 
 use crate::ast::Statement;
-use crate::result::{ResultSink, SinkClosed};
-use crate::storage::Storage;
-
-/// Who sends statements.
-#[derive(Debug, Clone, Copy)]
-pub enum Access<'a> {
-    /// Authentication is off.
-    Anyone,
-    /// There is no administrator yet: only creating one is allowed.
-    BeforeFirstAdmin,
-    /// A user.
-    User(&'a User),
-}
-
-/// State of one request with statements.
-pub struct Session<'a> {
-    /// Databases.
-    pub storage: &'a dyn Storage,
-    /// Default database; empty for none.
-    pub database: &'a str,
-    /// Default retention policy; empty for that of the database.
-    pub policy: &'a str,
-    /// Who asks.
-    pub access: Access<'a>,
-    /// Time of the request.
-    pub now_ns: i64,
-    /// Limits of SELECT.
-    pub limits: SelectLimits,
-    /// Deadline, memory and cancellation.
-    pub ctx: &'a ReadContext,
-}
-
-/// Limits of SELECT; 0 = none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SelectLimits {
-    /// Series that are read.
-    pub series_max: u64,
-    /// Points that are read.
-    pub points_max: u64,
-    /// Windows.
-    pub buckets_max: u64,
-}
-
-/// Reason why a statement ended without its result.
-#[derive(Debug)]
-pub enum StatementError {
-    /// The text for the client.
-    Text(String),
-    /// The user may not do that: the whole request is refused.
-    Forbidden(String),
-    /// A read failed or was ended.
-    Query(QueryError),
-    /// Nobody wants the result.
-    Closed,
-}
-
-impl StatementError {
-    pub(crate) fn text(text: impl ToString) -> StatementError {
-        StatementError::Text(text.to_string())
-    }
-}
-
-impl From<QueryError> for StatementError {
-    fn from(error: QueryError) -> StatementError {
-        StatementError::Query(error)
-    }
-}
-
-impl From<crate::SemanticError> for StatementError {
-    fn from(error: crate::SemanticError) -> StatementError {
-        StatementError::text(error)
-    }
-}
-
-impl From<SinkClosed> for StatementError {
-    fn from(_: SinkClosed) -> StatementError {
-        StatementError::Closed
-    }
-}
-
-/// A retention policy that a statement reads.
-pub(crate) struct PolicySource {
-    pub(crate) source: Arc<dyn Queryable>,
-}
+use crate::result::ResultSink;
+pub use session::{Access, SelectLimits, Session, StatementError};
 
 impl Session<'_> {
     /// Runs a statement and gives its rows to `sink`.
@@ -130,81 +47,20 @@ impl Session<'_> {
             | S::ShowSeries(_)
             | S::ShowTagKeys(_)
             | S::ShowTagValues(_)
-            | S::ShowFieldKeys(_) => self.show_schema(&statement, sink),
-            S::Select(select) => self.select(select, sink),
-            S::Explain { select, is_analyzed } => self.explain(select, *is_analyzed, sink),
-            S::ShowCardinality(cardinality) => self.show_cardinality(cardinality, sink),
-            S::Delete { sources, condition } => self.delete(sources, condition.as_ref()),
-            S::DropSeries { sources, condition } => self.drop_series(sources, condition.as_ref()),
-            S::DropMeasurement(name) => self.drop_measurement(name),
+            | S::ShowFieldKeys(_) => metadata::show_schema(self, &statement, sink),
+            S::Select(select) => select::select(self, select, sink),
+            S::Explain { select, is_analyzed } => explain::explain(self, select, *is_analyzed, sink),
+            S::ShowCardinality(cardinality) => cardinality::show_cardinality(self, cardinality, sink),
+            S::Delete { sources, condition } => delete::delete(self, sources, condition.as_ref()),
+            S::DropSeries { sources, condition } => delete::drop_series(self, sources, condition.as_ref()),
+            S::DropMeasurement(name) => delete::drop_measurement(self, name),
             S::ShowQueries
             | S::KillQuery { .. }
             | S::ShowStats(_)
             | S::ShowDiagnostics(_)
             | S::ShowShards
-            | S::ShowShardGroups => self.status(&statement, sink),
-            statement => self.execute_on_catalog(&catalog, statement, sink),
-        }
-    }
-
-    /// Returns a database for reading: its name must be given and exist.
-    pub(crate) fn database_sources(&self, name: &str) -> Result<Vec<PolicySource>, StatementError> {
-        if name.is_empty() {
-            return Err(StatementError::text("database name required"));
-        }
-        let catalog = self.storage.catalog();
-        if let Some(database) = catalog.database(name) {
-            return Ok(self.policy_sources(database));
-        }
-        match self.storage.read_only() {
-            Some((own, source)) if own == name => Ok(vec![PolicySource { source }]),
-            _ => Err(StatementError::Text(format!("database not found: {name}"))),
-        }
-    }
-
-    /// Returns the store of a retention policy for reading.
-    pub(crate) fn policy_source(
-        &self,
-        database: &str,
-        policy: &str,
-    ) -> Result<Arc<dyn Queryable>, StatementError> {
-        if database.is_empty() {
-            return Err(StatementError::text("database name required"));
-        }
-        let catalog = self.storage.catalog();
-        if let Some(found) = catalog.database(database) {
-            let found = found.policy(policy);
-            let missing = || StatementError::Text(format!("retention policy not found: {policy}"));
-            return Ok(self.storage.source(&found.ok_or_else(missing)?.store));
-        }
-        match self.storage.read_only() {
-            Some((own, source)) if own == database => Ok(source),
-            _ => Err(StatementError::Text(format!("database not found: {database}"))),
-        }
-    }
-
-    fn policy_sources(&self, database: &Database) -> Vec<PolicySource> {
-        let source = |store| PolicySource { source: self.storage.source(store) };
-        database.policies.iter().map(|policy| source(&policy.store)).collect()
-    }
-
-    /// Returns a database that can be changed.
-    pub(crate) fn writable<'c>(
-        &self,
-        catalog: &'c TenantCatalog,
-        name: &str,
-    ) -> Result<&'c Database, StatementError> {
-        if name.is_empty() {
-            return Err(StatementError::text("database name required"));
-        }
-        if let Some(database) = catalog.database(name) {
-            return Ok(database);
-        }
-        match self.storage.read_only() {
-            Some((own, _)) if own == name => {
-                Err(StatementError::Text(format!("database {name:?} is read only")))
-            }
-            _ => Err(StatementError::Text(format!("database not found: {name}"))),
+            | S::ShowShardGroups => status::status(self, &statement, sink),
+            statement => catalog::execute_on_catalog(self, &catalog, statement, sink),
         }
     }
 }
@@ -233,7 +89,8 @@ pub fn authorize(access: Access<'_>, statements: &[Statement], database: &str) -
             }
             let own = if needed.database.is_empty() { database } else { &needed.database };
             if !has_privilege(user, needed.privilege, own) {
-                let (name, privilege) = (&user.name, needed.privilege.text());
+                let name = &user.name;
+                let privilege = needed.privilege.text();
                 return Err(format!(
                     "{name} not authorized to execute statement '{statement}', requires {privilege} on {own}"
                 ));

@@ -190,8 +190,8 @@ pub struct WriteBatch {
     pub raw: Vec<u8>,
     /// Series in the order of the request.
     pub series: Vec<BatchSeries>,
-    /// Kind of the words of each series; empty if all are floats. The parser of the wire key returns the label
-    /// of the same kind.
+    /// Kind of the words of each series; empty if all are floats. The parser of the wire key returns the
+    /// label of the same kind.
     pub kinds: Vec<WordKind>,
     /// Field key of each series as sent, within [`WriteBatch::raw`]; empty if the protocol has no fields.
     pub fields: Vec<Range<u32>>,

@@ -173,7 +173,7 @@ pub struct InfluxOptions {
     pub auth_enabled: bool,
     /// Secret of JSON web tokens; empty = none are accepted.
     pub shared_secret: String,
-    /// Version that clients are told.
+    /// Version in headers and in `/ping`.
     pub version: String,
     /// Database name under which InfluxQL reads the series of other protocols; `None` = not at all.
     pub prometheus_database: Option<String>,

@@ -211,7 +211,9 @@ fn udp_listener(text: &str) -> Result<UdpListener, String> {
     let mut parts = text.split('/');
     let listen = host_and_port(parts.next().unwrap_or(""))?;
     let mut next = || parts.next().unwrap_or("").to_owned();
-    let (database, policy, precision) = (next(), next(), next());
+    let database = next();
+    let policy = next();
+    let precision = next();
     let is_known = matches!(precision.as_str(), "" | "n" | "ns" | "u" | "ms" | "s" | "m" | "h");
     if database.is_empty() || !is_known || parts.next().is_some() {
         return Err(format!("invalid listener {text:?}, expected host:port/DATABASE[/POLICY[/PRECISION]]"));

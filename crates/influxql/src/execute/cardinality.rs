@@ -1,48 +1,46 @@
 //! SHOW ... CARDINALITY: numbers of measurements, series, tag keys, tag values, field keys.
 //!
-//! Invariants: all numbers are exact. Without EXACT, measurements and series are counted over the database and
-//! have InfluxDB's column for estimates; the others are counted per measurement in both forms.
+//! Invariants: all numbers are exact. Without EXACT, measurements and series are counted over the database
+//! and have InfluxDB's column for estimates; the others are counted per measurement in both forms.
 
 use chronolith_model::{METRIC_NAME, Matcher};
 
 use super::metadata::key_selector;
 use super::schema::Schema;
-use super::{Session, StatementError};
+use super::session::{Session, StatementError};
 use crate::ast::{Cardinality, CardinalityOf, Measurement, Page, Source};
 use crate::result::{Cell, ResultSink, SeriesHeader};
 
 const ESTIMATE: &str = "cardinality estimation";
 const COUNT: &str = "count";
 
-impl Session<'_> {
-    pub(super) fn show_cardinality(
-        &self,
-        show: &Cardinality,
-        sink: &mut dyn ResultSink,
-    ) -> Result<(), StatementError> {
-        let schema = self.schema(&show.database, show.condition.as_ref())?;
-        let is_estimate = !show.is_exact
-            && show.sources.is_empty()
-            && show.condition.is_none()
-            && show.dimensions.is_empty()
-            && show.page == Page::default();
-        match &show.of {
-            CardinalityOf::Measurements => {
-                let column = if is_estimate { ESTIMATE } else { COUNT };
-                one(sink, "", column, schema.measurements(&show.sources)?.len())
-            }
-            CardinalityOf::Series if is_estimate => {
-                one(sink, "", ESTIMATE, schema.series_keys(&show.sources)?.len())
-            }
-            of => {
-                for measurement in schema.measurements(&show.sources)? {
-                    let count = count_of(&schema, of, &measurement)?;
-                    if count > 0 {
-                        one(sink, &measurement, COUNT, count)?;
-                    }
+pub(super) fn show_cardinality(
+    session: &Session<'_>,
+    show: &Cardinality,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    let schema = super::metadata::schema(session, &show.database, show.condition.as_ref())?;
+    let is_estimate = !show.is_exact
+        && show.sources.is_empty()
+        && show.condition.is_none()
+        && show.dimensions.is_empty()
+        && show.page == Page::default();
+    match &show.of {
+        CardinalityOf::Measurements => {
+            let column = if is_estimate { ESTIMATE } else { COUNT };
+            one(sink, "", column, schema.measurements(&show.sources)?.len())
+        }
+        CardinalityOf::Series if is_estimate => {
+            one(sink, "", ESTIMATE, schema.series_keys(&show.sources)?.len())
+        }
+        of => {
+            for measurement in schema.measurements(&show.sources)? {
+                let count = count_of(&schema, of, &measurement)?;
+                if count > 0 {
+                    one(sink, &measurement, COUNT, count)?;
                 }
-                Ok(())
             }
+            Ok(())
         }
     }
 }

@@ -6,139 +6,139 @@ use chronolith_model::databases::{
     TenantCatalog,
 };
 
-use super::{Access, Session, StatementError};
+use super::session::{Access, Session, StatementError};
 use crate::ast::format_duration_go;
 use crate::ast::{
     AlterRetentionPolicy, CreateDatabase, CreateRetentionPolicy, Grant, PolicyOptions, Privilege, Statement,
 };
 use crate::result::{Cell, ResultSink, SeriesHeader};
 
-impl Session<'_> {
-    pub(super) fn execute_on_catalog(
-        &self,
-        catalog: &TenantCatalog,
-        statement: &Statement,
-        sink: &mut dyn ResultSink,
-    ) -> Result<(), StatementError> {
-        use Statement as S;
-        match statement {
-            S::ShowDatabases => self.show_databases(catalog, sink),
-            S::ShowRetentionPolicies(database) => self.show_policies(catalog, database, sink),
-            S::ShowUsers => show_users(catalog, sink),
-            S::ShowGrants(user) => show_grants(catalog, user, sink),
-            S::ShowContinuousQueries => show_continuous_queries(catalog, sink),
-            // There are none: senders write to both servers.
-            S::ShowSubscriptions => Ok(()),
-            S::CreateSubscription(_) => {
-                Err(StatementError::text("subscriptions are not supported; send to both with Telegraf"))
-            }
-            S::DropSubscription { .. } => Err(StatementError::text("subscription not found")),
-            S::DropShard(_) => {
-                Err(StatementError::text("DROP SHARD is not supported; use DELETE or a retention policy"))
-            }
-            statement => self.change(catalog, statement),
+pub(super) fn execute_on_catalog(
+    session: &Session<'_>,
+    catalog: &TenantCatalog,
+    statement: &Statement,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    use Statement as S;
+    match statement {
+        S::ShowDatabases => show_databases(session, catalog, sink),
+        S::ShowRetentionPolicies(database) => show_policies(session, catalog, database, sink),
+        S::ShowUsers => show_users(catalog, sink),
+        S::ShowGrants(user) => show_grants(catalog, user, sink),
+        S::ShowContinuousQueries => show_continuous_queries(catalog, sink),
+        // There are none: senders write to both servers.
+        S::ShowSubscriptions => Ok(()),
+        S::CreateSubscription(_) => {
+            Err(StatementError::text("subscriptions are not supported; send to both with Telegraf"))
         }
+        S::DropSubscription { .. } => Err(StatementError::text("subscription not found")),
+        S::DropShard(_) => {
+            Err(StatementError::text("DROP SHARD is not supported; use DELETE or a retention policy"))
+        }
+        statement => change(session, catalog, statement),
     }
+}
 
-    /// Applies a statement that changes the catalogue.
-    fn change(&self, catalog: &TenantCatalog, statement: &Statement) -> Result<(), StatementError> {
-        use Statement as S;
-        let change = match statement {
-            S::CreateDatabase(create) => create_database(create),
-            S::DropDatabase(name) => CatalogChange::DropDatabase { name: name.clone() },
-            S::CreateRetentionPolicy(create) => create_policy(create),
-            S::AlterRetentionPolicy(alter) => alter_policy(alter),
-            S::DropRetentionPolicy { name, database } => {
-                CatalogChange::DropPolicy { database: database.clone(), name: name.clone() }
+/// Applies a statement that changes the catalogue.
+fn change(
+    session: &Session<'_>,
+    catalog: &TenantCatalog,
+    statement: &Statement,
+) -> Result<(), StatementError> {
+    use Statement as S;
+    let change = match statement {
+        S::CreateDatabase(create) => create_database(create),
+        S::DropDatabase(name) => CatalogChange::DropDatabase { name: name.clone() },
+        S::CreateRetentionPolicy(create) => create_policy(create),
+        S::AlterRetentionPolicy(alter) => alter_policy(alter),
+        S::DropRetentionPolicy { name, database } => {
+            CatalogChange::DropPolicy { database: database.clone(), name: name.clone() }
+        }
+        S::CreateUser(create) => CatalogChange::CreateUser {
+            name: create.name.clone(),
+            password_hash: session.storage.hash_password(&create.password),
+            is_admin: create.is_admin,
+        },
+        S::DropUser(name) => CatalogChange::DropUser { name: name.clone() },
+        S::SetPassword { user, password } => CatalogChange::SetPassword {
+            name: user.clone(),
+            password_hash: session.storage.hash_password(password),
+        },
+        S::Grant(grant) => {
+            let privilege = stored(grant.privilege);
+            CatalogChange::SetPrivilege {
+                user: grant.user.clone(),
+                database: grant.database.clone(),
+                privilege,
             }
-            S::CreateUser(create) => CatalogChange::CreateUser {
-                name: create.name.clone(),
-                password_hash: self.storage.hash_password(&create.password),
-                is_admin: create.is_admin,
-            },
-            S::DropUser(name) => CatalogChange::DropUser { name: name.clone() },
-            S::SetPassword { user, password } => CatalogChange::SetPassword {
-                name: user.clone(),
-                password_hash: self.storage.hash_password(password),
-            },
-            S::Grant(grant) => {
-                let privilege = stored(grant.privilege);
-                CatalogChange::SetPrivilege {
-                    user: grant.user.clone(),
-                    database: grant.database.clone(),
-                    privilege,
-                }
-            }
-            S::Revoke(grant) => revoke(catalog, grant)?,
-            S::GrantAdmin(user) => CatalogChange::SetAdmin { user: user.clone(), is_admin: true },
-            S::RevokeAdmin(user) => CatalogChange::SetAdmin { user: user.clone(), is_admin: false },
-            S::CreateContinuousQuery(create) => CatalogChange::CreateContinuousQuery {
-                database: create.database.clone(),
-                name: create.name.clone(),
-                text: statement.to_string(),
-            },
-            S::DropContinuousQuery { name, database } => {
-                CatalogChange::DropContinuousQuery { database: database.clone(), name: name.clone() }
-            }
-            statement => return Err(StatementError::Text(format!("invalid statement: {statement}"))),
-        };
-        self.storage.change(&change).map_err(StatementError::text)
-    }
+        }
+        S::Revoke(grant) => revoke(catalog, grant)?,
+        S::GrantAdmin(user) => CatalogChange::SetAdmin { user: user.clone(), is_admin: true },
+        S::RevokeAdmin(user) => CatalogChange::SetAdmin { user: user.clone(), is_admin: false },
+        S::CreateContinuousQuery(create) => CatalogChange::CreateContinuousQuery {
+            database: create.database.clone(),
+            name: create.name.clone(),
+            text: statement.to_string(),
+        },
+        S::DropContinuousQuery { name, database } => {
+            CatalogChange::DropContinuousQuery { database: database.clone(), name: name.clone() }
+        }
+        statement => return Err(StatementError::Text(format!("invalid statement: {statement}"))),
+    };
+    session.storage.change(&change).map_err(StatementError::text)
+}
 
-    fn show_databases(
-        &self,
-        catalog: &TenantCatalog,
-        sink: &mut dyn ResultSink,
-    ) -> Result<(), StatementError> {
-        let is_visible = |name: &str| match self.access {
-            Access::Anyone | Access::BeforeFirstAdmin => true,
-            Access::User(user) => {
-                user.may(StoredPrivilege::Read, name) || user.may(StoredPrivilege::Write, name)
-            }
-        };
-        let read_only = self.storage.read_only().map(|(name, _)| name);
-        let read_only = read_only.filter(|name| catalog.database(name).is_none());
-        sink.series(&SeriesHeader::new("databases", &["name"]))?;
-        let names = catalog.databases.iter().map(|database| &database.name).chain(&read_only);
-        for name in names.filter(|name| is_visible(name)) {
-            sink.row(&[Cell::text(name)])?;
-        }
-        Ok(())
+fn show_databases(
+    session: &Session<'_>,
+    catalog: &TenantCatalog,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    let is_visible = |name: &str| match session.access {
+        Access::Anyone | Access::BeforeFirstAdmin => true,
+        Access::User(user) => user.may(StoredPrivilege::Read, name) || user.may(StoredPrivilege::Write, name),
+    };
+    let read_only = session.storage.read_only().map(|(name, _)| name);
+    let read_only = read_only.filter(|name| catalog.database(name).is_none());
+    sink.series(&SeriesHeader::new("databases", &["name"]))?;
+    let names = catalog.databases.iter().map(|database| &database.name).chain(&read_only);
+    for name in names.filter(|name| is_visible(name)) {
+        sink.row(&[Cell::text(name)])?;
     }
+    Ok(())
+}
 
-    fn show_policies(
-        &self,
-        catalog: &TenantCatalog,
-        database: &str,
-        sink: &mut dyn ResultSink,
-    ) -> Result<(), StatementError> {
-        if database.is_empty() {
-            return Err(StatementError::text("database name required"));
-        }
-        let columns = ["name", "duration", "shardGroupDuration", "replicaN", "default"];
-        let header = SeriesHeader::new("", &columns);
-        let Some(database) = catalog.database(database) else {
-            return match self.storage.read_only() {
-                Some((own, _)) if own == database => {
-                    sink.series(&header)?;
-                    let policy = RetentionPolicy {
-                        name: chronolith_model::databases::AUTOGEN.to_owned(),
-                        duration_ns: 0,
-                        shard_group_ns: 7 * DAY_NS,
-                        replica_count: 1,
-                        store: chronolith_model::TenantId::anonymous(),
-                    };
-                    Ok(policy_row(&policy, true, sink)?)
-                }
-                _ => Err(StatementError::Text(format!("database not found: {database}"))),
-            };
-        };
-        sink.series(&header)?;
-        for policy in &database.policies {
-            policy_row(policy, policy.name == database.default_policy, sink)?;
-        }
-        Ok(())
+fn show_policies(
+    session: &Session<'_>,
+    catalog: &TenantCatalog,
+    database: &str,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    if database.is_empty() {
+        return Err(StatementError::text("database name required"));
     }
+    let columns = ["name", "duration", "shardGroupDuration", "replicaN", "default"];
+    let header = SeriesHeader::new("", &columns);
+    let Some(database) = catalog.database(database) else {
+        return match session.storage.read_only() {
+            Some((own, _)) if own == database => {
+                sink.series(&header)?;
+                let policy = RetentionPolicy {
+                    name: chronolith_model::databases::AUTOGEN.to_owned(),
+                    duration_ns: 0,
+                    shard_group_ns: 7 * DAY_NS,
+                    replica_count: 1,
+                    store: chronolith_model::TenantId::anonymous(),
+                };
+                Ok(policy_row(&policy, true, sink)?)
+            }
+            _ => Err(StatementError::Text(format!("database not found: {database}"))),
+        };
+    };
+    sink.series(&header)?;
+    for policy in &database.policies {
+        policy_row(policy, policy.name == database.default_policy, sink)?;
+    }
+    Ok(())
 }
 
 fn policy_row(

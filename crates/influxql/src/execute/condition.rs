@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chronolith_model::kind::is_reserved;
 use chronolith_model::{GoRegex, Labels, METRIC_NAME, MatchOp, Matcher};
 
-use super::StatementError;
+use super::session::StatementError;
 use crate::ast::{BinaryOp, Chain, Expr};
 
 /// Name that means the measurement in conditions.
@@ -113,8 +113,7 @@ fn joined(left: TagCondition, op: BinaryOp, right: TagCondition) -> TagCondition
 }
 
 fn comparison(left: &Expr, op: BinaryOp, right: &Expr) -> Option<TagCondition> {
-    let (left, right) = (left.without_parens(), right.without_parens());
-    let (var, value) = match (left, right) {
+    let (var, value) = match (left.without_parens(), right.without_parens()) {
         (Expr::Ref(var), value) | (value, Expr::Ref(var)) => (var, value),
         _ => return None,
     };

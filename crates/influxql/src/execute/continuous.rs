@@ -4,7 +4,7 @@
 //! no window is left out, at most [`WINDOW_COUNT_MAX`] per run.
 //! Not here: when runs are started (`server`).
 
-use super::{Session, StatementError};
+use super::session::{Session, StatementError};
 use crate::ast::{BinaryOp, CreateContinuousQuery, Expr, Select, Statement};
 use crate::result::{Cell, ResultSink, SeriesHeader, SinkClosed};
 use crate::semantics::check_select;
@@ -41,8 +41,7 @@ impl Continuous {
         };
         let checked = check_select(create.select.clone(), now_ns).map_err(|error| error.to_string())?;
         let interval = checked.interval.ok_or("the query has no GROUP BY time()")?;
-        let (interval_ns, offset_ns) = (interval.width_ns, interval.offset_ns);
-        Ok(Continuous { create: *create, interval_ns, offset_ns })
+        Ok(Continuous { create: *create, interval_ns: interval.width_ns, offset_ns: interval.offset_ns })
     }
 
     /// Database of the query.

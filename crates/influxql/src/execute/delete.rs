@@ -9,104 +9,105 @@ use chronolith_model::{Labels, METRIC_NAME, Matcher, TenantId, TimeRange};
 
 use super::condition::{TagCondition, TagFilter};
 use super::schema::name_matchers;
-use super::{Session, StatementError};
+use super::session::{Session, StatementError};
 use crate::ast::{Expr, Source};
 
 const FIELDS_TEXT: &str = "fields not supported in WHERE clause during deletion";
 /// Series that one deletion names one by one.
 const SERIES_MAX: usize = 100_000;
 
-impl Session<'_> {
-    pub(super) fn delete(&self, sources: &[Source], condition: Option<&Expr>) -> Result<(), StatementError> {
-        let (range, rest) = self.split_time(condition)?;
-        self.delete_selected(sources, rest.as_ref(), range)
-    }
+pub(super) fn delete(
+    session: &Session<'_>,
+    sources: &[Source],
+    condition: Option<&Expr>,
+) -> Result<(), StatementError> {
+    let (range, rest) = super::metadata::split_time(session, condition)?;
+    delete_selected(session, sources, rest.as_ref(), range)
+}
 
-    pub(super) fn drop_series(
-        &self,
-        sources: &[Source],
-        condition: Option<&Expr>,
-    ) -> Result<(), StatementError> {
-        let (range, rest) = self.split_time(condition)?;
-        if range != TimeRange::ALL {
-            return Err(StatementError::text("DROP SERIES doesn't support time in WHERE clause"));
-        }
-        self.delete_selected(sources, rest.as_ref(), TimeRange::ALL)
+pub(super) fn drop_series(
+    session: &Session<'_>,
+    sources: &[Source],
+    condition: Option<&Expr>,
+) -> Result<(), StatementError> {
+    let (range, rest) = super::metadata::split_time(session, condition)?;
+    if range != TimeRange::ALL {
+        return Err(StatementError::text("DROP SERIES doesn't support time in WHERE clause"));
     }
+    delete_selected(session, sources, rest.as_ref(), TimeRange::ALL)
+}
 
-    pub(super) fn drop_measurement(&self, name: &str) -> Result<(), StatementError> {
-        let selectors = [vec![Matcher::equal(METRIC_NAME, name)]];
-        for store in self.stores()? {
-            self.storage.delete(&store, &selectors, TimeRange::ALL).map_err(StatementError::Text)?;
-        }
-        Ok(())
+pub(super) fn drop_measurement(session: &Session<'_>, name: &str) -> Result<(), StatementError> {
+    let selectors = [vec![Matcher::equal(METRIC_NAME, name)]];
+    for store in stores(session)? {
+        session.storage.delete(&store, &selectors, TimeRange::ALL).map_err(StatementError::Text)?;
     }
+    Ok(())
+}
 
-    /// Returns the stores of the default database.
-    fn stores(&self) -> Result<Vec<TenantId>, StatementError> {
-        let catalog = self.storage.catalog();
-        let database = self.writable(&catalog, self.database)?;
-        Ok(database.policies.iter().map(|policy| policy.store.clone()).collect())
+/// Returns the stores of the default database.
+fn stores(session: &Session<'_>) -> Result<Vec<TenantId>, StatementError> {
+    let catalog = session.storage.catalog();
+    let database = session.writable(&catalog, session.database)?;
+    Ok(database.policies.iter().map(|policy| policy.store.clone()).collect())
+}
+
+fn delete_selected(
+    session: &Session<'_>,
+    sources: &[Source],
+    condition: Option<&Expr>,
+    range: TimeRange,
+) -> Result<(), StatementError> {
+    if let Some(condition) = condition
+        && TagCondition::of(condition)?.has_fields()
+    {
+        return Err(StatementError::text(FIELDS_TEXT));
     }
+    let filter = TagFilter::of(condition)?;
+    let mut matchers = filter.with(name_matchers(sources)?).into_owned();
+    if matchers.is_empty() {
+        let any = Matcher::new(METRIC_NAME, chronolith_model::MatchOp::NotEqual, "");
+        matchers.extend(any);
+    }
+    for store in stores(session)? {
+        let selectors = match filter.rest.is_empty() {
+            true => vec![matchers.clone()],
+            false => series_of(session, &store, &filter, &matchers, range)?,
+        };
+        if !selectors.is_empty() {
+            session.storage.delete(&store, &selectors, range).map_err(StatementError::Text)?;
+        }
+    }
+    Ok(())
+}
 
-    fn delete_selected(
-        &self,
-        sources: &[Source],
-        condition: Option<&Expr>,
-        range: TimeRange,
-    ) -> Result<(), StatementError> {
-        if let Some(condition) = condition
-            && TagCondition::of(condition)?.has_fields()
-        {
-            return Err(StatementError::text(FIELDS_TEXT));
-        }
-        let filter = TagFilter::of(condition)?;
-        let mut matchers = filter.with(name_matchers(sources)?).into_owned();
-        if matchers.is_empty() {
-            let any = Matcher::new(METRIC_NAME, chronolith_model::MatchOp::NotEqual, "");
-            matchers.extend(any);
-        }
-        for store in self.stores()? {
-            let selectors = match filter.rest.is_empty() {
-                true => vec![matchers.clone()],
-                false => self.series_of(&store, &filter, &matchers, range)?,
-            };
-            if !selectors.is_empty() {
-                self.storage.delete(&store, &selectors, range).map_err(StatementError::Text)?;
+/// Returns a selector per series that the filter selects, for conditions that matchers cannot express.
+fn series_of(
+    session: &Session<'_>,
+    store: &TenantId,
+    filter: &TagFilter,
+    matchers: &[Matcher],
+    range: TimeRange,
+) -> Result<Vec<Vec<Matcher>>, StatementError> {
+    let mut selectors: Vec<Vec<Matcher>> = Vec::new();
+    let mut batches = session.storage.source(store).select(&Selector { matchers, range }, session.ctx)?;
+    let mut batch = Vec::new();
+    let mut has_more = true;
+    let mut previous: Option<Labels> = None;
+    while has_more {
+        has_more = batches.next_batch(&mut batch)?;
+        for series in batch.drain(..).filter(|series| filter.selects(&series.labels)) {
+            let tags = series.labels.filtered(|name| !is_reserved(name));
+            if previous.as_ref() == Some(&tags) {
+                continue;
             }
-        }
-        Ok(())
-    }
-
-    /// Returns a selector per series that the filter selects, for conditions that matchers cannot express.
-    fn series_of(
-        &self,
-        store: &TenantId,
-        filter: &TagFilter,
-        matchers: &[Matcher],
-        range: TimeRange,
-    ) -> Result<Vec<Vec<Matcher>>, StatementError> {
-        let mut selectors: Vec<Vec<Matcher>> = Vec::new();
-        let mut batches = self.storage.source(store).select(&Selector { matchers, range }, self.ctx)?;
-        let mut batch = Vec::new();
-        let mut has_more = true;
-        let mut previous: Option<Labels> = None;
-        while has_more {
-            has_more = batches.next_batch(&mut batch)?;
-            for series in batch.drain(..).filter(|series| filter.selects(&series.labels)) {
-                let tags = series.labels.filtered(|name| !is_reserved(name));
-                if previous.as_ref() == Some(&tags) {
-                    continue;
-                }
-                if selectors.len() == SERIES_MAX {
-                    let text =
-                        format!("the condition selects more than {SERIES_MAX} series; delete in parts");
-                    return Err(StatementError::Text(text));
-                }
-                selectors.push(tags.iter().map(|(name, value)| Matcher::equal(name, value)).collect());
-                previous = Some(tags);
+            if selectors.len() == SERIES_MAX {
+                let text = format!("the condition selects more than {SERIES_MAX} series; delete in parts");
+                return Err(StatementError::Text(text));
             }
+            selectors.push(tags.iter().map(|(name, value)| Matcher::equal(name, value)).collect());
+            previous = Some(tags);
         }
-        Ok(selectors)
     }
+    Ok(selectors)
 }

@@ -7,8 +7,8 @@ use chronolith_exec::rows::column::RowBatch;
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::{FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, TenantId, WordKind, WriteBatch};
 
-use super::select::cell;
-use super::{Session, StatementError};
+use super::cells::cell;
+use super::session::{Session, StatementError};
 use crate::ast::{Target, TargetName};
 use crate::result::Cell;
 

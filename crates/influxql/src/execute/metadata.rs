@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 
 use super::condition::TagFilter;
 use super::schema::Schema;
-use super::{Session, StatementError};
+use super::session::{Session, StatementError};
 use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Statement};
 use crate::condition::{TimeBounds, split_condition};
 use crate::fold::FoldContext;
@@ -49,120 +49,138 @@ pub(super) fn key_selector(keys: &KeyMatch) -> Result<impl Fn(&str) -> bool + '_
     })
 }
 
-impl Session<'_> {
-    /// Returns what a SHOW statement lists.
-    pub(super) fn schema(
-        &self,
-        database: &str,
-        condition: Option<&Expr>,
-    ) -> Result<Schema<'_>, StatementError> {
-        let stores = self.database_sources(database)?;
-        let (range, rest) = self.split_time(condition)?;
-        let filter = TagFilter::of(rest.as_ref())?;
-        Ok(Schema { stores, filter, range, ctx: self.ctx })
-    }
+/// Returns what a SHOW statement lists.
+pub(super) fn schema<'a>(
+    session: &'a Session<'_>,
+    database: &str,
+    condition: Option<&Expr>,
+) -> Result<Schema<'a>, StatementError> {
+    let stores = session.database_sources(database)?;
+    let (range, rest) = split_time(session, condition)?;
+    let filter = TagFilter::of(rest.as_ref())?;
+    Ok(Schema { stores, filter, range, ctx: session.ctx })
+}
 
-    pub(super) fn show_schema(
-        &self,
-        statement: &Statement,
-        sink: &mut dyn ResultSink,
-    ) -> Result<(), StatementError> {
-        match statement {
-            Statement::ShowMeasurements(show) => self.show_measurements(show, sink),
-            Statement::ShowSeries(show) => self.show_series(show, sink),
-            Statement::ShowTagKeys(show) => self.show_tag_keys(show, sink),
-            Statement::ShowTagValues(show) => self.show_tag_values(show, sink),
-            Statement::ShowFieldKeys(show) => self.show_field_keys(show, sink),
-            statement => Err(StatementError::Text(format!("invalid statement: {statement}"))),
-        }
+pub(super) fn show_schema(
+    session: &Session<'_>,
+    statement: &Statement,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    match statement {
+        Statement::ShowMeasurements(show) => show_measurements(session, show, sink),
+        Statement::ShowSeries(show) => show_series(session, show, sink),
+        Statement::ShowTagKeys(show) => show_tag_keys(session, show, sink),
+        Statement::ShowTagValues(show) => show_tag_values(session, show, sink),
+        Statement::ShowFieldKeys(show) => show_field_keys(session, show, sink),
+        statement => Err(StatementError::Text(format!("invalid statement: {statement}"))),
     }
+}
 
-    fn show_measurements(&self, show: &ShowSeries, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        let schema = self.schema(&show.database, show.condition.as_ref())?;
-        let names = schema.measurements(&show.sources)?;
-        let mut page = paged(&names, show.page).peekable();
-        if page.peek().is_some() {
-            sink.series(&SeriesHeader::new("measurements", &["name"]))?;
-        }
-        for name in page {
-            sink.row(&[Cell::text(name)])?;
-        }
-        Ok(())
+fn show_measurements(
+    session: &Session<'_>,
+    show: &ShowSeries,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    let schema = schema(session, &show.database, show.condition.as_ref())?;
+    let names = schema.measurements(&show.sources)?;
+    let mut page = paged(&names, show.page).peekable();
+    if page.peek().is_some() {
+        sink.series(&SeriesHeader::new("measurements", &["name"]))?;
     }
+    for name in page {
+        sink.row(&[Cell::text(name)])?;
+    }
+    Ok(())
+}
 
-    fn show_series(&self, show: &ShowSeries, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        let schema = self.schema(&show.database, show.condition.as_ref())?;
-        let keys = schema.series_keys(&show.sources)?;
+fn show_series(
+    session: &Session<'_>,
+    show: &ShowSeries,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    let schema = schema(session, &show.database, show.condition.as_ref())?;
+    let keys = schema.series_keys(&show.sources)?;
+    let mut page = paged(&keys, show.page).peekable();
+    if page.peek().is_some() {
+        sink.series(&SeriesHeader::new("", &["key"]))?;
+    }
+    for key in page {
+        sink.row(&[Cell::text(key)])?;
+    }
+    Ok(())
+}
+
+fn show_tag_keys(
+    session: &Session<'_>,
+    show: &ShowSeries,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    let schema = schema(session, &show.database, show.condition.as_ref())?;
+    for measurement in paged(schema.measurements(&show.sources)?, show.series_page) {
+        let keys = schema.tag_keys(&measurement)?;
         let mut page = paged(&keys, show.page).peekable();
         if page.peek().is_some() {
-            sink.series(&SeriesHeader::new("", &["key"]))?;
+            sink.series(&SeriesHeader::new(&measurement, &["tagKey"]))?;
         }
         for key in page {
             sink.row(&[Cell::text(key)])?;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn show_tag_keys(&self, show: &ShowSeries, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        let schema = self.schema(&show.database, show.condition.as_ref())?;
-        for measurement in paged(schema.measurements(&show.sources)?, show.series_page) {
-            let keys = schema.tag_keys(&measurement)?;
-            let mut page = paged(&keys, show.page).peekable();
-            if page.peek().is_some() {
-                sink.series(&SeriesHeader::new(&measurement, &["tagKey"]))?;
-            }
-            for key in page {
-                sink.row(&[Cell::text(key)])?;
-            }
+fn show_field_keys(
+    session: &Session<'_>,
+    show: &ShowSeries,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    let schema = schema(session, &show.database, show.condition.as_ref())?;
+    for measurement in schema.measurements(&show.sources)? {
+        let fields = schema.fields(&measurement)?;
+        let rows = fields.iter().flat_map(|(field, kinds)| kinds.iter().map(move |kind| (field, *kind)));
+        let mut page = paged(rows, show.page).peekable();
+        if page.peek().is_some() {
+            sink.series(&SeriesHeader::new(&measurement, &["fieldKey", "fieldType"]))?;
         }
-        Ok(())
-    }
-
-    fn show_field_keys(&self, show: &ShowSeries, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        let schema = self.schema(&show.database, show.condition.as_ref())?;
-        for measurement in schema.measurements(&show.sources)? {
-            let fields = schema.fields(&measurement)?;
-            let rows = fields.iter().flat_map(|(field, kinds)| kinds.iter().map(move |kind| (field, *kind)));
-            let mut page = paged(rows, show.page).peekable();
-            if page.peek().is_some() {
-                sink.series(&SeriesHeader::new(&measurement, &["fieldKey", "fieldType"]))?;
-            }
-            for (field, kind) in page {
-                sink.row(&[Cell::text(field), Cell::text(data_type(kind).name())])?;
-            }
+        for (field, kind) in page {
+            sink.row(&[Cell::text(field), Cell::text(data_type(kind).name())])?;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn show_tag_values(&self, show: &ShowTagValues, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        let clauses = &show.clauses;
-        let schema = self.schema(&clauses.database, clauses.condition.as_ref())?;
-        let selects = key_selector(&show.keys)?;
-        for measurement in schema.measurements(&clauses.sources)? {
-            let mut rows: Vec<(String, String)> = Vec::new();
-            for key in schema.tag_keys(&measurement)?.into_iter().filter(|key| selects(key)) {
-                let values = schema.values(&key, vec![Matcher::equal(METRIC_NAME, &measurement)])?;
-                rows.extend(values.into_iter().map(|value| (key.clone(), value)));
-            }
-            let mut page = paged(&rows, clauses.page).peekable();
-            if page.peek().is_some() {
-                sink.series(&SeriesHeader::new(&measurement, &["key", "value"]))?;
-            }
-            for (key, value) in page {
-                sink.row(&[Cell::text(key), Cell::text(value)])?;
-            }
+fn show_tag_values(
+    session: &Session<'_>,
+    show: &ShowTagValues,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    let clauses = &show.clauses;
+    let schema = schema(session, &clauses.database, clauses.condition.as_ref())?;
+    let selects = key_selector(&show.keys)?;
+    for measurement in schema.measurements(&clauses.sources)? {
+        let mut rows: Vec<(String, String)> = Vec::new();
+        for key in schema.tag_keys(&measurement)?.into_iter().filter(|key| selects(key)) {
+            let values = schema.values(&key, vec![Matcher::equal(METRIC_NAME, &measurement)])?;
+            rows.extend(values.into_iter().map(|value| (key.clone(), value)));
         }
-        Ok(())
+        let mut page = paged(&rows, clauses.page).peekable();
+        if page.peek().is_some() {
+            sink.series(&SeriesHeader::new(&measurement, &["key", "value"]))?;
+        }
+        for (key, value) in page {
+            sink.row(&[Cell::text(key), Cell::text(value)])?;
+        }
     }
+    Ok(())
+}
 
-    /// Splits a condition into a range of times and the rest.
-    pub(super) fn split_time(
-        &self,
-        condition: Option<&Expr>,
-    ) -> Result<(TimeRange, Option<Expr>), StatementError> {
-        let context = FoldContext { now_ns: Some(self.now_ns), zone: TimeZone::UTC, computes_math: false };
-        let split = split_condition(condition, &context).map_err(StatementError::text)?;
-        let is_bounded = split.bounds != TimeBounds::default();
-        Ok((if is_bounded { split.bounds.range() } else { TimeRange::ALL }, split.rest))
-    }
+/// Splits a condition into a range of times and the rest.
+pub(super) fn split_time(
+    session: &Session<'_>,
+    condition: Option<&Expr>,
+) -> Result<(TimeRange, Option<Expr>), StatementError> {
+    let context = FoldContext { now_ns: Some(session.now_ns), zone: TimeZone::UTC, computes_math: false };
+    let split = split_condition(condition, &context).map_err(StatementError::text)?;
+    let is_bounded = split.bounds != TimeBounds::default();
+    Ok((if is_bounded { split.bounds.range() } else { TimeRange::ALL }, split.rest))
 }

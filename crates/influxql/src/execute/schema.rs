@@ -12,7 +12,7 @@ use chronolith_model::{
 };
 
 use super::condition::TagFilter;
-use super::{PolicySource, StatementError};
+use super::session::{PolicySource, StatementError};
 use crate::ast::{Measurement, MeasurementName, Source};
 
 /// What is listed of a database.

@@ -7,143 +7,149 @@ use std::collections::BTreeSet;
 use chronolith_base::utc::rfc3339_seconds;
 use chronolith_model::databases::RetentionPolicy;
 
-use super::{Session, StatementError};
+use super::session::{Session, StatementError};
 use crate::ast::{Statement, format_duration_go};
 use crate::result::{Cell, ResultSink, SeriesHeader};
 
-impl Session<'_> {
-    pub(super) fn status(
-        &self,
-        statement: &Statement,
-        sink: &mut dyn ResultSink,
-    ) -> Result<(), StatementError> {
-        match statement {
-            Statement::ShowQueries => self.show_queries(sink),
-            Statement::KillQuery { id, .. } => match self.storage.kill(*id) {
-                true => Ok(()),
-                false => Err(StatementError::Text(format!("no such query id: {id}"))),
-            },
-            Statement::ShowDiagnostics(module) => self.show_diagnostics(module, sink),
-            Statement::ShowStats(module) => self.show_statistics(module, sink),
-            Statement::ShowShards => self.show_shards(sink),
-            _ => self.show_shard_groups(sink),
+pub(super) fn status(
+    session: &Session<'_>,
+    statement: &Statement,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    match statement {
+        Statement::ShowQueries => show_queries(session, sink),
+        Statement::KillQuery { id, .. } => match session.storage.kill(*id) {
+            true => Ok(()),
+            false => Err(StatementError::Text(format!("no such query id: {id}"))),
+        },
+        Statement::ShowDiagnostics(module) => show_diagnostics(session, module, sink),
+        Statement::ShowStats(module) => show_statistics(session, module, sink),
+        Statement::ShowShards => show_shards(session, sink),
+        _ => show_shard_groups(session, sink),
+    }
+}
+
+fn show_queries(session: &Session<'_>, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+    sink.series(&SeriesHeader::new("", &["qid", "query", "database", "duration", "status"]))?;
+    for query in session.storage.queries() {
+        // As InfluxDB, with the unit in which the duration has few digits.
+        let duration_ns = i64::try_from(query.duration_ns).unwrap_or(i64::MAX);
+        let unit_ns = [1_000_000_000, 1_000_000, 1_000].into_iter().find(|unit| duration_ns >= *unit);
+        let unit_ns = unit_ns.unwrap_or(1);
+        sink.row(&[
+            Cell::Integer(i64::try_from(query.id).unwrap_or(i64::MAX)),
+            Cell::text(&query.text),
+            Cell::text(&query.database),
+            Cell::text(&format_duration_go(duration_ns / unit_ns * unit_ns)),
+            Cell::text(if query.is_killed { "killed" } else { "running" }),
+        ])?;
+    }
+    Ok(())
+}
+
+fn show_diagnostics(
+    session: &Session<'_>,
+    module: &str,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    for (name, facts) in session.storage.diagnostics() {
+        if !module.is_empty() && module != name {
+            continue;
         }
+        let columns: Vec<&str> = facts.iter().map(|(name, _)| name.as_str()).collect();
+        sink.series(&SeriesHeader::new(&name, &columns))?;
+        let cells: Vec<Cell<'_>> = facts.iter().map(|(_, value)| Cell::text(value)).collect();
+        sink.row(&cells)?;
     }
+    Ok(())
+}
 
-    fn show_queries(&self, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        sink.series(&SeriesHeader::new("", &["qid", "query", "database", "duration", "status"]))?;
-        for query in self.storage.queries() {
-            // As InfluxDB, with the unit in which the duration has few digits.
-            let duration_ns = i64::try_from(query.duration_ns).unwrap_or(i64::MAX);
-            let unit_ns = [1_000_000_000, 1_000_000, 1_000].into_iter().find(|unit| duration_ns >= *unit);
-            let unit_ns = unit_ns.unwrap_or(1);
-            sink.row(&[
-                Cell::Integer(i64::try_from(query.id).unwrap_or(i64::MAX)),
-                Cell::text(&query.text),
-                Cell::text(&query.database),
-                Cell::text(&format_duration_go(duration_ns / unit_ns * unit_ns)),
-                Cell::text(if query.is_killed { "killed" } else { "running" }),
-            ])?;
+fn show_statistics(
+    session: &Session<'_>,
+    module: &str,
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
+    for stats in session.storage.statistics() {
+        if !module.is_empty() && module != stats.module {
+            continue;
         }
-        Ok(())
+        let columns: Vec<&str> = stats.values.iter().map(|(name, _)| name.as_str()).collect();
+        let header = SeriesHeader::new(&stats.module, &columns);
+        sink.series(&SeriesHeader { tags: stats.tags.clone(), ..header })?;
+        let cells: Vec<Cell<'_>> = stats.values.iter().map(|(_, value)| Cell::Float(*value)).collect();
+        sink.row(&cells)?;
     }
+    Ok(())
+}
 
-    fn show_diagnostics(&self, module: &str, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        for (name, facts) in self.storage.diagnostics() {
-            if !module.is_empty() && module != name {
-                continue;
-            }
-            let columns: Vec<&str> = facts.iter().map(|(name, _)| name.as_str()).collect();
-            sink.series(&SeriesHeader::new(&name, &columns))?;
-            let cells: Vec<Cell<'_>> = facts.iter().map(|(_, value)| Cell::text(value)).collect();
-            sink.row(&cells)?;
-        }
-        Ok(())
-    }
+/// Starts of the shard groups of a policy, from the times that its store has samples for.
+fn shard_groups(session: &Session<'_>, policy: &RetentionPolicy) -> BTreeSet<i64> {
+    let width_ns = policy.shard_group_ns;
+    let starts = session.storage.sample_ranges(&policy.store).into_iter().flat_map(|range| {
+        let first = range.start.div_euclid(width_ns);
+        let last = (range.end - 1).max(range.start).div_euclid(width_ns);
+        (first..=last).map(move |group| group.saturating_mul(width_ns))
+    });
+    starts.collect()
+}
 
-    fn show_statistics(&self, module: &str, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        for stats in self.storage.statistics() {
-            if !module.is_empty() && module != stats.module {
-                continue;
-            }
-            let columns: Vec<&str> = stats.values.iter().map(|(name, _)| name.as_str()).collect();
-            let header = SeriesHeader::new(&stats.module, &columns);
-            sink.series(&SeriesHeader { tags: stats.tags.clone(), ..header })?;
-            let cells: Vec<Cell<'_>> = stats.values.iter().map(|(_, value)| Cell::Float(*value)).collect();
-            sink.row(&cells)?;
-        }
-        Ok(())
-    }
-
-    /// Starts of the shard groups of a policy, from the times that its store has samples for.
-    fn shard_groups(&self, policy: &RetentionPolicy) -> BTreeSet<i64> {
-        let width_ns = policy.shard_group_ns;
-        let starts = self.storage.sample_ranges(&policy.store).into_iter().flat_map(|range| {
-            let first = range.start.div_euclid(width_ns);
-            let last = (range.end - 1).max(range.start).div_euclid(width_ns);
-            (first..=last).map(move |group| group.saturating_mul(width_ns))
-        });
-        starts.collect()
-    }
-
-    fn show_shards(&self, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        let columns = [
-            "id",
-            "database",
-            "retention_policy",
-            "shard_group",
-            "start_time",
-            "end_time",
-            "expiry_time",
-            "owners",
-        ];
-        let catalog = self.storage.catalog();
-        let mut id = 0;
-        for database in &catalog.databases {
-            sink.series(&SeriesHeader::new(&database.name, &columns))?;
-            for policy in &database.policies {
-                for start_ns in self.shard_groups(policy) {
-                    id += 1;
-                    let end_ns = start_ns.saturating_add(policy.shard_group_ns);
-                    sink.row(&[
-                        Cell::Integer(id),
-                        Cell::text(&database.name),
-                        Cell::text(&policy.name),
-                        Cell::Integer(id),
-                        Cell::text(&seconds_text(start_ns)),
-                        Cell::text(&seconds_text(end_ns)),
-                        Cell::text(&expiry_text(policy, end_ns)),
-                        Cell::text(""),
-                    ])?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn show_shard_groups(&self, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
-        let columns = ["id", "database", "retention_policy", "start_time", "end_time", "expiry_time"];
-        let catalog = self.storage.catalog();
-        sink.series(&SeriesHeader::new("shard groups", &columns))?;
-        let mut id = 0;
-        for database in &catalog.databases {
-            for policy in &database.policies {
-                for start_ns in self.shard_groups(policy) {
-                    id += 1;
-                    let end_ns = start_ns.saturating_add(policy.shard_group_ns);
-                    sink.row(&[
-                        Cell::Integer(id),
-                        Cell::text(&database.name),
-                        Cell::text(&policy.name),
-                        Cell::text(&seconds_text(start_ns)),
-                        Cell::text(&seconds_text(end_ns)),
-                        Cell::text(&expiry_text(policy, end_ns)),
-                    ])?;
-                }
+fn show_shards(session: &Session<'_>, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+    let columns = [
+        "id",
+        "database",
+        "retention_policy",
+        "shard_group",
+        "start_time",
+        "end_time",
+        "expiry_time",
+        "owners",
+    ];
+    let catalog = session.storage.catalog();
+    let mut id = 0;
+    for database in &catalog.databases {
+        sink.series(&SeriesHeader::new(&database.name, &columns))?;
+        for policy in &database.policies {
+            for start_ns in shard_groups(session, policy) {
+                id += 1;
+                let end_ns = start_ns.saturating_add(policy.shard_group_ns);
+                sink.row(&[
+                    Cell::Integer(id),
+                    Cell::text(&database.name),
+                    Cell::text(&policy.name),
+                    Cell::Integer(id),
+                    Cell::text(&seconds_text(start_ns)),
+                    Cell::text(&seconds_text(end_ns)),
+                    Cell::text(&expiry_text(policy, end_ns)),
+                    Cell::text(""),
+                ])?;
             }
         }
-        Ok(())
     }
+    Ok(())
+}
+
+fn show_shard_groups(session: &Session<'_>, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+    let columns = ["id", "database", "retention_policy", "start_time", "end_time", "expiry_time"];
+    let catalog = session.storage.catalog();
+    sink.series(&SeriesHeader::new("shard groups", &columns))?;
+    let mut id = 0;
+    for database in &catalog.databases {
+        for policy in &database.policies {
+            for start_ns in shard_groups(session, policy) {
+                id += 1;
+                let end_ns = start_ns.saturating_add(policy.shard_group_ns);
+                sink.row(&[
+                    Cell::Integer(id),
+                    Cell::text(&database.name),
+                    Cell::text(&policy.name),
+                    Cell::text(&seconds_text(start_ns)),
+                    Cell::text(&seconds_text(end_ns)),
+                    Cell::text(&expiry_text(policy, end_ns)),
+                ])?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn seconds_text(time_ns: i64) -> String {

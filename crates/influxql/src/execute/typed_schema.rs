@@ -9,7 +9,7 @@ use chronolith_model::{TimeRange, WordKind};
 use super::condition::TagFilter;
 use super::metadata::data_type;
 use super::schema::Schema as Lists;
-use super::{PolicySource, Session, StatementError};
+use super::session::{PolicySource, Session, StatementError};
 use crate::ast::{DataType, Measurement, Source};
 use crate::semantics::Schema;
 

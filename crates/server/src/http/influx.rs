@@ -18,6 +18,7 @@ pub(crate) mod running;
 mod storage;
 mod token;
 mod vars;
+pub(crate) mod watched;
 mod write;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! UDP listeners of line protocol: datagrams become batches.
 //!
 //! Invariants: the database exists before the first point is stored; datagrams wait in a bounded queue and
-//! are dropped and counted beyond it, since their senders cannot be told to wait.
+//! are dropped and counted beyond it, since their senders cannot wait.
 //! Not here: the line protocol (`ingest`).
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::app::App;
 use crate::options::UdpListener;
 
-/// Largest datagram.
+/// Largest datagram in bytes: that of UDP.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// Datagrams that wait to be stored.
 const QUEUE_COUNT_MAX: usize = 4096;
@@ -78,7 +78,8 @@ async fn store_all(app: Arc<App>, options: UdpListener, mut receiver: mpsc::Rece
                 None => tokio::time::sleep(OPENING_PAUSE).await,
             }
         };
-        let (shared, of) = (app.clone(), options.clone());
+        let shared = app.clone();
+        let of = options.clone();
         let stored = tokio::task::spawn_blocking(move || store_body(&shared, &store, &of, body)).await;
         let error = match stored {
             Ok(Ok(())) => continue,

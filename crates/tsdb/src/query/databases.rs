@@ -2,8 +2,8 @@
 //! the tenant's default store.
 //!
 //! Invariants: a field of a measurement is the metric `<measurement><separator><field>`, with the labels `db`
-//! and `rp` unless tags have these names; reserved labels are hidden; texts are left out. Series are sorted by
-//! the labels that readers see.
+//! and `rp` unless tags have these names; reserved labels are hidden; texts are left out. Series are sorted
+//! by the labels that readers see.
 //! Not here: kinds of values (`kinds`), the time unit (`unit`).
 
 use std::borrow::Cow;
@@ -177,7 +177,8 @@ fn candidates(name: &str, separator: &str) -> Vec<Metric> {
     }
     let mut found = Vec::new();
     for (at, _) in name.char_indices().filter(|(at, _)| name[*at..].starts_with(separator)) {
-        let (measurement, field) = (&name[..at], &name[at + separator.len()..]);
+        let measurement = &name[..at];
+        let field = &name[at + separator.len()..];
         if !measurement.is_empty() && !field.is_empty() {
             found.push((measurement.to_owned(), field.to_owned()));
         }

@@ -2,9 +2,9 @@
 
 use chronolith_ingest::line_protocol;
 
-use super::continuous::ContinuousQueries;
 use super::password::Passwords;
 use super::running::RunningQueries;
+use super::watched::ContinuousQueries;
 use crate::http::write::batches::BatchPool;
 
 /// Parts that all requests share.

@@ -4,7 +4,6 @@
 //! logged and retried with its next window.
 //! Not here: which windows are due (`influxql`).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use chronolith_influxql::ast::Source;
@@ -14,19 +13,10 @@ use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::databases::{CatalogChange, ContinuousQuery, TenantCatalog};
 use chronolith_model::{ReadContext, TenantId};
 use chronolith_tsdb::Tsdb;
-use parking_lot::Mutex;
 
 use super::storage::TenantStorage;
+use super::watched::Watched;
 use crate::app::App;
-
-/// Changes of the sources of one query since its last run: store and generation.
-type Watched = Vec<(TenantId, u64)>;
-
-/// State of all queries between runs.
-#[derive(Default)]
-pub(crate) struct ContinuousQueries {
-    watched: Mutex<HashMap<(TenantId, String, String), Watched>>,
-}
 
 /// Runs the queries that are due.
 pub(crate) fn run(app: &App, store: &Arc<Tsdb>) {
@@ -62,12 +52,12 @@ fn run_one(
         }
     };
     let key = (tenant.clone(), database.to_owned(), query.name.clone());
-    let before = app.influx.continuous.watched.lock().remove(&key).unwrap_or_default();
+    let before = app.influx.continuous.take(&key);
     let changed_ms = before.iter().map(|(of, since)| store.changed_since(of, *since).written_from_ms).min();
     let changed_ns = changed_ms.filter(|ms| *ms != i64::MAX).map(|ms| ms.saturating_mul(1_000_000));
     let watched: Watched =
         sources(own, &parsed).into_iter().map(|of| (of.clone(), store.generation(&of))).collect();
-    app.influx.continuous.watched.lock().insert(key, watched);
+    app.influx.continuous.put(key, watched);
     let Some(windows) = parsed.due(now_ns, query.last_run_ns, changed_ns) else { return };
     let memory = app.admission.query_memory.of(tenant, 0);
     let budget = memory.budget.child("continuous query", app.options.query.memory_bytes_max);

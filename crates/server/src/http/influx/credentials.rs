@@ -93,8 +93,11 @@ impl Caller {
         if !app.options.influx.auth_enabled {
             return Ok(Caller::Anyone);
         }
-        let (app, store, tenant) = (app.clone(), store.clone(), tenant.clone());
-        let (headers, params) = (headers.clone(), params.clone());
+        let app = app.clone();
+        let store = store.clone();
+        let tenant = tenant.clone();
+        let headers = headers.clone();
+        let params = params.clone();
         let checked =
             tokio::task::spawn_blocking(move || Caller::of(&app, &store, &tenant, &headers, &params));
         checked.await.unwrap_or_else(|error| {

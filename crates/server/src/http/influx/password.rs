@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 
 /// Users whose last right password is remembered.
 const CACHE_COUNT_MAX: usize = 4096;
-/// Memory of one hash in KiB, its passes and lanes: OWASP's second recommendation, 19 MiB and 2 passes.
+/// Memory of one hash in KiB and its passes, with one thread: OWASP's second recommendation.
 const MEMORY_KIB: u32 = 19 << 10;
 const PASSES: u32 = 2;
-const LANES: u32 = 1;
+const THREADS: u32 = 1;
 
-/// Verifies passwords.
+/// Verifies passwords of users, and remembers right ones.
 pub(crate) struct Passwords {
     /// Keyed hashes of stored hash and password that belong together, in order of use.
     right: Mutex<Vec<[u64; 2]>>,
@@ -31,7 +31,7 @@ impl Default for Passwords {
 }
 
 fn argon2() -> Argon2<'static> {
-    let params = Params::new(MEMORY_KIB, PASSES, LANES, None).expect("constants within argon2's limits");
+    let params = Params::new(MEMORY_KIB, PASSES, THREADS, None).expect("constants within argon2's limits");
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
 }
 

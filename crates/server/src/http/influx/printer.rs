@@ -7,73 +7,12 @@
 mod csv;
 mod json;
 mod msgpack;
+mod output;
 
 #[cfg(test)]
 mod tests;
 
-use chronolith_influxql::result::{Cell, Message, SeriesHeader};
-
 pub(super) use csv::CsvPrinter;
 pub(super) use json::JsonPrinter;
 pub(super) use msgpack::MsgpackPrinter;
-
-/// Unit of the times of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Epoch {
-    /// Text as in RFC 3339.
-    Rfc3339,
-    /// Integers: times divided by these nanoseconds.
-    Divided(i64),
-}
-
-impl Epoch {
-    /// Reads the parameter `epoch`.
-    pub(super) fn of(text: Option<&str>) -> Epoch {
-        match text.unwrap_or("") {
-            "" => Epoch::Rfc3339,
-            "u" | "µ" => Epoch::Divided(1_000),
-            "ms" => Epoch::Divided(1_000_000),
-            "s" => Epoch::Divided(1_000_000_000),
-            "m" => Epoch::Divided(60_000_000_000),
-            "h" => Epoch::Divided(3_600_000_000_000),
-            _ => Epoch::Divided(1),
-        }
-    }
-}
-
-/// Encoder of one response. Calls: `begin_result`, then for each series `begin_series`, rows, `end_series`,
-/// then `end_result`; at last `end`.
-pub(super) trait Printer: Send {
-    /// Starts the result of a statement.
-    fn begin_result(&mut self, statement_id: usize);
-    /// Starts a series of the result.
-    fn begin_series(&mut self, header: &SeriesHeader);
-    /// Adds a row to the series.
-    fn row(&mut self, cells: &[Cell<'_>]);
-    /// Ends the series. `is_partial`: rows of it follow in another chunk, or are cut off.
-    fn end_series(&mut self, is_partial: bool);
-    /// Ends the result. `is_partial`: more of the statement follows in another chunk.
-    fn end_result(&mut self, messages: &[Message], is_partial: bool, error: Option<&str>);
-    /// Ends a document: a chunk, or the whole response.
-    fn end(&mut self);
-    /// Replaces everything by an error of the whole request.
-    fn error(&mut self, text: &str);
-    /// Bytes that can be sent; the caller takes them.
-    fn out(&mut self) -> &mut Vec<u8>;
-    /// Bytes in memory.
-    fn buffered_bytes(&self) -> usize;
-}
-
-/// Appends a time as RFC 3339 in UTC, with as many digits of the second as it needs.
-fn put_rfc3339(out: &mut Vec<u8>, time_ns: i64) {
-    let seconds = time_ns.div_euclid(1_000_000_000);
-    let nanos = time_ns.rem_euclid(1_000_000_000);
-    let text = chronolith_base::utc::rfc3339_seconds(seconds * 1000);
-    out.extend_from_slice(text.trim_end_matches('Z').as_bytes());
-    if nanos > 0 {
-        let digits = format!("{nanos:09}");
-        out.push(b'.');
-        out.extend_from_slice(digits.trim_end_matches('0').as_bytes());
-    }
-    out.push(b'Z');
-}
+pub(super) use output::{Epoch, Printer};

@@ -2,7 +2,7 @@
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 
-use super::Printer;
+use super::output::Printer;
 
 /// Prints a response as CSV.
 #[derive(Default)]

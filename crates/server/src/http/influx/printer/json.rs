@@ -2,7 +2,7 @@
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 
-use super::{Epoch, Printer, put_rfc3339};
+use super::output::{Epoch, Printer, put_rfc3339};
 
 /// Prints a response as JSON.
 pub(in crate::http::influx) struct JsonPrinter {

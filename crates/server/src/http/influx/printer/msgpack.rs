@@ -2,7 +2,7 @@
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 
-use super::Printer;
+use super::output::Printer;
 
 /// Extension type of times: 8 bytes of seconds and 4 of nanoseconds, big-endian.
 const TIME_EXTENSION: u8 = 5;

@@ -1,5 +1,7 @@
 //! Text forms of results.
 
+use chronolith_influxql::result::{Cell, Message, SeriesHeader};
+
 use super::*;
 
 /// Prints two statements: one with a series of three types, one with an error.
