@@ -248,7 +248,7 @@ fn own_frame(
         }
         KIND_TEXTS => {
             let mut texts = wal::TextsRef::decode(payload)?;
-            while let Some((id, text)) = texts.next()? {
+            while let Some((id, text)) = texts.next_text()? {
                 view.line(|| format!("  text {id:016x} of {} bytes of {}", text.len(), texts.tenant));
             }
         }

@@ -125,7 +125,7 @@ impl Life {
         let snapshot = self.head.windows().snapshot(&tenant("a"), window.range).expect("snapshot");
         let mut found = Stored::new();
         for item in snapshot.series() {
-            let WindowSeries { labels, chunks, damages } = item.expect("series of a snapshot");
+            let WindowSeries { labels, chunks, damages, .. } = item.expect("series of a snapshot");
             assert!(damages.is_empty());
             assert!(chunks.windows(2).all(|pair| pair[0].max_time < pair[1].min_time), "chunks ascend");
             let mut columns = Columns::default();

@@ -171,7 +171,7 @@ impl Life {
         }
         let mut last = None;
         for item in snapshot.series() {
-            let WindowSeries { labels, chunks, damages } = item.expect("series of a snapshot");
+            let WindowSeries { labels, chunks, damages, .. } = item.expect("series of a snapshot");
             assert!(damages.is_empty());
             assert!(last.as_ref() < Some(&labels), "label order");
             let mut columns = Columns::default();

@@ -71,7 +71,7 @@ impl App {
             query_threads: QueryThreads::default(),
             queries: QueryContext::new(&options),
             writes: WriteContext::default(),
-            influx: InfluxContext::default(),
+            influx: InfluxContext::new(&env.rng),
             metrics: Metrics::default(),
             tenant_metrics: TenantMetrics::new(options.tenant_metrics_max),
             connections: Connections::new(&*env.disk),

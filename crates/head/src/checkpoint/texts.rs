@@ -13,10 +13,13 @@ use crate::state::HeadState;
 use crate::texts::TextDictionary;
 use crate::texts::file::{FRAME_BYTES, TextFile};
 
+/// Texts of one dictionary with their ids.
+type NewTexts = Vec<(u64, Arc<[u8]>)>;
+
 /// Texts that are being saved.
 #[derive(Default)]
 struct SavedTexts {
-    by_dictionary: Vec<(Arc<TextDictionary>, Vec<(u64, Arc<[u8]>)>)>,
+    by_dictionary: Vec<(Arc<TextDictionary>, NewTexts)>,
     payloads: Vec<Vec<u8>>,
 }
 

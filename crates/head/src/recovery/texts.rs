@@ -64,7 +64,7 @@ pub(super) fn restore(
     let id = TenantId::stored(texts.tenant).map_err(|_| format!("tenant {:?} is not valid", texts.tenant))?;
     let tenant = tenant(&id).ok_or("too many tenants")?;
     let dictionary = tenant.texts.get_or_create(texts.window_start, budget);
-    while let Some((id, text)) = texts.next().map_err(|error| error.to_string())? {
+    while let Some((id, text)) = texts.next_text().map_err(|error| error.to_string())? {
         dictionary.restore(id, text, is_saved);
     }
     Ok(())

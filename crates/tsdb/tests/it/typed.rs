@@ -54,7 +54,9 @@ fn value_of(kind: WordKind, idx: i64) -> Value {
             let extreme = |at: usize| INTEGERS[at].cast_unsigned();
             Value::Unsigned(special(INTEGERS.len()).map_or(7 * idx.unsigned_abs(), extreme))
         }
-        WordKind::Text if idx == 77 => Value::Text((0..1 << 20).map(|i: u32| (i * 31 >> 9) as u8).collect()),
+        WordKind::Text if idx == 77 => {
+            Value::Text((0..1 << 20).map(|i: u32| ((i * 31) >> 9) as u8).collect())
+        }
         WordKind::Text => Value::Text(
             special(TEXTS.len()).map_or(format!("state {}", idx / 9).into(), |at| TEXTS[at].to_vec()),
         ),

@@ -49,7 +49,7 @@ impl<'a> TextsRef<'a> {
     ///
     /// # Errors
     /// [`DecodeError`].
-    pub fn next(&mut self) -> Result<Option<(u64, &'a [u8])>, DecodeError> {
+    pub fn next_text(&mut self) -> Result<Option<(u64, &'a [u8])>, DecodeError> {
         if self.reader.is_empty() {
             return Ok(None);
         }
@@ -77,13 +77,13 @@ mod tests {
         let mut found = TextsRef::decode(&bytes).unwrap();
         assert_eq!((found.tenant, found.window_start), ("tenant", -7200));
         for want in texts {
-            assert_eq!(found.next().unwrap(), Some(want));
+            assert_eq!(found.next_text().unwrap(), Some(want));
         }
-        assert_eq!(found.next().unwrap(), None);
+        assert_eq!(found.next_text().unwrap(), None);
         for len in 0..bytes.len() {
             // A cut between two texts is not detected here, but by the checksum of the frame.
             let Ok(mut found) = TextsRef::decode(&bytes[..len]) else { continue };
-            while let Ok(Some(_)) = found.next() {}
+            while let Ok(Some(_)) = found.next_text() {}
         }
     }
 }

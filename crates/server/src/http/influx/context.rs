@@ -1,5 +1,6 @@
 //! Parts that all requests of the InfluxDB API share.
 
+use chronolith_base::Rng;
 use chronolith_ingest::line_protocol;
 
 use super::password::Passwords;
@@ -15,11 +16,11 @@ pub(crate) struct InfluxContext {
     pub(crate) continuous: ContinuousQueries,
 }
 
-impl Default for InfluxContext {
-    fn default() -> InfluxContext {
+impl InfluxContext {
+    pub(crate) fn new(rng: &Rng) -> InfluxContext {
         InfluxContext {
             batches: BatchPool::new(line_protocol::new_batch),
-            passwords: Passwords::default(),
+            passwords: Passwords::new(rng),
             queries: RunningQueries::default(),
             continuous: ContinuousQueries::default(),
         }
