@@ -27,31 +27,54 @@ pub(super) fn sorted_by_time(batch: &WriteBatch) -> Option<WriteBatch> {
         let part = &mut old_idxs[samples.start as usize..samples.end as usize];
         part.sort_by_key(|&idx| batch.times[idx as usize]);
     }
-    let mut sorted = WriteBatch::new(batch.source);
-    sorted.raw.clone_from(&batch.raw);
-    sorted.series.clone_from(&batch.series);
-    sorted.texts.clone_from(&batch.texts);
-    sorted.rows.clone_from(&batch.rows);
-    sorted.times = old_idxs.iter().map(|&idx| batch.times[idx as usize]).collect();
-    sorted.values = old_idxs.iter().map(|&idx| batch.values[idx as usize]).collect();
-    if !batch.start_times.is_empty() {
-        sorted.start_times = old_idxs.iter().map(|&idx| batch.start_times[idx as usize]).collect();
-    }
     let histogram = |(at, idx): (u32, &u32)| {
         let found = batch.histograms.binary_search_by_key(idx, |(idx, _)| *idx).ok()?;
         Some((at, batch.histograms[found].1.clone()))
     };
-    sorted.histograms = (0..).zip(&old_idxs).filter_map(histogram).collect();
-    Some(sorted)
+    let start_times = match batch.start_times.as_slice() {
+        [] => Vec::new(),
+        starts => old_idxs.iter().map(|&idx| starts[idx as usize]).collect(),
+    };
+    // Every column is named, so that a new one is not left out by mistake.
+    Some(WriteBatch {
+        source: batch.source,
+        raw: batch.raw.clone(),
+        series: batch.series.clone(),
+        kinds: batch.kinds.clone(),
+        fields: batch.fields.clone(),
+        times: old_idxs.iter().map(|&idx| batch.times[idx as usize]).collect(),
+        values: old_idxs.iter().map(|&idx| batch.values[idx as usize]).collect(),
+        texts: batch.texts.clone(),
+        rows: batch.rows.clone(),
+        histograms: (0..).zip(&old_idxs).filter_map(histogram).collect(),
+        start_times,
+        // Not samples: the head does not read them.
+        exemplars: Vec::new(),
+        metadata: Vec::new(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use chronolith_model::{Histogram, IntHistogram, Labels};
+    use chronolith_model::{Histogram, IntHistogram, Labels, WordKind};
 
     use super::*;
+
+    /// The kinds of the series were left out: with unsorted histograms beside them, texts were stored as floats.
+    #[test]
+    fn kinds_and_fields_of_series_are_kept() {
+        let mut batch = WriteBatch::from_labels();
+        let name = |name: &str| Labels::from_pairs([("__name__", name)]);
+        batch.push_texts(&name("texts"), &[(1, b"up")]);
+        batch.push_labels(&name("histograms"), &[(5, 2.0), (3, 3.0)]);
+        batch.histograms = vec![(1, Arc::new(Histogram::Int(IntHistogram::default())))];
+        batch.fields = vec![0..1, 1..2];
+        let sorted = sorted_by_time(&batch).expect("is not sorted");
+        assert_eq!(sorted.kinds, [WordKind::Text, WordKind::Float]);
+        assert_eq!(sorted.fields, batch.fields);
+    }
 
     #[test]
     fn samples_of_series_with_histograms_are_sorted_and_equal_times_keep_their_order() {
