@@ -6,6 +6,7 @@
 //! the head is left out, and the metadata of the tenants.
 //! Not here: removal of snapshots, which is left to the operator.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
@@ -81,9 +82,8 @@ impl<'a> SnapshotWriter<'a> {
         disk.create_dir_all(&tmp.join(TENANTS_DIR)).map_err(io(&tmp))?;
         disk.sync_dir(data_dir).map_err(io(data_dir))?;
         let mut creating = CreatingDir { env, path: tmp.clone(), complete: false };
-        let stores = self.stores_of(tenants);
-        for tenant in tenants.iter().filter(|tenant| !tenant.is_store()).chain(&stores) {
-            self.write_tenant(tenant, &tenant_dir(&tmp, tenant), head)?;
+        for tenant in self.with_stores(tenants) {
+            self.write_tenant(&tenant, &tenant_dir(&tmp, &tenant), head)?;
         }
         if let Some(bytes) = self.storage.metadata().file_of(tenants) {
             for name in [METADATA_FILE, METADATA_MIRROR] {
@@ -103,11 +103,13 @@ impl<'a> SnapshotWriter<'a> {
         Ok(name)
     }
 
-    /// Returns the stores of the databases of `tenants`.
-    fn stores_of(&self, tenants: &[TenantId]) -> Vec<TenantId> {
+    /// Returns `tenants` and the stores of their databases, without dropped stores.
+    fn with_stores(&self, tenants: &[TenantId]) -> BTreeSet<TenantId> {
         let catalog = self.storage.databases().catalog();
         let of_tenants = catalog.policies().filter(|(owner, _)| tenants.contains(owner));
-        of_tenants.map(|(_, policy)| policy.store.clone()).collect()
+        let stores = of_tenants.map(|(_, policy)| policy.store.clone());
+        let all = tenants.iter().cloned().chain(stores);
+        all.filter(|tenant| !catalog.dropped.contains(tenant)).collect()
     }
 
     fn write_tenant(&self, tenant: &TenantId, dir: &Path, head: SnapshotHead) -> Result<(), AdminError> {
