@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use chronolith_base::{Clock, Env, ManualClock, MemDisk, Rng};
 use chronolith_model::{BlockEncoding, TenantLimits, TimeRange};
+use chronolith_tsdb::check::{Damage, check_dir};
 use chronolith_tsdb::{LimitsTable, ReplayProgress, SnapshotHead, Tsdb, TsdbOptions, WalError, WriteError};
 
 use crate::batch::{BatchGenerator, draw_matchers, draw_range, match_all};
@@ -418,6 +419,12 @@ impl TestEnv {
         Ok(())
     }
 
+    /// Verifies all checksums of the data directory.
+    fn check_files(&self) -> Result<Vec<Damage>, String> {
+        let report = check_dir(&self.env, &self.options.data_dir).map_err(|error| error.to_string())?;
+        Ok(report.damages)
+    }
+
     /// Compares all samples, stops, verifies all checksums, starts and compares again.
     fn finish(&mut self) -> Result<(), String> {
         let tsdb = self.tsdb();
@@ -431,14 +438,26 @@ impl TestEnv {
         self.check_all()?;
         let tsdb = self.tsdb();
         self.close(tsdb)?;
-        let report = chronolith_tsdb::check::check_dir(&self.env, &self.options.data_dir);
-        let report = report.map_err(|error| error.to_string())?;
-        if !report.damages.is_empty() {
-            return Err(format!("damage: {:?}", report.damages));
+        let mut damages = self.check_files()?;
+        if self.tally.power_cuts > 0 && damages.iter().all(|damage| is_segment(&damage.path)) {
+            // A power cut leaves holes of frames that were never acknowledged. They are removed with their
+            // segment, once both copies of the checkpoint cover it.
+            let tsdb = self.tsdb();
+            (0..2).for_each(|_| tsdb.roll_checkpoint());
+            self.close(tsdb)?;
+            damages = self.check_files()?;
+        }
+        if !damages.is_empty() {
+            return Err(format!("damage: {damages:?}"));
         }
         self.check_all()?;
         self.crash(CrashKind::Kill, 0);
         self.tally.refused = self.disk.refused_count();
         Ok(())
     }
+}
+
+/// Returns true if the path is that of a WAL segment.
+fn is_segment(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "seg")
 }
