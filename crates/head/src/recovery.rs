@@ -40,7 +40,7 @@ use crate::options::{HeadError, HeadOptions};
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::series::SeriesStore;
 use crate::state::HeadState;
-use crate::texts::{TextStore, sweep};
+use crate::texts::{TextStore, lost, sweep};
 
 use definitions::LoadedDefinitions;
 use files::CheckpointFiles;
@@ -317,6 +317,13 @@ fn build(env: &Env, options: HeadOptions, opened: Opened, has_defined: bool) -> 
         counters,
     });
     crate::checkpoint::texts::note_found(&state);
+    let mut report = opened.report;
+    if !report.notes.is_empty() {
+        let lost_count = lost::delete_all(&state);
+        if lost_count > 0 {
+            report.notes.push(format!("{lost_count} samples are left out: their texts are lost"));
+        }
+    }
     sweep::free_all_unused(&state);
-    Recovered { state, rolling: opened.rolling, report: opened.report, has_defined }
+    Recovered { state, rolling: opened.rolling, report, has_defined }
 }

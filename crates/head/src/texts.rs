@@ -9,6 +9,7 @@
 //! Not here: files of texts (`file`), samples (`series`), which move ids like any word.
 
 pub(crate) mod file;
+pub(crate) mod lost;
 pub(crate) mod sweep;
 
 use std::collections::BTreeMap;

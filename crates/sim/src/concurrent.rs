@@ -88,7 +88,11 @@ impl Writer {
                     self.tally.add_batch(&parts);
                     match write(round.tsdb, ledger, &parts, now_ms, LedgerScope::OwnSeries)? {
                         Ok(()) => {}
-                        Err(WriteError::Wal(WalError::Poisoned(_))) if round.is_disk_failing => break,
+                        Err(WriteError::Wal(WalError::Poisoned(_)) | WriteError::Marker(_))
+                            if round.is_disk_failing =>
+                        {
+                            break;
+                        }
                         Err(error) => return Err(format!("a write failed: {error}")),
                     }
                 }
