@@ -12,6 +12,7 @@ mod line;
 mod name_filter;
 mod number;
 mod options;
+mod pieces;
 mod precision;
 mod refused;
 mod structural;
@@ -28,6 +29,7 @@ use labels::{field_of, measurement_of};
 pub use fault::{KEY_BYTES_MAX, ParseReason};
 pub use labels::parse_labels;
 pub use options::{BODY_BYTES_MAX, DecodeOptions, TEXT_BYTES_MAX};
+pub use pieces::{BodyPieces, memory_bytes};
 pub use precision::{Precision, TIME_MAX_NS, TIME_MIN_NS};
 pub use refused::{DropReason, DroppedPoints, Refused, StoreRefused, conflict_text, type_name};
 
@@ -57,6 +59,8 @@ pub fn conflict_of(batch: &WriteBatch, series_idx: usize, stored: WordKind) -> S
     conflict_text(&field, &text_of(&measurement_of(key.raw)), key.kind, stored)
 }
 
+/// Decodes a whole body, for callers that bound its size: [`BodyPieces`] bounds the columns too.
+///
 /// Moves `body` into `batch` (cleared first) and fills its columns: one series with one sample per field, in
 /// the order of the lines; times in nanoseconds.
 ///
@@ -71,8 +75,9 @@ pub fn decode(body: Vec<u8>, options: &DecodeOptions, batch: &mut WriteBatch) ->
     assert!(body.len() <= BODY_BYTES_MAX, "the caller limits the size of bodies");
     batch.clear();
     let mut raw = body;
-    let (copies, refused) = line::LineWalk::new(&raw, options, batch).run();
-    raw.extend_from_slice(&copies);
+    let walk = line::LineWalk::new(&raw, options, batch, Refused::default());
+    let lines = walk.run(0, usize::MAX).expect("only a walk with a reservation can run out of memory");
+    raw.extend_from_slice(&lines.copies);
     batch.raw = raw;
-    refused
+    lines.refused
 }

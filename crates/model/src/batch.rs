@@ -79,11 +79,13 @@ pub enum Reject {
     FieldTypeConflict,
     /// The memory budget of texts in the head is used up.
     TextLimit,
+    /// A tag of the new series has as many values in its measurement as `influx.max-values-per-tag` allows.
+    TagValueLimit,
 }
 
 impl Reject {
     /// Number of kinds.
-    pub const COUNT: usize = 18;
+    pub const COUNT: usize = 19;
 
     /// All kinds, in order of their numbers.
     pub const ALL: [Reject; Reject::COUNT] = [
@@ -105,6 +107,7 @@ impl Reject {
         Reject::ReservedLabel,
         Reject::FieldTypeConflict,
         Reject::TextLimit,
+        Reject::TagValueLimit,
     ];
 
     /// Returns the value of the `reason` label of metrics.
@@ -129,6 +132,7 @@ impl Reject {
             Reject::ReservedLabel => "reserved_label",
             Reject::FieldTypeConflict => "field_type_conflict",
             Reject::TextLimit => "text_limit",
+            Reject::TagValueLimit => "tag_value_limit",
         }
     }
 
@@ -160,6 +164,9 @@ impl Reject {
             Reject::ReservedLabel => "label names __kind__ and __field__ are reserved",
             Reject::FieldTypeConflict => "field has values of another type",
             Reject::TextLimit => "texts of the head take as much memory as text-bytes-limit allows",
+            Reject::TagValueLimit => {
+                "a tag of the series has as many values as influx.max-values-per-tag allows"
+            }
         }
     }
 }
@@ -429,6 +436,19 @@ pub struct FieldConflict {
     pub existing: WordKind,
 }
 
+/// A tag that has as many values in its measurement as it may have, and the value that would be one more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullTagValue {
+    /// Label `__name__`.
+    pub measurement: String,
+    /// Tag key.
+    pub tag: String,
+    /// The value of the refused series.
+    pub value: String,
+    /// Number of values.
+    pub value_count: u64,
+}
+
 /// Outcome of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
@@ -450,6 +470,8 @@ pub struct WriteOutcome {
     pub first_reject: Option<(Reject, String, i64)>,
     /// The first conflict of types.
     pub field_conflict: Option<FieldConflict>,
+    /// The first tag with too many values.
+    pub full_tag: Option<FullTagValue>,
     /// The first reject of each further kind.
     pub further_rejects: Vec<(Reject, String, i64)>,
 }
@@ -464,6 +486,28 @@ impl WriteOutcome {
         } else if is_first_of_kind {
             self.further_rejects.push((kind, series(), time));
         }
+    }
+
+    /// Adds the outcome of a later part of the same request.
+    pub fn add(&mut self, later: WriteOutcome) {
+        self.accepted_count += later.accepted_count;
+        self.repeated_count += later.repeated_count;
+        self.histograms_accepted += later.histograms_accepted;
+        self.series_created_count += later.series_created_count;
+        self.exemplars_accepted += later.exemplars_accepted;
+        self.exemplars_late += later.exemplars_late;
+        for first in later.first_reject.into_iter().chain(later.further_rejects) {
+            if self.rejected[first.0 as usize] > 0 {
+                continue;
+            }
+            match self.first_reject {
+                None => self.first_reject = Some(first),
+                Some(_) => self.further_rejects.push(first),
+            }
+        }
+        self.rejected.iter_mut().zip(later.rejected).for_each(|(count, more)| *count += more);
+        self.field_conflict = self.field_conflict.take().or(later.field_conflict);
+        self.full_tag = self.full_tag.take().or(later.full_tag);
     }
 
     /// The first reject of each kind: kind, series as text, time of the sample.

@@ -142,6 +142,10 @@ pub enum BlockEncoding {
 pub struct TenantLimits {
     /// Series in the head; further ones are rejected.
     pub series_max: usize,
+    /// Series of the store of a retention policy in the head; 0 = as `series_max`.
+    pub database_series_max: usize,
+    /// Values of one tag of a measurement in the head; 0 = no limit.
+    pub tag_values_max: usize,
     /// Labels of one series, the name included.
     pub label_count_max: usize,
     /// Bytes of a label name.
@@ -176,6 +180,8 @@ impl Default for TenantLimits {
     fn default() -> Self {
         TenantLimits {
             series_max: 50_000_000,
+            database_series_max: 0,
+            tag_values_max: 0,
             label_count_max: 128,
             label_name_bytes_max: 1024,
             label_value_bytes_max: 16 * 1024,

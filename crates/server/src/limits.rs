@@ -35,6 +35,8 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 pub const ANSWER_PART_BYTES: usize = 64 << 10;
 /// Shortest time between two log lines about requests that are not valid HTTP: any client can send them.
 pub const INVALID_REQUEST_LOG_PAUSE_NS: u64 = 1_000_000_000;
+/// Pause between two attempts to reserve memory for a write.
+pub const MEMORY_POLL_PAUSE: Duration = Duration::from_millis(10);
 /// Form body of a query.
 pub const FORM_BYTES_MAX: usize = 4 << 20;
 /// Body of a remote read request, as sent and unpacked; as in Prometheus.

@@ -191,6 +191,10 @@ pub struct InfluxOptions {
     pub select_point_max: usize,
     /// Windows of a SELECT; 0 = no limit.
     pub select_bucket_max: usize,
+    /// Longest run of a request with statements; 0 = that of all queries.
+    pub query_timeout_ms: u64,
+    /// Requests with statements of a tenant at once; 0 = no limit.
+    pub concurrent_query_max: usize,
     /// Whether continuous queries run.
     pub runs_continuous_queries: bool,
     /// UDP listeners.
@@ -224,9 +228,19 @@ impl Default for InfluxOptions {
             select_series_max: 0,
             select_point_max: 0,
             select_bucket_max: 0,
+            query_timeout_ms: 0,
+            concurrent_query_max: 0,
             runs_continuous_queries: true,
             udp: Vec::new(),
         }
+    }
+}
+
+impl InfluxOptions {
+    /// Returns the longest run of a request with statements, given that of all queries.
+    #[must_use]
+    pub fn query_timeout_ms(&self, of_all_ms: u64) -> u64 {
+        if self.query_timeout_ms == 0 { of_all_ms } else { self.query_timeout_ms.min(of_all_ms) }
     }
 }
 

@@ -194,7 +194,13 @@ impl DatabaseStore {
         let current = self.current.read();
         let policy = current.policies.get(store)?;
         let duration_ms = policy.duration_ns / 1_000_000;
+        let of_owner = limits_of(&policy.owner);
+        let series_max = match of_owner.database_series_max {
+            0 => of_owner.series_max,
+            own => own.min(of_owner.series_max),
+        };
         Some(TenantLimits {
+            series_max,
             label_count_max: LABEL_COUNT_MAX,
             label_name_bytes_max: LABEL_BYTES_MAX,
             label_value_bytes_max: LABEL_BYTES_MAX,
@@ -204,7 +210,7 @@ impl DatabaseStore {
             out_of_order_ms: 0,
             duplicates: DuplicatePolicy::LastWins,
             block_encoding: BlockEncoding::Dense,
-            ..limits_of(&policy.owner)
+            ..of_owner
         })
     }
 

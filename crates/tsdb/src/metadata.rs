@@ -48,7 +48,7 @@ pub(crate) struct MetadataStore {
 }
 
 /// Change that must be durable before its entries are acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "nothing is durable before `MetadataStore::wait`"]
 pub(crate) struct Change(u64);
 

@@ -11,6 +11,7 @@ pub(crate) mod fields;
 mod kinds;
 pub(crate) mod measurements;
 mod merged;
+pub(crate) mod metrics;
 pub(crate) mod typed;
 pub(crate) mod unit;
 mod words;

@@ -40,6 +40,7 @@ use crate::query::TenantQueryable;
 use crate::query::databases::{PolicySource, WithDatabases};
 use crate::query::fields::BlockFields;
 use crate::query::measurements::as_measurements;
+use crate::query::metrics::as_metrics;
 use crate::query::typed::TypedQueryable;
 use crate::query::unit::in_milliseconds;
 use crate::snapshot::{SnapshotHead, remove_incomplete};
@@ -63,6 +64,19 @@ pub struct Applied {
     outcome: WriteOutcome,
     position: WalPosition,
     change: Change,
+}
+
+impl Applied {
+    /// Joins a batch and the next one of the same request, which are acknowledged together. The later one has
+    /// the later place in the log.
+    pub fn join(mut self, later: Applied) -> Applied {
+        self.outcome.add(later.outcome);
+        Applied {
+            outcome: self.outcome,
+            position: self.position.max(later.position),
+            change: self.change.max(later.change),
+        }
+    }
 }
 
 /// The time series database of all tenants.
@@ -247,6 +261,13 @@ impl Tsdb {
     #[must_use]
     pub fn as_measurements(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         as_measurements(Arc::new(TenantQueryable::new(&self.storage, tenant)))
+    }
+
+    /// Returns the fields named `value` of the store of a retention policy as metrics named as their
+    /// measurements, with times in milliseconds.
+    #[must_use]
+    pub fn as_metrics(&self, store: &TenantId) -> Arc<dyn Queryable> {
+        as_metrics(in_milliseconds(Arc::new(TenantQueryable::new(&self.storage, store))))
     }
 
     /// Returns ranges of time, in the unit of the tenant, in which it may have samples.

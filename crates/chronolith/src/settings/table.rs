@@ -203,6 +203,22 @@ pub(super) static SETTINGS: &[Setting] = &[
         |l, v| set(&mut l.series_max, value::count(v)),
     ),
     Setting::tenant(
+        "influx.max-series-per-database",
+        &[],
+        "0",
+        Form::Count,
+        "Series, one per field, of a retention policy in the head; 0 = series-limit",
+        |l, v| set(&mut l.database_series_max, value::count_or_none(v)),
+    ),
+    Setting::tenant(
+        "influx.max-values-per-tag",
+        &[],
+        "0",
+        Form::Count,
+        "Values of a tag of a measurement in the head, per retention policy; 0 = no limit",
+        |l, v| set(&mut l.tag_values_max, value::count_or_none(v)),
+    ),
+    Setting::tenant(
         "ingestion-rate",
         &[],
         "0",
@@ -451,6 +467,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         Form::Count,
         "Windows of GROUP BY time() that a SELECT may make; 0 = no limit",
         |s, v| set(&mut s.server.influx.select_bucket_max, value::count_or_none(v)),
+    ),
+    Setting::server(
+        "influx.query-timeout",
+        "0s",
+        Form::Duration,
+        "Longest run of a request with InfluxQL; 0 = query.timeout",
+        |s, v| set(&mut s.server.influx.query_timeout_ms, value::duration(v).map(i64::unsigned_abs)),
+    ),
+    Setting::server(
+        "influx.max-concurrent-queries",
+        "0",
+        Form::Count,
+        "Requests with InfluxQL of a tenant at once, refused beyond it; 0 = no limit, they wait as query.concurrency says",
+        |s, v| set(&mut s.server.influx.concurrent_query_max, value::count_or_none(v)),
     ),
     Setting::server(
         "influx.continuous-queries",

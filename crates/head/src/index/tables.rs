@@ -8,6 +8,7 @@ mod members;
 mod order;
 mod project;
 mod rows;
+mod tag_values;
 mod tenant_index;
 
 pub(crate) use load::LoadScratch;
@@ -15,6 +16,7 @@ pub use lookup::Cardinality;
 pub(crate) use lookup::IdSet;
 pub(crate) use order::sort_by_labels;
 pub(crate) use project::{Groups, LeastRows};
+pub(crate) use tag_values::FullTag;
 pub(crate) use tenant_index::TenantIndex;
 
 #[cfg(test)]

@@ -5,13 +5,14 @@
 //! it.
 
 use chronolith_format::head::wal::{self, SeriesRecord};
+use chronolith_model::batch::FullTagValue;
 use chronolith_model::kind::is_reserved;
-use chronolith_model::{LabelsBuilder, METRIC_NAME, Reject, TenantLimits};
+use chronolith_model::{LabelsBuilder, METRIC_NAME, Reject, TenantLimits, WriteOutcome};
 
 use super::job::{AppendJob, AppendScratch, series_text};
 use crate::counters::Counter;
 use crate::index::series_keys::key_count_max;
-use crate::index::tables::TenantIndex;
+use crate::index::tables::{FullTag, TenantIndex};
 use crate::series::stripe::stripe_of;
 use chronolith_base::sync::RwLockWriteGuard;
 
@@ -105,6 +106,13 @@ fn resolve_one(
     if tables.live_count() >= job.limits.series_max || !tables.has_room(text_len) {
         return Err(Reject::SeriesLimit);
     }
+    if job.batch.source.is_typed
+        && job.limits.tag_values_max > 0
+        && let Some(full) = tables.full_tag(&pairs, job.limits.tag_values_max)
+    {
+        note_full_tag(&mut job.outcome, &pairs, full);
+        return Err(Reject::TagValueLimit);
+    }
     let id = job.state.index.ids.take().ok_or(Reject::SeriesIdsExhausted)?;
     tables.insert(id, pairs.iter().copied(), &mut scratch.members);
     let record = SeriesRecord { id, raw_hash: scratch.keys[idx as usize] };
@@ -112,6 +120,18 @@ fn resolve_one(
     scratch.created.push(id);
     job.outcome.series_created_count += 1;
     Ok(id)
+}
+
+/// Keeps the first tag that has too many values for the answer.
+#[cold]
+fn note_full_tag(outcome: &mut WriteOutcome, pairs: &[(&str, &str)], full: FullTag<'_>) {
+    let measurement = pairs.iter().find(|(name, _)| *name == METRIC_NAME).map_or("", |(_, value)| *value);
+    outcome.full_tag.get_or_insert_with(|| FullTagValue {
+        measurement: measurement.to_owned(),
+        tag: full.name.to_owned(),
+        value: full.value.to_owned(),
+        value_count: full.value_count as u64,
+    });
 }
 
 /// Creates the series records of new series and queues their series records. The caller holds the lock of the

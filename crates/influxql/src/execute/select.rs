@@ -94,8 +94,7 @@ fn send_rows(open: &mut OpenSelect, sink: &mut dyn ResultSink) -> Result<(), Sta
         let batch = match open.stream.next_batch() {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(()),
-            Err(RowError::Query(error)) => return Err(error.into()),
-            Err(error) => return Err(StatementError::text(error)),
+            Err(error) => return Err(row_error(error)),
         };
         if batch.times.is_empty() {
             continue;

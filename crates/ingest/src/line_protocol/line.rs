@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use chronolith_base::{BudgetExceeded, Reservation};
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::{BatchSeries, WordKind, WriteBatch};
 
@@ -16,6 +17,7 @@ use super::labels::{field_of, measurement_of, split_key, tag_of, unescape, unesc
 use super::name_filter::NameFilter;
 use super::number;
 use super::options::DecodeOptions;
+use super::pieces::{RESERVED_LINE_BYTES, line_memory_bytes};
 use super::refused::{DropReason, Refused, field_name_text, tag_key_text, text_too_long_text};
 use super::structural::StructuralBytes;
 
@@ -40,6 +42,19 @@ pub(super) struct LineWalk<'a, 'b> {
     copies: Vec<u8>,
     names: NameBytes,
     refused: Refused,
+    /// Memory of long lines; `None` if the caller bounds them.
+    held: Option<&'b mut Reservation>,
+    /// Part of it that a line has taken.
+    line_held_bytes: u64,
+}
+
+/// Lines of a walk that are in the batch.
+pub(super) struct WalkedLines {
+    /// Copies of texts, which the caller appends to the body.
+    pub(super) copies: Vec<u8>,
+    pub(super) refused: Refused,
+    /// Start of the first line after them.
+    pub(super) next: usize,
 }
 
 /// Bytes in the names of the line at hand that need a closer look.
@@ -58,7 +73,13 @@ struct Marks {
 }
 
 impl<'a, 'b> LineWalk<'a, 'b> {
-    pub(super) fn new(body: &'a [u8], options: &'a DecodeOptions, batch: &'b mut WriteBatch) -> Self {
+    /// A walk whose refused lines are added to `refused`.
+    pub(super) fn new(
+        body: &'a [u8],
+        options: &'a DecodeOptions,
+        batch: &'b mut WriteBatch,
+        refused: Refused,
+    ) -> Self {
         LineWalk {
             body,
             options,
@@ -67,27 +88,41 @@ impl<'a, 'b> LineWalk<'a, 'b> {
             batch,
             copies: Vec::new(),
             names: NameBytes::default(),
-            refused: Refused::default(),
+            refused,
+            held: None,
+            line_held_bytes: 0,
         }
     }
 
-    /// Fills the columns; returns the copies of texts, which the caller appends to the body.
-    pub(super) fn run(mut self) -> (Vec<u8>, Refused) {
-        let mut start = 0;
-        while start < self.body.len() {
+    /// Reserves the memory of long lines before they are parsed.
+    pub(super) fn with_memory(mut self, held: &'b mut Reservation) -> Self {
+        self.held = Some(held);
+        self
+    }
+
+    /// Fills the columns with the lines from `start` on, until they have `field_count_max` fields.
+    pub(super) fn run(
+        mut self,
+        mut start: usize,
+        field_count_max: usize,
+    ) -> Result<WalkedLines, BudgetExceeded> {
+        if start > 0 {
+            self.structural.seek(start);
+        }
+        while start < self.body.len() && self.batch.series.len() < field_count_max {
             let marks = self.marks();
             start = match self.usual_line(start, &marks) {
                 Some(next) => next,
                 None => {
                     self.truncate(&marks);
                     let end = grammar::line_end(self.body, start);
-                    self.any_line(start, end);
+                    self.any_line(start, end)?;
                     self.structural.seek(end + 1);
                     end + 1
                 }
             };
         }
-        (self.copies, self.refused)
+        Ok(WalkedLines { copies: self.copies, refused: self.refused, next: start })
     }
 
     fn byte(&self, at: usize) -> u8 {
@@ -328,14 +363,17 @@ impl<'a, 'b> LineWalk<'a, 'b> {
     /// Reads any line; `end` is the offset of its newline.
     #[cold]
     #[inline(never)]
-    fn any_line(&mut self, start: usize, end: usize) {
+    fn any_line(&mut self, start: usize, end: usize) -> Result<(), BudgetExceeded> {
         let start = grammar::skip_whitespace(self.slice(0..end), start);
         let line = self.slice(start..end);
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         if matches!(line.first(), None | Some(b'#')) {
-            return;
+            return Ok(());
         }
         let limit = self.options.line_bytes_max;
+        if line.len() > RESERVED_LINE_BYTES && line.len() <= limit {
+            self.reserve_line(line)?;
+        }
         let parsed = if line.len() > limit {
             Err(Fault::LineTooLong { found: line.len(), limit })
         } else {
@@ -345,6 +383,16 @@ impl<'a, 'b> LineWalk<'a, 'b> {
             Ok(parsed) => self.push_parsed(start, &parsed),
             Err(fault) => self.refused.note_unparsable(line, fault),
         }
+        Ok(())
+    }
+
+    /// Reserves what a long line needs beyond the longest before it.
+    fn reserve_line(&mut self, line: &[u8]) -> Result<(), BudgetExceeded> {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        let more = line_memory_bytes(line).saturating_sub(self.line_held_bytes);
+        held.grow(more)?;
+        self.line_held_bytes += more;
+        Ok(())
     }
 
     /// Adds a line that starts at `start`, unless it is dropped.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use chronolith_base::{MemoryBudget, Reservation};
+use chronolith_base::{BudgetExceeded, MemoryBudget, Reservation};
 use http_body_util::BodyExt as _;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::error::{ApiError, ErrorKind};
 use crate::limits::{
     ANSWER_TIMEOUT, BODY_IDLE_TIMEOUT, BODY_READ_TIMEOUT, DISCARD_TIMEOUT, DISCARDED_BYTES_MAX,
+    MEMORY_POLL_PAUSE,
 };
 
 /// A body and the memory it takes.
@@ -27,16 +28,25 @@ pub(crate) struct BodyBytes {
 }
 
 /// Reads all of `body`, at most `bytes_max`.
-pub(crate) async fn read(
+pub(crate) async fn read(body: Body, bytes_max: usize, budget: &MemoryBudget) -> Result<BodyBytes, ApiError> {
+    read_waiting(body, bytes_max, budget, Duration::ZERO).await
+}
+
+/// As [`read`], but waits for memory instead of failing at once: the client is not read from meanwhile.
+pub(crate) async fn read_waiting(
     mut body: Body,
     bytes_max: usize,
     budget: &MemoryBudget,
+    memory_wait: Duration,
 ) -> Result<BodyBytes, ApiError> {
     if HttpBody::size_hint(&body).lower() > bytes_max as u64 {
         discard(body).await;
         return Err(too_large(bytes_max));
     }
-    let read = tokio::time::timeout(BODY_READ_TIMEOUT, read_frames(&mut body, bytes_max, budget)).await;
+    // Timers are the runtime's own business; nothing that is stored depends on them.
+    let memory_deadline = Instant::now() + memory_wait;
+    let frames = read_frames(&mut body, bytes_max, budget, memory_deadline);
+    let read = tokio::time::timeout(BODY_READ_TIMEOUT, frames).await;
     let result = read.unwrap_or_else(|_| Err(too_slow(BODY_READ_TIMEOUT)));
     if result.as_ref().is_err_and(|error| error.kind != ErrorKind::TooSlow) {
         discard(body).await;
@@ -64,6 +74,7 @@ async fn read_frames(
     body: &mut Body,
     bytes_max: usize,
     budget: &MemoryBudget,
+    memory_deadline: Instant,
 ) -> Result<BodyBytes, ApiError> {
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     let mut bytes = Vec::new();
@@ -81,8 +92,24 @@ async fn read_frames(
         if bytes.len() + part.len() > bytes_max {
             return Err(too_large(bytes_max));
         }
-        held.grow(part.len() as u64).map_err(no_memory)?;
+        grow_waiting(&mut held, part.len() as u64, memory_deadline).await.map_err(no_memory)?;
         bytes.extend_from_slice(&part);
+    }
+}
+
+/// Reserves `more` bytes, as soon as there is room for them until `deadline`.
+pub(crate) async fn grow_waiting(
+    held: &mut Reservation,
+    more: u64,
+    deadline: Instant,
+) -> Result<(), BudgetExceeded> {
+    loop {
+        match held.grow(more) {
+            Err(full) if more <= full.limit_bytes && Instant::now() < deadline => {
+                tokio::time::sleep(MEMORY_POLL_PAUSE).await;
+            }
+            result => return result,
+        }
     }
 }
 
@@ -159,6 +186,21 @@ impl HttpBody for Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn memory_is_waited_for_until_the_deadline() {
+        let budget = MemoryBudget::new("test", 100);
+        let other = budget.reserve(80).expect("fits");
+        let mut held = budget.reserve(0).expect("fits");
+        assert!(grow_waiting(&mut held, 50, Instant::now()).await.is_err());
+        let later = Instant::now() + BODY_READ_TIMEOUT;
+        assert!(grow_waiting(&mut held, 101, later).await.is_err(), "it can never fit");
+        let waiting = tokio::spawn(async move { grow_waiting(&mut held, 50, later).await.map(|()| held) });
+        tokio::task::yield_now().await;
+        drop(other);
+        let held = waiting.await.expect("ends").expect("fits");
+        assert_eq!((held.bytes(), budget.used_bytes()), (50, 50));
+    }
 
     #[tokio::test]
     async fn an_answer_that_takes_too_long_gives_its_memory_back() {

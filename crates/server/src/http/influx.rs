@@ -11,6 +11,7 @@ mod inflate;
 pub(crate) mod password;
 mod ping;
 mod printer;
+mod prometheus;
 mod query;
 mod refused;
 pub(crate) mod reply;
@@ -45,6 +46,8 @@ pub(super) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/write", post(write::write))
         .route("/api/v2/write", post(write::write_v2))
+        .route("/api/v1/prom/write", post(write::write_prometheus))
+        .route("/api/v1/prom/read", post(prometheus::read))
         .route("/query", get(query::query).post(query::query))
         .route("/api/v2/query", post(refused::flux))
         .route("/debug/vars", get(vars::vars))

@@ -21,7 +21,7 @@ use crate::app::App;
 /// Set by browsers, and by them alone: how the page's origin and ours are related.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// Paths whose POST only reads: forms of queries that are too long for a URL.
-const READING_PATHS: [&str; 8] = [
+const READING_PATHS: [&str; 9] = [
     "/api/v1/query",
     "/api/v1/query_range",
     "/api/v1/query_exemplars",
@@ -30,6 +30,7 @@ const READING_PATHS: [&str; 8] = [
     "/api/v1/series",
     "/api/v1/labels",
     "/api/v1/read",
+    "/api/v1/prom/read",
 ];
 
 /// Paths of the InfluxDB API that have no common prefix.
@@ -42,9 +43,7 @@ pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: N
     let is_api = path.starts_with("/api/") || INFLUX_PATHS.contains(&path);
     let origin = request.headers().get(header::ORIGIN).filter(|origin| !origin.is_empty()).cloned();
     let cors = app.options.web.cors_origin.as_ref();
-    let allowed = origin
-        .as_ref()
-        .and_then(|origin| cors.filter(|cors| cors.matches(origin)).map(|cors| cors.allow(origin)));
+    let allowed = allowed_origin(&app, request.headers());
     if allowed.is_none() && is_change(&request) && is_foreign(request.headers()) {
         let path = request.uri().path().to_owned();
         body::discard(request.into_body()).await;
@@ -64,6 +63,18 @@ pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: N
     response
 }
 
+/// Returns the value of the CORS header for the origin of the request, if `--web.cors.origin` has it.
+fn allowed_origin(app: &App, headers: &HeaderMap) -> Option<HeaderValue> {
+    let origin = headers.get(header::ORIGIN).filter(|origin| !origin.is_empty())?;
+    let cors = app.options.web.cors_origin.as_ref()?;
+    cors.matches(origin).then(|| cors.allow(origin))
+}
+
+/// Returns true if a page of an origin that is not allowed sent the request.
+pub(super) fn is_foreign_and_not_allowed(app: &App, headers: &HeaderMap) -> bool {
+    is_foreign(headers) && allowed_origin(app, headers).is_none()
+}
+
 fn set_cors(headers: &mut HeaderMap, allowed: HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
     let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
@@ -80,7 +91,7 @@ fn is_change(request: &Request) -> bool {
 
 /// Returns true if a page of another origin sent the request, as Go's `http.CrossOriginProtection` decides
 /// it: what the browser says comes first, since a proxy may have changed `Host`.
-pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
+fn is_foreign(headers: &HeaderMap) -> bool {
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => return false,
         Some(_) => return true,

@@ -66,7 +66,11 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
 
 /// Unpacks a request off the async threads, because compiling regular expressions may take a while, with a
 /// permit of its own: only then is it known how the request is answered, and how long it may take.
-async fn decode(app: &Arc<App>, tenant: &TenantId, body: BodyBytes) -> Result<ReadRequest, ApiError> {
+pub(super) async fn decode(
+    app: &Arc<App>,
+    tenant: &TenantId,
+    body: BodyBytes,
+) -> Result<ReadRequest, ApiError> {
     let wait_max = Duration::from_millis(app.options.query.timeout_ms);
     let class = &app.admission.remote_read;
     let decoded = dispatch::run_to_end(app, class, tenant, wait_max, move |_| {
@@ -81,7 +85,8 @@ async fn decode(app: &Arc<App>, tenant: &TenantId, body: BodyBytes) -> Result<Re
     })
 }
 
-async fn samples_answer(
+/// Answers with one message.
+pub(super) async fn samples_answer(
     app: &Arc<App>,
     tenant: TenantId,
     sources: Arc<dyn TenantSources>,

@@ -9,6 +9,8 @@ use super::definition::Metric;
 pub(crate) struct LineProtocolMetrics {
     unparsable: [Counter; ParseReason::COUNT],
     dropped: [Counter; DropReason::COUNT],
+    /// Samples of remote write that InfluxDB has no value for.
+    left_out: Counter,
     pub(crate) datagrams: Counter,
     pub(crate) datagrams_dropped: Counter,
 }
@@ -34,6 +36,11 @@ pub(super) static LINE_PROTOCOL: &[Metric<LineProtocolMetrics>] = &[
             }
         },
     ),
+    Metric::counter(
+        "chronolith_prom_write_samples_dropped_total",
+        "Samples of remote write into a database that are NaN, infinite or histograms, which it cannot store.",
+        |lines| lines.left_out.as_f64(),
+    ),
     Metric::counter("chronolith_udp_datagrams_total", "Datagrams received by UDP listeners.", |lines| {
         lines.datagrams.as_f64()
     }),
@@ -45,6 +52,13 @@ pub(super) static LINE_PROTOCOL: &[Metric<LineProtocolMetrics>] = &[
 ];
 
 impl LineProtocolMetrics {
+    /// Counts samples of remote write that are not stored.
+    pub(crate) fn note_left_out(&self, count: u64) {
+        if count > 0 {
+            self.left_out.add(count);
+        }
+    }
+
     /// Counts the refused lines of a request.
     pub(crate) fn count(&self, refused: &Refused) {
         let unparsable = self.unparsable.iter().zip(refused.unparsable);

@@ -18,6 +18,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::members::{MemberIds, MemberIter, Members};
 use super::rows::Rows;
+use super::tag_values::TagValueSets;
 use crate::index::postings::Postings;
 use crate::index::split_table::SplitTable;
 use crate::memory_part::MemoryPart;
@@ -76,6 +77,8 @@ pub(crate) struct TenantIndex {
     pub(super) name_list_bytes: usize,
     /// Pairs whose values a regex matches; those of a name are only appended to.
     pub(super) regex_cache: RegexCache,
+    /// Values of tags that are near their limit.
+    pub(super) tag_values: TagValueSets,
 }
 
 impl TenantIndex {
@@ -96,6 +99,7 @@ impl TenantIndex {
             postings_bytes: 0,
             name_list_bytes: 0,
             regex_cache: RegexCache::new(REGEX_CACHE_LIMITS, REGEX_CACHES.clone()),
+            tag_values: TagValueSets::default(),
         }
     }
 
@@ -210,6 +214,7 @@ impl TenantIndex {
             + self.name_list_bytes
             + self.names.iter().map(|name| 4 * name.by_value.lock().len()).sum::<usize>()
             + self.regex_cache.heap_bytes()
+            + self.tag_values.heap_bytes()
             + self.name_table.allocation_size();
         let (series, pairs) = (self.rows.len(), self.pairs.len());
         let index_bytes = 4 * self.starts.capacity() + self.rows.heap_bytes();

@@ -11,17 +11,28 @@ use super::reply::InfluxError;
 /// Bytes that are unpacked before their memory is reserved.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Unpacks `packed` to at most `bytes_max` bytes; `held` grows by the result.
+/// Returns the size that the end of a gzip body claims, at most `bytes_max`: that of its last member.
+pub(super) fn claimed_bytes(packed: &[u8], bytes_max: usize) -> usize {
+    let claimed = packed.last_chunk::<4>().map_or(0, |size| u32::from_le_bytes(*size));
+    usize::try_from(claimed).unwrap_or(usize::MAX).min(bytes_max)
+}
+
+/// Unpacks `packed` to at most `bytes_max` bytes. `held` grows by what is more than `reserved_bytes`, which
+/// are reserved already.
 pub(super) fn inflate(
     packed: &[u8],
     bytes_max: usize,
+    reserved_bytes: usize,
     held: &mut Reservation,
 ) -> Result<Vec<u8>, InfluxError> {
     let mut decoder = MultiGzDecoder::new(packed);
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(reserved_bytes);
+    let mut covered_bytes = reserved_bytes;
     loop {
-        held.grow(STEP_BYTES as u64)
-            .map_err(|full| InfluxError::new(StatusCode::SERVICE_UNAVAILABLE, full))?;
+        if out.len() + STEP_BYTES > covered_bytes && out.len() >= reserved_bytes {
+            held.grow(STEP_BYTES as u64).map_err(|_| InfluxError::no_memory())?;
+            covered_bytes += STEP_BYTES;
+        }
         let step = (&mut decoder).take(STEP_BYTES as u64).read_to_end(&mut out);
         let count = step.map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => InfluxError::bad_request("unexpected EOF"),
@@ -56,8 +67,10 @@ mod tests {
     fn check(bytes: &[u8], bytes_max: usize, want: Result<&[u8], &str>) {
         let budget = MemoryBudget::new("test", 64 << 20);
         let mut held = budget.reserve(0).expect("room");
-        let found = inflate(bytes, bytes_max, &mut held).map_err(|error| error.message);
-        assert_eq!(found.as_deref().map_err(String::as_str), want);
+        for reserved_bytes in [0, claimed_bytes(bytes, bytes_max)] {
+            let found = inflate(bytes, bytes_max, reserved_bytes, &mut held).map_err(|error| error.message);
+            assert_eq!(found.as_deref().map_err(String::as_str), want);
+        }
     }
 
     #[test]

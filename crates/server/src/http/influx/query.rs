@@ -47,7 +47,7 @@ async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxE
     }
     let caller = Caller::of_request(app, &store, &request.tenant, &request.headers, &request.params).await?;
     caller.check_statements(&request.statements, &request.database)?;
-    let timeout_ms = app.options.query.timeout_ms;
+    let timeout_ms = app.options.influx.query_timeout_ms(app.options.query.timeout_ms);
     let admitted = dispatch::admit(app, &app.admission.query, &request.tenant, timeout_ms).await?;
     let content_type = request.format.content_type();
     let kind = StreamKind {
@@ -81,7 +81,17 @@ fn execute_all(
         &request.database,
         started_ns,
         ctx.cancel_flag(),
+        app.options.influx.concurrent_query_max,
     );
+    let mut sink = ResponseSink::new(request, parts, ctx, app.options.influx.row_count_max);
+    let _running = match running {
+        Ok(running) => running,
+        Err(refused) => {
+            sink.begin(0);
+            sink.end(&[], Some(&refused.to_string()))?;
+            return sink.finish();
+        }
+    };
     let storage = TenantStorage { app, store, tenant: request.tenant.clone() };
     let session = Session {
         storage: &storage,
@@ -96,7 +106,6 @@ fn execute_all(
         },
         ctx,
     };
-    let mut sink = ResponseSink::new(request, parts, ctx, app.options.influx.row_count_max);
     let count = request.statements.len();
     for (id, statement) in request.statements.iter().enumerate() {
         sink.begin(id);
@@ -106,7 +115,7 @@ fn execute_all(
             Ok(()) => None,
             Err(StatementError::Closed) => sink.take_failure()?,
             Err(StatementError::Text(text) | StatementError::Forbidden(text)) => Some(text),
-            Err(StatementError::Query(error)) => Some(query_error(app, &error, running.is_killed())),
+            Err(StatementError::Query(error)) => Some(query_error(&error)),
         };
         sink.end(&messages, error.as_deref())?;
         if error.is_some() {
@@ -124,22 +133,13 @@ fn execute_all(
     sink.finish()
 }
 
-fn query_error(app: &App, error: &QueryError, is_killed: bool) -> String {
+pub(super) fn query_error(error: &QueryError) -> String {
     match error {
-        QueryError::Canceled if is_killed => "query killed".to_owned(),
+        // Also of a query that KILL QUERY has ended.
         QueryError::Canceled => "query interrupted".to_owned(),
-        QueryError::Timeout => {
-            let limit_ms = app.options.query.timeout_ms;
-            format!("query-timeout limit exceeded ({})", limit_text(limit_ms))
-        }
+        QueryError::Timeout => "query-timeout limit exceeded".to_owned(),
         error => error.to_string(),
     }
-}
-
-fn limit_text(limit_ms: u64) -> String {
-    crate::http::params::show_duration_ns(
-        i64::try_from(limit_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000),
-    )
 }
 
 impl Caller {

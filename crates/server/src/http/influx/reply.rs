@@ -34,6 +34,11 @@ impl InfluxError {
         InfluxError::new(StatusCode::BAD_REQUEST, message)
     }
 
+    /// The memory of writes is used up, also after a wait.
+    pub(crate) fn no_memory() -> InfluxError {
+        InfluxError::new(StatusCode::SERVICE_UNAVAILABLE, QUEUE_FULL)
+    }
+
     pub(crate) fn into_response(self) -> Response<Body> {
         let mut body = b"{\"error\":".to_vec();
         json::put_string(&mut body, &self.message);

@@ -30,6 +30,14 @@ struct Entry {
     canceled: Arc<AtomicBool>,
 }
 
+/// A tenant has as many requests as it may have at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("max-concurrent-queries limit exceeded({count}, {count_max})")]
+pub(super) struct TooManyQueries {
+    count: usize,
+    count_max: usize,
+}
+
 /// A request in the list, until it is dropped.
 pub(super) struct RunningGuard<'a> {
     queries: &'a RunningQueries,
@@ -42,15 +50,8 @@ impl Drop for RunningGuard<'_> {
     }
 }
 
-impl RunningGuard<'_> {
-    /// Returns true once the request was killed.
-    pub(super) fn is_killed(&self) -> bool {
-        self.queries.0.lock().entries.get(&self.id).is_some_and(|entry| entry.is_killed)
-    }
-}
-
 impl RunningQueries {
-    /// Adds a request, which ends when `canceled` is set.
+    /// Adds a request, which ends when `canceled` is set, unless the tenant has `count_max` (0 = no limit).
     pub(super) fn enter(
         &self,
         tenant: &TenantId,
@@ -58,8 +59,13 @@ impl RunningQueries {
         database: &str,
         started_ns: u64,
         canceled: Arc<AtomicBool>,
-    ) -> RunningGuard<'_> {
+        count_max: usize,
+    ) -> Result<RunningGuard<'_>, TooManyQueries> {
         let mut state = self.0.lock();
+        let count = state.entries.values().filter(|entry| entry.tenant == *tenant).count();
+        if count_max > 0 && count >= count_max {
+            return Err(TooManyQueries { count, count_max });
+        }
         state.last_id += 1;
         let id = state.last_id;
         let end = (0..=TEXT_BYTES_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
@@ -72,7 +78,7 @@ impl RunningQueries {
             canceled,
         };
         state.entries.insert(id, entry);
-        RunningGuard { queries: self, id }
+        Ok(RunningGuard { queries: self, id })
     }
 
     /// Lists the requests of a tenant by number.

@@ -1,5 +1,10 @@
 //! The InfluxDB API through the router: writes, their errors, PromQL over what was written.
 
+mod access;
+mod limits;
+mod prometheus;
+mod refused;
+
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use chronolith_model::TenantId;

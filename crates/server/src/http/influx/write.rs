@@ -1,43 +1,48 @@
-//! Writes in line protocol: `POST /write` and `POST /api/v2/write`.
+//! Writes to a database: `POST /write`, `POST /api/v2/write` and `POST /api/v1/prom/write`.
 //!
 //! Invariants: 204 means that every point is as durable as the sync mode promises; 400 names a cause of
 //! points that are not stored while the others are; 5xx means that nothing is acknowledged. A request waits
-//! for its permits before its body is parsed, so memory does not grow with the number of writers.
-//! Not here: the line protocol (`ingest`), unpacking (`inflate`).
+//! for its permits and for the memory of its columns before its body is parsed, so memory does not grow with
+//! the number of writers.
+//! Not here: what happens with a body (`lines`, `samples`), unpacking (`inflate`).
+
+mod lines;
+mod outcome;
+mod samples;
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
-use chronolith_ingest::line_protocol::{
-    self, DecodeOptions, DroppedPoints, Precision, Refused, StoreRefused, conflict_text,
-};
+use chronolith_ingest::line_protocol::Precision;
+use chronolith_model::TenantId;
 use chronolith_model::databases::{Database, RetentionPolicy};
-use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
-use chronolith_tsdb::{Tsdb, WalError, WriteError};
+use chronolith_tsdb::Tsdb;
+use tokio::time::Instant;
 
 use super::credentials::Caller;
-use super::inflate::inflate;
 use super::reply::InfluxError;
 use crate::app::App;
 use crate::http::body::{self, BodyBytes};
+use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Params;
 use crate::http::tenant::tenant_of;
 use crate::http::write::WritePermits;
+use crate::limits::WRITE_QUEUE_WAIT;
 
-/// Bytes of memory per byte of a body: the body, and its columns.
-const DECODED_FACTOR: u64 = 2;
-
-/// Version of the endpoint.
+/// Endpoint of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Api {
     V1,
     V2,
+    /// Remote write into a database.
+    Prometheus,
 }
 
 /// A request whose parameters have been checked.
 struct WriteRequest {
+    api: Api,
     tenant: TenantId,
     /// Store of the retention policy.
     target: TenantId,
@@ -52,6 +57,10 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
 
 pub(super) async fn write_v2(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer(&app, Api::V2, request).await
+}
+
+pub(super) async fn write_prometheus(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    answer(&app, Api::Prometheus, request).await
 }
 
 async fn answer(app: &Arc<App>, api: Api, request: Request) -> Response<Body> {
@@ -75,17 +84,56 @@ async fn receive(app: &Arc<App>, api: Api, request: Request) -> Result<(), Influ
             return Err(refused);
         }
     };
+    // Timers are the runtime's own business; nothing that is stored depends on them.
+    let deadline = Instant::now() + WRITE_QUEUE_WAIT;
     let memory = app.admission.write_memory.of(&request.tenant, 0);
-    let body = body::read(request_body, app.options.influx.body_bytes_max, &memory.budget).await?;
+    let bytes_max = match api {
+        Api::Prometheus => app.options.write.compressed_bytes_max,
+        Api::V1 | Api::V2 => app.options.influx.body_bytes_max,
+    };
+    let read = body::read_waiting(request_body, bytes_max, &memory.budget, WRITE_QUEUE_WAIT).await;
+    let mut body = read.map_err(of_body)?;
     let permits = WritePermits::acquire(app, &request.tenant).await?;
+    // Only here: a request in the queue needs no more memory than what was sent.
+    reserve_columns(app, &request, &mut body, deadline).await?;
     let shared = app.clone();
     // The thread continues when the client disconnects: the append is completed, and the permits are held
     // until then.
-    let done = tokio::task::spawn_blocking(move || store_body(&shared, &store, &request, body, permits));
+    let done = tokio::task::spawn_blocking(move || match request.api {
+        Api::Prometheus => samples::store_body(&shared, &store, &request, body, permits),
+        Api::V1 | Api::V2 => lines::store_body(&shared, &store, &request, body, permits),
+    });
     done.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "line protocol write panicked");
+        tracing::error!(%error, "write to a database panicked");
         let message = "internal error: the write panicked, see the server's log";
         Err(InfluxError::new(StatusCode::INTERNAL_SERVER_ERROR, message))
+    })
+}
+
+/// An error of reading a body. Clients take a 503 of this text for overload.
+fn of_body(error: ApiError) -> InfluxError {
+    match error.kind {
+        ErrorKind::Unavailable => InfluxError::no_memory(),
+        _ => error.into(),
+    }
+}
+
+/// Reserves what parsing needs beyond the body, as soon as there is room.
+async fn reserve_columns(
+    app: &App,
+    request: &WriteRequest,
+    body: &mut BodyBytes,
+    deadline: Instant,
+) -> Result<(), InfluxError> {
+    let more = match request.api {
+        Api::Prometheus => samples::memory_bytes(app, &body.bytes),
+        Api::V1 | Api::V2 => lines::memory_bytes(app, request, &body.bytes),
+    };
+    let grown = body::grow_waiting(&mut body.held, more, deadline).await;
+    grown.map_err(|full| match more > full.limit_bytes {
+        // It can never fit, so it must not be sent again.
+        true => InfluxError::new(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
+        false => InfluxError::no_memory(),
     })
 }
 
@@ -103,6 +151,7 @@ async fn check(
     let precision = params.get("precision").unwrap_or("");
     let precision = match api {
         Api::V1 => Precision::of_write(precision),
+        Api::Prometheus => Precision::of_write(""),
         Api::V2 => Precision::of_write_v2(precision),
     };
     let target = Target::of(api, &params)?;
@@ -117,6 +166,7 @@ async fn check(
     let policy = target.policy(database)?;
     let encoding = headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes());
     let request = WriteRequest {
+        api,
         tenant,
         target: policy.store.clone(),
         retention_ns: policy.duration_ns,
@@ -135,7 +185,7 @@ struct Target {
 impl Target {
     fn of(api: Api, params: &Params) -> Result<Target, InfluxError> {
         match api {
-            Api::V1 => {
+            Api::V1 | Api::Prometheus => {
                 let database =
                     params.get("db").ok_or_else(|| InfluxError::bad_request("database is required"))?;
                 Ok(Target {
@@ -179,121 +229,4 @@ fn check_consistency(level: &str) -> Result<(), InfluxError> {
         "" | "any" | "one" | "quorum" | "all" => Ok(()),
         _ => Err(InfluxError::bad_request("invalid consistency level")),
     }
-}
-
-/// Parses, appends, counts. Blocks the thread until the points are durable.
-fn store_body(
-    app: &App,
-    store: &Tsdb,
-    request: &WriteRequest,
-    body: BodyBytes,
-    permits: WritePermits,
-) -> Result<(), InfluxError> {
-    let WritePermits { write: _write, apply } = permits;
-    let metrics = &app.metrics.write;
-    metrics.bytes_compressed.add(body.bytes.len() as u64);
-    let BodyBytes { bytes, mut held } = body;
-    let bytes = match request.is_gzip {
-        true => inflate(&bytes, app.options.write.decompressed_bytes_max, &mut held)?,
-        false => bytes,
-    };
-    metrics.bytes_decompressed.add(bytes.len() as u64);
-    let no_memory = |full| InfluxError::new(StatusCode::SERVICE_UNAVAILABLE, full);
-    held.grow((bytes.len() as u64).saturating_mul(DECODED_FACTOR - 1)).map_err(no_memory)?;
-    let now_ms = app.env.clock.now_ms();
-    let options = DecodeOptions {
-        line_bytes_max: app.options.influx.line_bytes_max,
-        text_bytes_max: app.options.influx.text_bytes_max,
-        ..DecodeOptions::new(request.precision, now_ms.saturating_mul(1_000_000))
-    };
-    let mut batch = app.influx.batches.take();
-    let start_ns = app.env.clock.mono_ns();
-    let refused = line_protocol::decode(bytes, &options, &mut batch);
-    let decoded_ns = app.env.clock.mono_ns();
-    metrics.decode.observe_ns(decoded_ns.saturating_sub(start_ns));
-    app.metrics.line_protocol.count(&refused);
-    let point_count = line_protocol::point_count(&batch);
-    let earliest_ns = earliest_ns(request, now_ms);
-    let old_count = points_before(&batch, earliest_ns);
-    let applied = (!batch.times.is_empty()).then(|| store.apply(&request.target, &batch));
-    // Waiting for the disk needs neither the batch nor a core.
-    app.influx.batches.give(batch);
-    drop((held, apply));
-    let outcome = match applied {
-        None => WriteOutcome::default(),
-        Some(applied) => {
-            let appended = applied.and_then(|applied| store.wait_durable(applied));
-            metrics.append.observe_ns(app.env.clock.mono_ns().saturating_sub(decoded_ns));
-            appended.map_err(|error| {
-                metrics.failures.add(1);
-                metrics.count_refused(&error);
-                write_error(&error)
-            })?
-        }
-    };
-    metrics.count(&outcome);
-    app.tenant_metrics.of(&request.tenant, now_ms).count(&outcome);
-    match partial_write(&refused, &outcome, point_count, old_count) {
-        None => Ok(()),
-        Some(text) => Err(InfluxError::bad_request(text)),
-    }
-}
-
-/// Words what was refused, as InfluxDB does; `None` if all points are stored.
-fn partial_write(
-    refused: &Refused,
-    outcome: &WriteOutcome,
-    point_count: u64,
-    old_count: u64,
-) -> Option<String> {
-    let rejected = |kind: Reject| outcome.rejected[kind as usize];
-    let conflict_count = rejected(Reject::FieldTypeConflict);
-    let conflict = outcome.field_conflict.as_ref().map(|conflict| DroppedPoints {
-        message: conflict_text(&conflict.field, &conflict.measurement, conflict.kind, conflict.existing),
-        count: conflict_count,
-    });
-    let other_count = outcome.rejected_count() - conflict_count - rejected(Reject::TooOld);
-    let first_other = outcome
-        .first_rejects()
-        .find(|(kind, ..)| !matches!(kind, Reject::FieldTypeConflict | Reject::TooOld));
-    let series_limit = first_other.map(|(kind, ..)| DroppedPoints {
-        message: match kind {
-            Reject::SeriesLimit => "max-series-per-database limit exceeded".to_owned(),
-            kind => kind.message().to_owned(),
-        },
-        count: other_count,
-    });
-    let store = StoreRefused { series_limit, conflict, beyond_retention_count: old_count };
-    refused.answer(point_count, &store)
-}
-
-/// Earliest time that the retention policy keeps; `i64::MIN` if it keeps all.
-fn earliest_ns(request: &WriteRequest, now_ms: i64) -> i64 {
-    match request.retention_ns {
-        0 => i64::MIN,
-        retention_ns => now_ms.saturating_mul(1_000_000).saturating_sub(retention_ns),
-    }
-}
-
-/// Number of points of a batch before a time.
-fn points_before(batch: &WriteBatch, earliest_ns: i64) -> u64 {
-    if earliest_ns == i64::MIN || batch.times.iter().all(|time| *time >= earliest_ns) {
-        return 0;
-    }
-    if batch.rows.is_empty() {
-        return batch.times.iter().filter(|time| **time < earliest_ns).count() as u64;
-    }
-    let old = batch.rows.iter().zip(&batch.times).filter(|(_, time)| **time < earliest_ns);
-    let rows: Vec<u32> = old.map(|(row, _)| *row).collect();
-    rows.chunk_by(|a, b| a == b).count() as u64
-}
-
-fn write_error(error: &WriteError) -> InfluxError {
-    let status = match error {
-        // What can never fit must not be sent again.
-        WriteError::NeverFits { .. } | WriteError::BurstExceeded { .. } => StatusCode::BAD_REQUEST,
-        WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        _ => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    InfluxError::new(status, error)
 }

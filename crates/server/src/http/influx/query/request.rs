@@ -116,7 +116,7 @@ impl QueryRequest {
             is_pretty: params.get("pretty") == Some("true"),
             chunk_rows: is_chunked.then(|| chunk_size.filter(|rows| *rows > 0).unwrap_or(CHUNK_ROWS)),
             is_get,
-            is_foreign_get: is_get && origin::is_foreign(&parts.headers),
+            is_foreign_get: is_get && origin::is_foreign_and_not_allowed(app, &parts.headers),
             headers: parts.headers,
             params,
         })

@@ -1,0 +1,114 @@
+//! Remote read from a database: `POST /api/v1/prom/read`.
+//!
+//! Invariants: series have the labels that remote write into the database has sent, or would have: the metric
+//! name is the measurement, of each only the field `value` is read.
+//! Not here: remote write (`write`), the messages (`ingest`).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Response, StatusCode};
+use chronolith_model::change::{ChangeWatch, Changed};
+use chronolith_model::databases::Privilege;
+use chronolith_model::query::TenantSources;
+use chronolith_model::{Queryable, TenantId};
+use chronolith_tsdb::Tsdb;
+
+use super::credentials::Caller;
+use super::reply::InfluxError;
+use crate::app::App;
+use crate::http::body;
+use crate::http::error::ApiError;
+use crate::http::params::Params;
+use crate::http::remote_read;
+use crate::http::tenant::tenant_of;
+use crate::limits::REMOTE_READ_BYTES_MAX;
+
+pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    answer(&app, request).await.unwrap_or_else(InfluxError::into_response)
+}
+
+async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxError> {
+    let (parts, request_body) = request.into_parts();
+    let (tenant, source) = match check(app, parts.uri.query().unwrap_or(""), &parts.headers).await {
+        Ok(checked) => checked,
+        Err(refused) => {
+            body::discard(request_body).await;
+            return Err(refused);
+        }
+    };
+    let memory = app.admission.query_memory.of(&tenant, 0);
+    let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
+    let request = remote_read::decode(app, &tenant, body).await?;
+    // InfluxDB answers with samples, whatever else the client accepts.
+    Ok(remote_read::samples_answer(app, tenant, Arc::new(source), request.queries).await?)
+}
+
+/// Checks parameters and privileges; returns the tenant and the database as metrics.
+async fn check(
+    app: &Arc<App>,
+    query: &str,
+    headers: &HeaderMap,
+) -> Result<(TenantId, DatabaseMetrics), InfluxError> {
+    let mut params = Params::default();
+    params.parse(query)?;
+    let tenant = tenant_of(app.options.multitenancy, headers).map_err(ApiError::from)?;
+    let store = app.lifecycle.store()?.clone();
+    let name = params.get("db").filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| InfluxError::bad_request("database is required"))?;
+    let caller = Caller::of_request(app, &store, &tenant, headers, &params).await?;
+    caller.check_read(name)?;
+    let catalog = store.databases();
+    let database = catalog.of(&tenant).and_then(|own| own.database(name)).ok_or_else(|| {
+        InfluxError::new(StatusCode::NOT_FOUND, format_args!("database not found: {name:?}"))
+    })?;
+    let policy = params.get("rp").unwrap_or("");
+    let policy = database.policy(policy).ok_or_else(|| {
+        let text = format_args!("retention policy not found: {policy}");
+        InfluxError::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+    })?;
+    let policy_store = policy.store.clone();
+    drop(catalog);
+    Ok((tenant, DatabaseMetrics { store, policy_store }))
+}
+
+/// Store of a retention policy as the only source of remote read.
+struct DatabaseMetrics {
+    store: Arc<Tsdb>,
+    policy_store: TenantId,
+}
+
+impl ChangeWatch for DatabaseMetrics {
+    fn generation(&self, _: &TenantId) -> u64 {
+        self.store.generation(&self.policy_store)
+    }
+
+    fn changed_since(&self, _: &TenantId, since: u64) -> Changed {
+        self.store.changed_since(&self.policy_store, since)
+    }
+}
+
+impl TenantSources for DatabaseMetrics {
+    fn queryable(&self, _: &TenantId) -> Arc<dyn Queryable> {
+        self.store.as_metrics(&self.policy_store)
+    }
+}
+
+impl Caller {
+    /// Refuses a read of `database` without the privilege.
+    fn check_read(&self, database: &str) -> Result<(), InfluxError> {
+        let forbidden = |text: String| Err(InfluxError::new(StatusCode::FORBIDDEN, text));
+        match self {
+            Caller::Anyone => Ok(()),
+            Caller::BeforeFirstAdmin => {
+                forbidden(format!("user is required to read from database {database:?}"))
+            }
+            Caller::Known(user) if user.may(Privilege::Read, database) => Ok(()),
+            Caller::Known(user) => {
+                let name = &user.name;
+                forbidden(format!("{name:?} user is not authorized to read from database {database:?}"))
+            }
+        }
+    }
+}

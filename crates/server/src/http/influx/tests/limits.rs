@@ -1,0 +1,160 @@
+//! Limits of InfluxDB 1.8: each answers its text, and what is within the limit is stored or read.
+
+use super::*;
+use crate::options::ServerOptions;
+
+fn limited(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
+    let server = Fixture::with(change).open();
+    self::change(&server, CatalogChange::CreateDatabase { name: "db".to_owned(), policy: None });
+    server
+}
+
+#[tokio::test]
+async fn series_beyond_the_limit_of_the_database_are_dropped() {
+    let server = limited(|options| options.tsdb.limits.default.database_series_max = 2);
+    let text = "partial write: max-series-per-database limit exceeded: (2) dropped=1";
+    check_error(&post(&server, "/write?db=db", "m,t=a v=1\nm,t=b v=1\nm,t=c v=1").await, 400, text);
+    assert_eq!(post(&server, "/write?db=db", "m,t=a v=2").await.status, StatusCode::NO_CONTENT);
+    assert_eq!(values(&server, "m_v").await.len(), 2);
+    let own = server.write(&[(&[("__name__", "a"), ("x", "1")], &[(NOW_MS, 1.0)])]).await;
+    assert_eq!(own.status, StatusCode::NO_CONTENT, "the limit is that of databases: {}", own.text);
+}
+
+#[tokio::test]
+async fn values_of_a_tag_beyond_the_limit_are_dropped() {
+    let server = limited(|options| options.tsdb.limits.default.tag_values_max = 2);
+    let body = "cpu,host=a,dc=1 v=1,w=1\ncpu,host=b,dc=1 v=1\ncpu,host=c,dc=1 v=1";
+    let text = concat!(
+        "partial write: max-values-per-tag limit exceeded (2/2): ",
+        "measurement=\"cpu\" tag=\"host\" value=\"c\" dropped=1"
+    );
+    check_error(&post(&server, "/write?db=db", body).await, 400, text);
+    let others = "mem,host=c v=1\ncpu,host=a,dc=2 v=1\ncpu,host=b z=1";
+    let answer = post(&server, "/write?db=db", others).await;
+    assert_eq!((answer.status, answer.text.as_str()), (StatusCode::NO_CONTENT, ""));
+    check_error(
+        &post(&server, "/write?db=db", "cpu,dc=3 v=1").await,
+        400,
+        &text.replace("tag=\"host\" value=\"c\"", "tag=\"dc\" value=\"3\""),
+    );
+}
+
+#[tokio::test]
+async fn selects_beyond_their_limits_fail() {
+    let error = |text: &str| format!(r#"{{"statement_id":0,"error":"{text}"}}"#);
+    let body = "m,t=a v=1 1\nm,t=b v=2 2\nm,t=c v=3 3";
+    let server = limited(|options| options.influx.select_series_max = 2);
+    assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
+    check_results(&run(&server, "SELECT v FROM m").await, &error("max-select-series limit exceeded: (3/2)"));
+    assert!(run(&server, "SELECT v FROM m WHERE t = 'a'").await.text.contains("values"));
+
+    let server = limited(|options| options.influx.select_point_max = 2);
+    assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
+    let answer = run(&server, "SELECT v FROM m").await;
+    // The word is misspelled in 1.8.
+    assert!(answer.text.contains("max-select-point limit exceeed: (3/2)"), "{}", answer.text);
+
+    let server = limited(|options| options.influx.select_bucket_max = 10);
+    assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
+    let buckets = "SELECT mean(v) FROM m WHERE time >= 0 AND time < 11s GROUP BY time(1s)";
+    check_results(&run(&server, buckets).await, &error("max-select-buckets limit exceeded: (11/10)"));
+}
+
+#[tokio::test]
+async fn rows_beyond_the_limit_are_cut_and_marked() {
+    let server = limited(|options| options.influx.row_count_max = 2);
+    let body = "m v=1 1\nm v=2 2\nm v=3 3";
+    assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
+    let want = concat!(
+        r#"{"statement_id":0,"series":[{"name":"m","columns":["time","v"],"values":[[1,1],[2,2]],"#,
+        r#""partial":true}]}"#
+    );
+    let cut = post(&server, "/query?db=db&epoch=ns&q=SELECT%20v%20FROM%20m", "").await;
+    check_results(&cut, want);
+    let chunked = post(&server, "/query?db=db&epoch=ns&chunked=true&q=SELECT%20v%20FROM%20m", "").await;
+    assert!(chunked.text.contains("[3,3]"), "{}", chunked.text);
+}
+
+#[tokio::test]
+async fn queries_beyond_the_number_at_once_are_refused() {
+    let server = limited(|options| options.influx.concurrent_query_max = 1);
+    assert!(run(&server, "SHOW DATABASES").await.text.contains("databases"));
+    let tenant = TenantId::anonymous();
+    let held = server.app.influx.queries.enter(&tenant, "q", "db", 0, Default::default(), 1);
+    let text = r#"{"statement_id":0,"error":"max-concurrent-queries limit exceeded(1, 1)"}"#;
+    check_results(&run(&server, "SHOW DATABASES").await, text);
+    drop(held);
+    assert!(run(&server, "SHOW DATABASES").await.text.contains("databases"));
+}
+
+#[test]
+fn the_shorter_timeout_holds() {
+    let mut options = ServerOptions::new("/data".into()).influx;
+    assert_eq!(options.query_timeout_ms(1000), 1000);
+    options.query_timeout_ms = 10;
+    assert_eq!(options.query_timeout_ms(1000), 10);
+    assert_eq!(
+        super::super::query::query_error(&chronolith_model::QueryError::Timeout),
+        "query-timeout limit exceeded"
+    );
+    assert_eq!(
+        super::super::query::query_error(&chronolith_model::QueryError::Canceled),
+        "query interrupted"
+    );
+}
+
+#[tokio::test]
+async fn bodies_lines_and_texts_have_limits() {
+    let server = limited(|options| {
+        options.influx.body_bytes_max = 100;
+        options.influx.line_bytes_max = 30;
+        options.influx.text_bytes_max = 5;
+        options.write.decompressed_bytes_max = 200;
+    });
+    let large = "m v=1\n".repeat(20);
+    check_error(&post(&server, "/write?db=db", &large).await, 413, "Request Entity Too Large");
+    let line = format!("m,t={} v=1", "a".repeat(30));
+    let answer = post(&server, "/write?db=db", &format!("{line}\nm v=1")).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(answer.text.contains("partial write: unable to parse"), "{}", answer.text);
+    let text = "partial write: input field \"s\" on measurement \"m\" is too long, 6 > 5 dropped=1";
+    check_error(&post(&server, "/write?db=db", "m s=\"123456\"\nm s=\"12345\"").await, 400, text);
+}
+
+/// Memory of writes that others hold is waited for; what can never fit is refused at once.
+#[tokio::test]
+async fn writes_wait_for_memory_and_are_never_told_to_stop() {
+    let server = limited(|options| options.write.memory_bytes_max = 1 << 20);
+    let body = "m v=1\n".repeat(100_000);
+    check_error(&post(&server, "/write?db=db", &body).await, 413, "Request Entity Too Large");
+    let budget = server.app.admission.write_memory.total.clone();
+    let held = budget.reserve((1 << 20) - 10).expect("room");
+    let release = async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        drop(held);
+    };
+    let (answer, ()) = tokio::join!(post(&server, "/write?db=db", "m v=1"), release);
+    assert_eq!((answer.status, answer.text.as_str()), (StatusCode::NO_CONTENT, ""));
+    assert_eq!(budget.used_bytes(), 0);
+}
+
+/// A body of tiny fields is parsed in pieces, and acknowledged once for all.
+#[tokio::test]
+async fn a_body_of_many_pieces_is_stored_as_a_whole() {
+    let server = with_database();
+    let fields: Vec<String> = (0..20).map(|idx| format!("{}=1", char::from(b'a' + idx))).collect();
+    let mut body = String::new();
+    for time in 1..=3_000 {
+        body.push_str(&format!("m {} {time}\n", fields.join(",")));
+    }
+    body.push_str("bad\nm a=1i 1\n");
+    let conflict = concat!(
+        "partial write: field type conflict: input field \"a\" on measurement \"m\" is type integer, ",
+        "already exists as type float dropped=1"
+    );
+    check_error(&post(&server, "/write?db=db", &body).await, 400, conflict);
+    let want =
+        r#"{"statement_id":0,"series":[{"name":"m","columns":["time","a","t"],"values":[[0,3000,3000]]}]}"#;
+    let counted = "/query?db=db&epoch=ns&q=SELECT%20count(a)%20AS%20a,count(t)%20AS%20t%20FROM%20m";
+    check_results(&post(&server, counted, "").await, want);
+}

@@ -1,0 +1,124 @@
+//! End of a write: the wait for the disk, counters, and the answer about points that are not stored.
+
+use axum::http::StatusCode;
+use chronolith_ingest::line_protocol::{DroppedPoints, Refused, StoreRefused, conflict_text};
+use chronolith_model::{Reject, WriteBatch, WriteOutcome};
+use chronolith_tsdb::{Applied, Tsdb, WalError, WriteError};
+
+use super::super::reply::InfluxError;
+use super::WriteRequest;
+use crate::app::App;
+
+/// Points of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    /// Points that were handed to the store.
+    pub(super) points: u64,
+    /// Those that are older than the retention policy keeps.
+    pub(super) too_old: u64,
+}
+
+/// Waits until the batches of a request are durable; `start_ns` is when the first was handed to the store.
+pub(super) fn wait_durable(
+    app: &App,
+    store: &Tsdb,
+    applied: Option<Applied>,
+    start_ns: u64,
+) -> Result<WriteOutcome, InfluxError> {
+    let Some(applied) = applied else { return Ok(WriteOutcome::default()) };
+    let appended = store.wait_durable(applied);
+    app.metrics.write.append.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
+    appended.map_err(|error| failed(app, &error))
+}
+
+/// Counts and words an error of the store.
+pub(super) fn failed(app: &App, error: &WriteError) -> InfluxError {
+    app.metrics.write.failures.add(1);
+    app.metrics.write.count_refused(error);
+    write_error(error)
+}
+
+/// Counts a durable request, and answers it.
+pub(super) fn answer(
+    app: &App,
+    request: &WriteRequest,
+    refused: &Refused,
+    outcome: WriteOutcome,
+    counts: Counts,
+) -> Result<(), InfluxError> {
+    app.metrics.write.count(&outcome);
+    let now_ms = app.env.clock.now_ms();
+    app.tenant_metrics.of(&request.tenant, now_ms).count(&outcome);
+    match partial_write(app, request, refused, &outcome, counts) {
+        None => Ok(()),
+        Some(text) => Err(InfluxError::bad_request(text)),
+    }
+}
+
+/// Words what was refused, as InfluxDB does; `None` if all points are stored.
+fn partial_write(
+    app: &App,
+    request: &WriteRequest,
+    refused: &Refused,
+    outcome: &WriteOutcome,
+    counts: Counts,
+) -> Option<String> {
+    let rejected = |kind: Reject| outcome.rejected[kind as usize];
+    let conflict_count = rejected(Reject::FieldTypeConflict);
+    let conflict = outcome.field_conflict.as_ref().map(|conflict| DroppedPoints {
+        message: conflict_text(&conflict.field, &conflict.measurement, conflict.kind, conflict.existing),
+        count: conflict_count,
+    });
+    let other_count = outcome.rejected_count() - conflict_count - rejected(Reject::TooOld);
+    let first_other = outcome
+        .first_rejects()
+        .find(|(kind, ..)| !matches!(kind, Reject::FieldTypeConflict | Reject::TooOld));
+    let limits = app.lifecycle.opened().map(|store| store.limits_of(&request.target));
+    let limits = limits.unwrap_or_default();
+    let series_limit = first_other.map(|(kind, ..)| DroppedPoints {
+        message: match (kind, &outcome.full_tag) {
+            (Reject::SeriesLimit, _) => {
+                format!("max-series-per-database limit exceeded: ({})", limits.series_max)
+            }
+            (Reject::TagValueLimit, Some(full)) => format!(
+                "max-values-per-tag limit exceeded ({}/{}): measurement={:?} tag={:?} value={:?}",
+                full.value_count, limits.tag_values_max, full.measurement, full.tag, full.value
+            ),
+            (kind, _) => kind.message().to_owned(),
+        },
+        count: other_count,
+    });
+    let store = StoreRefused { series_limit, conflict, beyond_retention_count: counts.too_old };
+    refused.answer(counts.points, &store)
+}
+
+/// Earliest time that the retention policy keeps; `i64::MIN` if it keeps all.
+pub(super) fn earliest_ns(request: &WriteRequest, now_ms: i64) -> i64 {
+    match request.retention_ns {
+        0 => i64::MIN,
+        retention_ns => now_ms.saturating_mul(1_000_000).saturating_sub(retention_ns),
+    }
+}
+
+/// Number of points of a batch before a time.
+pub(super) fn points_before(batch: &WriteBatch, earliest_ns: i64) -> u64 {
+    if earliest_ns == i64::MIN || batch.times.iter().all(|time| *time >= earliest_ns) {
+        return 0;
+    }
+    if batch.rows.is_empty() {
+        return batch.times.iter().filter(|time| **time < earliest_ns).count() as u64;
+    }
+    let old = batch.rows.iter().zip(&batch.times).filter(|(_, time)| **time < earliest_ns);
+    let rows: Vec<u32> = old.map(|(row, _)| *row).collect();
+    rows.chunk_by(|a, b| a == b).count() as u64
+}
+
+fn write_error(error: &WriteError) -> InfluxError {
+    let status = match error {
+        // What can never fit must not be sent again.
+        WriteError::NeverFits { .. } | WriteError::BurstExceeded { .. } => StatusCode::BAD_REQUEST,
+        WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    InfluxError::new(status, error)
+}

@@ -1,0 +1,69 @@
+//! Bodies of remote write 1.0 into a database.
+//!
+//! Invariants: samples that InfluxDB cannot store are left out without an error, as 1.8 leaves them out.
+//! Not here: protobuf, snappy and the names of measurements (`ingest`), the answer (`outcome`).
+
+use axum::http::StatusCode;
+use chronolith_base::ByteReader;
+use chronolith_ingest::line_protocol::Refused;
+use chronolith_ingest::remote_write::{self, DecodeError};
+use chronolith_model::WriteBatch;
+use chronolith_tsdb::Tsdb;
+
+use super::super::reply::InfluxError;
+use super::WriteRequest;
+use super::outcome::{self, Counts};
+use crate::admission::WRITE_DECODED_FACTOR;
+use crate::app::App;
+use crate::http::body::BodyBytes;
+use crate::http::write::WritePermits;
+
+/// Returns the memory that a body takes beyond itself, by the size that it claims.
+pub(super) fn memory_bytes(app: &App, bytes: &[u8]) -> u64 {
+    let claimed_bytes = ByteReader::new(bytes).uvarint("length of the decompressed body").unwrap_or(0);
+    claimed_bytes.min(app.options.write.decompressed_bytes_max as u64).saturating_mul(WRITE_DECODED_FACTOR)
+}
+
+/// Decodes, appends, counts. Blocks the thread until the samples are durable.
+pub(super) fn store_body(
+    app: &App,
+    store: &Tsdb,
+    request: &WriteRequest,
+    mut body: BodyBytes,
+    permits: WritePermits,
+) -> Result<(), InfluxError> {
+    let WritePermits { write: _write, apply } = permits;
+    app.metrics.write.bytes_compressed.add(body.bytes.len() as u64);
+    let mut batch = app.writes.batches.take();
+    let start_ns = app.env.clock.mono_ns();
+    let decoded = decode(app, &mut body, &mut batch);
+    let decoded_ns = app.env.clock.mono_ns();
+    app.metrics.write.decode.observe_ns(decoded_ns.saturating_sub(start_ns));
+    let earliest_ns = outcome::earliest_ns(request, app.env.clock.now_ms());
+    let points = batch.times.len() as u64;
+    let too_old = batch.times.iter().filter(|time| **time < earliest_ns).count() as u64;
+    let applied = decoded.map(|()| (points > 0).then(|| store.apply(&request.target, &batch)));
+    // The batch is one of remote write again.
+    batch.source = remote_write::new_batch().source;
+    app.writes.batches.give(batch);
+    drop((body, apply));
+    let applied = applied?.transpose().map_err(|error| outcome::failed(app, &error))?;
+    let stored = outcome::wait_durable(app, store, applied, decoded_ns)?;
+    outcome::answer(app, request, &Refused::default(), stored, Counts { points, too_old })
+}
+
+fn decode(app: &App, body: &mut BodyBytes, batch: &mut WriteBatch) -> Result<(), InfluxError> {
+    let bytes_max = app.options.write.decompressed_bytes_max;
+    let decoded = remote_write::decode(&body.bytes, bytes_max, &mut body.held, batch);
+    decoded.map_err(|error| match error {
+        DecodeError::TooLarge { .. } => {
+            InfluxError::new(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large")
+        }
+        DecodeError::NoMemory(_) => InfluxError::no_memory(),
+        error => InfluxError::bad_request(error),
+    })?;
+    app.metrics.write.bytes_decompressed.add(batch.raw.len() as u64);
+    let left_out = remote_write::into_measurements(batch);
+    app.metrics.line_protocol.note_left_out(left_out);
+    Ok(())
+}
