@@ -1,7 +1,11 @@
-//! InfluxDB 1.x as another system: its line protocol and its export files.
+//! InfluxDB 1.x as another system: its line protocol, its export files and its HTTP API.
 //!
-//! Not here: flags (`export::influx`); what a server of ours answers (`chronolith-server`).
+//! Not here: flags (`import::influx`, `export::influx`); what a server of ours answers (`chronolith-server`).
 
 pub(crate) mod line;
+mod msgpack;
+pub(crate) mod report;
+pub(crate) mod server;
+pub(crate) mod state;
 pub(crate) mod statement;
 pub(crate) mod time;
