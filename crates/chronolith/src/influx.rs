@@ -2,10 +2,15 @@
 //!
 //! Not here: flags (`import::influx`, `export::influx`); what a server of ours answers (`chronolith-server`).
 
+mod count;
+pub(crate) mod file;
+mod file_counts;
 pub(crate) mod line;
+mod lines;
 mod msgpack;
 pub(crate) mod report;
 pub(crate) mod server;
 pub(crate) mod state;
 pub(crate) mod statement;
 pub(crate) mod time;
+mod writers;
