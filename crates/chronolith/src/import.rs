@@ -4,6 +4,8 @@
 //! damage.
 //! Not here: reading the source (`chronolith-import`), InfluxDB (`influx`).
 
+pub(crate) mod influx;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -39,6 +41,7 @@ pub(crate) fn command() -> Command {
                         .help("Encoding of the blocks made from the head; blocks are copied unchanged"),
                 ),
         )
+        .subcommand(influx::command())
 }
 
 /// The data directory that a tool works on.
@@ -66,6 +69,7 @@ pub(crate) fn place(matches: &ArgMatches) -> anyhow::Result<(PathBuf, TenantId)>
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     match matches.subcommand() {
         Some(("prometheus", matches)) => prometheus(matches),
+        Some(("influx", matches)) => influx::run(matches),
         _ => Ok(ExitCode::from(2)),
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Not here: flags (`import::influx`, `export::influx`); what a server of ours answers (`chronolith-server`).
 
+pub(crate) mod catalog;
+pub(crate) mod copy;
 mod count;
 pub(crate) mod file;
 mod file_counts;
@@ -10,6 +12,7 @@ mod lines;
 mod msgpack;
 pub(crate) mod report;
 pub(crate) mod server;
+mod slice;
 pub(crate) mod state;
 pub(crate) mod statement;
 pub(crate) mod time;

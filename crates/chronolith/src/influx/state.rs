@@ -84,7 +84,8 @@ mod tests {
     #[test]
     fn a_record_is_of_one_source_and_target() {
         let (env, ..) = Env::fake(0, 1);
-        let file = |source: &str| StateFile::new(&env, Some("s.json"), source.to_owned(), "t".to_owned());
+        env.disk.create_dir_all(Path::new("/d")).expect("a directory");
+        let file = |source: &str| StateFile::new(&env, Some("/d/s.json"), source.to_owned(), "t".to_owned());
         assert_eq!(file("a").load::<u64>().expect("no record"), None);
         file("a").save(&7u64).expect("a record");
         assert_eq!(file("a").load::<u64>().expect("a record"), Some(7));
