@@ -89,7 +89,7 @@ fn selection_args(command: Command) -> Command {
         .arg(
             option("passes", "COUNT", "Passes over a server that is written to meanwhile")
                 .default_value("5")
-                .value_parser(clap::value_parser!(u64).range(1..=100)),
+                .value_parser(clap::value_parser!(u64).range(2..=100)),
         )
 }
 

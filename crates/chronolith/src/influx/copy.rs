@@ -114,7 +114,10 @@ impl Task {
 /// Results of the workers.
 #[derive(Default)]
 struct Progress {
-    copied: Copied,
+    stored_points: u64,
+    /// What was not stored of parts of slices, by the start of the part. A part that is copied again counts
+    /// once.
+    not_stored: BTreeMap<(Task, i64), Copied>,
     state: CopyState,
     failure: Option<anyhow::Error>,
     saved_ns: u64,
@@ -135,6 +138,8 @@ struct Migration<'a> {
     unsigned_fields: BTreeMap<(String, String), HashSet<Vec<u8>>>,
     /// Slices that this run has copied.
     copied_now: BTreeSet<Task>,
+    /// Measurements whose names are not UTF-8, with their databases: no server of ours stores them.
+    unreadable: BTreeSet<(String, String)>,
 }
 
 /// Copies the databases of `from` to `to`.
@@ -164,15 +169,22 @@ pub(crate) fn copy(
         progress: Mutex::new(progress),
         unsigned_fields: BTreeMap::new(),
         copied_now: BTreeSet::new(),
+        unreadable: BTreeSet::new(),
     };
     let copied = migration.run(&databases, &mut report, bar);
-    let mut progress = migration.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let unreadable = std::mem::take(&mut migration.unreadable);
+    let progress = migration.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
     state.save(&progress.state)?;
     copied?;
     create_queries(to, &databases, &mut report.statements);
-    report.stored_points = progress.copied.stored_points;
-    report.expired_points = progress.copied.expired_points;
-    report.refused.merge(&std::mem::take(&mut progress.copied.refused));
+    report.stored_points = progress.stored_points;
+    for copied in progress.not_stored.values() {
+        report.expired_points += copied.expired_points;
+        report.refused.merge(&copied.refused);
+    }
+    for (database, measurement) in &unreadable {
+        report.refused.add(1, || format!("{database}: measurement {measurement}: its name is not UTF-8"));
+    }
     Ok(report)
 }
 
@@ -193,11 +205,14 @@ impl Migration<'_> {
             pass_start_ns = self.now_ns();
             let tasks = self.tasks(databases, pass_start_ns)?;
             self.copy_new(&tasks, pass_start_ns, bar)?;
-            // What is newer than the start of the last pass, and what differed.
+            // What is newer than the start of the last pass, and what differed for another reason than
+            // refused points.
+            let refused = self.refused_tasks();
             let again = tasks.iter().filter_map(|task| {
                 let kept = task.kept(pass_start_ns, self.options.period)?;
                 let live = Period { first_ns: last_pass_ns, ..Period::ALL };
-                let part = if differing.contains(task) { Some(kept) } else { kept.intersection(live) };
+                let is_whole = differing.contains(task) && !refused.contains(task);
+                let part = if is_whole { Some(kept) } else { kept.intersection(live) };
                 part.map(|period| (task.clone(), period))
             });
             let again: Vec<(Task, Period)> = again.collect();
@@ -212,7 +227,8 @@ impl Migration<'_> {
             differing = self.compare_all(&compared, bar, pass)?;
             let is_settled = |task: &&Task| task.last_ns < pass_start_ns && !differing.contains(*task);
             settled.extend(compared.iter().map(|(task, _)| task).filter(is_settled).cloned());
-            if differing.is_empty() {
+            let refused = self.refused_tasks();
+            if differing.iter().all(|task| refused.contains(task)) {
                 break;
             }
         }
@@ -225,6 +241,13 @@ impl Migration<'_> {
             rfc3339(pass_start_ns)
         ));
         Ok(())
+    }
+
+    /// Returns the slices of which points were refused.
+    fn refused_tasks(&self) -> BTreeSet<Task> {
+        let progress = self.lock();
+        let refused = progress.not_stored.iter().filter(|(_, copied)| copied.refused.count > 0);
+        refused.map(|((task, _), _)| task.clone()).collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Progress> {
@@ -240,7 +263,10 @@ impl Migration<'_> {
         let mut tasks = Vec::new();
         let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for database in databases {
-            let found = measurements(self.from, &database.name)?;
+            let all = measurements(self.from, &database.name)?;
+            let is_readable = |name: &String| !name.contains(char::REPLACEMENT_CHARACTER);
+            let (found, unreadable): (Vec<String>, Vec<String>) = all.into_iter().partition(is_readable);
+            self.unreadable.extend(unreadable.into_iter().map(|name| (database.name.clone(), name)));
             for measurement in &found {
                 self.read_types(&database.name, measurement)?;
             }
@@ -310,9 +336,12 @@ impl Migration<'_> {
                 SliceSource { target: &task.target, measurement: &task.measurement, unsigned_fields };
             let copied = slice::copy(self.from, self.to, &source, period)?;
             let mut progress = self.lock();
-            progress.copied.stored_points += copied.stored_points;
-            progress.copied.expired_points += copied.expired_points;
-            progress.copied.refused.merge(&copied.refused);
+            progress.stored_points += copied.stored_points;
+            let part = (task.clone(), period.first_ns);
+            progress.not_stored.remove(&part);
+            if copied.refused.count + copied.expired_points > 0 {
+                progress.not_stored.insert(part, copied);
+            }
             if task.last_ns < now_ns && period.last_ns == task.last_ns {
                 progress.state.add(&source_of(&task.target, &task.measurement), task.slice());
             }
@@ -367,7 +396,7 @@ impl Migration<'_> {
                             self.lock().failure.get_or_insert(error);
                         }
                         let done = next.load(Ordering::Relaxed).min(parts.len()) as u64;
-                        let points = self.lock().copied.stored_points;
+                        let points = self.lock().stored_points;
                         draw.lock().unwrap_or_else(PoisonError::into_inner).draw(|seconds| {
                             let total = parts.len() as u64;
                             let cells = cells(done, total);

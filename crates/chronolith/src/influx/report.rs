@@ -48,7 +48,7 @@ impl Findings {
 /// Report of a migration.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// Points (lines) that the target stored.
+    /// Points (lines) that the target stored, those that were written again included.
     pub(crate) stored_points: u64,
     /// Points that were not stored.
     pub(crate) refused: Findings,
@@ -75,7 +75,7 @@ impl Report {
     /// The report for people.
     pub(crate) fn show(&self) -> String {
         let mut out = String::new();
-        let _ = writeln!(out, "imported {} points", self.stored_points);
+        let _ = writeln!(out, "wrote {} points", self.stored_points);
         self.refused.show("refused points", &mut out);
         if self.expired_points > 0 {
             let _ =

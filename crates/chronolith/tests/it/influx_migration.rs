@@ -165,7 +165,7 @@ fn good_lines_are_stored_beside_bad_ones() {
         "line 3: CREATE NONSENSE",
         "field type conflict",
         "refused points: 3",
-        "imported 5 points",
+        "wrote 5 points",
     ] {
         assert!(report.contains(want), "{want}: {report}");
     }
@@ -253,7 +253,7 @@ fn a_killed_import_continues() {
     let report = text(&second);
     assert!(report.contains("the start of it was imported by an earlier run"), "{report}");
     let stored: u64 = report
-        .split_once("imported ")
+        .split_once("wrote ")
         .expect("a count")
         .1
         .split(' ')
@@ -267,7 +267,7 @@ fn a_killed_import_continues() {
     let third = import(dir.path(), &server, &["--path", "big.txt", "--state", "s.json"]);
     check_code(&third, 0);
     assert!(
-        text(&third).contains("imported 0 points") && text(&third).contains("all of it"),
+        text(&third).contains("wrote 0 points") && text(&third).contains("all of it"),
         "{}",
         text(&third)
     );
