@@ -44,6 +44,12 @@ pub(crate) fn post_form(
 }
 
 fn agent() -> Agent {
+    agent_with(BODY_TIMEOUT)
+}
+
+/// A client that waits `body_timeout` at most for the body of an answer, its connections kept for the next
+/// request.
+pub(crate) fn agent_with(body_timeout: Duration) -> Agent {
     // Servers inside a company have certificates of its own authority, which the system knows.
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let config = Agent::config_builder()
@@ -55,11 +61,12 @@ fn agent() -> Agent {
         .max_redirects(0)
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_recv_response(Some(RESPONSE_TIMEOUT))
-        .timeout_recv_body(Some(BODY_TIMEOUT));
+        .timeout_recv_body(Some(body_timeout));
     config.build().into()
 }
 
-fn join(url: &str, path: &str) -> String {
+/// Returns the address of `path` below `url`; without a scheme that is `http://`.
+pub(crate) fn join(url: &str, path: &str) -> String {
     let scheme = if url.contains("://") { "" } else { "http://" };
     format!("{scheme}{}{path}", url.trim_end_matches('/'))
 }

@@ -1,9 +1,11 @@
-//! `chronolith import prometheus`: brings a Prometheus data directory into a data directory of ours.
+//! `chronolith import`: brings data of other systems here; `import prometheus` reads a Prometheus data
+//! directory into a data directory of ours.
 //! Invariants: the data directory is locked meanwhile; exit code 1 if something of the source was lost to
 //! damage.
-//! Not here: reading the source (`chronolith-import`).
+//! Not here: reading the source (`chronolith-import`), InfluxDB (`influx`).
 
-use std::io::{IsTerminal as _, Write as _};
+pub(crate) mod influx;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,17 +16,14 @@ use chronolith_model::{BlockEncoding, TenantId};
 use clap::{Arg, ArgMatches, Command};
 
 use crate::args::value;
+use crate::progress::{Bar, WithoutTerminal, cells};
 use crate::query::print;
-
-/// The progress bar is drawn again after this time.
-const DRAW_EVERY_NS: u64 = 200_000_000;
-const BAR_CELLS: u64 = 30;
 
 pub(crate) fn command() -> Command {
     let about = "Read a stopped or copied Prometheus data directory: blocks, m-mapped chunks, checkpoint, log, \
                  out-of-order log";
     Command::new("import")
-        .about("Import data of another system into the data directory of a stopped server")
+        .about("Import data of another system")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -42,6 +41,7 @@ pub(crate) fn command() -> Command {
                         .help("Encoding of the blocks made from the head; blocks are copied unchanged"),
                 ),
         )
+        .subcommand(influx::command())
 }
 
 /// The data directory that a tool works on.
@@ -69,6 +69,7 @@ pub(crate) fn place(matches: &ArgMatches) -> anyhow::Result<(PathBuf, TenantId)>
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     match matches.subcommand() {
         Some(("prometheus", matches)) => prometheus(matches),
+        Some(("influx", matches)) => influx::run(matches),
         _ => Ok(ExitCode::from(2)),
     }
 }
@@ -88,53 +89,19 @@ fn prometheus(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         state_path: data_dir.join("import").join(format!("{tenant}.json")),
         encoding,
     };
-    let mut bar = Bar::new(&env);
-    let report = chronolith_import::run(&env, &options, &mut |progress| bar.draw(progress));
+    let mut bar = Bar::new(&env, WithoutTerminal::Silent);
+    let mut draw = |progress| bar.draw(|seconds| bar_line(progress, seconds));
+    let report = chronolith_import::run(&env, &options, &mut draw);
     bar.clear();
     let report = report.with_context(|| format!("importing {}", options.source.display()))?;
     print(&show(&options.source, &report));
     Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A line on the terminal that says how far it is; nothing where standard error is no terminal.
-struct Bar {
-    env: Env,
-    shown: bool,
-    start_ns: u64,
-    drawn_ns: u64,
-}
-
-impl Bar {
-    fn new(env: &Env) -> Bar {
-        let now_ns = env.clock.mono_ns();
-        Bar { env: env.clone(), shown: std::io::stderr().is_terminal(), start_ns: now_ns, drawn_ns: 0 }
-    }
-
-    fn draw(&mut self, progress: Progress) {
-        let now_ns = self.env.clock.mono_ns();
-        if !self.shown || now_ns - self.drawn_ns < DRAW_EVERY_NS {
-            return;
-        }
-        self.drawn_ns = now_ns;
-        let line = bar_line(progress, (now_ns - self.start_ns) / 1_000_000_000);
-        // A terminal that has gone away ends nothing.
-        let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
-    }
-
-    fn clear(&self) {
-        if self.shown {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
 fn bar_line(progress: Progress, seconds: u64) -> String {
     let Progress { done_bytes, total_bytes } = progress;
-    let share = |of: u64| done_bytes.min(total_bytes) * of / total_bytes.max(1);
-    let full = share(BAR_CELLS) as usize;
-    let percent = share(100);
-    let cells = "#".repeat(full) + &".".repeat(BAR_CELLS as usize - full);
-    format!("[{cells}] {percent:>3} %  {} of {} MB, {seconds} s", done_bytes >> 20, total_bytes >> 20)
+    let cells = cells(done_bytes, total_bytes);
+    format!("{cells}  {} of {} MB, {seconds} s", done_bytes >> 20, total_bytes >> 20)
 }
 
 /// The report for people: what came in, then what was left out and why, then damage.

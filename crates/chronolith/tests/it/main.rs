@@ -5,6 +5,7 @@ mod examples;
 mod harness;
 mod histogram_blocks;
 mod hostile;
+mod influx_migration;
 mod operator;
 mod process;
 mod prometheus_blocks;

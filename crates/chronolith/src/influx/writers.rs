@@ -1,0 +1,148 @@
+//! Writers: threads that send batches of lines to a server, several at a time.
+//!
+//! Invariants: at most one batch per writer waits; the position up to which everything is stored advances in
+//! the order of the batches; after a failure nothing more is sent.
+//! Not here: the content of batches (`file`), HTTP (`server`).
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
+
+use super::report::Findings;
+use super::server::{InfluxServer, PolicyName};
+
+/// Lines for one retention policy.
+pub(crate) struct Batch {
+    pub(crate) target: PolicyName,
+    pub(crate) lines: Vec<u8>,
+    pub(crate) point_count: u64,
+    /// Number of the first line in its file.
+    pub(crate) first_line: u64,
+    /// Offset in the file up to which everything is stored with this batch.
+    pub(crate) end_offset: u64,
+}
+
+/// Results of the batches so far.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) stored_points: u64,
+    pub(crate) expired_points: u64,
+    pub(crate) refused: Findings,
+    /// Offset up to which everything is stored or refused.
+    pub(crate) done_offset: u64,
+    failure: Option<anyhow::Error>,
+    next_number: u64,
+    /// End of batches that are done although one before them is not, by number.
+    done_later: BTreeMap<u64, u64>,
+}
+
+/// Results that the writers share.
+#[derive(Default)]
+pub(crate) struct WriteResults(Mutex<Written>);
+
+impl WriteResults {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Written> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if a batch could not be sent.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lock().failure.is_some()
+    }
+}
+
+impl Written {
+    /// Returns the failure that ended the writers.
+    pub(crate) fn take_failure(&mut self) -> anyhow::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn note_done(&mut self, number: u64, end_offset: u64) {
+        self.done_later.insert(number, end_offset);
+        while let Some(end_offset) = self.done_later.remove(&self.next_number) {
+            self.done_offset = end_offset;
+            self.next_number += 1;
+        }
+    }
+}
+
+/// Threads that write.
+pub(crate) struct Writers {
+    batches: SyncSender<(u64, Batch)>,
+    batch_count: u64,
+}
+
+impl Writers {
+    /// Starts `count` writers. They end when the value is dropped; the scope waits for them.
+    pub(crate) fn start<'scope, 'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        server: &'env InfluxServer,
+        results: &'env WriteResults,
+        receiver: &'env Mutex<Option<Receiver<(u64, Batch)>>>,
+        count: u64,
+    ) -> Writers {
+        let (batches, received) = sync_channel(usize::try_from(count).unwrap_or(1));
+        *receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(received);
+        for _ in 0..count {
+            scope.spawn(move || {
+                while let Some((number, batch)) = next_batch(receiver) {
+                    write(server, results, number, &batch);
+                }
+            });
+        }
+        Writers { batches, batch_count: 0 }
+    }
+
+    /// Hands a batch on, waiting while all writers are busy.
+    pub(crate) fn send(&mut self, batch: Batch) {
+        // Fails only if all writers have panicked, which the scope reports.
+        let _ = self.batches.send((self.batch_count, batch));
+        self.batch_count += 1;
+    }
+}
+
+fn next_batch(receiver: &Mutex<Option<Receiver<(u64, Batch)>>>) -> Option<(u64, Batch)> {
+    let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+    receiver.as_ref()?.recv().ok()
+}
+
+fn write(server: &InfluxServer, results: &WriteResults, number: u64, batch: &Batch) {
+    if results.has_failed() {
+        return;
+    }
+    let answer = server.write(&batch.target, &batch.lines);
+    let mut written = results.lock();
+    match answer {
+        Ok(refused) => {
+            let refused_count = refused.count.min(batch.point_count);
+            written.stored_points += batch.point_count - refused_count;
+            if refused.is_expired {
+                written.expired_points += refused_count;
+            } else {
+                written.refused.add(refused_count, || {
+                    format!("lines from {} on: {}", batch.first_line, refused.message)
+                });
+            }
+            written.note_done(number, batch.end_offset);
+        }
+        Err(error) => {
+            written.failure.get_or_insert(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_position_advances_in_order() {
+        let mut written = Written::default();
+        let mut done = |number, end| {
+            written.note_done(number, end);
+            written.done_offset
+        };
+        assert_eq!([done(1, 20), done(2, 30), done(0, 10), done(3, 40)], [0, 0, 30, 40]);
+    }
+}
