@@ -138,7 +138,7 @@ impl BatchGenerator<'_> {
         match (self.rng.below(30), number % 3) {
             (0, _) => pick(self.rng, &[i64::MIN, i64::MAX, 0, -1, (1 << 53) + 1]),
             (1, _) => self.rng.next_u64().cast_signed(),
-            (_, 0) => time / 1000 * i64::from(number),
+            (_, 0) => (time / 1000).wrapping_mul(i64::from(number)),
             (_, 1) => self.rng.below(1_000_000).cast_signed(),
             _ => i64::from(number),
         }
