@@ -16,6 +16,7 @@ mod fleet;
 mod hostile_order;
 mod http;
 mod influx;
+mod influx_scale;
 mod label_endpoints;
 mod late;
 mod line_protocol;
@@ -60,6 +61,8 @@ enum Name {
     Disk(disk::Options),
     /// One request with a million samples of one series in hostile orders, and another tenant meanwhile.
     HostileOrder(hostile_order::Options),
+    /// Large numbers of databases, series, rows and windows by InfluxDB's API: memory, time, disk.
+    InfluxScale(influx_scale::Options),
     /// Label names, label values, series and counts of series: time of each request.
     LabelEndpoints(label_endpoints::Options),
     /// Samples that come up to a day late: ingest rate, and query time before and after they are in blocks.
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Name::DepartedSeries(options) => departed_series::run(&options),
         Name::Disk(options) => disk::run(&options),
         Name::HostileOrder(options) => hostile_order::run(&options),
+        Name::InfluxScale(options) => influx_scale::run(&options),
         Name::LabelEndpoints(options) => label_endpoints::run(&options),
         Name::Late(options) => late::run(&options),
         Name::LineProtocol(options) => line_protocol::run(&options),

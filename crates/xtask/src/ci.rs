@@ -177,7 +177,13 @@ fn loom(ci: &Checkout) -> Result<Tally> {
     let args = "cargo test --package chronolith-wal --package chronolith-head --release --quiet --lib --test loom loom_";
     println!("$ RUSTFLAGS=\"--cfg loom\" {args}");
     let command: Vec<String> = args.split(' ').map(str::to_owned).collect();
-    let env = [("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", &*target_dir)];
+    // Optimisation over crates takes longer than the tests do.
+    let env = [
+        ("RUSTFLAGS", "--cfg loom"),
+        ("CARGO_TARGET_DIR", &*target_dir),
+        ("CARGO_PROFILE_RELEASE_LTO", "off"),
+        ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
+    ];
     let done = run_within(CARGO_WITHIN, &command, &ci.root, &env)?;
     let mut tally = Tally::of_cargo_test(&done.text);
     tally.expect_failure_unless(done.success);

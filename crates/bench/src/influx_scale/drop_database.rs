@@ -1,0 +1,76 @@
+//! Case `drop`: DROP DATABASE of many series: the time of the statement, and until the disk is free.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::lines::{LineWriter, execute, now_ns, query};
+use super::{Case, Options};
+use crate::proc;
+use crate::report::{Bound, Table, Target};
+use crate::server::{Kind, Server};
+
+const SERIES_COUNT: u64 = 1_000_000;
+const STEP_COUNT: i64 = 3;
+const STEP_NS: i64 = 10_000_000_000;
+/// Three hours: windows before it are flushed to blocks.
+const OLD_NS: i64 = 3 * 3_600_000_000_000;
+const WAIT: Duration = Duration::from_secs(120);
+const MIB: f64 = 1_048_576.0;
+
+pub(super) fn run(options: &Options) -> Result<Case> {
+    let series_count = options.sized(SERIES_COUNT);
+    let mut server = Server::start(Kind::Chronolith, &options.data, 1)?;
+    let empty_bytes = proc::disk_bytes(&server.data_dir());
+    execute(server.port, "CREATE DATABASE large")?;
+    let mut writer = LineWriter::open(server.port, "large")?;
+    let newest_ns = now_ns() / STEP_NS * STEP_NS;
+    for time in [newest_ns - OLD_NS, newest_ns].map(|end| end - STEP_COUNT * STEP_NS) {
+        for step in 0..STEP_COUNT {
+            let time = time + step * STEP_NS;
+            for series in 0..series_count {
+                writer.line(format_args!(
+                    "m,host=h{},port=p{} v={series} {time}",
+                    series / 100,
+                    series % 100
+                ))?;
+            }
+        }
+    }
+    writer.flush()?;
+    let filled_bytes = proc::disk_bytes(&server.data_dir());
+    let filled_memory = proc::memory(server.pid())?.now_bytes;
+    let start = Instant::now();
+    execute(server.port, "DROP DATABASE large")?;
+    let drop_ms = start.elapsed().as_secs_f64() * 1e3;
+    ensure!(!query(server.port, "", "SHOW DATABASES")?.contains("large"), "the database is still listed");
+    let free_seconds = wait_until_free(&mut server, start, filled_bytes, empty_bytes)?;
+    let left_bytes = proc::disk_bytes(&server.data_dir());
+    let left_memory = proc::memory(server.pid())?.now_bytes;
+    let mut table = Table::new(format!("drop: DROP DATABASE of {series_count} series"), ["chronolith"]);
+    table.row("DROP DATABASE, ms", 1, [drop_ms]);
+    table.row("disk before, MiB", 1, [filled_bytes as f64 / MIB]);
+    table.row("until 95 % of it is free, s", 1, [free_seconds]);
+    table.row("disk then, MiB", 1, [left_bytes as f64 / MIB]);
+    table.row("memory before, MiB", 1, [filled_memory as f64 / MIB]);
+    table.row("memory then, MiB", 1, [left_memory as f64 / MIB]);
+    let targets = vec![
+        Target::new("drop: statement, ms", drop_ms, Bound::AtMost(100.0)),
+        Target::new("drop: disk free after, s", free_seconds, Bound::AtMost(10.0)),
+    ];
+    Ok(Case { table, targets })
+}
+
+/// Returns the seconds until 95 % of what the database added is gone, preallocated files aside; NaN if that
+/// takes too long.
+fn wait_until_free(server: &mut Server, start: Instant, filled: u64, empty: u64) -> Result<f64> {
+    let allowed = empty + filled.saturating_sub(empty) / 20;
+    while start.elapsed() < WAIT {
+        server.check_alive()?;
+        if proc::disk_bytes(&server.data_dir()) <= allowed {
+            return Ok(start.elapsed().as_secs_f64());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(f64::NAN)
+}
