@@ -1,13 +1,14 @@
-//! CSV: columns `name`, `tags` and those of the series; times are nanoseconds.
+//! CSV: columns `name`, `tags` and those of the series; times are nanoseconds, or those of `epoch`.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 
-use super::output::Printer;
+use super::output::{Epoch, Printer};
 
 /// Prints a response as CSV.
 #[derive(Default)]
 pub(in crate::http::influx) struct CsvPrinter {
     out: Vec<u8>,
+    epoch: Epoch,
     /// Statement whose header was printed last.
     printed_id: Option<usize>,
     statement_id: usize,
@@ -17,6 +18,10 @@ pub(in crate::http::influx) struct CsvPrinter {
 }
 
 impl CsvPrinter {
+    pub(in crate::http::influx) fn new(epoch: Epoch) -> CsvPrinter {
+        CsvPrinter { epoch, ..CsvPrinter::default() }
+    }
+
     fn header(&mut self, columns: &[String]) {
         self.out.extend_from_slice(b"name,tags");
         for column in columns {
@@ -54,7 +59,11 @@ impl Printer for CsvPrinter {
             self.out.push(b',');
             match *cell {
                 Cell::Null => {}
-                Cell::Time(value) | Cell::Integer(value) => {
+                Cell::Time(time_ns) => {
+                    let value = self.epoch.integer(time_ns).unwrap_or(time_ns);
+                    self.out.extend_from_slice(value.to_string().as_bytes());
+                }
+                Cell::Integer(value) => {
                     self.out.extend_from_slice(value.to_string().as_bytes());
                 }
                 Cell::Float(value) => self.out.extend_from_slice(format!("{value}").as_bytes()),

@@ -1,8 +1,8 @@
-//! MessagePack: the structure of JSON, times as extension 5 (seconds and nanoseconds).
+//! MessagePack: the structure of JSON, times as extension 5 (seconds and nanoseconds), or as integers with `epoch`.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 
-use super::output::Printer;
+use super::output::{Epoch, Printer};
 
 /// Extension type of times: 8 bytes of seconds and 4 of nanoseconds, big-endian.
 const TIME_EXTENSION: u8 = 5;
@@ -11,12 +11,19 @@ const TIME_EXTENSION: u8 = 5;
 #[derive(Default)]
 pub(in crate::http::influx) struct MsgpackPrinter {
     out: Vec<u8>,
+    epoch: Epoch,
     results: List,
     statement_id: usize,
     series: List,
     header: Vec<u8>,
     header_keys: usize,
     rows: List,
+}
+
+impl MsgpackPrinter {
+    pub(in crate::http::influx) fn new(epoch: Epoch) -> MsgpackPrinter {
+        MsgpackPrinter { epoch, ..MsgpackPrinter::default() }
+    }
 }
 
 /// Items of a list, and their number.
@@ -70,7 +77,10 @@ impl Printer for MsgpackPrinter {
         for cell in cells {
             match *cell {
                 Cell::Null => out.push(0xc0),
-                Cell::Time(time_ns) => put_time(out, time_ns),
+                Cell::Time(time_ns) => match self.epoch.integer(time_ns) {
+                    Some(value) => put_integer(out, value),
+                    None => put_time(out, time_ns),
+                },
                 Cell::Float(value) => put_fixed(out, 0xcb, &value.to_be_bytes()),
                 Cell::Integer(value) => put_integer(out, value),
                 Cell::Unsigned(value) => put_unsigned(out, value),

@@ -3,9 +3,10 @@
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 
 /// Unit of the times of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::http::influx) enum Epoch {
-    /// Text as in RFC 3339.
+    /// The form of times that a text form of results has: RFC 3339 in JSON.
+    #[default]
     Rfc3339,
     /// Integers: times divided by these nanoseconds.
     Divided(i64),
@@ -22,6 +23,16 @@ impl Epoch {
             "m" => Epoch::Divided(60_000_000_000),
             "h" => Epoch::Divided(3_600_000_000_000),
             _ => Epoch::Divided(1),
+        }
+    }
+}
+
+impl Epoch {
+    /// Returns a time as the integer that was asked for, if one was.
+    pub(super) fn integer(self, time_ns: i64) -> Option<i64> {
+        match self {
+            Epoch::Rfc3339 => None,
+            Epoch::Divided(unit_ns) => Some(time_ns / unit_ns),
         }
     }
 }

@@ -75,6 +75,17 @@ fn csv_has_names_and_tags() {
     check(&mut CsvPrinter::default(), want);
 }
 
+/// `epoch` was ignored by forms other than JSON.
+#[test]
+fn all_forms_have_the_times_that_epoch_asks_for() {
+    let seconds = Epoch::Divided(1_000_000_000);
+    let csv = String::from_utf8_lossy(&print(&mut CsvPrinter::new(seconds))).into_owned();
+    assert!(csv.contains("x\\,y\",1,1000000000000000000000,"), "{csv}");
+    let bytes = print(&mut MsgpackPrinter::new(seconds));
+    let row = [&[0x93u8, 1, 0xcb][..], &1e21f64.to_be_bytes()].concat();
+    assert!(bytes.windows(row.len()).any(|window| window == row), "{bytes:x?}");
+}
+
 #[test]
 fn msgpack_has_times_as_an_extension() {
     let bytes = print(&mut MsgpackPrinter::default());
