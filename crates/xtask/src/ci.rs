@@ -29,7 +29,7 @@ struct Step {
     run: fn(&Checkout) -> Result<Tally>,
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step { name: "tidy", title: "rules of sources and documents", run: tidy },
     Step { name: "fmt", title: "formatting", run: fmt },
     Step { name: "clippy", title: "lints", run: clippy },
@@ -48,6 +48,11 @@ const STEPS: [Step; 14] = [
     },
     Step { name: "crash", title: "kit crash: SIGKILL while writing", run: kits::crash },
     Step { name: "clients", title: "kit clients: client libraries", run: kits::clients },
+    Step {
+        name: "influx-clients",
+        title: "kit influx-clients: Telegraf, Grafana, influx, libraries of InfluxDB",
+        run: kits::influx_clients,
+    },
 ];
 
 /// Result of one step for the table.
