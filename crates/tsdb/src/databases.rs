@@ -195,7 +195,7 @@ impl DatabaseStore {
         let policy = current.policies.get(store)?;
         let duration_ms = policy.duration_ns / 1_000_000;
         let of_owner = limits_of(&policy.owner);
-        let series_max = match of_owner.database_series_max {
+        let series_max = match of_owner.databases.series_max {
             0 => of_owner.series_max,
             own => own.min(of_owner.series_max),
         };

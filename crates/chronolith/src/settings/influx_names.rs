@@ -1,5 +1,4 @@
-//! Names of settings in `influxdb.conf`, and the settings that do the same here; listeners that there are none
-//! of.
+//! Names of settings in `influxdb.conf`, and the settings that do the same here; listeners that are missing.
 //!
 //! Not here: names of Prometheus (`prometheus_flags`), suggestions by spelling.
 

@@ -1,5 +1,4 @@
-//! Flags of Prometheus and InfluxDB, and the settings that do the same here: suggested when one of them is not
-//! known.
+//! Flags of Prometheus and InfluxDB, and the settings that do the same here: suggested for unknown flags.
 //!
 //! Not here: flags that have the same name (`query.timeout`, `log.level`), suggestions by spelling (clap).
 

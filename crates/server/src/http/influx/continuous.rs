@@ -68,8 +68,8 @@ fn run_if_due(app: &App, store: &Arc<Tsdb>, query: &Query<'_>) {
     if let Err(error) = compute(app, store, query, &parsed, windows, now_ns) {
         return failed(app, query, &error);
     }
-    // A query that writes to a store that it reads must not take its points for late ones. Late points that
-    // came while it ran are in the windows that are computed once more.
+    // A query that writes to a store that it reads must not run again for its own points. Out-of-order points
+    // that came while it ran are in the windows that are computed once more.
     let target = target(query.own, &parsed);
     if let Some(own) = watched.stores.iter_mut().find(|(of, _)| Some(of) == target.as_ref()) {
         own.1 = store.generation(&own.0);
@@ -122,7 +122,8 @@ fn compute(
 
 fn failed(app: &App, query: &Query<'_>, error: &str) {
     app.metrics.background.continuous_failures.add(1);
-    let (tenant, database, name) = (query.tenant, query.database, query.stored.name.as_str());
+    let name = query.stored.name.as_str();
+    let Query { tenant, database, .. } = query;
     tracing::error!(%tenant, database, name, error, "continuous query failed, retrying in 1 s");
 }
 

@@ -1,4 +1,4 @@
-//! MessagePack: the structure of JSON, times as extension 5 (seconds and nanoseconds), or as integers with `epoch`.
+//! MessagePack: the structure of JSON; times are extension 5 (seconds and nanoseconds), or integers by epoch.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 

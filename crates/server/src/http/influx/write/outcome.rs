@@ -6,7 +6,7 @@ use chronolith_model::{Reject, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Applied, Tsdb, WalError, WriteError};
 
 use super::super::reply::InfluxError;
-use super::WriteRequest;
+use super::request::WriteRequest;
 use crate::app::App;
 
 /// Points of a request.
@@ -82,7 +82,7 @@ fn partial_write(
             }
             (Reject::TagValueLimit, Some(full)) => format!(
                 "max-values-per-tag limit exceeded ({}/{}): measurement={:?} tag={:?} value={:?}",
-                full.value_count, limits.tag_values_max, full.measurement, full.tag, full.value
+                full.value_count, limits.databases.tag_values_max, full.measurement, full.tag, full.value
             ),
             (kind, _) => kind.message().to_owned(),
         },
