@@ -1,0 +1,11 @@
+//! Imports the data directory of a stopped InfluxDB 1.x into the stores of its retention policies.
+//!
+//! A shard is the unit of an import: its TSM files, tombstones and WAL become blocks in one pass that
+//! bypasses our own head and WAL (ADR 0018). The state file of a store names the shards that are done.
+//! Invariants: points that are left out are counted in the report; a repeated or interrupted import stores no
+//! point twice.
+//! Not here: applying changes to the catalogue, and locking the data directory (the caller).
+
+mod encoding;
+mod fault;
+mod snappy;
