@@ -8,4 +8,12 @@
 
 mod encoding;
 mod fault;
+mod key;
+mod meta;
 mod snappy;
+mod tombstone;
+mod tsm;
+mod wal;
+
+pub use key::KeyReject;
+pub use meta::{Meta, MetaDatabase, MetaPolicy, MetaUser};
