@@ -6,14 +6,21 @@
 //! point twice.
 //! Not here: applying changes to the catalogue, and locking the data directory (the caller).
 
+mod catalog;
 mod encoding;
+mod error;
 mod fault;
 mod key;
 mod meta;
+mod paths;
 mod snappy;
+mod source;
 mod tombstone;
 mod tsm;
 mod wal;
 
+pub use error::InfluxError;
 pub use key::KeyReject;
 pub use meta::{Meta, MetaDatabase, MetaPolicy, MetaUser};
+pub use paths::{InfluxPaths, StoreTarget};
+pub use source::{InfluxSource, SourceShard};

@@ -214,5 +214,36 @@ impl DatabaseStore {
     }
 }
 
+/// The catalogue of a data directory that no server has open, for tools. The caller has the lock of the
+/// directory.
+pub struct CatalogEditor(DatabaseStore);
+
+impl CatalogEditor {
+    /// Reads the catalogue; an empty one if there is none. Damage of one copy is repaired and returned as
+    /// text.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the disk fails or both copies are damaged.
+    pub fn open(env: &Env, data_dir: &Path) -> Result<(CatalogEditor, Vec<String>), OpenError> {
+        let mut repaired = Vec::new();
+        let store = DatabaseStore::open(env, data_dir, &mut repaired)?;
+        Ok((CatalogEditor(store), repaired))
+    }
+
+    /// Returns the catalogue.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<DatabaseCatalog> {
+        self.0.catalog()
+    }
+
+    /// Applies a change to the catalogue of `tenant` and returns when it is durable.
+    ///
+    /// # Errors
+    /// [`CatalogError`]: nothing changed.
+    pub fn change(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
+        self.0.change(tenant, change)
+    }
+}
+
 #[cfg(test)]
 mod tests;
