@@ -13,14 +13,17 @@ mod fault;
 mod key;
 mod meta;
 mod paths;
+mod series_merge;
 mod snappy;
 mod source;
 mod tombstone;
 mod tsm;
 mod wal;
+mod windows;
 
 pub use error::InfluxError;
 pub use key::KeyReject;
 pub use meta::{Meta, MetaDatabase, MetaPolicy, MetaUser};
 pub use paths::{InfluxPaths, StoreTarget};
+pub use series_merge::LeftOutPoints;
 pub use source::{InfluxSource, SourceShard};
