@@ -1,24 +1,27 @@
-//! `chronolith import prometheus`: brings a Prometheus data directory into a data directory of ours.
+//! `chronolith import prometheus`: brings a Prometheus data directory into a data directory of ours; `import
+//! influx --data`, that of InfluxDB (`influx_data`).
 //! Invariants: the data directory is locked meanwhile; exit code 1 if something of the source was lost to
 //! damage.
 //! Not here: reading the source (`chronolith-import`).
 
-use std::io::{IsTerminal as _, Write as _};
+mod influx_data;
+mod progress_bar;
+mod target;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
-use chronolith_import::{HeadCounts, ImportOptions, ImportReport, Progress};
-use chronolith_model::{BlockEncoding, TenantId};
+use chronolith_import::{HeadCounts, ImportOptions, ImportReport};
+use chronolith_model::BlockEncoding;
 use clap::{Arg, ArgMatches, Command};
+
+pub(crate) use target::{data_dir_arg, place, tenant_arg};
 
 use crate::args::value;
 use crate::query::print;
-
-/// The progress bar is drawn again after this time.
-const DRAW_EVERY_NS: u64 = 200_000_000;
-const BAR_CELLS: u64 = 30;
+use progress_bar::ProgressBar;
 
 pub(crate) fn command() -> Command {
     let about = "Read a stopped or copied Prometheus data directory: blocks, m-mapped chunks, checkpoint, log, \
@@ -42,33 +45,13 @@ pub(crate) fn command() -> Command {
                         .help("Encoding of the blocks made from the head; blocks are copied unchanged"),
                 ),
         )
-}
-
-/// The data directory that a tool works on.
-pub(crate) fn data_dir_arg() -> Arg {
-    Arg::new("data-dir")
-        .long("data-dir")
-        .value_name("DIR")
-        .default_value("./data")
-        .env("CHRONOLITH_DATA_DIR")
-        .help("Data directory of a stopped server")
-}
-
-/// The tenant that a tool works for.
-pub(crate) fn tenant_arg() -> Arg {
-    Arg::new("tenant").long("tenant").value_name("ID").default_value("anonymous").help("Tenant")
-}
-
-/// The data directory and tenant that the flags name.
-pub(crate) fn place(matches: &ArgMatches) -> anyhow::Result<(PathBuf, TenantId)> {
-    let data_dir = PathBuf::from(value(matches, "data-dir").unwrap_or_default());
-    let tenant = TenantId::new(value(matches, "tenant").unwrap_or_default()).context("--tenant")?;
-    Ok((data_dir, tenant))
+        .subcommand(influx_data::command())
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     match matches.subcommand() {
         Some(("prometheus", matches)) => prometheus(matches),
+        Some(("influx", matches)) => influx_data::run(matches),
         _ => Ok(ExitCode::from(2)),
     }
 }
@@ -88,53 +71,12 @@ fn prometheus(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         state_path: data_dir.join("import").join(format!("{tenant}.json")),
         encoding,
     };
-    let mut bar = Bar::new(&env);
+    let mut bar = ProgressBar::new(&env);
     let report = chronolith_import::run(&env, &options, &mut |progress| bar.draw(progress));
     bar.clear();
     let report = report.with_context(|| format!("importing {}", options.source.display()))?;
     print(&show(&options.source, &report));
     Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// A line on the terminal that says how far it is; nothing where standard error is no terminal.
-struct Bar {
-    env: Env,
-    shown: bool,
-    start_ns: u64,
-    drawn_ns: u64,
-}
-
-impl Bar {
-    fn new(env: &Env) -> Bar {
-        let now_ns = env.clock.mono_ns();
-        Bar { env: env.clone(), shown: std::io::stderr().is_terminal(), start_ns: now_ns, drawn_ns: 0 }
-    }
-
-    fn draw(&mut self, progress: Progress) {
-        let now_ns = self.env.clock.mono_ns();
-        if !self.shown || now_ns - self.drawn_ns < DRAW_EVERY_NS {
-            return;
-        }
-        self.drawn_ns = now_ns;
-        let line = bar_line(progress, (now_ns - self.start_ns) / 1_000_000_000);
-        // A terminal that has gone away ends nothing.
-        let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
-    }
-
-    fn clear(&self) {
-        if self.shown {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
-fn bar_line(progress: Progress, seconds: u64) -> String {
-    let Progress { done_bytes, total_bytes } = progress;
-    let share = |of: u64| done_bytes.min(total_bytes) * of / total_bytes.max(1);
-    let full = share(BAR_CELLS) as usize;
-    let percent = share(100);
-    let cells = "#".repeat(full) + &".".repeat(BAR_CELLS as usize - full);
-    format!("[{cells}] {percent:>3} %  {} of {} MB, {seconds} s", done_bytes >> 20, total_bytes >> 20)
 }
 
 /// The report for people: what came in, then what was left out and why, then damage.
@@ -211,12 +153,5 @@ mod tests {
         assert!(
             text.contains("left out: 3 invalid native histograms") && text.contains("left out: 1 conflicts")
         );
-    }
-
-    #[test]
-    fn the_bar_fills() {
-        let line = |done_bytes| bar_line(Progress { done_bytes, total_bytes: 4 << 20 }, 1);
-        assert!(line(0).starts_with("[....") && line(4 << 20).contains("#] 100 %"), "{}", line(4 << 20));
-        assert!(line(9 << 20).contains("100 %") && bar_line(Progress::default(), 0).contains("0 %"));
     }
 }
