@@ -1,13 +1,15 @@
-//! CSV: columns `name`, `tags` and those of the series; times are nanoseconds.
+//! CSV: columns `name`, `tags` and those of the series; times are integers of the unit that `epoch` asks for,
+//! without it nanoseconds.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 
-use super::output::Printer;
+use super::output::{Epoch, Printer};
 
 /// Prints a response as CSV.
-#[derive(Default)]
 pub(in crate::http::influx) struct CsvPrinter {
     out: Vec<u8>,
+    /// Times are divided by these nanoseconds.
+    unit_ns: i64,
     /// Statement whose header was printed last.
     printed_id: Option<usize>,
     statement_id: usize,
@@ -17,6 +19,21 @@ pub(in crate::http::influx) struct CsvPrinter {
 }
 
 impl CsvPrinter {
+    pub(in crate::http::influx) fn new(epoch: Epoch) -> CsvPrinter {
+        let unit_ns = match epoch {
+            Epoch::Rfc3339 => 1,
+            Epoch::Divided(unit_ns) => unit_ns,
+        };
+        CsvPrinter {
+            out: Vec::new(),
+            unit_ns,
+            printed_id: None,
+            statement_id: 0,
+            columns: Vec::new(),
+            prefix: Vec::new(),
+        }
+    }
+
     fn header(&mut self, columns: &[String]) {
         self.out.extend_from_slice(b"name,tags");
         for column in columns {
@@ -54,9 +71,10 @@ impl Printer for CsvPrinter {
             self.out.push(b',');
             match *cell {
                 Cell::Null => {}
-                Cell::Time(value) | Cell::Integer(value) => {
-                    self.out.extend_from_slice(value.to_string().as_bytes());
+                Cell::Time(time_ns) => {
+                    self.out.extend_from_slice((time_ns / self.unit_ns).to_string().as_bytes());
                 }
+                Cell::Integer(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
                 Cell::Float(value) => self.out.extend_from_slice(format!("{value}").as_bytes()),
                 Cell::Unsigned(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
                 Cell::Boolean(value) => self.out.extend_from_slice(value.to_string().as_bytes()),

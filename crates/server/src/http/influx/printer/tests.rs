@@ -72,12 +72,22 @@ fn csv_has_names_and_tags() {
         "m,\"a=1,b=x\\,y\",-1,-5,\n",
         "error\nfailed\n",
     );
-    check(&mut CsvPrinter::default(), want);
+    check(&mut CsvPrinter::new(Epoch::Rfc3339), want);
+}
+
+/// CSV and MessagePack ignored `epoch`, so clients that asked for another unit read wrong times.
+#[test]
+fn csv_and_msgpack_have_times_of_the_unit_of_epoch() {
+    let milli = Epoch::Divided(1_000_000);
+    let csv = String::from_utf8_lossy(&print(&mut CsvPrinter::new(milli))).into_owned();
+    assert!(csv.contains(",1500,"), "{csv}");
+    let bytes = print(&mut MsgpackPrinter::new(milli));
+    assert!(bytes.windows(3).any(|window| *window == [0xcd, 0x05, 0xdc]), "{bytes:x?}");
 }
 
 #[test]
 fn msgpack_has_times_as_an_extension() {
-    let bytes = print(&mut MsgpackPrinter::default());
+    let bytes = print(&mut MsgpackPrinter::new(Epoch::Rfc3339));
     assert_eq!(bytes[..9], *b"\x81\xa7results");
     let time = [&[0xc7u8, 12, 5][..], &1i64.to_be_bytes(), &500_000_000u32.to_be_bytes()].concat();
     assert!(bytes.windows(time.len()).any(|window| window == time), "{bytes:x?}");
