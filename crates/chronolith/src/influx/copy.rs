@@ -152,6 +152,8 @@ pub(crate) fn copy(
     bar: &mut Bar,
 ) -> anyhow::Result<Report> {
     let mut report = Report::default();
+    from.check()?;
+    to.check()?;
     let databases = read_databases(from, &options.selection)?;
     create_databases(to, &databases, &mut report.statements);
     let mut progress = Progress::default();

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file_counts::FileCounts;
 use super::lines::LineReader;
-use super::report::{Findings, Report};
+use super::report::Report;
 use super::server::{InfluxServer, PolicyName};
 use super::state::StateFile;
 use super::statement::is_continuous_query;
@@ -37,6 +37,11 @@ const SAVE_EVERY_NS: u64 = 1_000_000_000;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Bytes at the start of a file whose checksum tells it from others.
 const CHECKED_BYTES: u64 = 4096;
+
+/// Error of a statement that creates a policy which exists with other durations.
+const POLICY_CONFLICT: &str = "retention policy conflicts with an existing policy";
+/// Notes about statements.
+const NOTE_COUNT_MAX: usize = 20;
 
 const DDL: &[u8] = b"# DDL";
 const DML: &[u8] = b"# DML";
@@ -81,6 +86,7 @@ pub(crate) fn import(
     state: &StateFile,
     bar: &mut Bar,
 ) -> anyhow::Result<Report> {
+    server.check()?;
     let before = state.load::<FileState>()?.unwrap_or_default();
     let results = WriteResults::default();
     results.lock().done_offset = before.offset;
@@ -103,7 +109,7 @@ pub(crate) fn import(
     let (counts, held_queries) = sent?;
     if !before.is_complete {
         for (line, query) in held_queries {
-            run_statement(server, line, &query, &mut report.statements);
+            run_statement(server, line, &query, &mut report);
         }
     }
     let is_complete = report.damage.count == 0;
@@ -182,9 +188,15 @@ fn send(
     })
 }
 
-fn run_statement(server: &InfluxServer, line: u64, statement: &str, refused: &mut Findings) {
-    if let Err(error) = server.run(statement) {
-        refused.add(1, || format!("line {line}: {statement}: {error:#}"));
+/// Runs a statement of the file. A policy that exists with other durations stays: `influx_inspect export`
+/// writes none.
+fn run_statement(server: &InfluxServer, line: u64, statement: &str, report: &mut Report) {
+    let Err(error) = server.run(statement) else { return };
+    let text = format!("line {line}: {statement}: {error:#}");
+    if text.contains(POLICY_CONFLICT) && report.notes.len() < NOTE_COUNT_MAX {
+        report.notes.push(text + ": it stays as it is");
+    } else if !text.contains(POLICY_CONFLICT) {
+        report.statements.add(1, || text);
     }
 }
 
@@ -327,7 +339,7 @@ impl Import<'_> {
         if is_continuous_query(statement) {
             self.held_queries.push((line, statement.to_owned()));
         } else if !self.is_done() {
-            run_statement(self.server, line, statement, &mut self.report.statements);
+            run_statement(self.server, line, statement, self.report);
         }
     }
 
