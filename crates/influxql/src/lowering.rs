@@ -112,6 +112,10 @@ where
         lowered.group_tags = group_tags(&select.dimensions);
         lowered.windows = if is_raw { None } else { windows(select, self.unit) };
         lowered.fill = match (lowered.windows.is_some(), level) {
+            // Without windows, a value stands for nulls of the rows that there are.
+            (false, Level::Outer) if matches!(select.fill, Fill::Number(_) | Fill::Previous) => {
+                fill(select.fill)
+            }
             (false, _) => plan::Fill::default(),
             (true, Level::Subquery) if select.fill == Fill::Null => plan::Fill::None,
             (true, _) => fill(select.fill),

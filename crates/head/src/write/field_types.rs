@@ -76,7 +76,9 @@ fn conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<WordKind
     let mut last_group = None;
     for &time in times.iter().filter(|&&time| job.bounds.refuse(time).is_none()) {
         let group = match job.limits.shard_group_ms {
-            width_ms if width_ms > 0 => TimeRange::window_of(time, job.tenant.unit.from_ms(width_ms)),
+            width_ms if width_ms > 0 => {
+                job.tenant.unit.shard_group_of(time, job.tenant.unit.from_ms(width_ms))
+            }
             _ => TimeRange::ALL,
         };
         if last_group.replace(group) == Some(group) {

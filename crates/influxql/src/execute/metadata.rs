@@ -82,6 +82,7 @@ fn show_measurements(
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
     let schema = schema(session, &show.database, show.condition.as_ref())?;
+    refuse_time(&schema, "SHOW MEASUREMENTS")?;
     let names = schema.measurements(&show.sources)?;
     let mut page = paged(&names, show.page).peekable();
     if page.peek().is_some() {
@@ -172,6 +173,14 @@ fn show_tag_values(
         }
     }
     Ok(())
+}
+
+/// Refuses a condition on time.
+pub(super) fn refuse_time(schema: &Schema<'_>, statement: &str) -> Result<(), StatementError> {
+    if schema.range == TimeRange::ALL {
+        return Ok(());
+    }
+    Err(StatementError::Text(format!("{statement} doesn't support time in WHERE clause")))
 }
 
 /// Splits a condition into a range of times and the rest.

@@ -158,31 +158,42 @@ impl Schema<'_> {
         Ok(())
     }
 
-    /// Returns the series keys: measurement and tags, as line protocol writes them.
-    pub(super) fn series_keys(&self, sources: &[Source]) -> Result<BTreeSet<String>, StatementError> {
-        let mut keys = BTreeSet::new();
-        let mut previous: Option<String> = None;
+    /// Returns the series keys, in the order of measurements and tags: measurement and tags, as line protocol
+    /// writes them.
+    pub(super) fn series_keys(&self, sources: &[Source]) -> Result<Vec<String>, StatementError> {
+        let mut keys: BTreeSet<Vec<String>> = BTreeSet::new();
+        let mut previous: Option<Vec<String>> = None;
         self.visit(name_matchers(sources)?, |labels| {
-            let key = series_key(labels);
+            let key = series_parts(labels);
             if previous.as_ref() != Some(&key) {
                 keys.insert(key.clone());
                 previous = Some(key);
             }
         })?;
-        Ok(keys)
+        Ok(keys.iter().map(|parts| series_key(parts)).collect())
     }
 }
 
-/// Measurement and tags as line protocol writes them.
-fn series_key(labels: &Labels) -> String {
-    let escaped = |text: &str| text.replace(',', "\\,").replace('=', "\\=").replace(' ', "\\ ");
-    let name = labels.metric_name().unwrap_or("");
-    let mut key = name.replace(',', "\\,").replace(' ', "\\ ");
+/// Measurement, and keys and values of the tags one after the other.
+fn series_parts(labels: &Labels) -> Vec<String> {
+    let mut parts = vec![labels.metric_name().unwrap_or("").to_owned()];
     for (name, value) in labels.iter().filter(|(name, _)| *name != METRIC_NAME && !is_reserved(name)) {
+        parts.push(name.to_owned());
+        parts.push(value.to_owned());
+    }
+    parts
+}
+
+/// Measurement and tags as line protocol writes them.
+fn series_key(parts: &[String]) -> String {
+    let escaped = |text: &str| text.replace(',', "\\,").replace('=', "\\=").replace(' ', "\\ ");
+    let Some((name, tags)) = parts.split_first() else { return String::new() };
+    let mut key = name.replace(',', "\\,").replace(' ', "\\ ");
+    for tag in tags.chunks_exact(2) {
         key.push(',');
-        key.push_str(&escaped(name));
+        key.push_str(&escaped(&tag[0]));
         key.push('=');
-        key.push_str(&escaped(value));
+        key.push_str(&escaped(&tag[1]));
     }
     key
 }

@@ -19,11 +19,13 @@ use crate::ast::Select;
 use crate::lowering::{LoweredSelect, lower_select};
 use crate::result::{Cell, ResultSink, SeriesHeader};
 use crate::semantics::{check_select, expand_select};
+use crate::time::{TimeZone, zone_named};
 
 /// Rows of a SELECT, and what they are called.
 pub(super) struct OpenSelect {
     pub(super) stream: RowStream,
     pub(super) columns: Vec<String>,
+    zone: Option<TimeZone>,
 }
 
 pub(super) fn select(
@@ -58,7 +60,7 @@ pub(super) fn open_select(session: &Session<'_>, select: &Select) -> Result<Open
         stores.iter().map(|store| session.policy_source(&store.database, &store.policy)).collect();
     let environment = environment(session, stores?);
     let stream = RowStream::open(plan, environment).map_err(row_error)?;
-    Ok(OpenSelect { stream, columns })
+    Ok(OpenSelect { stream, columns, zone: select.zone.as_deref().and_then(zone_named) })
 }
 
 fn environment(session: &Session<'_>, stores: Vec<Arc<dyn Queryable>>) -> RowEnvironment {
@@ -106,6 +108,7 @@ fn send_rows(open: &mut OpenSelect, sink: &mut dyn ResultSink) -> Result<(), Sta
                 name: batch.series.name.to_string(),
                 tags: tags.collect(),
                 columns: open.columns.clone(),
+                zone: open.zone.clone(),
             })?;
             current = Some(batch.series.clone());
         }

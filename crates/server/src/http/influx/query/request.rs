@@ -125,8 +125,8 @@ impl QueryRequest {
     pub(super) fn printer(&self) -> Box<dyn Printer> {
         match self.format {
             Format::Json => Box::new(JsonPrinter::new(self.epoch, self.is_pretty)),
-            Format::Csv => Box::<CsvPrinter>::default(),
-            Format::Msgpack => Box::<MsgpackPrinter>::default(),
+            Format::Csv => Box::new(CsvPrinter::new(self.epoch)),
+            Format::Msgpack => Box::new(MsgpackPrinter::new(self.epoch)),
         }
     }
 }
