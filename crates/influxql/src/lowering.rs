@@ -22,6 +22,7 @@ use crate::error::SemanticError;
 use crate::semantics::{CheckedSelect, CheckedSource, Schema};
 use crate::time::zone_named;
 
+pub(crate) use call::unsupported_iterator;
 use expr::Columns;
 use scope::Scope;
 use ticks::{first_tick, offset, span};

@@ -450,6 +450,8 @@ pub struct WriteOutcome {
     pub first_reject: Option<(Reject, String, i64)>,
     /// The first conflict of types.
     pub field_conflict: Option<FieldConflict>,
+    /// Points with a conflict of types; all their samples are rejected.
+    pub conflict_point_count: u64,
     /// The first reject of each further kind.
     pub further_rejects: Vec<(Reject, String, i64)>,
 }

@@ -197,6 +197,10 @@ fn refuse_row(
         let after = (idx + 1..batch.series.len() as u32).take_while(is_in_row);
         others.extend(before.chain(after));
     }
+    let is_counted = row.is_some() && others.iter().any(|other| refused.binary_search(other).is_ok());
+    if !is_counted {
+        job.outcome.conflict_point_count += 1;
+    }
     for other in others {
         let Err(at) = refused.binary_search(&other) else { continue };
         let samples = &batch.series[other as usize].samples;

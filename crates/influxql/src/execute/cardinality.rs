@@ -38,7 +38,8 @@ pub(super) fn show_cardinality(
     match &show.of {
         CardinalityOf::Measurements => {
             let column = if is_estimate { ESTIMATE } else { COUNT };
-            one(sink, "", column, schema.measurements(&show.sources)?.len())
+            let count = schema.measurements(&show.sources)?.len();
+            if count == 0 && !is_estimate { Ok(()) } else { one(sink, "", column, count) }
         }
         CardinalityOf::Series if is_estimate => {
             one(sink, "", ESTIMATE, schema.series_keys(&show.sources)?.len())

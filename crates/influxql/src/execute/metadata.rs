@@ -81,8 +81,13 @@ fn show_measurements(
     show: &ShowSeries,
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
+    // A database that does not exist has no measurements; other lists are errors then.
+    if !show.database.is_empty() && session.database_sources(&show.database).is_err() {
+        return Ok(());
+    }
     let schema = schema(session, &show.database, show.condition.as_ref())?;
     refuse_time(&schema, "SHOW MEASUREMENTS")?;
+    refuse_order(show.condition.as_ref())?;
     let names = schema.measurements(&show.sources)?;
     let mut page = paged(&names, show.page).peekable();
     if page.peek().is_some() {
@@ -117,6 +122,7 @@ fn show_tag_keys(
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
     let schema = schema(session, &show.database, show.condition.as_ref())?;
+    refuse_order(show.condition.as_ref())?;
     for measurement in paged(schema.measurements(&show.sources)?, show.series_page) {
         let keys = schema.tag_keys(&measurement)?;
         let mut page = paged(&keys, show.page).peekable();
@@ -158,6 +164,7 @@ fn show_tag_values(
     let clauses = &show.clauses;
     let schema = schema(session, &clauses.database, clauses.condition.as_ref())?;
     let selects = key_selector(&show.keys)?;
+    refuse_order(clauses.condition.as_ref())?;
     for measurement in schema.measurements(&clauses.sources)? {
         let mut rows: Vec<(String, String)> = Vec::new();
         for key in schema.tag_keys(&measurement)?.into_iter().filter(|key| selects(key)) {
@@ -173,6 +180,29 @@ fn show_tag_values(
         }
     }
     Ok(())
+}
+
+/// Refuses a comparison by order of anything but the time, which the index cannot decide.
+fn refuse_order(condition: Option<&Expr>) -> Result<(), StatementError> {
+    fn has_order(expr: &Expr) -> bool {
+        match expr {
+            Expr::Paren(inner) => has_order(inner),
+            Expr::Chain(chain) => {
+                let mut operands =
+                    std::iter::once(&chain.first).chain(chain.rest.iter().map(|(_, right)| right));
+                let is_of_time = |expr: &Expr| matches!(expr, Expr::Ref(var) if var.name == "time");
+                let is_timed =
+                    is_of_time(&chain.first) || chain.rest.iter().any(|(_, right)| is_of_time(right));
+                let compares = chain.rest.iter().any(|(op, _)| op.is_order());
+                compares && !is_timed || operands.any(has_order)
+            }
+            _ => false,
+        }
+    }
+    match condition.is_some_and(has_order) {
+        true => Err(StatementError::text("invalid tag comparison operator")),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a condition on time.

@@ -9,6 +9,7 @@ use chronolith_exec::rows::error::RowError;
 use chronolith_exec::rows::execution::{RowEnvironment, RowLimits};
 use chronolith_exec::rows::source::RowSource as _;
 use chronolith_exec::rows::stream::RowStream;
+use chronolith_model::query::ColumnType;
 use chronolith_model::{Queryable, TimeUnit};
 
 use super::cells::cell;
@@ -16,7 +17,7 @@ use super::into::PointWriter;
 use super::session::{Session, StatementError};
 use super::typed_schema::StoreSchema;
 use crate::ast::Select;
-use crate::lowering::{LoweredSelect, lower_select};
+use crate::lowering::{LoweredSelect, lower_select, unsupported_iterator};
 use crate::result::{Cell, ResultSink, SeriesHeader};
 use crate::semantics::{check_select, expand_select};
 use crate::time::{TimeZone, zone_named};
@@ -85,7 +86,14 @@ pub(super) fn row_error(error: RowError) -> StatementError {
         RowError::BucketLimit { found, limit } => {
             StatementError::Text(format!("max-select-buckets limit exceeded: ({found}/{limit})"))
         }
-        error => StatementError::text(error),
+        RowError::Type { function, column_type } => {
+            let refused = match column_type {
+                ColumnType::Text => "string",
+                ColumnType::Boolean => "boolean",
+                _ => return StatementError::text(error),
+            };
+            StatementError::Text(unsupported_iterator(function, refused))
+        }
     }
 }
 
@@ -96,8 +104,7 @@ fn send_rows(open: &mut OpenSelect, sink: &mut dyn ResultSink) -> Result<(), Sta
         let batch = match open.stream.next_batch() {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(()),
-            Err(RowError::Query(error)) => return Err(error.into()),
-            Err(error) => return Err(StatementError::text(error)),
+            Err(error) => return Err(row_error(error)),
         };
         if batch.times.is_empty() {
             continue;

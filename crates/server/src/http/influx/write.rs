@@ -250,7 +250,7 @@ fn partial_write(
     let conflict_count = rejected(Reject::FieldTypeConflict);
     let conflict = outcome.field_conflict.as_ref().map(|conflict| DroppedPoints {
         message: conflict_text(&conflict.field, &conflict.measurement, conflict.kind, conflict.existing),
-        count: conflict_count,
+        count: outcome.conflict_point_count,
     });
     let other_count = outcome.rejected_count() - conflict_count - rejected(Reject::TooOld);
     let first_other = outcome

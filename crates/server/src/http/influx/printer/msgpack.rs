@@ -207,14 +207,12 @@ fn put_unsigned(out: &mut Vec<u8>, value: u64) {
 }
 
 fn put_integer(out: &mut Vec<u8>, value: i64) {
-    if let Ok(value) = u64::try_from(value) {
-        return put_unsigned(out, value);
-    }
+    // Integers have signed codes, as in InfluxDB, also where they are positive.
     match value {
-        -32..=-1 => out.push(value as u8),
+        -32..=0x7f => out.push(value as u8),
         -0x80..=-33 => put_fixed(out, 0xd0, &[value as u8]),
-        -0x8000..=-0x81 => put_fixed(out, 0xd1, &(value as i16).to_be_bytes()),
-        -0x8000_0000..=-0x8001 => put_fixed(out, 0xd2, &(value as i32).to_be_bytes()),
+        -0x8000..=0x7fff => put_fixed(out, 0xd1, &(value as i16).to_be_bytes()),
+        -0x8000_0000..=0x7fff_ffff => put_fixed(out, 0xd2, &(value as i32).to_be_bytes()),
         _ => put_fixed(out, 0xd3, &value.to_be_bytes()),
     }
 }
