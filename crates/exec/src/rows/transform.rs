@@ -56,7 +56,7 @@ pub(crate) fn apply(
             Ok(Points { times, values: RowColumn::of(TypedValues::Floats(values)), aux: Vec::new() })
         }
         Transform::Indicator(arguments) => {
-            let floats = as_floats(points, "indicator")?;
+            let floats = as_floats(points, arguments.kind.name())?;
             let (rows, values) = indicator::compute(*arguments, &floats);
             Ok(at_rows(points, &rows, TypedValues::Floats(values)))
         }

@@ -1,12 +1,14 @@
 //! SHOW MEASUREMENTS, SERIES, TAG KEYS, TAG VALUES, FIELD KEYS.
 
+use std::collections::BTreeSet;
+
 use chronolith_model::{METRIC_NAME, Matcher, TimeRange, WordKind};
 use jiff::tz::TimeZone;
 
-use super::condition::TagFilter;
+use super::condition::{TagCondition, TagFilter};
 use super::schema::Schema;
 use super::session::{Session, StatementError};
-use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Statement};
+use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Source, Statement};
 use crate::condition::{TimeBounds, split_condition};
 use crate::fold::FoldContext;
 use crate::result::{Cell, ResultSink, SeriesHeader};
@@ -87,8 +89,18 @@ fn show_measurements(
     }
     let schema = schema(session, &show.database, show.condition.as_ref())?;
     refuse_time(&schema, "SHOW MEASUREMENTS")?;
-    refuse_order(show.condition.as_ref())?;
-    let names = schema.measurements(&show.sources)?;
+    let mut names = schema.measurements_without_filter(&show.sources)?;
+    if let Some(condition) = &show.condition {
+        refuse_order(&schema, &names, condition)?;
+        let condition = TagCondition::of(condition)?;
+        let mut kept = BTreeSet::new();
+        for name in names {
+            if schema.measurement_meets(&name, &condition)? {
+                kept.insert(name);
+            }
+        }
+        names = kept;
+    }
     let mut page = paged(&names, show.page).peekable();
     if page.peek().is_some() {
         sink.series(&SeriesHeader::new("measurements", &["name"]))?;
@@ -105,6 +117,7 @@ fn show_series(
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
     let schema = schema(session, &show.database, show.condition.as_ref())?;
+    refuse_order_of(&schema, &show.sources, show.condition.as_ref())?;
     let keys = schema.series_keys(&show.sources)?;
     let mut page = paged(&keys, show.page).peekable();
     if page.peek().is_some() {
@@ -122,7 +135,7 @@ fn show_tag_keys(
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
     let schema = schema(session, &show.database, show.condition.as_ref())?;
-    refuse_order(show.condition.as_ref())?;
+    refuse_order_of(&schema, &show.sources, show.condition.as_ref())?;
     for measurement in paged(schema.measurements(&show.sources)?, show.series_page) {
         let keys = schema.tag_keys(&measurement)?;
         let mut page = paged(&keys, show.page).peekable();
@@ -164,7 +177,7 @@ fn show_tag_values(
     let clauses = &show.clauses;
     let schema = schema(session, &clauses.database, clauses.condition.as_ref())?;
     let selects = key_selector(&show.keys)?;
-    refuse_order(clauses.condition.as_ref())?;
+    refuse_order_of(&schema, &clauses.sources, clauses.condition.as_ref())?;
     for measurement in schema.measurements(&clauses.sources)? {
         let mut rows: Vec<(String, String)> = Vec::new();
         for key in schema.tag_keys(&measurement)?.into_iter().filter(|key| selects(key)) {
@@ -182,26 +195,61 @@ fn show_tag_values(
     Ok(())
 }
 
-/// Refuses a comparison by order of anything but the time, which the index cannot decide.
-fn refuse_order(condition: Option<&Expr>) -> Result<(), StatementError> {
-    fn has_order(expr: &Expr) -> bool {
-        match expr {
-            Expr::Paren(inner) => has_order(inner),
-            Expr::Chain(chain) => {
-                let mut operands =
-                    std::iter::once(&chain.first).chain(chain.rest.iter().map(|(_, right)| right));
-                let is_of_time = |expr: &Expr| matches!(expr, Expr::Ref(var) if var.name == "time");
-                let is_timed =
-                    is_of_time(&chain.first) || chain.rest.iter().any(|(_, right)| is_of_time(right));
-                let compares = chain.rest.iter().any(|(op, _)| op.is_order());
-                compares && !is_timed || operands.any(has_order)
-            }
-            _ => false,
+/// Refuses a comparison by order of what is not a field of all measurements: the index cannot decide it.
+fn refuse_order_of(
+    schema: &Schema<'_>,
+    sources: &[Source],
+    condition: Option<&Expr>,
+) -> Result<(), StatementError> {
+    match condition {
+        Some(condition) if has_order(condition) => {
+            refuse_order(schema, &schema.measurements_without_filter(sources)?, condition)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refuse_order(
+    schema: &Schema<'_>,
+    measurements: &BTreeSet<String>,
+    condition: &Expr,
+) -> Result<(), StatementError> {
+    if !has_order(condition) {
+        return Ok(());
+    }
+    let mut names = Vec::new();
+    collect_references(condition, &mut names);
+    for measurement in measurements {
+        let fields = schema.fields(measurement)?;
+        if names.iter().any(|name| !fields.contains_key(*name)) {
+            return Err(StatementError::text("invalid tag comparison operator"));
         }
     }
-    match condition.is_some_and(has_order) {
-        true => Err(StatementError::text("invalid tag comparison operator")),
-        false => Ok(()),
+    Ok(())
+}
+
+/// Returns true if an expression compares by order something that is not the time.
+fn has_order(expr: &Expr) -> bool {
+    let mut names = Vec::new();
+    collect_references(expr, &mut names);
+    !names.is_empty()
+}
+
+/// Collects what an expression compares by order, but the time.
+fn collect_references<'e>(expr: &'e Expr, out: &mut Vec<&'e str>) {
+    match expr {
+        Expr::Paren(inner) => collect_references(inner, out),
+        Expr::Chain(chain) => {
+            let operands = || std::iter::once(&chain.first).chain(chain.rest.iter().map(|(_, right)| right));
+            if chain.rest.iter().any(|(op, _)| op.is_order()) {
+                out.extend(operands().filter_map(|operand| match operand {
+                    Expr::Ref(var) if var.name != "time" => Some(var.name.as_str()),
+                    _ => None,
+                }));
+            }
+            operands().for_each(|operand| collect_references(operand, out));
+        }
+        _ => {}
     }
 }
 

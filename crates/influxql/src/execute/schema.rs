@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use chronolith_model::kind::is_reserved;
 use chronolith_model::query::Selector;
 use chronolith_model::{
-    FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, Matcher, ReadContext, TimeRange, WordKind,
+    FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, MatchOp, Matcher, ReadContext, TimeRange, WordKind,
 };
 
-use super::condition::TagFilter;
+use super::condition::{TagCondition, TagFilter};
 use super::session::{PolicySource, StatementError};
 use crate::ast::{Measurement, MeasurementName, Source};
 
@@ -94,6 +94,55 @@ impl Schema<'_> {
     /// Returns the names of measurements.
     pub(super) fn measurements(&self, sources: &[Source]) -> Result<BTreeSet<String>, StatementError> {
         self.values(METRIC_NAME, name_matchers(sources)?)
+    }
+
+    /// Returns the names of measurements, whatever the condition is.
+    pub(super) fn measurements_without_filter(
+        &self,
+        sources: &[Source],
+    ) -> Result<BTreeSet<String>, StatementError> {
+        self.values_without_filter(METRIC_NAME, &name_matchers(sources)?)
+    }
+
+    fn values_without_filter(
+        &self,
+        label: &str,
+        matchers: &[Matcher],
+    ) -> Result<BTreeSet<String>, StatementError> {
+        let selector = Selector { matchers, range: self.range };
+        let mut all = BTreeSet::new();
+        for store in &self.stores {
+            all.extend(store.source.label_values(label, &selector, 0, self.ctx)?);
+        }
+        Ok(all)
+    }
+
+    /// Returns true if a measurement meets a condition as a whole, as SHOW MEASUREMENTS has it: it has the tag,
+    /// and the tag has a value that is equal or matches; for `!=` and `!~` it has none.
+    pub(super) fn measurement_meets(
+        &self,
+        name: &str,
+        condition: &TagCondition,
+    ) -> Result<bool, StatementError> {
+        let meets = |one: &TagCondition| self.measurement_meets(name, one);
+        match condition {
+            TagCondition::Always => Ok(true),
+            TagCondition::All(all) => all.iter().map(meets).try_fold(true, |all, one| Ok(all && one?)),
+            TagCondition::Any(any) => any.iter().map(meets).try_fold(false, |any, one| Ok(any || one?)),
+            TagCondition::Compare { tag, op, value, regex } => {
+                let values = match tag == METRIC_NAME {
+                    true => BTreeSet::from([name.to_owned()]),
+                    false => self.values_without_filter(tag, &[Matcher::equal(METRIC_NAME, name)])?,
+                };
+                let is_regex = matches!(op, MatchOp::Regex | MatchOp::NotRegex);
+                let fits = values.iter().any(|own| match regex {
+                    Some(regex) if is_regex => regex.is_match(own),
+                    _ => own == value,
+                });
+                let is_positive = matches!(op, MatchOp::Equal | MatchOp::Regex);
+                Ok(!values.is_empty() && fits == is_positive)
+            }
+        }
     }
 
     /// Returns the tag keys of a measurement.
