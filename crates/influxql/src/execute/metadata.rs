@@ -177,7 +177,7 @@ fn show_tag_values(
     let clauses = &show.clauses;
     let schema = schema(session, &clauses.database, clauses.condition.as_ref())?;
     let selects = key_selector(&show.keys)?;
-    refuse_order_of(&schema, &clauses.sources, clauses.condition.as_ref())?;
+    refuse_order_of_tags(&schema, &clauses.sources, clauses.condition.as_ref())?;
     for measurement in schema.measurements(&clauses.sources)? {
         let mut rows: Vec<(String, String)> = Vec::new();
         for key in schema.tag_keys(&measurement)?.into_iter().filter(|key| selects(key)) {
@@ -207,6 +207,26 @@ fn refuse_order_of(
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses a comparison by order of a tag.
+fn refuse_order_of_tags(
+    schema: &Schema<'_>,
+    sources: &[Source],
+    condition: Option<&Expr>,
+) -> Result<(), StatementError> {
+    let mut names = Vec::new();
+    condition.into_iter().for_each(|condition| collect_references(condition, &mut names));
+    if names.is_empty() {
+        return Ok(());
+    }
+    for measurement in schema.measurements_without_filter(sources)? {
+        let keys = schema.tag_keys_without_filter(&measurement)?;
+        if names.iter().any(|name| keys.iter().any(|key| key == name)) {
+            return Err(StatementError::text("invalid tag comparison operator"));
+        }
+    }
+    Ok(())
 }
 
 fn refuse_order(

@@ -117,6 +117,21 @@ impl Schema<'_> {
         Ok(all)
     }
 
+    /// Returns the tag keys of a measurement, whatever the condition is.
+    pub(super) fn tag_keys_without_filter(
+        &self,
+        measurement: &str,
+    ) -> Result<BTreeSet<String>, StatementError> {
+        let matchers = [Matcher::equal(METRIC_NAME, measurement)];
+        let selector = Selector { matchers: &matchers, range: self.range };
+        let mut all = BTreeSet::new();
+        for store in &self.stores {
+            all.extend(store.source.label_names(&selector, 0, self.ctx)?);
+        }
+        all.retain(|name| name != METRIC_NAME && !is_reserved(name));
+        Ok(all)
+    }
+
     /// Returns true if a measurement meets a condition as a whole, as SHOW MEASUREMENTS has it: it has the tag,
     /// and the tag has a value that is equal or matches; for `!=` and `!~` it has none.
     pub(super) fn measurement_meets(

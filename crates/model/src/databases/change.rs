@@ -231,6 +231,10 @@ fn apply(own: &mut TenantCatalog, next_store: &mut u64, change: &CatalogChange) 
             Ok(())
         }
         CatalogChange::CreatePolicy { database, name, options, is_default } => {
+            // The duration is looked at before the database.
+            if options.duration_ns.is_some_and(|ns| ns != 0 && ns < DURATION_NS_MIN) {
+                return Err(CatalogError::DurationTooShort);
+            }
             let database = find_database(own, database)?;
             create_policy(database, next_store, name, options, *is_default)
         }

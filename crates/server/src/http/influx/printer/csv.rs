@@ -70,6 +70,9 @@ impl Printer for CsvPrinter {
                     self.out.extend_from_slice(time.to_string().as_bytes());
                 }
                 Cell::Integer(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
+                Cell::Float(value) if value.is_infinite() => {
+                    self.out.extend_from_slice(if value > 0.0 { b"+Inf" } else { b"-Inf" });
+                }
                 Cell::Float(value) => self.out.extend_from_slice(format!("{value}").as_bytes()),
                 Cell::Unsigned(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
                 Cell::Boolean(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
