@@ -5,18 +5,14 @@ use chronolith_model::TimeRange;
 
 use super::plan::{Call, Function, Input, OPEN_END, OPEN_START, Order, RowPlan, Transform};
 
-/// Times that a call reads. Each transformation that looks at the point before it adds one window; `Elapsed`
-/// does not, as in InfluxDB.
+/// Times that a call reads. Each transformation that looks at the point before it adds one window.
 pub(crate) fn range_of_call(plan: &RowPlan, call: &Call) -> TimeRange {
     let mut range = plan.range;
     let Some(windows) = &plan.windows else { return range };
     let mut next = Some(call);
     while let Some(call) = next {
         if let Function::Transform(transform) = &call.function
-            && !matches!(
-                transform,
-                Transform::CumulativeSum | Transform::Elapsed { .. } | Transform::HoltWinters(_)
-            )
+            && !matches!(transform, Transform::CumulativeSum | Transform::HoltWinters(_))
         {
             match plan.order {
                 Order::Ascending if range.start > OPEN_START => {

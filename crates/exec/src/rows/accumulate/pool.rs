@@ -198,9 +198,11 @@ impl<T: Number> Kernel<T> for MedianKernel {
         let middle = state.len() / 2;
         let is_even = state.len().is_multiple_of(2);
         let (below, value, _) = state.select_nth_unstable_by(middle, order);
-        let high = value.to_f64();
-        let low = below.iter().copied().max_by(order).map_or(high, T::to_f64);
-        out.push(window, Some(if is_even { low + (high - low) / 2.0 } else { high }));
+        let high = *value;
+        let low = below.iter().copied().max_by(order).unwrap_or(high);
+        // The distance of integers is exact before it becomes a float.
+        let mean = low.to_f64() + high.sub(low).to_f64() / 2.0;
+        out.push(window, Some(if is_even { mean } else { high.to_f64() }));
     }
 
     fn bytes_per_sample(&self) -> usize {
