@@ -40,7 +40,8 @@ impl TimeUnit {
     }
 
     /// The shard group of `width` ticks, which is positive, that contains `time`: a window counted from the
-    /// first day of the year 1, a Monday, so that groups of a week begin on Mondays. Cut at the ends of `i64`.
+    /// first day of the year 1, a Monday, so that groups of a week begin on Mondays. Cut at the ends of
+    /// `i64`.
     #[must_use]
     pub fn shard_group_of(self, time: i64, width: i64) -> TimeRange {
         const YEAR_1_MS: i128 = -62_135_596_800_000;

@@ -132,8 +132,8 @@ impl Schema<'_> {
         Ok(all)
     }
 
-    /// Returns true if a measurement meets a condition as a whole, as SHOW MEASUREMENTS has it: it has the tag,
-    /// and the tag has a value that is equal or matches; for `!=` and `!~` it has none.
+    /// Returns true if a measurement meets a condition as a whole, as SHOW MEASUREMENTS has it: it has the
+    /// tag, and the tag has a value that is equal or matches; for `!=` and `!~` it has none.
     pub(super) fn measurement_meets(
         &self,
         name: &str,
