@@ -23,7 +23,7 @@ impl<'r> Chooser<'r> {
     }
 
     /// One of `items`.
-    pub(crate) fn pick<'t, T>(self, items: &'t [T]) -> &'t T {
+    pub(crate) fn pick<T>(self, items: &[T]) -> &T {
         &items[self.below(items.len())]
     }
 

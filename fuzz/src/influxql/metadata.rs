@@ -23,17 +23,16 @@ pub(crate) fn show(chooser: Chooser<'_>, database: &str) -> Piece {
         parts.push(Piece::optional_text(format!(" ON {}", on_name(c, database))));
     }
     match list {
-        "MEASUREMENTS" => {
-            if c.percent(50) {
-                let form = match c.below(4) {
-                    0 => format!("= {}", measurement.name),
-                    1 => format!("!= {}", measurement.name),
-                    2 => format!("=~ /{}/", c.pick(&["^c", ".", "u|i", "zz"])),
-                    _ => format!("!~ /{}/", c.pick(&["^c", ".", "zz"])),
-                };
-                parts.push(Piece::optional_text(format!(" WITH MEASUREMENT {form}")));
-            }
+        "MEASUREMENTS" if c.percent(50) => {
+            let form = match c.below(4) {
+                0 => format!("= {}", measurement.name),
+                1 => format!("!= {}", measurement.name),
+                2 => format!("=~ /{}/", c.pick(&["^c", ".", "u|i", "zz"])),
+                _ => format!("!~ /{}/", c.pick(&["^c", ".", "zz"])),
+            };
+            parts.push(Piece::optional_text(format!(" WITH MEASUREMENT {form}")));
         }
+        "MEASUREMENTS" => {}
         _ if c.percent(65) => parts.push(Piece::optional_text(format!(" FROM {}", source(c, measurement)))),
         _ => {}
     }
@@ -74,7 +73,7 @@ fn source(c: Chooser<'_>, measurement: Measurement) -> String {
 
 fn tag(c: Chooser<'_>, measurement: Measurement) -> &'static str {
     if measurement.tags.is_empty() || c.percent(10) {
-        return *c.pick(&["host", "absent", "\"select\""]);
+        return c.pick::<&str>(&["host", "absent", "\"select\""]);
     }
     c.pick(measurement.tags).name
 }
@@ -92,7 +91,7 @@ fn key(c: Chooser<'_>, measurement: Measurement) -> String {
 fn predicate(c: Chooser<'_>, measurement: Measurement, depth: usize) -> Piece {
     if depth > 0 && c.percent(30) {
         let parts = vec![predicate(c, measurement, depth - 1), predicate(c, measurement, depth - 1)];
-        return Piece::wrapped("(", Piece::List(parts, *c.pick(&[" AND ", " OR "])), ")");
+        return Piece::wrapped("(", Piece::List(parts, c.pick::<&str>(&[" AND ", " OR "])), ")");
     }
     let name = tag(c, measurement);
     Piece::text(match c.below(10) {
