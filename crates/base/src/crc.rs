@@ -1,4 +1,5 @@
-//! CRC-32C (Castagnoli), the checksum of every format here and of Prometheus.
+//! CRC-32C (Castagnoli), the checksum of every format here and of Prometheus, and CRC-32, that of InfluxDB's
+//! files.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -6,6 +7,12 @@ use crc_fast::{CrcAlgorithm, Digest};
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     narrow(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes))
+}
+
+/// CRC-32 of `bytes`, with the polynomial of Ethernet and gzip.
+#[must_use]
+pub fn crc32(bytes: &[u8]) -> u32 {
+    narrow(crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes))
 }
 
 /// CRC-32C over several slices, as if they were one.
@@ -48,6 +55,7 @@ mod tests {
     #[test]
     fn check_value_of_the_algorithm_catalogue() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         let mut parts = Crc32c::new();
         parts.update(b"1234");
         parts.update(b"56789");

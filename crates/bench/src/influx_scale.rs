@@ -4,6 +4,7 @@
 //! reports a time.
 //! Not here: throughput of writes (`line_protocol`).
 
+mod case;
 mod churn;
 mod databases;
 mod drop_database;
@@ -11,47 +12,15 @@ mod lines;
 mod mean;
 mod rows;
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
 
-use crate::report::{Failures, Report, Table, Target};
+pub(crate) use case::Options;
+
+use crate::report::{Failures, Report};
 use crate::server::Kind;
 
 /// Cases by name.
 const CASES: [&str; 5] = ["databases", "drop", "rows", "mean", "churn"];
-
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Cases (default: all): databases, drop, rows, mean, churn.
-    #[arg(long, value_delimiter = ',')]
-    cases: Vec<String>,
-    /// A hundredth of each size: shows that the benchmark works.
-    #[arg(long)]
-    quick: bool,
-    /// Minutes over which the case `churn` spreads its series.
-    #[arg(long, default_value_t = 10)]
-    churn_minutes: u64,
-    /// Where the report goes.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Where data directories go; its disk is part of what is measured.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
-}
-
-impl Options {
-    /// Returns `count`, or a hundredth of it.
-    fn sized(&self, count: u64) -> u64 {
-        if self.quick { (count / 100).max(1) } else { count }
-    }
-}
-
-/// Figures of one case.
-struct Case {
-    table: Table,
-    targets: Vec<Target>,
-}
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     for name in &options.cases {

@@ -5,18 +5,22 @@
 //! Not here: reading the source (`chronolith-import`), InfluxDB (`influx`).
 
 pub(crate) mod influx;
+mod influx_data;
+mod target;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
-use chronolith_import::{HeadCounts, ImportOptions, ImportReport, Progress};
-use chronolith_model::{BlockEncoding, TenantId};
+use chronolith_import::{HeadCounts, ImportOptions, ImportReport};
+use chronolith_model::BlockEncoding;
 use clap::{Arg, ArgMatches, Command};
 
+pub(crate) use target::{data_dir_arg, place, tenant_arg};
+
 use crate::args::value;
-use crate::progress::{Bar, WithoutTerminal, cells};
+use crate::progress::{Bar, WithoutTerminal, bytes_line};
 use crate::query::print;
 
 pub(crate) fn command() -> Command {
@@ -44,28 +48,6 @@ pub(crate) fn command() -> Command {
         .subcommand(influx::command())
 }
 
-/// The data directory that a tool works on.
-pub(crate) fn data_dir_arg() -> Arg {
-    Arg::new("data-dir")
-        .long("data-dir")
-        .value_name("DIR")
-        .default_value("./data")
-        .env("CHRONOLITH_DATA_DIR")
-        .help("Data directory of a stopped server")
-}
-
-/// The tenant that a tool works for.
-pub(crate) fn tenant_arg() -> Arg {
-    Arg::new("tenant").long("tenant").value_name("ID").default_value("anonymous").help("Tenant")
-}
-
-/// The data directory and tenant that the flags name.
-pub(crate) fn place(matches: &ArgMatches) -> anyhow::Result<(PathBuf, TenantId)> {
-    let data_dir = PathBuf::from(value(matches, "data-dir").unwrap_or_default());
-    let tenant = TenantId::new(value(matches, "tenant").unwrap_or_default()).context("--tenant")?;
-    Ok((data_dir, tenant))
-}
-
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     match matches.subcommand() {
         Some(("prometheus", matches)) => prometheus(matches),
@@ -90,18 +72,12 @@ fn prometheus(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         encoding,
     };
     let mut bar = Bar::new(&env, WithoutTerminal::Silent);
-    let mut draw = |progress| bar.draw(|seconds| bar_line(progress, seconds));
+    let mut draw = |progress| bar.draw(|seconds| bytes_line(progress, seconds));
     let report = chronolith_import::run(&env, &options, &mut draw);
     bar.clear();
     let report = report.with_context(|| format!("importing {}", options.source.display()))?;
     print(&show(&options.source, &report));
     Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn bar_line(progress: Progress, seconds: u64) -> String {
-    let Progress { done_bytes, total_bytes } = progress;
-    let cells = cells(done_bytes, total_bytes);
-    format!("{cells}  {} of {} MB, {seconds} s", done_bytes >> 20, total_bytes >> 20)
 }
 
 /// The report for people: what came in, then what was left out and why, then damage.
@@ -178,12 +154,5 @@ mod tests {
         assert!(
             text.contains("left out: 3 invalid native histograms") && text.contains("left out: 1 conflicts")
         );
-    }
-
-    #[test]
-    fn the_bar_fills() {
-        let line = |done_bytes| bar_line(Progress { done_bytes, total_bytes: 4 << 20 }, 1);
-        assert!(line(0).starts_with("[....") && line(4 << 20).contains("#] 100 %"), "{}", line(4 << 20));
-        assert!(line(9 << 20).contains("100 %") && bar_line(Progress::default(), 0).contains("0 %"));
     }
 }

@@ -4,6 +4,7 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use chronolith_base::Env;
+use chronolith_import::Progress;
 
 /// Time between two drawings on a terminal.
 const DRAW_EVERY_NS: u64 = 200_000_000;
@@ -74,4 +75,11 @@ pub(crate) fn cells(done: u64, total: u64) -> String {
     let full = usize::try_from(share(BAR_CELLS)).unwrap_or(0);
     let percent = share(100);
     format!("[{}{}] {percent:>3} %", "#".repeat(full), ".".repeat((BAR_CELLS as usize).saturating_sub(full)))
+}
+
+/// Returns the line of an import that reads a known number of bytes.
+pub(crate) fn bytes_line(progress: Progress, seconds: u64) -> String {
+    let Progress { done_bytes, total_bytes } = progress;
+    let cells = cells(done_bytes, total_bytes);
+    format!("{cells}  {} of {} MB, {seconds} s", done_bytes >> 20, total_bytes >> 20)
 }

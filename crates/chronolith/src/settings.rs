@@ -6,6 +6,7 @@
 mod declaration;
 mod file;
 mod flags;
+mod influx_names;
 mod prometheus_flags;
 mod sources;
 mod table;

@@ -195,7 +195,8 @@ fn dir_bytes(env: &Env, dir: &Path, depth: usize) -> u64 {
     entries.iter().map(|entry| if entry.is_dir { below(&entry.name) } else { entry.len }).sum()
 }
 
-fn newest_block(env: &Env, dir: &Path) -> Result<Option<Ulid>, ImportError> {
+/// Returns the newest block in `dir`.
+pub(crate) fn newest_block(env: &Env, dir: &Path) -> Result<Option<Ulid>, ImportError> {
     let io = |error| ImportError::Io { path: PathBuf::from(dir), error };
     Ok(env.disk.list(dir).map_err(io)?.iter().filter_map(|entry| entry.name.parse().ok()).max())
 }

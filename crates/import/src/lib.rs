@@ -1,4 +1,5 @@
-//! Imports the data directory of a stopped Prometheus, or a copy of one, into blocks of a tenant.
+//! Imports the data directory of a stopped Prometheus, or a copy of one, into blocks of a tenant, and that of
+//! a stopped InfluxDB 1.x (`influx`).
 //!
 //! Blocks are copied unchanged. The head (m-mapped chunks, checkpoint, WAL, WBL) becomes blocks in one pass
 //! that bypasses our own head and WAL (ADR 0018).
@@ -8,6 +9,7 @@
 
 mod collect;
 mod import;
+pub mod influx;
 mod read;
 mod write;
 

@@ -22,6 +22,7 @@ use crate::error::SemanticError;
 use crate::semantics::{CheckedSelect, CheckedSource, Schema};
 use crate::time::zone_named;
 
+pub(crate) use call::unsupported_iterator;
 use expr::Columns;
 use scope::Scope;
 use ticks::{first_tick, offset, span};
@@ -112,6 +113,10 @@ where
         lowered.group_tags = group_tags(&select.dimensions);
         lowered.windows = if is_raw { None } else { windows(select, self.unit) };
         lowered.fill = match (lowered.windows.is_some(), level) {
+            // Without windows, a value stands for nulls of the rows that there are.
+            (false, Level::Outer) if matches!(select.fill, Fill::Number(_) | Fill::Previous) => {
+                fill(select.fill)
+            }
             (false, _) => plan::Fill::default(),
             (true, Level::Subquery) if select.fill == Fill::Null => plan::Fill::None,
             (true, _) => fill(select.fill),

@@ -2,6 +2,8 @@
 //!
 //! Not here: their text forms (`server`).
 
+use crate::time::TimeZone;
+
 /// Value of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell<'a> {
@@ -38,6 +40,8 @@ pub struct SeriesHeader {
     pub tags: Vec<(String, String)>,
     /// Names of the columns, the time first where there is one.
     pub columns: Vec<String>,
+    /// Zone of times as text; `None`: UTC.
+    pub zone: Option<TimeZone>,
 }
 
 impl SeriesHeader {
@@ -45,7 +49,7 @@ impl SeriesHeader {
     #[must_use]
     pub fn new(name: &str, columns: &[&str]) -> SeriesHeader {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-        SeriesHeader { name: name.to_owned(), tags: Vec::new(), columns }
+        SeriesHeader { name: name.to_owned(), columns, ..SeriesHeader::default() }
     }
 }
 

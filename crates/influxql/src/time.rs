@@ -3,7 +3,8 @@
 //! Invariants: times of queries are nanoseconds since 1970 in [`TIME_MIN_NS`], [`TIME_MAX_NS`].
 //! Not here: windows of a calendar (`exec`).
 
-use jiff::tz::{Offset, TimeZone};
+use jiff::tz::Offset;
+pub use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, civil};
 
 /// Earliest time of a query, two ticks after the smallest number, as in InfluxDB.
@@ -24,6 +25,12 @@ pub fn zone_named(zone: &str) -> Option<TimeZone> {
         return Some(TimeZone::UTC);
     }
     TimeZone::get(zone).ok().filter(|found| found.iana_name() == Some(zone))
+}
+
+/// Returns the offset of a zone from UTC in seconds; 0 at times beyond the calendar.
+#[must_use]
+pub fn offset_seconds_at(zone: &TimeZone, time_ns: i64) -> i32 {
+    Timestamp::from_nanosecond(time_ns.into()).map_or(0, |time| zone.to_offset(time).seconds())
 }
 
 /// Returns the time of a string literal in `zone`: a date, optionally a time of day after a space with a

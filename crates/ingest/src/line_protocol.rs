@@ -9,6 +9,7 @@ mod fault;
 mod grammar;
 mod labels;
 mod line;
+mod memory;
 mod name_filter;
 mod number;
 mod options;
@@ -28,8 +29,9 @@ use labels::{field_of, measurement_of};
 
 pub use fault::{KEY_BYTES_MAX, ParseReason};
 pub use labels::parse_labels;
+pub use memory::memory_bytes;
 pub use options::{BODY_BYTES_MAX, DecodeOptions, TEXT_BYTES_MAX};
-pub use pieces::{BodyPieces, memory_bytes};
+pub use pieces::BodyPieces;
 pub use precision::{Precision, TIME_MAX_NS, TIME_MIN_NS};
 pub use refused::{DropReason, DroppedPoints, Refused, StoreRefused, conflict_text, type_name};
 

@@ -472,6 +472,8 @@ pub struct WriteOutcome {
     pub field_conflict: Option<FieldConflict>,
     /// The first tag with too many values.
     pub full_tag: Option<FullTagValue>,
+    /// Points with a conflict of types; all their samples are rejected.
+    pub conflict_point_count: u64,
     /// The first reject of each further kind.
     pub further_rejects: Vec<(Reject, String, i64)>,
 }
@@ -508,6 +510,7 @@ impl WriteOutcome {
         self.rejected.iter_mut().zip(later.rejected).for_each(|(count, more)| *count += more);
         self.field_conflict = self.field_conflict.take().or(later.field_conflict);
         self.full_tag = self.full_tag.take().or(later.full_tag);
+        self.conflict_point_count += later.conflict_point_count;
     }
 
     /// The first reject of each kind: kind, series as text, time of the sample.

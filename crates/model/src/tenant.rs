@@ -137,15 +137,22 @@ pub enum BlockEncoding {
     Prometheus,
 }
 
+/// Limits of the store of a retention policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DatabaseLimits {
+    /// Series in the head; 0 = as many as the tenant may have.
+    pub series_max: usize,
+    /// Values of one tag of a measurement in the head; 0 = no limit.
+    pub tag_values_max: usize,
+}
+
 /// Limits and policies of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimits {
     /// Series in the head; further ones are rejected.
     pub series_max: usize,
-    /// Series of the store of a retention policy in the head; 0 = as `series_max`.
-    pub database_series_max: usize,
-    /// Values of one tag of a measurement in the head; 0 = no limit.
-    pub tag_values_max: usize,
+    /// Further limits of the stores of retention policies.
+    pub databases: DatabaseLimits,
     /// Labels of one series, the name included.
     pub label_count_max: usize,
     /// Bytes of a label name.
@@ -180,8 +187,7 @@ impl Default for TenantLimits {
     fn default() -> Self {
         TenantLimits {
             series_max: 50_000_000,
-            database_series_max: 0,
-            tag_values_max: 0,
+            databases: DatabaseLimits::default(),
             label_count_max: 128,
             label_name_bytes_max: 1024,
             label_value_bytes_max: 16 * 1024,

@@ -39,6 +39,19 @@ impl TimeUnit {
         ms.saturating_mul(self.ticks_per_ms())
     }
 
+    /// The shard group of `width` ticks, which is positive, that contains `time`: a window counted from the
+    /// first day of the year 1, a Monday, so that groups of a week begin on Mondays. Cut at the ends of
+    /// `i64`.
+    #[must_use]
+    pub fn shard_group_of(self, time: i64, width: i64) -> TimeRange {
+        const YEAR_1_MS: i128 = -62_135_596_800_000;
+        let origin = YEAR_1_MS * i128::from(self.ticks_per_ms());
+        let width = i128::from(width);
+        let start = origin + (i128::from(time) - origin).div_euclid(width) * width;
+        let cut = |tick: i128| tick.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        TimeRange { start: cut(start), end: cut(start + width) }
+    }
+
     /// Ticks of the unit in milliseconds, rounded down.
     #[must_use]
     pub const fn to_ms(self, ticks: i64) -> i64 {
@@ -135,6 +148,18 @@ impl TimeRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Groups were counted from 1970, a Thursday: a field that changed its type on a Monday was refused.
+    #[test]
+    fn shard_groups_of_a_week_begin_on_mondays() {
+        const WEEK_NS: i64 = 7 * 86_400_000_000_000;
+        const MONDAY_NS: i64 = 1_700_438_400_000_000_000;
+        for (time, start) in [(MONDAY_NS, MONDAY_NS), (MONDAY_NS - 1, MONDAY_NS - WEEK_NS)] {
+            let want = TimeRange { start, end: start + WEEK_NS };
+            assert_eq!(TimeUnit::Nano.shard_group_of(time, WEEK_NS), want, "{time}");
+        }
+        assert_eq!(TimeUnit::Nano.shard_group_of(i64::MIN + 2, WEEK_NS).start, i64::MIN);
+    }
 
     #[test]
     fn milliseconds_around_ticks() {

@@ -195,7 +195,7 @@ impl DatabaseStore {
         let policy = current.policies.get(store)?;
         let duration_ms = policy.duration_ns / 1_000_000;
         let of_owner = limits_of(&policy.owner);
-        let series_max = match of_owner.database_series_max {
+        let series_max = match of_owner.databases.series_max {
             0 => of_owner.series_max,
             own => own.min(of_owner.series_max),
         };
@@ -217,6 +217,37 @@ impl DatabaseStore {
     /// Returns true if a retention policy has a duration.
     pub(crate) fn has_retention(&self) -> bool {
         self.current.read().policies.values().any(|policy| policy.duration_ns > 0)
+    }
+}
+
+/// The catalogue of a data directory that no server has open, for tools. The caller has the lock of the
+/// directory.
+pub struct CatalogEditor(DatabaseStore);
+
+impl CatalogEditor {
+    /// Reads the catalogue; an empty one if there is none. Damage of one copy is repaired and returned as
+    /// text.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the disk fails or both copies are damaged.
+    pub fn open(env: &Env, data_dir: &Path) -> Result<(CatalogEditor, Vec<String>), OpenError> {
+        let mut repaired = Vec::new();
+        let store = DatabaseStore::open(env, data_dir, &mut repaired)?;
+        Ok((CatalogEditor(store), repaired))
+    }
+
+    /// Returns the catalogue.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<DatabaseCatalog> {
+        self.0.catalog()
+    }
+
+    /// Applies a change to the catalogue of `tenant` and returns when it is durable.
+    ///
+    /// # Errors
+    /// [`CatalogError`]: nothing changed.
+    pub fn change(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
+        self.0.change(tenant, change)
     }
 }
 

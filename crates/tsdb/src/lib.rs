@@ -37,6 +37,7 @@ pub use chronolith_head::{
 };
 pub use chronolith_model::BlockEncoding;
 pub use data_dir::lock_data_dir;
+pub use databases::CatalogEditor;
 pub use encoding::prometheus_chunks;
 pub use limits::LimitsTable;
 pub use maintenance::{JobKind, JobStats};

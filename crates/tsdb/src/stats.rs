@@ -145,6 +145,8 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
             "Chunks of native histograms that were sealed early because of histogram-memory.",
             head.histograms.sealed_early_count as f64,
         ),
+        gauge("head_text_bytes", "Memory of different texts in the head.", head.texts.bytes as f64),
+        gauge("head_text_limit_bytes", "text-bytes-limit in bytes.", head.texts.bytes_max as f64),
         gauge("checkpoint_bytes", "Size of the checkpoint.", head.checkpoint.bytes as f64),
         gauge(
             "checkpoint_tail_bytes",

@@ -29,7 +29,7 @@ struct Step {
     run: fn(&Checkout) -> Result<Tally>,
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 16] = [
     Step { name: "tidy", title: "rules of sources and documents", run: tidy },
     Step { name: "fmt", title: "formatting", run: fmt },
     Step { name: "clippy", title: "lints", run: clippy },
@@ -46,8 +46,14 @@ const STEPS: [Step; 14] = [
         title: "kit prom-peer: a real Prometheus writes, reads, federates",
         run: kits::prom_peer,
     },
+    Step { name: "influxql", title: "random InfluxQL and line protocol against InfluxDB", run: influxql },
     Step { name: "crash", title: "kit crash: SIGKILL while writing", run: kits::crash },
     Step { name: "clients", title: "kit clients: client libraries", run: kits::clients },
+    Step {
+        name: "influx-clients",
+        title: "kit influx-clients: Telegraf, Grafana, influx, libraries of InfluxDB",
+        run: kits::influx_clients,
+    },
 ];
 
 /// Result of one step for the table.
@@ -144,6 +150,18 @@ fn append_path(ci: &Checkout) -> Result<Tally> {
         tally.notes = comparison.lines;
     }
     Ok(tally)
+}
+
+/// A short differential run; the long one is described in docs/influxql-differences.md.
+fn influxql(ci: &Checkout) -> Result<Tally> {
+    let is_present = || crate::process::find_program("influxd").is_some();
+    if let Err(why) = peers::need_package("influxdb", is_present) {
+        return Ok(Tally::not_run(&why));
+    }
+    let server = ci.server_binary().display().to_string();
+    let run = ["run", "--package", "chronolith-fuzz", "--bin", "influxql", "--quiet", "--"];
+    let arguments = ["--server", &server, "--seed", "1", "--statements", "1000", "--bodies", "300"];
+    cargo(ci, &[&run[..], &arguments[..]].concat())
 }
 
 fn build(ci: &Checkout) -> Result<Tally> {

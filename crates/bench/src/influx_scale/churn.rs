@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::case::{Case, Options};
 use super::lines::{execute, now_ns};
-use super::{Case, Options};
 use crate::http::WriteConnection;
 use crate::proc;
 use crate::report::{Bound, Table, Target};
@@ -43,8 +43,8 @@ pub(super) fn run(options: &Options) -> Result<Case> {
     let peak_bytes = proc::memory(server.pid())?.peak_bytes;
     let (idle_seconds, idle_bytes) = wait_until_idle(&server, before_bytes, options)?;
     let parts = run.latencies_ms.len() / 4;
-    let (first, last) = run.latencies_ms.split_at(run.latencies_ms.len() - parts);
-    let (first, last) = (p99(&first[..parts.max(1)]), p99(last));
+    let first = p99(&run.latencies_ms[..parts.max(1)]);
+    let last = p99(&run.latencies_ms[run.latencies_ms.len() - parts.max(1)..]);
     let title = format!("churn: {} series in {loaded_seconds:.0} s", batch_count * BATCH);
     let mut table = Table::new(title, ["chronolith"]);
     table.row("memory at the start, MiB", 1, [before_bytes as f64 / MIB]);

@@ -72,7 +72,8 @@ pub(super) fn count_byte(port: u16, path: &str, byte: u8) -> Result<(u64, u64)> 
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n").as_bytes())?;
     let mut buffer = vec![0; 1 << 18];
-    let (mut bytes, mut count) = (0, 0);
+    let mut bytes = 0;
+    let mut count = 0;
     loop {
         let len = stream.read(&mut buffer).context("the answer ends early")?;
         let part = &buffer[..len];

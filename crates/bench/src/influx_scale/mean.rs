@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
+use super::case::{Case, Options};
 use super::lines::{LineWriter, execute, now_ns, query};
-use super::{Case, Options};
 use crate::influx::Index;
 use crate::report::{Bound, Table, Target, median};
 use crate::server::{Kind, Server};
@@ -74,13 +74,15 @@ fn measure(kind: Kind, options: &Options, end_ns: i64) -> Result<Measured> {
 /// Returns the number of windows, if both answers have the same within the rounding of a sum.
 fn compare(own: &Value, peer: &Value) -> Result<usize> {
     let series = |answer: &Value| answer["results"][0]["series"].as_array().cloned().unwrap_or_default();
-    let (own, peer) = (series(own), series(peer));
+    let own = series(own);
+    let peer = series(peer);
     ensure!(own.len() == peer.len() && !own.is_empty(), "{} series and {}", own.len(), peer.len());
     let mut count = 0;
     for (a, b) in own.iter().zip(&peer) {
         ensure!(a["tags"] == b["tags"], "{} and {}", a["tags"], b["tags"]);
         let rows = |one: &Value| one["values"].as_array().cloned().unwrap_or_default();
-        let (rows_a, rows_b) = (rows(a), rows(b));
+        let rows_a = rows(a);
+        let rows_b = rows(b);
         ensure!(rows_a.len() == rows_b.len(), "{} windows and {}", rows_a.len(), rows_b.len());
         for (x, y) in rows_a.iter().zip(&rows_b) {
             let number = |row: &Value| row[1].as_f64().unwrap_or(f64::NAN);

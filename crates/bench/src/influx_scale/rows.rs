@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
+use super::case::{Case, Options};
 use super::lines::{LineWriter, count_byte, execute, now_ns, query_path};
-use super::{Case, Options};
 use crate::proc;
 use crate::report::{Bound, Table, Target};
 use crate::server::{Kind, Server};
@@ -34,7 +34,9 @@ pub(super) fn run(options: &Options) -> Result<Case> {
         format!("rows: SELECT * FROM m, {row_count} rows of two fields and a tag"),
         ["one document", "chunked"],
     );
-    let (mut seconds, mut mib, mut peaks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut seconds = Vec::new();
+    let mut mib = Vec::new();
+    let mut peaks = Vec::new();
     for suffix in ["", "&chunked=true"] {
         proc::reset_peak(server.pid())?;
         let start = Instant::now();

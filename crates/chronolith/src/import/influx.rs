@@ -1,9 +1,9 @@
-//! `chronolith import influx`: flags, and which source they name: export files (`--path`) or a running
-//! InfluxDB 1.x (`--url`).
+//! `chronolith import influx`: flags, and which source they name: export files (`--path`), a running
+//! InfluxDB 1.x (`--url`), or the directory of a stopped one (`--data`).
 //!
 //! Invariants: exactly one source is named; the exit code is 0 if all of it is in the target with equal
 //! counts, 1 if something was refused or differs, 2 for wrong flags.
-//! Not here: the sources (`influx::file`, `influx::copy`).
+//! Not here: the sources (`influx::file`, `influx::copy`, `influx_data`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use chronolith_base::Env;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 
+use super::influx_data;
 use crate::args::value;
 use crate::influx::catalog::DatabaseSelection;
 use crate::influx::copy::{self, CopyOptions};
@@ -24,16 +25,17 @@ use crate::progress::{Bar, WithoutTerminal};
 use crate::query::print;
 
 /// Sources of which a command names one.
-const SOURCES: [&str; 2] = ["path", "url"];
+const SOURCES: [&str; 3] = ["path", "url", "data"];
 
 pub(super) fn command() -> Command {
-    let about = "Copy the databases of InfluxDB 1.x into a running server: export files, or another server";
+    let about = "Copy the databases of InfluxDB 1.x: export files or a server into a running server, or a directory \
+                 into the data directory of a stopped one";
     let command = Command::new("influx")
         .about(about)
         .group(ArgGroup::new("source").args(SOURCES).required(true))
         .arg(option("path", "FILE", "File of influx_inspect export or for influx -import, also with gzip"))
         .arg(option("url", "URL", "Running InfluxDB 1.x, such as http://127.0.0.1:8086"));
-    selection_args(target_args(command))
+    influx_data::args(selection_args(target_args(command)))
 }
 
 fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
@@ -49,7 +51,7 @@ fn target_args(command: Command) -> Command {
         .arg(option("to", "URL", "Server to write to").default_value("http://127.0.0.1:9595"))
         .arg(option("to-user", "NAME", "User of the server to write to"))
         .arg(password("to-password", "CHRONOLITH_TO_PASSWORD", "Password of that user"))
-        .arg(option("tenant", "ID", "Sent to that server as X-Scope-OrgID"))
+        .arg(option("tenant", "ID", "Tenant to write to; sent as X-Scope-OrgID"))
         .arg(option("state", "FILE", "Record of what is done, for a run that continues"))
         .arg(
             option("concurrency", "COUNT", "Requests at a time")
@@ -94,6 +96,9 @@ fn selection_args(command: Command) -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    if matches.contains_id("data") {
+        return influx_data::run(matches);
+    }
     let env = Env::real();
     let server = InfluxServer::new(&env, &target(matches));
     let mut bar = Bar::new(&env, WithoutTerminal::Log);

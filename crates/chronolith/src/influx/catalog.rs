@@ -10,7 +10,7 @@ use super::time::parse_duration;
 /// Database in which InfluxDB stores its own metrics.
 const INTERNAL: &str = "_internal";
 
-/// A database.
+/// A database of the source, as its statements describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceDatabase {
     pub(crate) name: String,

@@ -1,5 +1,5 @@
-//! Copy of the databases of a running InfluxDB 1.x to another server: all slices in parallel, then passes over
-//! what arrived meanwhile, until the counts are equal.
+//! Copy of the databases of a running InfluxDB 1.x to another server: all slices in parallel, then passes
+//! over what arrived meanwhile, until the counts are equal.
 //!
 //! Invariants: what the record names as copied is durable in the target; memory is bounded by the number of
 //! slices and by the batches of the workers. Continuous queries are created last.
@@ -26,7 +26,7 @@ use super::state::StateFile;
 use super::time::{Period, rfc3339};
 use crate::progress::{Bar, cells};
 
-/// Longest slice.
+/// Width of a slice at most, in nanoseconds.
 const SLICE_NS: i64 = 24 * 3_600_000_000_000;
 /// Points this much older than the start of a pass may have arrived during it.
 const LIVE_OVERLAP_NS: i64 = 60_000_000_000;
@@ -37,7 +37,7 @@ const SAVE_EVERY_NS: u64 = 2_000_000_000;
 /// Slices whose counts are compared series by series for the report.
 const DETAILED_SLICES_MAX: usize = 100;
 
-/// Flags of the copy.
+/// Flags of the copy, of one run.
 pub(crate) struct CopyOptions {
     pub(crate) selection: DatabaseSelection,
     pub(crate) period: Period,
@@ -126,7 +126,7 @@ struct Progress {
     compared_count: u64,
 }
 
-/// A migration.
+/// Copy that runs, and what it has learned of the source.
 struct Migration<'a> {
     env: &'a Env,
     from: &'a InfluxServer,
@@ -152,6 +152,8 @@ pub(crate) fn copy(
     bar: &mut Bar,
 ) -> anyhow::Result<Report> {
     let mut report = Report::default();
+    from.check()?;
+    to.check()?;
     let databases = read_databases(from, &options.selection)?;
     create_databases(to, &databases, &mut report.statements);
     let mut progress = Progress::default();
@@ -446,7 +448,8 @@ fn add_differences(
     for (key, field) in names(source).union(&names(found)) {
         let count =
             |counts: &SeriesCounts| counts.get(key).and_then(|one| one.get(field)).copied().unwrap_or(0);
-        let (expected, found) = (count(source), count(found));
+        let expected = count(source);
+        let found = count(found);
         if expected != found {
             let text = || {
                 let text = difference(&task.target, key, field, &expected.to_string(), found);

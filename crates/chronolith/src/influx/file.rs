@@ -1,9 +1,9 @@
 //! Import of a file of `influx_inspect export`, or for `influx -import`: statements, contexts and points are
 //! sent to a server.
 //!
-//! Invariants: memory is bounded by batches in flight and the counts of series; a good line is stored although
-//! a bad one is next to it; a run that was killed continues at the first batch that was not confirmed.
-//! Continuous queries are created last, so that none runs over half of the points.
+//! Invariants: memory is bounded by batches in flight and the counts of series; a good line is stored
+//! although a bad one is next to it; a run that was killed continues at the first batch that was not
+//! confirmed. Continuous queries are created last, so that none runs over half of the points.
 //! Not here: the borders of lines (`lines`), HTTP (`server`), counts (`file_counts`).
 
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file_counts::FileCounts;
 use super::lines::LineReader;
-use super::report::{Findings, Report};
+use super::report::Report;
 use super::server::{InfluxServer, PolicyName};
 use super::state::StateFile;
 use super::statement::is_continuous_query;
@@ -37,6 +37,11 @@ const SAVE_EVERY_NS: u64 = 1_000_000_000;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Bytes at the start of a file whose checksum tells it from others.
 const CHECKED_BYTES: u64 = 4096;
+
+/// Error of a statement that creates a policy which exists with other durations.
+const POLICY_CONFLICT: &str = "retention policy conflicts with an existing policy";
+/// Notes about statements.
+const NOTE_COUNT_MAX: usize = 20;
 
 const DDL: &[u8] = b"# DDL";
 const DML: &[u8] = b"# DML";
@@ -81,6 +86,7 @@ pub(crate) fn import(
     state: &StateFile,
     bar: &mut Bar,
 ) -> anyhow::Result<Report> {
+    server.check()?;
     let before = state.load::<FileState>()?.unwrap_or_default();
     let results = WriteResults::default();
     results.lock().done_offset = before.offset;
@@ -100,10 +106,10 @@ pub(crate) fn import(
     let failed = sent.as_ref().err().is_some() || results.has_failed();
     state.save(&done_state(&report, before.is_complete && !failed))?;
     results.lock().take_failure()?;
-    let (counts, held_queries) = sent?;
+    let Found { counts, held_queries } = sent?;
     if !before.is_complete {
         for (line, query) in held_queries {
-            run_statement(server, line, &query, &mut report.statements);
+            run_statement(server, line, &query, &mut report);
         }
     }
     let is_complete = report.damage.count == 0;
@@ -126,8 +132,13 @@ pub(crate) fn import(
     Ok(report)
 }
 
-/// Counts of the file, and its continuous queries with the numbers of their lines.
-type Sent = (FileCounts, Vec<(u64, String)>);
+/// Contents of a file that are needed once its points are sent.
+#[derive(Default)]
+struct Found {
+    counts: FileCounts,
+    /// Continuous queries, with the numbers of their lines.
+    held_queries: Vec<(u64, String)>,
+}
 
 /// Reads the file and sends what is in it.
 #[expect(clippy::too_many_arguments, reason = "parts of one run, each used once")]
@@ -140,7 +151,7 @@ fn send(
     results: &WriteResults,
     report: &mut Report,
     bar: &mut Bar,
-) -> anyhow::Result<Sent> {
+) -> anyhow::Result<Found> {
     let context = || format!("reading {}", options.path.display());
     let file = env.disk.open_read(&options.path).with_context(context)?;
     let total_bytes = file.len().with_context(context)?;
@@ -163,8 +174,7 @@ fn send(
             context: options.context.clone(),
             batch: OpenBatch::default(),
             decoded: line_protocol::new_batch(),
-            counts: FileCounts::default(),
-            held_queries: Vec::new(),
+            found: Found::default(),
             report,
             saved_ns: 0,
         };
@@ -173,18 +183,23 @@ fn send(
             bar.draw(|seconds| {
                 let cells = cells(done, total_bytes);
                 let points = results.lock().stored_points;
-                let (done, total) = (done >> 20, total_bytes >> 20);
-                format!("{cells}  {done} of {total} MB, {points} points, {seconds} s")
+                format!("{cells}  {} of {} MB, {points} points, {seconds} s", done >> 20, total_bytes >> 20)
             });
         };
         import.run(&mut draw)?;
-        anyhow::Ok((import.counts, import.held_queries))
+        anyhow::Ok(import.found)
     })
 }
 
-fn run_statement(server: &InfluxServer, line: u64, statement: &str, refused: &mut Findings) {
-    if let Err(error) = server.run(statement) {
-        refused.add(1, || format!("line {line}: {statement}: {error:#}"));
+/// Runs a statement of the file. A policy that exists with other durations stays: `influx_inspect export`
+/// writes none.
+fn run_statement(server: &InfluxServer, line: u64, statement: &str, report: &mut Report) {
+    let Err(error) = server.run(statement) else { return };
+    let text = format!("line {line}: {statement}: {error:#}");
+    if text.contains(POLICY_CONFLICT) && report.notes.len() < NOTE_COUNT_MAX {
+        report.notes.push(text + ": it stays as it is");
+    } else if !text.contains(POLICY_CONFLICT) {
+        report.statements.add(1, || text);
     }
 }
 
@@ -240,9 +255,7 @@ struct Import<'a> {
     context: PolicyName,
     batch: OpenBatch,
     decoded: WriteBatch,
-    counts: FileCounts,
-    /// Continuous queries, with the numbers of their lines.
-    held_queries: Vec<(u64, String)>,
+    found: Found,
     report: &'a mut Report,
     saved_ns: u64,
 }
@@ -325,9 +338,9 @@ impl Import<'_> {
     fn statement(&mut self, statement: &str) {
         let line = self.reader.line_number();
         if is_continuous_query(statement) {
-            self.held_queries.push((line, statement.to_owned()));
+            self.found.held_queries.push((line, statement.to_owned()));
         } else if !self.is_done() {
-            run_statement(self.server, line, statement, &mut self.report.statements);
+            run_statement(self.server, line, statement, self.report);
         }
     }
 
@@ -368,7 +381,7 @@ impl Import<'_> {
             let _ = line_protocol::decode(lines.clone(), &decode_options(self.env), &mut self.decoded);
         }
         if self.options.compares {
-            self.counts.add(&self.context, &self.decoded);
+            self.found.counts.add(&self.context, &self.decoded);
         }
         let point_count = line_protocol::point_count(&self.decoded);
         let first_line = batch.line_numbers.first().copied().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! Counts of the points of a file per series and field, and their comparison with what the target has.
 //!
-//! Invariants: a point that a file has twice is one point, so each count is a range: points that are certainly
-//! distinct, and lines. Memory is bounded by [`SERIES_COUNT_MAX`].
+//! Invariants: a point that a file has twice is one point, so each count is a range: points that are
+//! certainly distinct, and lines. Memory is bounded by [`SERIES_COUNT_MAX`].
 //! Not here: counts of a server (`count`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use super::time::Period;
 
 /// Fields of series that are counted at most.
 const SERIES_COUNT_MAX: usize = 2_000_000;
-/// Runs of ascending times of a series that are told apart.
+/// Runs of ascending times of a series that are kept apart.
 const RUN_COUNT_MAX: usize = 16;
 
 /// Times of the points of one field of a series.
@@ -128,7 +128,8 @@ impl FileCounts {
             let text = format!("only {SERIES_COUNT_MAX} fields of series were compared, the file has more");
             report.notes.push(text);
         }
-        let (mut compared_count, mut ambiguous_count) = (0, 0);
+        let mut compared_count = 0;
+        let mut ambiguous_count = 0;
         for (target, counts) in self.policies {
             let (Some(first_ns), Some(last_ns)) = (counts.first_ns, counts.last_ns) else { continue };
             let period = Period { first_ns, last_ns };
@@ -225,7 +226,8 @@ pub(crate) fn difference(
     found_count: u64,
 ) -> String {
     let PolicyName { database, policy } = target;
-    let (key, field) = (String::from_utf8_lossy(key), String::from_utf8_lossy(field));
+    let key = String::from_utf8_lossy(key);
+    let field = String::from_utf8_lossy(field);
     format!("{database}.{policy}: {key} {field}: source {source}, target {found_count}")
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Report {
     pub(crate) statements: Findings,
     /// Damage of the source.
     pub(crate) damage: Findings,
-    /// Series with a field whose counts were compared; `None` without a comparison.
+    /// Counts of points per field of a series that were compared; `None` without a comparison.
     pub(crate) compared: Option<u64>,
     pub(crate) differences: Findings,
     /// Facts that are no failure.
@@ -86,11 +86,11 @@ impl Report {
         match self.compared {
             None => out.push_str("counts were not compared\n"),
             Some(count) if self.differences.count == 0 => {
-                let _ = writeln!(out, "counts of {count} fields of series are equal");
+                let _ = writeln!(out, "compared {count} counts of points per field of a series: all equal");
             }
             Some(count) => {
-                let _ = writeln!(out, "counts of {count} fields of series were compared");
-                self.differences.show("fields of series with differing counts", &mut out);
+                let _ = writeln!(out, "compared {count} counts of points per field of a series");
+                self.differences.show("differing counts", &mut out);
             }
         }
         self.notes.iter().for_each(|note| {
@@ -108,7 +108,11 @@ mod tests {
     fn the_report_names_failures() {
         let mut report = Report { compared: Some(3), ..Report::default() };
         assert!(report.is_complete());
-        assert!(report.show().contains("counts of 3 fields of series are equal"), "{}", report.show());
+        assert!(
+            report.show().contains("compared 3 counts of points per field of a series: all equal"),
+            "{}",
+            report.show()
+        );
         report.refused.add(2, || "bad".to_owned());
         report.refused.add(0, || "nothing".to_owned());
         report.differences.add(1, || "m f: 1 here, 2 there".to_owned());

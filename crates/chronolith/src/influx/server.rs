@@ -132,6 +132,12 @@ impl InfluxServer {
         &self.url
     }
 
+    /// Checks once that the server answers and knows the credentials.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let answer = self.rows("SHOW DATABASES", &mut Table::default());
+        answer.with_context(|| format!("query at {}", self.url))
+    }
+
     /// Runs a statement and returns its rows.
     pub(crate) fn table(&self, statement: &str) -> anyhow::Result<Vec<TableRow>> {
         let read = || {

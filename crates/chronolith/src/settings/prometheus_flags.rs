@@ -1,8 +1,10 @@
-//! Flags of Prometheus, and the settings that do the same here: suggested when one of them is not known.
+//! Flags of Prometheus and InfluxDB, and the settings that do the same here: suggested for unknown flags.
 //!
 //! Not here: flags that have the same name (`query.timeout`, `log.level`), suggestions by spelling (clap).
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::influx_names::{missing_listener, own_name};
 
 /// Names in Prometheus, with those here.
 const PROMETHEUS_FLAGS: [(&str, &str); 12] = [
@@ -20,12 +22,18 @@ const PROMETHEUS_FLAGS: [(&str, &str); 12] = [
     ("web.listen-address", "http"),
 ];
 
-/// Returns `error`, which suggests the name that a flag of Prometheus has here.
+/// Returns `error`, which suggests the name that a flag of Prometheus or InfluxDB has here.
 pub(crate) fn suggest(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
     let name = flag.trim_start_matches('-').split('=').next().unwrap_or_default();
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    if let Some(answer) = missing_listener(name) {
+        return clap::Error::raw(ErrorKind::UnknownArgument, format!("--{name}: {answer}\n"));
+    }
     let found = PROMETHEUS_FLAGS.iter().find(|(prometheus, _)| *prometheus == name);
-    if let (ErrorKind::UnknownArgument, Some((_, own))) = (error.kind(), found) {
+    if let Some(own) = found.map(|(_, own)| *own).or_else(|| own_name(name)) {
         error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{own}")));
     }
     error
@@ -51,6 +59,18 @@ mod tests {
                 assert!(text.contains(&format!("exists: '--{own}'")), "{prometheus}: {text}");
             }
         }
+    }
+
+    #[test]
+    fn flags_of_influxdb_are_answered() {
+        let answer = |flag: &str| {
+            let error = add_flags(Command::new("serve")).try_get_matches_from(["serve", flag]);
+            suggest(error.expect_err(flag)).to_string()
+        };
+        let text = answer("--coordinator.max-select-point=1");
+        assert!(text.contains("exists: '--influx.max-select-point'"), "{text}");
+        let text = answer("--collectd.bind-address=:25826");
+        assert!(text.contains("there is no collectd listener: receive it with Telegraf"), "{text}");
     }
 
     #[test]

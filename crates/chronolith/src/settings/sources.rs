@@ -12,6 +12,7 @@ use clap::ArgMatches;
 
 use super::declaration::{Setting, Settings};
 use super::file::{self, Entry};
+use super::influx_names::{missing_listener, own_name};
 use super::table::{self, SETTINGS};
 use super::tenants::{self, Split};
 use crate::args;
@@ -101,6 +102,9 @@ fn unknown_variables(environment: &BTreeMap<String, String>) -> Vec<String> {
     };
     let is_known = |name: &String| name == CONFIG_VARIABLE || names.contains(name) || is_service(name);
     let warning = |name: &String| {
+        if let Some(answer) = missing_listener(name) {
+            return format!("environment variable {name}: {answer}");
+        }
         let nearest = names.iter().min_by_key(|known| strsim::levenshtein(known, name));
         format!("unknown environment variable {name}, did you mean {}?", nearest.map_or("", String::as_str))
     };
@@ -116,8 +120,9 @@ fn read_file(disk: &dyn Disk, path: &Path) -> Result<Split, SettingsError> {
     let mut seen = BTreeSet::new();
     for entry in &mut split.settings {
         let Some(setting) = table::find(&entry.key) else {
-            let nearest = table::nearest_name(&entry.key);
-            let what = format!("unknown setting {:?}, did you mean {nearest:?}?", entry.key);
+            let nearest = own_name(&entry.key).unwrap_or_else(|| table::nearest_name(&entry.key));
+            let what = missing_listener(&entry.key)
+                .unwrap_or_else(|| format!("unknown setting {:?}, did you mean {nearest:?}?", entry.key));
             return Err(SettingsError(format!("{shown}:{}: {what}", entry.line)));
         };
         setting.name.clone_into(&mut entry.key);

@@ -208,7 +208,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "0",
         Form::Count,
         "Series, one per field, of a retention policy in the head; 0 = series-limit",
-        |l, v| set(&mut l.database_series_max, value::count_or_none(v)),
+        |l, v| set(&mut l.databases.series_max, value::count_or_none(v)),
     ),
     Setting::tenant(
         "influx.max-values-per-tag",
@@ -216,7 +216,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "0",
         Form::Count,
         "Values of a tag of a measurement in the head, per retention policy; 0 = no limit",
-        |l, v| set(&mut l.tag_values_max, value::count_or_none(v)),
+        |l, v| set(&mut l.databases.tag_values_max, value::count_or_none(v)),
     ),
     Setting::tenant(
         "ingestion-rate",

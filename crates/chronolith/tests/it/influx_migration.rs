@@ -114,7 +114,7 @@ fn an_export_is_imported_byte_for_byte() {
         let mut target = Server::start(&dir.path().join(format!("b{idx}")), &NO_SCRAPE);
         let imported = import(dir.path(), &target, &["--path", path.to_str().expect("UTF-8")]);
         check_code(&imported, 0);
-        assert!(text(&imported).contains("fields of series are equal"), "{}", text(&imported));
+        assert!(text(&imported).contains(": all equal"), "{}", text(&imported));
         let exported = export(&mut target, dir.path(), "b.txt", &[]);
         let found = fs::read(exported).expect("a file");
         assert_eq!(String::from_utf8_lossy(&found), String::from_utf8_lossy(&want));
@@ -290,6 +290,33 @@ fn a_running_server_is_copied() {
     assert_eq!(found.map_err(|_| "bytes"), want.map_err(|_| "bytes"));
     let bytes = |name: &str| fs::read(dir.path().join(name)).expect("a file");
     assert_eq!(bytes("a.txt"), bytes("b.txt"));
+}
+
+#[test]
+fn a_policy_that_exists_stays_and_credentials_are_sent() {
+    let dir = temp_dir();
+    let server = Server::start(&dir.path().join("a"), &["--self-scrape", "off", "--influx.auth-enabled"]);
+    query(&server, "CREATE USER root WITH PASSWORD 'secret' WITH ALL PRIVILEGES");
+    // As influx_inspect export writes it: without durations.
+    let content = concat!(
+        "# DDL\nCREATE DATABASE d WITH NAME mo\n# DML\n# CONTEXT-DATABASE:d\n# CONTEXT-RETENTION-POLICY:mo\n",
+        "m v=1 1\n",
+    );
+    fs::write(dir.path().join("a.txt"), content).expect("a file");
+    let refused =
+        import(dir.path(), &server, &["--path", "a.txt", "--to-user", "root", "--to-password", "x"]);
+    check_code(&refused, 1);
+    assert!(text(&refused).contains("authorization failed"), "{}", text(&refused));
+    let mut as_root = chronolith(dir.path(), &["import", "influx", "--to", &url(&server), "--path", "a.txt"]);
+    as_root.args(["--to-user", "root", "--state", "s.json"]).env("CHRONOLITH_TO_PASSWORD", "secret");
+    check_code(&as_root.output().expect("chronolith runs"), 0);
+
+    let server = Server::start(&dir.path().join("b"), &NO_SCRAPE);
+    query(&server, "CREATE DATABASE d WITH DURATION 0s SHARD DURATION 3d NAME mo");
+    let kept = import(dir.path(), &server, &["--path", "a.txt"]);
+    check_code(&kept, 0);
+    assert!(text(&kept).contains("it stays as it is"), "{}", text(&kept));
+    assert!(query(&server, "SHOW RETENTION POLICIES ON d").contains("72h0m0s"));
 }
 
 #[test]

@@ -246,7 +246,7 @@ impl<'p> PreparedCall<'p> {
         column_type: ColumnType,
         keeps_time: bool,
     ) -> Result<Box<dyn Accumulator>, RowError> {
-        let kernels = Kernels { rng: &self.rng, keeps_time };
+        let kernels = Kernels { order: self.plan.order, rng: &self.rng, keeps_time };
         if self.aux.is_empty() {
             kernels.of_type::<()>(aggregate, column_type)
         } else {
@@ -296,6 +296,7 @@ impl Part {
 
 /// Kernels of the aggregations, for each type that they have results for.
 struct Kernels<'k> {
+    order: Order,
     rng: &'k Arc<Rng>,
     keeps_time: bool,
 }
@@ -346,7 +347,7 @@ impl Kernels<'_> {
             Aggregate::Last => self.pick::<T, X>(PickRule::Last),
             Aggregate::Max => self.pick::<T, X>(PickRule::Max),
             Aggregate::Min => self.pick::<T, X>(PickRule::Min),
-            Aggregate::Mode => self.pool::<T, X>(PoolFn::Mode),
+            Aggregate::Mode => self.pool::<T, X>(PoolFn::Mode(self.order)),
             Aggregate::Distinct => self.pool::<T, X>(PoolFn::Distinct),
             Aggregate::Sample(count) => self.pool::<T, X>(PoolFn::Sample(*count, self.rng.clone())),
             _ => return None,

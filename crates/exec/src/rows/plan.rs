@@ -371,6 +371,23 @@ pub enum IndicatorKind {
     KaufmansAdaptiveMovingAverage,
 }
 
+impl IndicatorKind {
+    /// Name of the function, for errors.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            IndicatorKind::ChandeMomentumOscillator => "chande_momentum_oscillator",
+            IndicatorKind::ExponentialMovingAverage => "exponential_moving_average",
+            IndicatorKind::DoubleExponentialMovingAverage => "double_exponential_moving_average",
+            IndicatorKind::TripleExponentialMovingAverage => "triple_exponential_moving_average",
+            IndicatorKind::TripleExponentialDerivative => "triple_exponential_derivative",
+            IndicatorKind::RelativeStrengthIndex => "relative_strength_index",
+            IndicatorKind::KaufmansEfficiencyRatio => "kaufmans_efficiency_ratio",
+            IndicatorKind::KaufmansAdaptiveMovingAverage => "kaufmans_adaptive_moving_average",
+        }
+    }
+}
+
 /// Computation of the first values of an exponential moving average.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Warmup {

@@ -56,7 +56,7 @@ pub(crate) fn apply(
             Ok(Points { times, values: RowColumn::of(TypedValues::Floats(values)), aux: Vec::new() })
         }
         Transform::Indicator(arguments) => {
-            let floats = as_floats(points, "indicator")?;
+            let floats = as_floats(points, arguments.kind.name())?;
             let (rows, values) = indicator::compute(*arguments, &floats);
             Ok(at_rows(points, &rows, TypedValues::Floats(values)))
         }
@@ -124,23 +124,25 @@ fn differences_as_floats(values: &TypedValues, pairs: &[Pair]) -> Option<Vec<f64
 }
 
 fn difference(points: &Points, non_negative: bool) -> Result<Points, RowError> {
-    fn of<T: Number>(values: &[T], times: &[i64], non_negative: bool) -> (Vec<usize>, Vec<T>) {
+    fn of<T: Number>(values: &[T], times: &[i64], keeps: impl Fn(T, T) -> bool) -> (Vec<usize>, Vec<T>) {
         let pairs = advancing_pairs(times);
-        let kept = pairs.iter().filter(|pair| !non_negative || values[pair.after] >= values[pair.before]);
+        let kept = pairs.iter().filter(|pair| keeps(values[pair.before], values[pair.after]));
         kept.map(|pair| (pair.after, values[pair.after].sub(values[pair.before]))).unzip()
     }
     let times = &points.times;
     let (rows, values) = match &points.values.values {
         TypedValues::Floats(values) => {
-            let (rows, values) = of(values, times, non_negative);
+            let (rows, values) = of(values, times, |before, after| !non_negative || after - before >= 0.0);
             (rows, TypedValues::Floats(values))
         }
         TypedValues::Integers(values) => {
-            let (rows, values) = of(values, times, non_negative);
+            // The sign of a difference that wraps is not that of the operands.
+            let keeps = |before: i64, after: i64| !non_negative || after.wrapping_sub(before) >= 0;
+            let (rows, values) = of(values, times, keeps);
             (rows, TypedValues::Integers(values))
         }
         TypedValues::Unsigned(values) => {
-            let (rows, values) = of(values, times, non_negative);
+            let (rows, values) = of(values, times, |before, after| !non_negative || after >= before);
             (rows, TypedValues::Unsigned(values))
         }
         other => return Err(type_error("difference", other.column_type())),

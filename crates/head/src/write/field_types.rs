@@ -76,7 +76,9 @@ fn conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<WordKind
     let mut last_group = None;
     for &time in times.iter().filter(|&&time| job.bounds.refuse(time).is_none()) {
         let group = match job.limits.shard_group_ms {
-            width_ms if width_ms > 0 => TimeRange::window_of(time, job.tenant.unit.from_ms(width_ms)),
+            width_ms if width_ms > 0 => {
+                job.tenant.unit.shard_group_of(time, job.tenant.unit.from_ms(width_ms))
+            }
             _ => TimeRange::ALL,
         };
         if last_group.replace(group) == Some(group) {
@@ -194,6 +196,10 @@ fn refuse_row(
         let before = (0..idx).rev().take_while(is_in_row);
         let after = (idx + 1..batch.series.len() as u32).take_while(is_in_row);
         others.extend(before.chain(after));
+    }
+    let is_counted = row.is_some() && others.iter().any(|other| refused.binary_search(other).is_ok());
+    if !is_counted {
+        job.outcome.conflict_point_count += 1;
     }
     for other in others {
         let Err(at) = refused.binary_search(&other) else { continue };

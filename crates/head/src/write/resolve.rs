@@ -107,8 +107,8 @@ fn resolve_one(
         return Err(Reject::SeriesLimit);
     }
     if job.batch.source.is_typed
-        && job.limits.tag_values_max > 0
-        && let Some(full) = tables.full_tag(&pairs, job.limits.tag_values_max)
+        && job.limits.databases.tag_values_max > 0
+        && let Some(full) = tables.full_tag(&pairs, job.limits.databases.tag_values_max)
     {
         note_full_tag(&mut job.outcome, &pairs, full);
         return Err(Reject::TagValueLimit);

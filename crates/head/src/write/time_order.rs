@@ -62,7 +62,8 @@ mod tests {
 
     use super::*;
 
-    /// The kinds of the series were left out: with unsorted histograms beside them, texts were stored as floats.
+    /// The kinds of the series were left out: with unsorted histograms in the batch, texts were stored as
+    /// floats.
     #[test]
     fn kinds_and_fields_of_series_are_kept() {
         let mut batch = WriteBatch::from_labels();

@@ -69,6 +69,9 @@ impl StateFile {
 
     /// Removes the blocks that are pending from `blocks_dir`.
     pub(crate) fn remove_pending_blocks(&mut self, env: &Env, blocks_dir: &Path) -> Result<(), ImportError> {
+        if self.state.pending.is_empty() {
+            return Ok(());
+        }
         for ulid in std::mem::take(&mut self.state.pending) {
             let dir = blocks_dir.join(ulid.to_string());
             if env.disk.exists(&dir) {

@@ -146,6 +146,13 @@ impl BinaryOp {
         matches!(self, Eq | NotEq | Match | NotMatch | Less | LessEq | Greater | GreaterEq)
     }
 
+    /// Returns true for `<`, `<=`, `>` and `>=`.
+    #[must_use]
+    pub fn is_order(self) -> bool {
+        use BinaryOp::{Greater, GreaterEq, Less, LessEq};
+        matches!(self, Less | LessEq | Greater | GreaterEq)
+    }
+
     /// Returns true for AND and OR.
     #[must_use]
     pub fn is_logical(self) -> bool {

@@ -5,7 +5,7 @@
 
 use chronolith_model::{METRIC_NAME, Matcher};
 
-use super::metadata::key_selector;
+use super::metadata::{key_selector, refuse_time};
 use super::schema::Schema;
 use super::session::{Session, StatementError};
 use crate::ast::{Cardinality, CardinalityOf, Measurement, Page, Source};
@@ -25,10 +25,21 @@ pub(super) fn show_cardinality(
         && show.condition.is_none()
         && show.dimensions.is_empty()
         && show.page == Page::default();
+    let statement = match &show.of {
+        CardinalityOf::Measurements => Some("SHOW MEASUREMENT EXACT CARDINALITY"),
+        CardinalityOf::Series => Some("SHOW SERIES EXACT CARDINALITY"),
+        CardinalityOf::TagKeys => Some("SHOW TAG KEY EXACT CARDINALITY"),
+        CardinalityOf::FieldKeys => Some("SHOW FIELD KEY CARDINALITY"),
+        CardinalityOf::TagValues(_) => None,
+    };
+    if let Some(statement) = statement {
+        refuse_time(&schema, statement)?;
+    }
     match &show.of {
         CardinalityOf::Measurements => {
             let column = if is_estimate { ESTIMATE } else { COUNT };
-            one(sink, "", column, schema.measurements(&show.sources)?.len())
+            let count = schema.measurements(&show.sources)?.len();
+            if count == 0 && !is_estimate { Ok(()) } else { one(sink, "", column, count) }
         }
         CardinalityOf::Series if is_estimate => {
             one(sink, "", ESTIMATE, schema.series_keys(&show.sources)?.len())

@@ -9,7 +9,8 @@ use chronolith_model::databases::{
 use super::session::{Access, Session, StatementError};
 use crate::ast::format_duration_go;
 use crate::ast::{
-    AlterRetentionPolicy, CreateDatabase, CreateRetentionPolicy, Grant, PolicyOptions, Privilege, Statement,
+    AlterRetentionPolicy, CreateContinuousQuery, CreateDatabase, CreateRetentionPolicy, Grant, PolicyOptions,
+    Privilege, Statement,
 };
 use crate::result::{Cell, ResultSink, SeriesHeader};
 
@@ -75,17 +76,34 @@ fn change(
         S::Revoke(grant) => revoke(catalog, grant)?,
         S::GrantAdmin(user) => CatalogChange::SetAdmin { user: user.clone(), is_admin: true },
         S::RevokeAdmin(user) => CatalogChange::SetAdmin { user: user.clone(), is_admin: false },
-        S::CreateContinuousQuery(create) => CatalogChange::CreateContinuousQuery {
-            database: create.database.clone(),
-            name: create.name.clone(),
-            text: statement.to_string(),
-        },
+        S::CreateContinuousQuery(create) => {
+            check_target(catalog, create)?;
+            CatalogChange::CreateContinuousQuery {
+                database: create.database.clone(),
+                name: create.name.clone(),
+                text: statement.to_string(),
+            }
+        }
         S::DropContinuousQuery { name, database } => {
             CatalogChange::DropContinuousQuery { database: database.clone(), name: name.clone() }
         }
         statement => return Err(StatementError::Text(format!("invalid statement: {statement}"))),
     };
     session.storage.change(&change).map_err(StatementError::text)
+}
+
+/// Refuses a continuous query that writes to a policy that does not exist.
+fn check_target(catalog: &TenantCatalog, create: &CreateContinuousQuery) -> Result<(), StatementError> {
+    let Some(target) = create.select.target.as_ref().filter(|target| !target.policy.is_empty()) else {
+        return Ok(());
+    };
+    let name = if target.database.is_empty() { &create.database } else { &target.database };
+    match catalog.database(name) {
+        Some(database) if database.policy(&target.policy).is_none() => {
+            Err(StatementError::Text(format!("retention policy not found: {name}.{}", target.policy)))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn show_databases(

@@ -58,13 +58,17 @@ fn delete_selected(
     condition: Option<&Expr>,
     range: TimeRange,
 ) -> Result<(), StatementError> {
+    let filter = TagFilter::of(condition)?;
+    let mut matchers = filter.with(name_matchers(sources)?).into_owned();
     if let Some(condition) = condition
         && TagCondition::of(condition)?.has_fields()
     {
-        return Err(StatementError::text(FIELDS_TEXT));
+        // InfluxDB looks at the condition of each series: without one there is nothing to refuse.
+        return match has_series(session, &matchers)? {
+            true => Err(StatementError::text(FIELDS_TEXT)),
+            false => Ok(()),
+        };
     }
-    let filter = TagFilter::of(condition)?;
-    let mut matchers = filter.with(name_matchers(sources)?).into_owned();
     if matchers.is_empty() {
         let any = Matcher::new(METRIC_NAME, chronolith_model::MatchOp::NotEqual, "");
         matchers.extend(any);
@@ -79,6 +83,18 @@ fn delete_selected(
         }
     }
     Ok(())
+}
+
+/// Returns true if a store of the default database has a series that matches.
+fn has_series(session: &Session<'_>, matchers: &[Matcher]) -> Result<bool, StatementError> {
+    for store in stores(session)? {
+        let selector = Selector { matchers, range: TimeRange::ALL };
+        let names = session.storage.source(&store).label_values(METRIC_NAME, &selector, 1, session.ctx)?;
+        if !names.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns a selector per series that the filter selects, for conditions that matchers cannot express.

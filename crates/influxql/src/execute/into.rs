@@ -18,7 +18,8 @@ const BATCH_VALUES: usize = 10_000;
 /// Writes rows as points.
 pub(super) struct PointWriter<'a> {
     session: &'a Session<'a>,
-    store: TenantId,
+    /// Store of the policy, or why there is none: an error once there is something to write.
+    store: Result<TenantId, String>,
     /// `None`: that of the source.
     measurement: Option<String>,
     batch: WriteBatch,
@@ -30,14 +31,14 @@ impl<'a> PointWriter<'a> {
         let catalog = session.storage.catalog();
         let database = session.writable(&catalog, &target.database)?;
         let policy = database.policy(&target.policy);
-        let policy = policy
-            .ok_or_else(|| StatementError::Text(format!("retention policy not found: {}", target.policy)))?;
+        let store = policy.map(|policy| policy.store.clone());
+        let store = store.ok_or_else(|| format!("retention policy not found: {}", target.policy));
         let measurement = match &target.name {
             TargetName::Name(name) => Some(name.clone()),
             TargetName::SameAsSource => None,
         };
         let batch = WriteBatch::from_labels();
-        Ok(PointWriter { session, store: policy.store.clone(), measurement, batch, written: 0 })
+        Ok(PointWriter { session, store, measurement, batch, written: 0 })
     }
 
     /// Adds the rows of a batch; `columns` are their names, that of the time first.
@@ -88,7 +89,8 @@ impl<'a> PointWriter<'a> {
     fn flush(&mut self) -> Result<(), StatementError> {
         if !self.batch.times.is_empty() {
             self.session.ctx.check()?;
-            self.session.storage.write(&self.store, &self.batch).map_err(StatementError::Text)?;
+            let store = self.store.clone().map_err(StatementError::Text)?;
+            self.session.storage.write(&store, &self.batch).map_err(StatementError::Text)?;
             self.batch.clear();
         }
         Ok(())

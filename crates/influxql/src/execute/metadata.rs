@@ -1,12 +1,14 @@
 //! SHOW MEASUREMENTS, SERIES, TAG KEYS, TAG VALUES, FIELD KEYS.
 
+use std::collections::BTreeSet;
+
 use chronolith_model::{METRIC_NAME, Matcher, TimeRange, WordKind};
 use jiff::tz::TimeZone;
 
-use super::condition::TagFilter;
+use super::condition::{TagCondition, TagFilter};
 use super::schema::Schema;
 use super::session::{Session, StatementError};
-use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Statement};
+use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Source, Statement};
 use crate::condition::{TimeBounds, split_condition};
 use crate::fold::FoldContext;
 use crate::result::{Cell, ResultSink, SeriesHeader};
@@ -81,8 +83,24 @@ fn show_measurements(
     show: &ShowSeries,
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
+    // A database that does not exist has no measurements; other lists are errors then.
+    if !show.database.is_empty() && session.database_sources(&show.database).is_err() {
+        return Ok(());
+    }
     let schema = schema(session, &show.database, show.condition.as_ref())?;
-    let names = schema.measurements(&show.sources)?;
+    refuse_time(&schema, "SHOW MEASUREMENTS")?;
+    let mut names = schema.measurements_without_filter(&show.sources)?;
+    if let Some(condition) = &show.condition {
+        refuse_order(&schema, &names, condition)?;
+        let condition = TagCondition::of(condition)?;
+        let mut kept = BTreeSet::new();
+        for name in names {
+            if schema.measurement_meets(&name, &condition)? {
+                kept.insert(name);
+            }
+        }
+        names = kept;
+    }
     let mut page = paged(&names, show.page).peekable();
     if page.peek().is_some() {
         sink.series(&SeriesHeader::new("measurements", &["name"]))?;
@@ -99,6 +117,7 @@ fn show_series(
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
     let schema = schema(session, &show.database, show.condition.as_ref())?;
+    refuse_order_of(&schema, &show.sources, show.condition.as_ref())?;
     let keys = schema.series_keys(&show.sources)?;
     let mut page = paged(&keys, show.page).peekable();
     if page.peek().is_some() {
@@ -116,6 +135,7 @@ fn show_tag_keys(
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
     let schema = schema(session, &show.database, show.condition.as_ref())?;
+    refuse_order_of(&schema, &show.sources, show.condition.as_ref())?;
     for measurement in paged(schema.measurements(&show.sources)?, show.series_page) {
         let keys = schema.tag_keys(&measurement)?;
         let mut page = paged(&keys, show.page).peekable();
@@ -157,6 +177,7 @@ fn show_tag_values(
     let clauses = &show.clauses;
     let schema = schema(session, &clauses.database, clauses.condition.as_ref())?;
     let selects = key_selector(&show.keys)?;
+    refuse_order_of_tags(&schema, &clauses.sources, clauses.condition.as_ref())?;
     for measurement in schema.measurements(&clauses.sources)? {
         let mut rows: Vec<(String, String)> = Vec::new();
         for key in schema.tag_keys(&measurement)?.into_iter().filter(|key| selects(key)) {
@@ -172,6 +193,92 @@ fn show_tag_values(
         }
     }
     Ok(())
+}
+
+/// Refuses a comparison by order of what is not a field of all measurements: the index cannot decide it.
+fn refuse_order_of(
+    schema: &Schema<'_>,
+    sources: &[Source],
+    condition: Option<&Expr>,
+) -> Result<(), StatementError> {
+    match condition {
+        Some(condition) if has_order(condition) => {
+            refuse_order(schema, &schema.measurements_without_filter(sources)?, condition)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a comparison by order of a tag.
+fn refuse_order_of_tags(
+    schema: &Schema<'_>,
+    sources: &[Source],
+    condition: Option<&Expr>,
+) -> Result<(), StatementError> {
+    let mut names = Vec::new();
+    condition.into_iter().for_each(|condition| collect_references(condition, &mut names));
+    if names.is_empty() {
+        return Ok(());
+    }
+    for measurement in schema.measurements_without_filter(sources)? {
+        let keys = schema.tag_keys_without_filter(&measurement)?;
+        if names.iter().any(|name| keys.iter().any(|key| key == name)) {
+            return Err(StatementError::text("invalid tag comparison operator"));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_order(
+    schema: &Schema<'_>,
+    measurements: &BTreeSet<String>,
+    condition: &Expr,
+) -> Result<(), StatementError> {
+    if !has_order(condition) {
+        return Ok(());
+    }
+    let mut names = Vec::new();
+    collect_references(condition, &mut names);
+    for measurement in measurements {
+        let fields = schema.fields(measurement)?;
+        if names.iter().any(|name| !fields.contains_key(*name)) {
+            return Err(StatementError::text("invalid tag comparison operator"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if an expression compares by order something that is not the time.
+fn has_order(expr: &Expr) -> bool {
+    let mut names = Vec::new();
+    collect_references(expr, &mut names);
+    !names.is_empty()
+}
+
+/// Collects what an expression compares by order, but the time.
+fn collect_references<'e>(expr: &'e Expr, out: &mut Vec<&'e str>) {
+    match expr {
+        Expr::Paren(inner) => collect_references(inner, out),
+        Expr::Chain(chain) => {
+            let operands = || std::iter::once(&chain.first).chain(chain.rest.iter().map(|(_, right)| right));
+            if chain.rest.iter().any(|(op, _)| op.is_order()) {
+                out.extend(operands().filter_map(|operand| match operand {
+                    Expr::Ref(var) if var.name != "time" => Some(var.name.as_str()),
+                    _ => None,
+                }));
+            }
+            operands().for_each(|operand| collect_references(operand, out));
+        }
+        _ => {}
+    }
+}
+
+/// Refuses a condition on time.
+pub(super) fn refuse_time(schema: &Schema<'_>, statement: &str) -> Result<(), StatementError> {
+    if schema.range == TimeRange::ALL {
+        return Ok(());
+    }
+    Err(StatementError::Text(format!("{statement} doesn't support time in WHERE clause")))
 }
 
 /// Splits a condition into a range of times and the rest.

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use chronolith_model::kind::is_reserved;
 use chronolith_model::query::Selector;
 use chronolith_model::{
-    FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, Matcher, ReadContext, TimeRange, WordKind,
+    FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, MatchOp, Matcher, ReadContext, TimeRange, WordKind,
 };
 
-use super::condition::TagFilter;
+use super::condition::{TagCondition, TagFilter};
 use super::session::{PolicySource, StatementError};
 use crate::ast::{Measurement, MeasurementName, Source};
 
@@ -96,6 +96,70 @@ impl Schema<'_> {
         self.values(METRIC_NAME, name_matchers(sources)?)
     }
 
+    /// Returns the names of measurements, whatever the condition is.
+    pub(super) fn measurements_without_filter(
+        &self,
+        sources: &[Source],
+    ) -> Result<BTreeSet<String>, StatementError> {
+        self.values_without_filter(METRIC_NAME, &name_matchers(sources)?)
+    }
+
+    fn values_without_filter(
+        &self,
+        label: &str,
+        matchers: &[Matcher],
+    ) -> Result<BTreeSet<String>, StatementError> {
+        let selector = Selector { matchers, range: self.range };
+        let mut all = BTreeSet::new();
+        for store in &self.stores {
+            all.extend(store.source.label_values(label, &selector, 0, self.ctx)?);
+        }
+        Ok(all)
+    }
+
+    /// Returns the tag keys of a measurement, whatever the condition is.
+    pub(super) fn tag_keys_without_filter(
+        &self,
+        measurement: &str,
+    ) -> Result<BTreeSet<String>, StatementError> {
+        let matchers = [Matcher::equal(METRIC_NAME, measurement)];
+        let selector = Selector { matchers: &matchers, range: self.range };
+        let mut all = BTreeSet::new();
+        for store in &self.stores {
+            all.extend(store.source.label_names(&selector, 0, self.ctx)?);
+        }
+        all.retain(|name| name != METRIC_NAME && !is_reserved(name));
+        Ok(all)
+    }
+
+    /// Returns true if a measurement meets a condition as a whole, as SHOW MEASUREMENTS has it: it has the
+    /// tag, and the tag has a value that is equal or matches; for `!=` and `!~` it has none.
+    pub(super) fn measurement_meets(
+        &self,
+        name: &str,
+        condition: &TagCondition,
+    ) -> Result<bool, StatementError> {
+        let meets = |one: &TagCondition| self.measurement_meets(name, one);
+        match condition {
+            TagCondition::Always => Ok(true),
+            TagCondition::All(all) => all.iter().map(meets).try_fold(true, |all, one| Ok(all && one?)),
+            TagCondition::Any(any) => any.iter().map(meets).try_fold(false, |any, one| Ok(any || one?)),
+            TagCondition::Compare { tag, op, value, regex } => {
+                let values = match tag == METRIC_NAME {
+                    true => BTreeSet::from([name.to_owned()]),
+                    false => self.values_without_filter(tag, &[Matcher::equal(METRIC_NAME, name)])?,
+                };
+                let is_regex = matches!(op, MatchOp::Regex | MatchOp::NotRegex);
+                let fits = values.iter().any(|own| match regex {
+                    Some(regex) if is_regex => regex.is_match(own),
+                    _ => own == value,
+                });
+                let is_positive = matches!(op, MatchOp::Equal | MatchOp::Regex);
+                Ok(!values.is_empty() && fits == is_positive)
+            }
+        }
+    }
+
     /// Returns the tag keys of a measurement.
     pub(super) fn tag_keys(&self, measurement: &str) -> Result<BTreeSet<String>, StatementError> {
         let added = vec![Matcher::equal(METRIC_NAME, measurement)];
@@ -158,31 +222,42 @@ impl Schema<'_> {
         Ok(())
     }
 
-    /// Returns the series keys: measurement and tags, as line protocol writes them.
-    pub(super) fn series_keys(&self, sources: &[Source]) -> Result<BTreeSet<String>, StatementError> {
-        let mut keys = BTreeSet::new();
-        let mut previous: Option<String> = None;
+    /// Returns the series keys, in the order of measurements and tags: measurement and tags, as line protocol
+    /// writes them.
+    pub(super) fn series_keys(&self, sources: &[Source]) -> Result<Vec<String>, StatementError> {
+        let mut keys: BTreeSet<Vec<String>> = BTreeSet::new();
+        let mut previous: Option<Vec<String>> = None;
         self.visit(name_matchers(sources)?, |labels| {
-            let key = series_key(labels);
+            let key = series_parts(labels);
             if previous.as_ref() != Some(&key) {
                 keys.insert(key.clone());
                 previous = Some(key);
             }
         })?;
-        Ok(keys)
+        Ok(keys.iter().map(|parts| series_key(parts)).collect())
     }
 }
 
-/// Measurement and tags as line protocol writes them.
-fn series_key(labels: &Labels) -> String {
-    let escaped = |text: &str| text.replace(',', "\\,").replace('=', "\\=").replace(' ', "\\ ");
-    let name = labels.metric_name().unwrap_or("");
-    let mut key = name.replace(',', "\\,").replace(' ', "\\ ");
+/// Measurement, and keys and values of the tags one after the other.
+fn series_parts(labels: &Labels) -> Vec<String> {
+    let mut parts = vec![labels.metric_name().unwrap_or("").to_owned()];
     for (name, value) in labels.iter().filter(|(name, _)| *name != METRIC_NAME && !is_reserved(name)) {
+        parts.push(name.to_owned());
+        parts.push(value.to_owned());
+    }
+    parts
+}
+
+/// Measurement and tags as line protocol writes them.
+fn series_key(parts: &[String]) -> String {
+    let escaped = |text: &str| text.replace(',', "\\,").replace('=', "\\=").replace(' ', "\\ ");
+    let Some((name, tags)) = parts.split_first() else { return String::new() };
+    let mut key = name.replace(',', "\\,").replace(' ', "\\ ");
+    for tag in tags.chunks_exact(2) {
         key.push(',');
-        key.push_str(&escaped(name));
+        key.push_str(&escaped(&tag[0]));
         key.push('=');
-        key.push_str(&escaped(value));
+        key.push_str(&escaped(&tag[1]));
     }
     key
 }

@@ -9,6 +9,7 @@ use chronolith_exec::rows::error::RowError;
 use chronolith_exec::rows::execution::{RowEnvironment, RowLimits};
 use chronolith_exec::rows::source::RowSource as _;
 use chronolith_exec::rows::stream::RowStream;
+use chronolith_model::query::ColumnType;
 use chronolith_model::{Queryable, TimeUnit};
 
 use super::cells::cell;
@@ -16,14 +17,16 @@ use super::into::PointWriter;
 use super::session::{Session, StatementError};
 use super::typed_schema::StoreSchema;
 use crate::ast::Select;
-use crate::lowering::{LoweredSelect, lower_select};
+use crate::lowering::{LoweredSelect, lower_select, unsupported_iterator};
 use crate::result::{Cell, ResultSink, SeriesHeader};
 use crate::semantics::{check_select, expand_select};
+use crate::time::{TimeZone, zone_named};
 
 /// Rows of a SELECT, and what they are called.
 pub(super) struct OpenSelect {
     pub(super) stream: RowStream,
     pub(super) columns: Vec<String>,
+    zone: Option<TimeZone>,
 }
 
 pub(super) fn select(
@@ -58,7 +61,7 @@ pub(super) fn open_select(session: &Session<'_>, select: &Select) -> Result<Open
         stores.iter().map(|store| session.policy_source(&store.database, &store.policy)).collect();
     let environment = environment(session, stores?);
     let stream = RowStream::open(plan, environment).map_err(row_error)?;
-    Ok(OpenSelect { stream, columns })
+    Ok(OpenSelect { stream, columns, zone: select.zone.as_deref().and_then(zone_named) })
 }
 
 fn environment(session: &Session<'_>, stores: Vec<Arc<dyn Queryable>>) -> RowEnvironment {
@@ -83,7 +86,14 @@ pub(super) fn row_error(error: RowError) -> StatementError {
         RowError::BucketLimit { found, limit } => {
             StatementError::Text(format!("max-select-buckets limit exceeded: ({found}/{limit})"))
         }
-        error => StatementError::text(error),
+        RowError::Type { function, column_type } => {
+            let refused = match column_type {
+                ColumnType::Text => "string",
+                ColumnType::Boolean => "boolean",
+                _ => return StatementError::text(error),
+            };
+            StatementError::Text(unsupported_iterator(function, refused))
+        }
     }
 }
 
@@ -105,6 +115,7 @@ fn send_rows(open: &mut OpenSelect, sink: &mut dyn ResultSink) -> Result<(), Sta
                 name: batch.series.name.to_string(),
                 tags: tags.collect(),
                 columns: open.columns.clone(),
+                zone: open.zone.clone(),
             })?;
             current = Some(batch.series.clone());
         }

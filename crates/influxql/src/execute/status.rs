@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use chronolith_base::utc::rfc3339_seconds;
+use chronolith_model::TimeUnit;
 use chronolith_model::databases::RetentionPolicy;
 
 use super::session::{Session, StatementError};
@@ -86,9 +87,10 @@ fn show_statistics(
 fn shard_groups(session: &Session<'_>, policy: &RetentionPolicy) -> BTreeSet<i64> {
     let width_ns = policy.shard_group_ns;
     let starts = session.storage.sample_ranges(&policy.store).into_iter().flat_map(|range| {
-        let first = range.start.div_euclid(width_ns);
-        let last = (range.end - 1).max(range.start).div_euclid(width_ns);
-        (first..=last).map(move |group| group.saturating_mul(width_ns))
+        let group_of = move |time| TimeUnit::Nano.shard_group_of(time, width_ns).start;
+        let last = group_of((range.end - 1).max(range.start));
+        let next = move |start: &i64| start.checked_add(width_ns).map(group_of);
+        std::iter::successors(Some(group_of(range.start)), next).take_while(move |start| *start <= last)
     });
     starts.collect()
 }

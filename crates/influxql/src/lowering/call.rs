@@ -38,12 +38,16 @@ fn check_type(name: &str, kind: DataType) -> Result<(), SemanticError> {
         (_, DataType::Boolean) => "boolean",
         _ => return Ok(()),
     };
+    Err(SemanticError::new(unsupported_iterator(name, refused)))
+}
+
+/// Error of a function over values of a type for which it is not defined.
+pub(crate) fn unsupported_iterator(name: &str, refused: &str) -> String {
     let function = match name {
         "holt_winters" | "holt_winters_with_fit" => "elapsed".to_owned(),
         name => name.strip_prefix("non_negative_").unwrap_or(name).replace('_', " "),
     };
-    let message = format!("unsupported {function} iterator type: *query.{refused}InterruptIterator");
-    Err(SemanticError::new(message))
+    format!("unsupported {function} iterator type: *query.{refused}InterruptIterator")
 }
 
 fn function(call: &Call, scope: &Scope) -> Result<Function, SemanticError> {

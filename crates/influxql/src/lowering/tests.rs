@@ -170,7 +170,10 @@ fn calls_and_windows() {
         "SELECT sum(i) FROM cpu GROUP BY time(1m) fill(7)",
         "0/cpu sum=#0 #0 Aggregate(Sum) of i:Integer times open..1000000000001 windows 60000000000+0 UTC fill Number(Integer(7))",
     );
-    check("SELECT sum(i) FROM cpu fill(7)", "0/cpu sum=#0 #0 Aggregate(Sum) of i:Integer");
+    check(
+        "SELECT sum(i) FROM cpu fill(7)",
+        "0/cpu sum=#0 #0 Aggregate(Sum) of i:Integer fill Number(Integer(7))",
+    );
     check(
         "SELECT max(f), host, s FROM cpu",
         "0/cpu max=#0 host=tag host s=s:Text #0 Aggregate(Max) of f:Float",

@@ -14,10 +14,10 @@ use chronolith_model::{BatchSeries, WordKind, WriteBatch};
 use super::fault::{Fault, KEY_BYTES_MAX};
 use super::grammar::{self, FieldValue, KEY_SEPARATOR_BYTES, ParsedLine, TagPairs, has_duplicate_tags};
 use super::labels::{field_of, measurement_of, split_key, tag_of, unescape, unescape_into};
+use super::memory::{RESERVED_LINE_BYTES, line_memory_bytes};
 use super::name_filter::NameFilter;
 use super::number;
 use super::options::DecodeOptions;
-use super::pieces::{RESERVED_LINE_BYTES, line_memory_bytes};
 use super::refused::{DropReason, Refused, field_name_text, tag_key_text, text_too_long_text};
 use super::structural::StructuralBytes;
 

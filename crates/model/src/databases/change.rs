@@ -231,6 +231,10 @@ fn apply(own: &mut TenantCatalog, next_store: &mut u64, change: &CatalogChange) 
             Ok(())
         }
         CatalogChange::CreatePolicy { database, name, options, is_default } => {
+            // The duration is looked at before the database.
+            if options.duration_ns.is_some_and(|ns| ns != 0 && ns < DURATION_NS_MIN) {
+                return Err(CatalogError::DurationTooShort);
+            }
             let database = find_database(own, database)?;
             create_policy(database, next_store, name, options, *is_default)
         }
@@ -248,8 +252,10 @@ fn apply(own: &mut TenantCatalog, next_store: &mut u64, change: &CatalogChange) 
             create_continuous_query(find_database(own, database)?, name, text)
         }
         CatalogChange::DropContinuousQuery { database, name } => {
-            let database = find_database(own, database)?;
-            database.continuous_queries.retain(|query| query.name != *name);
+            // As in InfluxDB, dropping what does not exist succeeds.
+            if let Ok(database) = find_database(own, database) {
+                database.continuous_queries.retain(|query| query.name != *name);
+            }
             Ok(())
         }
         CatalogChange::SetLastRun { database, name, last_run_ns } => {
@@ -287,6 +293,7 @@ fn apply_to_users(own: &mut TenantCatalog, change: &CatalogChange) -> Result<(),
             find_user(own, name)?.password_hash.clone_from(password_hash);
         }
         CatalogChange::SetPrivilege { user, database, privilege } => {
+            find_user(own, user)?;
             find_database(own, database)?;
             let privileges = &mut find_user(own, user)?.privileges;
             match privilege {

@@ -123,3 +123,50 @@ fn target(store: &Tsdb, options: &UdpListener) -> Result<TenantId, String> {
     }
     find().flatten().ok_or_else(|| format!("retention policy not found: {}", options.policy))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::tests::Fixture;
+
+    /// Sends datagrams to a listener, and returns what InfluxQL reads afterwards.
+    async fn received(policy: &str, precision: &str, datagrams: &[&str], query: &str) -> String {
+        let server = Fixture::ready();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        let address = socket.local_addr().expect("bound");
+        let options = UdpListener {
+            listen: address.to_string(),
+            database: "udp".to_owned(),
+            policy: policy.to_owned(),
+            precision: precision.to_owned(),
+        };
+        let (stop, closing) = watch::channel(false);
+        let listening = tokio::spawn(listen(server.app.clone(), options, socket, closing));
+        let sender = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        for datagram in datagrams {
+            sender.send_to(datagram.as_bytes(), address).await.expect("is sent");
+        }
+        let metrics = &server.app.metrics.line_protocol;
+        while (metrics.datagrams.as_f64() as usize) < datagrams.len() {
+            tokio::task::yield_now().await;
+        }
+        stop.send(true).expect("listens");
+        listening.await.expect("ends after all is stored");
+        server.get(&format!("/query?db=udp&epoch=ns&q={query}")).await.text
+    }
+
+    #[tokio::test]
+    async fn datagrams_are_stored_in_the_database_of_the_listener() {
+        let datagrams = ["cpu,host=a v=1 1\nbad", "cpu,host=a v=2 2\n"];
+        let found = received("", "s", &datagrams, "SELECT%20v%20FROM%20cpu").await;
+        assert!(found.contains(r#""values":[[1000000000,1],[2000000000,2]]"#), "{found}");
+        let found = received("autogen", "", &["m v=1 7"], "SELECT%20v%20FROM%20autogen.m").await;
+        assert!(found.contains(r#""values":[[7,1]]"#), "{found}");
+    }
+
+    #[tokio::test]
+    async fn points_for_a_policy_that_is_missing_are_lost_and_counted() {
+        let found = received("none", "", &["m v=1 7"], "SHOW%20MEASUREMENTS").await;
+        assert_eq!(found.trim_end(), r#"{"results":[{"statement_id":0}]}"#);
+    }
+}

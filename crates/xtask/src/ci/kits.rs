@@ -106,6 +106,25 @@ pub(super) fn clients(ci: &Checkout) -> Result<Tally> {
     })
 }
 
+/// Without the libraries of PyPI, the kit runs what needs none.
+pub(super) fn influx_clients(ci: &Checkout) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "influx-clients", "replay.py") else { return Ok(no_kit("influx-clients")) };
+    let mut skipped = Vec::new();
+    if let Err(why) = peers::need_package("influxdb-client", || find_program("influx").is_some()) {
+        skipped.push(why);
+    }
+    let python = python_with(ci, &kit.with_file_name("requirements.txt")).unwrap_or_else(|why| {
+        skipped.push(format!("{why:#}"));
+        PathBuf::from("python3")
+    });
+    with_server(ci, "influx-clients", "replay.py", |kit, server| {
+        let command = [python.display().to_string(), kit.display().to_string(), server.url()];
+        let mut tally = judge(ci, &command, &[])?;
+        skipped.iter().for_each(|why| tally.add(&Tally::not_run(why)));
+        Ok(tally)
+    })
+}
+
 /// Runs a kit against a fresh server; shows the server's log when something failed.
 fn with_server(
     ci: &Checkout,

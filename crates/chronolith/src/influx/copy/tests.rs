@@ -1,3 +1,5 @@
+//! Slices, the record of copied periods, and what is compared.
+
 use super::*;
 
 const HOUR_NS: i64 = 3_600_000_000_000;

@@ -1,3 +1,5 @@
+//! Floats as Go writes them; escapes of names and texts.
+
 use super::*;
 
 fn written(write: impl Fn(&mut Vec<u8>)) -> String {

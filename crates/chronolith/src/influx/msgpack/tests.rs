@@ -1,3 +1,5 @@
+//! Exact values of rows, responses that end early, and any bytes.
+
 use super::*;
 
 /// Keeps heads and rows as text.

@@ -10,6 +10,7 @@ use chronolith_base::Rng;
 
 use super::moments::Number;
 use super::{AuxValues, Element, Emitted, Kernel, Run};
+use crate::rows::plan::Order;
 
 /// Sample that is kept.
 #[derive(Debug, Clone)]
@@ -22,7 +23,8 @@ pub(crate) struct Kept<T, X> {
 /// Result of the kept samples of a window.
 #[derive(Clone)]
 pub(crate) enum PoolFn {
-    Mode,
+    /// Samples come in this order of time.
+    Mode(Order),
     Percentile(f64),
     Distinct,
     Sample(usize, Arc<Rng>),
@@ -101,8 +103,8 @@ impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
             out.push(if keeps_time { kept.time } else { window }, Some(kept.value.clone()));
         };
         match &self.function {
-            PoolFn::Mode => {
-                if let Some(kept) = mode_of(&mut state) {
+            PoolFn::Mode(order) => {
+                if let Some(kept) = mode_of(&mut state, *order) {
                     push(kept, false);
                 }
             }
@@ -144,9 +146,20 @@ impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
 }
 
 /// The most frequent value, the least of equally frequent ones, unless a greater one begins before the last
-/// sample of it. A value that occurs once is only returned if it is the least and no value occurs twice.
-fn mode_of<T: Element, X>(kept: &mut [Kept<T, X>]) -> Option<&Kept<T, X>> {
-    kept.sort_by(|a, b| order(&a.value, &b.value).then(a.time.cmp(&b.time)));
+/// sample of it. A value that occurs once is only returned if it is the least and no value occurs twice. In a
+/// descending plan the last sample is the earliest one. Of booleans, true wins.
+fn mode_of<T: Element, X>(kept: &mut [Kept<T, X>], time_order: Order) -> Option<&Kept<T, X>> {
+    kept.sort_by(|a, b| {
+        let by_time = match time_order {
+            Order::Ascending => a.time.cmp(&b.time),
+            Order::Descending => b.time.cmp(&a.time),
+        };
+        order(&a.value, &b.value).then(by_time)
+    });
+    let is_not_after = |a: i64, b: i64| match time_order {
+        Order::Ascending => a <= b,
+        Order::Descending => a >= b,
+    };
     let mut best: Option<(usize, usize)> = None;
     let mut first = 0;
     while first < kept.len() {
@@ -154,8 +167,9 @@ fn mode_of<T: Element, X>(kept: &mut [Kept<T, X>]) -> Option<&Kept<T, X>> {
         let wins = best.is_none_or(|(best_first, best_length)| {
             length > best_length
                 || length == best_length
-                    && length > 1
-                    && kept[first].time <= kept[best_first + best_length - 1].time
+                    && (T::IS_BOOLEAN
+                        || length > 1
+                            && is_not_after(kept[first].time, kept[best_first + best_length - 1].time))
         });
         if wins {
             best = Some((first, length));
@@ -184,9 +198,11 @@ impl<T: Number> Kernel<T> for MedianKernel {
         let middle = state.len() / 2;
         let is_even = state.len().is_multiple_of(2);
         let (below, value, _) = state.select_nth_unstable_by(middle, order);
-        let high = value.to_f64();
-        let low = below.iter().copied().max_by(order).map_or(high, T::to_f64);
-        out.push(window, Some(if is_even { low + (high - low) / 2.0 } else { high }));
+        let high = *value;
+        let low = below.iter().copied().max_by(order).unwrap_or(high);
+        // The distance of integers is exact before it becomes a float.
+        let mean = low.to_f64() + high.sub(low).to_f64() / 2.0;
+        out.push(window, Some(if is_even { mean } else { high.to_f64() }));
     }
 
     fn bytes_per_sample(&self) -> usize {

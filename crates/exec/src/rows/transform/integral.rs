@@ -10,7 +10,7 @@ use crate::rows::column::RowColumn;
 use crate::rows::plan::Order;
 
 /// Computes the area per `unit` ticks of time. A descending plan has negative areas. Without windows the
-/// time of the result is 0.
+/// time of the result is the start of the range, 0 if it is open.
 pub(crate) fn integrate(
     times: &[i64],
     values: &[f64],
@@ -19,7 +19,8 @@ pub(crate) fn integrate(
     order: Order,
 ) -> Points {
     let mut out = (Vec::new(), Vec::new());
-    let mut curve = Curve { unit: unit.max(1) as f64, start: 0, end: None, sum: 0.0 };
+    let start = bounds.shown_start(bounds.range.start);
+    let mut curve = Curve { unit: unit.max(1) as f64, start, end: None, sum: 0.0 };
     let mut last: Option<(i64, f64)> = None;
     let window_of = |time: i64| {
         let window = bounds.window_of(time);
@@ -47,9 +48,9 @@ pub(crate) fn integrate(
         };
         if let Some(end) = curve.end.filter(|end| is_after(*end)) {
             if last_time != end {
-                let share = (end as f64 - last_time as f64) / (time as f64 - last_time as f64);
-                let border = last_value + (value - last_value) * share;
-                curve.add(end as f64 - last_time as f64, last_value, border);
+                let slope = (value - last_value) / distance(last_time, time);
+                let border = slope * distance(last_time, end) + last_value;
+                curve.add(distance(last_time, end), last_value, border);
                 (last_time, last_value) = (end, border);
             }
             out.0.push(curve.start);
@@ -57,15 +58,21 @@ pub(crate) fn integrate(
             let (start, end) = window_of(time);
             curve = Curve { start, end: Some(end), sum: 0.0, ..curve };
         }
-        curve.add(time as f64 - last_time as f64, last_value, value);
+        curve.add(distance(last_time, time), last_value, value);
         last = Some((time, value));
     }
     // A point at the start of a window has no area.
-    if last.is_some_and(|(time, _)| time != curve.start) {
+    let first = if bounds.windows.is_some() { curve.start } else { 0 };
+    if last.is_some_and(|(time, _)| time != first) {
         out.0.push(curve.start);
         out.1.push(curve.sum);
     }
     Points { times: out.0, values: RowColumn::of(TypedValues::Floats(out.1)), aux: Vec::new() }
+}
+
+/// Ticks between two times. As floats they would be off by hundreds of nanoseconds.
+fn distance(from: i64, to: i64) -> f64 {
+    to.wrapping_sub(from) as f64
 }
 
 struct Curve {

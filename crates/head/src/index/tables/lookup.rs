@@ -10,8 +10,10 @@ use std::sync::Arc;
 
 use chronolith_base::hash::HashSet;
 use chronolith_model::index::{CachedMatches, LabelIndex, RegexCache};
-use chronolith_model::{GoRegex, Matcher, QueryError};
+use chronolith_model::kind::is_reserved;
+use chronolith_model::{GoRegex, METRIC_NAME, Matcher, QueryError};
 
+use super::tag_values::{FullTag, TagValues};
 use super::tenant_index::TenantIndex;
 
 /// Cost of checking one series, in ids of postings read: a search, and a cache line or two.
@@ -299,6 +301,70 @@ impl TenantIndex {
             list.truncate(limit);
         }
         out
+    }
+}
+
+impl TenantIndex {
+    /// Returns the first tag of a new series that would have more than `value_count_max` values in its
+    /// measurement. Cost: a lookup per tag while it has fewer values in all measurements; beyond that, the
+    /// rows since the last call, and all rows if series have left since.
+    pub(crate) fn full_tag<'a>(
+        &mut self,
+        labels: &[(&'a str, &'a str)],
+        value_count_max: usize,
+    ) -> Option<FullTag<'a>> {
+        let measurement = labels.iter().find(|(name, _)| *name == METRIC_NAME)?.1;
+        let measurement = self.find_name(METRIC_NAME).and_then(|name| self.find_pair(name, measurement))?;
+        for &(name, value) in labels {
+            if name == METRIC_NAME || is_reserved(name) {
+                continue;
+            }
+            let Some(name_id) = self.find_name(name) else { continue };
+            if self.names[name_id as usize].pairs.len() < value_count_max {
+                continue;
+            }
+            let pair = self.find_pair(name_id, value);
+            let value_count = self.value_count_with(measurement, name_id, pair, value_count_max);
+            if let Some(value_count) = value_count {
+                return Some(FullTag { name, value, value_count });
+            }
+        }
+        None
+    }
+
+    /// Returns the number of values if `pair` is not among them and there are `value_count_max`.
+    fn value_count_with(
+        &mut self,
+        measurement: u32,
+        name: u32,
+        pair: Option<u32>,
+        value_count_max: usize,
+    ) -> Option<usize> {
+        let mut sets = std::mem::take(&mut self.tag_values);
+        let values = sets.0.entry((measurement, name)).or_default();
+        self.count_values(measurement, name, values);
+        let is_full = |values: &TagValues| {
+            let is_known = pair.is_some_and(|pair| values.pairs.contains(&pair));
+            !is_known && values.pairs.len() >= value_count_max
+        };
+        if is_full(values) && values.dead_count != self.rows.dead_count() {
+            *values = TagValues { dead_count: self.rows.dead_count(), ..TagValues::default() };
+            self.count_values(measurement, name, values);
+        }
+        let full = is_full(values).then_some(values.pairs.len());
+        self.tag_values = sets;
+        full
+    }
+
+    /// Adds the values of the rows that have not been looked at.
+    fn count_values(&self, measurement: u32, name: u32, values: &mut TagValues) {
+        for row in self.rows.live_from(values.next_row) {
+            let members = self.members_of(row);
+            if members.iter().any(|pair| pair == measurement) {
+                values.pairs.extend(members.iter().filter(|pair| self.pairs[*pair as usize].name == name));
+            }
+        }
+        values.next_row = self.rows.len();
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use chronolith_base::MemoryBudget;
 use chronolith_model::index::{LabelIndex, RegexCache, RegexCacheLimits, select_refs};
-use chronolith_model::{MatchOp, Matcher};
+use chronolith_model::{METRIC_NAME, MatchOp, Matcher};
 
 use chronolith_base::sync::RwLock;
 
@@ -163,4 +163,33 @@ fn a_cached_regex_matches_later_values_only() {
     }
     let other = Matcher::new("path", MatchOp::NotRegex, ".*7").unwrap();
     assert_eq!(find(&other, &all, 2), ((0..6000).step_by(2).collect(), 6000));
+}
+
+fn insert_host(index: &mut TenantIndex, id: u32, measurement: &str, host: &str) {
+    let labels = [(METRIC_NAME, measurement), ("host", host)];
+    index.insert(id, labels.into_iter(), &mut Vec::new());
+}
+
+#[track_caller]
+fn check_full(index: &mut TenantIndex, measurement: &str, host: &str, want: Option<usize>) {
+    let labels = [("__field__", "v"), (METRIC_NAME, measurement), ("host", host)];
+    let found = index.full_tag(&labels, 3).map(|full| full.value_count);
+    assert_eq!(found, want, "{measurement} {host}");
+}
+
+#[test]
+fn values_are_counted_per_measurement_without_those_of_series_that_left() {
+    let mut index = TenantIndex::new(1);
+    (0..3).for_each(|id| insert_host(&mut index, id, "cpu", &format!("h{id}")));
+    (3..5).for_each(|id| insert_host(&mut index, id, "mem", &format!("h{id}")));
+    check_full(&mut index, "cpu", "new", Some(3));
+    check_full(&mut index, "cpu", "h3", Some(3));
+    check_full(&mut index, "cpu", "h1", None);
+    check_full(&mut index, "mem", "new", None);
+    check_full(&mut index, "disk", "new", None);
+    insert_host(&mut index, 5, "mem", "h5");
+    check_full(&mut index, "mem", "new", Some(3));
+    index.remove(1);
+    check_full(&mut index, "cpu", "new", None);
+    check_full(&mut index, "mem", "new", Some(3));
 }

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 
 use chronolith_base::{MemoryBudget, Rng};
+use chronolith_model::{BatchSeries, WordKind};
 
 use super::super::grammar::FieldValue;
+use super::super::memory::{FIELD_BYTES, GROWTH_FACTOR, LINE_FIELD_BYTES, memory_bytes};
 use super::super::{Precision, decode, new_batch};
 use super::*;
 

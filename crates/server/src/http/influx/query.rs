@@ -20,9 +20,10 @@ use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
 use chronolith_tsdb::Tsdb;
 
-use self::request::QueryRequest;
+use self::request::{Format, QueryRequest};
 use self::response::ResponseSink;
 use super::credentials::Caller;
+use super::printer::Epoch;
 use super::reply::InfluxError;
 use super::storage::TenantStorage;
 use crate::app::App;
@@ -35,7 +36,21 @@ use crate::limits::ANSWER_TIMEOUT;
 const NOT_EXECUTED: &str = "not executed";
 
 pub(super) async fn query(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    run(&app, request).await.unwrap_or_else(InfluxError::into_response)
+    let format = Format::of(request.headers());
+    run(&app, request).await.unwrap_or_else(|error| in_format(error, format))
+}
+
+/// An error of the whole request in the form that the client accepts.
+fn in_format(error: InfluxError, format: Format) -> Response<Body> {
+    let mut printer = match format {
+        Format::Json => return error.into_response(),
+        format => format.printer(Epoch::Rfc3339, false),
+    };
+    printer.error(&error.message);
+    let mut response = error.into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    *response.body_mut() = Body::from(std::mem::take(printer.out()));
+    response
 }
 
 async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxError> {

@@ -1,6 +1,7 @@
 //! The InfluxDB API through the router: writes, their errors, PromQL over what was written.
 
 mod access;
+mod continuous;
 mod limits;
 mod prometheus;
 mod refused;

@@ -8,6 +8,7 @@
 
 mod lines;
 mod outcome;
+mod request;
 mod samples;
 
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use chronolith_ingest::line_protocol::Precision;
-use chronolith_model::TenantId;
 use chronolith_model::databases::{Database, RetentionPolicy};
 use chronolith_tsdb::Tsdb;
 use tokio::time::Instant;
 
+use self::request::{Api, WriteRequest};
 use super::credentials::Caller;
 use super::reply::InfluxError;
 use crate::app::App;
@@ -30,26 +31,6 @@ use crate::http::params::Params;
 use crate::http::tenant::tenant_of;
 use crate::http::write::WritePermits;
 use crate::limits::WRITE_QUEUE_WAIT;
-
-/// Endpoint of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Api {
-    V1,
-    V2,
-    /// Remote write into a database.
-    Prometheus,
-}
-
-/// A request whose parameters have been checked.
-struct WriteRequest {
-    api: Api,
-    tenant: TenantId,
-    /// Store of the retention policy.
-    target: TenantId,
-    retention_ns: i64,
-    precision: Precision,
-    is_gzip: bool,
-}
 
 pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer(&app, Api::V1, request).await

@@ -1,12 +1,12 @@
-//! CSV: columns `name`, `tags` and those of the series; times are nanoseconds.
+//! CSV: columns `name`, `tags` and those of the series; times are integers.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 
-use super::output::Printer;
+use super::output::{Epoch, Printer};
 
 /// Prints a response as CSV.
-#[derive(Default)]
 pub(in crate::http::influx) struct CsvPrinter {
+    epoch: Epoch,
     out: Vec<u8>,
     /// Statement whose header was printed last.
     printed_id: Option<usize>,
@@ -17,6 +17,17 @@ pub(in crate::http::influx) struct CsvPrinter {
 }
 
 impl CsvPrinter {
+    pub(in crate::http::influx) fn new(epoch: Epoch) -> CsvPrinter {
+        CsvPrinter {
+            epoch,
+            out: Vec::new(),
+            printed_id: None,
+            statement_id: 0,
+            columns: Vec::new(),
+            prefix: Vec::new(),
+        }
+    }
+
     fn header(&mut self, columns: &[String]) {
         self.out.extend_from_slice(b"name,tags");
         for column in columns {
@@ -54,8 +65,13 @@ impl Printer for CsvPrinter {
             self.out.push(b',');
             match *cell {
                 Cell::Null => {}
-                Cell::Time(value) | Cell::Integer(value) => {
-                    self.out.extend_from_slice(value.to_string().as_bytes());
+                Cell::Time(time_ns) => {
+                    let time = self.epoch.integer(time_ns).unwrap_or(time_ns);
+                    self.out.extend_from_slice(time.to_string().as_bytes());
+                }
+                Cell::Integer(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
+                Cell::Float(value) if value.is_infinite() => {
+                    self.out.extend_from_slice(if value > 0.0 { b"+Inf" } else { b"-Inf" });
                 }
                 Cell::Float(value) => self.out.extend_from_slice(format!("{value}").as_bytes()),
                 Cell::Unsigned(value) => self.out.extend_from_slice(value.to_string().as_bytes()),

@@ -1,6 +1,7 @@
 //! JSON as Go's `encoding/json` writes it, on one line or with an indent of four blanks.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
+use chronolith_influxql::time::TimeZone;
 
 use super::output::{Epoch, Printer, put_rfc3339};
 
@@ -8,6 +9,8 @@ use super::output::{Epoch, Printer, put_rfc3339};
 pub(in crate::http::influx) struct JsonPrinter {
     out: Vec<u8>,
     epoch: Epoch,
+    /// Zone of times of the series.
+    zone: Option<TimeZone>,
     is_pretty: bool,
     /// Per open object or list: whether it has an item.
     open: Vec<bool>,
@@ -22,6 +25,7 @@ impl JsonPrinter {
         JsonPrinter {
             out: Vec::new(),
             epoch,
+            zone: None,
             is_pretty,
             open: Vec::new(),
             has_series: false,
@@ -92,13 +96,13 @@ impl JsonPrinter {
         let out = &mut self.out;
         match *cell {
             Cell::Null => out.extend_from_slice(b"null"),
-            Cell::Time(time_ns) => match self.epoch {
-                Epoch::Rfc3339 => {
+            Cell::Time(time_ns) => match self.epoch.integer(time_ns) {
+                None => {
                     out.push(b'"');
-                    put_rfc3339(out, time_ns);
+                    put_rfc3339(out, time_ns, self.zone.as_ref());
                     out.push(b'"');
                 }
-                Epoch::Divided(unit_ns) => put_integer(out, time_ns / unit_ns),
+                Some(time) => put_integer(out, time),
             },
             Cell::Float(value) => put_float(out, value),
             Cell::Integer(value) => put_integer(out, value),
@@ -121,6 +125,7 @@ impl Printer for JsonPrinter {
     }
 
     fn begin_series(&mut self, header: &SeriesHeader) {
+        self.zone.clone_from(&header.zone);
         if !self.has_series {
             self.has_series = true;
             self.key("series");

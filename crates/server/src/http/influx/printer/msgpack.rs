@@ -1,15 +1,15 @@
-//! MessagePack: the structure of JSON, times as extension 5 (seconds and nanoseconds).
+//! MessagePack: the structure of JSON, times as extension 5 (seconds and nanoseconds) or integers.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 
-use super::output::Printer;
+use super::output::{Epoch, Printer};
 
 /// Extension type of times: 8 bytes of seconds and 4 of nanoseconds, big-endian.
 const TIME_EXTENSION: u8 = 5;
 
 /// Prints a response as MessagePack. Keeps a document until it ends.
-#[derive(Default)]
 pub(in crate::http::influx) struct MsgpackPrinter {
+    epoch: Epoch,
     out: Vec<u8>,
     results: List,
     statement_id: usize,
@@ -31,6 +31,21 @@ impl List {
         put_array_header(out, self.count);
         out.append(&mut self.bytes);
         self.count = 0;
+    }
+}
+
+impl MsgpackPrinter {
+    pub(in crate::http::influx) fn new(epoch: Epoch) -> MsgpackPrinter {
+        MsgpackPrinter {
+            epoch,
+            out: Vec::new(),
+            results: List::default(),
+            statement_id: 0,
+            series: List::default(),
+            header: Vec::new(),
+            header_keys: 0,
+            rows: List::default(),
+        }
     }
 }
 
@@ -70,7 +85,10 @@ impl Printer for MsgpackPrinter {
         for cell in cells {
             match *cell {
                 Cell::Null => out.push(0xc0),
-                Cell::Time(time_ns) => put_time(out, time_ns),
+                Cell::Time(time_ns) => match self.epoch.integer(time_ns) {
+                    None => put_time(out, time_ns),
+                    Some(time) => put_integer(out, time),
+                },
                 Cell::Float(value) => put_fixed(out, 0xcb, &value.to_be_bytes()),
                 Cell::Integer(value) => put_integer(out, value),
                 Cell::Unsigned(value) => put_unsigned(out, value),
@@ -189,14 +207,12 @@ fn put_unsigned(out: &mut Vec<u8>, value: u64) {
 }
 
 fn put_integer(out: &mut Vec<u8>, value: i64) {
-    if let Ok(value) = u64::try_from(value) {
-        return put_unsigned(out, value);
-    }
+    // Integers have signed codes, as in InfluxDB, also where they are positive.
     match value {
-        -32..=-1 => out.push(value as u8),
+        -32..=0x7f => out.push(value as u8),
         -0x80..=-33 => put_fixed(out, 0xd0, &[value as u8]),
-        -0x8000..=-0x81 => put_fixed(out, 0xd1, &(value as i16).to_be_bytes()),
-        -0x8000_0000..=-0x8001 => put_fixed(out, 0xd2, &(value as i32).to_be_bytes()),
+        -0x8000..=0x7fff => put_fixed(out, 0xd1, &(value as i16).to_be_bytes()),
+        -0x8000_0000..=0x7fff_ffff => put_fixed(out, 0xd2, &(value as i32).to_be_bytes()),
         _ => put_fixed(out, 0xd3, &value.to_be_bytes()),
     }
 }

@@ -1,11 +1,13 @@
 //! Contract of the printers, and the form of times.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
+use chronolith_influxql::time::{TimeZone, offset_seconds_at};
 
 /// Unit of the times of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::http::influx) enum Epoch {
-    /// Text as in RFC 3339.
+    /// The form of times that a text form of results has: RFC 3339 in JSON.
+    #[default]
     Rfc3339,
     /// Integers: times divided by these nanoseconds.
     Divided(i64),
@@ -22,6 +24,14 @@ impl Epoch {
             "m" => Epoch::Divided(60_000_000_000),
             "h" => Epoch::Divided(3_600_000_000_000),
             _ => Epoch::Divided(1),
+        }
+    }
+
+    /// Returns the integer that stands for a time; `None` for a text.
+    pub(in crate::http::influx) fn integer(self, time_ns: i64) -> Option<i64> {
+        match self {
+            Epoch::Rfc3339 => None,
+            Epoch::Divided(unit_ns) => Some(time_ns / unit_ns),
         }
     }
 }
@@ -49,9 +59,10 @@ pub(in crate::http::influx) trait Printer: Send {
     fn buffered_bytes(&self) -> usize;
 }
 
-/// Appends a time as RFC 3339 in UTC, with as many digits of the second as it needs.
-pub(super) fn put_rfc3339(out: &mut Vec<u8>, time_ns: i64) {
-    let seconds = time_ns.div_euclid(1_000_000_000);
+/// Appends a time as RFC 3339 in a zone, UTC by default, with as many digits of the second as it needs.
+pub(super) fn put_rfc3339(out: &mut Vec<u8>, time_ns: i64, zone: Option<&TimeZone>) {
+    let offset = zone.map_or(0, |zone| i64::from(offset_seconds_at(zone, time_ns)));
+    let seconds = time_ns.div_euclid(1_000_000_000) + offset;
     let nanos = time_ns.rem_euclid(1_000_000_000);
     let text = chronolith_base::utc::rfc3339_seconds(seconds * 1000);
     out.extend_from_slice(text.trim_end_matches('Z').as_bytes());
@@ -60,5 +71,11 @@ pub(super) fn put_rfc3339(out: &mut Vec<u8>, time_ns: i64) {
         out.push(b'.');
         out.extend_from_slice(digits.trim_end_matches('0').as_bytes());
     }
-    out.push(b'Z');
+    if offset == 0 {
+        out.push(b'Z');
+        return;
+    }
+    let minutes = offset.abs() / 60;
+    let sign = if offset < 0 { '-' } else { '+' };
+    out.extend_from_slice(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60).as_bytes());
 }

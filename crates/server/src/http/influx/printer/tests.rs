@@ -72,14 +72,41 @@ fn csv_has_names_and_tags() {
         "m,\"a=1,b=x\\,y\",-1,-5,\n",
         "error\nfailed\n",
     );
-    check(&mut CsvPrinter::default(), want);
+    check(&mut CsvPrinter::new(Epoch::Rfc3339), want);
 }
 
 #[test]
 fn msgpack_has_times_as_an_extension() {
-    let bytes = print(&mut MsgpackPrinter::default());
+    let bytes = print(&mut MsgpackPrinter::new(Epoch::Rfc3339));
     assert_eq!(bytes[..9], *b"\x81\xa7results");
     let time = [&[0xc7u8, 12, 5][..], &1i64.to_be_bytes(), &500_000_000u32.to_be_bytes()].concat();
     assert!(bytes.windows(time.len()).any(|window| window == time), "{bytes:x?}");
     assert!(bytes.ends_with(b"\x81\xa5error\xa6failed"), "{bytes:x?}");
+}
+
+/// CSV and MessagePack had nanoseconds and extensions whatever `epoch` was.
+#[test]
+fn epoch_holds_in_csv_and_msgpack() {
+    let text = String::from_utf8_lossy(&print(&mut CsvPrinter::new(Epoch::Divided(1_000_000)))).into_owned();
+    assert!(text.contains(",1500,1000000000000000000000,"), "{text}");
+    let bytes = print(&mut MsgpackPrinter::new(Epoch::Divided(1_000_000)));
+    assert!(bytes.windows(4).any(|window| window == [0x93, 0xd1, 0x05, 0xdc]), "{bytes:x?}");
+}
+
+/// Times were UTC whatever `tz()` was.
+#[test]
+fn times_are_in_the_zone_of_the_series() {
+    let berlin = chronolith_influxql::time::zone_named("Europe/Berlin");
+    for (time_ns, want) in [
+        (1_700_438_400_500_000_000, "2023-11-20T01:00:00.5+01:00"),
+        (1_690_000_000_000_000_000, "2023-07-22T06:26:40+02:00"),
+    ] {
+        let header = SeriesHeader { zone: berlin.clone(), ..SeriesHeader::new("", &["time"]) };
+        let mut printer = JsonPrinter::new(Epoch::Rfc3339, false);
+        printer.begin_result(0);
+        printer.begin_series(&header);
+        printer.row(&[Cell::Time(time_ns)]);
+        let text = String::from_utf8(std::mem::take(printer.out())).unwrap();
+        assert!(text.ends_with(&format!("[[\"{want}\"]")), "{text} {want}");
+    }
 }

@@ -7,7 +7,19 @@ use serde_json::Value;
 /// Reads an object of values: numbers, texts, booleans, or objects with one key that names the kind.
 pub(super) fn of_json(text: &str) -> Result<Parameters, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let Value::Object(values) = value else { return Err("params must be a JSON object".to_owned()) };
+    let values = match value {
+        Value::Object(values) => values,
+        Value::Null => serde_json::Map::new(),
+        other => {
+            let kind = match type_name(&other) {
+                "boolean" => "bool",
+                kind => kind,
+            };
+            return Err(format!(
+                "json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+            ));
+        }
+    };
     let mut parameters = Parameters::default();
     for (name, value) in &values {
         parameters.insert(name, parameter(value));

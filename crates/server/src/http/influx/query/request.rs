@@ -30,13 +30,21 @@ pub(super) enum Format {
 }
 
 impl Format {
-    fn of(headers: &HeaderMap) -> Format {
+    pub(super) fn of(headers: &HeaderMap) -> Format {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
         let accept = accept.split([',', ';']).next().unwrap_or("").trim();
         match accept {
             "application/csv" | "text/csv" => Format::Csv,
             "application/x-msgpack" => Format::Msgpack,
             _ => Format::Json,
+        }
+    }
+
+    pub(super) fn printer(self, epoch: Epoch, is_pretty: bool) -> Box<dyn Printer> {
+        match self {
+            Format::Json => Box::new(JsonPrinter::new(epoch, is_pretty)),
+            Format::Csv => Box::new(CsvPrinter::new(epoch)),
+            Format::Msgpack => Box::new(MsgpackPrinter::new(epoch)),
         }
     }
 
@@ -123,11 +131,7 @@ impl QueryRequest {
     }
 
     pub(super) fn printer(&self) -> Box<dyn Printer> {
-        match self.format {
-            Format::Json => Box::new(JsonPrinter::new(self.epoch, self.is_pretty)),
-            Format::Csv => Box::<CsvPrinter>::default(),
-            Format::Msgpack => Box::<MsgpackPrinter>::default(),
-        }
+        self.format.printer(self.epoch, self.is_pretty)
     }
 }
 

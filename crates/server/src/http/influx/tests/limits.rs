@@ -11,7 +11,7 @@ fn limited(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
 
 #[tokio::test]
 async fn series_beyond_the_limit_of_the_database_are_dropped() {
-    let server = limited(|options| options.tsdb.limits.default.database_series_max = 2);
+    let server = limited(|options| options.tsdb.limits.default.databases.series_max = 2);
     let text = "partial write: max-series-per-database limit exceeded: (2) dropped=1";
     check_error(&post(&server, "/write?db=db", "m,t=a v=1\nm,t=b v=1\nm,t=c v=1").await, 400, text);
     assert_eq!(post(&server, "/write?db=db", "m,t=a v=2").await.status, StatusCode::NO_CONTENT);
@@ -22,7 +22,7 @@ async fn series_beyond_the_limit_of_the_database_are_dropped() {
 
 #[tokio::test]
 async fn values_of_a_tag_beyond_the_limit_are_dropped() {
-    let server = limited(|options| options.tsdb.limits.default.tag_values_max = 2);
+    let server = limited(|options| options.tsdb.limits.default.databases.tag_values_max = 2);
     let body = "cpu,host=a,dc=1 v=1,w=1\ncpu,host=b,dc=1 v=1\ncpu,host=c,dc=1 v=1";
     let text = concat!(
         "partial write: max-values-per-tag limit exceeded (2/2): ",

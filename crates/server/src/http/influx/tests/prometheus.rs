@@ -8,8 +8,9 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::http::router;
+use crate::http::tests::Pairs;
 
-async fn write(server: &Fixture, path: &str, series: &[(&[(&str, &str)], &[(i64, f64)])]) -> Answer {
+async fn write(server: &Fixture, path: &str, series: &[(Pairs<'_>, &[(i64, f64)])]) -> Answer {
     let mut encoder = RequestEncoder::new();
     series.iter().for_each(|(labels, samples)| encoder.push_series(labels.iter().copied(), samples));
     server.send(Request::post(path).body(Body::from(encoder.compressed())).unwrap()).await

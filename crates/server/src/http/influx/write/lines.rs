@@ -13,8 +13,8 @@ use chronolith_tsdb::{Applied, Tsdb, WriteError};
 
 use super::super::inflate::{claimed_bytes, inflate};
 use super::super::reply::InfluxError;
-use super::WriteRequest;
 use super::outcome::{self, Counts};
+use super::request::WriteRequest;
 use crate::app::App;
 use crate::http::body::BodyBytes;
 use crate::http::write::WritePermits;

@@ -6,7 +6,7 @@ use chronolith_model::{Reject, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Applied, Tsdb, WalError, WriteError};
 
 use super::super::reply::InfluxError;
-use super::WriteRequest;
+use super::request::WriteRequest;
 use crate::app::App;
 
 /// Points of a request.
@@ -67,7 +67,7 @@ fn partial_write(
     let conflict_count = rejected(Reject::FieldTypeConflict);
     let conflict = outcome.field_conflict.as_ref().map(|conflict| DroppedPoints {
         message: conflict_text(&conflict.field, &conflict.measurement, conflict.kind, conflict.existing),
-        count: conflict_count,
+        count: outcome.conflict_point_count,
     });
     let other_count = outcome.rejected_count() - conflict_count - rejected(Reject::TooOld);
     let first_other = outcome
@@ -82,7 +82,7 @@ fn partial_write(
             }
             (Reject::TagValueLimit, Some(full)) => format!(
                 "max-values-per-tag limit exceeded ({}/{}): measurement={:?} tag={:?} value={:?}",
-                full.value_count, limits.tag_values_max, full.measurement, full.tag, full.value
+                full.value_count, limits.databases.tag_values_max, full.measurement, full.tag, full.value
             ),
             (kind, _) => kind.message().to_owned(),
         },

@@ -11,8 +11,8 @@ use chronolith_model::WriteBatch;
 use chronolith_tsdb::Tsdb;
 
 use super::super::reply::InfluxError;
-use super::WriteRequest;
 use super::outcome::{self, Counts};
+use super::request::WriteRequest;
 use crate::admission::WRITE_DECODED_FACTOR;
 use crate::app::App;
 use crate::http::body::BodyBytes;

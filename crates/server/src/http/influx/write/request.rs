@@ -1,0 +1,24 @@
+//! A write to a database: its endpoint, and its parameters once they are checked.
+
+use chronolith_ingest::line_protocol::Precision;
+use chronolith_model::TenantId;
+
+/// Endpoint of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Api {
+    V1,
+    V2,
+    /// Remote write into a database.
+    Prometheus,
+}
+
+/// A request whose parameters have been checked.
+pub(super) struct WriteRequest {
+    pub(super) api: Api,
+    pub(super) tenant: TenantId,
+    /// Store of the retention policy.
+    pub(super) target: TenantId,
+    pub(super) retention_ns: i64,
+    pub(super) precision: Precision,
+    pub(super) is_gzip: bool,
+}
