@@ -33,7 +33,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Points of a batch.
 const BATCH_POINTS: usize = 20_000;
 /// Time between two records of the position.
-const SAVE_EVERY_NS: u64 = 1_000_000_000;
+const SAVE_EVERY_NS: u64 = 250_000_000;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Bytes at the start of a file whose checksum tells it from others.
 const CHECKED_BYTES: u64 = 4096;
