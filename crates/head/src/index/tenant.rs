@@ -15,7 +15,7 @@ use crate::index::field_types::FieldTypes;
 use crate::index::tables::TenantIndex;
 use crate::series::windows::Windows;
 use crate::texts::TenantTexts;
-use chronolith_base::sync::RwLock;
+use chronolith_base::sync::{self, RwLock};
 
 /// Limit of tenants of one process; beyond it, writes are rejected as for a tenant at its series limit.
 pub(crate) const TENANT_COUNT_MAX: usize = 1_000_000;
@@ -43,7 +43,8 @@ pub(crate) struct TenantHead {
     /// Cached answer to "may a series have no samples": [`EMPTY_UNKNOWN`], [`EMPTY_NONE`] or [`EMPTY_SOME`].
     pub(crate) empty_series: AtomicU8,
     pub(crate) texts: TenantTexts,
-    pub(crate) field_types: Mutex<FieldTypes>,
+    /// A lock of `base`: that of the series keys is taken under it, so the interleaving tests must see both.
+    pub(crate) field_types: sync::Mutex<FieldTypes>,
     /// Set once `field_types` has the fields that had several kinds at the start.
     pub(crate) has_field_types: AtomicBool,
 }
@@ -117,7 +118,7 @@ impl Tenants {
             removed_count: AtomicU64::new(0),
             empty_series: AtomicU8::new(EMPTY_UNKNOWN),
             texts: TenantTexts::default(),
-            field_types: Mutex::default(),
+            field_types: sync::Mutex::new(FieldTypes::default()),
             has_field_types: AtomicBool::new(false),
         });
         self.list[idx as usize] = Some(tenant.clone());
