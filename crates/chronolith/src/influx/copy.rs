@@ -115,8 +115,8 @@ impl Task {
 #[derive(Default)]
 struct Progress {
     stored_points: u64,
-    /// What was not stored of parts of slices, by the start of the part. A part that is copied again counts
-    /// once.
+    /// Points of parts of slices that were not stored, by the start of the part. A part that is copied again
+    /// counts once.
     not_stored: BTreeMap<(Task, i64), Copied>,
     state: CopyState,
     failure: Option<anyhow::Error>,

@@ -377,7 +377,7 @@ impl Import<'_> {
             self.decoded.raw = lines.clone();
         } else {
             lines = self.without_bad_lines(&lines, &batch.line_numbers);
-            // What is left is parsed again for its counts.
+            // The rest is parsed again for its counts.
             let _ = line_protocol::decode(lines.clone(), &decode_options(self.env), &mut self.decoded);
         }
         if self.options.compares {

@@ -184,7 +184,7 @@ impl InfluxServer {
         loop {
             match read() {
                 Ok(done) => return Ok(done),
-                // What cannot be read is not read better the next time.
+                // A read that failed is not tried again: it would fail the same way.
                 Err(ResponseError::Transport(error))
                     if error.kind() != ErrorKind::InvalidData && retry.pause() => {}
                 Err(ResponseError::Sink(error)) => return Err(error),

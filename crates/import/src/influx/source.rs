@@ -50,7 +50,7 @@ pub(crate) struct ShardFiles {
     pub(crate) tombstones: Vec<SourceFile>,
     /// Segments in order of writing.
     pub(crate) wal: Vec<SourceFile>,
-    /// Names of TSM files that InfluxDB has set aside because they are damaged.
+    /// Names of TSM files that InfluxDB has renamed because they are damaged.
     pub(crate) set_aside: Vec<String>,
 }
 

@@ -219,7 +219,7 @@ fn write_error(error: &WriteError) -> ApiError {
             let seconds = u32::try_from(retry_after_ms.div_ceil(1000)).unwrap_or(u32::MAX);
             ErrorKind::TooManyRequests { retry_after_s: seconds.max(1) }
         }
-        // What can never fit must not be sent again.
+        // A batch that can never fit must not be sent again.
         WriteError::NeverFits { .. } | WriteError::BurstExceeded { .. } => ErrorKind::BadRequest,
         WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) | WriteError::Marker(_) => {
             ErrorKind::Internal

@@ -52,7 +52,9 @@ fn remove(cx: &JobContext<'_>, store: &TenantId) -> Outcome {
     cx.storage.changes().note_range(store, chronolith_model::TimeRange::ALL);
     // The WAL and the sealed chunks of the store leave the disk with it.
     cx.add(Job::global(JobKind::Checkpoint, cx.now_ms));
-    tracing::info!(%store, sample_count, block_count, "dropped store removed");
+    if sample_count > 0 || block_count > 0 {
+        tracing::info!(%store, sample_count, block_count, "dropped store removed");
+    }
     Outcome::Done
 }
 

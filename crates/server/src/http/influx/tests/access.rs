@@ -1,4 +1,4 @@
-//! Who may do what: forms of credentials, the first administrator, pages of other origins, versions.
+//! Tests of access: forms of credentials, the first administrator, pages of other origins, versions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -1,4 +1,4 @@
-//! What is refused, in the style of InfluxDB 1.8.
+//! Tests of statements and endpoints that are refused, with the answers of InfluxDB 1.8.
 
 use super::*;
 

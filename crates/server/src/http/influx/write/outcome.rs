@@ -14,7 +14,7 @@ use crate::app::App;
 pub(super) struct Counts {
     /// Points that were handed to the store.
     pub(super) points: u64,
-    /// Those that are older than the retention policy keeps.
+    /// Points older than the retention policy keeps.
     pub(super) too_old: u64,
 }
 
@@ -115,7 +115,7 @@ pub(super) fn points_before(batch: &WriteBatch, earliest_ns: i64) -> u64 {
 
 fn write_error(error: &WriteError) -> InfluxError {
     let status = match error {
-        // What can never fit must not be sent again.
+        // A batch that can never fit must not be sent again.
         WriteError::NeverFits { .. } | WriteError::BurstExceeded { .. } => StatusCode::BAD_REQUEST,
         WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::SERVICE_UNAVAILABLE,
