@@ -21,6 +21,8 @@ pub const HEADER_BYTES_MAX: usize = 128 << 10;
 pub const HEADER_COUNT_MAX: usize = 100;
 /// Longest pause between two parts of a body.
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Room made at once for a body of announced length. Pages without bytes take no memory.
+pub const BODY_GROWTH_BYTES: usize = 1 << 20;
 /// A whole body.
 pub const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a refused body that are still read, so that the client sees the answer.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::error::{ApiError, ErrorKind};
 use crate::limits::{
-    ANSWER_TIMEOUT, BODY_IDLE_TIMEOUT, BODY_READ_TIMEOUT, DISCARD_TIMEOUT, DISCARDED_BYTES_MAX,
+    ANSWER_TIMEOUT, BODY_GROWTH_BYTES, BODY_IDLE_TIMEOUT, BODY_READ_TIMEOUT, DISCARD_TIMEOUT, DISCARDED_BYTES_MAX,
     MEMORY_POLL_PAUSE,
 };
 
@@ -78,6 +78,7 @@ async fn read_frames(
 ) -> Result<BodyBytes, ApiError> {
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     let mut bytes = Vec::new();
+    let announced_bytes = usize::try_from(HttpBody::size_hint(body).lower()).unwrap_or(bytes_max);
     let mut held = budget.reserve(0).map_err(no_memory)?;
     loop {
         let frame = match tokio::time::timeout(BODY_IDLE_TIMEOUT, body.frame()).await {
@@ -93,7 +94,21 @@ async fn read_frames(
             return Err(too_large(bytes_max));
         }
         grow_waiting(&mut held, part.len() as u64, memory_deadline).await.map_err(no_memory)?;
+        make_room(&mut bytes, part.len(), announced_bytes);
         bytes.extend_from_slice(&part);
+    }
+}
+
+/// Makes room for `more` bytes. A body of announced length gets room for all of it, or for
+/// [`BODY_GROWTH_BYTES`] more: a vector that grows by itself would have up to twice the room it needs.
+fn make_room(bytes: &mut Vec<u8>, more: usize, announced_bytes: usize) {
+    if bytes.capacity() - bytes.len() >= more {
+        return;
+    }
+    let step = bytes.len().max(BODY_GROWTH_BYTES);
+    let announced = announced_bytes.saturating_sub(bytes.len());
+    if announced >= more {
+        bytes.reserve_exact(announced.min(step).max(more));
     }
 }
 
@@ -186,6 +201,22 @@ impl HttpBody for Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_announced_body_gets_no_more_room_than_it_needs() {
+        let grow = |announced_bytes: usize, sent_bytes: usize| {
+            let mut bytes = Vec::new();
+            for _ in 0..sent_bytes / 1000 {
+                make_room(&mut bytes, 1000, announced_bytes);
+                bytes.extend_from_slice(&[7; 1000]);
+            }
+            bytes.capacity()
+        };
+        assert_eq!(grow(690_000, 690_000), 690_000);
+        assert_eq!(grow(1 << 30, 1000), BODY_GROWTH_BYTES, "what is announced need not come");
+        assert_eq!(grow(3_700_000, 3_700_000), 3_700_000);
+        assert!(grow(0, 690_000) >= 690_000, "chunked bodies announce nothing");
+    }
 
     #[tokio::test]
     async fn memory_is_waited_for_until_the_deadline() {
