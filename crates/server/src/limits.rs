@@ -23,6 +23,10 @@ pub const HEADER_COUNT_MAX: usize = 100;
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Room made at once for a body of announced length. Pages without bytes take no memory.
 pub const BODY_GROWTH_BYTES: usize = 1 << 20;
+/// A write of at most so many bytes is read before it waits for a permit.
+pub const UNADMITTED_BODY_BYTES: u64 = 64 << 10;
+/// How long a write may take to send its body while it holds a permit: a megabyte at 40 Mbit/s.
+pub const PERMIT_READ_TIME: Duration = Duration::from_millis(250);
 /// A whole body.
 pub const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a refused body that are still read, so that the client sees the answer.

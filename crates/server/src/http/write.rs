@@ -5,6 +5,7 @@
 //! Answers to 2.0 say how many samples, histograms and exemplars are stored.
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
+pub(crate) mod admit;
 pub(crate) mod batches;
 pub(crate) mod context;
 mod message;
@@ -22,17 +23,18 @@ use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
 use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WalError, WriteError};
-use tokio::time::Instant;
+use tokio::time::Duration;
 
+use self::admit::{BodyLimits, WritePermits};
 use self::message::{Message, message_of};
 use self::sender::Sender;
 use self::written::Written;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
-use crate::admission::{AdmissionError, Permit, WRITE_DECODED_FACTOR};
+use crate::admission::{Permit, WRITE_DECODED_FACTOR};
 use crate::app::App;
 use crate::http::tenant::tenant_of;
-use crate::limits::{HEAD_FULL_RETRY_AFTER_SECONDS, WRITE_QUEUE_WAIT};
+use crate::limits::HEAD_FULL_RETRY_AFTER_SECONDS;
 
 /// Counts of what is stored, in answers to remote write 2.0.
 const SAMPLES_WRITTEN_HEADER: &str = "x-prometheus-remote-write-samples-written";
@@ -55,7 +57,7 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
 
 async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written), ApiError> {
     let (parts, request_body) = request.into_parts();
-    let (message, tenant, store) = match admit(app, &parts.headers) {
+    let (message, tenant, store) = match check(app, &parts.headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
             body::discard(request_body).await;
@@ -64,12 +66,16 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
     };
     let options = &app.options.write;
     let memory = app.admission.write_memory.of(&tenant, 0);
-    let mut body = body::read(request_body, options.compressed_bytes_max, &memory.budget).await?;
+    let limits = BodyLimits {
+        bytes_max: options.compressed_bytes_max,
+        budget: &memory.budget,
+        memory_wait: Duration::ZERO,
+    };
+    let (mut body, permits) = admit::admit(app, &tenant, request_body, limits).await?;
     let decompressed =
         decompressed_bytes(&body.bytes).filter(|n| *n <= options.decompressed_bytes_max as u64);
     app.metrics.write.bytes_compressed.add(body.bytes.len() as u64);
     app.metrics.write.bytes_decompressed.add(decompressed.unwrap_or(0));
-    let permits = WritePermits::acquire(app, &tenant).await?;
     // Only here: a request in the queue needs no more memory than what was sent.
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
@@ -91,31 +97,10 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
 }
 
 /// Checks that need only the headers.
-fn admit(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
+fn check(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
     let message = message_of(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
     let tenant = tenant_of(app.options.multitenancy, headers)?;
     Ok((message, tenant, app.lifecycle.store()?.clone()))
-}
-
-/// What a write holds while it runs.
-pub(crate) struct WritePermits {
-    /// Until it is durable.
-    pub(crate) write: Permit,
-    /// Until it is applied.
-    pub(crate) apply: Permit,
-}
-
-impl WritePermits {
-    /// Waits for both, at most [`WRITE_QUEUE_WAIT`].
-    pub(crate) async fn acquire(app: &App, tenant: &TenantId) -> Result<WritePermits, AdmissionError> {
-        // Timers are the runtime's own business; nothing that is stored depends on them.
-        let deadline = Instant::now() + WRITE_QUEUE_WAIT;
-        let admission = &app.admission;
-        let write = admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let apply = admission.write_apply.acquire(tenant, 0, left).await?;
-        Ok(WritePermits { write, apply })
-    }
 }
 
 /// Decodes, appends, counts. Blocks the thread until the batch is durable.

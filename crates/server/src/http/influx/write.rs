@@ -2,8 +2,8 @@
 //!
 //! Invariants: 204 means that every point is as durable as the sync mode promises; 400 names a cause of
 //! points that are not stored while the others are; 5xx means that nothing is acknowledged. A request waits
-//! for its permits and for the memory of its columns before its body is parsed, so memory does not grow with
-//! the number of writers.
+//! for a permit before its body is read, and for the memory of its columns before it is parsed, so memory
+//! does not grow with the number of writers.
 //! Not here: what happens with a body (`lines`, `samples`), unpacking (`inflate`).
 
 mod lines;
@@ -26,10 +26,10 @@ use super::credentials::Caller;
 use super::reply::InfluxError;
 use crate::app::App;
 use crate::http::body::{self, BodyBytes};
-use crate::http::error::{ApiError, ErrorKind};
+use crate::http::error::ErrorKind;
 use crate::http::params::Params;
 use crate::http::tenant::tenant_of;
-use crate::http::write::WritePermits;
+use crate::http::write::admit::{self, BodyLimits, NotAdmitted};
 use crate::limits::WRITE_QUEUE_WAIT;
 
 pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
@@ -72,9 +72,9 @@ async fn receive(app: &Arc<App>, api: Api, request: Request) -> Result<(), Influ
         Api::Prometheus => app.options.write.compressed_bytes_max,
         Api::V1 | Api::V2 => app.options.influx.body_bytes_max,
     };
-    let read = body::read_waiting(request_body, bytes_max, &memory.budget, WRITE_QUEUE_WAIT).await;
-    let mut body = read.map_err(of_body)?;
-    let permits = WritePermits::acquire(app, &request.tenant).await?;
+    let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
+    let admitted = admit::admit(app, &request.tenant, request_body, limits).await;
+    let (mut body, permits) = admitted.map_err(not_admitted)?;
     // Only here: a request in the queue needs no more memory than what was sent.
     reserve_columns(app, &request, &mut body, deadline).await?;
     let shared = app.clone();
@@ -91,11 +91,12 @@ async fn receive(app: &Arc<App>, api: Api, request: Request) -> Result<(), Influ
     })
 }
 
-/// An error of reading a body. Clients take a 503 of this text for overload.
-fn of_body(error: ApiError) -> InfluxError {
-    match error.kind {
-        ErrorKind::Unavailable => InfluxError::no_memory(),
-        _ => error.into(),
+/// The answer to a body that is not admitted. Clients take a 503 of these texts for overload.
+fn not_admitted(error: NotAdmitted) -> InfluxError {
+    match error {
+        NotAdmitted::Permit(error) => error.into(),
+        NotAdmitted::Body(error) if error.kind == ErrorKind::Unavailable => InfluxError::no_memory(),
+        NotAdmitted::Body(error) => error.into(),
     }
 }
 

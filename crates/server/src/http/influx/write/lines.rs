@@ -17,7 +17,7 @@ use super::outcome::{self, Counts};
 use super::request::WriteRequest;
 use crate::app::App;
 use crate::http::body::BodyBytes;
-use crate::http::write::WritePermits;
+use crate::http::write::admit::WritePermits;
 
 /// Returns the memory that a body takes beyond itself, by the size that it claims.
 pub(super) fn memory_bytes(app: &App, request: &WriteRequest, bytes: &[u8]) -> u64 {

@@ -16,7 +16,7 @@ use super::request::WriteRequest;
 use crate::admission::WRITE_DECODED_FACTOR;
 use crate::app::App;
 use crate::http::body::BodyBytes;
-use crate::http::write::WritePermits;
+use crate::http::write::admit::WritePermits;
 
 /// Returns the memory that a body takes beyond itself, by the size that it claims.
 pub(super) fn memory_bytes(app: &App, bytes: &[u8]) -> u64 {
