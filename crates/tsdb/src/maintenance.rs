@@ -124,7 +124,7 @@ impl Maintenance {
         let scrub = Arc::new(Scrub::default());
         let state = State {
             scheduler: Scheduler::new(|kind| KindRules::of(kind, idle_search_ms)),
-            flush: FlushJobs,
+            flush: FlushJobs::default(),
             idle_flush: IdleFlushJobs::default(),
             checkpoint: CheckpointJobs,
             retention: RetentionJobs::new(clock),

@@ -2,9 +2,10 @@
 //!
 //! Invariants: a job stands for one block; jobs of distinct tenants run in batches, whose files are synced
 //! together. A window that fails is retried alone, and a checkpoint follows each batch.
-//! Not here: which windows are due (`plan`), writing blocks (`writer`).
+//! Not here: which windows are due (`plan`, `resting`), writing blocks (`writer`).
 
 pub(in crate::maintenance) mod plan;
+mod resting;
 pub(crate) mod writer;
 
 use chronolith_head::WindowStat;
@@ -14,13 +15,17 @@ use super::counters::FlushCounters;
 use super::job::{Found, Job, JobContext, JobKey, JobKind, JobRunner, Outcome};
 use crate::storage::Storage;
 use plan::{FlushPlan, FlushPlanner, FlushRules, Waiting};
+use resting::RestingWindows;
 use writer::{FlushWriter, WrittenWindow};
 
 /// Bytes of written blocks after which they are synced, whatever the estimate of the batch was.
 const SYNC_BYTES_MAX: u64 = 16 << 20;
 
 /// Runs flush jobs.
-pub(super) struct FlushJobs;
+#[derive(Default)]
+pub(super) struct FlushJobs {
+    resting: RestingWindows,
+}
 
 impl FlushJobs {
     /// Returns jobs for all windows that end before `now_ms`, due or not.
@@ -50,7 +55,15 @@ impl JobRunner for FlushJobs {
             small_bytes: options.flush.small_window_bytes,
             waiting_bytes_max: waiting_bytes_max(cx.storage),
         });
-        cx.storage.head().windows().visit(|series_count, windows| planner.add_tenant(series_count, windows));
+        cx.storage.head().windows().visit(|series_count, windows| {
+            planner.add_tenant(series_count, windows);
+            for window in windows {
+                if self.resting.is_resting(window, cx.now_ms, options.flush.delay_ms) {
+                    planner.add_resting(window);
+                }
+            }
+        });
+        self.resting.end_search();
         planner.add_texts(cx.storage.head().statistics());
         let (due, waiting) = planner.finish();
         publish_waiting(&cx.counters.flush, waiting);

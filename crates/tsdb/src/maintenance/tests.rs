@@ -89,7 +89,7 @@ fn a_shutdown_ends_a_batch_between_two_windows_and_starts_no_other() {
     assert_eq!(batch.len(), 100);
     control.stop();
     let cx = JobContext::new(storage, control, counters, START_MS + WINDOW_MS);
-    let finished = FlushJobs.run(&cx, batch);
+    let finished = FlushJobs::default().run(&cx, batch);
     let count = |wanted: &Outcome| finished.iter().filter(|(_, outcome)| outcome == wanted).count();
     assert_eq!((count(&Outcome::Done), count(&Outcome::Interrupted)), (1, 99));
     fixture.maintenance.run();

@@ -1,10 +1,10 @@
 //! Flush plan: head windows that are due, and small ones that wait for others of their tenant and day.
 //!
 //! Invariants: a pure function of the windows and the time. A window is due `delay_ms` after its end, or
-//! after its first sample if that came later; a small one at most [`WAIT_FACTOR`] times that, and on time
-//! once its day is over. Small windows of a tenant and day go to one block, together with the first of them
-//! that is due. Waiting windows take at most `waiting_bytes_max` of memory by estimate: beyond it the tenants
-//! with most of it are flushed.
+//! after its first sample if that came later; a large one of the past as soon as it rests (`resting`); a
+//! small one at most [`WAIT_FACTOR`] times the delay, and on time once its day is over. Small windows of a
+//! tenant and day go to one block, together with the first of them that is due. Waiting windows take at most
+//! `waiting_bytes_max` of memory by estimate: beyond it the tenants with most of it are flushed.
 //! Not here: flushing (`writer`), retries (`scheduler`).
 
 use std::collections::BTreeMap;
@@ -115,6 +115,13 @@ impl FlushPlanner {
         if let Some(window) = windows.first() {
             self.widen_old(&window.tenant);
         }
+    }
+
+    /// Adds a large window that receives no more samples. It gets a block of its own, as the other windows of
+    /// its day may still be filled.
+    pub(super) fn add_resting(&mut self, window: &WindowStat) {
+        let flush = DueFlush { due_ms: self.rules.now_ms, bytes: estimated_bytes(window) };
+        self.put_due(&window.tenant, window.range, flush);
     }
 
     /// Joins the flushes of many old ranges of a tenant.
@@ -233,7 +240,7 @@ pub(in crate::maintenance) fn block_ranges_of(
 }
 
 /// Returns the end of a range of the tenant of `window` in milliseconds.
-fn end_ms(window: &WindowStat, range: TimeRange) -> i64 {
+pub(super) fn end_ms(window: &WindowStat, range: TimeRange) -> i64 {
     window.tenant.time_unit().to_ms_ceil(range.end)
 }
 
