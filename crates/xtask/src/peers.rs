@@ -1,4 +1,5 @@
-//! The newest Prometheus and VictoriaMetrics, built from the Go modules that `tools/peers/go.mod` names.
+//! The newest Prometheus and VictoriaMetrics and the newest InfluxDB 1.x, built from the Go modules that the
+//! `go.mod` files below `tools/peers` name.
 //!
 //! Invariants: built once for each content of `go.mod` and `go.sum`, into the user's cache; a build that was
 //! cut off is not taken for a finished one.
@@ -11,31 +12,57 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::find_program;
 
+/// Folders with a `go.mod`. InfluxDB has its own: its dependencies are of 2020.
 const MODULE_DIR: &str = "tools/peers";
+const INFLUXDB_MODULE_DIR: &str = "tools/peers/influxdb";
 /// Environment variable by which benchmarks learn where the programs are.
 pub(crate) const PEERS_ENV: &str = "CHRONOLITH_PEERS";
 
-/// A server: its program, its module, and the variable of the linker and the prefix by which it knows its
-/// version.
+/// A server.
 struct Peer {
+    /// Name of the file that is built.
     program: &'static str,
+    module_dir: &'static str,
     module: &'static str,
+    /// Package of the program within its module, as `go.mod` lists it under `tool`.
+    package: &'static str,
+    /// Build tags.
+    tags: &'static str,
+    /// Variable of the linker by which the program knows its version.
     version_variable: &'static str,
+    /// What the variable has in front of the version.
     version_prefix: &'static str,
 }
 
-const PEERS: [Peer; 2] = [
+const PEERS: [Peer; 3] = [
     Peer {
         program: "prometheus",
+        module_dir: MODULE_DIR,
         module: "github.com/prometheus/prometheus",
+        package: "cmd/prometheus",
+        tags: "",
         version_variable: "github.com/prometheus/common/version.Version",
         version_prefix: "",
     },
     Peer {
         program: "victoria-metrics",
+        module_dir: MODULE_DIR,
         module: "github.com/VictoriaMetrics/VictoriaMetrics",
+        package: "app/victoria-metrics",
+        tags: "",
         version_variable: "github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version",
         version_prefix: "victoria-metrics-",
+    },
+    // Not `influxd`: benchmarks compare with that of Debian.
+    Peer {
+        program: "influxd-1.8",
+        module_dir: INFLUXDB_MODULE_DIR,
+        module: "github.com/influxdata/influxdb",
+        package: "cmd/influxd",
+        // Unsigned integers.
+        tags: "uint64",
+        version_variable: "main.version",
+        version_prefix: "",
     },
 ];
 
@@ -60,8 +87,8 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf> {
         bail!("go is missing: install Go 1.26 or newer (https://go.dev/dl)");
     }
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-    let module_dir = root.join(MODULE_DIR);
     for peer in &PEERS {
+        let module_dir = root.join(peer.module_dir);
         let version = module_version(&module_dir, peer)?;
         println!("building {} {version} (once)", peer.program);
         let unfinished = dir.join(format!("{}.unfinished", peer.program));
@@ -70,7 +97,8 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf> {
             .arg(&unfinished)
             .arg("-ldflags")
             .arg(format!("-s -w -X {}={}{version}", peer.version_variable, peer.version_prefix))
-            .arg(package(peer))
+            .args(["-tags", peer.tags])
+            .arg(format!("{}/{}", peer.module, peer.package))
             .status()
             .context("go build")?;
         if !built.success() {
@@ -81,12 +109,6 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Package of the program within its module, as `go.mod` lists it under `tool`.
-fn package(peer: &Peer) -> String {
-    let folder = if peer.program == "prometheus" { "cmd" } else { "app" };
-    format!("{}/{folder}/{}", peer.module, peer.program)
-}
-
 /// Version for people: modules of Prometheus call 3.16.0 `v0.316.0`.
 fn module_version(module_dir: &Path, peer: &Peer) -> Result<String> {
     let out =
@@ -95,7 +117,11 @@ fn module_version(module_dir: &Path, peer: &Peer) -> Result<String> {
         bail!("go list: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
     let version = String::from_utf8_lossy(&out.stdout).trim().to_owned();
-    Ok(if peer.program == "prometheus" { release_of_module(&version) } else { version })
+    Ok(match peer.program {
+        "prometheus" => release_of_module(&version),
+        "influxd-1.8" => version.trim_start_matches('v').to_owned(),
+        _ => version,
+    })
 }
 
 fn release_of_module(version: &str) -> String {
@@ -116,8 +142,8 @@ fn go(module_dir: &Path) -> Command {
 /// One folder for each set of versions.
 fn cache_dir(root: &Path) -> Result<PathBuf> {
     let mut content = Vec::new();
-    for file in ["go.mod", "go.sum"] {
-        let path = root.join(MODULE_DIR).join(file);
+    let folders = [MODULE_DIR, INFLUXDB_MODULE_DIR].map(|folder| root.join(folder));
+    for path in folders.iter().flat_map(|folder| ["go.mod", "go.sum"].map(|file| folder.join(file))) {
         content.extend(std::fs::read(&path).with_context(|| path.display().to_string())?);
     }
     let key: String = crate::sha256::hex(&content).chars().take(16).collect();

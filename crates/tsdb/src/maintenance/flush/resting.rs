@@ -13,8 +13,9 @@ use super::plan::end_ms;
 /// Samples from which on a window is large: 4 MiB of chunk records in memory and more than 50 MiB of log and
 /// sealed files.
 const LARGE_SAMPLE_COUNT: u64 = 16 << 20;
-/// Time without a new sample after which a window is at rest.
-const REST_MS: i64 = 20_000;
+/// Time without a new sample after which a window is at rest: writers of a backfill are not this far apart,
+/// and flushing competes with them for the cores.
+const REST_MS: i64 = 120_000;
 
 /// Samples of a large window.
 #[derive(Clone, Copy)]
@@ -43,7 +44,7 @@ impl RestingWindows {
         }
         let key = (window.tenant.clone(), window.range);
         let before = self.seen.get(&key).filter(|seen| seen.sample_count == window.sample_count);
-        // A clock that was set back begins the rest anew.
+        // After a clock was set back the rest begins again.
         let before = before.filter(|seen| seen.since_ms <= now_ms);
         let seen = before.copied().unwrap_or(Seen { sample_count: window.sample_count, since_ms: now_ms });
         self.met.insert(key, seen);
@@ -87,12 +88,12 @@ mod tests {
     #[test]
     fn a_large_window_rests_once_no_sample_comes_for_a_while() {
         let large = LARGE_SAMPLE_COUNT;
-        assert!(at_rest(&[(0, large), (10, large), (20, large)]));
-        assert!(!at_rest(&[(0, large), (10, large)]), "not long enough");
-        assert!(!at_rest(&[(0, large), (10, large), (20, large + 1)]), "a sample came");
-        assert!(!at_rest(&[(0, large), (20, large + 1), (30, large + 1)]), "the rest begins anew");
-        assert!(!at_rest(&[(0, large - 1), (100, large - 1)]), "a small one waits for its delay");
-        assert!(!at_rest(&[(0, large), (-50, large), (-40, large)]), "the clock was set back");
+        assert!(at_rest(&[(0, large), (60, large), (120, large)]));
+        assert!(!at_rest(&[(0, large), (60, large)]), "not long enough");
+        assert!(!at_rest(&[(0, large), (60, large), (120, large + 1)]), "a sample came");
+        assert!(!at_rest(&[(0, large), (120, large + 1), (180, large + 1)]), "the rest begins again");
+        assert!(!at_rest(&[(0, large - 1), (1000, large - 1)]), "a small one waits for its delay");
+        assert!(!at_rest(&[(200, large), (50, large), (60, large)]), "the clock was set back");
     }
 
     #[test]
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_window_that_ended_lately_waits_for_late_samples() {
-        assert!(!at_rest(&[(-100, LARGE_SAMPLE_COUNT), (-1, LARGE_SAMPLE_COUNT)]));
+        assert!(!at_rest(&[(-500, LARGE_SAMPLE_COUNT), (-1, LARGE_SAMPLE_COUNT)]));
     }
 
     #[test]
