@@ -3,7 +3,7 @@
 //!
 //! Invariants: a body of more than [`UNADMITTED_BODY_BYTES`] is read after its request got a permit; a client
 //! that takes longer than [`PERMIT_READ_TIME`] to send it gives the permit back, and gets one again when the
-//! body is there: slow clients delay nobody.
+//! body is there: slow clients delay no other client.
 //! Not here: permits (`admission`), reading with limits (`body`).
 
 use axum::body::{Body, HttpBody};
@@ -28,7 +28,7 @@ pub(crate) struct WritePermits {
 /// Why a body is not admitted.
 #[derive(Debug)]
 pub(crate) enum NotAdmitted {
-    /// No permit.
+    /// No permit became free in time, or too many requests wait.
     Permit(AdmissionError),
     /// The body could not be read.
     Body(ApiError),
@@ -53,7 +53,7 @@ impl From<NotAdmitted> for ApiError {
 pub(crate) struct BodyLimits<'b> {
     pub(crate) bytes_max: usize,
     pub(crate) budget: &'b MemoryBudget,
-    /// Time to wait for memory.
+    /// Longest wait for memory.
     pub(crate) memory_wait: Duration,
 }
 

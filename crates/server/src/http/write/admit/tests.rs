@@ -1,4 +1,4 @@
-//! Large bodies wait outside, slow ones hold nobody up.
+//! Large bodies wait with the client, slow ones hold up no other client.
 
 use std::io;
 use std::pin::Pin;
