@@ -18,7 +18,7 @@ const INFLUXDB_MODULE_DIR: &str = "tools/peers/influxdb";
 /// Environment variable by which benchmarks learn where the programs are.
 pub(crate) const PEERS_ENV: &str = "CHRONOLITH_PEERS";
 
-/// A server.
+/// A server that is built from a Go module.
 struct Peer {
     /// Name of the file that is built.
     program: &'static str,
@@ -26,7 +26,7 @@ struct Peer {
     module: &'static str,
     /// Package of the program within its module, as `go.mod` lists it under `tool`.
     package: &'static str,
-    /// Build tags.
+    /// Tags of the build, separated by commas.
     tags: &'static str,
     /// Variable of the linker by which the program knows its version.
     version_variable: &'static str,
