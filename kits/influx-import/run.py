@@ -117,8 +117,8 @@ def wait_for_tsm(root):
     raise SystemExit("the cache is not written to TSM files")
 
 
-def values(rng, at):
-    """One line's fields of all types that 1.6 can write."""
+def values(rng, at, has_unsigned):
+    """One line's fields of all types that the server can write."""
     floats = [0.0, -0.0, 1e300, 5e-324, 0.1, -1.5, rng.random() * 1e6, float(at), 3.25]
     ints = [0, 1, -1, 2**63 - 1, -(2**63) + 1, at, rng.getrandbits(40), rng.randrange(-50, 50)]
     texts = ["", "a", "running", "x" * rng.randrange(300), 'q\\"uo\\\\te', "new\nline", "\u00e4\u20ac", "tab\t,= "]
@@ -131,6 +131,8 @@ def values(rng, at):
         fields.append("b=%s" % rng.choice("tf"))
     if rng.random() < 0.6:
         fields.append('s="%s"' % rng.choice(texts))
+    if has_unsigned and rng.random() < 0.7:
+        fields.append("u=%du" % rng.choice([0, 1, 2**63, 2**64 - 1, at, rng.getrandbits(64)]))
     return ",".join(fields or ["n=1i"])
 
 
@@ -146,14 +148,15 @@ def fill_regular(server, count, t0):
         server.write(lines)
 
 
-def fill_random(server, rng, count, span, rp=""):
+def fill_random(server, rng, count, span, has_unsigned, rp=""):
     """Points in any order of time, with overwrites."""
     lines = []
     for at in range(count):
         t = rng.randrange(span[0], span[1])
         if rng.random() < 0.3:
             t -= t % HOUR
-        lines.append("mixed,host=h%d,dc=%s %s %d" % (rng.randrange(5), rng.choice("xy"), values(rng, at), t))
+        lines.append("mixed,host=h%d,dc=%s %s %d" % (rng.randrange(5), rng.choice("xy"),
+                                                   values(rng, at, has_unsigned), t))
     server.write(lines, rp)
 
 
@@ -182,13 +185,13 @@ def fill(args, root, index, rng):
     fill_regular(server, args.points, now - 20 * DAY)
     server.write(NAMES)
     for rp, days in (("", 30), ("hours", 1), ("years", 4000)):
-        fill_random(server, rng, 3000, (now - days * DAY, now), rp)
+        fill_random(server, rng, 3000, (now - days * DAY, now), args.unsigned, rp)
     # A field of two types in two shards.
     server.write(["typed v=1.5 %d" % (now - 100 * DAY), "typed v=7i %d" % (now - 50 * DAY)])
     wait_for_tsm(root)
     # Second generation: overwrites of the first, and deletions of both.
     for rp, days in (("", 30), ("hours", 1), ("years", 4000)):
-        fill_random(server, rng, 2000, (now - days * DAY, now), rp)
+        fill_random(server, rng, 2000, (now - days * DAY, now), args.unsigned, rp)
     server.write(["gone,host=%d v=1 %d" % (at, now - at * DAY) for at in range(20)])
     wait_for_tsm(root)
     server.query("DELETE FROM mixed WHERE host = 'h1' AND time > %d AND time < %d" % (now - 9 * DAY, now - 5 * DAY))
@@ -198,10 +201,10 @@ def fill(args, root, index, rng):
     server = influxd(args, root, index, False)
     # The WAL: writes, deletions of them and of files, writes after the deletions.
     for rp, days in (("", 30), ("hours", 1), ("years", 4000)):
-        fill_random(server, rng, 1000, (now - days * DAY, now), rp)
+        fill_random(server, rng, 1000, (now - days * DAY, now), args.unsigned, rp)
     server.query("DELETE FROM mixed WHERE host = 'h2' AND time > %d AND time < %d" % (now - 3 * DAY, now - DAY))
     server.query("DROP SERIES FROM mixed WHERE host = 'h3'")
-    fill_random(server, rng, 500, (now - 2 * DAY, now))
+    fill_random(server, rng, 500, (now - 2 * DAY, now), args.unsigned)
     return server
 
 
@@ -290,6 +293,7 @@ def main():
     parser.add_argument("--chronolith", default="target/release/chronolith")
     parser.add_argument("--points", type=int, default=20000, help="points of each regular series")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--unsigned", action="store_true", help="with unsigned integers: influxd-1.8 of `cargo xtask peers`")
     parser.add_argument("--keep", action="store_true", help="keep the directories")
     args = parser.parse_args()
     for index, number in (("inmem", signal.SIGKILL), ("tsi1", signal.SIGTERM)):
