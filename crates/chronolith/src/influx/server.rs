@@ -25,6 +25,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Bytes of an error response that are read at most.
 const ERROR_BYTES_MAX: u64 = 1 << 20;
+/// Media type in which responses are read.
+const MSGPACK: &str = "application/x-msgpack";
 /// Rows per chunk of a response.
 const CHUNK_ROWS: &str = "10000";
 
@@ -161,14 +163,23 @@ impl InfluxServer {
             request = request.header(*name, value);
         }
         let form = [("q", statement), ("epoch", "ns"), ("chunked", "true"), ("chunk_size", CHUNK_ROWS)];
-        let sent = request.header("Accept", "application/x-msgpack").send_form(form);
+        let sent = request.header("Accept", MSGPACK).send_form(form);
         let response = sent.map_err(|error| ResponseError::Transport(std::io::Error::other(error)))?;
         let status = response.status().as_u16();
+        let is_msgpack = response.headers().get("content-type").is_some_and(|kind| kind == MSGPACK);
         let body = response.into_body().into_with_config();
         if status == 200 {
             return read_response(body.limit(u64::MAX).reader(), sink);
         }
-        let text = error_text(body.limit(ERROR_BYTES_MAX).reader());
+        let body = body.limit(ERROR_BYTES_MAX).reader();
+        let text = match is_msgpack {
+            true => match read_response(body, sink) {
+                Err(ResponseError::Statement(text)) => text,
+                Err(error) => error.to_string(),
+                Ok(()) => String::new(),
+            },
+            false => error_text(body),
+        };
         if status >= 500 {
             return Err(ResponseError::Transport(std::io::Error::other(format!("status {status}: {text}"))));
         }
