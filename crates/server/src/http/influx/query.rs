@@ -5,6 +5,7 @@
 //! asked for by GET from pages of other origins are refused.
 //! Not here: statements (`influxql`), text forms of results (`printer`).
 
+mod format;
 mod parameters;
 mod request;
 mod response;
@@ -20,7 +21,8 @@ use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
 use chronolith_tsdb::Tsdb;
 
-use self::request::{Format, QueryRequest};
+use self::format::Format;
+use self::request::QueryRequest;
 use self::response::ResponseSink;
 use super::credentials::Caller;
 use super::printer::Epoch;

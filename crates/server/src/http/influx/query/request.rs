@@ -7,8 +7,9 @@ use chronolith_influxql::ast::Statement;
 use chronolith_influxql::{Parameters, parse_query_with};
 use chronolith_model::TenantId;
 
-use super::super::printer::{CsvPrinter, Epoch, JsonPrinter, MsgpackPrinter, Printer};
+use super::super::printer::{Epoch, Printer};
 use super::super::reply::InfluxError;
+use super::format::Format;
 use super::parameters;
 use crate::app::App;
 use crate::http::body;
@@ -20,42 +21,6 @@ use crate::limits::FORM_BYTES_MAX;
 
 /// Rows of a chunk if the request names none.
 const CHUNK_ROWS: usize = 10_000;
-
-/// Text form of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    Json,
-    Csv,
-    Msgpack,
-}
-
-impl Format {
-    pub(super) fn of(headers: &HeaderMap) -> Format {
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let accept = accept.split([',', ';']).next().unwrap_or("").trim();
-        match accept {
-            "application/csv" | "text/csv" => Format::Csv,
-            "application/x-msgpack" => Format::Msgpack,
-            _ => Format::Json,
-        }
-    }
-
-    pub(super) fn printer(self, epoch: Epoch, is_pretty: bool) -> Box<dyn Printer> {
-        match self {
-            Format::Json => Box::new(JsonPrinter::new(epoch, is_pretty)),
-            Format::Csv => Box::new(CsvPrinter::new(epoch)),
-            Format::Msgpack => Box::new(MsgpackPrinter::new(epoch)),
-        }
-    }
-
-    pub(super) fn content_type(self) -> &'static str {
-        match self {
-            Format::Json => "application/json",
-            Format::Csv => "text/csv",
-            Format::Msgpack => "application/x-msgpack",
-        }
-    }
-}
 
 /// A request whose statements have been parsed.
 pub(super) struct QueryRequest {
