@@ -1,7 +1,7 @@
 //! INTO: rows become points of the target.
 //!
-//! Invariants: a null writes nothing; tags of the group are tags of the point; points are written in batches
-//! of [`BATCH_VALUES`] values.
+//! Invariants: a null writes nothing, an infinite value is an error; tags of the group are tags of the point;
+//! points are written in batches of [`BATCH_VALUES`] values.
 
 use chronolith_exec::rows::column::RowBatch;
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
@@ -62,6 +62,10 @@ impl<'a> PointWriter<'a> {
             for (row, &time) in rows.times.iter().enumerate() {
                 let (kind, bits, text): (WordKind, u64, Option<&[u8]>) = match cell(column, row) {
                     Cell::Null | Cell::Time(_) => continue,
+                    Cell::Float(value) if value.is_infinite() => {
+                        let text = format!("+/-Inf is an unsupported value for field {field}");
+                        return Err(StatementError::Text(text));
+                    }
                     Cell::Float(value) => (WordKind::Float, value.to_bits(), None),
                     Cell::Integer(value) => (WordKind::Integer, word_of_integer(value), None),
                     Cell::Unsigned(value) => (WordKind::Unsigned, word_of_unsigned(value), None),
