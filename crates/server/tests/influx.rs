@@ -267,3 +267,13 @@ fn errors() {
 fn formats() {
     run(include_str!("influx/formats.txt"), |_| {});
 }
+
+#[test]
+fn changes_of_version_1_8() {
+    run(include_str!("influx/version_1_8.txt"), |_| {});
+}
+
+#[test]
+fn access() {
+    run(include_str!("influx/access.txt"), |options| options.influx.auth_enabled = true);
+}
