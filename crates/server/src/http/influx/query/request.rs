@@ -64,7 +64,8 @@ impl QueryRequest {
                 file = String::from_utf8(body.bytes).ok();
             }
         }
-        let text = file.or_else(|| params.get("q").map(str::to_owned));
+        let trimmed = params.get("q").map(str::trim).filter(|text| !text.is_empty());
+        let text = file.or_else(|| trimmed.map(str::to_owned));
         let text = text.ok_or_else(|| InfluxError::bad_request("missing required parameter \"q\""))?;
         let failed = |error: &dyn std::fmt::Display| {
             InfluxError::bad_request(format_args!("error parsing query: {error}"))
