@@ -13,7 +13,7 @@
 //!   nothing                               or no series
 //! POST /path?q=`text`   any request; text in backticks is percent-encoded
 //! + Name: value         one of its headers
-//! > text                a line of its body
+//! > text                a line of its body; `\r` is a carriage return
 //! < 400                 status of its answer
 //! < Name: value         a header of its answer
 //! < text                a line of the body of its answer
@@ -110,7 +110,7 @@ fn parse(script: &str) -> Vec<Case> {
             let (mark, rest) = text.split_at(2.min(text.len()));
             match mark.trim_end() {
                 "+" => last.request.headers.push(rest.to_owned()),
-                ">" => last.request.body.push(rest.to_owned()),
+                ">" => last.request.body.push(rest.replace("\\r", "\r")),
                 "<" | "" => last.want.push(rest.to_owned()),
                 _ => panic!("line {line} has no mark: {text}"),
             }

@@ -47,7 +47,6 @@ impl QueryRequest {
         let tenant = tenant_of(app.options.multitenancy, &parts.headers).map_err(ApiError::from)?;
         let memory = app.admission.query_memory.of(&tenant, 0);
         let mut params = Params::default();
-        params.parse(parts.uri.query().unwrap_or(""))?;
         let is_get = parts.method != Method::POST;
         let mut file = None;
         if !is_get {
@@ -64,6 +63,8 @@ impl QueryRequest {
                 file = String::from_utf8(body.bytes).ok();
             }
         }
+        // After those of the form: the first one of a name counts, as in InfluxDB.
+        params.parse(parts.uri.query().unwrap_or(""))?;
         let trimmed = params.get("q").map(str::trim).filter(|text| !text.is_empty());
         let text = file.or_else(|| trimmed.map(str::to_owned));
         let text = text.ok_or_else(|| InfluxError::bad_request("missing required parameter \"q\""))?;
