@@ -1,14 +1,14 @@
 //! INTO: rows become points of the target.
 //!
-//! Invariants: a null writes nothing, an infinite value is an error; tags of the group are tags of the point;
-//! points are written in batches of [`BATCH_VALUES`] values.
+//! Invariants: a null writes nothing, an infinite value is never written; tags of the group are tags of the
+//! point; points are written in batches of [`BATCH_VALUES`] values.
 
 use chronolith_exec::rows::column::RowBatch;
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::{FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, TenantId, WordKind, WriteBatch};
 
 use super::cells::cell;
-use super::session::{Session, StatementError};
+use super::session::{Infinities, Session, StatementError};
 use crate::ast::{Target, TargetName};
 use crate::result::Cell;
 
@@ -63,6 +63,9 @@ impl<'a> PointWriter<'a> {
                 let (kind, bits, text): (WordKind, u64, Option<&[u8]>) = match cell(column, row) {
                     Cell::Null | Cell::Time(_) => continue,
                     Cell::Float(value) if value.is_infinite() => {
+                        if self.session.infinities == Infinities::LeftOut {
+                            continue;
+                        }
                         let text = format!("+/-Inf is an unsupported value for field {field}");
                         return Err(StatementError::Text(text));
                     }
