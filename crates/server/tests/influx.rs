@@ -33,6 +33,9 @@ use serde_json::Value;
 /// Longer than any answer takes, so that a hang fails instead of hanging the run.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
+/// In front of a number in [`numbers_as_texts`].
+const NUMBER_MARK: &str = "number ";
+
 #[derive(Debug, Default)]
 struct Request {
     method: String,
@@ -154,7 +157,7 @@ fn send(address: SocketAddr, request: &Request) -> Reply {
 
 /// The result of one statement in the short form of `ask`.
 fn short_form(body: &[u8]) -> Vec<String> {
-    let json: Value = serde_json::from_slice(body).expect("JSON");
+    let json: Value = serde_json::from_str(&numbers_as_texts(body)).expect("JSON");
     if let Some(error) = json["error"].as_str() {
         return vec![format!("request error: {error}")];
     }
@@ -166,10 +169,34 @@ fn short_form(body: &[u8]) -> Vec<String> {
     all.iter().map(short_series).collect()
 }
 
-/// A cell of a row; floats have no exponent.
+/// A cell of a row: a number as it was sent, other values as JSON.
 fn cell(value: &Value) -> String {
-    let float = value.as_f64().filter(|_| value.is_f64());
-    float.map_or_else(|| value.to_string(), |float| format!("{float}"))
+    let number = value.as_str().and_then(|text| text.strip_prefix(NUMBER_MARK));
+    number.map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Makes each number a text that begins with [`NUMBER_MARK`]: `serde_json` does not keep all of its digits.
+fn numbers_as_texts(body: &[u8]) -> String {
+    let body = std::str::from_utf8(body).expect("UTF-8");
+    let mut out = String::new();
+    let mut is_text = false;
+    let mut is_number = false;
+    let mut is_escaped = false;
+    for letter in body.chars() {
+        if is_number && !matches!(letter, '0'..='9' | '.' | '-' | '+' | 'e' | 'E') {
+            out.push('"');
+            is_number = false;
+        }
+        if !is_text && !is_number && (letter.is_ascii_digit() || letter == '-') {
+            out.push('"');
+            out.push_str(NUMBER_MARK);
+            is_number = true;
+        }
+        is_text ^= letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        out.push(letter);
+    }
+    out
 }
 
 fn short_series(series: &Value) -> String {
@@ -251,6 +278,11 @@ fn functions() {
 #[test]
 fn clauses() {
     run(include_str!("influx/clauses.txt"), |_| {});
+}
+
+#[test]
+fn examples_of_the_documentation() {
+    run(include_str!("influx/documentation.txt"), |_| {});
 }
 
 #[test]
