@@ -37,6 +37,8 @@ pub(super) struct QueryRequest {
     /// Rows of a chunk; `None` for one response.
     pub(super) chunk_rows: Option<usize>,
     pub(super) is_get: bool,
+    /// The client does not wait for the results.
+    pub(super) is_async: bool,
     /// A GET that a page of another origin asked for.
     pub(super) is_foreign_get: bool,
 }
@@ -91,6 +93,7 @@ impl QueryRequest {
             is_pretty: params.get("pretty") == Some("true"),
             chunk_rows: is_chunked.then(|| chunk_size.filter(|rows| *rows > 0).unwrap_or(CHUNK_ROWS)),
             is_get,
+            is_async: params.get("async") == Some("true"),
             is_foreign_get: is_get && origin::is_foreign_and_not_allowed(app, &parts.headers),
             headers: parts.headers,
             params,
