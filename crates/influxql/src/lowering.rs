@@ -38,6 +38,8 @@ pub struct LoweredSelect {
     pub time_column: String,
     /// INTO.
     pub target: Option<Target>,
+    /// Last columns of the plan that are no columns of the result but tags of the points that INTO writes.
+    pub point_tag_count: usize,
 }
 
 /// Name of a store.
@@ -69,6 +71,7 @@ where
         stores: lowering.stores,
         time_column: select.time_column.clone(),
         target: select.target.clone(),
+        point_tag_count: select.point_tags().len(),
     })
 }
 
@@ -104,6 +107,9 @@ where
         let mut columns = Columns::new(&scope);
         for (field, name) in select.column_fields().iter().zip(select.column_names().iter().skip(1)) {
             columns.push(name, &field.expr)?;
+        }
+        for tag in select.point_tags() {
+            columns.push(&tag.name.clone(), &Expr::Ref(tag))?;
         }
         (lowered.columns, lowered.calls) = columns.finish();
         let is_raw = lowered.calls.is_empty();

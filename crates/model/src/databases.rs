@@ -10,7 +10,7 @@ mod change;
 
 pub use catalog::{
     AUTOGEN, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
-    DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy, TenantCatalog,
-    USER_COUNT_MAX, User,
+    DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
+    STORE_NAME_BYTES_MAX, TenantCatalog, USER_COUNT_MAX, User,
 };
 pub use change::{CatalogChange, CatalogError, PolicyOptions};

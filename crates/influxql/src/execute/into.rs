@@ -1,14 +1,16 @@
 //! INTO: rows become points of the target.
 //!
-//! Invariants: a null writes nothing; tags of the group are tags of the point; points are written in batches
-//! of [`BATCH_VALUES`] values.
+//! Invariants: a null writes nothing, an infinite value is never written; tags of the group are tags of the
+//! point; points are written in batches of [`BATCH_VALUES`] values.
 
-use chronolith_exec::rows::column::RowBatch;
+use std::borrow::Cow;
+
+use chronolith_exec::rows::column::{RowBatch, RowColumn};
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::{FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, TenantId, WordKind, WriteBatch};
 
 use super::cells::cell;
-use super::session::{Session, StatementError};
+use super::session::{Infinities, Session, StatementError};
 use crate::ast::{Target, TargetName};
 use crate::result::Cell;
 
@@ -22,12 +24,18 @@ pub(super) struct PointWriter<'a> {
     store: Result<TenantId, String>,
     /// `None`: that of the source.
     measurement: Option<String>,
+    /// Last columns of the rows that are tags of their points.
+    point_tag_count: usize,
     batch: WriteBatch,
     written: u64,
 }
 
 impl<'a> PointWriter<'a> {
-    pub(super) fn new(session: &'a Session<'a>, target: &Target) -> Result<PointWriter<'a>, StatementError> {
+    pub(super) fn new(
+        session: &'a Session<'a>,
+        target: &Target,
+        point_tag_count: usize,
+    ) -> Result<PointWriter<'a>, StatementError> {
         let catalog = session.storage.catalog();
         let database = session.writable(&catalog, &target.database)?;
         let policy = database.policy(&target.policy);
@@ -38,16 +46,18 @@ impl<'a> PointWriter<'a> {
             TargetName::SameAsSource => None,
         };
         let batch = WriteBatch::from_labels();
-        Ok(PointWriter { session, store, measurement, batch, written: 0 })
+        Ok(PointWriter { session, store, measurement, point_tag_count, batch, written: 0 })
     }
 
     /// Adds the rows of a batch; `columns` are their names, that of the time first.
     pub(super) fn add(&mut self, rows: &RowBatch, columns: &[String]) -> Result<(), StatementError> {
         let name = self.measurement.clone().unwrap_or_else(|| rows.series.name.to_string());
         let mut is_written = vec![false; rows.times.len()];
-        for (column, field) in rows.columns.iter().zip(columns.iter().skip(1)) {
+        let columns: Vec<(&RowColumn, &String)> = rows.columns.iter().zip(columns.iter().skip(1)).collect();
+        let (fields, point_tags) = columns.split_at(columns.len().saturating_sub(self.point_tag_count));
+        for &(column, field) in fields {
             let mut builder = LabelsBuilder::new();
-            let labels = |builder: &mut LabelsBuilder, kind: WordKind| {
+            let labels = |builder: &mut LabelsBuilder, kind: WordKind, row: usize| {
                 builder.clear();
                 builder.push(FIELD_LABEL, field);
                 if kind != WordKind::Float {
@@ -56,12 +66,22 @@ impl<'a> PointWriter<'a> {
                 builder.push(METRIC_NAME, &name);
                 let tags = rows.series.tags.iter().filter(|(_, value)| !value.is_empty());
                 tags.for_each(|(tag, value)| builder.push(tag, value));
+                for (tag, value) in tags_of_row(rows, point_tags, row) {
+                    builder.push(tag, &value);
+                }
                 builder.sort();
                 builder.finish()
             };
             for (row, &time) in rows.times.iter().enumerate() {
                 let (kind, bits, text): (WordKind, u64, Option<&[u8]>) = match cell(column, row) {
                     Cell::Null | Cell::Time(_) => continue,
+                    Cell::Float(value) if value.is_infinite() => {
+                        if self.session.infinities == Infinities::LeftOut {
+                            continue;
+                        }
+                        let text = format!("+/-Inf is an unsupported value for field {field}");
+                        return Err(StatementError::Text(text));
+                    }
                     Cell::Float(value) => (WordKind::Float, value.to_bits(), None),
                     Cell::Integer(value) => (WordKind::Integer, word_of_integer(value), None),
                     Cell::Unsigned(value) => (WordKind::Unsigned, word_of_unsigned(value), None),
@@ -69,7 +89,7 @@ impl<'a> PointWriter<'a> {
                     Cell::Text(text) => (WordKind::Text, 0, Some(text)),
                 };
                 is_written[row] = true;
-                let of_kind = labels(&mut builder, kind);
+                let of_kind = labels(&mut builder, kind, row);
                 match text {
                     Some(text) => {
                         let untyped = of_kind.filtered(|label| label != KIND_LABEL);
@@ -101,4 +121,20 @@ impl<'a> PointWriter<'a> {
         self.flush()?;
         Ok(self.written)
     }
+}
+
+/// Returns the tags that a row has of its own: columns of tags that have a value and are not in GROUP BY.
+fn tags_of_row<'r>(
+    rows: &'r RowBatch,
+    point_tags: &'r [(&RowColumn, &String)],
+    row: usize,
+) -> impl Iterator<Item = (&'r str, Cow<'r, str>)> {
+    let is_grouped =
+        |tag: &str| rows.series.tags.iter().any(|(name, value)| **name == *tag && !value.is_empty());
+    point_tags.iter().filter_map(move |(column, tag)| match cell(column, row) {
+        Cell::Text(value) if !value.is_empty() && !is_grouped(tag) => {
+            Some((tag.as_str(), String::from_utf8_lossy(value)))
+        }
+        _ => None,
+    })
 }

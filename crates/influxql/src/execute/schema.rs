@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_model::kind::is_reserved;
-use chronolith_model::query::Selector;
+use chronolith_model::query::{Selector, TypedColumns};
 use chronolith_model::{
     FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, MatchOp, Matcher, ReadContext, TimeRange, WordKind,
 };
@@ -197,7 +197,59 @@ impl Schema<'_> {
                 fields.entry(field).or_default().push(kind);
             }
         }
+        for (field, kinds) in fields.iter_mut().filter(|(_, kinds)| kinds.len() > 1) {
+            self.retain_kinds_with_samples(measurement, field, kinds)?;
+        }
         Ok(fields)
+    }
+
+    /// Removes the kinds of a field that have no samples, if another one has: a deletion leaves the names of
+    /// its series until the next compaction, and the field may have points of another type since.
+    fn retain_kinds_with_samples(
+        &self,
+        measurement: &str,
+        field: &str,
+        kinds: &mut Vec<WordKind>,
+    ) -> Result<(), StatementError> {
+        let mut found = Vec::with_capacity(kinds.len());
+        for &kind in kinds.iter() {
+            let of_kind = vec![
+                Matcher::equal(METRIC_NAME, measurement),
+                Matcher::equal(FIELD_LABEL, field),
+                Matcher::equal(KIND_LABEL, kind.label_value()),
+            ];
+            if self.has_samples(of_kind)? {
+                found.push(kind);
+            }
+        }
+        if !found.is_empty() {
+            *kinds = found;
+        }
+        Ok(())
+    }
+
+    /// Returns true if a selected series that also matches `added` has a sample. Cost: reads series until one
+    /// has.
+    fn has_samples(&self, added: Vec<Matcher>) -> Result<bool, StatementError> {
+        let matchers = self.filter.with(added);
+        let selector = Selector { matchers: &matchers, range: self.range };
+        let mut batch = Vec::new();
+        for store in &self.stores {
+            let mut batches = store.source.select(&selector, self.ctx)?;
+            let mut has_more = true;
+            while has_more {
+                self.ctx.check()?;
+                has_more = batches.next_batch(&mut batch)?;
+                for series in batch.drain(..).filter(|series| self.filter.selects(&series.labels)) {
+                    let mut columns = TypedColumns::new(series.samples.column_type());
+                    series.samples.read_typed(self.range, &mut columns)?;
+                    if !columns.times.is_empty() {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Calls `visit` with the labels of each selected series that also matches `added`.

@@ -26,6 +26,7 @@ use crate::time::{TimeZone, zone_named};
 pub(super) struct OpenSelect {
     pub(super) stream: RowStream,
     pub(super) columns: Vec<String>,
+    point_tag_count: usize,
     zone: Option<TimeZone>,
 }
 
@@ -39,7 +40,7 @@ pub(super) fn select(
         return send_rows(&mut open, sink);
     };
     let mut open = open_select(session, select)?;
-    let mut writer = PointWriter::new(session, target)?;
+    let mut writer = PointWriter::new(session, target, open.point_tag_count)?;
     while let Some(batch) = open.stream.next_batch().map_err(row_error)? {
         writer.add(&batch, &open.columns)?;
     }
@@ -54,14 +55,15 @@ pub(super) fn open_select(session: &Session<'_>, select: &Select) -> Result<Open
     let checked = check_select(select.clone(), session.now_ns).map_err(StatementError::text)?;
     let schema = StoreSchema::new(session, checked.bounds.range());
     let expanded = expand_select(checked, &schema)?;
-    let LoweredSelect { plan, stores, time_column, .. } = lower_select(&expanded, &schema, TimeUnit::Nano)?;
+    let LoweredSelect { plan, stores, time_column, point_tag_count, .. } =
+        lower_select(&expanded, &schema, TimeUnit::Nano)?;
     let named = plan.columns.iter().map(|column| column.name.to_string());
     let columns = std::iter::once(time_column).chain(named).collect();
     let stores: Result<Vec<_>, StatementError> =
         stores.iter().map(|store| session.policy_source(&store.database, &store.policy)).collect();
     let environment = environment(session, stores?);
     let stream = RowStream::open(plan, environment).map_err(row_error)?;
-    Ok(OpenSelect { stream, columns, zone: select.zone.as_deref().and_then(zone_named) })
+    Ok(OpenSelect { stream, columns, point_tag_count, zone: select.zone.as_deref().and_then(zone_named) })
 }
 
 fn environment(session: &Session<'_>, stores: Vec<Arc<dyn Queryable>>) -> RowEnvironment {

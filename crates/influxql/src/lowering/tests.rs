@@ -196,6 +196,17 @@ fn calls_and_windows() {
     );
 }
 
+/// A tag that top() takes was lost with INTO, and points of one time became one.
+#[test]
+fn tags_of_top_are_last_with_into() {
+    let lowered = lower("SELECT top(f, host, i, 2), s INTO tops FROM cpu", TimeUnit::Nano).expect("a plan");
+    let want = r#"0/cpu top=#0 s=s:Text host=tag host #0 "#;
+    assert!(render(&lowered.plan).starts_with(want), "{}", render(&lowered.plan));
+    assert_eq!(lowered.point_tag_count, 1);
+    let without = lower("SELECT top(f, host, 2) FROM cpu", TimeUnit::Nano).expect("a plan");
+    assert_eq!(without.point_tag_count, 0);
+}
+
 #[test]
 fn transformations() {
     check(

@@ -3,7 +3,7 @@
 //! Not here: the checks (`check`), types and wildcards (`expand`).
 
 use super::function::is_math;
-use crate::ast::{Dimension, Expr, Field, Fill, Measurement, OrderBy, Page, Target};
+use crate::ast::{DataType, Dimension, Expr, Field, Fill, Measurement, OrderBy, Page, Target, VarRef};
 use crate::condition::TimeBounds;
 
 /// A SELECT that has been checked.
@@ -70,6 +70,27 @@ impl CheckedSelect {
     #[must_use]
     pub fn column_fields(&self) -> Vec<Field> {
         crate::ast::column_fields(&self.fields, self.target.is_some())
+    }
+
+    /// Tags that `top()` and `bottom()` take as arguments, each once. INTO makes them tags of its points.
+    #[must_use]
+    pub fn point_tags(&self) -> Vec<VarRef> {
+        let mut tags: Vec<VarRef> = Vec::new();
+        if self.target.is_none() {
+            return tags;
+        }
+        let calls = self.fields.iter().filter_map(|field| field.expr.as_call());
+        for call in calls.filter(|call| matches!(call.name.as_str(), "top" | "bottom")) {
+            for arg in call.args.iter().skip(1) {
+                if let Expr::Ref(var) = arg
+                    && var.kind == DataType::Tag
+                    && !tags.contains(var)
+                {
+                    tags.push(var.clone());
+                }
+            }
+        }
+        tags
     }
 
     /// Returns true if no field has a function of samples: each point is a row.

@@ -21,8 +21,10 @@ pub const POLICY_COUNT_MAX: usize = 1000;
 pub const CONTINUOUS_QUERY_COUNT_MAX: usize = 1000;
 /// Users of a tenant.
 pub const USER_COUNT_MAX: usize = 10_000;
-/// Bytes of a name of a database, policy, query or user.
+/// Longest name of a query or user.
 pub const NAME_BYTES_MAX: usize = 4096;
+/// Longest name of a new database or retention policy: that of InfluxDB.
+pub const STORE_NAME_BYTES_MAX: usize = 255;
 
 /// Databases of all tenants.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

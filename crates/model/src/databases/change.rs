@@ -6,8 +6,8 @@
 
 use super::catalog::{
     AUTOGEN, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
-    DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy, TenantCatalog,
-    USER_COUNT_MAX, User,
+    DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
+    STORE_NAME_BYTES_MAX, TenantCatalog, USER_COUNT_MAX, User,
 };
 use crate::{TenantId, TimeUnit};
 use std::sync::Arc;
@@ -158,9 +158,9 @@ pub enum CatalogError {
     /// The name of a database, policy or query cannot be used.
     #[error("invalid name")]
     InvalidName,
-    /// The name is empty.
-    #[error("database name required")]
-    DatabaseNameRequired,
+    /// The name of a database or policy is longer than [`STORE_NAME_BYTES_MAX`].
+    #[error("name too long")]
+    NameTooLong,
     /// There is a query of this name with another text.
     #[error("continuous query already exists")]
     ContinuousQueryExists,
@@ -449,14 +449,11 @@ fn check_length(name: &str) -> Result<String, CatalogError> {
 
 /// Names of databases and policies are those of directories in InfluxDB.
 fn check_name(name: &str) -> Result<(), CatalogError> {
-    if name.is_empty() {
-        return Err(CatalogError::DatabaseNameRequired);
-    }
     let is_legal = |c: char| !c.is_control() && c != '/' && c != '\\';
-    if name == "." || name == ".." || name.len() > NAME_BYTES_MAX || !name.chars().all(is_legal) {
+    if matches!(name, "" | "." | "..") || !name.chars().all(is_legal) {
         return Err(CatalogError::InvalidName);
     }
-    Ok(())
+    if name.len() > STORE_NAME_BYTES_MAX { Err(CatalogError::NameTooLong) } else { Ok(()) }
 }
 
 #[cfg(test)]

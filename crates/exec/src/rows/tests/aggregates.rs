@@ -153,6 +153,53 @@ fn ties_of_texts_booleans_and_modes() {
     check(lines, one(Aggregate::Distinct, "b"), "m{}\n0: false\n0: true");
 }
 
+/// InfluxDB subtracts the two middle integers as 64-bit ones before their mean becomes a float: the distance
+/// of the extremes wraps around.
+#[test]
+fn medians_of_integers_subtract_before_they_are_floats() {
+    let median = |low: i64, high: i64| {
+        let lines = format!("m w={high}i 1\nm w={low}i 2");
+        let environment = environment(MemoryStore::of_lines(&lines), u64::MAX, RowLimits::default());
+        run(one(Aggregate::Median, "w"), environment).expect("rows")
+    };
+    assert_eq!(median(9223372036854775805, 9223372036854775807), "m{}\n0: 9.223372036854776e18\n");
+    assert_eq!(median(2, 5), "m{}\n0: 3.5\n");
+    assert_eq!(median(-5, 2), "m{}\n0: -1.5\n");
+    assert_eq!(median(-1, i64::MAX), "m{}\n0: -4.611686018427388e18\n");
+    // An odd count has one middle value.
+    let lines = "m w=9223372036854775807i 1\nm w=-9223372036854775808i 2\nm w=7i 3";
+    check(lines, one(Aggregate::Median, "w"), "m{}\n0: 7.0");
+}
+
+/// Of values that occur equally often the one of the earliest point counts, whatever the order of the rows.
+#[test]
+fn modes_of_equal_count_are_the_earliest() {
+    let lines = "
+        m w=7i,v=1.5,s=\"b\",b=true 1
+        m w=3i,v=0.5,s=\"a\",b=false 2
+        m w=3i,v=0.5,s=\"a\",b=false 3
+        m w=7i,v=1.5,s=\"b\",b=true 4";
+    for order in [Order::Ascending, Order::Descending] {
+        for (field, want) in [("w", "7i"), ("v", "1.5"), ("s", "\"b\""), ("b", "true")] {
+            let plan = RowPlan { order, ..one(Aggregate::Mode, field) };
+            check(lines, plan, &format!("m{{}}\n0: {want}"));
+        }
+    }
+}
+
+/// Rank of a percentile: floor(count * p / 100 + 0.5), counted from 1; rank 0 is no value. Equal values are
+/// in the order of their times.
+#[test]
+fn percentiles_take_the_nearest_rank() {
+    let lines = "m v=5 1\nm v=1 2\nm v=5 3\nm v=3 4";
+    for (percent, want) in
+        [(12.4, ""), (12.5, "2: 1.0"), (37.5, "4: 3.0"), (62.5, "1: 5.0"), (100.0, "3: 5.0")]
+    {
+        let want = if want.is_empty() { String::new() } else { format!("m{{}}\n{want}") };
+        check(lines, one(Aggregate::Percentile(percent), "v"), &want);
+    }
+}
+
 /// A point without a value is null whatever the fill; windows without points are filled.
 #[test]
 fn points_without_values_are_not_filled() {

@@ -85,6 +85,37 @@ fn the_window_before_the_range_is_read() {
     check(POINTS, plan, "m{}\n0: 3i null\n10: 2i 2.333333333333333\n20: 0i null\n30: 2i -1.0");
 }
 
+/// elapsed() was changed to read no window in front of the range, and back: influxd 1.6.7 reads it.
+#[test]
+fn elapsed_reads_the_window_before_the_range() {
+    let mean = |fill| mean_windows(Transform::Elapsed { unit: 1 }, fill).between(10, 40);
+    check(POINTS, mean(Fill::None), "m{}\n10: 10i\n30: 20i");
+    let whole = mean_windows(Transform::Elapsed { unit: 1 }, Fill::None);
+    check(POINTS, whole, "m{}\n10: 10i\n30: 20i");
+    // Not beyond one window: the window at 20 has no points.
+    check(POINTS, mean(Fill::None).between(30, 40), "");
+    let in_fours = mean_windows(Transform::Elapsed { unit: 4 }, Fill::None);
+    check(POINTS, in_fours, "m{}\n10: 2i\n30: 5i");
+    // Raw points have no window before.
+    let raw = from_m().call("e", transform(Transform::Elapsed { unit: 1 }, "w")).between(11, 40);
+    check(POINTS, raw, "m{}\n31: 20i\n32: 1i");
+}
+
+/// Differences of integers wrap around as 64-bit ones, in descending order too; one that wraps to a positive
+/// value is not negative.
+#[test]
+fn differences_of_integers_wrap() {
+    let lines = "m w=9223372036854775807i 1\nm w=-2i 2\nm w=-9223372036854775808i 3";
+    let difference = |non_negative| transform(Transform::Difference { non_negative }, "w");
+    let plan = from_m().call("d", difference(false));
+    check(lines, plan, "m{}\n2: 9223372036854775807i\n3: -9223372036854775806i");
+    check(lines, from_m().call("d", difference(true)), "m{}\n2: 9223372036854775807i");
+    let plan = RowPlan { order: Order::Descending, ..from_m().call("d", difference(false)) };
+    check(lines, plan, "m{}\n2: 9223372036854775806i\n1: -9223372036854775807i");
+    let plan = from_m().call("c", transform(Transform::CumulativeSum, "w"));
+    check(lines, plan, "m{}\n1: 9223372036854775807i\n2: 9223372036854775805i\n3: -3i");
+}
+
 #[test]
 fn sums_and_averages_move() {
     let plan = from_m()
@@ -107,6 +138,15 @@ fn integrals_are_cut_at_windows() {
     let mut plan = from_m().call("i", integral(1)).between(1, 101).every(30);
     plan.order = Order::Descending;
     check(&curve(), plan, "m{}\n120: -145.0\n120: 0.0\n90: -340.0\n90: 0.0\n60: -225.0\n60: 0.0\n30: -85.0");
+}
+
+/// Times were floats before they were subtracted, so neighbouring nanoseconds of today had no area.
+#[test]
+fn integrals_of_neighbouring_nanoseconds_have_an_area() {
+    let lines = "m v=2 1500000000000000001\nm v=4 1500000000000000003\nm v=4 1500000000000000004";
+    check(lines, from_m().call("i", aggregate(Aggregate::Integral { unit: 1 }, "v")), "m{}\n0: 10.0");
+    let plan = from_m().call("d", transform(derivative(1), "v"));
+    check(lines, plan, "m{}\n1500000000000000003: 1.0\n1500000000000000004: 0.0");
 }
 
 #[track_caller]

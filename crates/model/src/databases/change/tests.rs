@@ -48,10 +48,15 @@ fn a_database_has_an_infinite_default_policy() {
     catalog.change(create("db")).change(create("db"));
     let database = catalog.database("db");
     assert_eq!((database.default_policy.as_str(), database.policies.len()), (AUTOGEN, 1));
-    let policy = database.policy("").expect("the default policy");
-    assert_eq!((policy.duration_ns, policy.shard_group_ns, policy.replica_count), (0, 7 * DAY_NS, 1));
-    assert_eq!(policy.store, TenantId::of_store(TimeUnit::Nano, 0));
-    catalog.refuses(create(""), "database name required").refuses(create("a/b"), "invalid name");
+    let default = database.policy("").expect("the default policy");
+    assert_eq!((default.duration_ns, default.shard_group_ns, default.replica_count), (0, 7 * DAY_NS, 1));
+    assert_eq!(default.store, TenantId::of_store(TimeUnit::Nano, 0));
+    for name in ["", ".", "..", "a/b", "a\\b", "a\nb"] {
+        catalog.refuses(create(name), "invalid name");
+    }
+    let longest = "a".repeat(255);
+    catalog.refuses(create(&format!("{longest}a")), "name too long").change(create(&longest));
+    catalog.refuses(policy("db", &"b".repeat(256), DAY_NS, false), "name too long");
 }
 
 #[test]

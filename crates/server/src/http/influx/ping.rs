@@ -14,7 +14,7 @@ pub(super) async fn ping(State(app): State<Arc<App>>, request: Request) -> Respo
     let mut params = Params::default();
     // A query string that cannot be read asks for nothing.
     let _ = params.parse(request.uri().query().unwrap_or(""));
-    let is_verbose = params.get("verbose").is_some_and(|value| value != "0" && value != "false");
+    let is_verbose = params.get("verbose").is_some_and(|value| !matches!(value, "" | "0" | "false"));
     if !is_verbose {
         return empty();
     }

@@ -5,6 +5,7 @@
 //! asked for by GET from pages of other origins are refused.
 //! Not here: statements (`influxql`), text forms of results (`printer`).
 
+mod format;
 mod parameters;
 mod request;
 mod response;
@@ -15,12 +16,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use chronolith_influxql::ast::Statement;
-use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
+use chronolith_influxql::execute::{Access, Infinities, SelectLimits, Session, StatementError};
 use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
 use chronolith_tsdb::Tsdb;
+use http_body_util::BodyExt as _;
 
-use self::request::{Format, QueryRequest};
+use self::format::Format;
+use self::request::QueryRequest;
 use self::response::ResponseSink;
 use super::credentials::Caller;
 use super::printer::Epoch;
@@ -71,12 +74,35 @@ async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxE
         timeout: ANSWER_TIMEOUT,
         metrics: |metrics| &metrics.influx_query,
     };
-    let answered = stream::answer(app, admitted, kind, move |app, admitted, parts| {
-        execute_all(app, store, &request, &caller, admitted, parts)
-    });
+    let is_async = request.is_async;
+    let shared = app.clone();
+    let answered = async move {
+        let print = move |app: &App, admitted, parts: &Parts| {
+            execute_all(app, store, &request, &caller, admitted, parts)
+        };
+        stream::answer(&shared, admitted, kind, print).await
+    };
+    if is_async {
+        // At most as many as there are permits of queries: one is held.
+        tokio::spawn(async move { drop_results(answered.await).await });
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(response);
+    }
     let mut response = answered.await?;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     Ok(response)
+}
+
+/// Reads a response that no client waits for to its end: dropping it would end its statements.
+async fn drop_results(answered: Result<Response<Body>, ApiError>) {
+    match answered {
+        Ok(response) => {
+            let mut body = response.into_body();
+            while let Some(Ok(_)) = body.frame().await {}
+        }
+        Err(error) => tracing::info!(error = error.message, "asynchronous InfluxQL query failed"),
+    }
 }
 
 /// Runs the statements and sends their results.
@@ -119,6 +145,7 @@ fn execute_all(
             points_max: app.options.influx.select_point_max as u64,
             buckets_max: app.options.influx.select_bucket_max as u64,
         },
+        infinities: Infinities::Refused,
         ctx,
     };
     let count = request.statements.len();
@@ -133,7 +160,10 @@ fn execute_all(
             Err(StatementError::Query(error)) => Some(query_error(&error)),
         };
         sink.end(&messages, error.as_deref())?;
-        if error.is_some() {
+        if let Some(error) = error {
+            if request.is_async {
+                tracing::info!(%statement, error, "statement of an asynchronous InfluxQL query failed");
+            }
             for later in id + 1..count.saturating_sub(1) {
                 sink.begin(later);
                 sink.end(&[], Some(NOT_EXECUTED))?;

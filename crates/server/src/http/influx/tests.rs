@@ -192,6 +192,22 @@ async fn databases_and_policies_are_made_and_listed() {
 }
 
 #[tokio::test]
+async fn asynchronous_statements_run_after_the_answer() {
+    let server = with_database();
+    assert_eq!(post(&server, "/write?db=db", "m v=1 1\nm v=2 2").await.status, StatusCode::NO_CONTENT);
+    let path = "/query?db=db&async=true&q=SELECT%20v%20INTO%20later%20FROM%20m";
+    let answer = post(&server, path, "").await;
+    assert_eq!((answer.status, answer.text.as_str()), (StatusCode::NO_CONTENT, ""));
+    let count = |answer: Answer| answer.json()["results"][0]["series"][0]["values"][0][1].as_i64();
+    while count(run(&server, "SELECT count(v) FROM later").await) != Some(2) {
+        tokio::task::yield_now().await;
+    }
+    // What is no statement is refused at once.
+    let parse = "error parsing query: found EOF, expected identifier, string, number, bool at line 1, char 8";
+    check_error(&post(&server, "/query?db=db&async=true&q=SELECT", "").await, 400, parse);
+}
+
+#[tokio::test]
 async fn schema_is_listed() {
     let server = with_database();
     let body = "cpu,host=a,zone=z usage=1,count=3i\ncpu,host=b usage=2\nmem,host=a free=1u,note=\"x\",ok=t";

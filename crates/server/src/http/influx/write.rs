@@ -136,14 +136,16 @@ async fn check(
         Api::Prometheus => Precision::of_write(""),
         Api::V2 => Precision::of_write_v2(precision),
     };
+    let precision = precision.map_err(InfluxError::bad_request)?;
+    // Credentials come first: a client without them does not learn which databases there are.
+    let caller = Caller::of_request(app, &store, &tenant, headers, &params).await?;
     let target = Target::of(api, &params)?;
     let catalog = store.databases();
     let database = catalog.of(&tenant).and_then(|own| own.database(&target.database));
     let Some(database) = database else {
         return Err(missing_database(app, &target.database));
     };
-    Caller::of_request(app, &store, &tenant, headers, &params).await?.check_write(&target.database)?;
-    let precision = precision.map_err(InfluxError::bad_request)?;
+    caller.check_write(&target.database)?;
     check_consistency(params.get("consistency").unwrap_or(""))?;
     let policy = target.policy(database)?;
     let encoding = headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes());
@@ -179,9 +181,11 @@ impl Target {
                 let bucket = params.get("bucket").unwrap_or("");
                 let (database, policy) = bucket.split_once('/').unwrap_or((bucket, ""));
                 if database.is_empty() {
-                    let text = format!(
-                        "bucket name {bucket:?} is missing a slash; not in \"database/retention-policy\" format"
-                    );
+                    let reason = match bucket {
+                        "" => "is missing a slash; not in \"database/retention-policy\" format",
+                        _ => "is in db/rp form but has an empty database",
+                    };
+                    let text = format!("bucket name {bucket:?} {reason}");
                     return Err(InfluxError::new(StatusCode::NOT_FOUND, text));
                 }
                 Ok(Target { database: database.to_owned(), policy: policy.to_owned() })

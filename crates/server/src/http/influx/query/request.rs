@@ -7,8 +7,9 @@ use chronolith_influxql::ast::Statement;
 use chronolith_influxql::{Parameters, parse_query_with};
 use chronolith_model::TenantId;
 
-use super::super::printer::{CsvPrinter, Epoch, JsonPrinter, MsgpackPrinter, Printer};
+use super::super::printer::{Epoch, Printer};
 use super::super::reply::InfluxError;
+use super::format::Format;
 use super::parameters;
 use crate::app::App;
 use crate::http::body;
@@ -20,42 +21,6 @@ use crate::limits::FORM_BYTES_MAX;
 
 /// Rows of a chunk if the request names none.
 const CHUNK_ROWS: usize = 10_000;
-
-/// Text form of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    Json,
-    Csv,
-    Msgpack,
-}
-
-impl Format {
-    pub(super) fn of(headers: &HeaderMap) -> Format {
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let accept = accept.split([',', ';']).next().unwrap_or("").trim();
-        match accept {
-            "application/csv" | "text/csv" => Format::Csv,
-            "application/x-msgpack" => Format::Msgpack,
-            _ => Format::Json,
-        }
-    }
-
-    pub(super) fn printer(self, epoch: Epoch, is_pretty: bool) -> Box<dyn Printer> {
-        match self {
-            Format::Json => Box::new(JsonPrinter::new(epoch, is_pretty)),
-            Format::Csv => Box::new(CsvPrinter::new(epoch)),
-            Format::Msgpack => Box::new(MsgpackPrinter::new(epoch)),
-        }
-    }
-
-    pub(super) fn content_type(self) -> &'static str {
-        match self {
-            Format::Json => "application/json",
-            Format::Csv => "text/csv",
-            Format::Msgpack => "application/x-msgpack",
-        }
-    }
-}
 
 /// A request whose statements have been parsed.
 pub(super) struct QueryRequest {
@@ -72,6 +37,8 @@ pub(super) struct QueryRequest {
     /// Rows of a chunk; `None` for one response.
     pub(super) chunk_rows: Option<usize>,
     pub(super) is_get: bool,
+    /// The client does not wait for the results.
+    pub(super) is_async: bool,
     /// A GET that a page of another origin asked for.
     pub(super) is_foreign_get: bool,
 }
@@ -82,7 +49,6 @@ impl QueryRequest {
         let tenant = tenant_of(app.options.multitenancy, &parts.headers).map_err(ApiError::from)?;
         let memory = app.admission.query_memory.of(&tenant, 0);
         let mut params = Params::default();
-        params.parse(parts.uri.query().unwrap_or(""))?;
         let is_get = parts.method != Method::POST;
         let mut file = None;
         if !is_get {
@@ -99,7 +65,10 @@ impl QueryRequest {
                 file = String::from_utf8(body.bytes).ok();
             }
         }
-        let text = file.or_else(|| params.get("q").map(str::to_owned));
+        // After those of the form: the first one of a name counts, as in InfluxDB.
+        params.parse(parts.uri.query().unwrap_or(""))?;
+        let trimmed = params.get("q").map(str::trim).filter(|text| !text.is_empty());
+        let text = file.or_else(|| trimmed.map(str::to_owned));
         let text = text.ok_or_else(|| InfluxError::bad_request("missing required parameter \"q\""))?;
         let failed = |error: &dyn std::fmt::Display| {
             InfluxError::bad_request(format_args!("error parsing query: {error}"))
@@ -124,6 +93,7 @@ impl QueryRequest {
             is_pretty: params.get("pretty") == Some("true"),
             chunk_rows: is_chunked.then(|| chunk_size.filter(|rows| *rows > 0).unwrap_or(CHUNK_ROWS)),
             is_get,
+            is_async: params.get("async") == Some("true"),
             is_foreign_get: is_get && origin::is_foreign_and_not_allowed(app, &parts.headers),
             headers: parts.headers,
             params,

@@ -64,6 +64,23 @@ async fn a_query_does_not_run_for_its_own_points() {
     check_sums(&sums(&server).await, &[(MINUTE_S - 60, 4)]);
 }
 
+/// A query that failed for an infinite value would never come to its next window.
+#[tokio::test]
+async fn infinite_values_are_left_out() {
+    let server = with_database();
+    let create = "CREATE CONTINUOUS QUERY q ON db BEGIN SELECT ln(sum(v)) + 2 AS sum, max(v) AS max INTO sums FROM m \
+         GROUP BY time(1m) END";
+    check_results(&run(&server, create).await, r#"{"statement_id":0}"#);
+    write_at(&server, MINUTE_S - 30, 1).await;
+    pass(&server);
+    write_at(&server, MINUTE_S - 90, 0).await;
+    pass(&server);
+    assert_eq!(server.app.metrics.background.continuous_failures.as_f64(), 0.0);
+    check_sums(&sums(&server).await, &[(MINUTE_S - 60, 2)]);
+    let written = run(&server, "SELECT count(max) FROM sums").await;
+    assert!(written.text.contains(r#""values":[["1970-01-01T00:00:00Z",2]]"#), "{}", written.text);
+}
+
 #[tokio::test]
 async fn queries_and_their_last_runs_survive_a_restart() {
     let server = with_database();

@@ -22,9 +22,10 @@ async fn refused_statements_name_what_to_do() {
 #[tokio::test]
 async fn flux_is_disabled() {
     let server = with_database();
-    let text =
-        "Flux query service disabled. Verify flux-enabled=true in the [http] section of the InfluxDB config.";
-    check_error(&post(&server, "/api/v2/query?org=x", "from(bucket: \"db\")").await, 403, text);
+    let answer = post(&server, "/api/v2/query?org=x", "from(bucket: \"db\")").await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert_eq!(answer.headers["content-type"], "text/plain; charset=utf-8");
+    assert!(answer.text.starts_with("Flux query service disabled. "), "{}", answer.text);
 }
 
 #[tokio::test]

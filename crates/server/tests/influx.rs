@@ -1,0 +1,311 @@
+//! Answers of the InfluxDB API to hand-written requests: scripts in `influx/*.txt`, each sent over a socket
+//! to a server of its own.
+//!
+//! Expected answers come from the documentation and the release notes of InfluxDB 1.8, and from answers of
+//! InfluxDB 1.6.7 where 1.8 has not changed them; none is a copy of an answer of this server. Form of a
+//! script (blank lines and lines with `#` are skipped):
+//!
+//! ```text
+//! write LINE            a point of the database `db`, times in seconds; consecutive lines are one request
+//! ask STATEMENT         a statement on the database `db`; times of the answer are seconds
+//!   m{host=a} time,v: 10,1.5 20,null      one line per series: name, tags, columns, rows
+//!   error: TEXT                           or the error of the statement
+//!   nothing                               or no series
+//! POST /path?q=`text`   any request; text in backticks is percent-encoded
+//! + Name: value         one of its headers
+//! > text                a line of its body; `\r` is a carriage return
+//! < 400                 status of its answer
+//! < Name: value         a header of its answer
+//! < text                a line of the body of its answer
+//! ```
+//!
+//! Not here: random statements against a running InfluxDB (`fuzz`), limits and pages of other origins (tests
+//! of the crate itself).
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use chronolith_base::Env;
+use chronolith_server::{Server, ServerOptions};
+use serde_json::Value;
+
+/// Longer than any answer takes, so that a hang fails instead of hanging the run.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// In front of a number in [`numbers_as_texts`].
+const NUMBER_MARK: &str = "number ";
+
+#[derive(Debug, Default)]
+struct Request {
+    method: String,
+    target: String,
+    headers: Vec<String>,
+    body: Vec<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Reply {
+    status: String,
+    headers: Vec<String>,
+    body: Vec<u8>,
+}
+
+/// A request of a script with its line and what is expected.
+struct Case {
+    line: usize,
+    title: String,
+    request: Request,
+    want: Vec<String>,
+    /// The answer is compared in the short form of `ask`.
+    is_statement: bool,
+}
+
+/// Returns `text` with the parts in backticks percent-encoded and without the backticks.
+fn encode(text: &str) -> String {
+    let mut out = String::new();
+    let mut is_inside = false;
+    for byte in text.bytes() {
+        match byte {
+            b'`' => is_inside = !is_inside,
+            _ if is_inside && !byte.is_ascii_alphanumeric() => out.push_str(&format!("%{byte:02X}")),
+            _ => out.push(byte as char),
+        }
+    }
+    out
+}
+
+fn post(target: String) -> Request {
+    Request { method: "POST".to_owned(), target, ..Request::default() }
+}
+
+fn parse(script: &str) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for (idx, text) in script.lines().enumerate() {
+        let line = idx + 1;
+        let title = text.to_owned();
+        let case = |request, want, is_statement| Case { line, title, request, want, is_statement };
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        if let Some(point) = text.strip_prefix("write ") {
+            let previous =
+                cases.last_mut().filter(|case| case.request.target.starts_with("/write?db=db&pre"));
+            if let Some(case) = previous {
+                case.request.body.push(point.to_owned());
+                continue;
+            }
+            let mut request = post("/write?db=db&precision=s".to_owned());
+            request.body.push(point.to_owned());
+            cases.push(case(request, vec!["204".to_owned()], false));
+        } else if let Some(statement) = text.strip_prefix("ask ") {
+            let mut request = post("/query?db=db&epoch=s".to_owned());
+            request.headers.push("Content-Type: application/x-www-form-urlencoded".to_owned());
+            let text = statement.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+            request.body.push(format!("q={text}"));
+            cases.push(case(request, Vec::new(), true));
+        } else if text.starts_with("GET ") || text.starts_with("POST ") || text.starts_with("HEAD ") {
+            let (method, target) = text.split_once(' ').expect("a method");
+            let request = Request { method: method.to_owned(), target: encode(target), ..Request::default() };
+            cases.push(case(request, Vec::new(), false));
+        } else {
+            let last = cases.last_mut().expect("a request comes first");
+            let (mark, rest) = text.split_at(2.min(text.len()));
+            match mark.trim_end() {
+                "+" => last.request.headers.push(rest.to_owned()),
+                ">" => last.request.body.push(rest.replace("\\r", "\r")),
+                "<" | "" => last.want.push(rest.to_owned()),
+                _ => panic!("line {line} has no mark: {text}"),
+            }
+        }
+    }
+    cases
+}
+
+/// Joins the parts of a body that was sent in chunks.
+fn dechunk(mut bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    while let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") {
+        let size = std::str::from_utf8(&bytes[..end]).expect("a size");
+        let size = usize::from_str_radix(size, 16).expect("a size");
+        out.extend_from_slice(&bytes[end + 2..end + 2 + size]);
+        bytes = &bytes[end + 4 + size..];
+    }
+    out
+}
+
+fn send(address: SocketAddr, request: &Request) -> Reply {
+    let mut stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(ANSWER_WAIT)).expect("timeout");
+    let body = request.body.join("\n");
+    let mut head = format!("{} {} HTTP/1.1\r\n", request.method, request.target);
+    request.headers.iter().for_each(|header| head.push_str(&format!("{header}\r\n")));
+    head.push_str(&format!("Host: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len()));
+    stream.write_all(head.as_bytes()).expect("head");
+    stream.write_all(body.as_bytes()).expect("body");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("answer");
+    let head_end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head");
+    let head = String::from_utf8_lossy(&answer[..head_end]).into_owned();
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("status").to_owned();
+    let headers: Vec<String> = lines.map(|line| line.to_ascii_lowercase()).collect();
+    let body = answer.split_off(head_end + 4);
+    let is_chunked = headers.iter().any(|header| header == "transfer-encoding: chunked");
+    Reply { status, headers, body: if is_chunked { dechunk(&body) } else { body } }
+}
+
+/// The result of one statement in the short form of `ask`.
+fn short_form(body: &[u8]) -> Vec<String> {
+    let json: Value = serde_json::from_str(&numbers_as_texts(body)).expect("JSON");
+    if let Some(error) = json["error"].as_str() {
+        return vec![format!("request error: {error}")];
+    }
+    let result = &json["results"][0];
+    if let Some(error) = result["error"].as_str() {
+        return vec![format!("error: {error}")];
+    }
+    let Some(all) = result["series"].as_array() else { return vec!["nothing".to_owned()] };
+    all.iter().map(short_series).collect()
+}
+
+/// A cell of a row: a number as it was sent, other values as JSON.
+fn cell(value: &Value) -> String {
+    let number = value.as_str().and_then(|text| text.strip_prefix(NUMBER_MARK));
+    number.map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Makes each number a text that begins with [`NUMBER_MARK`]: `serde_json` does not keep all of its digits.
+fn numbers_as_texts(body: &[u8]) -> String {
+    let body = std::str::from_utf8(body).expect("UTF-8");
+    let mut out = String::new();
+    let mut is_text = false;
+    let mut is_number = false;
+    let mut is_escaped = false;
+    for letter in body.chars() {
+        if is_number && !matches!(letter, '0'..='9' | '.' | '-' | '+' | 'e' | 'E') {
+            out.push('"');
+            is_number = false;
+        }
+        if !is_text && !is_number && (letter.is_ascii_digit() || letter == '-') {
+            out.push('"');
+            out.push_str(NUMBER_MARK);
+            is_number = true;
+        }
+        is_text ^= letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        out.push(letter);
+    }
+    out
+}
+
+fn short_series(series: &Value) -> String {
+    let list = |values: &Value| values.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let mut out = text(&series["name"]);
+    if let Some(tags) = series["tags"].as_object() {
+        let tags: Vec<String> = tags.iter().map(|(name, value)| format!("{name}={}", text(value))).collect();
+        out.push_str(&format!("{{{}}}", tags.join(",")));
+    }
+    let columns: Vec<String> = list(&series["columns"]).iter().map(text).collect();
+    out.push_str(&format!(" {}:", columns.join(",")));
+    for row in list(&series["values"]) {
+        let cells: Vec<String> = list(&row).iter().map(cell).collect();
+        out.push_str(&format!(" {}", cells.join(",")));
+    }
+    out.trim_start().to_owned()
+}
+
+/// Returns the lines of a reply that a case of requests expects, for comparison with them.
+fn long_form(reply: &Reply, want: &[String]) -> Vec<String> {
+    let mut lines = vec![reply.status.clone()];
+    let expected = want.iter().skip(1).take_while(|line| is_header(line));
+    for header in expected {
+        let name = header.split(':').next().unwrap_or("").to_ascii_lowercase();
+        let found = reply.headers.iter().find(|found| found.split(':').next() == Some(&name));
+        let found = found.filter(|found| **found == header.to_ascii_lowercase());
+        lines.push(found.map_or_else(|| format!("{name}: {:?}", reply.headers), |_| header.clone()));
+    }
+    let body: String = match std::str::from_utf8(&reply.body) {
+        Ok(text) => text.to_owned(),
+        Err(_) => reply.body.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    lines.extend(body.trim_end_matches('\n').split('\n').filter(|_| !body.is_empty()).map(str::to_owned));
+    lines
+}
+
+/// Returns true if an expected line names a header: its name has capitals and no blank.
+fn is_header(line: &str) -> bool {
+    let name = line.split_once(": ").map_or("", |(name, _)| name);
+    name.starts_with(|first: char| first.is_ascii_uppercase())
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
+}
+
+#[track_caller]
+fn run(script: &str, change: impl FnOnce(&mut ServerOptions)) {
+    let dir = tempfile::tempdir().expect("directory");
+    let mut options = ServerOptions::new(dir.path().to_owned());
+    options.listen = "127.0.0.1:0".to_owned();
+    options.self_scrape_interval_ms = 0;
+    options.influx.runs_continuous_queries = false;
+    change(&mut options);
+    let server = Server::start(Env::real(), options, None).expect("starts");
+    server.wait_ready().expect("opens");
+    let mut different = Vec::new();
+    let cases = parse(script);
+    assert!(!cases.is_empty());
+    for case in &cases {
+        let reply = send(server.address(), &case.request);
+        let got = match case.is_statement {
+            true => short_form(&reply.body),
+            false => long_form(&reply, &case.want),
+        };
+        if got != case.want {
+            let text = format!("line {}: {}", case.line, case.title);
+            let (want, got) = (case.want.join("\n    "), got.join("\n    "));
+            different.push(format!("{text}\n  want\n    {want}\n  got\n    {got}"));
+        }
+    }
+    server.stop().expect("stops");
+    assert!(different.is_empty(), "{} of {}\n{}", different.len(), cases.len(), different.join("\n"));
+}
+
+#[test]
+fn functions() {
+    run(include_str!("influx/functions.txt"), |_| {});
+}
+
+#[test]
+fn clauses() {
+    run(include_str!("influx/clauses.txt"), |_| {});
+}
+
+#[test]
+fn examples_of_the_documentation() {
+    run(include_str!("influx/documentation.txt"), |_| {});
+}
+
+#[test]
+fn schema() {
+    run(include_str!("influx/schema.txt"), |_| {});
+}
+
+#[test]
+fn errors() {
+    run(include_str!("influx/errors.txt"), |_| {});
+}
+
+#[test]
+fn formats() {
+    run(include_str!("influx/formats.txt"), |_| {});
+}
+
+#[test]
+fn changes_of_version_1_8() {
+    run(include_str!("influx/version_1_8.txt"), |_| {});
+}
+
+#[test]
+fn access() {
+    run(include_str!("influx/access.txt"), |options| options.influx.auth_enabled = true);
+}
