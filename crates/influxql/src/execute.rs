@@ -23,7 +23,7 @@ use chronolith_model::databases::User;
 
 use crate::ast::Statement;
 use crate::result::ResultSink;
-pub use session::{Access, Infinities, SelectLimits, Session, StatementError};
+pub use session::{Access, SelectLimits, Session, StatementError};
 
 impl Session<'_> {
     /// Runs a statement and gives its rows to `sink`.

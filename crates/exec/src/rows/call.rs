@@ -182,7 +182,7 @@ impl<'p> PreparedCall<'p> {
         if has_many {
             return Ok(match order {
                 Order::Ascending => points,
-                Order::Descending => self.windows_reversed(&points),
+                Order::Descending => latest_first(&points),
             });
         }
         if order == Order::Descending {
@@ -193,20 +193,6 @@ impl<'p> PreparedCall<'p> {
         }
         let is_count = matches!(aggregate, Aggregate::Count);
         fill_windows(points, &self.plan.fill, &self.bounds, order, execution, is_count)
-    }
-
-    /// Windows in descending order; points of a window still ascend.
-    fn windows_reversed(&self, points: &Points) -> Points {
-        let mut rows: Vec<u32> = Vec::with_capacity(points.times.len());
-        let mut end = points.times.len();
-        while end > 0 {
-            let window = self.bounds.window_of(points.times[end - 1]);
-            let start = points.times[..end].partition_point(|time| *time < window.start);
-            let start = if self.plan.windows.is_none() { 0 } else { start.min(end - 1) };
-            rows.extend(start as u32..end as u32);
-            end = start;
-        }
-        points.gather(&rows)
     }
 
     /// The extreme points among the best of each combination of tags.
@@ -395,6 +381,13 @@ fn reverse(points: &mut Points) {
     points.times.reverse();
     points.values.reverse();
     points.aux.iter_mut().for_each(RowColumn::reverse);
+}
+
+/// Returns the points in descending order of time; those of one time keep their order.
+fn latest_first(points: &Points) -> Points {
+    let mut rows: Vec<u32> = (0..points.times.len() as u32).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(points.times[*row as usize]));
+    points.gather(&rows)
 }
 
 /// Limit and offset, per call and series.

@@ -1,7 +1,7 @@
 //! INTO: rows become points of the target.
 //!
-//! Invariants: a null writes nothing, an infinite value is never written; tags of the group are tags of the
-//! point; points are written in batches of [`BATCH_VALUES`] values.
+//! Invariants: a null writes nothing; a row with an infinite value is left out, as in InfluxDB; tags of the
+//! group are tags of the point; points are written in batches of [`BATCH_VALUES`] values.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::{FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, TenantId, WordKind, WriteBatch};
 
 use super::cells::cell;
-use super::session::{Infinities, Session, StatementError};
+use super::session::{Session, StatementError};
 use crate::ast::{Target, TargetName};
 use crate::result::Cell;
 
@@ -55,6 +55,11 @@ impl<'a> PointWriter<'a> {
         let mut is_written = vec![false; rows.times.len()];
         let columns: Vec<(&RowColumn, &String)> = rows.columns.iter().zip(columns.iter().skip(1)).collect();
         let (fields, point_tags) = columns.split_at(columns.len().saturating_sub(self.point_tag_count));
+        let is_infinite =
+            |column, row| matches!(cell(column, row), Cell::Float(value) if value.is_infinite());
+        let has_infinite: Vec<bool> = (0..rows.times.len())
+            .map(|row| fields.iter().any(|(column, _)| is_infinite(column, row)))
+            .collect();
         for &(column, field) in fields {
             let mut builder = LabelsBuilder::new();
             let labels = |builder: &mut LabelsBuilder, kind: WordKind, row: usize| {
@@ -72,16 +77,9 @@ impl<'a> PointWriter<'a> {
                 builder.sort();
                 builder.finish()
             };
-            for (row, &time) in rows.times.iter().enumerate() {
+            for (row, &time) in rows.times.iter().enumerate().filter(|(row, _)| !has_infinite[*row]) {
                 let (kind, bits, text): (WordKind, u64, Option<&[u8]>) = match cell(column, row) {
                     Cell::Null | Cell::Time(_) => continue,
-                    Cell::Float(value) if value.is_infinite() => {
-                        if self.session.infinities == Infinities::LeftOut {
-                            continue;
-                        }
-                        let text = format!("+/-Inf is an unsupported value for field {field}");
-                        return Err(StatementError::Text(text));
-                    }
                     Cell::Float(value) => (WordKind::Float, value.to_bits(), None),
                     Cell::Integer(value) => (WordKind::Integer, word_of_integer(value), None),
                     Cell::Unsigned(value) => (WordKind::Unsigned, word_of_unsigned(value), None),

@@ -36,19 +36,8 @@ pub struct Session<'a> {
     pub now_ns: i64,
     /// Limits of SELECT.
     pub limits: SelectLimits,
-    /// Infinite values of INTO.
-    pub infinities: Infinities,
     /// Deadline, memory and cancellation.
     pub ctx: &'a ReadContext,
-}
-
-/// Treatment of infinite values by INTO: no field can have them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Infinities {
-    /// The statement fails, as in InfluxDB since 1.8.5.
-    Refused,
-    /// They are nulls. A continuous query that failed would run again, and fail again.
-    LeftOut,
 }
 
 /// Limits of SELECT; 0 = none.

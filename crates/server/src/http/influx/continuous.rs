@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use chronolith_influxql::ast::Source;
 use chronolith_influxql::execute::continuous::{Continuous, DueWindows};
-use chronolith_influxql::execute::{Access, Infinities, SelectLimits, Session, StatementError};
+use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::databases::{CatalogChange, ContinuousQuery, TenantCatalog};
 use chronolith_model::{ReadContext, TenantId};
@@ -100,7 +100,6 @@ fn compute(
         access: Access::Anyone,
         now_ns,
         limits: SelectLimits::default(),
-        infinities: Infinities::LeftOut,
         ctx: &ctx,
     };
     let result = session.run_continuous(parsed, windows);

@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use chronolith_influxql::ast::Statement;
-use chronolith_influxql::execute::{Access, Infinities, SelectLimits, Session, StatementError};
+use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
 use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
 use chronolith_tsdb::Tsdb;
@@ -145,7 +145,6 @@ fn execute_all(
             points_max: app.options.influx.select_point_max as u64,
             buckets_max: app.options.influx.select_bucket_max as u64,
         },
-        infinities: Infinities::Refused,
         ctx,
     };
     let count = request.statements.len();
