@@ -88,7 +88,7 @@ fn show_measurements(
         return Ok(());
     }
     let schema = schema(session, &show.database, show.condition.as_ref())?;
-    refuse_time(&schema, "SHOW MEASUREMENTS")?;
+    refuse_time(schema.range, "SHOW MEASUREMENTS")?;
     let mut names = schema.measurements_without_filter(&show.sources)?;
     if let Some(condition) = &show.condition {
         refuse_order(&schema, &names, condition)?;
@@ -274,8 +274,8 @@ fn collect_references<'e>(expr: &'e Expr, out: &mut Vec<&'e str>) {
 }
 
 /// Refuses a condition on time.
-pub(super) fn refuse_time(schema: &Schema<'_>, statement: &str) -> Result<(), StatementError> {
-    if schema.range == TimeRange::ALL {
+pub(super) fn refuse_time(range: TimeRange, statement: &str) -> Result<(), StatementError> {
+    if range == TimeRange::ALL {
         return Ok(());
     }
     Err(StatementError::Text(format!("{statement} doesn't support time in WHERE clause")))
