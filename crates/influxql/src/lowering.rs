@@ -17,7 +17,7 @@ use chronolith_exec::rows::plan::{self, RowPlan, Slice};
 use chronolith_model::TimeRange;
 use chronolith_model::time::TimeUnit;
 
-use crate::ast::{Dimension, Expr, Fill, FillNumber, Measurement, OrderBy, Target};
+use crate::ast::{Dimension, Expr, Fill, FillNumber, Measurement, OrderBy, Page, Target};
 use crate::error::SemanticError;
 use crate::semantics::{CheckedSelect, CheckedSource, Schema};
 use crate::time::zone_named;
@@ -63,7 +63,7 @@ where
     S::Error: From<SemanticError>,
 {
     let mut lowering = Lowering { schema, unit, stores: Vec::new() };
-    let plan = lowering.plan(select, Level::Outer)?;
+    let plan = lowering.plan(select, Level::Outer, Page::default())?;
     Ok(LoweredSelect {
         plan,
         stores: lowering.stores,
@@ -89,13 +89,20 @@ impl<S: Schema> Lowering<'_, S>
 where
     S::Error: From<SemanticError>,
 {
-    fn plan(&mut self, select: &CheckedSelect, level: Level) -> Result<RowPlan, S::Error> {
+    /// Plan of a SELECT in a query whose SLIMIT and SOFFSET are `outer`: they hold for the series of its
+    /// subqueries.
+    fn plan(&mut self, select: &CheckedSelect, level: Level, outer: Page) -> Result<RowPlan, S::Error> {
+        let series_page = Page {
+            limit: select.series_page.limit.saturating_add(outer.limit),
+            offset: select.series_page.offset.saturating_add(outer.offset),
+        };
         let mut sources = Vec::with_capacity(select.sources.len());
         for source in &select.sources {
             match source {
                 CheckedSource::Measurement(measurement) => self.measurements(measurement, &mut sources)?,
                 CheckedSource::Select(inner) => {
-                    sources.push(plan::Source::Subquery(Box::new(self.plan(inner, Level::Subquery)?)));
+                    let inner = self.plan(inner, Level::Subquery, series_page)?;
+                    sources.push(plan::Source::Subquery(Box::new(inner)));
                 }
             }
         }
@@ -125,7 +132,7 @@ where
             OrderBy::Ascending => plan::Order::Ascending,
             OrderBy::Descending => plan::Order::Descending,
         };
-        lowered.slice = slice(select);
+        lowered.slice = slice(select.page, series_page);
         Ok(lowered)
     }
 
@@ -191,12 +198,12 @@ fn group_tags(dimensions: &[Dimension]) -> Vec<Arc<str>> {
     tags
 }
 
-fn slice(select: &CheckedSelect) -> Slice {
+fn slice(page: Page, series_page: Page) -> Slice {
     let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     Slice {
-        limit: count(select.page.limit),
-        offset: count(select.page.offset),
-        series_limit: count(select.series_page.limit),
-        series_offset: count(select.series_page.offset),
+        limit: count(page.limit),
+        offset: count(page.offset),
+        series_limit: count(series_page.limit),
+        series_offset: count(series_page.offset),
     }
 }

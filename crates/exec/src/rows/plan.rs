@@ -37,7 +37,8 @@ pub struct RowPlan {
     /// Condition that points must meet; no condition on time. Integers are divided as integers in it.
     pub filter: Option<Expr>,
     /// Times of the points that are read; open ends are [`OPEN_START`] and [`OPEN_END`]. A plan with windows
-    /// and fill has an end: the lowering sets it to the present.
+    /// and fill has an end: the lowering sets it to the present. That of a subquery is its own: the executor
+    /// intersects it with the range that a call of the outer plan reads.
     pub range: TimeRange,
     /// Names of the tags that make a group, in any order.
     pub group_tags: Vec<Arc<str>>,
@@ -62,7 +63,8 @@ pub enum Source {
         name: Arc<str>,
     },
     /// The rows of a query as points: its columns are fields, its groups' tags are tags. The executor adds
-    /// the outer grouping tags to its grouping.
+    /// the outer grouping tags to its grouping; these group, and conditions see them, columns do not. A tag
+    /// that is none of them is the empty text in conditions.
     Subquery(Box<RowPlan>),
 }
 
