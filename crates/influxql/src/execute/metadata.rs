@@ -83,12 +83,12 @@ fn show_measurements(
     show: &ShowSeries,
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
+    refuse_time(split_time(session, show.condition.as_ref())?.0, "SHOW MEASUREMENTS")?;
     // A database that does not exist has no measurements; other lists are errors then.
     if !show.database.is_empty() && session.database_sources(&show.database).is_err() {
         return Ok(());
     }
     let schema = schema(session, &show.database, show.condition.as_ref())?;
-    refuse_time(schema.range, "SHOW MEASUREMENTS")?;
     let mut names = schema.measurements_without_filter(&show.sources)?;
     if let Some(condition) = &show.condition {
         refuse_order(&schema, &names, condition)?;

@@ -253,10 +253,7 @@ fn subqueries() {
 /// A tag is no field: `host::field` over a subquery with the tag gave the value of the tag.
 #[test]
 fn a_tag_cast_to_a_field_is_no_variable_of_the_source() {
-    check(
-        "SELECT host::field FROM (SELECT f FROM cpu GROUP BY host)",
-        "[0/cpu f=f:Float by host] host=\0",
-    );
+    check("SELECT host::field FROM (SELECT f FROM cpu GROUP BY host)", "[0/cpu f=f:Float by host] host=\0");
     check("SELECT host::field FROM (SELECT f, host FROM cpu)", "[0/cpu f=f:Float host=tag host] host=\0");
 }
 

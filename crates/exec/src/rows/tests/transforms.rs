@@ -2,8 +2,8 @@
 
 use super::plans::*;
 use crate::rows::plan::{
-    Aggregate, Call, Expr, Fill, Function, HoltWinters, Indicator, IndicatorKind, Input, Order, RowPlan, Transform,
-    Warmup,
+    Aggregate, Call, Expr, Fill, Function, HoltWinters, Indicator, IndicatorKind, Input, Order, RowPlan,
+    Transform, Warmup,
 };
 
 const POINTS: &str = "
