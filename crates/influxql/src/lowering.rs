@@ -17,7 +17,7 @@ use chronolith_exec::rows::plan::{self, RowPlan, Slice};
 use chronolith_model::TimeRange;
 use chronolith_model::time::TimeUnit;
 
-use crate::ast::{Dimension, Expr, Fill, FillNumber, Measurement, OrderBy, Page, Target};
+use crate::ast::{Dimension, Expr, Fill, FillNumber, Measurement, OrderBy, Target};
 use crate::error::SemanticError;
 use crate::semantics::{CheckedSelect, CheckedSource, Schema};
 use crate::time::zone_named;
@@ -63,7 +63,7 @@ where
     S::Error: From<SemanticError>,
 {
     let mut lowering = Lowering { schema, unit, stores: Vec::new() };
-    let plan = lowering.plan(select, Level::Outer, Page::default())?;
+    let plan = lowering.plan(select, Level::Outer)?;
     Ok(LoweredSelect {
         plan,
         stores: lowering.stores,
@@ -89,20 +89,13 @@ impl<S: Schema> Lowering<'_, S>
 where
     S::Error: From<SemanticError>,
 {
-    /// Plan of a SELECT in a query whose SLIMIT and SOFFSET are `outer`: they hold for the series of its
-    /// subqueries.
-    fn plan(&mut self, select: &CheckedSelect, level: Level, outer: Page) -> Result<RowPlan, S::Error> {
-        let series_page = Page {
-            limit: select.series_page.limit.saturating_add(outer.limit),
-            offset: select.series_page.offset.saturating_add(outer.offset),
-        };
+    fn plan(&mut self, select: &CheckedSelect, level: Level) -> Result<RowPlan, S::Error> {
         let mut sources = Vec::with_capacity(select.sources.len());
         for source in &select.sources {
             match source {
                 CheckedSource::Measurement(measurement) => self.measurements(measurement, &mut sources)?,
                 CheckedSource::Select(inner) => {
-                    let inner = self.plan(inner, Level::Subquery, series_page)?;
-                    sources.push(plan::Source::Subquery(Box::new(inner)));
+                    sources.push(plan::Source::Subquery(Box::new(self.plan(inner, Level::Subquery)?)));
                 }
             }
         }
@@ -132,7 +125,7 @@ where
             OrderBy::Ascending => plan::Order::Ascending,
             OrderBy::Descending => plan::Order::Descending,
         };
-        lowered.slice = slice(select.page, series_page);
+        lowered.slice = slice(select);
         Ok(lowered)
     }
 
@@ -198,12 +191,12 @@ fn group_tags(dimensions: &[Dimension]) -> Vec<Arc<str>> {
     tags
 }
 
-fn slice(page: Page, series_page: Page) -> Slice {
+fn slice(select: &CheckedSelect) -> Slice {
     let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     Slice {
-        limit: count(page.limit),
-        offset: count(page.offset),
-        series_limit: count(series_page.limit),
-        series_offset: count(series_page.offset),
+        limit: count(select.page.limit),
+        offset: count(select.page.offset),
+        series_limit: count(select.series_page.limit),
+        series_offset: count(select.series_page.offset),
     }
 }

@@ -74,6 +74,7 @@ pub(crate) fn select(
             Source::Subquery(inner) => builder.run_subqueries(inner, run)?,
         }
     }
+    builder.limit_groups_of_subqueries();
     Ok(builder.finish())
 }
 
@@ -157,6 +158,24 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Removes members of subqueries whose group the plan does not return.
+    fn limit_groups_of_subqueries(&mut self) {
+        let slice = self.plan.slice;
+        if slice.series_limit | slice.series_offset == 0 {
+            return;
+        }
+        let is_of_subquery = |keyed: &KeyedMember| matches!(keyed.member.source, PointSource::Rows(_));
+        let mut keys: HashMap<Arc<str>, Vec<Vec<Arc<str>>>> = HashMap::default();
+        for keyed in self.members.iter().filter(|keyed| is_of_subquery(keyed)) {
+            keys.entry(keyed.name.clone()).or_default().push(keyed.key.clone());
+        }
+        let kept: HashMap<_, _> =
+            keys.into_iter().map(|(name, keys)| (name, kept_keys(keys, slice))).collect();
+        let is_kept =
+            |keyed: &KeyedMember| kept.get(&keyed.name).is_some_and(|kept| kept.contains(&keyed.key));
+        self.members.retain(|keyed| !is_of_subquery(keyed) || is_kept(keyed));
+    }
+
     /// Keys of the groups of a measurement that the plan returns. All series count, whatever their fields.
     fn sliced_keys(
         &self,
@@ -173,10 +192,7 @@ impl Builder<'_> {
                 keys.push(self.key_of(&series.labels));
             }
         }
-        keys.sort();
-        keys.dedup();
-        let limit = if slice.series_limit == 0 { usize::MAX } else { slice.series_limit };
-        Ok(keys.into_iter().skip(slice.series_offset).take(limit).collect())
+        Ok(kept_keys(keys, slice))
     }
 
     /// Runs a subquery for each range that a call of the plan reads: windows before the range are read from
@@ -320,4 +336,12 @@ impl Builder<'_> {
         }
         Selection { groups, variables: self.variables, drivers: self.drivers, _memory: self.memory }
     }
+}
+
+/// Keys of the groups that a plan returns.
+fn kept_keys(mut keys: Vec<Vec<Arc<str>>>, slice: Slice) -> HashSet<Vec<Arc<str>>> {
+    keys.sort();
+    keys.dedup();
+    let limit = if slice.series_limit == 0 { usize::MAX } else { slice.series_limit };
+    keys.into_iter().skip(slice.series_offset).take(limit).collect()
 }

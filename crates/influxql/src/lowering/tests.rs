@@ -264,22 +264,6 @@ fn a_column_without_a_type_is_no_variable() {
     check(text, "[0/cpu b=(f:Float BitXor f:Float) f=f:Float] b=\0");
 }
 
-/// SLIMIT and SOFFSET of the outer query had no effect on subqueries: InfluxDB adds them to those within.
-#[test]
-fn series_limits_add_up_over_subqueries() {
-    let text = "SELECT f FROM (SELECT f FROM (SELECT f FROM cpu) GROUP BY host SLIMIT 2 SOFFSET 1) SLIMIT 3";
-    let mut plan = lower(text, TimeUnit::Nano).unwrap().plan;
-    let mut limits = Vec::new();
-    loop {
-        limits.push((plan.slice.series_limit, plan.slice.series_offset));
-        match plan.sources.remove(0) {
-            Source::Subquery(inner) => plan = *inner,
-            Source::Measurement { .. } => break,
-        }
-    }
-    assert_eq!(limits, [(3, 0), (5, 1), (5, 1)]);
-}
-
 #[test]
 fn fields_of_a_type_that_a_function_does_not_take() {
     check("SELECT mean(s) FROM cpu", "error: unsupported mean iterator type: *query.stringInterruptIterator");

@@ -250,6 +250,21 @@ fn names_that_a_subquery_does_not_have() {
     check(POINTS, filtered("host", Operator::Ne, "a").by(&["host"]), "m{host=b}\n12: 4.0");
 }
 
+/// SLIMIT and SOFFSET had no effect on groups of subqueries.
+#[test]
+fn groups_of_subqueries_are_limited() {
+    let limited = |inner: RowPlan, tags: &[&str]| {
+        let mut plan = from_subquery(inner.column("x", field("v")).between(1, 2)).fields(&["x"]).by(tags);
+        (plan.slice.series_limit, plan.slice.series_offset) = (1, 1);
+        plan
+    };
+    check(POINTS, limited(from_m(), &["host"]), "m{host=b}\n1: 2.0");
+    // Groups of the subquery alone are no groups of the result.
+    let mut plan = limited(from_m().by(&["host"]), &[]);
+    plan.slice.series_offset = 0;
+    check(POINTS, plan, "m{}\n1: 1.0\n1: 2.0\n1: 0.5");
+}
+
 fn many_points(series: usize, points: usize) -> MemoryStore {
     let mut store = MemoryStore::default();
     for series in 0..series {
