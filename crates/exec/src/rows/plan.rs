@@ -2,8 +2,8 @@
 //!
 //! Invariants: a plan is language-neutral data. Names are those of the source (measurement, field, tag),
 //! times are in the unit of the store, ranges are half-open. A plan means what it contains: whatever a
-//! language lets a subquery inherit (time range, windows, order, no fill instead of null) is written out by
-//! the lowering; only the tags of the outer grouping are added by the executor.
+//! language lets a subquery inherit (windows, order, no fill instead of null) is written out by the lowering;
+//! only the tags of the outer grouping and the range that an outer call reads are added by the executor.
 //!
 //! [`crate::plan::Plan`] is a DAG of operators over series of floats on one grid of steps. A row plan has no
 //! grid, several columns per row, five types with nulls, and pools the samples of a group instead of
