@@ -1,0 +1,90 @@
+//! Rules about subqueries and sources.
+
+use super::{Evidence, Rule, asked};
+use crate::cells;
+use crate::json::Json;
+use crate::schema::MEASUREMENTS;
+use crate::text;
+
+pub(super) const RULES: [Rule; 7] = [
+    asked(
+        "fill in subqueries per shard",
+        |e| e.text.contains("FROM (SELECT") && e.text.contains("fill(") && !e.is_error(),
+        |e, runner| {
+            let unfilled = text::with_calls(&e.text, "fill", |_| "fill(none)".to_owned());
+            // Without fill there may be too few windows for a row.
+            let answers = e.ask(&unfilled, runner)?;
+            Ok(unfilled != e.text && (e.agree_about(&unfilled, runner)? || answers.difference.is_none()))
+        },
+    ),
+    asked(
+        "a measurement that is read twice",
+        |e| read_once(&e.text) != e.text,
+        |e, runner| e.agree_about(&read_once(&e.text), runner),
+    ),
+    asked(
+        "SLIMIT in a subquery",
+        |e| {
+            text::subqueries(&e.text)
+                .iter()
+                .any(|text| text.contains(" SLIMIT ") || text.contains(" SOFFSET "))
+        },
+        |e, runner| {
+            let text = text::without_clause(&text::without_clause(&e.text, " SLIMIT "), " SOFFSET ");
+            e.agree_about(&text, runner)
+        },
+    ),
+    asked(
+        "windows of a subquery before the range",
+        |e| e.text.contains("FROM (SELECT") && e.text.contains("time(") && !e.is_error(),
+        |e, runner| e.agree_about(&text::without_early_windows(&e.text), runner),
+    ),
+    asked("LIMIT of groups in a subquery", has_limit, |e, runner| {
+        // InfluxDB counts from the start whenever the group of the next row is another one.
+        let unlimited = text::without_clause(&text::without_clause(&e.text, " LIMIT "), " OFFSET ");
+        for subquery in text::subqueries(&e.text) {
+            if !e.agree_about(subquery, runner)? {
+                return Ok(false);
+            }
+        }
+        e.agree_about(&unlimited, runner)
+    }),
+    asked(
+        "cast of a column of a subquery",
+        |e| e.text.contains("FROM (SELECT"),
+        |e, runner| {
+            // InfluxDB answers as without the cast.
+            let uncast = text::without_casts(&e.text);
+            let same = e.ask(&uncast, runner)?.theirs == e.answers().theirs;
+            Ok(same && e.agree_about(&uncast, runner)?)
+        },
+    ),
+    asked("cast of a name that a subquery does not have", gives_nulls_for_nothing, |e, runner| {
+        Ok(e.ask(&text::without_casts(&e.text), runner)?.difference.is_none())
+    }),
+];
+
+/// The statement with each measurement once in FROM.
+fn read_once(statement: &str) -> String {
+    MEASUREMENTS.iter().map(|measurement| measurement.name).fold(statement.to_owned(), |text, name| {
+        text.replace(&format!("FROM {name}, {name}"), &format!("FROM {name}"))
+    })
+}
+
+/// Returns true if a subquery has groups, and LIMIT or OFFSET.
+fn has_limit(e: &Evidence<'_>) -> bool {
+    let is_limited =
+        |text: &&str| text.contains(" GROUP BY ") && (text.contains(" LIMIT ") || text.contains(" OFFSET "));
+    text::subqueries(&e.text).iter().any(is_limited)
+}
+
+/// Returns true if a name is cast, there are no rows here, and those of InfluxDB are null.
+fn gives_nulls_for_nothing(e: &Evidence<'_>) -> bool {
+    let is_null = |row: &&Json| row.items().iter().skip(1).all(|cell| *cell == Json::Null);
+    let theirs = cells::all_rows(&e.answers().theirs);
+    e.text.contains("FROM (SELECT")
+        && text::without_casts(&e.text) != e.text
+        && cells::all_rows(&e.answers().ours).is_empty()
+        && !theirs.is_empty()
+        && theirs.iter().all(is_null)
+}
