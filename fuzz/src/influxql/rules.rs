@@ -91,7 +91,7 @@ const fn asked(name: &'static str, applies: fn(&Evidence<'_>) -> bool, proof: Pr
 }
 
 /// Rules about causes that are so rare, or belong to one index, that a long run may have none.
-const RARE: [&str; 33] = [
+const RARE: [&str; 35] = [
     "GROUP BY of cardinalities",
     "InfluxDB panics",
     "LIMIT of groups in a subquery",
@@ -122,6 +122,8 @@ const RARE: [&str; 33] = [
     "time in WHERE of SHOW SERIES",
     "type errors where no series is selected",
     "two casts of a field in one condition",
+    "time in WHERE of one of several statements",
+    "rows of several integrals",
     "types after a deletion",
     "unsigned integers",
     "windows before an empty range",

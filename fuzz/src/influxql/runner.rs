@@ -15,6 +15,8 @@ use crate::steps::{Output, Step};
 
 /// Times that InfluxDB is asked again to see if it contradicts itself.
 const REPEATS: usize = 6;
+/// Times that a variant is asked before the servers disagree about it.
+const AGREEMENT_ATTEMPTS: usize = 3;
 
 /// Difference of a case.
 #[derive(Debug, Clone)]
@@ -164,8 +166,11 @@ impl Runner {
     /// Returns true if both agree about the rows of a case; series with points of the same times may be
     /// replaced by those without.
     pub(crate) fn agree(&mut self, steps: &[Step]) -> Result<bool> {
-        if self.answers(steps)?.agree() {
-            return Ok(true);
+        // InfluxDB loses rows of streams at times.
+        for _ in 0..AGREEMENT_ATTEMPTS {
+            if self.answers(steps)?.agree() {
+                return Ok(true);
+            }
         }
         match apart(steps) {
             Some(steps) => Ok(self.answers(&steps)?.agree()),

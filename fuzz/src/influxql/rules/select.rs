@@ -13,7 +13,7 @@ use crate::text;
 /// Functions of which a small difference of the argument is a large one of the result.
 const ENLARGING: [&str; 4] = ["sin", "cos", "tan", "exp"];
 
-pub(super) const RULES: [Rule; 19] = [
+pub(super) const RULES: [Rule; 20] = [
     asked(
         "OFFSET without LIMIT, SOFFSET without SLIMIT",
         |e| text::with_limits(&e.text) != e.text,
@@ -61,6 +61,7 @@ pub(super) const RULES: [Rule; 19] = [
         |e| e.text.contains("integral(") && e.text.contains("time("),
         |e, runner| e.agree_about(&text::as_floats(&written_out(e, "integral"), "integral"), runner),
     ),
+    asked("rows of several integrals", |e| e.text.contains("integral("), agree_about_each_integral),
     asked(
         "abs of negative integers",
         |e| e.text.contains("abs("),
@@ -278,10 +279,28 @@ fn written_out(e: &Evidence<'_>, name: &str) -> String {
     else {
         return e.text.clone();
     };
+    e.text.replace(call.as_str(), &calls_of_fields(name, call, measurement).join(", "))
+}
+
+/// A call of all fields as one call for each field of numbers.
+fn calls_of_fields(name: &str, call: &str, measurement: &Measurement) -> Vec<String> {
     let rest = call.split_once(',').map_or(")".to_owned(), |(_, rest)| format!(",{rest}"));
-    let written: Vec<String> =
-        measurement.numbers().iter().map(|field| format!("{name}({}{rest}", field.name)).collect();
-    e.text.replace(call.as_str(), &written.join(", "))
+    measurement.numbers().iter().map(|field| format!("{name}({}{rest}", field.name)).collect()
+}
+
+/// Returns true if both agree about the integral of each field by itself in the place of those of all fields.
+fn agree_about_each_integral(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
+    let calls = text::calls_of(&e.text, "integral");
+    let wild = calls.iter().find(|call| call.contains("(*") || call.contains("(/"));
+    let is_read = |measurement: &&Measurement| e.text.contains(measurement.name);
+    let (Some(wild), Some(measurement)) = (wild, MEASUREMENTS.iter().find(is_read)) else { return Ok(false) };
+    for call in calls_of_fields("integral", wild, measurement) {
+        let single = e.text.replace(wild.as_str(), &text::as_floats(&call, "integral"));
+        if !e.agree_about(&single, runner)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Returns true if both agree about the mean of floats, and a sum of these is beyond what an integer holds.
@@ -414,7 +433,7 @@ fn differs_in_forecasts(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     });
     let columns = text::columns(&e.text);
     let is_forecast = |cell: &Cell| {
-        let column = cell.column.checked_sub(1).and_then(|idx| columns.get(idx));
+        let column = cell.column.checked_sub(1).and_then(|idx| columns.get(idx).or(columns.first()));
         column.is_some_and(|column| column.contains("holt_winters"))
     };
     let differing = cells::differing(&e.answers().ours, &e.answers().theirs);
