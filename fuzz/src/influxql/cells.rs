@@ -94,9 +94,29 @@ pub(crate) fn lists_all(ours: &Json, theirs: &Json) -> bool {
     let ours = series(ours);
     series(theirs).into_iter().all(|wanted| {
         let is_same =
-            |own: &&&Json| ["name", "tags"].iter().all(|name| member(own, name) == member(wanted, name));
+            |own: &&&Json| member(own, "name") == member(wanted, "name") && tags(own) == tags(wanted);
         ours.iter().filter(is_same).any(|own| contains_series(own, wanted))
     })
+}
+
+/// Tags of a series that have a value.
+fn tags(series: &Json) -> Vec<&(String, Json)> {
+    match member(series, "tags") {
+        Some(Json::Object(tags)) => {
+            tags.iter().filter(|(_, value)| *value != Json::Text(String::new())).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns true if both have the same rows, in another order.
+pub(crate) fn same_but_for_order(ours: &Json, theirs: &Json) -> bool {
+    let sorted = |answer: &Json| {
+        let mut rows: Vec<String> = all_rows(answer).into_iter().map(print).collect();
+        rows.sort();
+        rows
+    };
+    series(ours).len() == series(theirs).len() && sorted(ours) == sorted(theirs)
 }
 
 /// Returns true if each row of `wanted` is in `own`, whose other columns may be any.

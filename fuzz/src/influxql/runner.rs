@@ -16,7 +16,7 @@ use crate::steps::{Output, Step};
 /// Times that InfluxDB is asked again to see if it contradicts itself.
 const REPEATS: usize = 6;
 /// Times that a variant is asked before the servers disagree about it.
-const AGREEMENT_ATTEMPTS: usize = 3;
+const AGREEMENT_ATTEMPTS: usize = 10;
 
 /// Difference of a case.
 #[derive(Debug, Clone)]

@@ -129,7 +129,8 @@ pub(crate) fn without_start(text: &str) -> String {
     }
 }
 
-/// The outermost statement without its range's start or, if it has windows, without windows that have no rows.
+/// The outermost statement without its range's start or, if it has windows, without windows that have no
+/// rows.
 pub(crate) fn without_early_windows(text: &str) -> String {
     if find(text, "time(", Some(0), 0).is_none() {
         return without_start(text);

@@ -446,8 +446,8 @@ pub struct Slice {
     pub limit: usize,
     /// Rows before the first one.
     pub offset: usize,
-    /// Groups per measurement, in ascending order, whether they have points of the fields or not; of subqueries,
-    /// groups that have rows.
+    /// Groups per measurement, in ascending order, whether they have points of the fields or not; of
+    /// subqueries, groups that have rows.
     pub series_limit: usize,
     /// Groups before the first one.
     pub series_offset: usize,

@@ -251,8 +251,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Columns of a batch by variable: columns of the subquery `names`, and the tags `own_tags` that it groups
-    /// by itself.
+    /// Columns of a batch by variable: columns of the subquery `names`, and the tags `own_tags` that it
+    /// groups by itself.
     fn bind(&self, names: &[Arc<str>], own_tags: &[Arc<str>], batch: &RowBatch) -> Vec<Option<RowColumn>> {
         let bound = self.variables.all.iter().map(|variable| {
             let (Variable::Field { name, .. } | Variable::Tag { name }) = variable;

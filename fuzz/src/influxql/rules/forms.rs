@@ -1,11 +1,12 @@
 //! Rules about the form of answers and the texts of errors.
 
 use super::{Evidence, Rule, asked, shown};
-use crate::compare::ORDER_OF_TIES;
+use crate::compare::{ORDER_OF_TIES, print};
 use crate::runner::apart;
+use crate::script::DATABASE;
 use crate::steps::Step;
 
-pub(super) const RULES: [Rule; 16] = [
+pub(super) const RULES: [Rule; 18] = [
     asked(
         "InfluxDB contradicts itself",
         |_| true,
@@ -46,6 +47,24 @@ pub(super) const RULES: [Rule; 16] = [
                 let answers = e.ask(text, runner)?;
                 Ok(agreed && answers.difference.is_none())
             })
+        },
+    ),
+    shown("two databases that do not exist", |e| {
+        let texts = [&e.difference().ours, &e.difference().theirs];
+        let is_named = |text: &&String| {
+            text.strip_prefix("database not found: ")
+                .is_some_and(|name| e.text.contains(name) || name == DATABASE)
+        };
+        texts.iter().all(is_named)
+    }),
+    asked(
+        "one of two errors",
+        |e| e.text.contains("nodb") && e.difference().theirs.contains("database not found: nodb"),
+        |e, runner| {
+            // With a database that exists both have the error that is ours.
+            let answers = e.ask(&e.text.replace("nodb", "d0"), runner)?;
+            let has_ours = print(&answers.theirs).contains(&e.difference().ours);
+            Ok(answers.difference.is_none() && has_ours)
         },
     ),
     shown("error of a shard", |e| {

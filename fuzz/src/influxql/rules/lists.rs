@@ -79,7 +79,7 @@ pub(super) const RULES: [Rule; 14] = [
     ),
     asked(
         "tag keys of other retention policies",
-        |e| e.kind_has("members") && !e.is_error(),
+        |e| (e.kind_has("members") || e.difference().kind == "columns") && !e.is_error(),
         with_their_tags,
     ),
     shown("windows up to the present", |e| {
@@ -227,6 +227,13 @@ fn with_one_default(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
 
 /// Returns true if both agree about the tags that InfluxDB groups by, if they are written out.
 fn with_their_tags(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
+    if e.difference().kind == "columns" {
+        let theirs = cells::series(&e.answers().theirs);
+        let columns =
+            theirs.first().and_then(|series| cells::member(series, "columns")).map_or(&[][..], Json::items);
+        let names = columns.iter().skip(1).filter_map(Json::as_text).map(|name| format!("\"{name}\""));
+        return e.agree_about(&text::with_columns(&e.text, &names.collect::<Vec<_>>().join(", ")), runner);
+    }
     let tags =
         cells::series(&e.answers().theirs).into_iter().find_map(|series| cells::member(series, "tags"));
     let Some(Json::Object(tags)) = tags else { return Ok(false) };

@@ -202,8 +202,8 @@ fn tags_of(series: &Json) -> Json {
     cells::member(series, "tags").cloned().unwrap_or(Json::Null)
 }
 
-/// Returns true if both rows are points that are stored: all columns but the time, and that too if there are no
-/// windows.
+/// Returns true if both rows are points that are stored: all columns but the time, and that too if there are
+/// no windows.
 fn is_stored(e: &Evidence<'_>, cell: &Cell, runner: &mut Runner) -> Result<bool> {
     let points = text::with_calls(&e.text, "percentile", |arguments| {
         arguments.rsplit_once(", ").map_or(arguments, |(field, _)| field).to_owned()
@@ -228,8 +228,8 @@ fn with_rank_100(statement: &str) -> String {
     })
 }
 
-/// Returns true if both agree about each call by itself, integrals but for their times. The points may be those of
-/// other times for each series, or those within bounds.
+/// Returns true if both agree about each call by itself, integrals but for their times. The points may be
+/// those of other times for each series, or those within bounds.
 fn differs_in_times_of_integrals(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     for text in [e.text.clone(), e.text.replace(TIED, APART), bounded(&e.text, &["f"])] {
         if differs_in_times(e, &text, runner)? {
@@ -318,15 +318,20 @@ fn sum_exceeds_integers(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     Ok(cells::all_rows(&sums.ours).iter().any(|row| row.items().iter().skip(1).any(exceeds)))
 }
 
-/// Returns true if both agree about another function of the same windows, and about `stddev` alone, which has a
-/// null.
+/// Returns true if both agree about another function of the same windows, and about `stddev` alone, which has
+/// a null.
 fn reads_nulls_of_stddev(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     if e.ask(&e.text.replace("stddev(", "spread("), runner)?.difference.is_some() {
         return Ok(false);
     }
     for call in text::calls_of(&e.text, "stddev") {
         let Some(select) = text::enclosing_select(&e.text, &call) else { continue };
-        let answers = e.ask(&text::with_columns(select, &call), runner)?;
+        let mut alone = text::with_columns(select, &call);
+        if !alone.contains(" WHERE ") && !alone.contains(" GROUP BY ") && select != e.text {
+            // Range and windows are those of the outer statement.
+            alone.push_str(e.text.split_once(&format!("({select})")).map_or("", |(_, outer)| outer));
+        }
+        let answers = e.ask(&alone, runner)?;
         let has_null = cells::all_rows(&answers.ours).iter().any(|row| row.items().contains(&Json::Null));
         if answers.agree() && has_null {
             return Ok(true);
@@ -335,8 +340,8 @@ fn reads_nulls_of_stddev(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> 
     Ok(false)
 }
 
-/// Returns true if both agree without SLIMIT and SOFFSET, and the index has other series than the policy: with
-/// tsi1 those of some shards only, else those of all policies.
+/// Returns true if both agree without SLIMIT and SOFFSET, and the index has other series than the policy:
+/// with tsi1 those of some shards only, else those of all policies.
 fn counts_other_groups(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let text = text::without_clause(&text::without_clause(&e.text, " SLIMIT "), " SOFFSET ");
     if !e.agree_about(&text, runner)? && !e.agree_about(&text.replace(TIED, APART), runner)? {
@@ -385,8 +390,8 @@ const TRANSFORMATIONS: [&str; 6] = [
     "moving_average",
 ];
 
-/// Returns true if both agree about other kinds of fill, and there are windows before and after 1970: InfluxDB
-/// divides times by the width, rounded towards 0.
+/// Returns true if both agree about other kinds of fill, and there are windows before and after 1970:
+/// InfluxDB divides times by the width, rounded towards 0.
 fn is_linear_around_1970(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let rows = cells::all_rows(&e.answers().ours);
     let times: Vec<i128> = rows
@@ -421,8 +426,8 @@ fn are_near(answers: &Answers, error: f64) -> bool {
     pairs.iter().all(|(ours, theirs)| (ours - theirs).abs() <= error * greatest)
 }
 
-/// Returns true if both agree about what `holt_winters` reads, and only its columns differ, or numbers that are near
-/// each other.
+/// Returns true if both agree about what `holt_winters` reads, and only its columns differ, or numbers that
+/// are near each other.
 fn differs_in_forecasts(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     const ERROR: f64 = 0.01;
     let inner = ["holt_winters_with_fit", "holt_winters"].iter().fold(e.text.clone(), |text, name| {
@@ -443,8 +448,8 @@ fn differs_in_forecasts(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
         && e.ask(&inner, runner)?.difference.is_none())
 }
 
-/// Returns true if both have a type error without conditions, or for the subquery by itself: it does not depend on
-/// what is selected.
+/// Returns true if both have a type error without conditions, or for the subquery by itself: it does not
+/// depend on what is selected.
 fn have_a_type_error(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let unconditional = text::without_clause(&e.text, " WHERE ");
     let range = "time >= 1700430000s AND time < 1700445000s";

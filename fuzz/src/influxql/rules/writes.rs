@@ -6,7 +6,7 @@ use super::{Evidence, Rule, asked, shown};
 use crate::runner::Runner;
 use crate::steps::Step;
 
-pub(super) const RULES: [Rule; 8] = [
+pub(super) const RULES: [Rule; 9] = [
     shown("types that change within one write", |e| {
         let theirs = &e.difference().theirs;
         theirs == "field type conflict" || theirs.contains("\"error\":\"field type conflict\"")
@@ -30,6 +30,11 @@ pub(super) const RULES: [Rule; 8] = [
         |e, runner| without_lines(e, runner, is_invalid_text),
     ),
     asked(
+        "names of a NUL byte",
+        |e| e.steps.iter().any(|step| matches!(step, Step::Write { body, .. } if has_nul(body))),
+        |e, runner| without_lines(e, runner, has_nul),
+    ),
+    asked(
         "series of points without a field",
         |e| has_line(e, has_time_as_field),
         |e, runner| without_lines(e, runner, has_time_as_field),
@@ -50,6 +55,10 @@ fn has_unsigned(step: &Step) -> bool {
 
 fn is_invalid_text(line: &[u8]) -> bool {
     std::str::from_utf8(line).is_err()
+}
+
+fn has_nul(line: &[u8]) -> bool {
+    line.contains(&0)
 }
 
 /// Returns true if a field of the line is called `time`.

@@ -229,8 +229,8 @@ fn subqueries_are_read_as_points() {
 }
 
 /// Tags of the outer grouping were columns, and a condition on a name that the subquery does not have was
-/// false. In InfluxDB columns see what the subquery selects or groups by, and in conditions other names are tags,
-/// empty if the series has none.
+/// false. In InfluxDB columns see what the subquery selects or groups by, and in conditions other names are
+/// tags, empty if the series has none.
 #[test]
 fn names_that_a_subquery_does_not_have() {
     let inner = || from_m().column("x", field("v"));

@@ -85,8 +85,8 @@ fn the_window_before_the_range_is_read() {
     check(POINTS, plan, "m{}\n0: 3i null\n10: 2i 2.333333333333333\n20: 0i null\n30: 2i -1.0");
 }
 
-/// Each nested transformation read one window more. A query reads no more windows before its range than one of its
-/// calls needs.
+/// Each nested transformation read one window more. A query reads no more windows before its range than one
+/// of its calls needs.
 #[test]
 fn nested_transformations_share_the_window_before_the_range() {
     let difference = || Transform::Difference { non_negative: false };
