@@ -1,4 +1,4 @@
-//! Rules about SHOW, and the names that a deletion leaves behind.
+//! Rules about SHOW, and the names that a deletion leaves.
 
 use std::collections::BTreeSet;
 use std::io::Result;
