@@ -91,7 +91,7 @@ const fn asked(name: &'static str, applies: fn(&Evidence<'_>) -> bool, proof: Pr
 }
 
 /// Rules about causes that are so rare, or belong to one index, that a long run may have none.
-const RARE: [&str; 42] = [
+const RARE: [&str; 43] = [
     "GROUP BY of cardinalities",
     "InfluxDB panics",
     "LIMIT of groups in a subquery",
@@ -134,6 +134,7 @@ const RARE: [&str; 42] = [
     "types after a deletion",
     "unsigned integers",
     "windows before an empty range",
+    "windows of a subquery before the range",
 ];
 
 impl Rule {
