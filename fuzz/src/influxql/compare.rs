@@ -11,6 +11,10 @@ use crate::msgpack;
 
 /// Relative difference of numbers that counts as rounding.
 const TOLERANCE: f64 = 1e-12;
+/// Kind of a difference in the order of rows of one time.
+pub(crate) const ORDER_OF_TIES: &str = "order of rows of one time";
+/// Least integer that is not exact as a float.
+const EXACT_MAX: i128 = 1 << 53;
 const HOUR_NS: i128 = 3_600_000_000_000;
 
 /// First difference of two answers.
@@ -88,10 +92,12 @@ fn compare_csv(ours: &str, theirs: &str) -> Verdict {
         a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a == b || walk.numbers_equal(a, b))
     };
     let (ours, theirs): (Vec<&str>, Vec<&str>) = (ours.lines().collect(), theirs.lines().collect());
+    let is_reordered = same_lines_by_time(&ours, &theirs);
     for idx in 0..ours.len().max(theirs.len()) {
         let (a, b) = (ours.get(idx).unwrap_or(&"no line"), theirs.get(idx).unwrap_or(&"no line"));
         if a != b && !fields_equal(&mut walk, a, b) {
-            return Verdict::Different(Difference::new("text of text/csv", *a, *b));
+            let kind = if is_reordered { ORDER_OF_TIES } else { "text of text/csv" };
+            return Verdict::Different(Difference::new(kind, *a, *b));
         }
     }
     Verdict::LastDigits
@@ -157,7 +163,7 @@ impl Walk {
             found.map(|found| Difference::new(found.kind, print(a), print(b)))
         });
         if found.is_some() && same_rows_by_time(a, b) {
-            return found.map(|found| Difference { kind: "order of rows of one time".to_owned(), ..found });
+            return found.map(|found| Difference { kind: ORDER_OF_TIES.to_owned(), ..found });
         }
         if a.len() != b.len() {
             let ours = format!("{} rows: {}", a.len(), print(&Json::Array(a.to_vec())));
@@ -169,14 +175,46 @@ impl Walk {
 
     fn numbers_equal(&mut self, a: &str, b: &str) -> bool {
         let integers = (a.parse::<i128>(), b.parse::<i128>());
-        if let (Ok(a), Ok(b)) = integers {
-            return (a - self.now_ns).abs() < HOUR_NS && (b - self.now_ns).abs() < HOUR_NS;
+        if let (Ok(x), Ok(y)) = integers {
+            let is_float = |text: &str, value: i128| {
+                value.abs() > EXACT_MAX && text.parse::<f64>().is_ok_and(|float| float.to_string() == text)
+            };
+            let is_now = |time: i128| (time - self.now_ns).abs() < HOUR_NS;
+            if is_now(x) && is_now(y) {
+                return true;
+            }
+            if !is_float(a, x) || !is_float(b, y) {
+                return x == y && a.starts_with('-') == b.starts_with('-');
+            }
         }
         let (Ok(a), Ok(b)) = (a.parse::<f64>(), b.parse::<f64>()) else { return false };
         let near = (a - b).abs() <= TOLERANCE * a.abs().max(b.abs());
         self.last_digits |= near && a != b;
         near
     }
+}
+
+/// Returns true if both have the same lines of CSV at each time, in another order.
+fn same_lines_by_time(a: &[&str], b: &[&str]) -> bool {
+    /// Columns are name, tags, time and values.
+    const TIME_COLUMN: usize = 2;
+    let sorted = |lines: &[&str]| {
+        let mut lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        lines.sort();
+        lines
+    };
+    let times = |lines: &[&str]| lines.iter().map(|line| csv_field(line, TIME_COLUMN)).collect::<Vec<_>>();
+    sorted(a) == sorted(b) && times(a) == times(b)
+}
+
+/// Field `idx` of a line of CSV. Commas within quotes do not end a field.
+fn csv_field(line: &str, idx: usize) -> String {
+    let mut is_quoted = false;
+    let ends = |letter: char| {
+        is_quoted ^= letter == '"';
+        letter == ',' && !is_quoted
+    };
+    line.split(ends).nth(idx).unwrap_or_default().to_owned()
 }
 
 /// Returns true if both have the same rows at each time, in another order.

@@ -10,6 +10,7 @@
 
 mod body;
 mod call;
+mod cells;
 mod chooser;
 mod compare;
 mod dataset;
@@ -27,6 +28,7 @@ mod select;
 mod server;
 mod shrink;
 mod steps;
+mod text;
 
 use std::collections::BTreeMap;
 use std::io::Result;
@@ -36,7 +38,6 @@ use chronolith_base::Rng;
 
 use chooser::Chooser;
 use piece::Piece;
-use rules::{Evidence, RULES};
 use runner::Runner;
 use server::{Pair, Server};
 use steps::{Output, Step};
@@ -119,7 +120,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         ours: Server::chronolith(&arguments.server, dir.path())?,
         theirs: Server::influxdb(&arguments.influxd, dir.path(), &arguments.index)?,
     };
-    let mut runner = Runner::new(pair);
+    let mut runner = Runner::new(pair, arguments.index == "tsi1");
     let mut tally = Tally::default();
     let rng = Rng::from_seed(arguments.seed);
     let chooser = Chooser(&rng);
@@ -132,7 +133,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let steps = case(arguments, chooser);
         check(arguments, &mut runner, &mut tally, steps)?;
         if arguments.query.is_some() {
-            break;
+            return Ok(tally.report(false));
         }
     }
     let statements = runner.statements;
@@ -185,7 +186,7 @@ fn write_case(c: Chooser<'_>) -> Vec<Step> {
 /// printed.
 fn check(arguments: &Arguments, runner: &mut Runner, tally: &mut Tally, steps: Vec<Step>) -> Result<()> {
     let Some(found) = runner.find(&steps)? else { return Ok(()) };
-    let rule = rule_of(&steps, &found);
+    let rule = rules::explain(&steps, &found, runner)?;
     let (steps, found, rule) = match rule {
         Some(_) => (steps, found, rule),
         None => {
@@ -193,11 +194,11 @@ fn check(arguments: &Arguments, runner: &mut Runner, tally: &mut Tally, steps: V
             let (steps, found) = shrink::shrink(runner, steps, found)?;
             (runner.statements, runner.last_digits) = (counted.0, counted.1);
             runner.listed.truncate(counted.2);
-            let rule = rule_of(&steps, &found);
+            let rule = rules::explain(&steps, &found, runner)?;
             (steps, found, rule)
         }
     };
-    let kind = rule.map_or_else(|| found.difference.kind.clone(), |idx| RULES[idx].name.to_owned());
+    let kind = rule.map_or_else(|| found.difference.kind.clone(), str::to_owned);
     let counts = if rule.is_some() { &mut tally.explained } else { &mut tally.unexplained };
     let seen = counts.entry(kind.clone()).or_default();
     *seen += 1;
@@ -210,18 +211,6 @@ fn check(arguments: &Arguments, runner: &mut Runner, tally: &mut Tally, steps: V
         println!("  here:     {:.600}\n  InfluxDB: {:.600}", found.difference.ours, found.difference.theirs);
     }
     Ok(())
-}
-
-/// The rule that explains a difference.
-fn rule_of(steps: &[Step], found: &runner::Finding) -> Option<usize> {
-    let text_of = |step: &Step| match step {
-        Step::Query { text, .. } => (text.to_string() + "\n", String::new()),
-        Step::Write { body, .. } => (String::new(), String::from_utf8_lossy(body).into_owned()),
-    };
-    let (mut before, bodies): (Vec<String>, Vec<String>) = steps[..=found.step].iter().map(text_of).unzip();
-    let text = before.pop().unwrap_or_default();
-    let (before, bodies) = (before.concat(), bodies.concat());
-    rules::explain(&Evidence { text: text.trim_end(), before: &before, bodies: &bodies, finding: found })
 }
 
 /// Counts of differences.
@@ -240,8 +229,11 @@ impl Tally {
         for (kind, count) in &self.unexplained {
             println!("  {count:6} UNEXPLAINED {kind}");
         }
-        let unused: Vec<&str> =
-            RULES.iter().map(|rule| rule.name).filter(|name| !self.explained.contains_key(*name)).collect();
+        let unused: Vec<&str> = rules::rules()
+            .filter(|rule| !rule.is_rare())
+            .map(|rule| rule.name)
+            .filter(|name| !self.explained.contains_key(*name))
+            .collect();
         for name in &unused {
             println!("  a rule that explains nothing: {name}");
         }

@@ -2,9 +2,12 @@
 
 use std::io::{Error, Result};
 
+use crate::cells;
 use crate::chooser::Chooser;
-use crate::compare::{Difference, Verdict, compare};
+use crate::compare::{Difference, ORDER_OF_TIES, Verdict, compare};
 use crate::dataset;
+use crate::http::Reply;
+use crate::json::Json;
 use crate::schema::{APART, TIED};
 use crate::script;
 use crate::server::Pair;
@@ -12,6 +15,8 @@ use crate::steps::{Output, Step};
 
 /// Times that InfluxDB is asked again to see if it contradicts itself.
 const REPEATS: usize = 6;
+/// Times that a variant is asked before the servers disagree about it.
+const AGREEMENT_ATTEMPTS: usize = 10;
 
 /// Difference of a case.
 #[derive(Debug, Clone)]
@@ -19,16 +24,41 @@ pub(crate) struct Finding {
     /// Index of the step.
     pub(crate) step: usize,
     pub(crate) difference: Difference,
+    /// Answers of the step, or to the same statement as JSON.
+    pub(crate) answers: Answers,
     pub(crate) contradicts_itself: bool,
-    /// True if a write of the case was refused in part.
-    pub(crate) has_refused_write: bool,
-    /// True if the answers agree when the series have no points of the same times.
-    pub(crate) agrees_apart: bool,
+}
+
+/// Answers of both servers to one step.
+#[derive(Debug, Clone)]
+pub(crate) struct Answers {
+    pub(crate) ours: Json,
+    pub(crate) theirs: Json,
+    pub(crate) difference: Option<Difference>,
+}
+
+impl Answers {
+    fn of(ours: &Reply, theirs: &Reply) -> Answers {
+        let json = |reply: &Reply| Json::parse_lines(&reply.text()).unwrap_or(Json::Null);
+        let difference = match compare(ours, theirs) {
+            Verdict::Different(difference) => Some(difference),
+            Verdict::Equal | Verdict::LastDigits => None,
+        };
+        Answers { ours: json(ours), theirs: json(theirs), difference }
+    }
+
+    /// Returns true if both have the same rows, one at least; rows of one time may be in another order.
+    pub(crate) fn agree(&self) -> bool {
+        let same = self.difference.as_ref().is_none_or(|difference| difference.kind == ORDER_OF_TIES);
+        same && !cells::all_rows(&self.ours).is_empty()
+    }
 }
 
 /// Both servers and what was counted.
 pub(crate) struct Runner {
     pub(crate) pair: Pair,
+    /// True if InfluxDB has the index tsi1.
+    pub(crate) has_tsi: bool,
     pub(crate) statements: usize,
     pub(crate) last_digits: usize,
     /// Statements whose answers differ in last digits only.
@@ -36,8 +66,8 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(pair: Pair) -> Runner {
-        Runner { pair, statements: 0, last_digits: 0, listed: Vec::new() }
+    pub(crate) fn new(pair: Pair, has_tsi: bool) -> Runner {
+        Runner { pair, has_tsi, statements: 0, last_digits: 0, listed: Vec::new() }
     }
 
     /// Creates and fills the shared databases.
@@ -71,18 +101,11 @@ impl Runner {
 
     /// The first difference of a case.
     pub(crate) fn find(&mut self, steps: &[Step]) -> Result<Option<Finding>> {
-        let changes = steps.iter().any(Step::changes);
-        if changes {
-            for step in script::cleanup() {
-                self.pair.ask(&step.request())?;
-            }
-        }
-        let mut has_refused_write = false;
+        let changes = self.prepare(steps)?;
         for (idx, step) in steps.iter().enumerate() {
             let request = step.request();
             let (ours, theirs) = self.pair.ask(&request)?;
             self.statements += usize::from(matches!(step, Step::Query { .. }));
-            has_refused_write |= matches!(step, Step::Write { .. }) && ours.status == 400;
             match compare(&ours, &theirs) {
                 Verdict::Equal => {}
                 Verdict::LastDigits => {
@@ -90,18 +113,13 @@ impl Runner {
                     self.listed.push(step.to_string());
                 }
                 Verdict::Different(difference) => {
-                    let mut found = Finding {
-                        step: idx,
-                        difference,
-                        contradicts_itself: false,
-                        has_refused_write,
-                        agrees_apart: false,
-                    };
+                    let answers = Answers::of(&ours, &theirs);
+                    let mut found = Finding { step: idx, difference, answers, contradicts_itself: false };
                     if !changes {
                         for _ in 0..REPEATS {
                             found.contradicts_itself |= self.pair.theirs.connection.ask(&request)? != theirs;
                         }
-                        found.agrees_apart = self.agrees_apart(step)?;
+                        self.look_at_json(step, &mut found)?;
                     }
                     return Ok(Some(found));
                 }
@@ -110,19 +128,84 @@ impl Runner {
         Ok(None)
     }
 
-    /// Returns true if a statement about series with points of the same times has equal answers about series
-    /// without.
-    fn agrees_apart(&mut self, step: &Step) -> Result<bool> {
-        let Step::Query { text, database, output } = step else { return Ok(false) };
-        let text = text.to_string();
-        let apart = text.replace(TIED, APART);
-        if apart == text {
-            return Ok(false);
+    /// Takes the difference of the answers as JSON instead, if there is one: the form is not its cause then.
+    fn look_at_json(&mut self, step: &Step, found: &mut Finding) -> Result<()> {
+        let plain = step.plain();
+        if plain.request() != step.request() {
+            let (ours, theirs) = self.pair.ask(&plain.request())?;
+            let answers = Answers::of(&ours, &theirs);
+            if let Some(difference) = &answers.difference {
+                (found.difference, found.answers) = (difference.clone(), answers);
+            }
         }
-        let step = Step::query(crate::piece::Piece::text(apart), database, output.clone());
-        let (ours, theirs) = self.pair.ask(&step.request())?;
-        Ok(!matches!(compare(&ours, &theirs), Verdict::Different(_)))
+        Ok(())
     }
+
+    /// Brings both servers to the state before a case; true if its steps change something.
+    fn prepare(&mut self, steps: &[Step]) -> Result<bool> {
+        let changes = steps.iter().any(Step::changes);
+        if changes {
+            for step in script::cleanup() {
+                self.pair.ask(&step.request())?;
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Runs a case and returns the answers to its last step, as JSON.
+    pub(crate) fn answers(&mut self, steps: &[Step]) -> Result<Answers> {
+        self.prepare(steps)?;
+        let (last, before) = steps.split_last().ok_or_else(|| Error::other("a case without steps"))?;
+        for step in before {
+            self.pair.ask(&step.request())?;
+        }
+        let (ours, theirs) = self.pair.ask(&last.plain().request())?;
+        Ok(Answers::of(&ours, &theirs))
+    }
+
+    /// Returns true if both agree about the rows of a case; series with points of the same times may be
+    /// replaced by those without.
+    pub(crate) fn agree(&mut self, steps: &[Step]) -> Result<bool> {
+        // InfluxDB loses rows of streams at times.
+        for _ in 0..AGREEMENT_ATTEMPTS {
+            if self.answers(steps)?.agree() {
+                return Ok(true);
+            }
+        }
+        match apart(steps) {
+            Some(steps) => Ok(self.answers(&steps)?.agree()),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns true if each step of a case is answered in the same way.
+    pub(crate) fn agree_throughout(&mut self, steps: &[Step]) -> Result<bool> {
+        let counted = (self.statements, self.last_digits, self.listed.len());
+        let found = self.find(steps)?;
+        (self.statements, self.last_digits) = (counted.0, counted.1);
+        self.listed.truncate(counted.2);
+        Ok(found.is_none())
+    }
+
+    /// Returns the steps whose writes are refused here, if each line is written by itself.
+    pub(crate) fn refused(&mut self, steps: &[Step]) -> Result<Vec<bool>> {
+        self.prepare(steps)?;
+        let mut out = Vec::with_capacity(steps.len());
+        for step in steps {
+            let (ours, _) = self.pair.ask(&step.request())?;
+            out.push(matches!(step, Step::Write { .. }) && ours.status != 204);
+        }
+        Ok(out)
+    }
+}
+
+/// The case with its last statement about series without points of the same times, if it is about others.
+pub(crate) fn apart(steps: &[Step]) -> Option<Vec<Step>> {
+    let (Step::Query { text, .. }, before) = steps.split_last()? else { return None };
+    let text = text.to_string();
+    let other = text.replace(&format!(" /^{}/", &TIED[..1]), &format!(" {APART}")).replace(TIED, APART);
+    let step = steps.last()?.with_text(&other);
+    (other != text).then(|| before.iter().cloned().chain([step]).collect())
 }
 
 pub(crate) fn statement(text: String) -> Step {

@@ -67,6 +67,32 @@ impl Step {
         *database == crate::script::DATABASE
     }
 
+    /// The step with its answer as one document of JSON with times in nanoseconds.
+    pub(crate) fn plain(&self) -> Step {
+        match self {
+            Step::Query { text, database, output } => {
+                let plain = Output { epoch: "ns", params: output.params.clone(), ..Output::default() };
+                Step::query(text.clone(), database, plain)
+            }
+            Step::Write { .. } => self.clone(),
+        }
+    }
+
+    /// The step with another statement.
+    pub(crate) fn with_text(&self, text: &str) -> Step {
+        match self {
+            Step::Query { database, output, .. } => Step::query(Piece::text(text), database, output.clone()),
+            Step::Write { .. } => self.clone(),
+        }
+    }
+
+    /// A write as one write per line, and other steps as they are.
+    pub(crate) fn by_line(&self) -> Vec<Step> {
+        let Step::Write { database, policy, precision, body } = self else { return vec![self.clone()] };
+        let lines = body.split_inclusive(|byte| *byte == b'\n');
+        lines.map(|line| Step::write(database, policy, precision, line.to_vec())).collect()
+    }
+
     /// The request that is sent.
     pub(crate) fn request(&self) -> Request {
         match self {
@@ -89,9 +115,9 @@ impl Step {
             Step::Query { text, database, output } => {
                 let again = |text| Step::query(text, database, output.clone());
                 let mut out: Vec<Step> = text.reductions().into_iter().map(again).collect();
-                let plain = Output { epoch: "ns", params: output.params.clone(), ..Output::default() };
-                if *output != plain {
-                    out.insert(0, Step::query(text.clone(), database, plain));
+                let plain = self.plain();
+                if plain.request() != self.request() {
+                    out.insert(0, plain);
                 }
                 out
             }

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_model::{Queryable, ReadContext};
+use chronolith_model::{Queryable, ReadContext, TimeRange};
 
 use super::error::RowError;
+use super::plan::RowPlan;
+use super::range::{intersection, readable_range};
 
 /// Limits of a query; 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,14 +37,22 @@ pub struct RowEnvironment {
 /// State that all operators of a query share.
 pub(crate) struct RowExecution {
     pub(crate) environment: RowEnvironment,
+    /// Times for which series are read.
+    readable: TimeRange,
     series: AtomicU64,
     points: AtomicU64,
 }
 
 impl RowExecution {
-    /// Nothing is read yet.
-    pub(crate) fn new(environment: RowEnvironment) -> RowExecution {
-        RowExecution { environment, series: AtomicU64::new(0), points: AtomicU64::new(0) }
+    /// Execution of the outermost plan of a query; nothing is read yet.
+    pub(crate) fn new(environment: RowEnvironment, outermost: &RowPlan) -> RowExecution {
+        let readable = readable_range(outermost);
+        RowExecution { environment, readable, series: AtomicU64::new(0), points: AtomicU64::new(0) }
+    }
+
+    /// Times of a range for which series are read.
+    pub(crate) fn readable(&self, range: TimeRange) -> TimeRange {
+        intersection(range, self.readable)
     }
 
     /// Checks deadline and cancellation, and counts points that were read.

@@ -196,6 +196,7 @@ impl Worker<'_> {
             for (call, part) in self.calls.iter().zip(&mut parts) {
                 if let (Some(call), Some(part)) = (call, part)
                     && member.has(call.variable)
+                    && member.is_read_by(call.bounds.range)
                 {
                     let samples = self.read(call, member, &mut read, buffers)?;
                     call.fold(part, member, &samples.view())?;
@@ -219,7 +220,7 @@ impl Worker<'_> {
         known: &'r mut MemberSamples,
         buffers: &mut ReadBuffers,
     ) -> Result<&'r ReadSamples, RowError> {
-        let range = member.read_range(call.bounds.range);
+        let range = member.read_range(self.execution.readable(call.bounds.range));
         let variables = &self.selection.variables;
         let found = known.read.iter().position(|read| read.variable == call.variable && read.range == range);
         if let Some(found) = found {

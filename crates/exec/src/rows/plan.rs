@@ -2,8 +2,8 @@
 //!
 //! Invariants: a plan is language-neutral data. Names are those of the source (measurement, field, tag),
 //! times are in the unit of the store, ranges are half-open. A plan means what it contains: whatever a
-//! language lets a subquery inherit (time range, windows, order, no fill instead of null) is written out by
-//! the lowering; only the tags of the outer grouping are added by the executor.
+//! language lets a subquery inherit (windows, order, no fill instead of null) is written out by the lowering;
+//! only the tags of the outer grouping and the range that an outer call reads are added by the executor.
 //!
 //! [`crate::plan::Plan`] is a DAG of operators over series of floats on one grid of steps. A row plan has no
 //! grid, several columns per row, five types with nulls, and pools the samples of a group instead of
@@ -37,7 +37,8 @@ pub struct RowPlan {
     /// Condition that points must meet; no condition on time. Integers are divided as integers in it.
     pub filter: Option<Expr>,
     /// Times of the points that are read; open ends are [`OPEN_START`] and [`OPEN_END`]. A plan with windows
-    /// and fill has an end: the lowering sets it to the present.
+    /// and fill has an end: the lowering sets it to the present. That of a subquery is its own: the executor
+    /// intersects it with the range that a call of the outer plan reads.
     pub range: TimeRange,
     /// Names of the tags that make a group, in any order.
     pub group_tags: Vec<Arc<str>>,
@@ -62,7 +63,8 @@ pub enum Source {
         name: Arc<str>,
     },
     /// The rows of a query as points: its columns are fields, its groups' tags are tags. The executor adds
-    /// the outer grouping tags to its grouping.
+    /// the outer grouping tags to its grouping; these group, and conditions see them, columns do not. A tag
+    /// that is none of them is the empty text in conditions.
     Subquery(Box<RowPlan>),
 }
 
@@ -444,8 +446,8 @@ pub struct Slice {
     pub limit: usize,
     /// Rows before the first one.
     pub offset: usize,
-    /// Groups per measurement, in ascending order, whether they have points of the fields or not. Groups of
-    /// subqueries are not limited.
+    /// Groups per measurement, in ascending order, whether they have points of the fields or not; of
+    /// subqueries, groups that have rows.
     pub series_limit: usize,
     /// Groups before the first one.
     pub series_offset: usize,

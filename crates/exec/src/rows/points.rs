@@ -30,6 +30,9 @@ pub(crate) struct Member {
     pub(crate) tags: Labels,
     pub(crate) filter: SeriesFilter,
     pub(crate) source: PointSource,
+    /// Range of the calls that read the member; `None`: all calls. A subquery has other rows for another
+    /// range.
+    pub(crate) calls: Option<TimeRange>,
 }
 
 /// Source of the points of a member; one entry per variable.
@@ -115,6 +118,11 @@ impl Member {
             PointSource::Series(_) => range,
             PointSource::Rows(_) => TimeRange { start: i64::MIN, end: i64::MAX },
         }
+    }
+
+    /// Returns true if a call over `range` reads the member.
+    pub(crate) fn is_read_by(&self, range: TimeRange) -> bool {
+        self.calls.is_none_or(|calls| calls == range)
     }
 
     /// Returns true if the member has points of the variable.

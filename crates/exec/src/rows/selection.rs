@@ -10,7 +10,7 @@ use chronolith_base::Reservation;
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_model::kind::RESERVED_LABELS;
 use chronolith_model::query::SampleSource;
-use chronolith_model::{FIELD_LABEL, Labels, METRIC_NAME, Matcher, Selector, SeriesRead};
+use chronolith_model::{FIELD_LABEL, Labels, METRIC_NAME, Matcher, Selector, SeriesRead, TimeRange};
 
 use super::column::{ResultSeries, RowBatch, RowColumn};
 use super::error::RowError;
@@ -18,7 +18,7 @@ use super::execution::RowExecution;
 use super::filter::{SeriesFilter, filter_of_series, has_tags, series_matchers};
 use super::plan::{Literal, Order, RowPlan, Slice, Source, Variable};
 use super::points::{Group, Member, PointColumns, PointSource};
-use super::range::range_of_plan;
+use super::range::{intersection, range_of_plan, ranges_of_calls};
 use super::source::RowSource;
 use super::variables::{Variables, drivers_of, variables_of, widen};
 
@@ -71,9 +71,10 @@ pub(crate) fn select(
     for source in &plan.sources {
         match source {
             Source::Measurement { store, name } => builder.select_measurement(*store, name)?,
-            Source::Subquery(inner) => builder.run_subquery(inner, run)?,
+            Source::Subquery(inner) => builder.run_subqueries(inner, run)?,
         }
     }
+    builder.limit_groups_of_subqueries();
     Ok(builder.finish())
 }
 
@@ -113,7 +114,7 @@ impl Builder<'_> {
             let has_driver = self.drivers.iter().any(|idx| !fields[*idx].is_empty());
             let is_kept = kept.as_ref().is_none_or(|kept| kept.contains(&key));
             if has_driver && is_kept && !matches!(filter, SeriesFilter::None) {
-                let member = Member { tags, filter, source: PointSource::Series(fields) };
+                let member = Member { tags, filter, source: PointSource::Series(fields), calls: None };
                 self.members.push(KeyedMember { name: name.clone(), key, member });
                 count += 1;
             }
@@ -157,6 +158,24 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Removes members of subqueries whose group the plan does not return.
+    fn limit_groups_of_subqueries(&mut self) {
+        let slice = self.plan.slice;
+        if slice.series_limit | slice.series_offset == 0 {
+            return;
+        }
+        let is_of_subquery = |keyed: &KeyedMember| matches!(keyed.member.source, PointSource::Rows(_));
+        let mut keys: HashMap<Arc<str>, Vec<Vec<Arc<str>>>> = HashMap::default();
+        for keyed in self.members.iter().filter(|keyed| is_of_subquery(keyed)) {
+            keys.entry(keyed.name.clone()).or_default().push(keyed.key.clone());
+        }
+        let kept: HashMap<_, _> =
+            keys.into_iter().map(|(name, keys)| (name, kept_keys(keys, slice))).collect();
+        let is_kept =
+            |keyed: &KeyedMember| kept.get(&keyed.name).is_some_and(|kept| kept.contains(&keyed.key));
+        self.members.retain(|keyed| !is_of_subquery(keyed) || is_kept(keyed));
+    }
+
     /// Keys of the groups of a measurement that the plan returns. All series count, whatever their fields.
     fn sliced_keys(
         &self,
@@ -173,14 +192,29 @@ impl Builder<'_> {
                 keys.push(self.key_of(&series.labels));
             }
         }
-        keys.sort();
-        keys.dedup();
-        let limit = if slice.series_limit == 0 { usize::MAX } else { slice.series_limit };
-        Ok(keys.into_iter().skip(slice.series_offset).take(limit).collect())
+        Ok(kept_keys(keys, slice))
     }
 
-    fn run_subquery(&mut self, inner: &RowPlan, run: RunSubquery<'_>) -> Result<(), RowError> {
-        let mut inner = inner.clone();
+    /// Runs a subquery for each range that a call of the plan reads: windows before the range are read from
+    /// it too.
+    fn run_subqueries(&mut self, inner: &RowPlan, run: RunSubquery<'_>) -> Result<(), RowError> {
+        let ranges = ranges_of_calls(self.plan);
+        for range in &ranges {
+            let calls = (ranges.len() > 1).then_some(*range);
+            let inner = RowPlan { range: intersection(inner.range, *range), ..inner.clone() };
+            self.run_subquery(inner, calls, run)?;
+        }
+        Ok(())
+    }
+
+    fn run_subquery(
+        &mut self,
+        mut inner: RowPlan,
+        calls: Option<TimeRange>,
+        run: RunSubquery<'_>,
+    ) -> Result<(), RowError> {
+        // A tag of the outer grouping alone is none that columns can refer to.
+        let own_tags = inner.group_tags.clone();
         for tag in &self.group_tags {
             if !inner.group_tags.contains(tag) {
                 inner.group_tags.push(tag.clone());
@@ -193,13 +227,13 @@ impl Builder<'_> {
         while let Some(batch) = rows.next_batch()? {
             let starts_series = open.as_ref().is_none_or(|(series, _)| *series != batch.series);
             if starts_series && let Some((series, points)) = open.take() {
-                self.add_rows(&series, points, order);
+                self.add_rows(&series, points, order, calls);
             }
             let (_, points) = open.get_or_insert_with(|| {
                 let columns = vec![None; self.variables.all.len()];
                 (batch.series.clone(), PointColumns { times: Vec::new(), columns })
             });
-            let added = self.bind(&names, &batch);
+            let added = self.bind(&names, &own_tags, &batch);
             self.reserve(
                 batch.times.len() * 8 + added.iter().flatten().map(RowColumn::heap_bytes).sum::<usize>(),
             )?;
@@ -212,26 +246,34 @@ impl Builder<'_> {
             }
         }
         if let Some((series, points)) = open {
-            self.add_rows(&series, points, order);
+            self.add_rows(&series, points, order, calls);
         }
         Ok(())
     }
 
-    /// Columns of a batch by variable.
-    fn bind(&self, names: &[Arc<str>], batch: &RowBatch) -> Vec<Option<RowColumn>> {
+    /// Columns of a batch by variable: columns of the subquery `names`, and the tags `own_tags` that it
+    /// groups by itself.
+    fn bind(&self, names: &[Arc<str>], own_tags: &[Arc<str>], batch: &RowBatch) -> Vec<Option<RowColumn>> {
         let bound = self.variables.all.iter().map(|variable| {
             let (Variable::Field { name, .. } | Variable::Tag { name }) = variable;
             if let Some(at) = names.iter().position(|column| column == name) {
                 return batch.columns.get(at).cloned();
             }
-            let (_, value) = batch.series.tags.iter().find(|(tag, _)| tag == name)?;
+            let mut tags = batch.series.tags.iter().filter(|(tag, _)| own_tags.contains(tag));
+            let (_, value) = tags.find(|(tag, _)| tag == name)?;
             let value = Literal::Text(value.as_bytes().into());
             Some(RowColumn::repeated(Some(&value), batch.times.len()))
         });
         bound.collect()
     }
 
-    fn add_rows(&mut self, series: &ResultSeries, mut points: PointColumns, order: Order) {
+    fn add_rows(
+        &mut self,
+        series: &ResultSeries,
+        mut points: PointColumns,
+        order: Order,
+        calls: Option<TimeRange>,
+    ) {
         if order == Order::Descending {
             points.times.reverse();
             points.columns.iter_mut().flatten().for_each(RowColumn::reverse);
@@ -249,11 +291,12 @@ impl Builder<'_> {
         let tags = Labels::from_pairs(pairs);
         let filter = match &self.plan.filter {
             None => SeriesFilter::All,
-            Some(filter) => SeriesFilter::Rows(Arc::new(filter.clone())),
+            Some(filter) => filter_of_series(filter, &tags),
         };
         let key = self.key_of(&tags);
-        if self.drivers.iter().any(|idx| points.columns[*idx].is_some()) {
-            let member = Member { tags, filter, source: PointSource::Rows(points) };
+        let has_driver = self.drivers.iter().any(|idx| points.columns[*idx].is_some());
+        if has_driver && !matches!(filter, SeriesFilter::None) {
+            let member = Member { tags, filter, source: PointSource::Rows(points), calls };
             self.members.push(KeyedMember { name: series.name.clone(), key, member });
         }
     }
@@ -293,4 +336,12 @@ impl Builder<'_> {
         }
         Selection { groups, variables: self.variables, drivers: self.drivers, _memory: self.memory }
     }
+}
+
+/// Keys of the groups that a plan returns.
+fn kept_keys(mut keys: Vec<Vec<Arc<str>>>, slice: Slice) -> HashSet<Vec<Arc<str>>> {
+    keys.sort();
+    keys.dedup();
+    let limit = if slice.series_limit == 0 { usize::MAX } else { slice.series_limit };
+    keys.into_iter().skip(slice.series_offset).take(limit).collect()
 }

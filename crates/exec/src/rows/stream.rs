@@ -28,10 +28,11 @@ impl RowStream {
     /// # Errors
     /// As the stores, and limits.
     pub fn open(plan: RowPlan, environment: RowEnvironment) -> Result<RowStream, RowError> {
-        RowStream::open_in(plan, &Arc::new(RowExecution::new(environment)))
+        let execution = RowExecution::new(environment, &plan);
+        RowStream::open_in(plan, &Arc::new(execution))
     }
 
-    fn open_in(plan: RowPlan, execution: &Arc<RowExecution>) -> Result<RowStream, RowError> {
+    fn open_in(mut plan: RowPlan, execution: &Arc<RowExecution>) -> Result<RowStream, RowError> {
         let bounds = WindowBounds::new(plan.range, plan.windows.clone());
         let limit = execution.environment.limits.buckets_max;
         if let Some(found) = bounds.count()
@@ -43,6 +44,9 @@ impl RowStream {
         let run = |inner: RowPlan| -> Result<Box<dyn RowSource>, RowError> {
             Ok(Box::new(RowStream::open_in(inner, execution)?))
         };
+        if plan.calls.is_empty() {
+            plan.range = execution.readable(plan.range);
+        }
         let selection = select(&plan, execution, &run)?;
         let plan = Arc::new(plan);
         let execution = execution.clone();

@@ -5,7 +5,7 @@
 
 use chronolith_model::{METRIC_NAME, Matcher};
 
-use super::metadata::{key_selector, refuse_time};
+use super::metadata::{key_selector, refuse_time, split_time};
 use super::schema::Schema;
 use super::session::{Session, StatementError};
 use crate::ast::{Cardinality, CardinalityOf, Measurement, Page, Source};
@@ -19,7 +19,6 @@ pub(super) fn show_cardinality(
     show: &Cardinality,
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
-    let schema = super::metadata::schema(session, &show.database, show.condition.as_ref())?;
     let is_estimate = !show.is_exact
         && show.sources.is_empty()
         && show.condition.is_none()
@@ -33,8 +32,9 @@ pub(super) fn show_cardinality(
         CardinalityOf::TagValues(_) => None,
     };
     if let Some(statement) = statement {
-        refuse_time(&schema, statement)?;
+        refuse_time(split_time(session, show.condition.as_ref())?.0, statement)?;
     }
+    let schema = super::metadata::schema(session, &show.database, show.condition.as_ref())?;
     match &show.of {
         CardinalityOf::Measurements => {
             let column = if is_estimate { ESTIMATE } else { COUNT };

@@ -83,12 +83,12 @@ fn show_measurements(
     show: &ShowSeries,
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
+    refuse_time(split_time(session, show.condition.as_ref())?.0, "SHOW MEASUREMENTS")?;
     // A database that does not exist has no measurements; other lists are errors then.
     if !show.database.is_empty() && session.database_sources(&show.database).is_err() {
         return Ok(());
     }
     let schema = schema(session, &show.database, show.condition.as_ref())?;
-    refuse_time(&schema, "SHOW MEASUREMENTS")?;
     let mut names = schema.measurements_without_filter(&show.sources)?;
     if let Some(condition) = &show.condition {
         refuse_order(&schema, &names, condition)?;
@@ -274,8 +274,8 @@ fn collect_references<'e>(expr: &'e Expr, out: &mut Vec<&'e str>) {
 }
 
 /// Refuses a condition on time.
-pub(super) fn refuse_time(schema: &Schema<'_>, statement: &str) -> Result<(), StatementError> {
-    if schema.range == TimeRange::ALL {
+pub(super) fn refuse_time(range: TimeRange, statement: &str) -> Result<(), StatementError> {
+    if range == TimeRange::ALL {
         return Ok(());
     }
     Err(StatementError::Text(format!("{statement} doesn't support time in WHERE clause")))

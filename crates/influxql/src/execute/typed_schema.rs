@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use chronolith_model::{TimeRange, WordKind};
+use chronolith_model::{TimeRange, TimeUnit, WordKind};
 
 use super::condition::TagFilter;
 use super::metadata::data_type;
@@ -20,7 +20,7 @@ pub(super) struct StoreSchema<'a> {
 }
 
 impl<'a> StoreSchema<'a> {
-    /// `range` bounds the series that are listed.
+    /// `range` bounds the series that are listed, up to whole shard groups.
     pub(super) fn new(session: &'a Session<'a>, range: TimeRange) -> StoreSchema<'a> {
         StoreSchema { session, range }
     }
@@ -28,7 +28,24 @@ impl<'a> StoreSchema<'a> {
     fn lists(&self, measurement: &Measurement) -> Result<Lists<'_>, StatementError> {
         let source = self.session.policy_source(&measurement.database, &measurement.policy)?;
         let stores = vec![PolicySource { source }];
-        Ok(Lists { stores, filter: TagFilter::default(), range: self.range, ctx: self.session.ctx })
+        let range = self.whole_shard_groups(measurement);
+        Ok(Lists { stores, filter: TagFilter::default(), range, ctx: self.session.ctx })
+    }
+
+    /// The range up to the borders of shard groups: a field has one type per shard group, and that type holds
+    /// for a query even if the points of the field are outside of its range.
+    fn whole_shard_groups(&self, measurement: &Measurement) -> TimeRange {
+        let catalog = self.session.storage.catalog();
+        let database = catalog.database(&measurement.database);
+        let policy = database.and_then(|database| database.policy(&measurement.policy));
+        let Some(width) = policy.map(|policy| policy.shard_group_ns).filter(|width| *width > 0) else {
+            return self.range;
+        };
+        if self.range.is_empty() {
+            return self.range;
+        }
+        let group_of = |time| TimeUnit::Nano.shard_group_of(time, width);
+        TimeRange::new(group_of(self.range.start).start, group_of(self.range.end - 1).end)
     }
 }
 

@@ -10,6 +10,9 @@ use chronolith_model::time::TimeUnit;
 use crate::ast::{DataType, VarRef};
 use crate::semantics::{CheckedSelect, CheckedSource};
 
+/// Name of a variable that no source has: `::field` of a tag, or a column of a subquery without a type.
+const NO_FIELD: &str = "\0";
+
 pub(super) struct Scope {
     /// Columns of all subqueries. A tag among them is a field of the outer query.
     columns: HashSet<String>,
@@ -35,8 +38,16 @@ impl Scope {
         self.columns.contains(name)
     }
 
+    /// Returns true if no row has a value of the name.
+    fn is_never_stored(&self, var: &VarRef) -> bool {
+        var.kind == DataType::AnyField || var.kind == DataType::Unknown && self.is_column(&var.name)
+    }
+
     /// The value of a name in a row.
     pub(super) fn variable(&self, var: &VarRef) -> Variable {
+        if self.is_never_stored(var) {
+            return Variable::Field { name: NO_FIELD.into(), cast: None };
+        }
         let name = Arc::from(var.name.as_str());
         if var.kind == DataType::Tag && !self.is_column(&var.name) {
             return Variable::Tag { name };
@@ -54,8 +65,8 @@ impl Scope {
 
     /// The points of a call; those of a tag are none, unless it is a column of a subquery.
     pub(super) fn points(&self, var: &VarRef) -> Variable {
-        let cast = column_type(var.kind).filter(|_| var.kind != DataType::Tag);
-        Variable::Field { name: Arc::from(var.name.as_str()), cast }
+        let name = if self.is_never_stored(var) { NO_FIELD } else { &var.name };
+        Variable::Field { name: name.into(), cast: column_type(var.kind) }
     }
 }
 

@@ -237,7 +237,7 @@ fn transformations() {
 fn subqueries() {
     check(
         "SELECT mean(m) FROM (SELECT max(f) AS m FROM cpu WHERE time < 9 GROUP BY time(1m), host) WHERE time >= 3 GROUP BY time(5m)",
-        "[0/cpu m=#0 #0 Aggregate(Max) of f:Float times 3..9 by host windows 60000000000+0 UTC fill None] mean=#0 \
+        "[0/cpu m=#0 #0 Aggregate(Max) of f:Float times open..9 by host windows 60000000000+0 UTC fill None] mean=#0 \
          #0 Aggregate(Mean) of m:Float times 3..1000000000001 windows 300000000000+0 UTC",
     );
     // A tag that the subquery selects is a field of the outer query; one that it groups by is a tag.
@@ -255,10 +255,24 @@ fn subqueries() {
     );
     check(
         "SELECT max(m) FROM (SELECT mean(f) AS m FROM cpu) WHERE time < 9 GROUP BY time(1m)",
-        "[0/cpu m=#0 #0 Aggregate(Mean) of f:Float times open..9 windows 60000000000+0 UTC fill None] max=#0 \
+        "[0/cpu m=#0 #0 Aggregate(Mean) of f:Float windows 60000000000+0 UTC fill None] max=#0 \
          #0 Aggregate(Max) of m:Float times open..9 windows 60000000000+0 UTC",
     );
     check("SELECT f FROM (SELECT f FROM cpu), mem", "[0/cpu f=f:Float] 0/mem f=f:Float");
+}
+
+/// A tag is no field: `host::field` over a subquery with the tag gave the value of the tag.
+#[test]
+fn a_tag_cast_to_a_field_is_no_variable_of_the_source() {
+    check("SELECT host::field FROM (SELECT f FROM cpu GROUP BY host)", "[0/cpu f=f:Float by host] host=\0");
+    check("SELECT host::field FROM (SELECT f, host FROM cpu)", "[0/cpu f=f:Float host=tag host] host=\0");
+}
+
+/// A column without a type gave rows of nulls.
+#[test]
+fn a_column_without_a_type_is_no_variable() {
+    let text = "SELECT b FROM (SELECT f ^ f AS b, f FROM cpu)";
+    check(text, "[0/cpu b=(f:Float BitXor f:Float) f=f:Float] b=\0");
 }
 
 #[test]

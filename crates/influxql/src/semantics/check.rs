@@ -86,7 +86,7 @@ fn compile(
     Ok(checked)
 }
 
-/// A subquery has the order and at most the times of the outer query, and its windows if it has none.
+/// A subquery has the order of the outer query, and its windows if it has none.
 fn subquery(select: Select, outer: &CheckedSelect, now_ns: i64) -> Result<CheckedSelect, SemanticError> {
     let is_sorted = !select.sort.is_empty();
     let (mut checked, sources) = preprocess(select, now_ns)?;
@@ -95,7 +95,6 @@ fn subquery(select: Select, outer: &CheckedSelect, now_ns: i64) -> Result<Checke
         return Err(SemanticError::new(message));
     }
     checked.order = outer.order;
-    checked.bounds = checked.bounds.intersect(outer.bounds);
     match (&mut checked.interval, outer.interval) {
         (Some(_), _) if checked.fill == Fill::Null => checked.fill = Fill::None,
         (interval @ None, Some(outer)) => *interval = Some(Interval { is_inherited: true, ..outer }),

@@ -19,7 +19,7 @@ pub struct CheckedSelect {
     pub sources: Vec<CheckedSource>,
     /// WHERE without bounds of time.
     pub condition: Option<Expr>,
-    /// Bounds of time, those of outer queries included. Windows without an end end at the present.
+    /// Bounds of time, those of outer queries not included. Windows without an end end at the present.
     pub bounds: TimeBounds,
     /// GROUP BY.
     pub dimensions: Vec<Dimension>,

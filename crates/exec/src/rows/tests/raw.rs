@@ -228,6 +228,43 @@ fn subqueries_are_read_as_points() {
     check(POINTS, plan, "m{}\n1: 10i \"a\"\n1: 5i \"b\"\n1: null \"c\"");
 }
 
+/// Tags of the outer grouping were columns, and a condition on a name that the subquery does not have was
+/// false. In InfluxDB columns see what the subquery selects or groups by, and in conditions other names are
+/// tags, empty if the series has none.
+#[test]
+fn names_that_a_subquery_does_not_have() {
+    let inner = || from_m().column("x", field("v"));
+    let plan = from_subquery(inner()).fields(&["x", "host"]).by(&["host"]).between(1, 2);
+    check(POINTS, plan, "m{host=a}\n1: 1.0 null\nm{host=b}\n1: 2.0 null\nm{host=c}\n1: 0.5 null");
+    let plan = from_subquery(inner()).column("host", tag("host")).by(&["host"]);
+    check(POINTS, plan, "");
+    let filtered = |name: &str, operator: Operator, value: &str| {
+        let mut plan = from_subquery(inner().between(11, 13)).fields(&["x"]);
+        plan.filter = Some(binary(operator, tag(name), text(value)));
+        plan
+    };
+    let all = "m{}\n11: 3.0\n12: 4.0";
+    check(POINTS, filtered("host", Operator::Ne, "a"), all);
+    check(POINTS, filtered("absent", Operator::Eq, ""), all);
+    check(POINTS, filtered("host", Operator::Eq, "a"), "");
+    check(POINTS, filtered("host", Operator::Ne, "a").by(&["host"]), "m{host=b}\n12: 4.0");
+}
+
+/// SLIMIT and SOFFSET had no effect on groups of subqueries.
+#[test]
+fn groups_of_subqueries_are_limited() {
+    let limited = |inner: RowPlan, tags: &[&str]| {
+        let mut plan = from_subquery(inner.column("x", field("v")).between(1, 2)).fields(&["x"]).by(tags);
+        (plan.slice.series_limit, plan.slice.series_offset) = (1, 1);
+        plan
+    };
+    check(POINTS, limited(from_m(), &["host"]), "m{host=b}\n1: 2.0");
+    // Groups of the subquery alone are no groups of the result.
+    let mut plan = limited(from_m().by(&["host"]), &[]);
+    plan.slice.series_offset = 0;
+    check(POINTS, plan, "m{}\n1: 1.0\n1: 2.0\n1: 0.5");
+}
+
 fn many_points(series: usize, points: usize) -> MemoryStore {
     let mut store = MemoryStore::default();
     for series in 0..series {

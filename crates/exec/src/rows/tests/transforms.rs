@@ -2,8 +2,8 @@
 
 use super::plans::*;
 use crate::rows::plan::{
-    Aggregate, Call, Fill, Function, HoltWinters, Indicator, IndicatorKind, Input, Order, RowPlan, Transform,
-    Warmup,
+    Aggregate, Call, Expr, Fill, Function, HoltWinters, Indicator, IndicatorKind, Input, Order, RowPlan,
+    Transform, Warmup,
 };
 
 const POINTS: &str = "
@@ -114,6 +114,38 @@ fn differences_of_integers_wrap() {
     check(lines, plan, "m{}\n2: 9223372036854775806i\n1: -9223372036854775807i");
     let plan = from_m().call("c", transform(Transform::CumulativeSum, "w"));
     check(lines, plan, "m{}\n1: 9223372036854775807i\n2: 9223372036854775805i\n3: -3i");
+}
+
+/// Each nested transformation read one window more. A query reads no more windows before its range than one
+/// of its calls needs.
+#[test]
+fn nested_transformations_share_the_window_before_the_range() {
+    let difference = || Transform::Difference { non_negative: false };
+    let sum = || aggregate(Aggregate::Sum, "v");
+    let plan = |calls: Vec<Call>| {
+        let named = calls.into_iter().zip(["a", "b"]);
+        named.fold(from_m(), |plan, (call, name)| plan.call(name, call)).between(50, 90).every(10)
+    };
+    // v: 4 8 9 7 12 11 from time 30 on.
+    let twice = || over(difference(), over(difference(), sum()));
+    check(&curve(), plan(vec![twice()]), "m{}\n60: -3.0\n70: 7.0\n80: -6.0");
+    let average = over(Transform::MovingAverage { count: 2 }, sum());
+    let want = "m{}\n50: -3.0 8.5\n60: -3.0 8.0\n70: 7.0 9.5\n80: -6.0 11.5";
+    check(&curve(), plan(vec![twice(), average]), want);
+}
+
+/// A subquery had no window before the range of the outer query, whatever its calls need.
+#[test]
+fn a_subquery_is_read_from_the_window_that_a_call_needs() {
+    let difference = || over(Transform::Difference { non_negative: false }, aggregate(Aggregate::Max, "y"));
+    let inner = || from_m().column("y", Expr::Variable(field_variable("v")));
+    let outer = |inner: RowPlan| from_subquery(inner).call("d", difference()).between(50, 80).every(10);
+    check(&curve(), outer(inner()), "m{}\n50: 1.0\n60: -2.0\n70: 5.0");
+    let plan = outer(inner()).call("max", aggregate(Aggregate::Max, "y"));
+    check(&curve(), plan, "m{}\n50: 1.0 9.0\n60: -2.0 7.0\n70: 5.0 12.0");
+    check(&curve(), outer(inner().between(50, 1000)), "m{}\n60: -2.0\n70: 5.0");
+    let windows = from_m().call("y", aggregate(Aggregate::Max, "v")).every(10);
+    check(&curve(), outer(windows), "m{}\n50: 1.0\n60: -2.0\n70: 5.0");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod continuous;
 mod limits;
 mod prometheus;
 mod refused;
+mod types;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};

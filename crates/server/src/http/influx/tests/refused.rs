@@ -19,6 +19,17 @@ async fn refused_statements_name_what_to_do() {
     assert!(sql.text.contains("error parsing query: found UPDATE, expected SELECT"), "{}", sql.text);
 }
 
+/// Without a database the error was that of the missing name: InfluxDB refuses the condition first.
+#[tokio::test]
+async fn a_time_that_a_list_cannot_have_is_refused_before_the_database_is_needed() {
+    let server = Fixture::ready();
+    for list in ["SHOW MEASUREMENTS", "SHOW TAG KEY EXACT CARDINALITY"] {
+        let path = format!("/query?q={} WHERE time %3E 0", list).replace(' ', "%20");
+        let want = format!(r#"{{"statement_id":0,"error":"{list} doesn't support time in WHERE clause"}}"#);
+        check_results(&post(&server, &path, "").await, &want);
+    }
+}
+
 #[tokio::test]
 async fn flux_is_disabled() {
     let server = with_database();

@@ -1,0 +1,96 @@
+//! Rules about the form of answers and the texts of errors.
+
+use super::{Evidence, Rule, asked, shown};
+use crate::compare::{ORDER_OF_TIES, print};
+use crate::runner::apart;
+use crate::script::DATABASE;
+use crate::steps::Step;
+
+pub(super) const RULES: [Rule; 18] = [
+    asked(
+        "InfluxDB contradicts itself",
+        |_| true,
+        |e, runner| {
+            // A case that changes something is run again.
+            let changes = e.steps.iter().any(Step::changes);
+            Ok(e.finding.contradicts_itself || changes && runner.agree_throughout(e.steps)?)
+        },
+    ),
+    shown("order of points of one time", |e| e.difference().kind == ORDER_OF_TIES),
+    asked(
+        "results that depend on the order of points of one time",
+        |e| !e.is_error() && apart(e.steps).is_some(),
+        |e, runner| match apart(e.steps) {
+            Some(steps) => Ok(runner.answers(&steps)?.agree()),
+            None => Ok(false),
+        },
+    ),
+    shown("infinite values", |e| {
+        e.difference().theirs.contains("unsupported value: ")
+            || e.kind_has("csv") && e.difference().ours.contains("Inf")
+    }),
+    shown("InfluxDB panics", |e| e.difference().theirs.contains("[panic:")),
+    shown("errors of statements in CSV", |e| {
+        e.kind_has("csv")
+            && e.difference().ours.starts_with("error")
+            && !e.difference().theirs.starts_with("error")
+    }),
+    shown("not executed in place of an error", |e| {
+        e.difference().theirs == "not executed" && e.kind_has("error")
+    }),
+    asked(
+        "time in WHERE of one of several statements",
+        |e| e.text.contains("; ") && e.difference().theirs.contains("doesn't support time in WHERE clause"),
+        |e, runner| {
+            // InfluxDB rewrites all statements first; each has the same answer by itself.
+            e.text.split("; ").try_fold(true, |agreed, text| {
+                let answers = e.ask(text, runner)?;
+                Ok(agreed && answers.difference.is_none())
+            })
+        },
+    ),
+    shown("two databases that do not exist", |e| {
+        let texts = [&e.difference().ours, &e.difference().theirs];
+        let is_named = |text: &&String| {
+            text.strip_prefix("database not found: ")
+                .is_some_and(|name| e.text.contains(name) || name == DATABASE)
+        };
+        texts.iter().all(is_named)
+    }),
+    asked(
+        "one of two errors",
+        |e| e.text.contains("nodb") && e.difference().theirs.contains("database not found: nodb"),
+        |e, runner| {
+            // With a database that exists both have the error that is ours.
+            let answers = e.ask(&e.text.replace("nodb", "d0"), runner)?;
+            let has_ours = print(&answers.theirs).contains(&e.difference().ours);
+            Ok(answers.difference.is_none() && has_ours)
+        },
+    ),
+    shown("error of a shard", |e| {
+        let theirs = &e.difference().theirs;
+        let without = theirs.strip_prefix("shard ").and_then(|rest| rest.split_once(": "));
+        without.is_some_and(|(number, error)| number.parse::<u64>().is_ok() && error == e.difference().ours)
+    }),
+    shown("text without a statement", |e| {
+        e.difference().ours == "{\"results\":[]}" && e.difference().theirs == "{}"
+    }),
+    shown("DROP SHARD", |e| e.text.starts_with("DROP SHARD") && e.is_error()),
+    asked("chunks of SHOW", |e| e.text.contains("SHOW ") && e.kind_has("partial /"), agree_as_json),
+    asked("partial after the last chunk", |e| e.difference().kind.ends_with("series,partial"), agree_as_json),
+    asked(
+        "replicaN in CSV",
+        |e| e.kind_has("csv") && e.difference().theirs.contains(",replicaN,"),
+        agree_as_json,
+    ),
+    shown("the same user again", |e| e.difference().ours.contains("user already exists")),
+    shown("bound parameter of no type", |e| {
+        let theirs = e.difference().theirs.replace("missing parameter: ", "").replace("<nil>", "nil");
+        theirs == e.difference().ours && theirs != e.difference().theirs
+    }),
+];
+
+/// Returns true if both have the same rows in one document of JSON.
+fn agree_as_json(e: &Evidence<'_>, runner: &mut crate::runner::Runner) -> std::io::Result<bool> {
+    runner.agree(e.steps)
+}

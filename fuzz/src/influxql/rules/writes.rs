@@ -1,0 +1,125 @@
+//! Rules about line protocol and what is stored of it.
+
+use std::io::Result;
+
+use super::{Evidence, Rule, asked, shown};
+use crate::runner::Runner;
+use crate::steps::Step;
+
+pub(super) const RULES: [Rule; 9] = [
+    shown("types that change within one write", |e| {
+        let theirs = &e.difference().theirs;
+        theirs == "field type conflict" || theirs.contains("\"error\":\"field type conflict\"")
+    }),
+    shown("unsigned integers", |e| {
+        // 1.6.7 reads them only if it is built for them.
+        let theirs = &e.difference().theirs;
+        theirs.contains("invalid number") && e.steps.last().is_some_and(has_unsigned)
+    }),
+    shown("points refused in several shard groups of one write", |e| {
+        let conflict = |text: &str| text.contains("partial write: ") && !text.contains("dropped=0");
+        conflict(&e.difference().ours) && conflict(&e.difference().theirs)
+    }),
+    shown("names that are not UTF-8", |e| {
+        let texts = [&e.difference().ours, &e.difference().theirs];
+        texts.iter().any(|text| text.contains("invalid UTF-8"))
+    }),
+    asked(
+        "points with names that are not UTF-8",
+        |e| has_line(e, is_invalid_text),
+        |e, runner| without_lines(e, runner, is_invalid_text),
+    ),
+    asked(
+        "names of a NUL byte",
+        |e| e.steps.iter().any(|step| matches!(step, Step::Write { body, .. } if has_nul(body))),
+        |e, runner| without_lines(e, runner, has_nul),
+    ),
+    asked(
+        "series of points without a field",
+        |e| has_line(e, has_time_as_field),
+        |e, runner| without_lines(e, runner, has_time_as_field),
+    ),
+    asked("equals signs in names with the index tsi1", |e| has_line(e, has_equals), without_equals),
+    asked("series of refused points", |e| e.steps.iter().any(is_write), without_refused_points),
+];
+
+fn is_write(step: &Step) -> bool {
+    matches!(step, Step::Write { .. })
+}
+
+/// Returns true if the step writes digits with a `u`.
+fn has_unsigned(step: &Step) -> bool {
+    let is_unsigned = |bytes: &[u8]| bytes[0].is_ascii_digit() && bytes[1] == b'u';
+    matches!(step, Step::Write { body, .. } if body.windows(2).any(is_unsigned))
+}
+
+fn is_invalid_text(line: &[u8]) -> bool {
+    std::str::from_utf8(line).is_err()
+}
+
+fn has_nul(line: &[u8]) -> bool {
+    line.contains(&0)
+}
+
+/// Returns true if a field of the line is called `time`.
+fn has_time_as_field(line: &[u8]) -> bool {
+    [b" time=".as_slice(), b",time="].iter().any(|part| line.windows(part.len()).any(|bytes| bytes == *part))
+}
+
+/// Returns true if a name may have an equals sign.
+fn has_equals(line: &[u8]) -> bool {
+    line.windows(2).any(|bytes| bytes == b"\\=" || bytes == b"==")
+}
+
+/// Returns true if both agree about the case with another letter in place of such equals signs.
+fn without_equals(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
+    let mut steps = e.steps.to_vec();
+    for step in &mut steps {
+        if let Step::Write { body, .. } = step {
+            let text = String::from_utf8_lossy(body).replace("\\=", "_").replace("==", "=_");
+            *body = text.into_bytes();
+        }
+    }
+    Ok(runner.has_tsi && runner.agree_throughout(&steps)?)
+}
+
+/// Returns true if the case writes a line of this kind and differs in what is stored.
+fn has_line(e: &Evidence<'_>, is_meant: fn(&[u8]) -> bool) -> bool {
+    let body = |step: &Step| match step {
+        Step::Write { body, .. } => body.split(|byte| *byte == b'\n').any(is_meant),
+        Step::Query { .. } => false,
+    };
+    !e.text.is_empty() && e.steps.iter().any(body)
+}
+
+/// Returns true if all answers are the same without some lines.
+fn without_lines(e: &Evidence<'_>, runner: &mut Runner, is_meant: fn(&[u8]) -> bool) -> Result<bool> {
+    let mut steps = e.steps.to_vec();
+    for step in &mut steps {
+        if let Step::Write { body, .. } = step {
+            let lines = body.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_meant(line));
+            *body = lines.flatten().copied().collect();
+        }
+    }
+    runner.agree_throughout(&without_empty_writes(steps))
+}
+
+fn without_empty_writes(mut steps: Vec<Step>) -> Vec<Step> {
+    steps
+        .retain(|step| !matches!(step, Step::Write { body, .. } if body.iter().all(u8::is_ascii_whitespace)));
+    steps
+}
+
+/// Returns true if some lines are refused, and all answers are the same without them.
+fn without_refused_points(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
+    if e.text.is_empty() {
+        return Ok(false);
+    }
+    let steps: Vec<Step> = e.steps.iter().flat_map(Step::by_line).collect();
+    let refused = runner.refused(&steps)?;
+    if !refused.contains(&true) {
+        return Ok(false);
+    }
+    let kept = steps.into_iter().zip(refused).filter(|(_, refused)| !refused).map(|(step, _)| step);
+    runner.agree_throughout(&kept.collect::<Vec<_>>())
+}
