@@ -13,7 +13,7 @@ use crate::text;
 /// Functions of which a small difference of the argument is a large one of the result.
 const ENLARGING: [&str; 4] = ["sin", "cos", "tan", "exp"];
 
-pub(super) const RULES: [Rule; 20] = [
+pub(super) const RULES: [Rule; 21] = [
     asked(
         "OFFSET without LIMIT, SOFFSET without SLIMIT",
         |e| text::with_limits(&e.text) != e.text,
@@ -71,6 +71,14 @@ pub(super) const RULES: [Rule; 20] = [
         },
     ),
     asked("mean of integers whose sum exceeds 64 bits", |e| e.text.contains("mean("), sum_exceeds_integers),
+    asked(
+        "points of top and bottom in descending order",
+        |e| {
+            let has_many = ["top(", "bottom("].iter().any(|name| e.text.contains(name));
+            has_many && e.text.contains(" ORDER BY time DESC")
+        },
+        |e, runner| e.agree_about(&text::without_clause(&e.text, " ORDER BY "), runner),
+    ),
     asked(
         "top and bottom with LIMIT",
         |e| e.text.contains("top(") || e.text.contains("bottom("),
