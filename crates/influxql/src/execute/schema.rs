@@ -213,12 +213,7 @@ impl Schema<'_> {
     ) -> Result<(), StatementError> {
         let mut found = Vec::with_capacity(kinds.len());
         for &kind in kinds.iter() {
-            let of_kind = vec![
-                Matcher::equal(METRIC_NAME, measurement),
-                Matcher::equal(FIELD_LABEL, field),
-                Matcher::equal(KIND_LABEL, kind.label_value()),
-            ];
-            if self.has_samples(of_kind)? {
+            if self.has_values(measurement, field, kind)? {
                 found.push(kind);
             }
         }
@@ -228,8 +223,21 @@ impl Schema<'_> {
         Ok(())
     }
 
-    /// Returns true if a selected series that also matches `added` has a sample. Cost: reads series until one
-    /// has.
+    /// Returns true if a field of a measurement has a value of `kind`. Cost: reads series until one has.
+    pub(super) fn has_values(
+        &self,
+        measurement: &str,
+        field: &str,
+        kind: WordKind,
+    ) -> Result<bool, StatementError> {
+        self.has_samples(vec![
+            Matcher::equal(METRIC_NAME, measurement),
+            Matcher::equal(FIELD_LABEL, field),
+            Matcher::equal(KIND_LABEL, kind.label_value()),
+        ])
+    }
+
+    /// Returns true if a selected series that also matches `added` has a sample.
     fn has_samples(&self, added: Vec<Matcher>) -> Result<bool, StatementError> {
         let matchers = self.filter.with(added);
         let selector = Selector { matchers: &matchers, range: self.range };

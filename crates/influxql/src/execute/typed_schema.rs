@@ -49,6 +49,33 @@ impl<'a> StoreSchema<'a> {
     }
 }
 
+/// Kind that a field has in a measurement.
+struct KindOfMeasurement {
+    measurement: String,
+    kind: WordKind,
+}
+
+/// Returns the type of a field. Where measurements differ in it, those whose points are all deleted do not
+/// count: their names are listed until the next compaction.
+fn best_type(
+    lists: &Lists<'_>,
+    field: &str,
+    mut kinds: Vec<KindOfMeasurement>,
+) -> Result<DataType, StatementError> {
+    if kinds.iter().any(|one| kinds.first().is_some_and(|first| first.kind != one.kind)) {
+        let mut found = Vec::with_capacity(kinds.len());
+        for one in &kinds {
+            found.push(lists.has_values(&one.measurement, field, one.kind)?);
+        }
+        if found.contains(&true) {
+            let mut found = found.into_iter();
+            kinds.retain(|_| found.next().unwrap_or(true));
+        }
+    }
+    let best = kinds.into_iter().map(|one| data_type(one.kind)).min_by_key(|one| one.rank());
+    Ok(best.unwrap_or(data_type(WordKind::Float)))
+}
+
 impl Schema for StoreSchema<'_> {
     type Error = StatementError;
 
@@ -59,18 +86,18 @@ impl Schema for StoreSchema<'_> {
 
     fn fields(&self, pattern: &Measurement) -> Result<Vec<(String, DataType)>, StatementError> {
         let lists = self.lists(pattern)?;
-        let mut fields: BTreeMap<String, DataType> = BTreeMap::new();
+        let mut fields: BTreeMap<String, Vec<KindOfMeasurement>> = BTreeMap::new();
         for measurement in self.measurements(pattern)? {
             for (field, kinds) in lists.fields(&measurement)? {
-                let best = kinds.into_iter().map(data_type).min_by_key(|one| one.rank());
-                let best = best.unwrap_or(data_type(WordKind::Float));
-                let entry = fields.entry(field).or_insert(best);
-                if best.rank() < entry.rank() {
-                    *entry = best;
-                }
+                let of_measurement = |kind| KindOfMeasurement { kind, measurement: measurement.clone() };
+                fields.entry(field).or_default().extend(kinds.into_iter().map(of_measurement));
             }
         }
-        Ok(fields.into_iter().collect())
+        let typed = fields.into_iter().map(|(field, kinds)| {
+            let best = best_type(&lists, &field, kinds)?;
+            Ok((field, best))
+        });
+        typed.collect()
     }
 
     fn tag_keys(&self, pattern: &Measurement) -> Result<Vec<String>, StatementError> {
