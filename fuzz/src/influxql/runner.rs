@@ -14,7 +14,7 @@ use crate::server::Pair;
 use crate::steps::{Output, Step};
 
 /// Times that InfluxDB is asked again to see if it contradicts itself.
-const REPEATS: usize = 6;
+const REPEATS: usize = 20;
 /// Times that a variant is asked before the servers disagree about it.
 const AGREEMENT_ATTEMPTS: usize = 10;
 
