@@ -30,7 +30,7 @@ struct Peer {
     tags: &'static str,
     /// Variable of the linker by which the program knows its version.
     version_variable: &'static str,
-    /// What the variable has in front of the version.
+    /// Prefix of the version in that variable.
     version_prefix: &'static str,
 }
 

@@ -63,7 +63,7 @@ fn count_of(schema: &Schema<'_>, of: &CardinalityOf, measurement: &str) -> Resul
             let source = Source::Measurement(Measurement::named(measurement));
             schema.series_keys(std::slice::from_ref(&source))?.len()
         }
-        CardinalityOf::FieldKeys => schema.fields(measurement)?.len(),
+        CardinalityOf::FieldKeys => schema.fields(&[measurement])?.len(),
         CardinalityOf::TagKeys => schema.tag_keys(measurement)?.len(),
         CardinalityOf::TagValues(keys) => {
             let selects = key_selector(keys)?;

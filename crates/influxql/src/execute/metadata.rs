@@ -156,7 +156,7 @@ fn show_field_keys(
 ) -> Result<(), StatementError> {
     let schema = schema(session, &show.database, show.condition.as_ref())?;
     for measurement in schema.measurements(&show.sources)? {
-        let fields = schema.fields(&measurement)?;
+        let fields = schema.fields(&[&measurement])?;
         let rows = fields.iter().flat_map(|(field, kinds)| kinds.iter().map(move |kind| (field, *kind)));
         let mut page = paged(rows, show.page).peekable();
         if page.peek().is_some() {
@@ -240,7 +240,7 @@ fn refuse_order(
     let mut names = Vec::new();
     collect_references(condition, &mut names);
     for measurement in measurements {
-        let fields = schema.fields(measurement)?;
+        let fields = schema.fields(&[measurement])?;
         if names.iter().any(|name| !fields.contains_key(*name)) {
             return Err(StatementError::text("invalid tag comparison operator"));
         }

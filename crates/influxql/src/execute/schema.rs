@@ -4,11 +4,13 @@
 //! labels of the selected series are read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use chronolith_model::kind::is_reserved;
 use chronolith_model::query::{Selector, TypedColumns};
 use chronolith_model::{
-    FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, MatchOp, Matcher, ReadContext, TimeRange, WordKind,
+    FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, MatchOp, Matcher, ReadContext, SeriesRead, TimeRange,
+    WordKind,
 };
 
 use super::condition::{TagCondition, TagFilter};
@@ -182,63 +184,89 @@ impl Schema<'_> {
         Ok(all)
     }
 
-    /// Returns the fields of a measurement with their kinds.
+    /// Returns the fields of measurements with their kinds. A deletion leaves the names of its series until
+    /// the next compaction: where a field has several kinds, those without a sample do not count, unless none
+    /// has one.
     pub(super) fn fields(
         &self,
-        measurement: &str,
+        measurements: &[&str],
     ) -> Result<BTreeMap<String, Vec<WordKind>>, StatementError> {
-        let mut fields: BTreeMap<String, Vec<WordKind>> = BTreeMap::new();
-        for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
-            let of_kind = vec![
-                Matcher::equal(METRIC_NAME, measurement),
-                Matcher::equal(KIND_LABEL, kind.label_value()),
-            ];
-            for field in self.values(FIELD_LABEL, of_kind)? {
-                fields.entry(field).or_default().push(kind);
+        let mut found: BTreeMap<String, Vec<(&str, WordKind)>> = BTreeMap::new();
+        for &measurement in measurements {
+            for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
+                let of_kind = vec![
+                    Matcher::equal(METRIC_NAME, measurement),
+                    Matcher::equal(KIND_LABEL, kind.label_value()),
+                ];
+                for field in self.values(FIELD_LABEL, of_kind)? {
+                    found.entry(field).or_default().push((measurement, kind));
+                }
             }
         }
-        for (field, kinds) in fields.iter_mut().filter(|(_, kinds)| kinds.len() > 1) {
-            self.retain_kinds_with_samples(measurement, field, kinds)?;
+        let mut fields = BTreeMap::new();
+        for (field, places) in found {
+            let mut kinds: Vec<WordKind> = Vec::new();
+            for &(_, kind) in &places {
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                }
+            }
+            if kinds.len() > 1 {
+                let stored = self.stored_kinds(&field, &places)?;
+                kinds = if stored.is_empty() { kinds } else { stored };
+            }
+            fields.insert(field, kinds);
         }
         Ok(fields)
     }
 
-    /// Removes the kinds of a field that have no samples, if another one has: a deletion leaves the names of
-    /// its series until the next compaction, and the field may have points of another type since.
-    fn retain_kinds_with_samples(
+    /// Returns the kinds of which a field has a sample. Cost: per kind, reads series until one has a sample.
+    fn stored_kinds(
         &self,
-        measurement: &str,
         field: &str,
-        kinds: &mut Vec<WordKind>,
-    ) -> Result<(), StatementError> {
-        let mut found = Vec::with_capacity(kinds.len());
-        for &kind in kinds.iter() {
-            if self.has_values(measurement, field, kind)? {
-                found.push(kind);
+        places: &[(&str, WordKind)],
+    ) -> Result<Vec<WordKind>, StatementError> {
+        let mut stored = Vec::new();
+        for &(measurement, kind) in places {
+            if stored.contains(&kind) {
+                continue;
             }
+            let of_kind = vec![
+                Matcher::equal(METRIC_NAME, measurement),
+                Matcher::equal(FIELD_LABEL, field),
+                Matcher::equal(KIND_LABEL, kind.label_value()),
+            ];
+            self.visit_series(of_kind, |series| {
+                let mut columns = TypedColumns::new(series.samples.column_type());
+                series.samples.read_typed(self.range, &mut columns)?;
+                if columns.times.is_empty() {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                stored.push(kind);
+                Ok(ControlFlow::Break(()))
+            })?;
         }
-        if !found.is_empty() {
-            *kinds = found;
-        }
-        Ok(())
+        Ok(stored)
     }
 
-    /// Returns true if a field of a measurement has a value of `kind`. Cost: reads series until one has.
-    pub(super) fn has_values(
+    /// Calls `visit` with the labels of each selected series that also matches `added`.
+    pub(super) fn visit(
         &self,
-        measurement: &str,
-        field: &str,
-        kind: WordKind,
-    ) -> Result<bool, StatementError> {
-        self.has_samples(vec![
-            Matcher::equal(METRIC_NAME, measurement),
-            Matcher::equal(FIELD_LABEL, field),
-            Matcher::equal(KIND_LABEL, kind.label_value()),
-        ])
+        added: Vec<Matcher>,
+        mut visit: impl FnMut(&Labels),
+    ) -> Result<(), StatementError> {
+        self.visit_series(added, |series| {
+            visit(&series.labels);
+            Ok(ControlFlow::Continue(()))
+        })
     }
 
-    /// Returns true if a selected series that also matches `added` has a sample.
-    fn has_samples(&self, added: Vec<Matcher>) -> Result<bool, StatementError> {
+    /// Calls `visit` with each selected series that also matches `added`, until it breaks.
+    fn visit_series(
+        &self,
+        added: Vec<Matcher>,
+        mut visit: impl FnMut(&SeriesRead) -> Result<ControlFlow<()>, StatementError>,
+    ) -> Result<(), StatementError> {
         let matchers = self.filter.with(added);
         let selector = Selector { matchers: &matchers, range: self.range };
         let mut batch = Vec::new();
@@ -249,34 +277,10 @@ impl Schema<'_> {
                 self.ctx.check()?;
                 has_more = batches.next_batch(&mut batch)?;
                 for series in batch.drain(..).filter(|series| self.filter.selects(&series.labels)) {
-                    let mut columns = TypedColumns::new(series.samples.column_type());
-                    series.samples.read_typed(self.range, &mut columns)?;
-                    if !columns.times.is_empty() {
-                        return Ok(true);
+                    if visit(&series)?.is_break() {
+                        return Ok(());
                     }
                 }
-            }
-        }
-        Ok(false)
-    }
-
-    /// Calls `visit` with the labels of each selected series that also matches `added`.
-    pub(super) fn visit(
-        &self,
-        added: Vec<Matcher>,
-        mut visit: impl FnMut(&Labels),
-    ) -> Result<(), StatementError> {
-        let matchers = self.filter.with(added);
-        let selector = Selector { matchers: &matchers, range: self.range };
-        let mut batch = Vec::new();
-        for store in &self.stores {
-            let mut batches = store.source.select(&selector, self.ctx)?;
-            let mut has_more = true;
-            while has_more {
-                self.ctx.check()?;
-                has_more = batches.next_batch(&mut batch)?;
-                let selected = batch.drain(..).filter(|series| self.filter.selects(&series.labels));
-                selected.for_each(|series| visit(&series.labels));
             }
         }
         Ok(())

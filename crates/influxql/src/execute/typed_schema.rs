@@ -2,8 +2,6 @@
 //!
 //! Invariants: a field has the type of the highest rank among its kinds. Not here: SHOW (`schema`).
 
-use std::collections::BTreeMap;
-
 use chronolith_model::{TimeRange, TimeUnit, WordKind};
 
 use super::condition::TagFilter;
@@ -49,33 +47,6 @@ impl<'a> StoreSchema<'a> {
     }
 }
 
-/// Kind that a field has in a measurement.
-struct KindOfMeasurement {
-    measurement: String,
-    kind: WordKind,
-}
-
-/// Returns the type of a field. Where measurements differ in it, those whose points are all deleted do not
-/// count: their names are listed until the next compaction.
-fn best_type(
-    lists: &Lists<'_>,
-    field: &str,
-    mut kinds: Vec<KindOfMeasurement>,
-) -> Result<DataType, StatementError> {
-    if kinds.iter().any(|one| kinds.first().is_some_and(|first| first.kind != one.kind)) {
-        let mut found = Vec::with_capacity(kinds.len());
-        for one in &kinds {
-            found.push(lists.has_values(&one.measurement, field, one.kind)?);
-        }
-        if found.contains(&true) {
-            let mut found = found.into_iter();
-            kinds.retain(|_| found.next().unwrap_or(true));
-        }
-    }
-    let best = kinds.into_iter().map(|one| data_type(one.kind)).min_by_key(|one| one.rank());
-    Ok(best.unwrap_or(data_type(WordKind::Float)))
-}
-
 impl Schema for StoreSchema<'_> {
     type Error = StatementError;
 
@@ -86,18 +57,13 @@ impl Schema for StoreSchema<'_> {
 
     fn fields(&self, pattern: &Measurement) -> Result<Vec<(String, DataType)>, StatementError> {
         let lists = self.lists(pattern)?;
-        let mut fields: BTreeMap<String, Vec<KindOfMeasurement>> = BTreeMap::new();
-        for measurement in self.measurements(pattern)? {
-            for (field, kinds) in lists.fields(&measurement)? {
-                let of_measurement = |kind| KindOfMeasurement { kind, measurement: measurement.clone() };
-                fields.entry(field).or_default().extend(kinds.into_iter().map(of_measurement));
-            }
-        }
-        let typed = fields.into_iter().map(|(field, kinds)| {
-            let best = best_type(&lists, &field, kinds)?;
-            Ok((field, best))
+        let measurements = self.measurements(pattern)?;
+        let names: Vec<&str> = measurements.iter().map(String::as_str).collect();
+        let typed = lists.fields(&names)?.into_iter().map(|(field, kinds)| {
+            let best = kinds.into_iter().map(data_type).min_by_key(|one| one.rank());
+            (field, best.unwrap_or(data_type(WordKind::Float)))
         });
-        typed.collect()
+        Ok(typed.collect())
     }
 
     fn tag_keys(&self, pattern: &Measurement) -> Result<Vec<String>, StatementError> {

@@ -17,7 +17,7 @@ use crate::http::body::{self, BodyBytes};
 use crate::http::error::ApiError;
 use crate::limits::{PERMIT_READ_TIME, UNADMITTED_BODY_BYTES, WRITE_QUEUE_WAIT};
 
-/// What a write holds while it runs.
+/// Permits of a write.
 pub(crate) struct WritePermits {
     /// Until it is durable.
     pub(crate) write: Permit,
@@ -25,7 +25,7 @@ pub(crate) struct WritePermits {
     pub(crate) apply: Permit,
 }
 
-/// Why a body is not admitted.
+/// Reason why a write is refused before it is decoded.
 #[derive(Debug)]
 pub(crate) enum NotAdmitted {
     /// No permit became free in time, or too many requests wait.
@@ -49,7 +49,7 @@ impl From<NotAdmitted> for ApiError {
     }
 }
 
-/// How a body is read.
+/// Limits of reading the body of a write.
 pub(crate) struct BodyLimits<'b> {
     pub(crate) bytes_max: usize,
     pub(crate) budget: &'b MemoryBudget,
@@ -57,20 +57,24 @@ pub(crate) struct BodyLimits<'b> {
     pub(crate) memory_wait: Duration,
 }
 
-/// Reads a body and waits for its permits, at most [`WRITE_QUEUE_WAIT`] for each try.
+/// Reads a body and waits for its permits: at most [`WRITE_QUEUE_WAIT`] for both, and once more if the client
+/// was slow and gave the first one back.
 pub(crate) async fn admit(
     app: &App,
     tenant: &TenantId,
     request_body: Body,
     limits: BodyLimits<'_>,
 ) -> Result<(BodyBytes, WritePermits), NotAdmitted> {
-    let (body, write) = read_with_permit(app, tenant, request_body, limits).await?;
     // Timers are the runtime's own business; nothing that is stored depends on them.
-    let deadline = Instant::now() + WRITE_QUEUE_WAIT;
+    let mut deadline = Instant::now() + WRITE_QUEUE_WAIT;
+    let (body, write) = read_with_permit(app, tenant, request_body, limits).await?;
     let admission = &app.admission;
     let write = match write {
         Some(write) => write,
-        None => admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await?,
+        None => {
+            deadline = Instant::now() + WRITE_QUEUE_WAIT;
+            admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await?
+        }
     };
     let left = deadline.saturating_duration_since(Instant::now());
     let apply = admission.write_apply.acquire(tenant, 0, left).await?;

@@ -1,7 +1,7 @@
 //! Large windows of the past that receive no more samples: a backfill has gone past them.
 //!
-//! Invariants: only windows whose end is further back than the flush delay are looked at, so live data waits
-//! for what comes late as before. At most one entry per large window of the head.
+//! Invariants: only windows that ended longer ago than the flush delay qualify, so windows of live data keep
+//! waiting for out-of-order samples. At most one entry per large window of the head.
 //! Not here: when other windows are due (`plan`).
 
 use chronolith_base::hash::HashMap;
@@ -29,7 +29,7 @@ struct Seen {
 #[derive(Default)]
 pub(super) struct RestingWindows {
     seen: HashMap<(TenantId, TimeRange), Seen>,
-    /// Those that the current search has met.
+    /// Large windows that the current search has found.
     met: HashMap<(TenantId, TimeRange), Seen>,
 }
 

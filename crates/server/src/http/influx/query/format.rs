@@ -1,7 +1,7 @@
 //! Text form of a response: the header `Accept` of a request with statements.
 //!
-//! Invariants: a larger quality wins, of equal ones the earlier; what cannot be parsed is skipped, as in
-//! InfluxDB 1.8.
+//! Invariants: a larger quality wins, of equal ones the earlier; ranges that cannot be parsed are skipped, as
+//! in InfluxDB 1.8.
 //! Not here: the printers of the forms (`printer`).
 
 use axum::http::{HeaderMap, header};
