@@ -10,14 +10,16 @@ use chronolith_base::Env;
 use chronolith_format::block::catalogue::{BlockRecord, ImmutableBytes};
 use chronolith_format::block::meta::BlockMeta;
 use chronolith_model::query::ReadEstimate;
-use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, TimeRange};
+use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TimeRange};
 
 use crate::BlockError;
 use crate::contents::BlockContents;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, META_FILE};
-use crate::open::{OpenOptions, Opened, check_name, open_mapped, open_ranged};
+use crate::open::{OpenOptions, Opened, check_name, open_mapped, open_ranged, open_remote};
+use crate::postings::PostingsPlan;
 use crate::record::record_of;
-use crate::source::{BlockFile, ByteSource};
+use crate::selection::Selection;
+use crate::source::{BlockFile, ByteSource, RangeBytes};
 use crate::{label_queries, select};
 
 /// A block that can be queried.
@@ -48,6 +50,20 @@ impl Block {
     /// [`BlockError`].
     pub fn open_source(env: &Env, dir: &Path, source: Box<dyn ByteSource>) -> Result<Arc<Block>, BlockError> {
         open_ranged(env, dir, source).map(Block::new)
+    }
+
+    /// Opens a block whose files are all read from `source`, except for those that are given: `meta`, and
+    /// the tombstones as they are stored, `None` without. Cost: two waves, and memory for symbols and
+    /// postings offset table.
+    ///
+    /// # Errors
+    /// [`BlockError`].
+    pub fn open_remote(
+        meta: BlockMeta,
+        tombstones: Option<&[u8]>,
+        source: Box<dyn ByteSource>,
+    ) -> Result<Arc<Block>, BlockError> {
+        open_remote(meta, tombstones, source).map(Block::new)
     }
 
     fn new(opened: Opened) -> Arc<Block> {
@@ -162,6 +178,30 @@ impl Block {
     /// Returns true if a query or a verification reads the block, or holds its files open.
     pub(crate) fn has_readers(&self) -> bool {
         Arc::strong_count(&self.contents) > 1 || self.contents.has_readers()
+    }
+
+    /// Names the postings lists that a selection by `matchers` needs; `None` if no series fits. The first step
+    /// of a selection whose driver reads the waves.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`].
+    pub fn plan_postings<'m>(&self, matchers: &'m [Matcher]) -> Result<Option<PostingsPlan<'m>>, QueryError> {
+        PostingsPlan::new(&self.contents, matchers)
+    }
+
+    /// The selection that follows from the `bytes` of the wave of `plan`, with chunks in `range`.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`], [`QueryError::Memory`].
+    pub fn select_planned(
+        &self,
+        plan: &PostingsPlan<'_>,
+        bytes: RangeBytes,
+        range: TimeRange,
+        ctx: &ReadContext,
+    ) -> Result<Selection, QueryError> {
+        let refs = plan.refs(&self.contents, bytes)?;
+        Selection::new(&self.contents, refs, range, ctx)
     }
 
     /// About how many series fit, and how many samples they have in the range: as many as the average series,

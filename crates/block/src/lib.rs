@@ -21,6 +21,7 @@ mod pool;
 mod postings;
 mod record;
 mod select;
+mod selection;
 mod series;
 mod series_reader;
 pub mod source;
@@ -38,8 +39,10 @@ pub use entry::BlockEntry;
 pub use error::BlockError;
 pub use layout::{SUFFIX_CREATING, SUFFIX_DELETING, block_dir};
 pub use link::link_block;
+pub use postings::PostingsPlan;
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use record::{FileSizes, damaged_record, precedence, read_record};
+pub use selection::Selection;
 pub use verify::{BlockVerification, Damage};
 pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit, WrittenBlock, encoding_for, publish};
 

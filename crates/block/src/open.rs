@@ -103,6 +103,26 @@ pub(crate) fn open_ranged(env: &Env, dir: &Path, source: Box<dyn ByteSource>) ->
     Ok(Opened { contents, mutable_bytes: meta_bytes + tombstones_bytes })
 }
 
+/// Opens a block all of whose files are remote; `meta` and `tombstones` were read before.
+///
+/// # Errors
+/// [`BlockError`].
+pub(crate) fn open_remote(
+    meta: BlockMeta,
+    tombstones: Option<&[u8]>,
+    source: Box<dyn ByteSource>,
+) -> Result<Opened, BlockError> {
+    let path = source.files().dir().join(TOMBSTONES_FILE);
+    let mutable_bytes = tombstones.map_or(0, |bytes| bytes.len() as u64);
+    let tombstones = match tombstones {
+        Some(bytes) => decode_tombstones(&path, bytes, &meta)?,
+        None => no_tombstones(path, &meta)?,
+    };
+    let header = read_header(&*source)?;
+    let contents = BlockContents::new(meta, header, tombstones, source, new_regex_cache());
+    Ok(Opened { contents, mutable_bytes })
+}
+
 /// Ranges whose length is known.
 struct ExactWave(Vec<ByteRange>);
 
@@ -176,24 +196,31 @@ pub(crate) fn read_tombstones(
     meta: &BlockMeta,
 ) -> Result<(Tombstones, u64), BlockError> {
     let path = dir.join(TOMBSTONES_FILE);
-    let count = meta.stats.num_tombstones;
     match env.disk.read(&path) {
-        Ok(bytes) => {
-            let tombstones = Tombstones::decode(&bytes).map_err(BlockError::corrupt(&path))?;
-            if tombstones.unit() != meta.time_unit() {
-                return Err(BlockError::corrupt(&path)(DecodeError::Invalid {
-                    what: "tombstones version",
-                    offset: 4,
-                    expected: "the one of the unit in meta.json",
-                    found: bytes.get(4).copied().map_or(0, u64::from),
-                }));
-            }
-            Ok((tombstones, bytes.len() as u64))
-        }
+        Ok(bytes) => Ok((decode_tombstones(&path, &bytes, meta)?, bytes.len() as u64)),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(BlockError::Io { path, error }),
-        // Blocks of old versions of Prometheus, and those that Thanos fetched, have no such file without
-        // deletions.
-        Err(_) if count == 0 => Ok((Tombstones::of_unit(meta.time_unit()), 0)),
-        Err(_) => Err(BlockError::TombstonesMissing { path, count }),
+        Err(_) => Ok((no_tombstones(path, meta)?, 0)),
+    }
+}
+
+fn decode_tombstones(path: &Path, bytes: &[u8], meta: &BlockMeta) -> Result<Tombstones, BlockError> {
+    let tombstones = Tombstones::decode(bytes).map_err(BlockError::corrupt(path))?;
+    if tombstones.unit() != meta.time_unit() {
+        return Err(BlockError::corrupt(path)(DecodeError::Invalid {
+            what: "tombstones version",
+            offset: 4,
+            expected: "the one of the unit in meta.json",
+            found: bytes.get(4).copied().map_or(0, u64::from),
+        }));
+    }
+    Ok(tombstones)
+}
+
+/// Tombstones of a block that has no such file. Blocks of old versions of Prometheus, and those that Thanos
+/// fetched, have none without deletions.
+fn no_tombstones(path: PathBuf, meta: &BlockMeta) -> Result<Tombstones, BlockError> {
+    match meta.stats.num_tombstones {
+        0 => Ok(Tombstones::of_unit(meta.time_unit())),
+        count => Err(BlockError::TombstonesMissing { path, count }),
     }
 }

@@ -17,7 +17,7 @@ use chronolith_model::index::{
 use chronolith_model::{Matcher, QueryError};
 
 use crate::contents::BlockContents;
-use crate::source::{BlockFile, RangeBytes};
+use crate::source::{BlockFile, RangeBytes, Wave};
 use crate::waves::PostingsWave;
 
 const REGEX_CACHE_LIMITS: RegexCacheLimits =
@@ -43,7 +43,7 @@ enum StepPlan {
 }
 
 /// The postings that a selection needs.
-struct PostingsPlan<'m> {
+pub struct PostingsPlan<'m> {
     steps: Vec<Step<'m>>,
     plans: Vec<StepPlan>,
     /// Ranges of all lists in the index.
@@ -54,7 +54,31 @@ struct PostingsPlan<'m> {
 
 impl<'m> PostingsPlan<'m> {
     /// Names the lists; `None` if one of the matchers matches no series.
-    fn new(
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`] if the postings offset table is damaged.
+    pub(crate) fn new(
+        contents: &BlockContents,
+        matchers: &'m [Matcher],
+    ) -> Result<Option<PostingsPlan<'m>>, QueryError> {
+        PostingsPlan::of_header(contents, matchers).map_err(|error| contents.index_error(&error))
+    }
+
+    /// The wave of the lists.
+    #[must_use]
+    pub fn wave(&self) -> impl Wave {
+        PostingsWave(&self.lists)
+    }
+
+    /// Refs of the series that fit all matchers, ascending, from the `bytes` of the wave.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`].
+    pub(crate) fn refs(&self, contents: &BlockContents, bytes: RangeBytes) -> Result<Vec<u32>, QueryError> {
+        select_steps(&PlannedLists { contents, plan: self, bytes }, &self.steps)
+    }
+
+    fn of_header(
         contents: &BlockContents,
         matchers: &'m [Matcher],
     ) -> Result<Option<PostingsPlan<'m>>, DecodeError> {
@@ -192,10 +216,9 @@ pub(crate) fn select_refs(
     matchers: &[Matcher],
     budget: &MemoryBudget,
 ) -> Result<Vec<u32>, QueryError> {
-    let plan = PostingsPlan::new(contents, matchers).map_err(|e| contents.index_error(&e))?;
-    let Some(plan) = plan else { return Ok(Vec::new()) };
-    let bytes = contents.read(&PostingsWave(&plan.lists), budget)?;
-    select_steps(&PlannedLists { contents, plan: &plan, bytes }, &plan.steps)
+    let Some(plan) = PostingsPlan::new(contents, matchers)? else { return Ok(Vec::new()) };
+    let bytes = contents.read(&plan.wave(), budget)?;
+    plan.refs(contents, bytes)
 }
 
 /// Refs of all series, ascending.

@@ -1,8 +1,9 @@
 //! Series entries by ref, read from the index in waves.
 
 use chronolith_base::{DecodeError, MemoryBudget};
-use chronolith_format::block::index::{ChunkMeta, SeriesEntry};
+use chronolith_format::block::index::{ChunkMeta, IndexHeader, SeriesEntry};
 use chronolith_format::block::tombstones::Interval;
+use chronolith_model::query::SERIES_PER_BATCH_MAX;
 use chronolith_model::{Labels, QueryError};
 
 use crate::contents::BlockContents;
@@ -10,7 +11,7 @@ use crate::source::{BlockFile, RangeBytes};
 use crate::waves::SeriesWave;
 
 /// Series entries that are read at once.
-pub(crate) const SERIES_PER_WAVE: usize = 1024;
+pub(crate) const SERIES_PER_WAVE: usize = SERIES_PER_BATCH_MAX;
 
 /// Reads the entries of series in the order of their refs. [`SeriesReader::next_ref`] and
 /// [`SeriesReader::decode`] alternate.
@@ -37,6 +38,27 @@ impl SeriesReader {
     /// Leaves out all series that are still to come.
     pub(crate) fn end(&mut self) {
         self.refs = Vec::new().into_iter();
+        self.wave_left = 0;
+    }
+
+    /// The wave of the next entries; `None` after the last series, or while entries of a wave are still to be
+    /// decoded.
+    pub(crate) fn next_wave<'a>(&'a self, header: &'a IndexHeader) -> Option<SeriesWave<'a>> {
+        let refs = self.refs.as_slice();
+        let refs = refs.get(..SERIES_PER_WAVE).unwrap_or(refs);
+        (self.wave_left == 0 && !refs.is_empty()).then_some(SeriesWave { header, refs })
+    }
+
+    /// Takes the bytes of the wave that [`SeriesReader::next_wave`] returned.
+    pub(crate) fn set_wave_bytes(&mut self, bytes: RangeBytes) {
+        self.bytes = Some(bytes);
+        self.wave_left = self.refs.len().min(SERIES_PER_WAVE);
+    }
+
+    /// Goes to the next series of the wave; `None` where the wave ends.
+    pub(crate) fn next_ref_of_wave(&mut self) -> Option<u32> {
+        self.wave_left = self.wave_left.checked_sub(1)?;
+        self.refs.next()
     }
 
     /// Goes to the next series; reads the next wave where the last one ends.
@@ -48,18 +70,11 @@ impl SeriesReader {
         contents: &BlockContents,
         budget: &MemoryBudget,
     ) -> Result<Option<u32>, QueryError> {
-        if self.wave_left == 0 {
-            let refs = self.refs.as_slice();
-            let refs = refs.get(..SERIES_PER_WAVE).unwrap_or(refs);
-            if refs.is_empty() {
-                return Ok(None);
-            }
-            let wave = SeriesWave { header: contents.header(), refs };
-            self.bytes = Some(contents.read(&wave, budget)?);
-            self.wave_left = refs.len();
+        if let Some(wave) = self.next_wave(contents.header()) {
+            let bytes = contents.read(&wave, budget)?;
+            self.set_wave_bytes(bytes);
         }
-        self.wave_left -= 1;
-        Ok(self.refs.next())
+        Ok(self.next_ref_of_wave())
     }
 
     /// Decodes the entry of the series that [`SeriesReader::next_ref`] returned.

@@ -16,4 +16,4 @@ pub use fetched::{FetchedBatch, FetchedPart, FetchedRanges};
 pub use mapped::MappedFiles;
 pub use range::{BlockFile, BlockFiles, ByteRange, coalesce};
 pub(crate) use ranged::segment_paths;
-pub use ranged::{RangedFiles, RangedMeter, RangedStats};
+pub use ranged::{ROUND_COUNT_MAX, RangedFiles, RangedMeter, RangedStats, WAVE_BYTES_MAX};

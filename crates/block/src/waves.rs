@@ -83,7 +83,7 @@ pub(crate) fn push_chunk_ranges(chunks: &[ChunkMeta], estimate: u64, out: &mut V
     }));
 }
 
-impl<S: AsRef<[ChunkMeta]>> Wave for ChunkWave<'_, S> {
+impl<S: AsRef<[ChunkMeta]> + Sync> Wave for ChunkWave<'_, S> {
     fn ranges(&self, out: &mut Vec<ByteRange>) {
         for series in self.series {
             push_chunk_ranges(series.as_ref(), self.chunk_bytes_estimate, out);

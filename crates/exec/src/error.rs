@@ -90,5 +90,6 @@ pub(crate) fn duplicate_query_error(error: &QueryError) -> QueryError {
             let error = std::io::Error::new(error.kind(), error.to_string());
             QueryError::Io { path: path.clone(), error }
         }
+        QueryError::Unavailable { what } => QueryError::Unavailable { what: what.clone() },
     }
 }

@@ -73,13 +73,22 @@ pub enum QueryError {
         /// Error of the operating system.
         error: std::io::Error,
     },
+    /// A remote source does not answer; the same query may succeed later.
+    #[error("{what}")]
+    Unavailable {
+        /// Source, and the last error.
+        what: String,
+    },
 }
 
 impl QueryError {
     /// Returns true if a source failed, so that others may answer; false if the query has to end.
     #[must_use]
     pub fn is_of_source(&self) -> bool {
-        matches!(self, QueryError::Corrupt { .. } | QueryError::Io { .. })
+        matches!(
+            self,
+            QueryError::Corrupt { .. } | QueryError::Io { .. } | QueryError::Unavailable { .. }
+        )
     }
 }
 

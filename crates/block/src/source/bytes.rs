@@ -10,7 +10,7 @@ use super::mapped::MappedFiles;
 use super::range::{BlockFile, BlockFiles, ByteRange};
 
 /// Items of a block that are read together.
-pub trait Wave {
+pub trait Wave: Send + Sync {
     /// Appends the ranges of all items, from what is known before the wave is read. A range may be shorter
     /// than its item where the length is only known on average.
     fn ranges(&self, out: &mut Vec<ByteRange>);
@@ -55,6 +55,15 @@ impl RangeBytes {
         match self {
             RangeBytes::Mapped(files) => files.at(file, offset),
             RangeBytes::Fetched(ranges) => ranges.at(file, offset),
+        }
+    }
+
+    /// Bytes that were copied into memory for it; 0 for a map.
+    #[must_use]
+    pub fn fetched_bytes(&self) -> u64 {
+        match self {
+            RangeBytes::Mapped(_) => 0,
+            RangeBytes::Fetched(ranges) => ranges.byte_count(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use chronolith_base::Reservation;
 
 use super::range::{BlockFile, BlockFiles, ByteRange};
@@ -12,8 +13,8 @@ pub struct FetchedPart {
     pub file: BlockFile,
     /// Offset of the first byte in the file.
     pub start: u64,
-    /// The bytes.
-    pub bytes: Box<[u8]>,
+    /// The bytes; they may be shared with a cache.
+    pub bytes: Bytes,
 }
 
 /// Parts that were read at once.
@@ -62,6 +63,13 @@ impl FetchedRanges {
     #[must_use]
     pub fn files(&self) -> &BlockFiles {
         &self.files
+    }
+
+    /// Bytes of all ranges.
+    #[must_use]
+    pub fn byte_count(&self) -> u64 {
+        let parts = self.batches.iter().flat_map(|batch| &batch.parts);
+        parts.map(|part| part.bytes.len() as u64).sum()
     }
 
     /// Bytes of a file from `offset` on, as far as they were read without a gap.

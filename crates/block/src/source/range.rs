@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::layout::{INDEX_FILE, segment_path};
+use chronolith_format::block::chunks::segment_name;
+
+use crate::layout::{CHUNKS_DIR, INDEX_FILE, segment_path};
 
 /// A file of a block of which ranges are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +13,17 @@ pub enum BlockFile {
     Index,
     /// The chunk segment with this number, from 0.
     Segment(u32),
+}
+
+impl BlockFile {
+    /// Path of the file below the directory of its block, with slashes.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            BlockFile::Index => INDEX_FILE.to_owned(),
+            BlockFile::Segment(idx) => format!("{CHUNKS_DIR}/{}", segment_name(idx)),
+        }
+    }
 }
 
 /// The files of a block of which ranges are read.
@@ -50,6 +63,14 @@ impl BlockFiles {
             BlockFile::Index => Some(self.index_bytes),
             BlockFile::Segment(idx) => self.segment_bytes.get(idx as usize).copied(),
         }
+    }
+
+    /// Ends ranges where their files end; drops those that begin there.
+    pub fn clip(&self, ranges: &mut Vec<ByteRange>) {
+        for range in &mut *ranges {
+            range.end = range.end.min(self.len(range.file).unwrap_or(0));
+        }
+        ranges.retain(|range| !range.is_empty());
     }
 
     /// Number of chunk segments.

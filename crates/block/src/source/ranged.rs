@@ -19,9 +19,9 @@ use crate::layout::{CHUNKS_DIR, INDEX_FILE, is_segment_name, segment_path};
 
 /// Rounds of a wave at most: ranges as named, longer chunks, chunks that these refer to, longer ones of
 /// those.
-const ROUND_COUNT_MAX: usize = 4;
+pub const ROUND_COUNT_MAX: usize = 4;
 /// Bytes that a wave should read at most.
-const WAVE_BYTES_MAX: u64 = 16 << 20;
+pub const WAVE_BYTES_MAX: u64 = 16 << 20;
 
 /// Requests and bytes of a [`RangedFiles`] so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,23 +104,20 @@ impl RangedFiles {
 
     /// Makes the requests of one round.
     fn fetch(&self, mut ranges: Vec<ByteRange>, budget: &MemoryBudget) -> Result<FetchedBatch, QueryError> {
-        for range in &mut ranges {
-            range.end = range.end.min(self.files.len(range.file).unwrap_or(0));
-        }
-        ranges.retain(|range| !range.is_empty());
+        self.files.clip(&mut ranges);
         coalesce(&mut ranges, self.gap_bytes);
         let memory = budget.reserve(ranges.iter().map(ByteRange::len).sum())?;
         let mut parts = Vec::with_capacity(ranges.len());
         for range in ranges {
             let Some(file) = self.file(range.file) else { continue };
-            let mut bytes = vec![0; range.len() as usize].into_boxed_slice();
+            let mut bytes = vec![0; range.len() as usize];
             file.read_at(&mut bytes, range.start).map_err(|error| {
                 let path = self.files.path(range.file).display().to_string();
                 QueryError::Io { path, error }
             })?;
             self.counters.requests.fetch_add(1, Ordering::Relaxed);
             self.counters.bytes.fetch_add(range.len(), Ordering::Relaxed);
-            parts.push(FetchedPart { file: range.file, start: range.start, bytes });
+            parts.push(FetchedPart { file: range.file, start: range.start, bytes: bytes.into() });
         }
         self.counters.rounds.fetch_add(u64::from(!parts.is_empty()), Ordering::Relaxed);
         Ok(FetchedBatch::new(parts, memory))

@@ -169,6 +169,7 @@ impl From<QueryError> for ApiError {
             QueryError::Timeout => return stopped(ErrorKind::Timeout, &error),
             QueryError::Memory(_) | QueryError::Limit { .. } => ErrorKind::Execution,
             QueryError::Corrupt { .. } | QueryError::Io { .. } => ErrorKind::Internal,
+            QueryError::Unavailable { .. } => ErrorKind::Unavailable,
         };
         ApiError::new(kind, error)
     }

@@ -1,0 +1,176 @@
+//! Selection of series with their samples, in waves: entries of a batch of series, then their chunks, as
+//! many at once as one wave may read. A batch is returned when its chunks are at hand.
+//!
+//! The state machine does no I/O: it names the next wave and takes its bytes, so that the same code serves a
+//! block whose bytes are at hand and one whose bytes come over a network without a thread that waits.
+//! Invariant: series come in order of labels, which the index promises and the reader verifies.
+//! Not here: postings, the wave before these (`postings`); reading (`select`, and crates above).
+
+use std::sync::Arc;
+
+use chronolith_base::{MemoryBudget, Reservation};
+use chronolith_format::block::index::ChunkMeta;
+use chronolith_format::block::tombstones::Interval;
+use chronolith_model::{Labels, QueryError, ReadContext, SeriesRead, TimeRange};
+
+use crate::contents::BlockContents;
+use crate::series::BlockSeries;
+use crate::series_reader::{SeriesReader, is_deleted};
+use crate::source::{ByteRange, RangeBytes, Wave};
+use crate::waves::push_chunk_ranges;
+
+/// A selected series whose chunks are still to be read.
+struct SelectedSeries {
+    labels: Labels,
+    /// By start time; at least one.
+    chunks: Box<[ChunkMeta]>,
+    deleted: Box<[Interval]>,
+}
+
+impl AsRef<[ChunkMeta]> for SelectedSeries {
+    fn as_ref(&self) -> &[ChunkMeta] {
+        &self.chunks
+    }
+}
+
+/// Selected series of a block, wave by wave. [`Selection::next_wave`] and [`Selection::push`] alternate.
+pub struct Selection {
+    contents: Arc<BlockContents>,
+    series: SeriesReader,
+    /// Series whose entries were read, in order.
+    selected: Vec<SelectedSeries>,
+    range: TimeRange,
+    ctx: ReadContext,
+    _reserved: Reservation,
+}
+
+impl Selection {
+    /// The series `refs`, which ascend, with their chunks in `range`.
+    ///
+    /// # Errors
+    /// [`QueryError::Memory`] without room for the refs.
+    pub(crate) fn new(
+        contents: &Arc<BlockContents>,
+        refs: Vec<u32>,
+        range: TimeRange,
+        ctx: &ReadContext,
+    ) -> Result<Selection, QueryError> {
+        let reserved = ctx.budget.reserve(4 * refs.len() as u64)?;
+        Ok(Selection {
+            contents: contents.clone(),
+            series: SeriesReader::new(refs),
+            selected: Vec::new(),
+            range,
+            ctx: ctx.clone(),
+            _reserved: reserved,
+        })
+    }
+
+    pub(crate) fn contents(&self) -> &Arc<BlockContents> {
+        &self.contents
+    }
+
+    /// Budget of the query, from which the bytes of waves are reserved.
+    #[must_use]
+    pub fn budget(&self) -> &MemoryBudget {
+        &self.ctx.budget
+    }
+
+    /// Returns true if all series were returned, or a push failed.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.selected.is_empty() && self.series.len() == 0
+    }
+
+    /// The wave that is read next; `None` after the last one.
+    #[must_use]
+    pub fn next_wave(&self) -> Option<Box<dyn Wave + '_>> {
+        match self.chunk_wave_series() {
+            [] => Some(Box::new(self.series.next_wave(self.contents.header())?)),
+            series => Some(Box::new(self.contents.chunk_wave(series))),
+        }
+    }
+
+    /// Takes the bytes of the wave that [`Selection::next_wave`] named, or the error of reading it. Appends
+    /// the series whose chunks they are; none if they are entries.
+    ///
+    /// # Errors
+    /// That of reading; [`QueryError::Corrupt`], and as [`ReadContext::check`]. The selection is done then.
+    pub fn push(
+        &mut self,
+        bytes: Result<RangeBytes, QueryError>,
+        out: &mut Vec<SeriesRead>,
+    ) -> Result<(), QueryError> {
+        let done = bytes.and_then(|bytes| match self.chunk_wave_series().len() {
+            0 => self.push_entries(bytes),
+            series_count => {
+                self.push_chunks(series_count, &bytes, out);
+                Ok(())
+            }
+        });
+        if done.is_err() {
+            self.series.end();
+            self.selected.clear();
+        }
+        done
+    }
+
+    /// Series of the next chunk wave: as many of those that wait as one wave may read.
+    fn chunk_wave_series(&self) -> &[SelectedSeries] {
+        match self.contents.wave_bytes_max() {
+            None => &self.selected,
+            Some(bytes_max) => {
+                let estimate = self.contents.chunk_bytes_estimate();
+                let count = series_within(&self.selected, bytes_max, estimate);
+                self.selected.get(..count).unwrap_or(&self.selected)
+            }
+        }
+    }
+
+    fn push_entries(&mut self, bytes: RangeBytes) -> Result<(), QueryError> {
+        self.series.set_wave_bytes(bytes);
+        while let Some(series_ref) = self.series.next_ref_of_wave() {
+            self.ctx.check()?;
+            let selected = self.read_entry(series_ref)?;
+            self.selected.extend(selected);
+        }
+        Ok(())
+    }
+
+    fn read_entry(&mut self, series_ref: u32) -> Result<Option<SelectedSeries>, QueryError> {
+        let contents = &self.contents;
+        let entry = self.series.decode_checked(contents, series_ref)?;
+        let deleted = contents.deleted(series_ref);
+        let wanted =
+            |c: &ChunkMeta| self.range.overlaps_inclusive(c.min_time, c.max_time) && !is_deleted(deleted, c);
+        entry.chunks.retain(wanted);
+        if entry.chunks.is_empty() {
+            return Ok(None);
+        }
+        if !entry.chunks.is_sorted_by_key(|c| c.min_time) {
+            entry.chunks.sort_by_key(|c| c.min_time);
+        }
+        let chunks = Box::from(entry.chunks.as_slice());
+        let labels = self.series.ascending_labels(contents, series_ref)?;
+        Ok(Some(SelectedSeries { labels, chunks, deleted: Box::from(deleted) }))
+    }
+
+    fn push_chunks(&mut self, series_count: usize, bytes: &RangeBytes, out: &mut Vec<SeriesRead>) {
+        out.extend(self.selected.drain(..series_count).map(|series| SeriesRead {
+            labels: series.labels,
+            samples: Box::new(BlockSeries::new(bytes.clone(), series.chunks, series.deleted)),
+        }));
+    }
+}
+
+/// Number of series, from the first, whose chunks have about `bytes_max` bytes; at least one.
+fn series_within(series: &[SelectedSeries], bytes_max: u64, chunk_bytes_estimate: u64) -> usize {
+    let (mut bytes, mut ranges) = (0, Vec::new());
+    let fits = |series: &&SelectedSeries| {
+        ranges.clear();
+        push_chunk_ranges(&series.chunks, chunk_bytes_estimate, &mut ranges);
+        bytes += ranges.iter().map(ByteRange::len).sum::<u64>();
+        bytes <= bytes_max
+    };
+    series.iter().take_while(fits).count().max(1).min(series.len())
+}
