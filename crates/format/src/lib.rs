@@ -1,11 +1,12 @@
-//! Every byte on disk, in a folder per reader: chunks of samples, blocks, the head's files, Prometheus's WAL.
-//! Pure functions.
+//! Every byte on disk, in a folder per reader: chunks of samples, blocks, objects of a bucket, the head's
+//! files, Prometheus's WAL. Pure functions.
 //!
 //! Invariants: readers take untrusted bytes and never panic; writer and reader of a format are in one module;
 //! each format has a document in `docs/`.
 //! Not here: files, syncing, caching.
 
 pub mod block;
+pub mod bucket;
 pub mod chunk;
 pub mod databases;
 pub mod head;

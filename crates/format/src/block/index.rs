@@ -21,6 +21,7 @@ pub use header::IndexHeader;
 pub use postings::{Postings, decode_postings, postings_len};
 pub use section::SectionBytes;
 pub use series::{ChunkMeta, SeriesEntry, series_len};
+pub(crate) use table::{TableCursor, table_entries};
 pub use toc::{HEADER_BYTES, MAGIC, SERIES_ALIGN_BYTES, TOC_BYTES, Toc, VERSION_WRITTEN, decode_version};
 pub use writer::{IndexWriteError, IndexWriter, TableEntry};
 

@@ -37,10 +37,10 @@ struct NameEntries {
 
 /// One entry of the table.
 #[derive(Clone, Copy)]
-struct Entry<'a> {
-    name: &'a str,
-    value: &'a str,
-    list_offset: u64,
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) value: &'a str,
+    pub(crate) list_offset: u64,
 }
 
 fn read_entry<'a>(r: &mut ByteReader<'a>) -> Result<Entry<'a>, DecodeError> {
@@ -54,6 +54,44 @@ fn read_entry<'a>(r: &mut ByteReader<'a>) -> Result<Entry<'a>, DecodeError> {
     let value = text(r, "postings table label value")?;
     let list_offset = r.uvarint("postings table offset")?;
     Ok(Entry { name, value, list_offset })
+}
+
+/// Reads entries that follow one another: those of a whole table, or of a part of one.
+pub(crate) struct TableCursor<'a> {
+    reader: ByteReader<'a>,
+    /// Entries that are left; `None` if they end with the bytes.
+    left: Option<u32>,
+}
+
+impl<'a> TableCursor<'a> {
+    /// All entries of `entries`, a part of a table.
+    pub(crate) fn new(entries: &'a [u8]) -> TableCursor<'a> {
+        TableCursor { reader: ByteReader::new(entries), left: None }
+    }
+
+    /// Offset of the next entry in the slice.
+    pub(crate) fn offset(&self) -> usize {
+        self.reader.offset()
+    }
+
+    /// Returns the next entry; `None` at the end.
+    pub(crate) fn next_entry(&mut self) -> Result<Option<Entry<'a>>, DecodeError> {
+        match &mut self.left {
+            Some(0) => return Ok(None),
+            Some(left) => *left -= 1,
+            None if self.reader.is_empty() => return Ok(None),
+            None => {}
+        }
+        read_entry(&mut self.reader).map(Some)
+    }
+}
+
+/// Returns a cursor over all entries of the table that `section` begins with, its checksum verified; offsets
+/// are those of `section`.
+pub(crate) fn table_entries(section: &[u8]) -> Result<TableCursor<'_>, DecodeError> {
+    let mut reader = framed(section, 0, "postings offset table")?;
+    let count = reader.be_u32("postings table entry count")?;
+    Ok(TableCursor { reader, left: Some(count) })
 }
 
 impl PostingsTable {

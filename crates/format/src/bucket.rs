@@ -1,0 +1,11 @@
+//! Objects of a bucket: the sidecar of each block, the catalogue of a tenant, files of Mimir and Thanos.
+//!
+//! Not here: requests (`bucket`), files of blocks (`block`).
+
+pub mod catalogue;
+pub mod mimir;
+mod packed;
+pub mod sidecar;
+mod texts;
+
+pub use packed::Unpacker;

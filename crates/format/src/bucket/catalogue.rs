@@ -1,0 +1,180 @@
+//! Catalogue of a bucket: numbered snapshots of the blocks of one tenant. Each is an object that is created
+//! once, on top of the one that its writer read.
+//!
+//! Invariants: equal content gives equal bytes; blocks and marks are sorted by ULID, each is there once; the
+//! checksum is verified before anything is returned, and the number in the content is that of the name.
+//! Not here: creating snapshots, deciding which blocks live (`bucket`). Layout: `docs/bucket/catalogue.md`.
+
+mod decode;
+mod encode;
+
+use chronolith_model::{TimeRange, TimeUnit};
+
+use crate::block::meta::Ulid;
+
+/// First four bytes of a snapshot.
+pub const MAGIC: [u8; 4] = *b"CLCS";
+/// Version that is written and read.
+pub const VERSION: u16 = 1;
+/// Bytes before the packed records.
+pub const HEADER_BYTES: usize = 48;
+/// Bytes of the unpacked records, and of the random parts of all ULIDs: some 500,000 blocks.
+pub const SNAPSHOT_RAW_BYTES_MAX: usize = 64 << 20;
+/// Digits of the number of a snapshot in its name, so that names sort as numbers do.
+const NUMBER_DIGITS: usize = 20;
+/// Folder of the snapshots of a tenant.
+pub const FOLDER: &str = "catalog/";
+
+/// All blocks of a tenant at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Number, one more than that of the snapshot it follows.
+    pub number: u64,
+    /// Random name of the process that wrote it: whoever finds the object there reads it to learn whether it
+    /// is its own.
+    pub writer: [u8; 16],
+    /// Milliseconds since 1970.
+    pub created_ms: i64,
+    /// Blocks to be queried.
+    pub blocks: Vec<BucketBlock>,
+    /// Blocks that wait for their removal. They may also be among `blocks`.
+    pub deletion_marks: Vec<DeletionMark>,
+}
+
+/// A block whose files are to be removed after a delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeletionMark {
+    /// Name of the block.
+    pub ulid: Ulid,
+    /// Milliseconds since 1970 at which it was marked.
+    pub marked_ms: i64,
+}
+
+/// Position of the files of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockFolder {
+    /// `<tenant>/<ULID>/`, as Mimir has it.
+    Mimir,
+    /// `<ULID>/`, as Thanos has it: external labels name the tenant.
+    Thanos,
+}
+
+/// Record of a block in a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketBlock {
+    /// Name of the block.
+    pub ulid: Ulid,
+    /// Position of its files.
+    pub folder: BlockFolder,
+    /// Unit of its times.
+    pub time_unit: TimeUnit,
+    /// Times that it covers, in that unit.
+    pub range: TimeRange,
+    /// Counts of its content.
+    pub counts: BlockCounts,
+    /// Sizes of its files.
+    pub files: BlockFiles,
+    /// Its sidecar; `None` for a block of another program.
+    pub sidecar: Option<SidecarObject>,
+    /// Its deletions, if there are any that its `tombstones` does not have.
+    pub tombstones: Option<TombstonesObject>,
+    /// Blocks that it was made of.
+    pub ancestry: Ancestry,
+    /// Milliseconds since 1970 at which its upload was complete.
+    pub uploaded_ms: i64,
+}
+
+/// Counts of the content of a block, as its `meta.json` has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlockCounts {
+    /// Series of the block.
+    pub series: u64,
+    /// Chunks of all series.
+    pub chunks: u64,
+    /// Samples, deleted ones included.
+    pub samples: u64,
+    /// Deleted intervals of all series.
+    pub tombstones: u64,
+}
+
+/// Sizes of the files of a block, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BlockFiles {
+    /// Size of `index`.
+    pub index: u64,
+    /// Sizes of `chunks/000001` and so on.
+    pub segments: Vec<u64>,
+    /// Size of `meta.json`.
+    pub meta: u64,
+}
+
+/// Sidecar of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SidecarObject {
+    /// Size in bytes.
+    pub len: u64,
+    /// Bytes of its head, which are its last ones.
+    pub head_len: u32,
+    /// CRC-32C of all its bytes.
+    pub crc: u32,
+}
+
+/// Tombstones of a block, an object of its own: deletions may come after the upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TombstonesObject {
+    /// Name within the folder of the block.
+    pub name: String,
+    /// Size in bytes.
+    pub len: u64,
+    /// CRC-32C of all its bytes.
+    pub crc: u32,
+}
+
+/// Ancestry of a block, as its `meta.json` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ancestry {
+    /// 1 when written from the head, else one more than the highest of the blocks merged.
+    pub level: u32,
+    /// The oldest head block that went in: decides which of two equal timestamps wins.
+    pub oldest_source: Ulid,
+    /// All head blocks that went in, ascending.
+    pub sources: Vec<Ulid>,
+    /// Blocks that it was merged from, which it replaces.
+    pub parents: Vec<Ulid>,
+    /// Name of the set of blocks that a compaction split by series, if it is of one.
+    pub split_set: Option<Ulid>,
+    /// All blocks that this compaction wrote: they count only together.
+    pub split_blocks: Vec<Ulid>,
+    /// `compaction.failed`: it is not compacted.
+    pub is_compaction_failed: bool,
+}
+
+/// Why a snapshot cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// A block, or a deletion mark, is there twice.
+    #[error("block {0} is listed twice")]
+    Repeated(Ulid),
+    /// The content is longer than readers accept.
+    #[error("catalogue of {0} bytes before compression, at most {SNAPSHOT_RAW_BYTES_MAX}")]
+    TooLong(usize),
+}
+
+impl Snapshot {
+    /// Name of snapshot `number`, within the folder of the tenant.
+    #[must_use]
+    pub fn object_name(number: u64) -> String {
+        format!("{FOLDER}{number:0NUMBER_DIGITS$}")
+    }
+
+    /// Returns the number of the snapshot with this name; `None` for other objects.
+    #[must_use]
+    pub fn number_of(object_name: &str) -> Option<u64> {
+        let digits = object_name.strip_prefix(FOLDER)?;
+        let is_number = digits.len() == NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { digits.parse().ok() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests;

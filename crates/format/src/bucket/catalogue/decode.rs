@@ -1,0 +1,250 @@
+//! Decoder of snapshots.
+
+use chronolith_base::crc::crc32c;
+use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::{TimeRange, TimeUnit};
+
+use super::super::packed::Unpacker;
+use super::super::texts::check_end;
+use super::encode::{
+    FLAG_COMPACTION_FAILED, FLAG_NANO, FLAG_SIDECAR, FLAG_SPLIT_SET, FLAG_THANOS, FLAG_TOMBSTONES,
+};
+use super::{
+    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, DeletionMark, HEADER_BYTES, MAGIC,
+    SNAPSHOT_RAW_BYTES_MAX, SidecarObject, Snapshot, TombstonesObject, VERSION,
+};
+use crate::block::meta::Ulid;
+
+const WHAT: &str = "bucket catalogue";
+const FLAGS: u8 =
+    FLAG_THANOS | FLAG_NANO | FLAG_SIDECAR | FLAG_TOMBSTONES | FLAG_SPLIT_SET | FLAG_COMPACTION_FAILED;
+const TIME_MS_MAX: i64 = (1 << 48) - 1;
+const RANDOM_BYTES: usize = 10;
+/// ULIDs in the lists of all blocks: a list may repeat few entries of the table, so that decoding could take
+/// many times the memory of the bytes.
+const LISTED_ULIDS_MAX: usize = 8 << 20;
+
+#[cold]
+fn invalid(expected: &'static str, offset: usize, found: u64) -> DecodeError {
+    DecodeError::Invalid { what: WHAT, offset, expected, found }
+}
+
+impl Snapshot {
+    /// Decodes the object of snapshot `number`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is damaged, of a later version or another snapshot: with an offset of `bytes`
+    /// for their header, else one of the unpacked content.
+    pub fn decode(bytes: &[u8], number: u64) -> Result<Snapshot, DecodeError> {
+        let mut header = ByteReader::new(bytes);
+        let Header { mut snapshot, record_bytes } = read_header(&mut header)?;
+        if snapshot.number != number {
+            return Err(invalid("the number of its name", 8, snapshot.number));
+        }
+        let records = header.bytes(WHAT, record_bytes)?;
+        let left = header.remaining();
+        let mut unpacker = Unpacker::default();
+        let mut random_parts = Vec::new();
+        unpacker.unpack(WHAT, header.bytes(WHAT, left)?, SNAPSHOT_RAW_BYTES_MAX, &mut random_parts)?;
+        let mut raw = Vec::new();
+        unpacker.unpack(WHAT, records, SNAPSHOT_RAW_BYTES_MAX, &mut raw)?;
+        let mut reader = RecordReader::new(&raw, &random_parts)?;
+        let block_count = reader.bytes.length(WHAT)?;
+        for _ in 0..block_count {
+            let offset = reader.bytes.offset();
+            let block = reader.block()?;
+            if snapshot.blocks.last().is_some_and(|last| last.ulid >= block.ulid) {
+                return Err(invalid("ascending blocks", offset, 0));
+            }
+            snapshot.blocks.push(block);
+        }
+        let mark_count = reader.bytes.length(WHAT)?;
+        for _ in 0..mark_count {
+            let offset = reader.bytes.offset();
+            let ulid = reader.ulid()?;
+            let marked_ms = reader.bytes.varint(WHAT)?;
+            if snapshot.deletion_marks.last().is_some_and(|last| last.ulid >= ulid) {
+                return Err(invalid("ascending deletion marks", offset, 0));
+            }
+            snapshot.deletion_marks.push(DeletionMark { ulid, marked_ms });
+        }
+        check_end(WHAT, &reader.bytes)?;
+        Ok(snapshot)
+    }
+}
+
+/// Header of a snapshot.
+struct Header {
+    /// The snapshot without blocks.
+    snapshot: Snapshot,
+    /// Bytes of the packed records.
+    record_bytes: usize,
+}
+
+fn read_header(reader: &mut ByteReader<'_>) -> Result<Header, DecodeError> {
+    let expected = crc32c(reader.clone().bytes(WHAT, HEADER_BYTES - 4)?);
+    let magic = reader.be_u32("bucket catalogue magic")?;
+    if magic != u32::from_be_bytes(MAGIC) {
+        return Err(invalid("CLCS", 0, u64::from(magic)));
+    }
+    let version = reader.le_u16("bucket catalogue version")?;
+    reader.bytes(WHAT, 2)?;
+    let number = reader.le_u64(WHAT)?;
+    let mut writer = [0; 16];
+    writer.copy_from_slice(reader.bytes(WHAT, 16)?);
+    let created_ms = reader.le_u64(WHAT)?.cast_signed();
+    let record_bytes = reader.le_u32(WHAT)? as usize;
+    let offset = reader.offset();
+    let found = reader.le_u32(WHAT)?;
+    if found != expected {
+        return Err(DecodeError::Checksum { what: WHAT, offset, expected, found });
+    }
+    if version != VERSION {
+        return Err(invalid("version 1", 4, u64::from(version)));
+    }
+    let snapshot = Snapshot { number, writer, created_ms, blocks: Vec::new(), deletion_marks: Vec::new() };
+    Ok(Header { snapshot, record_bytes })
+}
+
+/// Reader of records, whose ULIDs are positions in a table.
+struct RecordReader<'a> {
+    bytes: ByteReader<'a>,
+    ulids: Vec<Ulid>,
+    listed_count: usize,
+}
+
+impl<'a> RecordReader<'a> {
+    /// Reads the times of the ULIDs; `random_parts` are the rest of them.
+    fn new(raw: &'a [u8], random_parts: &[u8]) -> Result<RecordReader<'a>, DecodeError> {
+        let mut bytes = ByteReader::new(raw);
+        let count = bytes.length(WHAT)?;
+        let mut random_parts = ByteReader::new(random_parts);
+        let mut ulids: Vec<Ulid> = Vec::with_capacity(count.min(random_parts.remaining() / RANDOM_BYTES));
+        let mut time_ms = 0i64;
+        for _ in 0..count {
+            let offset = bytes.offset();
+            time_ms = time_ms.wrapping_add(bytes.varint(WHAT)?);
+            let random = random_parts.bytes(WHAT, RANDOM_BYTES)?;
+            let random = random.iter().fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
+            let ulid = Ulid::new(time_ms, random);
+            let is_next = ulids.last().is_none_or(|last| *last < ulid);
+            if !(0..=TIME_MS_MAX).contains(&time_ms) || !is_next {
+                return Err(invalid("ascending ULIDs", offset, time_ms.cast_unsigned()));
+            }
+            ulids.push(ulid);
+        }
+        check_end(WHAT, &random_parts)?;
+        Ok(RecordReader { bytes, ulids, listed_count: 0 })
+    }
+
+    fn ulid(&mut self) -> Result<Ulid, DecodeError> {
+        let offset = self.bytes.offset();
+        let idx = self.bytes.uvarint(WHAT)?;
+        self.ulid_at(idx, offset)
+    }
+
+    fn ulid_at(&self, idx: u64, offset: usize) -> Result<Ulid, DecodeError> {
+        let found = usize::try_from(idx).ok().and_then(|idx| self.ulids.get(idx));
+        found.copied().ok_or_else(|| invalid("the position of a ULID", offset, idx))
+    }
+
+    fn list(&mut self) -> Result<Vec<Ulid>, DecodeError> {
+        let at = self.bytes.offset();
+        let count = self.bytes.length(WHAT)?;
+        self.listed_count += count;
+        if self.listed_count > LISTED_ULIDS_MAX {
+            return Err(invalid("fewer ULIDs in all lists", at, self.listed_count as u64));
+        }
+        let mut list = Vec::with_capacity(count);
+        let mut idx = 0i64;
+        for _ in 0..count {
+            let offset = self.bytes.offset();
+            idx = idx.wrapping_add(self.bytes.varint(WHAT)?);
+            list.push(self.ulid_at(idx.cast_unsigned(), offset)?);
+        }
+        Ok(list)
+    }
+
+    fn u32(&mut self) -> Result<u32, DecodeError> {
+        let offset = self.bytes.offset();
+        let found = self.bytes.uvarint(WHAT)?;
+        u32::try_from(found).map_err(|_| invalid("32 bits", offset, found))
+    }
+
+    fn block(&mut self) -> Result<BucketBlock, DecodeError> {
+        let offset = self.bytes.offset();
+        let flags = self.bytes.u8(WHAT)?;
+        if flags & !FLAGS != 0 {
+            return Err(invalid("known flags", offset, u64::from(flags)));
+        }
+        let has = |flag: u8| flags & flag != 0;
+        let ulid = self.ulid()?;
+        let range = self.range()?;
+        let counts = BlockCounts {
+            series: self.bytes.uvarint(WHAT)?,
+            chunks: self.bytes.uvarint(WHAT)?,
+            samples: self.bytes.uvarint(WHAT)?,
+            tombstones: self.bytes.uvarint(WHAT)?,
+        };
+        let files = self.files()?;
+        let sidecar = if has(FLAG_SIDECAR) { Some(self.sidecar()?) } else { None };
+        let tombstones = if has(FLAG_TOMBSTONES) { Some(self.tombstones()?) } else { None };
+        let ancestry = Ancestry {
+            level: self.u32()?,
+            oldest_source: self.ulid()?,
+            split_set: if has(FLAG_SPLIT_SET) { Some(self.ulid()?) } else { None },
+            sources: self.list()?,
+            parents: self.list()?,
+            split_blocks: self.list()?,
+            is_compaction_failed: has(FLAG_COMPACTION_FAILED),
+        };
+        let uploaded_ms = self.bytes.varint(WHAT)?;
+        let folder = if has(FLAG_THANOS) { BlockFolder::Thanos } else { BlockFolder::Mimir };
+        let time_unit = if has(FLAG_NANO) { TimeUnit::Nano } else { TimeUnit::Milli };
+        Ok(BucketBlock {
+            ulid,
+            folder,
+            time_unit,
+            range,
+            counts,
+            files,
+            sidecar,
+            tombstones,
+            ancestry,
+            uploaded_ms,
+        })
+    }
+
+    fn range(&mut self) -> Result<TimeRange, DecodeError> {
+        let offset = self.bytes.offset();
+        let start = self.bytes.varint(WHAT)?;
+        let end = start.wrapping_add(self.bytes.varint(WHAT)?);
+        if end < start {
+            return Err(invalid("an end after the start", offset, end.cast_unsigned()));
+        }
+        Ok(TimeRange { start, end })
+    }
+
+    fn files(&mut self) -> Result<BlockFiles, DecodeError> {
+        let index = self.bytes.uvarint(WHAT)?;
+        let meta = self.bytes.uvarint(WHAT)?;
+        let segment_count = self.bytes.length(WHAT)?;
+        let segments = (0..segment_count).map(|_| self.bytes.uvarint(WHAT)).collect::<Result<_, _>>()?;
+        Ok(BlockFiles { index, segments, meta })
+    }
+
+    fn sidecar(&mut self) -> Result<SidecarObject, DecodeError> {
+        let len = self.bytes.uvarint(WHAT)?;
+        let head_len = self.u32()?;
+        Ok(SidecarObject { len, head_len, crc: self.bytes.le_u32(WHAT)? })
+    }
+
+    fn tombstones(&mut self) -> Result<TombstonesObject, DecodeError> {
+        let len = self.bytes.length(WHAT)?;
+        let offset = self.bytes.offset();
+        let name = std::str::from_utf8(self.bytes.bytes(WHAT, len)?);
+        let name = name.map_err(|e| invalid("UTF-8", offset, e.valid_up_to() as u64))?;
+        let len = self.bytes.uvarint(WHAT)?;
+        Ok(TombstonesObject { name: name.to_owned(), len, crc: self.bytes.le_u32(WHAT)? })
+    }
+}

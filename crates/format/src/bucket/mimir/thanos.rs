@@ -1,0 +1,90 @@
+//! Section `thanos` of `meta.json`: external labels, resolution, source and files of a block.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+use super::file::MimirError;
+use crate::block::meta::BlockMeta;
+
+const FILE: &str = "meta.json";
+const FIELD: &str = "thanos";
+const VERSION: i64 = 1;
+
+/// Content of the section.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ThanosMeta {
+    /// 1, or 0 where the first programs left it out.
+    version: i64,
+    /// External labels: those of the program that uploaded the block, in Mimir also its shard.
+    #[serde(deserialize_with = "null_as_default")]
+    pub labels: BTreeMap<String, String>,
+    /// Distance of its samples.
+    #[serde(deserialize_with = "null_as_default")]
+    pub downsample: ThanosDownsample,
+    /// Program that uploaded it, as `sidecar` or `compactor`.
+    pub source: String,
+    /// Names of its segments; earlier versions have these in place of `files`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub segment_files: Vec<String>,
+    /// Its files, by name.
+    #[serde(deserialize_with = "null_as_default")]
+    pub files: Vec<ThanosFile>,
+}
+
+/// Resolution of a block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ThanosDownsample {
+    /// Milliseconds between two samples; 0 for samples as they were scraped.
+    pub resolution: i64,
+}
+
+/// A file of a block.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ThanosFile {
+    /// Name within the folder of the block.
+    pub rel_path: String,
+    /// Bytes of the file; 0 for `meta.json`, which cannot have its own.
+    pub size_bytes: u64,
+}
+
+fn null_as_default<'de, D, T>(input: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(input)?.unwrap_or_default())
+}
+
+impl ThanosMeta {
+    /// Returns the section of a `meta.json`; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`MimirError`] if it is not of the expected form, or of a later version.
+    pub fn of(meta: &BlockMeta) -> Result<Option<ThanosMeta>, MimirError> {
+        let Some(section) = meta.unknown.get(FIELD) else { return Ok(None) };
+        let thanos: ThanosMeta =
+            ThanosMeta::deserialize(section).map_err(|error| MimirError::Json { file: FILE, error })?;
+        if ![0, VERSION].contains(&thanos.version) {
+            let expected = "1 in section thanos";
+            return Err(MimirError::Version { file: FILE, expected, found: thanos.version });
+        }
+        Ok(Some(thanos))
+    }
+
+    /// Returns true if the samples of the block are aggregates of scraped ones.
+    #[must_use]
+    pub fn is_downsampled(&self) -> bool {
+        self.downsample.resolution != 0
+    }
+
+    /// Size of a file of the block, if it is recorded.
+    #[must_use]
+    pub fn size_of(&self, rel_path: &str) -> Option<u64> {
+        let file = self.files.iter().find(|file| file.rel_path == rel_path)?;
+        (file.size_bytes > 0).then_some(file.size_bytes)
+    }
+}
