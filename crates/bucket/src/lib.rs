@@ -8,4 +8,5 @@ pub mod error;
 pub mod store;
 
 pub use error::BucketError;
+pub use store::config::StoreConfig;
 pub use store::request::{Purpose, RequestContext};

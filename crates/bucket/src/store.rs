@@ -1,5 +1,6 @@
 //! Requests to object storage: counting, limits, retries, hedges.
 
+pub mod config;
 pub mod meter;
 pub mod read;
 pub mod request;
@@ -10,3 +11,4 @@ pub(crate) mod backend;
 pub(crate) mod hedge;
 pub(crate) mod http;
 pub(crate) mod limits;
+pub(crate) mod local;
