@@ -8,5 +8,6 @@ pub mod error;
 pub mod store;
 
 pub use error::BucketError;
+pub use store::Store;
 pub use store::config::StoreConfig;
 pub use store::request::{Purpose, RequestContext};
