@@ -7,6 +7,9 @@
 pub mod error;
 pub mod store;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::BucketError;
 pub use store::Store;
 pub use store::config::StoreConfig;
