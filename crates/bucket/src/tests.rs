@@ -5,6 +5,7 @@ mod http;
 mod races;
 mod requests;
 mod uploads;
+mod versitygw;
 
 use std::sync::Arc;
 use std::time::Duration;
