@@ -213,7 +213,6 @@ impl Store {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), BucketError> {
-        self.location(key)?;
         let len = out.len() as u64;
         let call = async {
             let done = blocking_here(|| local.read_at(key, offset, out));

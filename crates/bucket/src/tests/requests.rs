@@ -70,6 +70,55 @@ async fn reads_return_the_bytes_asked_for_in_a_directory() {
     check_reads(local_backend(dir.path())).await;
 }
 
+/// A store as the server opens it, with files that stay open.
+#[tokio::test(flavor = "multi_thread")]
+async fn positional_reads_of_a_directory_return_the_bytes_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = Rig::memory(FaultPlan::default());
+    let config = StoreConfig::new(&format!("file://{}", dir.path().display()));
+    let store = Store::open(&config, &rig.env, Handle::current()).unwrap();
+    let body = pattern(6, 100_000);
+    store.put(&rig.query(5_000), "a/b", body.clone()).await.unwrap();
+    for offset in [0, 1, 50_000, 99_000] {
+        let mut out = vec![0; 1_000];
+        store.read_into(&rig.query(5_000), "a/b", offset, &mut out).await.unwrap();
+        assert_eq!(out, body.slice(offset as usize..offset as usize + 1_000));
+    }
+    let read = async |key: &str, offset| {
+        let mut out = vec![0; 1_000];
+        store.read_into(&rig.query(5_000), key, offset, &mut out).await.unwrap_err()
+    };
+    let short = read("a/b", 99_500).await;
+    let want = "object a/b is corrupt: range, expected 1000 bytes, found 500 bytes";
+    assert_eq!(short.to_string(), want);
+    assert_eq!(read("a/c", 0).await, BucketError::NotFound { key: "a/c".to_owned() });
+    assert_eq!(read("a", 0).await, BucketError::NotFound { key: "a".to_owned() });
+    assert!(matches!(read("../a/b", 0).await, BucketError::Refused { .. }));
+    store.remove(&rig.query(5_000), "a/b").await.unwrap();
+    assert!(matches!(read("a/b", 0).await, BucketError::NotFound { .. }));
+    let counters = store.counters();
+    assert_eq!(counters.requests(Operation::Get, Outcome::Ok), 4);
+    assert_eq!(counters.tenants[0].1.received_bytes, 4_000);
+}
+
+#[tokio::test]
+async fn keys_are_relative_to_the_prefix() {
+    let rig = Rig::memory(FaultPlan::default());
+    let config = StoreConfig::new("memory:///some/prefix");
+    let store = Store::open(&config, &rig.env, Handle::current()).unwrap();
+    for key in ["a/x", "a/y"] {
+        store.put(&rig.query(5_000), key, Bytes::from_static(b"x")).await.unwrap();
+    }
+    let options = ListOptions { keys_max: 1, ..ListOptions::default() };
+    let page = store.list(&rig.query(5_000), &options).await.unwrap();
+    assert_eq!((page.objects[0].key.as_str(), page.next_after.as_deref()), ("a/x", Some("a/x")));
+    let options = ListOptions { after: page.next_after, ..options };
+    let page = store.list(&rig.query(5_000), &options).await.unwrap();
+    assert_eq!((page.objects[0].key.as_str(), page.next_after), ("a/y", None));
+    let options = ListOptions { is_delimited: true, ..ListOptions::default() };
+    assert_eq!(store.list(&rig.query(5_000), &options).await.unwrap().prefixes, ["a"]);
+}
+
 async fn check_lists(backend: Arc<dyn Backend>) {
     let rig = Rig::over(backend, FaultPlan::default(), 4);
     let keys = ["a-b/x", "a.b", "a/x", "a/y/z", "a/z", "b"];
