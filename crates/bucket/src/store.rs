@@ -132,7 +132,8 @@ impl Store {
         etag: Option<&str>,
     ) -> Result<ObjectBytes, BucketError> {
         let fetched = self.fetched(context, key, &range, etag).await?;
-        let (offset, object_bytes) = (fetched.offset, fetched.object_bytes);
+        let offset = fetched.offset;
+        let object_bytes = fetched.object_bytes;
         let etag = fetched.etag.clone();
         Ok(ObjectBytes { bytes: fetched.joined(), offset, etag, object_bytes })
     }

@@ -1,5 +1,5 @@
-//! The newest Prometheus and VictoriaMetrics, the newest InfluxDB 1.x and an S3 server (versitygw), built from
-//! the Go modules that the `go.mod` files below `tools/peers` name.
+//! The newest Prometheus and VictoriaMetrics, the newest InfluxDB 1.x and an S3 server (versitygw), built
+//! from the Go modules that the `go.mod` files below `tools/peers` name.
 //!
 //! Invariants: built once for each content of `go.mod` and `go.sum`, into the user's cache; a build that was
 //! cut off is not taken for a finished one.

@@ -19,7 +19,7 @@ const ERROR_BODY_BYTES_MAX: usize = 512;
 /// The storage answered with an error status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatusError {
-    /// HTTP status.
+    /// From 400 to 599.
     pub(crate) status: u16,
     /// Start of the answer's body.
     pub(crate) body: String,

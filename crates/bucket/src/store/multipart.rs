@@ -178,9 +178,9 @@ impl Upload<'_> {
 
     async fn abort(&mut self) {
         self.is_done = true;
-        let (backend, location, id) = (&self.store.backend, &self.location, &self.id);
+        let aborted = self.store.backend.abort_multipart(&self.location, &self.id);
         // Parts that stay are removed by the lifecycle rules of the bucket.
-        let _ = tokio::time::timeout(ABORT_TIMEOUT, backend.abort_multipart(location, id)).await;
+        let _ = tokio::time::timeout(ABORT_TIMEOUT, aborted).await;
     }
 }
 
@@ -190,7 +190,8 @@ impl Drop for Upload<'_> {
             return;
         }
         let backend: Arc<dyn Backend> = Arc::clone(&self.store.backend);
-        let (location, id) = (self.location.clone(), self.id.clone());
+        let location = self.location.clone();
+        let id = self.id.clone();
         self.store.handle.spawn(async move {
             let _ = tokio::time::timeout(ABORT_TIMEOUT, backend.abort_multipart(&location, &id)).await;
         });

@@ -96,7 +96,9 @@ pub(crate) async fn fetch(
     let answer = backend.get_opts(location, options).await?;
     let first_byte_ns = clock.mono_ns().saturating_sub(start_ns).max(1);
     let expected_bytes = check_promise(&answer, range)?;
-    let (etag, object_bytes, offset) = (answer.meta.e_tag.clone(), answer.meta.size, answer.range.start);
+    let etag = answer.meta.e_tag.clone();
+    let object_bytes = answer.meta.size;
+    let offset = answer.range.start;
     let pieces = body(answer, expected_bytes).await?;
     let transfer = Transfer { sent_bytes: 0, received_bytes: expected_bytes, first_byte_ns };
     let len = usize::try_from(expected_bytes).unwrap_or(usize::MAX);

@@ -51,7 +51,7 @@ fn body(claimed_len: usize, body: &str) -> String {
 }
 
 fn context(env: &Env) -> RequestContext {
-    let timeout = Duration::from_secs(10);
+    let timeout = Duration::from_secs(600);
     RequestContext::with_timeout(&*env.clock, TenantId::anonymous(), timeout, Purpose::Query)
 }
 

@@ -11,7 +11,7 @@ const CREATORS: usize = 32;
 /// Adds one numbered object that names `writer`; returns its number.
 async fn update(rig: &Rig, store: &Store, writer: usize) -> usize {
     let body = Bytes::from(format!("writer {writer}"));
-    let context = rig.query(60_000);
+    let context = rig.query(600_000);
     let mut number = newest(rig, store).await + 1;
     loop {
         let created = store.create(&context, &key(number), body.clone()).await;
@@ -32,7 +32,7 @@ fn key(number: usize) -> String {
 async fn newest(rig: &Rig, store: &Store) -> usize {
     let options = ListOptions { prefix: "catalog".to_owned(), ..ListOptions::default() };
     loop {
-        match store.list(&rig.query(60_000), &options).await {
+        match store.list(&rig.query(600_000), &options).await {
             Ok(page) => {
                 let last = page.objects.last().map(|last| last.key.trim_start_matches("catalog/"));
                 return last.map_or(0, |number| number.parse().unwrap());
@@ -65,7 +65,7 @@ async fn check_races(backend: Arc<dyn Backend>, seed: u64) {
     assert_eq!(numbers, (1..=CREATORS).collect::<Vec<_>>(), "one update each, no number twice");
     rig.faults.set_plan(FaultPlan::default());
     for (number, writer) in writers {
-        let (context, key) = (rig.query(5_000), key(number));
+        let (context, key) = (rig.query(600_000), key(number));
         let found = rig.store.read(&context, &key, ReadRange::Whole, None).await.unwrap();
         assert_eq!(found.bytes, format!("writer {writer}"), "number {number}");
     }

@@ -12,14 +12,14 @@ use crate::store::request::Operation;
 use crate::store::retry::{Outcome, RETRY_PERCENT};
 
 async fn read(rig: &Rig, key: &str, range: ReadRange, etag: Option<&str>) -> Result<Bytes, BucketError> {
-    rig.store.read(&rig.query(10_000), key, range, etag).await.map(|found| found.bytes)
+    rig.store.read(&rig.query(600_000), key, range, etag).await.map(|found| found.bytes)
 }
 
 async fn check_reads(backend: Arc<dyn Backend>) {
     let rig = Rig::over(backend, FaultPlan::default(), 3);
     let body = pattern(1, 3_000_000);
-    rig.store.put(&rig.query(5000), "a/b", body.clone()).await.unwrap();
-    let found = rig.store.read(&rig.query(5000), "a/b", ReadRange::Whole, None).await.unwrap();
+    rig.store.put(&rig.query(600_000), "a/b", body.clone()).await.unwrap();
+    let found = rig.store.read(&rig.query(600_000), "a/b", ReadRange::Whole, None).await.unwrap();
     assert_eq!((&found.bytes, found.offset, found.object_bytes), (&body, 0, 3_000_000));
     let etag = found.etag;
     assert!(etag.is_some());
@@ -30,7 +30,7 @@ async fn check_reads(backend: Arc<dyn Backend>) {
             Ok(want.clone())
         );
         let mut out = vec![0; want.len()];
-        rig.store.read_into(&rig.query(5000), "a/b", range.start, &mut out).await.unwrap();
+        rig.store.read_into(&rig.query(600_000), "a/b", range.start, &mut out).await.unwrap();
         assert_eq!(out, want);
     }
     assert_eq!(read(&rig, "a/b", ReadRange::Suffix(5), None).await, Ok(body.slice(2_999_995..)));
@@ -52,11 +52,11 @@ async fn check_reads(backend: Arc<dyn Backend>) {
         let refused = read(&rig, key, ReadRange::Whole, None).await;
         assert!(matches!(refused, Err(BucketError::Config { setting: "key", .. })), "{key}: {refused:?}");
     }
-    let head = rig.store.head(&rig.query(5000), "a/b").await.unwrap();
+    let head = rig.store.head(&rig.query(600_000), "a/b").await.unwrap();
     assert_eq!((head.object_bytes, head.etag), (3_000_000, etag));
-    rig.store.remove(&rig.query(5000), "a/b").await.unwrap();
-    rig.store.remove(&rig.query(5000), "a/b").await.unwrap();
-    assert!(matches!(rig.store.head(&rig.query(5000), "a/b").await, Err(BucketError::NotFound { .. })));
+    rig.store.remove(&rig.query(600_000), "a/b").await.unwrap();
+    rig.store.remove(&rig.query(600_000), "a/b").await.unwrap();
+    assert!(matches!(rig.store.head(&rig.query(600_000), "a/b").await, Err(BucketError::NotFound { .. })));
 }
 
 #[tokio::test]
@@ -78,15 +78,15 @@ async fn positional_reads_of_a_directory_return_the_bytes_asked_for() {
     let config = StoreConfig::new(&format!("file://{}", dir.path().display()));
     let store = Store::open(&config, &rig.env, Handle::current()).unwrap();
     let body = pattern(6, 100_000);
-    store.put(&rig.query(5_000), "a/b", body.clone()).await.unwrap();
+    store.put(&rig.query(600_000), "a/b", body.clone()).await.unwrap();
     for offset in [0, 1, 50_000, 99_000] {
         let mut out = vec![0; 1_000];
-        store.read_into(&rig.query(5_000), "a/b", offset, &mut out).await.unwrap();
+        store.read_into(&rig.query(600_000), "a/b", offset, &mut out).await.unwrap();
         assert_eq!(out, body.slice(offset as usize..offset as usize + 1_000));
     }
     let read = async |key: &str, offset| {
         let mut out = vec![0; 1_000];
-        store.read_into(&rig.query(5_000), key, offset, &mut out).await.unwrap_err()
+        store.read_into(&rig.query(600_000), key, offset, &mut out).await.unwrap_err()
     };
     let short = read("a/b", 99_500).await;
     let want = "object a/b is corrupt: range, expected 1000 bytes, found 500 bytes";
@@ -94,7 +94,7 @@ async fn positional_reads_of_a_directory_return_the_bytes_asked_for() {
     assert_eq!(read("a/c", 0).await, BucketError::NotFound { key: "a/c".to_owned() });
     assert_eq!(read("a", 0).await, BucketError::NotFound { key: "a".to_owned() });
     assert!(matches!(read("../a/b", 0).await, BucketError::Refused { .. }));
-    store.remove(&rig.query(5_000), "a/b").await.unwrap();
+    store.remove(&rig.query(600_000), "a/b").await.unwrap();
     assert!(matches!(read("a/b", 0).await, BucketError::NotFound { .. }));
     let counters = store.counters();
     assert_eq!(counters.requests(Operation::Get, Outcome::Ok), 4);
@@ -107,29 +107,29 @@ async fn keys_are_relative_to_the_prefix() {
     let config = StoreConfig::new("memory:///some/prefix");
     let store = Store::open(&config, &rig.env, Handle::current()).unwrap();
     for key in ["a/x", "a/y"] {
-        store.put(&rig.query(5_000), key, Bytes::from_static(b"x")).await.unwrap();
+        store.put(&rig.query(600_000), key, Bytes::from_static(b"x")).await.unwrap();
     }
     let options = ListOptions { keys_max: 1, ..ListOptions::default() };
-    let page = store.list(&rig.query(5_000), &options).await.unwrap();
+    let page = store.list(&rig.query(600_000), &options).await.unwrap();
     assert_eq!((page.objects[0].key.as_str(), page.next_after.as_deref()), ("a/x", Some("a/x")));
     let options = ListOptions { after: page.next_after, ..options };
-    let page = store.list(&rig.query(5_000), &options).await.unwrap();
+    let page = store.list(&rig.query(600_000), &options).await.unwrap();
     assert_eq!((page.objects[0].key.as_str(), page.next_after), ("a/y", None));
     let options = ListOptions { is_delimited: true, ..ListOptions::default() };
-    assert_eq!(store.list(&rig.query(5_000), &options).await.unwrap().prefixes, ["a"]);
+    assert_eq!(store.list(&rig.query(600_000), &options).await.unwrap().prefixes, ["a"]);
 }
 
 async fn check_lists(backend: Arc<dyn Backend>) {
     let rig = Rig::over(backend, FaultPlan::default(), 4);
     let keys = ["a-b/x", "a.b", "a/x", "a/y/z", "a/z", "b"];
     for key in keys {
-        rig.store.put(&rig.query(5000), key, Bytes::from_static(b"x")).await.unwrap();
+        rig.store.put(&rig.query(600_000), key, Bytes::from_static(b"x")).await.unwrap();
     }
     for keys_max in 1..8 {
         let mut options = ListOptions { keys_max, ..ListOptions::default() };
         let mut found = Vec::new();
         loop {
-            let page = rig.store.list(&rig.query(5000), &options).await.unwrap();
+            let page = rig.store.list(&rig.query(600_000), &options).await.unwrap();
             assert!(page.objects.len() <= keys_max);
             found.extend(page.objects.into_iter().map(|object| object.key));
             options.after = page.next_after;
@@ -141,7 +141,7 @@ async fn check_lists(backend: Arc<dyn Backend>) {
     }
     let list = |prefix: &str, is_delimited| {
         let options = ListOptions { prefix: prefix.to_owned(), is_delimited, ..ListOptions::default() };
-        let (store, context) = (Arc::clone(&rig.store), rig.query(5000));
+        let (store, context) = (Arc::clone(&rig.store), rig.query(600_000));
         async move {
             let page = store.list(&context, &options).await.unwrap();
             let keys: Vec<String> = page.objects.into_iter().map(|object| object.key).collect();
@@ -236,14 +236,14 @@ async fn a_stalled_read_is_hedged() {
     let rig = Rig::memory(FaultPlan::default());
     rig.faults.inner_put("x", pattern(3, 10_000)).await;
     for _ in 0..200 {
-        read_within(&rig, 5_000).await.unwrap();
+        read_within(&rig, 600_000).await.unwrap();
     }
     // Each fourth read stalls for 2 s; a hedge of it does so as well with the same chance.
     rig.faults.set_plan(FaultPlan { stalled: 250, stall_ms: 2_000, ..FaultPlan::default() });
     let mut fast = 0;
     for _ in 0..12 {
         let start_ns = rig.env.clock.mono_ns();
-        assert_eq!(read_within(&rig, 5_000).await.unwrap(), pattern(3, 10_000));
+        assert_eq!(read_within(&rig, 600_000).await.unwrap(), pattern(3, 10_000));
         fast += u64::from(rig.env.clock.mono_ns() - start_ns < 1_000_000_000);
     }
     let counters = rig.store.counters();
@@ -256,7 +256,7 @@ async fn a_stalled_read_is_hedged() {
 async fn hedged_without(rig: &Rig, purpose: Purpose) -> u64 {
     let before = rig.store.counters().hedges;
     rig.faults.set_plan(FaultPlan { stalled: 1000, stall_ms: 50, ..FaultPlan::default() });
-    let context = RequestContext { purpose, ..rig.query(5_000) };
+    let context = RequestContext { purpose, ..rig.query(600_000) };
     rig.store.read(&context, "x", ReadRange::Whole, None).await.unwrap();
     rig.store.counters().hedges - before
 }
@@ -265,15 +265,15 @@ async fn hedged_without(rig: &Rig, purpose: Purpose) -> u64 {
 async fn a_creation_is_settled_by_reading_back() {
     let rig = Rig::memory(FaultPlan { lost_answer: 1000, ..FaultPlan::default() });
     let (mine, other) = (Bytes::from_static(b"mine"), Bytes::from_static(b"other"));
-    let created = rig.store.create(&rig.query(5_000), "n", mine.clone()).await;
+    let created = rig.store.create(&rig.query(600_000), "n", mine.clone()).await;
     assert_eq!(created, Ok(CreateOutcome::Created), "the answer was lost, the write was not");
-    assert_eq!(rig.store.create(&rig.query(5_000), "n", mine.clone()).await, Ok(CreateOutcome::Created));
-    let refused = rig.store.create(&rig.query(5_000), "n", other.clone()).await.unwrap();
+    assert_eq!(rig.store.create(&rig.query(600_000), "n", mine.clone()).await, Ok(CreateOutcome::Created));
+    let refused = rig.store.create(&rig.query(600_000), "n", other.clone()).await.unwrap();
     assert!(matches!(refused, CreateOutcome::Exists(found) if found.bytes == mine));
     // 409 without an object: tried again.
     rig.faults.set_plan(FaultPlan { conflict: 500, ..FaultPlan::default() });
     for i in 0..20 {
-        let created = rig.store.create(&rig.query(5_000), &format!("m{i}"), other.clone()).await;
+        let created = rig.store.create(&rig.query(600_000), &format!("m{i}"), other.clone()).await;
         match created {
             Ok(created) => assert_eq!(created, CreateOutcome::Created),
             Err(error) => assert!(matches!(error, BucketError::Unavailable { .. }), "{error}"),
@@ -292,7 +292,7 @@ async fn requests_at_once_are_limited() {
     let backend = Arc::clone(&rig.faults) as Arc<dyn Backend>;
     let store = Store::with_backend(backend, &config, &rig.env, Handle::current());
     let reads = (0..12).map(|_| {
-        let context = rig.query(5_000);
+        let context = rig.query(600_000);
         let store = &store;
         async move {
             let found = store.read(&context, "x", ReadRange::Whole, None).await;

@@ -21,7 +21,7 @@ fn file(body: &[u8]) -> Arc<dyn DiskFile> {
 async fn check_upload(backend: Arc<dyn Backend>, len: usize, plan: FaultPlan) {
     let rig = Rig::over(backend, plan, 5);
     let body = pattern(len as u64, len);
-    let context = RequestContext { purpose: Purpose::Upload, ..rig.query(60_000) };
+    let context = RequestContext { purpose: Purpose::Upload, ..rig.query(600_000) };
     rig.store.put_multipart(&context, "t/chunks/000001", file(&body)).await.unwrap();
     rig.faults.set_plan(FaultPlan::default());
     let found = rig.store.read(&context, "t/chunks/000001", ReadRange::Whole, None).await.unwrap();
@@ -47,7 +47,7 @@ async fn lost_answers_and_refusals_of_parts_are_retried() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_upload_is_aborted_and_leaves_no_object() {
     let rig = Rig::memory(FaultPlan::default());
-    let context = rig.query(10_000);
+    let context = rig.query(600_000);
     let short = file(&pattern(1, 2 * PART_BYTES));
     let cut = ShorterThanItSays { file: short, claimed_len: 3 * PART_BYTES as u64 };
     let error = rig.store.put_multipart(&context, "x", Arc::new(cut)).await.unwrap_err();
@@ -61,7 +61,7 @@ async fn a_failed_upload_is_aborted_and_leaves_no_object() {
 async fn a_dropped_upload_is_aborted() {
     let rig = Rig::memory(FaultPlan { delayed: 1000, delay_ms: 200, ..FaultPlan::default() });
     let body = file(&pattern(1, 4 * PART_BYTES));
-    let context = rig.query(10_000);
+    let context = rig.query(600_000);
     let upload = rig.store.put_multipart(&context, "x", body);
     // Dropped after it has begun, at the latest when the first part is on its way.
     let is_dropped = tokio::time::timeout(Duration::from_millis(350), upload).await.is_err();

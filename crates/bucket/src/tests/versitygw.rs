@@ -66,7 +66,7 @@ fn open(server: &Server, secret: &str) -> (Env, Store) {
 }
 
 fn context(env: &Env) -> RequestContext {
-    let timeout = Duration::from_secs(30);
+    let timeout = Duration::from_secs(600);
     RequestContext::with_timeout(&*env.clock, TenantId::anonymous(), timeout, Purpose::Query)
 }
 
