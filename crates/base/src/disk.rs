@@ -17,6 +17,20 @@ pub use mem::MemDisk;
 pub use real::RealDisk;
 pub(crate) use real::os_random;
 
+/// Length, kind and version of an open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStat {
+    /// Length in bytes, including preallocated space.
+    pub len: u64,
+    /// Set for a directory, which can be opened but not read.
+    pub is_dir: bool,
+    /// Differs between two files that had the same name one after the other, as far as the file system
+    /// shows it; 0 where it is not known.
+    pub version: u64,
+    /// Time of the last write in milliseconds since 1970-01-01 UTC, where it is known.
+    pub modified_ms: Option<i64>,
+}
+
 /// An open file. All methods take `&self`; callers coordinate concurrent writes.
 pub trait DiskFile: Send + Sync {
     /// Writes all of `bytes` at `offset`, growing the file when needed.
@@ -34,6 +48,13 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn len(&self) -> io::Result<u64>;
+    /// Length, kind and version.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn stat(&self) -> io::Result<FileStat> {
+        Ok(FileStat { len: self.len()?, is_dir: false, version: 0, modified_ms: None })
+    }
     /// Returns true if the file has no bytes.
     ///
     /// # Errors

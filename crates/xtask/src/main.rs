@@ -29,7 +29,7 @@ usage: cargo xtask COMMAND
                                 structure of each crate in figures: sizes, import cycles, types, functions
   append-path [--record]        instructions and cache misses of appends against those recorded
   bench NAME [flags]            one benchmark of crates/bench, in a release build
-  peers                         builds the newest Prometheus, VictoriaMetrics and InfluxDB 1.8 (Go) to compare with";
+  peers                         builds the newest Prometheus, VictoriaMetrics, InfluxDB 1.8 and versitygw (Go) to compare and test with";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,5 +1,5 @@
-//! The newest Prometheus and VictoriaMetrics and the newest InfluxDB 1.x, built from the Go modules that the
-//! `go.mod` files below `tools/peers` name.
+//! The newest Prometheus and VictoriaMetrics, the newest InfluxDB 1.x and an S3 server (versitygw), built
+//! from the Go modules that the `go.mod` files below `tools/peers` name.
 //!
 //! Invariants: built once for each content of `go.mod` and `go.sum`, into the user's cache; a build that was
 //! cut off is not taken for a finished one.
@@ -12,9 +12,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::find_program;
 
-/// Folders with a `go.mod`. InfluxDB has its own: its dependencies are of 2020.
+/// Folders with a `go.mod`. InfluxDB has its own: its dependencies are of 2020. The S3 server has one so that
+/// its versions do not change those of the servers that benchmarks compare with.
 const MODULE_DIR: &str = "tools/peers";
 const INFLUXDB_MODULE_DIR: &str = "tools/peers/influxdb";
+const VERSITYGW_MODULE_DIR: &str = "tools/peers/versitygw";
 /// Environment variable by which benchmarks learn where the programs are.
 pub(crate) const PEERS_ENV: &str = "CHRONOLITH_PEERS";
 
@@ -34,7 +36,7 @@ struct Peer {
     version_prefix: &'static str,
 }
 
-const PEERS: [Peer; 3] = [
+const PEERS: [Peer; 4] = [
     Peer {
         program: "prometheus",
         module_dir: MODULE_DIR,
@@ -62,6 +64,15 @@ const PEERS: [Peer; 3] = [
         // Unsigned integers.
         tags: "uint64",
         version_variable: "main.version",
+        version_prefix: "",
+    },
+    Peer {
+        program: "versitygw",
+        module_dir: VERSITYGW_MODULE_DIR,
+        module: "github.com/versity/versitygw",
+        package: "cmd/versitygw",
+        tags: "",
+        version_variable: "main.Version",
         version_prefix: "",
     },
 ];
@@ -142,7 +153,7 @@ fn go(module_dir: &Path) -> Command {
 /// One folder for each set of versions.
 fn cache_dir(root: &Path) -> Result<PathBuf> {
     let mut content = Vec::new();
-    let folders = [MODULE_DIR, INFLUXDB_MODULE_DIR].map(|folder| root.join(folder));
+    let folders = [MODULE_DIR, INFLUXDB_MODULE_DIR, VERSITYGW_MODULE_DIR].map(|folder| root.join(folder));
     for path in folders.iter().flat_map(|folder| ["go.mod", "go.sum"].map(|file| folder.join(file))) {
         content.extend(std::fs::read(&path).with_context(|| path.display().to_string())?);
     }

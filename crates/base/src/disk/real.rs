@@ -8,11 +8,11 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{DirEntry, Disk, DiskFile, LockGuard, Mapped};
+use super::{DirEntry, Disk, DiskFile, FileStat, LockGuard, Mapped};
 
 /// Files of the operating system.
 #[derive(Default)]
@@ -39,6 +39,19 @@ impl DiskFile for RealFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn stat(&self) -> io::Result<FileStat> {
+        let found = self.0.metadata()?;
+        let identity = [found.ino(), found.mtime().cast_unsigned(), found.mtime_nsec().cast_unsigned()];
+        let bytes = identity.map(u64::to_le_bytes);
+        let modified_ms = found.mtime().saturating_mul(1000).saturating_add(found.mtime_nsec() / 1_000_000);
+        Ok(FileStat {
+            len: found.len(),
+            is_dir: found.is_dir(),
+            version: crate::hash::hash_bytes(bytes.as_flattened()),
+            modified_ms: Some(modified_ms),
+        })
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -268,6 +281,25 @@ mod tests {
             assert_eq!((done.is_ok(), file.len().unwrap()), (is_done, if is_done { 100 } else { 0 }));
         }
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_replaced_file_has_another_version() {
+        let dir = std::env::temp_dir().join(format!("chronolith-base-stat-{}", std::process::id()));
+        let disk = RealDisk::new();
+        disk.create_dir_all(&dir).unwrap();
+        let path = dir.join("x");
+        disk.write_atomic(&path, b"abc").unwrap();
+        let file = disk.open_read(&path).unwrap();
+        let before = file.stat().unwrap();
+        assert_eq!((before.len, before.is_dir), (3, false));
+        assert!(before.modified_ms.unwrap() > 1_600_000_000_000);
+        assert_eq!(disk.open_read(&path).unwrap().stat().unwrap(), before);
+        disk.write_atomic(&path, b"xyz").unwrap();
+        assert_ne!(disk.open_read(&path).unwrap().stat().unwrap().version, before.version);
+        assert_eq!(file.stat().unwrap().version, before.version, "the open file is the old one");
+        assert!(disk.open_read(&dir).unwrap().stat().unwrap().is_dir);
+        disk.remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -1,0 +1,379 @@
+//! Requests to object storage: reads of ranges, writes, create-if-absent, listings, removal.
+//!
+//! Invariants: keys are relative to the prefix of the bucket; the only conditional write is create-if-absent,
+//! and a refused or lost creation is settled by reading the object back; a read returns exactly the bytes
+//! that were asked for, or an error.
+//! Not here: layout of the bucket, caches.
+
+pub mod config;
+pub mod list;
+pub mod meter;
+pub mod multipart;
+pub mod read;
+pub mod request;
+pub mod retry;
+
+pub(crate) mod attempts;
+pub(crate) mod backend;
+pub(crate) mod hedge;
+pub(crate) mod http;
+pub(crate) mod limits;
+
+pub(crate) mod local;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronolith_base::Env;
+use object_store::path::Path;
+use object_store::{Error, GetOptions, ObjectStoreExt, PutMode, PutOptions};
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use self::attempts::{Answer, Requests};
+use self::backend::Backend;
+use self::config::StoreConfig;
+use self::hedge::HedgeBudget;
+use self::limits::Limits;
+use self::local::LocalDir;
+use self::meter::{Estimates, Meter, MeterSnapshot, Transfer};
+use self::read::{Fetched, ReadRange};
+use self::request::{Operation, Purpose, RequestContext};
+use self::retry::{Failure, Outcome, RetryBudget, classify};
+use crate::error::BucketError;
+
+/// Bytes that were read, and the object that they belong to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectBytes {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Offset of the first byte within the object.
+    pub offset: u64,
+    /// ETag of the object, if the storage has them.
+    pub etag: Option<String>,
+    /// Bytes of the whole object.
+    pub object_bytes: u64,
+}
+
+/// Size and ETag of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectHead {
+    /// Bytes of the object.
+    pub object_bytes: u64,
+    /// ETag of the object, if the storage has them.
+    pub etag: Option<String>,
+}
+
+/// Result of a create-if-absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CreateOutcome {
+    /// The object has the caller's body.
+    Created,
+    /// The object existed, with another body.
+    Exists(ObjectBytes),
+}
+
+/// A bucket, or the part of it below a prefix.
+pub struct Store {
+    backend: Arc<dyn Backend>,
+    local: Option<LocalDir>,
+    prefix: String,
+    requests: Requests,
+    hedges: HedgeBudget,
+    handle: Handle,
+}
+
+impl Store {
+    /// Checks the settings and makes the client. Sends no request. Timers and connections belong to the
+    /// runtime of `handle`, which must be entered where the futures of this store are polled.
+    ///
+    /// # Errors
+    /// [`BucketError::Config`].
+    pub fn open(config: &StoreConfig, env: &Env, handle: Handle) -> Result<Store, BucketError> {
+        let opened = config.open(env, &handle)?;
+        Ok(Store {
+            local: opened.local,
+            prefix: opened.prefix,
+            ..Store::with_backend(opened.backend, config, env, handle)
+        })
+    }
+
+    /// A store over a client, without a prefix.
+    pub(crate) fn with_backend(
+        backend: Arc<dyn Backend>,
+        config: &StoreConfig,
+        env: &Env,
+        handle: Handle,
+    ) -> Store {
+        let requests = Requests {
+            clock: Arc::clone(&env.clock),
+            rng: Arc::clone(&env.rng),
+            meter: Meter::new(Arc::clone(&env.clock)),
+            limits: Limits::new(config.requests_max, config.tenant_requests_max),
+            budget: RetryBudget::new(),
+            request_timeout: config.request_timeout,
+        };
+        let hedges = HedgeBudget::default();
+        Store { backend, local: None, prefix: String::new(), requests, hedges, handle }
+    }
+
+    /// Reads bytes of an object. With `etag`, only of the object that has this ETag.
+    ///
+    /// Cost: one request, rarely a second one ahead of a slow first one, and retries.
+    ///
+    /// # Errors
+    /// [`BucketError::Changed`] if the ETag differs, [`BucketError::Corrupt`] if the object ends before the
+    /// range does.
+    pub async fn read(
+        &self,
+        context: &RequestContext,
+        key: &str,
+        range: ReadRange,
+        etag: Option<&str>,
+    ) -> Result<ObjectBytes, BucketError> {
+        let fetched = self.fetched(context, key, &range, etag).await?;
+        let offset = fetched.offset;
+        let object_bytes = fetched.object_bytes;
+        let etag = fetched.etag.clone();
+        Ok(ObjectBytes { bytes: fetched.joined(), offset, etag, object_bytes })
+    }
+
+    /// Fills `out` from `offset` of an object whose content never changes.
+    ///
+    /// Cost: on a local directory one positional read and no allocation if the file is open, and no task may
+    /// run on the thread meanwhile; otherwise as [`Store::read`], and a copy.
+    ///
+    /// # Errors
+    /// [`BucketError::Corrupt`] if the object ends before the range does. The content of `out` is undefined
+    /// after an error.
+    pub async fn read_into(
+        &self,
+        context: &RequestContext,
+        key: &str,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), BucketError> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        if let Some(local) = &self.local {
+            return self.read_local(local, context, key, offset, out).await;
+        }
+        let end = offset.saturating_add(out.len() as u64);
+        let fetched = self.fetched(context, key, &ReadRange::Exact(offset..end), None).await?;
+        fetched.copy_to(out);
+        Ok(())
+    }
+
+    async fn fetched(
+        &self,
+        context: &RequestContext,
+        key: &str,
+        range: &ReadRange,
+        etag: Option<&str>,
+    ) -> Result<Fetched, BucketError> {
+        let location = self.location(key)?;
+        self.hedges.deposit();
+        let attempt = || self.hedged(context, &location, range, etag);
+        self.requests.retried(context, Operation::Get, key, attempt).await
+    }
+
+    /// One read, sent again if it is slower than the recent p99.
+    async fn hedged(
+        &self,
+        context: &RequestContext,
+        location: &Path,
+        range: &ReadRange,
+        etag: Option<&str>,
+    ) -> Result<Fetched, Failure> {
+        let fetch = || read::fetch(&*self.backend, &*self.requests.clock, location, range, etag);
+        let first = self.requests.once(context, Operation::Get, fetch());
+        let is_hedgeable = context.purpose == Purpose::Query && self.local.is_none();
+        let slow_after_ns = self.requests.meter.estimates().slow_after_ns(range.len_hint());
+        let Some(delay_ns) = slow_after_ns.filter(|_| is_hedgeable) else { return first.await };
+        let raced = hedge::race(first, Duration::from_nanos(delay_ns), || {
+            let permit = self.requests.limits.try_acquire(&context.tenant)?;
+            if !self.hedges.withdraw() {
+                return None;
+            }
+            self.requests.meter.add_hedge();
+            Some(self.requests.sent(context, Operation::Get, permit, fetch()))
+        });
+        let raced = raced.await;
+        if raced.is_hedge && raced.answer.is_ok() {
+            self.requests.meter.add_hedge_win();
+        }
+        raced.answer
+    }
+
+    async fn read_local(
+        &self,
+        local: &LocalDir,
+        context: &RequestContext,
+        key: &str,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), BucketError> {
+        let len = out.len() as u64;
+        let call = async {
+            let done = blocking_here(|| local.read_at(key, offset, out));
+            match done {
+                Ok(()) => Ok(Answer {
+                    value: (),
+                    transfer: Transfer { received_bytes: len, ..Transfer::default() },
+                }),
+                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    let found_bytes = local.len(key).unwrap_or(0).saturating_sub(offset);
+                    Err(Failure::Size { what: "range", expected_bytes: len, found_bytes })
+                }
+                Err(error) => Err(Failure::Store(local::store_error(error, key))),
+            }
+        };
+        match self.requests.once(context, Operation::Get, call).await {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(self.requests.attempts(Operation::Get, key).error(&failure)),
+        }
+    }
+
+    /// Writes an object, replacing what is there. For content that does not depend on the writer, so that
+    /// writing again does no harm.
+    ///
+    /// # Errors
+    /// After [`BucketError::Unavailable`] and [`BucketError::Deadline`] the object may be written.
+    pub async fn put(&self, context: &RequestContext, key: &str, body: Bytes) -> Result<(), BucketError> {
+        let location = self.location(key)?;
+        let attempt = || {
+            let call = async {
+                let sent = self.backend.put_opts(&location, body.clone().into(), PutOptions::default());
+                sent.await?;
+                Ok(Answer::sent((), body.len()))
+            };
+            self.requests.once(context, Operation::Put, call)
+        };
+        self.requests.retried(context, Operation::Put, key, attempt).await
+    }
+
+    /// Writes an object if none has the key. The body must name its writer: equal bodies count as one write.
+    ///
+    /// Cost: one request; two more per refused or lost answer.
+    ///
+    /// # Errors
+    /// After [`BucketError::Unavailable`] and [`BucketError::Deadline`] the object may be written; calling
+    /// again with the same body settles it.
+    pub async fn create(
+        &self,
+        context: &RequestContext,
+        key: &str,
+        body: Bytes,
+    ) -> Result<CreateOutcome, BucketError> {
+        let location = self.location(key)?;
+        let mut attempts = self.requests.attempts(Operation::Create, key);
+        loop {
+            let call = async {
+                let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+                self.backend.put_opts(&location, body.clone().into(), options).await?;
+                Ok(Answer::sent((), body.len()))
+            };
+            let Err(failure) = self.requests.once(context, Operation::Create, call).await else {
+                return Ok(CreateOutcome::Created);
+            };
+            // A refusal by ETag means the same here as one by existence.
+            let outcome = classify(&failure);
+            let may_exist = outcome == Outcome::Changed || outcome.is_retryable(Operation::Create);
+            if !may_exist {
+                return Err(attempts.error(&failure));
+            }
+            match self.read(context, key, ReadRange::Whole, None).await {
+                Ok(found) if found.bytes == body => return Ok(CreateOutcome::Created),
+                Ok(found) => return Ok(CreateOutcome::Exists(found)),
+                Err(BucketError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            attempts.pause(&self.requests, context, failure).await?;
+        }
+    }
+
+    /// Size and ETag of an object.
+    ///
+    /// # Errors
+    /// [`BucketError::NotFound`].
+    pub async fn head(&self, context: &RequestContext, key: &str) -> Result<ObjectHead, BucketError> {
+        let location = self.location(key)?;
+        let attempt = || {
+            let call = async {
+                let options = GetOptions { head: true, ..GetOptions::default() };
+                let meta = self.backend.get_opts(&location, options).await?.meta;
+                Ok(Answer::bare(ObjectHead { object_bytes: meta.size, etag: meta.e_tag }))
+            };
+            self.requests.once(context, Operation::Head, call)
+        };
+        self.requests.retried(context, Operation::Head, key, attempt).await
+    }
+
+    /// Removes an object; an absent one is no error.
+    ///
+    /// # Errors
+    /// As other requests.
+    pub async fn remove(&self, context: &RequestContext, key: &str) -> Result<(), BucketError> {
+        let location = self.location(key)?;
+        let attempt = || {
+            let call = async {
+                match self.backend.delete(&location).await {
+                    Ok(()) | Err(Error::NotFound { .. }) => Ok(Answer::bare(())),
+                    Err(error) => Err(error.into()),
+                }
+            };
+            self.requests.once(context, Operation::Delete, call)
+        };
+        self.requests.retried(context, Operation::Delete, key, attempt).await
+    }
+
+    /// Latency and bandwidth of recent reads.
+    #[must_use]
+    pub fn estimates(&self) -> Estimates {
+        self.requests.meter.estimates()
+    }
+
+    /// Copies all counters.
+    #[must_use]
+    pub fn counters(&self) -> MeterSnapshot {
+        self.requests.meter.snapshot(self.requests.limits.waits())
+    }
+
+    /// Key with the prefix of the store.
+    fn full_key(&self, key: &str) -> String {
+        match self.prefix.as_str() {
+            "" => key.to_owned(),
+            prefix => format!("{prefix}/{key}"),
+        }
+    }
+
+    /// Key without the prefix of the store; `None` for a key of others.
+    fn relative(&self, path: &str) -> Option<String> {
+        match self.prefix.as_str() {
+            "" => Some(path.to_owned()),
+            prefix => Some(path.strip_prefix(prefix)?.strip_prefix('/')?.to_owned()),
+        }
+    }
+
+    /// Path of a key in the bucket.
+    fn location(&self, key: &str) -> Result<Path, BucketError> {
+        let path = self.full_key(key);
+        match Path::parse(&path) {
+            Ok(parsed) if parsed.as_ref() == path && !key.is_empty() => Ok(parsed),
+            _ => Err(BucketError::Config {
+                setting: "key",
+                expected: "path segments without \".\", \"..\" and control characters".to_owned(),
+                found: format!("{key:?}"),
+            }),
+        }
+    }
+}
+
+/// Runs work that blocks on this thread; other tasks of the thread move to another one where the runtime can.
+fn blocking_here<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}

@@ -1,0 +1,212 @@
+//! Fault injection: a client that wraps another and delays, refuses, cuts and loses answers, by a seed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronolith_base::Rng;
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartId, MultipartUpload,
+    ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use parking_lot::Mutex;
+
+use crate::store::backend::Backend;
+use crate::store::http::StatusError;
+
+/// Faults per 1000 requests.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FaultPlan {
+    /// 503, nothing happens.
+    pub(super) unavailable: u64,
+    /// Answers to reads that end early.
+    pub(super) cut: u64,
+    /// Writes that succeed and are reported as failed.
+    pub(super) lost_answer: u64,
+    /// 409 to a creation that does not happen.
+    pub(super) conflict: u64,
+    /// Requests that are delayed by up to `delay_ms`.
+    pub(super) delayed: u64,
+    pub(super) delay_ms: u64,
+    /// Reads that are answered after `stall_ms`.
+    pub(super) stalled: u64,
+    pub(super) stall_ms: u64,
+}
+
+pub(super) struct FaultStore {
+    inner: Arc<dyn Backend>,
+    plan: Mutex<FaultPlan>,
+    rng: Rng,
+    pub(super) requests: AtomicU64,
+    pub(super) injected: AtomicU64,
+    pub(super) aborts: AtomicU64,
+}
+
+impl FaultStore {
+    pub(super) fn new(inner: Arc<dyn Backend>, plan: FaultPlan, seed: u64) -> FaultStore {
+        FaultStore {
+            inner,
+            plan: Mutex::new(plan),
+            rng: Rng::from_seed(seed ^ 0xfa17),
+            requests: AtomicU64::new(0),
+            injected: AtomicU64::new(0),
+            aborts: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn set_plan(&self, plan: FaultPlan) {
+        *self.plan.lock() = plan;
+    }
+
+    fn hits(&self, per_mille: u64) -> bool {
+        let hits = self.rng.below(1000) < per_mille;
+        self.injected.fetch_add(u64::from(hits), Ordering::Relaxed);
+        hits
+    }
+
+    /// Faults that come before the request has an effect.
+    async fn before(&self) -> Result<FaultPlan> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let plan = *self.plan.lock();
+        if self.hits(plan.delayed) {
+            tokio::time::sleep(Duration::from_millis(self.rng.below(plan.delay_ms + 1))).await;
+        }
+        if self.hits(plan.unavailable) { Err(status(503)) } else { Ok(plan) }
+    }
+
+    fn after<T>(&self, plan: FaultPlan, done: T) -> Result<T> {
+        if self.hits(plan.lost_answer) {
+            let source = Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+            return Err(Error::Generic { store: "faults", source });
+        }
+        Ok(done)
+    }
+}
+
+fn status(status: u16) -> Error {
+    let source = Box::new(StatusError { status, body: "SlowDown".to_owned() });
+    Error::Generic { store: "faults", source }
+}
+
+fn cut(answer: GetResult, rng: &Rng) -> GetResult {
+    let len = answer.range.end - answer.range.start;
+    let kept = usize::try_from(rng.below(len.max(1))).unwrap();
+    let (meta, range, attributes) = (answer.meta.clone(), answer.range.clone(), answer.attributes.clone());
+    let short = stream::once(async move {
+        let all = answer.into_stream().try_collect::<Vec<Bytes>>().await?.concat();
+        Ok(Bytes::from(all).slice(..kept))
+    });
+    let payload = GetResultPayload::Stream(short.boxed());
+    GetResult { payload, meta, range, attributes, extensions: Default::default() }
+}
+
+impl fmt::Debug for FaultStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FaultStore({:?})", self.inner)
+    }
+}
+
+impl fmt::Display for FaultStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "faulty {}", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for FaultStore {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        let plan = self.before().await?;
+        if options.mode == PutMode::Create && self.hits(plan.conflict) {
+            return Err(Error::AlreadyExists { path: location.to_string(), source: "409".into() });
+        }
+        let done = self.inner.put_opts(location, payload, options).await?;
+        self.after(plan, done)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let plan = self.before().await?;
+        if self.hits(plan.stalled) {
+            tokio::time::sleep(Duration::from_millis(plan.stall_ms)).await;
+        }
+        let is_head = options.head;
+        let answer = self.inner.get_opts(location, options).await?;
+        if !is_head && answer.range.start < answer.range.end && self.hits(plan.cut) {
+            return Ok(cut(answer, &self.rng));
+        }
+        Ok(answer)
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let plan = *self.plan.lock();
+        if self.hits(plan.unavailable) {
+            return stream::once(async { Err(status(503)) }).boxed();
+        }
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.before().await?;
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+#[async_trait]
+impl MultipartStore for FaultStore {
+    async fn create_multipart(&self, path: &Path) -> Result<MultipartId> {
+        self.before().await?;
+        self.inner.create_multipart(path).await
+    }
+
+    async fn put_part(&self, path: &Path, id: &MultipartId, idx: usize, part: PutPayload) -> Result<PartId> {
+        let plan = self.before().await?;
+        let done = self.inner.put_part(path, id, idx, part).await?;
+        self.after(plan, done)
+    }
+
+    async fn complete_multipart(
+        &self,
+        path: &Path,
+        id: &MultipartId,
+        parts: Vec<PartId>,
+    ) -> Result<PutResult> {
+        let plan = self.before().await?;
+        let done = self.inner.complete_multipart(path, id, parts).await?;
+        self.after(plan, done)
+    }
+
+    async fn abort_multipart(&self, path: &Path, id: &MultipartId) -> Result<()> {
+        self.aborts.fetch_add(1, Ordering::Relaxed);
+        self.inner.abort_multipart(path, id).await
+    }
+}
+
+impl FaultStore {
+    /// Writes without faults.
+    pub(super) async fn inner_put(&self, key: &str, body: Bytes) {
+        let location = Path::parse(key).unwrap();
+        self.inner.put_opts(&location, body.into(), PutOptions::default()).await.unwrap();
+    }
+}
