@@ -50,6 +50,8 @@ pub(super) enum Form {
     Choice(&'static str),
     /// Anything else, by the name of what it is.
     Text(&'static str),
+    /// Text that no endpoint shows.
+    Secret,
 }
 
 impl Form {
@@ -61,6 +63,7 @@ impl Form {
             Form::Size => "SIZE",
             Form::Count => "COUNT",
             Form::Choice(name) | Form::Text(name) => name,
+            Form::Secret => "SECRET",
         }
     }
 }
@@ -111,6 +114,11 @@ impl Setting {
         apply: ApplyToTenant,
     ) -> Setting {
         Setting { name, default, form, help, old_names, scope: Scope::Tenant(apply) }
+    }
+
+    /// The value as endpoints show it; a secret as Prometheus shows one.
+    pub(super) fn shown(&self, value: String) -> String {
+        if self.form == Form::Secret && !value.is_empty() { "<secret>".to_owned() } else { value }
     }
 
     /// Returns true if a reload changes the setting in a running server.

@@ -62,7 +62,7 @@ impl Sources<'_> {
             setting
                 .apply(&mut settings, &value)
                 .map_err(|why| SettingsError(format!("{origin}{}: {why}", setting.name)))?;
-            settings.server.shown.push((setting.name.to_owned(), value));
+            settings.server.shown.push((setting.name.to_owned(), setting.shown(value)));
         }
         let limits = tenants::table(settings.server.tsdb.limits.default.clone(), &tenants);
         let shown_path = path.as_deref().unwrap_or(Path::new("")).display();

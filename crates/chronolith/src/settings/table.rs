@@ -393,7 +393,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::server(
         "influx.shared-secret",
         "",
-        Form::Text("TEXT"),
+        Form::Secret,
         "Secret of JSON web tokens (HS256, HS384, HS512); empty = no tokens. Better given as a variable or in the file",
         |s, v| set(&mut s.server.influx.shared_secret, Ok(v.to_owned())),
     ),

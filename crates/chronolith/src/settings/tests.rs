@@ -143,6 +143,19 @@ fn features_have_the_names_of_prometheus() {
     assert_eq!(features(always_on), Features::default());
 }
 
+/// The secret of tokens was readable by everyone at `/api/v1/status/flags` and `/api/v1/status/config`.
+#[test]
+fn a_secret_is_not_shown() {
+    let flag = ["--influx.shared-secret", "s3cr3t"];
+    let server = resolve(&flag, &[], None).unwrap().server;
+    assert_eq!(server.influx.shared_secret, "s3cr3t");
+    let shown = server.shown.iter().find(|(name, _)| name == "influx.shared-secret").unwrap();
+    assert_eq!(shown.1, "<secret>");
+    assert!(!server.config_yaml.contains("s3cr3t"));
+    let unset = resolve(&[], &[], None).unwrap().server;
+    assert!(unset.shown.contains(&("influx.shared-secret".to_owned(), String::new())));
+}
+
 #[test]
 fn shown_settings_are_a_configuration_file() {
     let settings = resolve(&["--retention", "15d"], &[], None).unwrap();
