@@ -180,8 +180,8 @@ impl Block {
         Arc::strong_count(&self.contents) > 1 || self.contents.has_readers()
     }
 
-    /// Names the postings lists that a selection by `matchers` needs; `None` if no series fits. The first step
-    /// of a selection whose driver reads the waves.
+    /// Names the postings lists that a selection by `matchers` needs; `None` if no series fits. The first
+    /// step of a selection whose driver reads the waves.
     ///
     /// # Errors
     /// [`QueryError::Corrupt`].

@@ -20,6 +20,9 @@ pub enum BlockError {
         /// Error of the operating system.
         error: io::Error,
     },
+    /// The source of its bytes failed.
+    #[error("{0}")]
+    Source(QueryError),
     /// Bytes are damaged; the block has to be restored or removed.
     #[error("{path}: {error}")]
     Corrupt {
@@ -122,7 +125,8 @@ impl BlockError {
             | BlockError::OtherBlock { .. }
             | BlockError::SegmentMissing { .. }
             | BlockError::TombstonesMissing { .. } => true,
-            BlockError::TooManyOpen { .. }
+            BlockError::Source(_)
+            | BlockError::TooManyOpen { .. }
             | BlockError::TooLarge { .. }
             | BlockError::OutsideRange { .. } => false,
         }
@@ -141,7 +145,7 @@ impl BlockError {
             | BlockError::TombstonesMissing { path, .. }
             | BlockError::TooManyOpen { path, .. }
             | BlockError::TooLarge { path, .. } => Some(path),
-            BlockError::OutsideRange { .. } => None,
+            BlockError::Source(_) | BlockError::OutsideRange { .. } => None,
         }
     }
 

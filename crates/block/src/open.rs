@@ -168,7 +168,7 @@ fn read_header(source: &dyn ByteSource) -> Result<IndexHeader, BlockError> {
 fn read_error(error: QueryError) -> BlockError {
     match error {
         QueryError::Io { path, error } => BlockError::Io { path: PathBuf::from(path), error },
-        other => BlockError::Io { path: PathBuf::new(), error: std::io::Error::other(other) },
+        other => BlockError::Source(other),
     }
 }
 

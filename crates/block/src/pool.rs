@@ -283,6 +283,7 @@ pub fn open_error(error: BlockError) -> QueryError {
     let path = |path: &Path| path.display().to_string();
     match error {
         BlockError::Io { path: at, error } => QueryError::Io { path: path(&at), error },
+        BlockError::Source(error) => error,
         BlockError::TooManyOpen { maps_max, .. } => {
             let what =
                 "needs more open blocks at once than the limits allow (open-block-maps, open-block-memory)";

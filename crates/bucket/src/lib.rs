@@ -1,15 +1,25 @@
-//! Object storage: S3 and compatible servers, Google Cloud Storage, Azure Blob Storage, a local directory.
+//! Blocks in object storage: S3 and compatible servers, Google Cloud Storage, Azure Blob Storage, a local
+//! directory.
 //!
 //! Invariants: each request is counted, limited and retried within the deadline of its context; the only
-//! conditional write is create-if-absent; bytes from the bucket never panic.
-//! Not here: bytes of blocks (`format`), blocks (`block`).
+//! conditional write is create-if-absent; bytes from the bucket never panic; a query never gets less than the
+//! blocks have: it fails if one of them cannot be read.
+//! Not here: bytes of blocks (`format`), the waves of a selection (`block`), the merge of blocks (`tsdb`).
 
+mod block;
+mod catalog;
 pub mod error;
+mod headers;
+mod ranges;
+mod remote;
+mod select;
 pub mod store;
 
 #[cfg(test)]
 mod tests;
 
+pub use block::BucketBlock;
+pub use catalog::{BlockCatalog, CatalogOptions};
 pub use error::BucketError;
 pub use store::Store;
 pub use store::config::StoreConfig;

@@ -3,6 +3,7 @@
 mod faults;
 mod http;
 mod races;
+mod reading;
 mod requests;
 mod uploads;
 mod versitygw;

@@ -1,0 +1,187 @@
+//! A block in the bucket, its index header read at the first query.
+//!
+//! Invariants: the header is read once, whoever asks first, and kept until memory is short; a failure is not
+//! kept.
+//! Not here: which blocks a tenant has (`catalog`), memory of headers (`headers`), selections (`select`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chronolith_block::source::BlockFiles;
+use chronolith_block::{Block, open_error};
+use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_model::{QueryError, ReadContext, TimeRange};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::headers::{HeaderBudget, HeaderOwner};
+use crate::remote::{Remote, RemoteFiles, WaitingSource, query_error};
+use crate::store::list::ListOptions;
+
+const META: &str = "meta.json";
+const TOMBSTONES: &str = "tombstones";
+const INDEX: &str = "index";
+const CHUNKS: &str = "chunks/";
+
+/// Name, time range and precedence of a block, as a listing finds them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockIdentity {
+    pub(crate) ulid: Ulid,
+    pub(crate) range: TimeRange,
+    /// Order among blocks, as [`chronolith_block::precedence`].
+    pub(crate) precedence: (Ulid, Ulid),
+}
+
+/// A block in the bucket that can be queried.
+pub struct BucketBlock {
+    identity: BlockIdentity,
+    remote: Remote,
+    opened: Mutex<Option<Arc<OpenedBlock>>>,
+    /// Held while the header is read.
+    opening: tokio::sync::Mutex<()>,
+    headers: Arc<HeaderBudget>,
+}
+
+/// A block whose header is in memory.
+pub(crate) struct OpenedBlock {
+    pub(crate) block: Arc<Block>,
+    pub(crate) files: Arc<RemoteFiles>,
+}
+
+/// Lengths of the objects of a block.
+struct ObjectSizes {
+    files: BlockFiles,
+    has_tombstones: bool,
+}
+
+impl BucketBlock {
+    /// The block below the key of `remote`.
+    pub(crate) fn new(
+        identity: BlockIdentity,
+        remote: Remote,
+        headers: Arc<HeaderBudget>,
+    ) -> Arc<BucketBlock> {
+        Arc::new(BucketBlock {
+            identity,
+            remote,
+            opened: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+            headers,
+        })
+    }
+
+    /// Name.
+    #[must_use]
+    pub fn ulid(&self) -> Ulid {
+        self.identity.ulid
+    }
+
+    /// Time that it covers.
+    #[must_use]
+    pub fn range(&self) -> TimeRange {
+        self.identity.range
+    }
+
+    /// Order of blocks: of two samples with the same timestamp, that of the lower one is read.
+    #[must_use]
+    pub fn precedence(&self) -> (Ulid, Ulid) {
+        self.identity.precedence
+    }
+
+    /// Returns false if the header is in memory and no series has the label; true otherwise.
+    #[must_use]
+    pub fn may_have_label_name(&self, name: &str) -> bool {
+        self.opened.lock().as_ref().is_none_or(|opened| opened.block.has_label_name(name))
+    }
+
+    /// Returns the block with its header, which the first caller reads.
+    pub(crate) async fn open(
+        self: &Arc<BucketBlock>,
+        deadline_ns: u64,
+    ) -> Result<Arc<OpenedBlock>, QueryError> {
+        if let Some(opened) = self.used() {
+            return Ok(opened);
+        }
+        let _opening = self.opening.lock().await;
+        if let Some(opened) = self.used() {
+            return Ok(opened);
+        }
+        let opened = Arc::new(self.read_header(deadline_ns).await?);
+        *self.opened.lock() = Some(opened.clone());
+        self.headers.add(self, opened.block.heap_bytes() as u64);
+        Ok(opened)
+    }
+
+    fn used(self: &Arc<BucketBlock>) -> Option<Arc<OpenedBlock>> {
+        let opened = self.opened.lock().clone();
+        if opened.is_some() {
+            self.headers.note_use(&**self);
+        }
+        opened
+    }
+
+    async fn read_header(&self, deadline_ns: u64) -> Result<OpenedBlock, QueryError> {
+        let meta = self.remote.read_whole(META, deadline_ns).await.map_err(query_error)?;
+        let meta = BlockMeta::decode(&meta).map_err(|error| {
+            let path = format!("{}/{META}", self.remote.key);
+            QueryError::Corrupt { path, what: error.to_string() }
+        })?;
+        let sizes = self.list_objects(deadline_ns).await?;
+        let tombstones = match sizes.has_tombstones {
+            true => Some(self.remote.read_whole(TOMBSTONES, deadline_ns).await.map_err(query_error)?),
+            false => None,
+        };
+        let files = Arc::new(RemoteFiles::new(self.remote.clone(), sizes.files));
+        let source = Box::new(WaitingSource(files.clone()));
+        let open = move || Block::open_remote(meta, tombstones.as_deref(), source);
+        let opened = self.remote.handle.spawn_blocking(open).await;
+        let block = opened.map_err(|_| QueryError::Canceled)?.map_err(open_error)?;
+        Ok(OpenedBlock { block, files })
+    }
+
+    async fn list_objects(&self, deadline_ns: u64) -> Result<ObjectSizes, QueryError> {
+        let key = &self.remote.key;
+        let options = ListOptions { prefix: key.clone(), ..ListOptions::default() };
+        let listed = self.remote.store.list(&self.remote.request(deadline_ns), &options).await;
+        let listed = listed.map_err(query_error)?;
+        let objects = || {
+            let name_of = |key_of: &str| key_of.strip_prefix(key)?.strip_prefix('/').map(str::to_owned);
+            listed.objects.iter().filter_map(move |object| Some((name_of(&object.key)?, object.object_bytes)))
+        };
+        let len_of = |name: &str| objects().find(|(found, _)| found == name).map(|(_, len)| len);
+        let mut segments = Vec::new();
+        for number in 1..=objects().count() {
+            let Some(len) = len_of(&format!("{CHUNKS}{number:06}")) else { break };
+            segments.push(len);
+        }
+        let segment_count = objects().filter(|(name, _)| name.starts_with(CHUNKS)).count();
+        let Some(index_bytes) = len_of(INDEX).filter(|_| segments.len() == segment_count) else {
+            let what = format!("block {key} is incomplete: its index or a chunk segment is missing");
+            return Err(QueryError::Unavailable { what });
+        };
+        let has_tombstones = len_of(TOMBSTONES).is_some();
+        Ok(ObjectSizes { files: BlockFiles::new(PathBuf::from(key), index_bytes, segments), has_tombstones })
+    }
+
+    /// Time at which requests for a query end.
+    pub(crate) fn deadline_ns(&self, ctx: &ReadContext) -> u64 {
+        self.remote.deadline_ns(ctx)
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.remote.handle
+    }
+}
+
+impl HeaderOwner for BucketBlock {
+    fn drop_header(&self) {
+        let opened = self.opened.lock().take();
+        drop(opened);
+    }
+}
+
+impl Drop for BucketBlock {
+    fn drop(&mut self) {
+        self.headers.remove(self);
+    }
+}

@@ -1,0 +1,173 @@
+//! Lists the blocks of a tenant in Mimir's layout: `<tenant>/<ULID>/`, deletion markers in
+//! `<tenant>/markers/`, and what Mimir's bucket index says of blocks.
+//!
+//! Invariants: markers are listed before blocks, so that a block which replaces a marked one is seen. A block
+//! without `meta.json` is being uploaded, and not in the list. Files of others decide nothing but whether a
+//! block is left out.
+//! Not here: when to list (`catalog`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronolith_block::precedence;
+use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
+use chronolith_format::bucket::mimir::{
+    BUCKET_INDEX, BucketIndex, MARKERS_FOLDER, ThanosMeta, deletion_marker_of,
+};
+use chronolith_model::TimeRange;
+use futures_util::{StreamExt, stream};
+
+use crate::BucketError;
+use crate::block::{BlockIdentity, BucketBlock};
+use crate::headers::HeaderBudget;
+use crate::remote::Remote;
+use crate::store::list::ListOptions;
+use crate::store::read::ReadRange;
+use crate::store::request::RequestContext;
+
+const META: &str = "meta.json";
+/// Files `meta.json` that are read at the same time.
+const METAS_AT_ONCE: usize = 32;
+
+/// One listing of a tenant.
+pub(super) struct Listing<'a> {
+    /// Directory of the tenant.
+    pub(super) remote: &'a Remote,
+    pub(super) request: &'a RequestContext,
+    pub(super) headers: &'a Arc<HeaderBudget>,
+    /// Blocks of the list before, which stay the same objects.
+    pub(super) known: &'a [Arc<BucketBlock>],
+}
+
+/// Result of a listing.
+#[derive(Default)]
+pub(super) struct Listed {
+    /// Blocks that can be queried, by precedence.
+    pub(super) blocks: Vec<Arc<BucketBlock>>,
+    /// Blocks that are left out, with the reason.
+    pub(super) left_out: Vec<String>,
+}
+
+/// Outcome of looking at one block.
+enum Found {
+    Block(Arc<BucketBlock>),
+    LeftOut(String),
+    /// Its upload is not complete, or its removal has begun.
+    Incomplete,
+}
+
+impl Listing<'_> {
+    /// Cost: one request per 1000 blocks, one for each block that is neither known nor in the bucket index.
+    pub(super) async fn run(&self) -> Result<Listed, BucketError> {
+        let marked = self.marked().await?;
+        let options =
+            ListOptions { prefix: self.remote.key.clone(), is_delimited: true, ..ListOptions::default() };
+        let page = self.remote.store.list(self.request, &options).await?;
+        let prefix = format!("{}/", self.remote.key);
+        let name_of = |key: &str| key.strip_prefix(&prefix).map(|name| name.trim_end_matches('/').to_owned());
+        let ulids = page.prefixes.iter().filter_map(|key| name_of(key)?.parse::<Ulid>().ok());
+        let ulids: Vec<Ulid> = ulids.filter(|ulid| !marked.contains(ulid)).collect();
+        let known: BTreeMap<Ulid, &Arc<BucketBlock>> =
+            self.known.iter().map(|block| (block.ulid(), block)).collect();
+        let has_index =
+            page.objects.iter().any(|object| name_of(&object.key).is_some_and(|n| n == BUCKET_INDEX));
+        let has_unknown = ulids.iter().any(|ulid| !known.contains_key(ulid));
+        let indexed = if has_index && has_unknown { self.bucket_index().await } else { BTreeMap::new() };
+        let looks = stream::iter(ulids).map(|ulid| {
+            let known = known.get(&ulid).copied();
+            let indexed = indexed.get(&ulid).copied();
+            async move {
+                match (known, indexed) {
+                    (Some(block), _) => Ok(Found::Block(block.clone())),
+                    (None, Some(identity)) => Ok(Found::Block(self.block(ulid, identity))),
+                    (None, None) => self.look(ulid).await,
+                }
+            }
+        });
+        let mut looks = looks.buffer_unordered(METAS_AT_ONCE);
+        let mut listed = Listed::default();
+        while let Some(found) = looks.next().await {
+            match found? {
+                Found::Block(block) => listed.blocks.push(block),
+                Found::LeftOut(why) => listed.left_out.push(why),
+                Found::Incomplete => {}
+            }
+        }
+        listed.blocks.sort_by_key(|block| block.precedence());
+        listed.left_out.sort_unstable();
+        Ok(listed)
+    }
+
+    /// Blocks with a deletion marker.
+    async fn marked(&self) -> Result<BTreeSet<Ulid>, BucketError> {
+        let prefix = format!("{}/{}", self.remote.key, MARKERS_FOLDER.trim_end_matches('/'));
+        let options = ListOptions { prefix, is_delimited: true, ..ListOptions::default() };
+        let page = self.remote.store.list(self.request, &options).await?;
+        let tenant = format!("{}/", self.remote.key);
+        let marker = |key: &str| deletion_marker_of(key.strip_prefix(&tenant)?);
+        Ok(page.objects.iter().filter_map(|object| marker(&object.key)).collect())
+    }
+
+    /// Blocks that Mimir's bucket index describes; none if it cannot be read, as it only saves requests.
+    async fn bucket_index(&self) -> BTreeMap<Ulid, BlockIdentity> {
+        let key = format!("{}/{BUCKET_INDEX}", self.remote.key);
+        let read = self.remote.store.read(self.request, &key, ReadRange::Whole, None).await;
+        let bytes = match read {
+            Ok(read) => read.bytes,
+            Err(error) => {
+                tracing::warn!(%error, "reading Mimir's bucket index failed, reading meta.json of each block instead");
+                return BTreeMap::new();
+            }
+        };
+        match BucketIndex::decode(&bytes) {
+            Ok(index) => {
+                let identity = |ulid: Ulid, min_time, max_time| BlockIdentity {
+                    ulid,
+                    range: TimeRange::new(min_time, max_time),
+                    precedence: (ulid, ulid),
+                };
+                let blocks = index.blocks.iter().filter(|block| block.min_time < block.max_time);
+                blocks.map(|b| (b.block_id, identity(b.block_id, b.min_time, b.max_time))).collect()
+            }
+            Err(error) => {
+                tracing::warn!(%key, %error, "Mimir's bucket index is damaged, reading meta.json of each block instead");
+                BTreeMap::new()
+            }
+        }
+    }
+
+    /// Reads `meta.json` of a block.
+    async fn look(&self, ulid: Ulid) -> Result<Found, BucketError> {
+        let key = format!("{}/{ulid}/{META}", self.remote.key);
+        let text = match self.remote.store.read(self.request, &key, ReadRange::Whole, None).await {
+            Ok(read) => read.bytes,
+            Err(BucketError::NotFound { .. }) => return Ok(Found::Incomplete),
+            Err(error) => return Err(error),
+        };
+        Ok(match identity_of(ulid, &text) {
+            Ok(identity) => Found::Block(self.block(ulid, identity)),
+            Err(why) => Found::LeftOut(format!("{key}: {why}")),
+        })
+    }
+
+    fn block(&self, ulid: Ulid, identity: BlockIdentity) -> Arc<BucketBlock> {
+        let remote = Remote { key: format!("{}/{ulid}", self.remote.key), ..self.remote.clone() };
+        BucketBlock::new(identity, remote, self.headers.clone())
+    }
+}
+
+/// Identity of the block `ulid` from its `meta.json`, or the reason why its samples are not read.
+fn identity_of(ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, String> {
+    if text.len() > META_BYTES_MAX {
+        return Err(format!("{} bytes, expected at most {META_BYTES_MAX}", text.len()));
+    }
+    let meta = BlockMeta::decode(text).map_err(|error| error.to_string())?;
+    if meta.ulid != ulid {
+        return Err(format!("describes block {}", meta.ulid));
+    }
+    let thanos = ThanosMeta::of(&meta).map_err(|error| error.to_string())?;
+    if let Some(thanos) = thanos.filter(ThanosMeta::is_downsampled) {
+        return Err(format!("downsampled by Thanos to {} ms", thanos.downsample.resolution));
+    }
+    Ok(BlockIdentity { ulid, range: meta.range(), precedence: precedence(&meta) })
+}

@@ -1,0 +1,435 @@
+//! Blocks in the bucket answer as the same blocks on disk, over a client that fails.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use chronolith_block::{Block, BlockSource, BlockWriter};
+use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_model::{
+    BlockEncoding, Columns, Labels, LabelsBuilder, MatchOp, Matcher, QueryError, Queryable, ReadContext,
+    Selector, SeriesBatches, TimeRange,
+};
+use tokio::runtime::Runtime;
+
+use super::*;
+use crate::store::meter::MeterSnapshot;
+use crate::store::request::Operation;
+use crate::{BlockCatalog, CatalogOptions};
+
+const START_MS: i64 = 1_700_000_000_000;
+const WINDOW_MS: i64 = 7_200_000;
+const TENANT: &str = "team-a";
+
+/// Series with their times and the bits of their values.
+type Answer = Vec<(Labels, Vec<(i64, u64)>)>;
+
+/// Blocks in memory, on a disk and in a bucket.
+struct World {
+    runtime: Runtime,
+    rig: Rig,
+    catalog: Arc<BlockCatalog>,
+    disk: Env,
+    local: Vec<Arc<Block>>,
+}
+
+fn window(idx: i64) -> TimeRange {
+    TimeRange::new(START_MS + idx * WINDOW_MS, START_MS + (idx + 1) * WINDOW_MS)
+}
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    let mut builder = LabelsBuilder::default();
+    pairs.iter().for_each(|(name, value)| builder.push(name, value));
+    builder.finish()
+}
+
+impl World {
+    fn new(options: CatalogOptions) -> World {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let rig = {
+            let _entered = runtime.enter();
+            Rig::memory(FaultPlan::default())
+        };
+        let clock = rig.env.clock.clone();
+        let catalog = BlockCatalog::new(rig.store.clone(), clock, runtime.handle().clone(), &options);
+        let (disk, _, _) = Env::fake(START_MS, 7);
+        World { runtime, rig, catalog, disk, local: Vec::new() }
+    }
+
+    /// A world with blocks of consecutive windows, each with 4 metrics of 30 series.
+    fn with_blocks(count: i64, encoding: BlockEncoding) -> World {
+        let mut world = World::new(CatalogOptions::default());
+        for idx in 0..count {
+            let meta = world.write_block(window(idx), encoding);
+            world.upload(meta.ulid, &[]);
+        }
+        world
+    }
+
+    fn write_block(&mut self, range: TimeRange, encoding: BlockEncoding) -> BlockMeta {
+        let mut writer =
+            BlockWriter::create(&self.disk, Path::new("blocks")).unwrap().with_encoding(encoding);
+        let rng = chronolith_base::Rng::from_seed(range.start.unsigned_abs());
+        let times: Vec<i64> = (0..240).map(|i| range.start + i * 15_000 + (i * 7919) % 97).collect();
+        for metric in 0..4 {
+            for path in 0..6 {
+                for pod in 0..5 {
+                    let (metric, path, pod) =
+                        (format!("m{metric}"), format!("/p/{path}"), format!("pod-{pod}"));
+                    let labels = labels(&[("__name__", &metric), ("path", &path), ("pod", &pod)]);
+                    let mut total = 0;
+                    let values: Vec<f64> = times
+                        .iter()
+                        .map(|_| {
+                            total += rng.below(1000);
+                            total as f64
+                        })
+                        .collect();
+                    writer.add_samples(&labels, &times, &values).unwrap();
+                }
+            }
+        }
+        let meta = writer.finish(BlockSource::head(range)).unwrap().unwrap();
+        let dir = Path::new("blocks").join(meta.ulid.to_string());
+        self.local.push(Block::open(&self.disk, &dir).unwrap());
+        // Blocks of the same moment are in the order of their random parts.
+        self.local.sort_by_key(|block| block.meta().ulid);
+        meta
+    }
+
+    /// Puts the files of a block into the bucket, except for those that are left out.
+    fn upload(&self, ulid: Ulid, left_out: &[&str]) {
+        let dir = Path::new("blocks").join(ulid.to_string());
+        for sub in ["", "chunks"] {
+            for entry in self.disk.disk.list(&dir.join(sub)).unwrap() {
+                if entry.is_dir || left_out.contains(&entry.name.as_str()) {
+                    continue;
+                }
+                let name = if sub.is_empty() { entry.name.clone() } else { format!("{sub}/{}", entry.name) };
+                let body = self.disk.disk.read(&dir.join(&name)).unwrap();
+                self.put(&format!("{TENANT}/{ulid}/{name}"), body);
+            }
+        }
+    }
+
+    fn put(&self, key: &str, body: Vec<u8>) {
+        let request = self.rig.query(10_000);
+        self.runtime.block_on(self.rig.store.put(&request, key, body.into())).unwrap();
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.rig.env.clock.mono_ns()
+    }
+
+    fn ctx(&self, timeout_ms: u64) -> ReadContext {
+        let clock = self.rig.env.clock.clone();
+        let deadline_ns = clock.mono_ns() + timeout_ms * 1_000_000;
+        ReadContext::new(clock, deadline_ns, chronolith_base::MemoryBudget::new("query", u64::MAX))
+    }
+
+    fn blocks(&self) -> Result<Vec<Arc<crate::BucketBlock>>, QueryError> {
+        self.catalog.blocks_in(&tenant(), TimeRange::ALL, &self.ctx(10_000))
+    }
+
+    /// Ulids of the list, in its order.
+    fn ulids(&self) -> Vec<Ulid> {
+        self.blocks().unwrap().iter().map(|block| block.ulid()).collect()
+    }
+
+    fn counters(&self) -> MeterSnapshot {
+        self.rig.store.counters()
+    }
+
+    fn gets(&self) -> u64 {
+        self.counters().requests(Operation::Get, crate::store::retry::Outcome::Ok)
+    }
+}
+
+fn tenant() -> TenantId {
+    TenantId::new(TENANT).unwrap()
+}
+
+fn read_all(batches: &mut dyn SeriesBatches, range: TimeRange) -> Result<Answer, QueryError> {
+    let mut series = Vec::new();
+    while batches.next_batch(&mut series)? {}
+    let mut out = Vec::new();
+    for one in series {
+        let mut columns = Columns::default();
+        one.samples.read(range, &mut columns)?;
+        let samples = columns.times.iter().zip(&columns.values).map(|(time, value)| (*time, value.to_bits()));
+        out.push((one.labels, samples.collect()));
+    }
+    Ok(out)
+}
+
+fn regex(name: &str, op: MatchOp, text: &str) -> Matcher {
+    Matcher::new(name, op, text).unwrap()
+}
+
+fn selections() -> Vec<Vec<Matcher>> {
+    let name = || Matcher::equal("__name__", "m2");
+    vec![
+        vec![],
+        vec![name()],
+        vec![name(), Matcher::equal("path", "/p/3")],
+        vec![name(), regex("pod", MatchOp::Regex, "pod-[13]")],
+        vec![regex("path", MatchOp::Regex, ".*[24]"), regex("pod", MatchOp::NotRegex, "pod-0")],
+        vec![name(), regex("pod", MatchOp::NotEqual, "pod-4")],
+        vec![Matcher::equal("__name__", "none")],
+    ]
+}
+
+/// Every selection of every block, over parts of its time, has the samples of the block on disk, bit by bit.
+#[track_caller]
+fn check_equal(world: &World) {
+    let blocks = world.blocks().unwrap();
+    assert_eq!(blocks.len(), world.local.len());
+    for (remote, local) in blocks.iter().zip(&world.local) {
+        let whole = local.range();
+        for range in [whole, TimeRange::new(whole.start + 1_000_000, whole.start + 1_700_000)] {
+            for matchers in selections() {
+                let selector = Selector { matchers: &matchers, range };
+                let ctx = world.ctx(60_000);
+                let want = read_all(&mut *local.select(&selector, &ctx).unwrap(), range).unwrap();
+                let found = read_all(&mut *remote.select(&selector, &ctx), range).unwrap();
+                assert!(found == want, "{} of {} series", found.len(), want.len());
+                assert_eq!(ctx.budget.used_bytes(), 0, "memory of fetched ranges is given back");
+            }
+        }
+    }
+}
+
+#[test]
+fn selections_equal_those_of_the_blocks_on_disk() {
+    for encoding in [BlockEncoding::Prometheus, BlockEncoding::Dense] {
+        check_equal(&World::with_blocks(3, encoding));
+    }
+}
+
+/// A third of the requests fails, bodies are cut, answers are late: the answers stay equal.
+#[test]
+fn failing_requests_change_no_answer() {
+    let world = World::with_blocks(2, BlockEncoding::Dense);
+    let plan = FaultPlan { unavailable: 150, cut: 100, delayed: 50, delay_ms: 3, ..FaultPlan::default() };
+    world.rig.faults.set_plan(plan);
+    check_equal_with_retries(&world);
+    let injected_count = world.rig.faults.injected.load(Ordering::Relaxed);
+    assert!(injected_count > 10, "{injected_count} faults");
+}
+
+/// As [`check_equal`] where the budget of retries may run out: a query then fails and is asked again, but
+/// never answers less.
+#[track_caller]
+fn check_equal_with_retries(world: &World) {
+    let blocks = loop {
+        match world.blocks() {
+            Ok(blocks) => break blocks,
+            Err(error) => assert!(matches!(error, QueryError::Unavailable { .. }), "{error}"),
+        }
+    };
+    for (remote, local) in blocks.iter().zip(&world.local) {
+        for matchers in selections() {
+            let selector = Selector { matchers: &matchers, range: local.range() };
+            let want = read_all(&mut *local.select(&selector, &world.ctx(60_000)).unwrap(), local.range());
+            let mut tries = 0;
+            let found = loop {
+                tries += 1;
+                let ctx = world.ctx(60_000);
+                match read_all(&mut *remote.select(&selector, &ctx), local.range()) {
+                    Ok(found) => break found,
+                    Err(error) => {
+                        let is_expected =
+                            matches!(error, QueryError::Unavailable { .. } | QueryError::Io { .. });
+                        assert!(is_expected && tries < 100, "{error}");
+                    }
+                }
+            };
+            assert!(found == want.unwrap());
+        }
+    }
+}
+
+#[test]
+fn an_unreachable_bucket_is_unavailable_within_the_deadline() {
+    let world = World::with_blocks(1, BlockEncoding::Dense);
+    world.rig.faults.set_plan(FaultPlan { unavailable: 1000, ..FaultPlan::default() });
+    let start_ns = world.now_ns();
+    let found = world.catalog.blocks_in(&tenant(), TimeRange::ALL, &world.ctx(300));
+    assert!(matches!(found, Err(QueryError::Unavailable { .. } | QueryError::Timeout)));
+    assert!(world.now_ns() - start_ns < 2_000_000_000);
+    // Nothing of the failure is kept.
+    world.rig.faults.set_plan(FaultPlan::default());
+    check_equal(&world);
+
+    world.rig.faults.set_plan(FaultPlan { unavailable: 1000, ..FaultPlan::default() });
+    let block = &world.blocks().unwrap()[0];
+    let selector = Selector { matchers: &[Matcher::equal("__name__", "m1")], range: TimeRange::ALL };
+    let found = read_all(&mut *block.select(&selector, &world.ctx(300)), TimeRange::ALL);
+    assert!(matches!(found, Err(QueryError::Unavailable { .. } | QueryError::Timeout)));
+}
+
+/// Twelve blocks at a latency of 40 ms take as long as a few rounds, not as many times as there are blocks.
+#[test]
+fn all_blocks_of_a_query_are_fetched_at_the_same_time() {
+    let world = World::with_blocks(12, BlockEncoding::Dense);
+    let blocks = world.blocks().unwrap();
+    world.rig.faults.set_plan(FaultPlan { stalled: 1000, stall_ms: 40, ..FaultPlan::default() });
+    let start_ns = world.now_ns();
+    let ctx = world.ctx(60_000);
+    let selector = Selector { matchers: &[Matcher::equal("__name__", "m1")], range: TimeRange::ALL };
+    let mut selected: Vec<_> = blocks.iter().map(|block| block.select(&selector, &ctx)).collect();
+    assert!(world.now_ns() - start_ns < 40_000_000, "a selection returns at once");
+    for batches in &mut selected {
+        assert_eq!(read_all(&mut **batches, TimeRange::ALL).unwrap().len(), 30);
+    }
+    let (elapsed_ns, serial_ns) = (world.now_ns() - start_ns, 40_000_000 * 12 * 3);
+    assert!(elapsed_ns < serial_ns / 2, "{elapsed_ns} ns");
+}
+
+#[test]
+fn a_dropped_selection_stops_and_gives_its_memory_back() {
+    let world = World::with_blocks(1, BlockEncoding::Prometheus);
+    let block = &world.blocks().unwrap()[0];
+    let ctx = world.ctx(60_000);
+    world.rig.faults.set_plan(FaultPlan { stalled: 1000, stall_ms: 30, ..FaultPlan::default() });
+    for pause_ms in [0, 35, 70, 110] {
+        let batches = block.select(&Selector { matchers: &[], range: TimeRange::ALL }, &ctx);
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        drop(batches);
+    }
+    let deadline_ns = world.now_ns() + 5_000_000_000;
+    while ctx.budget.used_bytes() > 0 {
+        assert!(world.now_ns() < deadline_ns, "{} bytes are still reserved", ctx.budget.used_bytes());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn marked_incomplete_and_downsampled_blocks_are_left_out() {
+    let mut world = World::with_blocks(1, BlockEncoding::Dense);
+    let marked = world.write_block(window(1), BlockEncoding::Dense).ulid;
+    world.upload(marked, &[]);
+    world.put(&format!("{TENANT}/markers/{marked}-deletion-mark.json"), b"{}".to_vec());
+    let incomplete = world.write_block(window(2), BlockEncoding::Dense).ulid;
+    world.upload(incomplete, &["meta.json"]);
+    let downsampled = world.write_block(window(3), BlockEncoding::Dense);
+    let mut text = Vec::new();
+    downsampled.encode(&mut text);
+    let thanos = b"\"thanos\": {\"labels\": {}, \"downsample\": {\"resolution\": 300000}},\n\t\"version\": 1";
+    let text =
+        String::from_utf8(text).unwrap().replace("\"version\": 1", std::str::from_utf8(thanos).unwrap());
+    world.put(&format!("{TENANT}/{}/meta.json", downsampled.ulid), text.into_bytes());
+    let damaged = Ulid::new(5, 5);
+    world.put(&format!("{TENANT}/{damaged}/meta.json"), b"{".to_vec());
+    assert_eq!(world.ulids().len(), 1);
+    let left_out = world.catalog.left_out(&tenant());
+    assert_eq!(left_out.len(), 2, "{left_out:?}");
+    assert!(left_out.iter().any(|why| why.contains("downsampled by Thanos to 300000 ms")), "{left_out:?}");
+    assert!(left_out.iter().any(|why| why.contains(&damaged.to_string())), "{left_out:?}");
+}
+
+/// A list is refreshed in the background once it is older than the poll interval, and blocks that stay keep
+/// their headers.
+#[test]
+fn a_new_block_is_seen_by_a_later_query() {
+    let options = CatalogOptions { poll: Duration::ZERO, ..CatalogOptions::default() };
+    let mut world = World::new(options);
+    let first = world.write_block(window(0), BlockEncoding::Dense).ulid;
+    world.upload(first, &[]);
+    let before = world.blocks().unwrap();
+    assert_eq!(world.catalog.generation(&tenant()), 1);
+    let second = world.write_block(window(1), BlockEncoding::Dense).ulid;
+    world.upload(second, &[]);
+    let deadline_ns = world.now_ns() + 10_000_000_000;
+    let mut both = [first, second];
+    both.sort_unstable();
+    while world.ulids() != both {
+        assert!(world.now_ns() < deadline_ns, "the second block is not seen");
+        std::thread::yield_now();
+    }
+    assert_eq!(world.catalog.generation(&tenant()), 2);
+    assert!(world.blocks().unwrap().iter().any(|block| Arc::ptr_eq(block, &before[0])));
+    check_equal(&world);
+}
+
+#[test]
+fn tenants_see_their_own_blocks() {
+    let world = World::with_blocks(1, BlockEncoding::Dense);
+    let other = TenantId::new("team-b").unwrap();
+    assert!(world.catalog.blocks_in(&other, TimeRange::ALL, &world.ctx(1000)).unwrap().is_empty());
+    let elsewhere = TimeRange::new(0, START_MS);
+    assert!(world.catalog.blocks_in(&tenant(), elsewhere, &world.ctx(1000)).unwrap().is_empty());
+    assert_eq!(world.blocks().unwrap().len(), 1);
+}
+
+/// Mimir's bucket index names the time of each block: no `meta.json` is read before a query needs the block.
+#[test]
+fn blocks_of_the_bucket_index_are_listed_without_a_request_for_each() {
+    use std::io::Write;
+
+    let world = World::with_blocks(5, BlockEncoding::Prometheus);
+    let block = |block: &Arc<Block>| {
+        let (ulid, range) = (block.meta().ulid, block.range());
+        format!("{{\"block_id\":\"{ulid}\",\"min_time\":{},\"max_time\":{}}}", range.start, range.end)
+    };
+    let blocks: Vec<String> = world.local.iter().map(block).collect();
+    let json = format!(
+        "{{\"version\":2,\"blocks\":[{}],\"block_deletion_marks\":[],\"updated_at\":1}}",
+        blocks.join(",")
+    );
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(json.as_bytes()).unwrap();
+    world.put(&format!("{TENANT}/bucket-index.json.gz"), gzip.finish().unwrap());
+    let before = world.gets();
+    assert_eq!(world.blocks().unwrap().len(), 5);
+    assert_eq!(world.gets() - before, 1, "the bucket index alone");
+    check_equal(&world);
+}
+
+/// Headers beyond their budget are dropped and read again by the next query.
+#[test]
+fn headers_stay_within_their_budget() {
+    let mut world = World::new(CatalogOptions { header_bytes_max: 1, ..CatalogOptions::default() });
+    for idx in 0..4 {
+        let meta = world.write_block(window(idx), BlockEncoding::Dense);
+        world.upload(meta.ulid, &[]);
+    }
+    check_equal(&world);
+    assert_eq!(world.catalog.headers().0, 1);
+    check_equal(&world);
+}
+
+#[test]
+fn questions_for_labels_equal_those_of_the_blocks_on_disk() {
+    let world = World::with_blocks(3, BlockEncoding::Dense);
+    let blocks = world.blocks().unwrap();
+    let ctx = world.ctx(60_000);
+    for matchers in selections() {
+        let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+        let want: Vec<Vec<String>> =
+            world.local.iter().map(|block| block.label_values("pod", &selector, 0, &ctx).unwrap()).collect();
+        let (owned, reading) = (matchers.clone(), ctx.clone());
+        let found = world.catalog.for_each_opened(&blocks, &ctx, move |block| {
+            block.label_values("pod", &Selector { matchers: &owned, range: TimeRange::ALL }, 0, &reading)
+        });
+        assert_eq!(found.unwrap(), want);
+    }
+}
+
+/// Damage in the index or in a chunk is an error that names the object, not a shorter answer.
+#[test]
+fn damaged_objects_are_named() {
+    let world = World::with_blocks(1, BlockEncoding::Prometheus);
+    let ulid = world.local[0].meta().ulid;
+    let key = format!("{TENANT}/{ulid}/chunks/000001");
+    let path = Path::new("blocks").join(ulid.to_string()).join("chunks/000001");
+    let mut segment = world.disk.disk.read(&path).unwrap();
+    let middle = segment.len() / 2;
+    segment[middle] ^= 0x10;
+    world.put(&key, segment);
+    let block = &world.blocks().unwrap()[0];
+    let selector = Selector { matchers: &[], range: TimeRange::ALL };
+    let error = read_all(&mut *block.select(&selector, &world.ctx(10_000)), TimeRange::ALL).unwrap_err();
+    assert!(matches!(error, QueryError::Corrupt { .. }), "{error}");
+    assert!(error.to_string().contains(&key), "{error}");
+}
