@@ -85,10 +85,7 @@ impl QueryError {
     /// Returns true if a source failed, so that others may answer; false if the query has to end.
     #[must_use]
     pub fn is_of_source(&self) -> bool {
-        matches!(
-            self,
-            QueryError::Corrupt { .. } | QueryError::Io { .. } | QueryError::Unavailable { .. }
-        )
+        matches!(self, QueryError::Corrupt { .. } | QueryError::Io { .. } | QueryError::Unavailable { .. })
     }
 }
 

@@ -1,10 +1,11 @@
 //! Parts of the server that handlers, background threads and metrics share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
-use chronolith_tsdb::{LimitsTable, SourcePart, Tsdb, fanout};
+use chronolith_model::{TenantId, TenantLimits};
+use chronolith_tsdb::{BucketSources, LimitsTable, SourcePart, Tsdb, fanout};
 use parking_lot::RwLock;
 
 use crate::admission::Admission;
@@ -34,6 +35,8 @@ pub(crate) struct App {
     pub(crate) tenant_metrics: TenantMetrics,
     pub(crate) connections: Connections,
     pub(crate) started_ms: i64,
+    /// Blocks in the bucket, on a server that reads them.
+    pub(crate) bucket: OnceLock<Arc<BucketSources>>,
     /// When a request that is not valid HTTP was last logged; 0 = never.
     invalid_logged_ns: AtomicU64,
 }
@@ -76,6 +79,7 @@ impl App {
             tenant_metrics: TenantMetrics::new(options.tenant_metrics_max),
             connections: Connections::new(&*env.disk),
             started_ms,
+            bucket: OnceLock::new(),
             invalid_logged_ns: AtomicU64::new(0),
             env,
             options,
@@ -93,6 +97,23 @@ impl App {
         let local = SourcePart { name: "local store".to_owned(), sources: store.clone(), is_required: true };
         let parts = std::iter::once(local).chain(others).collect();
         self.lifecycle.set_store(store, fanout(parts));
+    }
+
+    /// Answers queries from the blocks in a bucket, without a store.
+    ///
+    /// # Panics
+    /// If there is a store or a bucket already.
+    pub(crate) fn set_bucket(&self, sources: Arc<BucketSources>) {
+        assert!(self.bucket.set(sources.clone()).is_ok(), "the bucket is opened once");
+        self.lifecycle.set_sources(sources);
+    }
+
+    /// Limits of a tenant: those of the latest reload.
+    pub(crate) fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
+        match self.lifecycle.opened() {
+            Some(store) => store.limits_of(tenant),
+            None => self.configuration.shown.read().limits.of(tenant).clone(),
+        }
     }
 
     /// Counts and logs a request that the HTTP parser has refused; no handler has seen it.

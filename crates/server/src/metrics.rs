@@ -3,6 +3,7 @@
 
 mod admission;
 mod background;
+mod bucket;
 mod counter;
 mod definition;
 pub(crate) mod exposition;

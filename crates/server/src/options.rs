@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_tsdb::{LimitsTable, TsdbOptions};
+use chronolith_tsdb::{BucketOptions, LimitsTable, TsdbOptions};
 
 use crate::http::CorsOrigin;
 
@@ -17,12 +17,12 @@ pub struct ServerOptions {
     pub listen: String,
     /// Whether the tenant is taken from `X-Scope-OrgID`; otherwise all belong to `anonymous`.
     pub multitenancy: bool,
-    /// Whether the admin API answers.
-    pub admin_api: bool,
     /// Who may use the API from a page, what may be asked of the process, how it stops.
     pub web: WebOptions,
     /// The store.
     pub tsdb: TsdbOptions,
+    /// Bucket with blocks of all tenants.
+    pub bucket: Option<BucketOptions>,
     /// Queries.
     pub query: QueryOptions,
     /// Remote read.
@@ -52,9 +52,9 @@ impl ServerOptions {
         ServerOptions {
             listen: "127.0.0.1:9595".to_owned(),
             multitenancy: false,
-            admin_api: false,
             web: WebOptions::default(),
             tsdb: TsdbOptions::new(data_dir),
+            bucket: None,
             query: QueryOptions::default(),
             remote_read: RemoteReadOptions::default(),
             write: WriteOptions::default(),
@@ -74,6 +74,8 @@ impl ServerOptions {
 pub struct WebOptions {
     /// Origins whose pages may use the API; `None` = its own only.
     pub cors_origin: Option<CorsOrigin>,
+    /// Whether the admin API answers.
+    pub admin_api: bool,
     /// Whether `/-/reload` answers.
     pub lifecycle: bool,
     /// How long `/-/ready` says no before the listener closes.

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use axum::Router;
 use chronolith_base::{Env, thread};
-use chronolith_tsdb::{OpenError, Tsdb};
+use chronolith_tsdb::{BucketOptions, BucketSources, OpenError, Tsdb};
 use tokio::net::UdpSocket;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::runtime::Runtime;
@@ -47,6 +47,8 @@ const TICK_PAUSE: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Blocking threads of tokio, in addition to those of writes and queries.
 const BLOCKING_THREADS_EXTRA: usize = 16;
+/// Async workers for requests to the bucket, which decode postings and series as well.
+const BUCKET_WORKERS: usize = 2;
 
 /// How far the opening of the store is.
 #[derive(Clone)]
@@ -86,7 +88,7 @@ impl Server {
         }
         let stop = Arc::new(Stop::default());
         let (opened, opening) = watch::channel(Opening::Running);
-        let running = Running { app, runtime, closing, stop, threads: Vec::new() };
+        let running = Running { app, runtime, bucket: None, closing, stop, threads: Vec::new() };
         let mut server = Server { running, address, opening };
         server.spawn_opening(opened)?;
         tracing::info!(%address, "listening");
@@ -95,6 +97,9 @@ impl Server {
 
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
         let app = self.running.app.clone();
+        if let Some(bucket) = app.options.bucket.clone().filter(|bucket| bucket.is_read_only) {
+            return self.open_bucket(&bucket, &opened);
+        }
         let open = move || {
             // The receiver is gone when the server stops during the replay.
             let open = |app: &App| {
@@ -119,6 +124,27 @@ impl Server {
             let scrape = move || scrape::run(&app, &instance, &stop);
             self.running.threads.push(thread::spawn("self-scrape", scrape).map_err(RunError::Threads)?);
         }
+        Ok(())
+    }
+
+    /// Serves the blocks of a bucket without a store. Nothing is read from it before the first query.
+    fn open_bucket(
+        &mut self,
+        options: &BucketOptions,
+        opened: &watch::Sender<Opening>,
+    ) -> Result<(), RunError> {
+        let app = &self.running.app;
+        let bucket = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("bucket")
+            .worker_threads(BUCKET_WORKERS)
+            .build()
+            .map_err(RunError::Threads)?;
+        let sources = BucketSources::open(options, &app.env, bucket.handle()).map_err(RunError::Bucket)?;
+        tracing::info!(url = options.store.url, "ready, read-only over the bucket");
+        app.set_bucket(Arc::new(sources));
+        self.running.bucket = Some(bucket);
+        let _ = opened.send(Opening::Done);
         Ok(())
     }
 

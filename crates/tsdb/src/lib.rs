@@ -30,6 +30,8 @@ pub use admin::DeleteReport;
 pub use admin::error::AdminError;
 pub use blocks::tenant::tenant_dir;
 pub use chronolith_block::PoolLimits;
+pub use chronolith_bucket::store::meter::MeterSnapshot;
+pub use chronolith_bucket::{BucketError, CatalogOptions, StoreConfig};
 pub use chronolith_format::chunk::xor::EncodedChunk;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WalError,
@@ -47,6 +49,7 @@ pub use options::{
     CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TsdbOptions,
     WalOptions,
 };
+pub use query::bucket::{BucketOptions, BucketSources};
 pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;
 pub use snapshot::SnapshotHead;

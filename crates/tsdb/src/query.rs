@@ -5,6 +5,7 @@
 //! once; its samples are deduplicated if it is seen twice.
 //! Not here: evaluation (`promql`), the merge of samples (`merge`), hidden labels (`kinds`).
 
+pub(crate) mod bucket;
 pub(crate) mod databases;
 pub(crate) mod fanout;
 pub(crate) mod fields;

@@ -2,7 +2,11 @@
 //! texts.
 //! Not here: the form of a declaration (`declaration`), parsing of values (`value`).
 
-use super::declaration::{Form, Setting};
+use std::time::Duration;
+
+use chronolith_tsdb::BucketOptions;
+
+use super::declaration::{Form, Setting, Settings};
 use super::value;
 
 /// All settings, in the order of help and reference.
@@ -13,6 +17,115 @@ pub(super) static SETTINGS: &[Setting] = &[
         Form::Text("DIR"),
         "Data directory: WAL, checkpoint, blocks, snapshots",
         |s, v| set(&mut s.server.tsdb.data_dir, value::directory(v)),
+    ),
+    Setting::server(
+        "bucket",
+        "",
+        Form::Text("URL"),
+        "Bucket with blocks in Mimir's layout: s3://BUCKET[/PREFIX], gs://..., az://..., file:///DIR; needs --read-only",
+        |s, v| {
+            s.server.bucket = Some(v).filter(|v| !v.is_empty()).map(BucketOptions::new);
+            Ok(())
+        },
+    ),
+    Setting::server(
+        "read-only",
+        "false",
+        Form::Switch,
+        "Answer queries over --bucket alone: no data directory, no writes",
+        |s, v| match (value::switch(v)?, &mut s.server.bucket) {
+            (true, None) => Err("expected the URL of a bucket (bucket) as well".to_owned()),
+            (is_read_only, Some(bucket)) => set(&mut bucket.is_read_only, Ok(is_read_only)),
+            (false, None) => Ok(()),
+        },
+    ),
+    Setting::server(
+        "bucket.poll",
+        "30s",
+        Form::Duration,
+        "Age from which the list of a tenant's blocks in the bucket is refreshed",
+        |s, v| {
+            set_bucket(
+                s,
+                |bucket| &mut bucket.catalog.poll,
+                value::duration_positive(v).map(Duration::from_millis),
+            )
+        },
+    ),
+    Setting::server(
+        "bucket.memory",
+        "256MiB",
+        Form::Size,
+        "Memory of the index headers of blocks in the bucket; the least recently used ones are dropped",
+        |s, v| set_bucket(s, |bucket| &mut bucket.catalog.header_bytes_max, value::size_at_least(v, 1 << 20)),
+    ),
+    Setting::server(
+        "bucket.endpoint",
+        "",
+        Form::Text("URL"),
+        "URL of the server of the bucket, for stores compatible with S3, Azure or GCS; empty = the provider's",
+        |s, v| set_bucket(s, |bucket| &mut bucket.store.endpoint, Ok(value::text_or_none(v))),
+    ),
+    Setting::server("bucket.region", "", Form::Text("NAME"), "Region of the S3 bucket", |s, v| {
+        set_bucket(s, |bucket| &mut bucket.store.region, Ok(value::text_or_none(v)))
+    }),
+    Setting::server(
+        "bucket.virtual-hosted",
+        "false",
+        Form::Switch,
+        "Address the S3 bucket as https://BUCKET.HOST/ instead of https://HOST/BUCKET/",
+        |s, v| set_bucket(s, |bucket| &mut bucket.store.is_virtual_hosted, value::switch(v)),
+    ),
+    Setting::server(
+        "bucket.allow-http",
+        "false",
+        Form::Switch,
+        "Allow a bucket.endpoint without TLS",
+        |s, v| set_bucket(s, |bucket| &mut bucket.store.allow_http, value::switch(v)),
+    ),
+    Setting::server(
+        "bucket.access-key-id",
+        "",
+        Form::Text("ID"),
+        "Access key id of S3, account of Azure; empty = from the provider's environment variables or the instance",
+        |s, v| set_bucket(s, |bucket| &mut bucket.store.access_key_id, Ok(value::text_or_none(v))),
+    ),
+    Setting::server(
+        "bucket.secret-access-key",
+        "",
+        Form::Secret,
+        "Secret access key of S3, access key of Azure. Better given as a variable or in the file",
+        |s, v| set_bucket(s, |bucket| &mut bucket.store.secret_access_key, Ok(value::text_or_none(v))),
+    ),
+    Setting::server(
+        "bucket.credentials-file",
+        "",
+        Form::Text("FILE"),
+        "Service account file of Google Cloud Storage",
+        |s, v| set_bucket(s, |bucket| &mut bucket.store.credentials_file, Ok(value::text_or_none(v))),
+    ),
+    Setting::server(
+        "bucket.request-timeout",
+        "30s",
+        Form::Duration,
+        "Time of one request to the bucket, to the end of its answer",
+        |s, v| {
+            set_bucket(
+                s,
+                |bucket| &mut bucket.store.request_timeout,
+                value::duration_positive(v).map(Duration::from_millis),
+            )
+        },
+    ),
+    Setting::server("bucket.max-requests", "128", Form::Count, "Requests to the bucket at once", |s, v| {
+        set_bucket(s, |bucket| &mut bucket.store.requests_max, value::permits(v))
+    }),
+    Setting::server(
+        "bucket.max-requests-per-tenant",
+        "64",
+        Form::Count,
+        "Requests to the bucket at once on behalf of one tenant",
+        |s, v| set_bucket(s, |bucket| &mut bucket.store.tenant_requests_max, value::permits(v)),
     ),
     Setting::server(
         "http",
@@ -33,7 +146,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "false",
         Form::Switch,
         "Enable the admin API: delete series, clean tombstones, snapshots, pause of compaction",
-        |s, v| set(&mut s.server.admin_api, value::switch(v)),
+        |s, v| set(&mut s.server.web.admin_api, value::switch(v)),
     ),
     Setting::server(
         "web.enable-lifecycle",
@@ -542,6 +655,19 @@ pub(super) static SETTINGS: &[Setting] = &[
 
 fn set<T>(target: &mut T, value: Result<T, String>) -> Result<(), String> {
     *target = value?;
+    Ok(())
+}
+
+/// Sets an option of the bucket; without a bucket the value is only checked.
+fn set_bucket<T>(
+    settings: &mut Settings,
+    option: impl FnOnce(&mut BucketOptions) -> &mut T,
+    value: Result<T, String>,
+) -> Result<(), String> {
+    let value = value?;
+    if let Some(bucket) = &mut settings.server.bucket {
+        *option(bucket) = value;
+    }
     Ok(())
 }
 

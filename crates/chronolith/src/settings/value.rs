@@ -124,6 +124,10 @@ pub(super) fn file_or_none(text: &str) -> Result<Option<PathBuf>, String> {
     Ok(Some(PathBuf::from(text)).filter(|_| !text.is_empty()))
 }
 
+pub(super) fn text_or_none(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}
+
 pub(super) fn host_and_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some((_, port)) if port.parse::<u16>().is_ok() => Ok(text.to_owned()),

@@ -84,7 +84,7 @@ pub(super) async fn compaction(
 
 /// Reads the request if there is an admin API at all.
 async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
-    if !app.options.admin_api {
+    if !app.options.web.admin_api {
         return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled (web.enable-admin-api)"));
     }
     app.lifecycle.store()?;

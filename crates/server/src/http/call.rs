@@ -29,8 +29,7 @@ pub(super) struct Call {
 pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
     let (parts, request_body) = request.into_parts();
     let tenant = tenant_of(app.options.multitenancy, &parts.headers)?;
-    let limits = app.lifecycle.opened().map(|store| store.limits_of(&tenant));
-    let memory_max = limits.map_or(0, |limits| limits.query_memory_bytes_max);
+    let memory_max = app.limits_of(&tenant).query_memory_bytes_max;
     let memory = app.admission.query_memory.of(&tenant, memory_max);
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     let query = parts.uri.query().unwrap_or("");

@@ -66,7 +66,8 @@ pub(super) async fn admit(
     tenant: &TenantId,
     timeout_ms: u64,
 ) -> Result<Admitted, ApiError> {
-    let limits = app.lifecycle.store()?.limits_of(tenant);
+    app.lifecycle.source()?;
+    let limits = app.limits_of(tenant);
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
     let timeout = Duration::from_millis(timeout_ms);
     let permit = class.acquire(tenant, limits.query_concurrency_max, timeout).await?;
@@ -111,6 +112,8 @@ pub(super) async fn run_small_first<T: Send + 'static>(
     work: impl Fn(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let admitted = admit(app, &app.admission.query, tenant, timeout_ms).await?;
+    // A source in a bucket waits for requests, which no async worker may do.
+    let candidate = candidate.filter(|_| !app.lifecycle.is_read_only());
     let Some(candidate) = candidate else { return run_aside(app, admitted, work).await };
     if let Some(result) = attempt(app, &admitted, candidate, &work) {
         return result;

@@ -30,13 +30,15 @@ pub(crate) enum ErrorKind {
     Unauthorized,
     Forbidden,
     NotFound,
+    /// A write to a server that has no store.
+    ReadOnly,
 }
 
 impl ErrorKind {
     pub(crate) fn error_type(self) -> &'static str {
         match self {
             ErrorKind::BadRequest | ErrorKind::TooLarge | ErrorKind::TooSlow => "bad_data",
-            ErrorKind::UnsupportedMedia | ErrorKind::Unauthorized => "bad_data",
+            ErrorKind::UnsupportedMedia | ErrorKind::Unauthorized | ErrorKind::ReadOnly => "bad_data",
             ErrorKind::Execution => "execution",
             ErrorKind::Canceled => "canceled",
             ErrorKind::Timeout => "timeout",
@@ -63,6 +65,7 @@ impl ErrorKind {
             ErrorKind::Unauthorized => StatusCode::UNAUTHORIZED,
             ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::ReadOnly => StatusCode::METHOD_NOT_ALLOWED,
         }
     }
 }

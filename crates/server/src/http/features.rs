@@ -62,7 +62,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
     let on = app.options.features;
     success(&json!({
         "api": {
-            "admin": options.admin_api,
+            "admin": options.web.admin_api,
             "exclude_alerts": true,
             "label_values_match": true,
             "lifecycle": options.web.lifecycle,

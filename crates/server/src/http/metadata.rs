@@ -32,8 +32,9 @@ pub(super) async fn metadata(
         let metric = call.params.get("metric");
         // Entries of one metric follow each other; one metric may have several, so that the limit counts
         // here.
-        let entries =
-            app.lifecycle.store()?.metadata(&call.tenant, metric, limit.filter(|n| *n > 0).unwrap_or(0));
+        let entries_max = limit.filter(|n| *n > 0).unwrap_or(0);
+        let found = app.lifecycle.opened().map(|store| store.metadata(&call.tenant, metric, entries_max));
+        let entries = found.unwrap_or_default();
         let mut printer = Printer::open(ctx)?;
         put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric.unwrap_or(0));
         printer.close(ctx, &[], &[])
@@ -114,7 +115,8 @@ pub(super) async fn exemplars(
         if selectors.is_empty() {
             return Ok(None);
         }
-        let found = app.lifecycle.store()?.exemplars(&call.tenant, &selectors, range);
+        let found = app.lifecycle.opened().map(|store| store.exemplars(&call.tenant, &selectors, range));
+        let found = found.unwrap_or_default();
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');
         for (idx, (labels, exemplars)) in found.iter().enumerate() {

@@ -46,15 +46,14 @@ pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Respo
 async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let (parts, request_body) = request.into_parts();
     let admitted = tenant_of(app.options.multitenancy, &parts.headers).map_err(ApiError::from);
-    let (tenant, store) = match admitted.and_then(|tenant| Ok((tenant, app.lifecycle.store()?.clone()))) {
+    let (tenant, sources) = match admitted.and_then(|tenant| Ok((tenant, app.lifecycle.source()?.clone()))) {
         Ok(admitted) => admitted,
         Err(refused) => {
             body::discard(request_body).await;
             return Err(refused);
         }
     };
-    let memory_max = store.limits_of(&tenant).query_memory_bytes_max;
-    let sources = app.lifecycle.source()?.clone();
+    let memory_max = app.limits_of(&tenant).query_memory_bytes_max;
     let memory = app.admission.query_memory.of(&tenant, memory_max);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = decode(app, &tenant, body).await?;

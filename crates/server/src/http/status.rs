@@ -164,9 +164,10 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
     let limit = cardinality_limit(&call.params)?;
     let tenant = call.tenant.clone();
     let value = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, _| {
-        let store = app.lifecycle.store()?;
-        let stats = store.head_stats_of(&call.tenant);
-        let cardinality = store.cardinality(&call.tenant, limit);
+        // A read-only server has no head.
+        let store = app.lifecycle.opened();
+        let stats = store.map(|store| store.head_stats_of(&call.tenant)).unwrap_or_default();
+        let cardinality = store.map(|store| store.cardinality(&call.tenant, limit)).unwrap_or_default();
         let list = |entries: &[(String, u64)]| -> Value {
             entries.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
         };

@@ -6,17 +6,19 @@ mod health;
 mod metrics;
 mod observe;
 mod queries;
+mod read_only;
 mod sources;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use chronolith_base::Env;
 use chronolith_ingest::remote_write::encode::RequestEncoder;
-use chronolith_tsdb::{ReplayProgress, SourcePart, Tsdb};
+use chronolith_tsdb::{BucketOptions, BucketSources, ReplayProgress, SourcePart, Tsdb};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
+use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
 use super::router;
@@ -60,6 +62,16 @@ impl Fixture {
 
     pub(crate) fn ready() -> Fixture {
         Fixture::starting().open()
+    }
+
+    /// A server over an empty bucket.
+    pub(crate) fn read_only() -> Fixture {
+        static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
+        let fixture = Fixture::with(|options| options.web.admin_api = true);
+        let bucket = BucketOptions::new("memory://");
+        let sources = BucketSources::open(&bucket, &fixture.app.env, RUNTIME.handle()).expect("valid");
+        fixture.app.set_bucket(Arc::new(sources));
+        fixture
     }
 
     pub(crate) fn open(self) -> Fixture {

@@ -8,9 +8,10 @@ use super::definition::Definition;
 use super::definition::collect;
 use super::exposition::Family;
 use super::{
-    admission, background, http, line_protocol, process, query, server, stream, tenants, tsdb, write,
+    admission, background, bucket, http, line_protocol, process, query, server, stream, tenants, tsdb, write,
 };
 use crate::app::App;
+use crate::metrics::bucket::BucketState;
 use crate::metrics::memory::{self, Memory};
 
 /// All families at this moment.
@@ -34,11 +35,15 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     }
     collect(memory::MEMORY, &Memory::read(app, 0), out);
     collect(tenants::TENANTS, &app.tenant_metrics, out);
+    if let Some(sources) = app.bucket.get() {
+        collect(bucket::BUCKET, &BucketState::read(sources), out);
+    }
     match app.lifecycle.opened() {
         Some(store) => {
             collect(server::TENANT_SERIES, app, out);
             collect_store(&store.stats(), out);
         }
+        None if app.lifecycle.is_read_only() => {}
         None => collect(server::REPLAY, app, out),
     }
     families
@@ -73,6 +78,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(stream::REMOTE_READ),
         of(stream::FEDERATE),
         of(stream::INFLUX_QUERY),
+        of(bucket::BUCKET),
         of(memory::MEMORY),
         of(tenants::TENANTS),
         of(tsdb::TSDB),

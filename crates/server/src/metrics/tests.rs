@@ -33,6 +33,9 @@ async fn gathered() -> Vec<Family> {
     server.write(&[(&[("__name__", "up")], &[(NOW_MS, 1.0)])]).await;
     server.get("/api/v1/query?query=up").await;
     families.extend(gather(&server.app));
+    let reader = Fixture::read_only();
+    reader.get("/api/v1/query?query=up").await;
+    families.extend(gather(&reader.app));
     families
 }
 

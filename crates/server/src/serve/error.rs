@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use chronolith_tsdb::{HeadError, OpenError};
+use chronolith_tsdb::{BucketError, HeadError, OpenError};
 
 /// Why a server does not start, or ends with an error.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,9 @@ pub enum RunError {
     /// The store cannot be opened.
     #[error("{0}")]
     Open(Arc<OpenError>),
+    /// The settings of the bucket are wrong.
+    #[error("{0}")]
+    Bucket(BucketError),
     /// The store could not be closed cleanly; nothing acknowledged is lost.
     #[error("closing the store: {0}")]
     Close(HeadError),

@@ -1,6 +1,7 @@
-//! Lifecycle of the server's store: replaying, open, draining, closing.
-//! Invariants: the store is set once, when the replay is done; before that, and once it is being closed, only
-//! endpoints that need no store answer.
+//! Lifecycle of the server's store: replaying, open, draining, closing. A read-only server has no store, only
+//! sources that queries read.
+//! Invariants: store and sources are set once, when the replay is done; before that, and once the store is
+//! being closed, only endpoints that need neither answer.
 //! Not here: who opens and closes it (`serve`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,9 +26,14 @@ pub(crate) struct Lifecycle {
 
 /// The store, and what queries read.
 struct Opened {
-    store: Arc<Tsdb>,
+    /// `None` on a read-only server.
+    store: Option<Arc<Tsdb>>,
     sources: Arc<dyn TenantSources>,
 }
+
+/// The answer to a write on a server without a store.
+const READ_ONLY: &str = "this server is read-only (--read-only): it answers queries over the bucket and stores \
+                         nothing; send writes to the server that uploads to the bucket";
 
 /// Progress of the replay at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +49,15 @@ impl Lifecycle {
     /// The store, for writes and administration.
     ///
     /// # Errors
-    /// `unavailable` while the replay runs or the server stops.
+    /// `unavailable` while the replay runs or the server stops; 405 on a read-only server.
     pub(crate) fn store(&self) -> Result<&Arc<Tsdb>, ApiError> {
-        Ok(&self.answering()?.store)
+        self.answering()?.store.as_ref().ok_or_else(|| ApiError::new(ErrorKind::ReadOnly, READ_ONLY))
     }
 
     /// What queries read: the store and other sources.
     ///
     /// # Errors
-    /// As [`Lifecycle::store`].
+    /// `unavailable` while the replay runs or the server stops.
     pub(crate) fn source(&self) -> Result<&Arc<dyn TenantSources>, ApiError> {
         Ok(&self.answering()?.sources)
     }
@@ -67,7 +73,12 @@ impl Lifecycle {
 
     /// The store if the replay is done, also while it is being closed.
     pub(crate) fn opened(&self) -> Option<&Arc<Tsdb>> {
-        self.store.get().map(|opened| &opened.store)
+        self.store.get()?.store.as_ref()
+    }
+
+    /// Returns true if the server has sources and no store.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.store.get().is_some_and(|opened| opened.store.is_none())
     }
 
     /// Takes the store into use, and what queries read.
@@ -75,7 +86,16 @@ impl Lifecycle {
     /// # Panics
     /// If there is one already.
     pub(crate) fn set_store(&self, store: Arc<Tsdb>, sources: Arc<dyn TenantSources>) {
-        assert!(self.store.set(Opened { store, sources }).is_ok(), "the store is opened once");
+        let opened = Opened { store: Some(store), sources };
+        assert!(self.store.set(opened).is_ok(), "the store is opened once");
+    }
+
+    /// Takes sources into use without a store: writes are refused.
+    ///
+    /// # Panics
+    /// If there are some already.
+    pub(crate) fn set_sources(&self, sources: Arc<dyn TenantSources>) {
+        assert!(self.store.set(Opened { store: None, sources }).is_ok(), "sources are opened once");
     }
 
     /// Records why the store could not be opened: nothing but a restart helps.
@@ -103,8 +123,8 @@ impl Lifecycle {
         if let Some(why) = self.start_failure.get() {
             return Some(why.clone());
         }
-        let Some(store) = self.opened() else { return Some(self.replay_text()) };
-        store.failure().map(|failure| failure.to_string())
+        let Some(opened) = self.store.get() else { return Some(self.replay_text()) };
+        opened.store.as_ref().and_then(|store| store.failure()).map(|failure| failure.to_string())
     }
 
     /// Why only a restart helps, if that is so.

@@ -69,6 +69,8 @@ async fn abort_signal(signals: Option<&mut StopSignals>) {
 pub(super) struct Running {
     pub(super) app: Arc<App>,
     pub(super) runtime: Runtime,
+    /// Runtime of requests to the bucket, if it is read.
+    pub(super) bucket: Option<Runtime>,
     /// Set to true when nothing more is to be accepted.
     pub(super) closing: watch::Sender<bool>,
     /// Flag that the background threads wait for.
@@ -98,6 +100,9 @@ impl Running {
         let ended = self.runtime.block_on(run(&self, signals, close, closing));
         // Requests that go on by now hold nothing that is acknowledged.
         self.runtime.shutdown_background();
+        if let Some(bucket) = self.bucket.take() {
+            bucket.shutdown_background();
+        }
         if ended.is_ok() {
             tracing::info!("stopped");
         }

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod booleans;
+mod bucket;
 mod clock_guard;
 mod compaction;
 mod damage;

@@ -17,7 +17,7 @@ fn with_origin(pattern: &str) -> Fixture {
     Fixture::with(|options| {
         options.web.cors_origin = Some(cors_origin);
         options.web.lifecycle = true;
-        options.admin_api = true;
+        options.web.admin_api = true;
     })
     .open()
 }
@@ -27,7 +27,7 @@ fn with_origin(pattern: &str) -> Fixture {
 #[tokio::test]
 async fn a_page_of_another_origin_cannot_change_anything() {
     let server = Fixture::with(|options| {
-        options.admin_api = true;
+        options.web.admin_api = true;
         options.web.lifecycle = true;
     })
     .open();

@@ -5,7 +5,7 @@ use chronolith_model::TenantId;
 use super::*;
 
 fn enabled() -> Fixture {
-    Fixture::with(|options| options.admin_api = true).open()
+    Fixture::with(|options| options.web.admin_api = true).open()
 }
 
 async fn send(server: &Fixture, method: &str, path: &str) -> Answer {
@@ -106,7 +106,7 @@ async fn a_snapshot_is_named_and_compaction_can_be_paused() {
 #[tokio::test]
 async fn a_request_is_for_its_tenant() {
     let server = Fixture::with(|options| {
-        options.admin_api = true;
+        options.web.admin_api = true;
         options.multitenancy = true;
     })
     .open();

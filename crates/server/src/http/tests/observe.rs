@@ -299,7 +299,7 @@ async fn features_follow_the_switches_of_the_apis() {
     for is_on in [false, true] {
         let server = Fixture::with(|options| {
             options.web.lifecycle = is_on;
-            options.admin_api = is_on;
+            options.web.admin_api = is_on;
         });
         let api = server.get("/api/v1/features").await.json()["data"]["api"].clone();
         assert_eq!((&api["lifecycle"], &api["admin"]), (&is_on.into(), &is_on.into()));

@@ -1,0 +1,46 @@
+//! A server over a bucket alone: it answers queries, and refuses what would store anything.
+
+use super::*;
+
+#[tokio::test]
+async fn queries_are_answered_without_a_store() {
+    let server = Fixture::read_only();
+    assert_eq!(server.get("/-/ready").await.status, StatusCode::OK);
+    assert_eq!(server.get("/-/healthy").await.status, StatusCode::OK);
+    let paths = [
+        "/api/v1/query?query=up",
+        "/api/v1/query_range?query=up&start=1&end=2&step=1",
+        "/api/v1/series?match[]=up",
+        "/api/v1/labels",
+        "/api/v1/label/job/values",
+        "/api/v1/metadata",
+        "/api/v1/query_exemplars?query=up&start=1&end=2",
+        "/api/v1/status/tsdb",
+        "/api/v1/status/storage",
+        "/api/v1/status/runtimeinfo",
+        "/api/v1/status/flags",
+        "/federate?match[]=up",
+        "/",
+        "/metrics",
+    ];
+    for path in paths {
+        let answer = server.get(path).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text);
+    }
+    assert_eq!(server.get("/api/v1/query?query=1%2B1").await.json()["data"]["result"][1], "2");
+}
+
+#[tokio::test]
+async fn writes_and_administration_are_refused() {
+    let server = Fixture::read_only();
+    let written = server.write(&[(&[("__name__", "up")], &[(NOW_MS, 1.0)])]).await;
+    assert_eq!(written.status, StatusCode::METHOD_NOT_ALLOWED, "{}", written.text);
+    assert!(written.text.contains("this server is read-only (--read-only)"), "{}", written.text);
+    for path in ["/write?db=a", "/api/v2/write?bucket=a", "/api/v1/admin/tsdb/snapshot"] {
+        let answer = server.post_form(path, "m v=1").await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}: {}", answer.text);
+        assert!(answer.text.contains("read-only"), "{path}: {}", answer.text);
+    }
+    let created = server.post_form("/query", "q=CREATE+DATABASE+a").await;
+    assert_eq!(created.status, StatusCode::METHOD_NOT_ALLOWED, "{}", created.text);
+}

@@ -1,0 +1,92 @@
+//! Metrics of requests to the bucket, on a server that reads one.
+
+use chronolith_tsdb::{BucketSources, MeterSnapshot};
+
+use super::definition::Metric;
+
+/// Counters of the bucket at one moment.
+pub(crate) struct BucketState {
+    requests: MeterSnapshot,
+    header_count: usize,
+    header_bytes: u64,
+}
+
+impl BucketState {
+    pub(crate) fn read(sources: &BucketSources) -> BucketState {
+        let (header_count, header_bytes) = sources.headers();
+        BucketState { requests: sources.requests(), header_count, header_bytes }
+    }
+}
+
+pub(crate) static BUCKET: &[Metric<BucketState>] = &[
+    Metric::counters(
+        "chronolith_bucket_requests_total",
+        &["operation", "outcome"],
+        "Requests to the bucket by operation and outcome, retries and hedges included.",
+        |state, samples| {
+            for operation in &state.requests.operations {
+                let used = operation.requests.iter().filter(|(_, count)| *count > 0);
+                for (outcome, count) in used {
+                    samples.push(&[operation.operation.as_str(), outcome.as_str()], *count as f64);
+                }
+            }
+        },
+    ),
+    Metric::counters(
+        "chronolith_bucket_received_bytes_total",
+        &["operation"],
+        "Bytes of bodies received from the bucket by operation.",
+        |state, samples| {
+            for operation in &state.requests.operations {
+                samples.push(&[operation.operation.as_str()], operation.received_bytes as f64);
+            }
+        },
+    ),
+    Metric::counters(
+        "chronolith_bucket_tenant_requests_total",
+        &["tenant"],
+        "Requests to the bucket by tenant; `other` sums those beyond the first thousands.",
+        |state, samples| {
+            for (tenant, counters) in &state.requests.tenants {
+                samples.push(&[&tenant.to_string()], counters.requests as f64);
+            }
+            samples.push(&["other"], state.requests.other_tenants.requests as f64);
+        },
+    ),
+    Metric::gauge(
+        "chronolith_bucket_requests_in_flight",
+        "Requests to the bucket without an answer yet.",
+        |state| state.requests.in_flight as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_request_waits_total",
+        "Requests to the bucket that waited because bucket.max-requests or the limit of their tenant was reached.",
+        |state| state.requests.waits as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_retries_total",
+        "Requests to the bucket that were sent again.",
+        |state| state.requests.retries as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_retries_refused_total",
+        "Failed requests that were not sent again: too many failed, or the deadline was too near.",
+        |state| state.requests.retries_refused as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_hedges_total",
+        "Reads that were slower than the recent p99 and were sent a second time.",
+        |state| state.requests.hedges as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_hedge_wins_total",
+        "Second reads that were answered first.",
+        |state| state.requests.hedge_wins as f64,
+    ),
+    Metric::gauge("chronolith_bucket_headers", "Index headers of blocks in memory.", |state| {
+        state.header_count as f64
+    }),
+    Metric::gauge("chronolith_bucket_header_bytes", "Memory of index headers of blocks.", |state| {
+        state.header_bytes as f64
+    }),
+];
