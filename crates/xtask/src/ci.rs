@@ -29,7 +29,7 @@ struct Step {
     run: fn(&Checkout) -> Result<Tally>,
 }
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     Step { name: "tidy", title: "rules of sources and documents", run: tidy },
     Step { name: "fmt", title: "formatting", run: fmt },
     Step { name: "clippy", title: "lints", run: clippy },
@@ -53,6 +53,11 @@ const STEPS: [Step; 16] = [
         name: "influx-clients",
         title: "kit influx-clients: Telegraf, Grafana, influx, libraries of InfluxDB",
         run: kits::influx_clients,
+    },
+    Step {
+        name: "bucket-read",
+        title: "kit bucket-read: blocks of Prometheus in a directory and an S3 server",
+        run: kits::bucket_read,
     },
 ];
 

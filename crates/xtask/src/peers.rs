@@ -90,34 +90,54 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
 /// # Errors
 /// No Go on this machine, or a build that failed.
 pub(crate) fn build(root: &Path) -> Result<PathBuf> {
+    for peer in &PEERS {
+        build_peer(root, peer)?;
+    }
+    cache_dir(root)
+}
+
+/// Path of one of the programs, built first if it is not there.
+///
+/// Cost: a minute and some downloads the first time, nothing later.
+///
+/// # Errors
+/// As [`build`].
+pub(crate) fn build_one(root: &Path, program: &str) -> Result<PathBuf> {
+    let Some(peer) = PEERS.iter().find(|peer| peer.program == program) else { bail!("no peer {program}") };
+    build_peer(root, peer)
+}
+
+fn build_peer(root: &Path, peer: &Peer) -> Result<PathBuf> {
     let dir = cache_dir(root)?;
-    if PEERS.iter().all(|peer| dir.join(peer.program).is_file()) {
-        return Ok(dir);
+    let program = dir.join(peer.program);
+    if program.is_file() {
+        return Ok(program);
     }
     if find_program("go").is_none() {
-        bail!("go is missing: install Go 1.26 or newer (https://go.dev/dl)");
+        bail!(
+            "{} is missing, and so is Go to build it: install Go 1.26 or newer (https://go.dev/dl)",
+            peer.program
+        );
     }
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-    for peer in &PEERS {
-        let module_dir = root.join(peer.module_dir);
-        let version = module_version(&module_dir, peer)?;
-        println!("building {} {version} (once)", peer.program);
-        let unfinished = dir.join(format!("{}.unfinished", peer.program));
-        let built = go(&module_dir)
-            .args(["build", "-o"])
-            .arg(&unfinished)
-            .arg("-ldflags")
-            .arg(format!("-s -w -X {}={}{version}", peer.version_variable, peer.version_prefix))
-            .args(["-tags", peer.tags])
-            .arg(format!("{}/{}", peer.module, peer.package))
-            .status()
-            .context("go build")?;
-        if !built.success() {
-            bail!("go build of {} failed", peer.program);
-        }
-        std::fs::rename(&unfinished, dir.join(peer.program))?;
+    let module_dir = root.join(peer.module_dir);
+    let version = module_version(&module_dir, peer)?;
+    println!("building {} {version} (once)", peer.program);
+    let unfinished = dir.join(format!("{}.unfinished", peer.program));
+    let built = go(&module_dir)
+        .args(["build", "-o"])
+        .arg(&unfinished)
+        .arg("-ldflags")
+        .arg(format!("-s -w -X {}={}{version}", peer.version_variable, peer.version_prefix))
+        .args(["-tags", peer.tags])
+        .arg(format!("{}/{}", peer.module, peer.package))
+        .status()
+        .context("go build")?;
+    if !built.success() {
+        bail!("go build of {} failed", peer.program);
     }
-    Ok(dir)
+    std::fs::rename(&unfinished, &program)?;
+    Ok(program)
 }
 
 /// Version for people: modules of Prometheus call 3.16.0 `v0.316.0`.

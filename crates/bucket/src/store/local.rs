@@ -44,7 +44,8 @@ pub(crate) struct LocalDir {
 }
 
 impl LocalDir {
-    /// Objects below `root`, which must exist. Removes temporary files that a crash has left.
+    /// Objects below `root`, which must exist. Temporary files that a crash has left are removed by the first
+    /// write.
     ///
     /// # Errors
     /// `NotFound` if there is no such directory.

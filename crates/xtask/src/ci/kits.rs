@@ -125,6 +125,24 @@ pub(super) fn influx_clients(ci: &Checkout) -> Result<Tally> {
     })
 }
 
+/// Without Go, there is no S3 server, and the kit reads from a directory alone.
+pub(super) fn bucket_read(ci: &Checkout) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "bucket-read", "run.py") else { return Ok(no_kit("bucket-read")) };
+    if let Err(why) = peers::need_prometheus() {
+        return Ok(Tally::not_run(&why));
+    }
+    let binary = binary_of(ci)?.display().to_string();
+    let gateway = match crate::peers::build_one(&ci.root, "versitygw") {
+        Ok(gateway) => gateway.display().to_string(),
+        Err(why) => {
+            let mut tally = python(ci, &kit, &["--server", &binary])?;
+            tally.add(&Tally::not_run(&format!("{why:#}")));
+            return Ok(tally);
+        }
+    };
+    python(ci, &kit, &["--server", &binary, "--versitygw", &gateway])
+}
+
 /// Runs a kit against a fresh server; shows the server's log when something failed.
 fn with_server(
     ci: &Checkout,

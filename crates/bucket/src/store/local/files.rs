@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use bytes::Bytes;
 use chronolith_base::hash::{HashMap, HashSet};
@@ -26,6 +26,8 @@ pub(super) struct Files {
     root: PathBuf,
     synced_dirs: Mutex<HashSet<PathBuf>>,
     open: Mutex<OpenFiles>,
+    /// Leftovers are removed by the first write: a reader writes nothing.
+    cleaned: Once,
 }
 
 /// Open files by key; the one used longest ago makes room.
@@ -63,9 +65,13 @@ impl Files {
     pub(super) fn open(env: &Env, root: PathBuf) -> io::Result<Files> {
         // An absent directory may be a file system that is not mounted.
         env.disk.list(&root)?;
-        let files = Files { env: env.clone(), root, synced_dirs: Mutex::default(), open: Mutex::default() };
-        files.remove_leftovers();
-        Ok(files)
+        Ok(Files {
+            env: env.clone(),
+            root,
+            synced_dirs: Mutex::default(),
+            open: Mutex::default(),
+            cleaned: Once::new(),
+        })
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -116,6 +122,7 @@ impl Files {
 
     /// Name of a temporary file that does not exist yet.
     pub(super) fn new_temporary(&self) -> io::Result<String> {
+        self.cleaned.call_once(|| self.remove_leftovers());
         self.env.disk.create_dir_all(&self.root.join(TEMPORARY_DIR))?;
         let random = self.env.rng.next_u64();
         Ok(format!("{:016x}-{random:016x}", self.env.clock.now_ms().max(0)))

@@ -108,9 +108,11 @@ fn leftovers_of_a_crash_are_removed_after_a_day() {
         files.new_temporary().unwrap();
         files.write_temporary(id, [].iter()).unwrap();
     }
-    Files::open(&env, PathBuf::from(ROOT)).unwrap();
-    let left: Vec<String> = disk.list(&dir).unwrap().into_iter().map(|entry| entry.name).collect();
-    assert_eq!(left, [young]);
+    let left = || disk.list(&dir).unwrap().into_iter().map(|entry| entry.name).collect::<Vec<_>>();
+    let reopened = Files::open(&env, PathBuf::from(ROOT)).unwrap();
+    assert_eq!(left().len(), 2, "a reader removes nothing");
+    reopened.new_temporary().unwrap();
+    assert_eq!(left(), [young]);
 }
 
 #[test]
