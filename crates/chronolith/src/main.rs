@@ -4,6 +4,7 @@
 #[cfg(feature = "jemalloc")]
 mod allocator;
 mod args;
+mod bucket;
 mod check;
 mod client;
 mod export;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Some(("query", matches)) => query::run(matches),
         Some(("import", matches)) => import::run(matches),
         Some(("export", matches)) => export::run(matches),
+        Some(("bucket", matches)) => bucket::run(matches),
         Some(("wal", matches)) => wal::run(matches),
         Some(("version", _)) => {
             query::print(&format!("chronolith {}\n", chronolith_server::VERSION));
@@ -56,6 +58,7 @@ fn command() -> Command {
         .subcommand(query_command())
         .subcommand(import::command())
         .subcommand(export::command())
+        .subcommand(bucket::command())
         .subcommand(wal::command())
         .subcommand(Command::new("version").about("Print the version"))
 }

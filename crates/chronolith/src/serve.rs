@@ -37,7 +37,7 @@ fn resolve(env: &Env, matches: &ArgMatches) -> anyhow::Result<Settings> {
 }
 
 /// Variables that are settings, or were meant to be.
-fn environment() -> BTreeMap<String, String> {
+pub(crate) fn environment() -> BTreeMap<String, String> {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     let all = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
     all.filter(|(name, _)| name.starts_with("CHRONOLITH_")).collect()

@@ -17,6 +17,6 @@ mod value;
 mod tests;
 
 pub(crate) use declaration::{LogFormat, Settings};
-pub(crate) use flags::add_flags;
+pub(crate) use flags::{add_bucket_flags, add_flags};
 pub(crate) use prometheus_flags::suggest;
 pub(crate) use sources::{Sources, reloaded};

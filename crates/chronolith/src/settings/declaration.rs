@@ -126,6 +126,12 @@ impl Setting {
         matches!(self.scope, Scope::Tenant(_))
     }
 
+    /// Returns true if the setting says where the bucket is or how it is reached, which the tools need as well.
+    pub(super) fn is_of_bucket(&self) -> bool {
+        let is_of_catalog = ["bucket.poll", "bucket.memory"].contains(&self.name);
+        self.name == "bucket" || self.name.starts_with("bucket.") && !is_of_catalog
+    }
+
     /// Returns the name of the environment variable: `query.timeout` -> `CHRONOLITH_QUERY_TIMEOUT`.
     pub(super) fn variable(&self) -> String {
         format!("CHRONOLITH_{}", self.name.to_ascii_uppercase().replace(['-', '.'], "_"))

@@ -15,6 +15,18 @@ pub(crate) fn add_flags(command: Command) -> Command {
     command.args(SETTINGS.iter().map(flag))
 }
 
+/// Adds `--config` and the flags that say where a bucket is and how it is reached.
+pub(crate) fn add_bucket_flags(command: Command) -> Command {
+    let config = Arg::new("config").long("config").value_name("FILE");
+    let command = command.arg(config.help("YAML file with settings of the bucket [env: CHRONOLITH_CONFIG]"));
+    command.args(SETTINGS.iter().filter(|setting| setting.is_of_bucket()).map(flag)).mut_arg(
+        "bucket",
+        |arg| {
+            arg.help("Bucket: s3://BUCKET[/PREFIX], gs://..., az://..., file:///DIR [env: CHRONOLITH_BUCKET]")
+        },
+    )
+}
+
 fn flag(setting: &'static Setting) -> Arg {
     let help = format!("{} [default: {}] [env: {}]", setting.help, setting.default, setting.variable());
     let arg = Arg::new(setting.name).long(setting.name).alias(setting.dashed_name());

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::Disk;
 use chronolith_server::{Reloaded, ServerOptions};
+use chronolith_tsdb::StoreConfig;
 use clap::ArgMatches;
 
 use super::declaration::{Setting, Settings};
@@ -71,6 +72,25 @@ impl Sources<'_> {
         settings.server.shown.extend(tenants::shown(&tenants));
         settings.server.config_yaml = show_yaml(&settings.server.shown);
         Ok(settings)
+    }
+
+    /// Merges all sources of the settings of the bucket, for the tools.
+    pub(crate) fn resolve_bucket(&self) -> Result<StoreConfig, SettingsError> {
+        let mut settings = Settings::unresolved(Vec::new());
+        let path = self.config_path();
+        let entries = match &path {
+            Some(path) => read_file(self.disk, path)?.settings,
+            None => Vec::new(),
+        };
+        for setting in SETTINGS.iter().filter(|setting| setting.is_of_bucket()) {
+            let (value, origin) = self.value_of(setting, &entries, path.as_deref());
+            setting
+                .apply(&mut settings, &value)
+                .map_err(|why| SettingsError(format!("{origin}{}: {why}", setting.name)))?;
+        }
+        settings.server.bucket.map(|bucket| bucket.store).ok_or_else(|| {
+            SettingsError("--bucket: expected the URL of a bucket, such as s3://BUCKET/PREFIX".to_owned())
+        })
     }
 
     /// The value and what an error is to begin with.

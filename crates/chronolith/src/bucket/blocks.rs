@@ -1,0 +1,135 @@
+//! Blocks of a tenant in the bucket: objects, `meta.json`, deletion mark, reason why queries leave them out.
+//!
+//! Invariant: the reasons are those of the server's listing.
+//! Not here: how they are shown (`ls`, `inspect`).
+
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
+use chronolith_bucket::BucketError;
+use chronolith_bucket::store::list::ListOptions;
+use chronolith_bucket::store::read::ReadRange;
+use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
+use chronolith_format::bucket::mimir::{DELETION_MARK, MARKERS_FOLDER, ThanosMeta, deletion_marker_of};
+use chronolith_model::TenantId;
+
+use super::Bucket;
+
+const META: &str = "meta.json";
+
+/// An object of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BlockObject {
+    /// Name below the key of the block.
+    pub(super) name: String,
+    pub(super) bytes: u64,
+}
+
+/// A block as the bucket has it.
+pub(super) struct BlockInBucket {
+    pub(super) ulid: Ulid,
+    pub(super) objects: Vec<BlockObject>,
+    /// `None` if it is missing or damaged.
+    pub(super) meta: Option<BlockMeta>,
+    pub(super) thanos: Option<ThanosMeta>,
+    pub(super) is_marked: bool,
+    /// True without a `meta.json`: an upload that has not ended.
+    pub(super) is_incomplete: bool,
+    /// Reason why queries leave it out.
+    pub(super) left_out: Option<String>,
+}
+
+impl BlockInBucket {
+    /// Bytes of all objects.
+    pub(super) fn bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.bytes).sum()
+    }
+}
+
+/// Tenants of the bucket, ascending.
+pub(super) fn tenants(bucket: &Bucket) -> anyhow::Result<Vec<TenantId>> {
+    let options = ListOptions { is_delimited: true, ..ListOptions::default() };
+    let request = bucket.request(&TenantId::anonymous());
+    let page = bucket.runtime.block_on(bucket.store.list(&request, &options));
+    let page = page.context("listing the tenants; check the URL, the credentials and the right to list")?;
+    let tenant = |key: &String| TenantId::stored(key.trim_end_matches('/')).ok();
+    Ok(page.prefixes.iter().filter_map(tenant).collect())
+}
+
+/// Names of the blocks of `tenant`, ascending. Cost: one request per 1000 blocks.
+pub(super) fn ulids(bucket: &Bucket, tenant: &TenantId) -> anyhow::Result<Vec<Ulid>> {
+    let prefix = format!("{tenant}/");
+    let options = ListOptions { prefix: tenant.to_string(), is_delimited: true, ..ListOptions::default() };
+    let page = bucket.runtime.block_on(bucket.store.list(&bucket.request(tenant), &options));
+    let page = page.with_context(|| format!("listing the blocks of tenant {tenant}"))?;
+    let ulid = |key: &String| key.strip_prefix(&prefix)?.trim_end_matches('/').parse().ok();
+    Ok(page.prefixes.iter().filter_map(ulid).collect())
+}
+
+/// Blocks of `tenant` whose deletion marker is in its folder of markers.
+pub(super) fn marked(bucket: &Bucket, tenant: &TenantId) -> anyhow::Result<BTreeSet<Ulid>> {
+    let prefix = format!("{tenant}/{}", MARKERS_FOLDER.trim_end_matches('/'));
+    let options = ListOptions { prefix, is_delimited: true, ..ListOptions::default() };
+    let page = bucket.runtime.block_on(bucket.store.list(&bucket.request(tenant), &options));
+    let page = page.with_context(|| format!("listing the markers of tenant {tenant}"))?;
+    let below = format!("{tenant}/");
+    let marker = |key: &str| deletion_marker_of(key.strip_prefix(&below)?);
+    Ok(page.objects.iter().filter_map(|object| marker(&object.key)).collect())
+}
+
+/// Looks at one block. Cost: two requests.
+pub(super) fn look(
+    bucket: &Bucket,
+    tenant: &TenantId,
+    ulid: Ulid,
+    marked: &BTreeSet<Ulid>,
+) -> anyhow::Result<BlockInBucket> {
+    let key = format!("{tenant}/{ulid}");
+    let options = ListOptions { prefix: key.clone(), ..ListOptions::default() };
+    let page = bucket.runtime.block_on(bucket.store.list(&bucket.request(tenant), &options));
+    let page = page.with_context(|| format!("listing the objects of block {key}"))?;
+    let object = |key_of: &str, bytes| {
+        Some(BlockObject { name: key_of.strip_prefix(&key)?.strip_prefix('/')?.to_owned(), bytes })
+    };
+    let objects: Vec<BlockObject> =
+        page.objects.iter().filter_map(|found| object(&found.key, found.object_bytes)).collect();
+    let is_marked = marked.contains(&ulid) || objects.iter().any(|object| object.name == DELETION_MARK);
+    let (meta, thanos, why) = match read_meta(bucket, tenant, &key)? {
+        None => (None, None, Some("incomplete: it has no meta.json".to_owned())),
+        Some(text) => match decode(ulid, &text) {
+            Ok((meta, thanos)) => {
+                let resolution =
+                    thanos.as_ref().filter(|t| t.is_downsampled()).map(|t| t.downsample.resolution);
+                (Some(meta), thanos, resolution.map(|ms| format!("downsampled by Thanos to {ms} ms")))
+            }
+            Err(why) => (None, None, Some(format!("{META}: {why}"))),
+        },
+    };
+    let is_incomplete = !objects.iter().any(|object| object.name == META);
+    // Queries look at the folder of markers only.
+    let deleted = marked.contains(&ulid).then(|| "marked for deletion".to_owned());
+    Ok(BlockInBucket { ulid, objects, meta, thanos, is_marked, is_incomplete, left_out: deleted.or(why) })
+}
+
+/// Text of `meta.json`; `None` if the block has none.
+fn read_meta(bucket: &Bucket, tenant: &TenantId, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    let (request, key) = (bucket.request(tenant), format!("{key}/{META}"));
+    let read = bucket.store.read(&request, &key, ReadRange::Whole, None);
+    match bucket.runtime.block_on(read) {
+        Ok(read) => Ok(Some(read.bytes.to_vec())),
+        Err(BucketError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("reading {key}")),
+    }
+}
+
+fn decode(ulid: Ulid, text: &[u8]) -> Result<(BlockMeta, Option<ThanosMeta>), String> {
+    if text.len() > META_BYTES_MAX {
+        return Err(format!("{} bytes, expected at most {META_BYTES_MAX}", text.len()));
+    }
+    let meta = BlockMeta::decode(text).map_err(|error| error.to_string())?;
+    if meta.ulid != ulid {
+        return Err(format!("describes block {}", meta.ulid));
+    }
+    let thanos = ThanosMeta::of(&meta).map_err(|error| error.to_string())?;
+    Ok((meta, thanos))
+}

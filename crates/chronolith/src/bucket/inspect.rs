@@ -1,0 +1,72 @@
+//! `chronolith bucket inspect`: one block with `meta.json` in short, objects and marks.
+//! Not here: what is looked at (`blocks`).
+
+use anyhow::Context as _;
+use clap::{Arg, ArgMatches, Command};
+use serde_json::{Value, json};
+
+use super::blocks::{BlockInBucket, look, marked};
+use super::ls::block_json;
+use super::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
+
+pub(super) fn command() -> Command {
+    Command::new("inspect")
+        .about("Show one block: counts, objects with sizes, Thanos section, marks")
+        .arg(tenant_arg().required(true))
+        .arg(Arg::new("ulid").value_name("ULID").required(true).help("Block"))
+}
+
+pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
+    let tenant = tenant_of(matches)?.context("--tenant is missing")?;
+    let named = parse_ulids(matches.get_many("ulid").into_iter().flatten())?;
+    let ulid = *named.first().context("the block is missing")?;
+    let block = look(bucket, &tenant, ulid, &marked(bucket, &tenant)?)?;
+    anyhow::ensure!(
+        !block.objects.is_empty(),
+        "no objects of block {tenant}/{ulid}; `chronolith bucket ls --tenant {tenant}` lists the blocks"
+    );
+    let text =
+        if matches.get_flag("json") { format!("{}\n", block_as_json(&block)) } else { text_of(&block) };
+    Ok(Outcome::sound(text))
+}
+
+fn block_as_json(block: &BlockInBucket) -> Value {
+    let mut value = block_json(block);
+    let objects = block.objects.iter().map(|object| json!({ "name": object.name, "bytes": object.bytes }));
+    let thanos = block.thanos.as_ref().map(|thanos| {
+        json!({ "labels": thanos.labels, "resolution": thanos.downsample.resolution, "source": thanos.source })
+    });
+    if let Some(value) = value.as_object_mut() {
+        value.insert("objects".to_owned(), objects.collect());
+        value.insert("thanos".to_owned(), thanos.unwrap_or_default());
+    }
+    value
+}
+
+fn text_of(block: &BlockInBucket) -> String {
+    let mut text = format!("block {}\n", block.ulid);
+    if let Some(meta) = &block.meta {
+        let (stats, compaction) = (&meta.stats, &meta.compaction);
+        text.push_str(&format!("time range: {}..{}\n", meta.min_time, meta.max_time));
+        text.push_str(&format!("series: {}\n", stats.num_series));
+        text.push_str(&format!("samples: {}\n", stats.num_samples));
+        text.push_str(&format!("chunks: {}\n", stats.num_chunks));
+        let sources: Vec<String> = compaction.sources.iter().map(ToString::to_string).collect();
+        text.push_str(&format!("level: {}\nsources: {}\n", compaction.level, sources.join(" ")));
+    }
+    if let Some(thanos) = &block.thanos {
+        let labels: Vec<String> =
+            thanos.labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        text.push_str(&format!("thanos labels: {{{}}}\n", labels.join(", ")));
+        text.push_str(&format!("thanos source: {}\n", thanos.source));
+        text.push_str(&format!("thanos resolution: {} ms\n", thanos.downsample.resolution));
+    }
+    text.push_str(&format!("deletion mark: {}\n", if block.is_marked { "yes" } else { "no" }));
+    if let Some(why) = &block.left_out {
+        text.push_str(&format!("left out: {why}\n"));
+    }
+    for object in &block.objects {
+        text.push_str(&format!("object: {} {} bytes\n", object.name, object.bytes));
+    }
+    text
+}
