@@ -5,6 +5,7 @@
 //! Not here: requests (`chronolith-bucket`), content of blocks (`chronolith-block`).
 
 mod blocks;
+mod context;
 mod download;
 mod fetch;
 mod inspect;
@@ -15,23 +16,14 @@ mod verify;
 mod tests;
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
-use chronolith_bucket::{Purpose, RequestContext, Store};
-use chronolith_format::block::meta::Ulid;
-use chronolith_model::TenantId;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use tokio::runtime::Runtime;
 
-use crate::args::value;
 use crate::query::print;
-use crate::settings::{Sources, add_bucket_flags};
-
-/// Time of one request with its retries.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
+use crate::settings::add_bucket_flags;
+use context::{Bucket, Outcome};
 
 pub(crate) fn command() -> Command {
     Command::new("bucket")
@@ -50,20 +42,6 @@ fn tool(command: Command) -> Command {
     add_bucket_flags(command.arg(json))
 }
 
-/// Result of a tool.
-struct Outcome {
-    /// For standard output.
-    text: String,
-    /// False if damage was found.
-    is_sound: bool,
-}
-
-impl Outcome {
-    fn sound(text: String) -> Outcome {
-        Outcome { text, is_sound: true }
-    }
-}
-
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let outcome = outcome_of(&Env::real(), matches)?;
     print(&outcome.text);
@@ -79,47 +57,4 @@ fn outcome_of(env: &Env, matches: &ArgMatches) -> anyhow::Result<Outcome> {
         "download" => download::run(&bucket, matches),
         _ => inspect::run(&bucket, matches),
     }
-}
-
-/// The bucket of a tool, with the runtime of its requests.
-struct Bucket {
-    env: Env,
-    runtime: Runtime,
-    store: Arc<Store>,
-}
-
-impl Bucket {
-    fn open(env: &Env, matches: &ArgMatches) -> anyhow::Result<Bucket> {
-        let environment = crate::serve::environment();
-        let sources = Sources { flags: matches, environment: &environment, disk: &*env.disk };
-        let config = sources.resolve_bucket()?;
-        let runtime = Runtime::new().context("starting threads for requests")?;
-        let store = Store::open(&config, env, runtime.handle().clone())
-            .context("opening the bucket; docs/bucket.md has the forms of --bucket")?;
-        Ok(Bucket { env: env.clone(), runtime, store: Arc::new(store) })
-    }
-
-    /// Context of the next request.
-    fn request(&self, tenant: &TenantId) -> RequestContext {
-        RequestContext::with_timeout(&*self.env.clock, tenant.clone(), REQUEST_TIMEOUT, Purpose::Tool)
-    }
-}
-
-fn tenant_arg() -> Arg {
-    Arg::new("tenant").long("tenant").value_name("ID").help("Tenant, a directory of the bucket")
-}
-
-fn ulids_arg() -> Arg {
-    Arg::new("ulid").value_name("ULID").num_args(0..).help("Blocks; default: all")
-}
-
-/// The tenant of `--tenant`.
-fn tenant_of(matches: &ArgMatches) -> anyhow::Result<Option<TenantId>> {
-    let parse = |id: &str| TenantId::stored(id).with_context(|| format!("--tenant {id}"));
-    value(matches, "tenant").map(parse).transpose()
-}
-
-/// Parses names of blocks.
-fn parse_ulids<'a>(texts: impl Iterator<Item = &'a String>) -> anyhow::Result<Vec<Ulid>> {
-    texts.map(|text| text.parse().map_err(|error| anyhow::anyhow!("{text:?} is no ULID: {error}"))).collect()
 }

@@ -13,7 +13,7 @@ use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
 use chronolith_format::bucket::mimir::{DELETION_MARK, MARKERS_FOLDER, ThanosMeta, deletion_marker_of};
 use chronolith_model::TenantId;
 
-use super::Bucket;
+use super::context::Bucket;
 
 const META: &str = "meta.json";
 
@@ -113,7 +113,8 @@ pub(super) fn look(
 
 /// Text of `meta.json`; `None` if the block has none.
 fn read_meta(bucket: &Bucket, tenant: &TenantId, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
-    let (request, key) = (bucket.request(tenant), format!("{key}/{META}"));
+    let request = bucket.request(tenant);
+    let key = format!("{key}/{META}");
     let read = bucket.store.read(&request, &key, ReadRange::Whole, None);
     match bucket.runtime.block_on(read) {
         Ok(read) => Ok(Some(read.bytes.to_vec())),

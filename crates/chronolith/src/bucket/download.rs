@@ -13,8 +13,8 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::json;
 
 use super::blocks::{BlockInBucket, look, marked, ulids};
+use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
 use super::fetch::{fetch_block, files_of, is_complete};
-use super::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
 use crate::progress::{Bar, WithoutTerminal, cells};
 
 pub(super) fn command() -> Command {
@@ -79,7 +79,7 @@ fn report(blocks: &[BlockInBucket], present: u64, bytes: u64, dir: &Path, is_jso
 }
 
 fn progress_line(done_bytes: u64, total_bytes: u64, seconds: u64) -> String {
-    let rate = done_bytes / seconds.max(1) >> 20;
+    let rate = (done_bytes / seconds.max(1)) >> 20;
     let cells = cells(done_bytes, total_bytes);
     format!("{cells}  {} of {} MB, {rate} MB per second", done_bytes >> 20, total_bytes >> 20)
 }

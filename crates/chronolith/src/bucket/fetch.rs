@@ -13,8 +13,8 @@ use chronolith_bucket::store::read::ReadRange;
 use chronolith_model::TenantId;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::Bucket;
 use super::blocks::{BlockInBucket, BlockObject};
+use super::context::Bucket;
 
 /// Bytes of one request.
 const PART_BYTES: u64 = 8 << 20;
@@ -34,8 +34,8 @@ fn is_block_file(name: &str) -> bool {
         || name.strip_prefix("chunks/").is_some_and(is_segment)
 }
 
-/// Fetches `block` into a directory below `parent_dir`, which has the name of the block at the end. `progress`
-/// gets the bytes of each part that has arrived, also of files that an earlier run has fetched.
+/// Fetches `block` into a directory below `parent_dir`, which has the name of the block at the end.
+/// `progress` gets the bytes of each part that has arrived, also of files that an earlier run has fetched.
 pub(super) fn fetch_block(
     bucket: &Bucket,
     tenant: &TenantId,

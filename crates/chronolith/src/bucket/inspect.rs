@@ -6,8 +6,8 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::blocks::{BlockInBucket, look, marked};
+use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
 use super::ls::block_json;
-use super::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
 
 pub(super) fn command() -> Command {
     Command::new("inspect")
@@ -46,7 +46,8 @@ fn block_as_json(block: &BlockInBucket) -> Value {
 fn text_of(block: &BlockInBucket) -> String {
     let mut text = format!("block {}\n", block.ulid);
     if let Some(meta) = &block.meta {
-        let (stats, compaction) = (&meta.stats, &meta.compaction);
+        let stats = &meta.stats;
+        let compaction = &meta.compaction;
         text.push_str(&format!("time range: {}..{}\n", meta.min_time, meta.max_time));
         text.push_str(&format!("series: {}\n", stats.num_series));
         text.push_str(&format!("samples: {}\n", stats.num_samples));

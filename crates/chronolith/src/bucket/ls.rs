@@ -6,7 +6,7 @@ use clap::{ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::blocks::{BlockInBucket, look, marked, tenants, ulids};
-use super::{Bucket, Outcome, tenant_arg, tenant_of};
+use super::context::{Bucket, Outcome, tenant_arg, tenant_of};
 
 pub(super) fn command() -> Command {
     Command::new("ls").about("List tenants, or the blocks of a tenant with their counts").arg(tenant_arg())

@@ -17,8 +17,8 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::json;
 
 use super::blocks::{BlockInBucket, look, marked, tenants, ulids};
+use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of, ulids_arg};
 use super::fetch::{fetch_block, files_of};
-use super::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of, ulids_arg};
 use crate::args::value;
 
 pub(super) fn command() -> Command {

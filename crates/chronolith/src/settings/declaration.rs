@@ -126,7 +126,7 @@ impl Setting {
         matches!(self.scope, Scope::Tenant(_))
     }
 
-    /// Returns true if the setting says where the bucket is or how it is reached, which the tools need as well.
+    /// Returns true if the setting says where the bucket is or how it is reached, which the tools need, too.
     pub(super) fn is_of_bucket(&self) -> bool {
         let is_of_catalog = ["bucket.poll", "bucket.memory"].contains(&self.name);
         self.name == "bucket" || self.name.starts_with("bucket.") && !is_of_catalog
