@@ -1,8 +1,8 @@
 //! Selection of series with their samples, in waves: entries of a batch of series, then their chunks, as
-//! many at once as one wave may read. A batch is returned when its chunks are at hand.
+//! many at once as one wave may read. A batch is returned when its chunks are in memory.
 //!
-//! The state machine does no I/O: it names the next wave and takes its bytes, so that the same code serves a
-//! block whose bytes are at hand and one whose bytes come over a network without a thread that waits.
+//! A state machine without I/O: it names the next wave and takes its bytes, so that the same code serves
+//! mapped blocks and blocks in object storage, for which no thread waits.
 //! Invariant: series come in order of labels, which the index promises and the reader verifies.
 //! Not here: postings, the wave before these (`postings`); reading (`select`, and crates above).
 

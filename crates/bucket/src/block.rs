@@ -1,7 +1,7 @@
 //! A block in the bucket, its index header read at the first query.
 //!
-//! Invariants: the header is read once, whoever asks first, and kept until memory is short; a failure is not
-//! kept.
+//! Invariants: concurrent queries read the header once; it stays in memory within the budget of headers; a
+//! failed read is not remembered.
 //! Not here: which blocks a tenant has (`catalog`), memory of headers (`headers`), selections (`select`).
 
 use std::path::PathBuf;

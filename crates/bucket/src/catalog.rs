@@ -82,7 +82,7 @@ struct BlockList {
 }
 
 impl BlockCatalog {
-    /// A catalog that has looked at nothing yet. Requests run on the runtime of `handle`.
+    /// An empty catalog, without a request. Requests run on the runtime of `handle`.
     #[must_use]
     pub fn new(
         store: Arc<Store>,

@@ -129,7 +129,7 @@ pub(crate) fn query_error(error: BucketError) -> QueryError {
         BucketError::Corrupt { ref key, .. } => {
             QueryError::Corrupt { path: key.clone(), what: error.to_string() }
         }
-        // An object that is gone or changed was replaced: the same query may succeed on the blocks of later.
+        // A removed or changed object was replaced: the query may succeed on the next list of blocks.
         other => QueryError::Unavailable { what: other.to_string() },
     }
 }

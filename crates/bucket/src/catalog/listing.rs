@@ -1,5 +1,5 @@
 //! Lists the blocks of a tenant in Mimir's layout: `<tenant>/<ULID>/`, deletion markers in
-//! `<tenant>/markers/`, and what Mimir's bucket index says of blocks.
+//! `<tenant>/markers/`, Mimir's bucket index.
 //!
 //! Invariants: markers are listed before blocks, so that a block which replaces a marked one is seen. A block
 //! without `meta.json` is being uploaded, and not in the list. Files of others decide nothing but whether a

@@ -80,7 +80,7 @@ impl fmt::Debug for StoreConfig {
     }
 }
 
-/// A store and what the URL says about keys in it.
+/// A store and the key prefix of its URL.
 pub(crate) struct Opened {
     pub(crate) backend: Arc<dyn Backend>,
     /// Set for a local directory.

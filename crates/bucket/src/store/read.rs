@@ -105,7 +105,7 @@ pub(crate) async fn fetch(
     Ok(Answer { value: Fetched { pieces, len, etag, object_bytes, offset }, transfer })
 }
 
-/// Bytes that the head of the answer promises, if they are those asked for.
+/// Returns the content length of the answer if its range is the requested one.
 fn check_promise(answer: &GetResult, range: &ReadRange) -> Result<u64, Failure> {
     let promised = answer.range.end.saturating_sub(answer.range.start);
     let object_bytes = answer.meta.size;

@@ -1,5 +1,5 @@
 //! The S3 client over scripted HTTP answers: statuses, cut bodies and closed connections are classified and
-//! retried as the table of `store::retry` says.
+//! retried by the table of `store::retry`.
 
 use std::collections::VecDeque;
 

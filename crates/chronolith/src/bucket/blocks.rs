@@ -106,7 +106,7 @@ pub(super) fn look(
         },
     };
     let is_incomplete = !objects.iter().any(|object| object.name == META);
-    // Queries look at the folder of markers only.
+    // Queries read the folder of markers only.
     let deleted = marked.contains(&ulid).then(|| "marked for deletion".to_owned());
     Ok(BlockInBucket { ulid, objects, meta, thanos, is_marked, is_incomplete, left_out: deleted.or(why) })
 }

@@ -30,8 +30,7 @@ pub const FOLDER: &str = "catalog/";
 pub struct Snapshot {
     /// Number, one more than that of the snapshot it follows.
     pub number: u64,
-    /// Random name of the process that wrote it: whoever finds the object there reads it to learn whether it
-    /// is its own.
+    /// Random name of the process that wrote it, by which a writer recognizes its own snapshot.
     pub writer: [u8; 16],
     /// Milliseconds since 1970.
     pub created_ms: i64,

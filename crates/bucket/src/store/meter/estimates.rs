@@ -12,7 +12,7 @@ const REFRESH_READS: usize = 16;
 const READS_MIN: usize = 64;
 /// Weight of one read in the means.
 const WEIGHT: f64 = 0.05;
-/// Smaller bodies tell nothing of the bandwidth.
+/// Smaller bodies do not measure the bandwidth.
 const BANDWIDTH_BODY_BYTES_MIN: u64 = 64 * 1024;
 
 /// Latency and bandwidth of recent reads, for range planning and hedging.

@@ -179,7 +179,7 @@ pub fn head_len(suffix: &[u8]) -> Result<u32, DecodeError> {
     Ok(Trailer::decode(suffix)?.head_len)
 }
 
-/// Parts of a head that are encoded by whoever collects them.
+/// Parts of a head, some of them encoded already.
 pub(super) struct HeadParts<'a> {
     pub(super) block: Ulid,
     pub(super) time_unit: TimeUnit,

@@ -324,7 +324,7 @@ fn no_cut_and_no_flipped_bit_goes_unnoticed() {
         let Ok(head) = head else { continue };
         let entry = &head.pages[0];
         let decoded = page.decode(entry, page_bytes(&damaged, entry));
-        // The first eight bytes tell people and tools the kind of file; nothing is read from them.
+        // The first eight bytes name the kind of file for people and tools; no reader uses them.
         assert!(decoded.is_err() || flipped < HEADER_BYTES, "byte {flipped}");
         assert_eq!(page.series_count() == 0, decoded.is_err());
     }
