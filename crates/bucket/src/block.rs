@@ -23,13 +23,15 @@ const TOMBSTONES: &str = "tombstones";
 const INDEX: &str = "index";
 const CHUNKS: &str = "chunks/";
 
-/// Name, time range and precedence of a block, as a listing finds them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Name, time range and ancestry of a block, as a listing finds them.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockIdentity {
     pub(crate) ulid: Ulid,
     pub(crate) range: TimeRange,
     /// Order among blocks, as [`chronolith_block::precedence`].
     pub(crate) precedence: (Ulid, Ulid),
+    /// Blocks from the head that went in; empty if the program that wrote it records none.
+    pub(crate) sources: Arc<[Ulid]>,
 }
 
 /// A block in the bucket that can be queried.
@@ -86,6 +88,12 @@ impl BucketBlock {
     #[must_use]
     pub fn precedence(&self) -> (Ulid, Ulid) {
         self.identity.precedence
+    }
+
+    /// Blocks from the head that went in; empty if that is not known.
+    #[must_use]
+    pub fn sources(&self) -> &[Ulid] {
+        &self.identity.sources
     }
 
     /// Returns false if the header is in memory and no series has the label; true otherwise.

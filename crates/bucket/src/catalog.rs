@@ -116,6 +116,14 @@ impl BlockCatalog {
         Ok(list.blocks.iter().filter(|block| block.range().overlaps(range)).cloned().collect())
     }
 
+    /// Returns true if a block of `tenant` overlaps `range`; `None` if its blocks are not known yet.
+    #[must_use]
+    pub fn known_overlap(&self, tenant: &TenantId, range: TimeRange) -> Option<bool> {
+        let slot = self.tenants.lock().get(tenant).cloned()?;
+        let list = slot.list.read();
+        Some(list.as_ref()?.blocks.iter().any(|block| block.range().overlaps(range)))
+    }
+
     /// Runs `work` for each block on threads that may wait, several at the same time, after its header was
     /// read. Returns the results in the order of `blocks`. Waits on the calling thread, which is none of the
     /// runtime.
@@ -165,6 +173,7 @@ impl BlockCatalog {
         let slot = self.slot(tenant);
         let current = slot.list.read().clone();
         let Some(list) = current else {
+            ctx.begin_wait()?;
             let left_ns = ctx.remaining_ns().min(as_ns(REFRESH_TIMEOUT));
             let deadline_ns = self.clock.mono_ns().saturating_add(left_ns);
             return self.handle.block_on(self.first_list(tenant, &slot, deadline_ns));

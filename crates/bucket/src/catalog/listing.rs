@@ -75,7 +75,7 @@ impl Listing<'_> {
         let indexed = if has_index && has_unknown { self.bucket_index().await } else { BTreeMap::new() };
         let looks = stream::iter(ulids).map(|ulid| {
             let known = known.get(&ulid).copied();
-            let indexed = indexed.get(&ulid).copied();
+            let indexed = indexed.get(&ulid).cloned();
             async move {
                 match (known, indexed) {
                     (Some(block), _) => Ok(Found::Block(block.clone())),
@@ -125,6 +125,7 @@ impl Listing<'_> {
                     ulid,
                     range: TimeRange::new(min_time, max_time),
                     precedence: (ulid, ulid),
+                    sources: Arc::default(),
                 };
                 let blocks = index.blocks.iter().filter(|block| block.min_time < block.max_time);
                 blocks.map(|b| (b.block_id, identity(b.block_id, b.min_time, b.max_time))).collect()
@@ -169,5 +170,6 @@ fn identity_of(ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, String> {
     if let Some(thanos) = thanos.filter(ThanosMeta::is_downsampled) {
         return Err(format!("downsampled by Thanos to {} ms", thanos.downsample.resolution));
     }
-    Ok(BlockIdentity { ulid, range: meta.range(), precedence: precedence(&meta) })
+    let sources = meta.compaction.sources.as_slice().into();
+    Ok(BlockIdentity { ulid, range: meta.range(), precedence: precedence(&meta), sources })
 }
