@@ -83,7 +83,19 @@ impl Drop for BucketBatches {
 }
 
 impl Selected {
+    /// Sends all batches. Damage may be that of cached bytes: the block is then read once more from the bucket.
     async fn fetch(&self, sender: &BatchSender) -> Result<(), QueryError> {
+        let mut sent_count = 0;
+        match self.fetch_from(sender, &mut sent_count).await {
+            Err(QueryError::Corrupt { .. }) if self.block.drop_ranges() => {
+                self.fetch_from(sender, &mut sent_count).await
+            }
+            result => result,
+        }
+    }
+
+    /// Sends the batches after the first `sent_count` series, and counts those that it sends.
+    async fn fetch_from(&self, sender: &BatchSender, sent_count: &mut usize) -> Result<(), QueryError> {
         let Selected { block, matchers, range, deadline_ns, ctx } = self;
         if !range.overlaps(block.range()) {
             return Ok(());
@@ -95,6 +107,7 @@ impl Selected {
             let lists = files.read(&plan.wave(), &ctx.budget, *deadline_ns).await?;
             opened.block.select_planned(&plan, lists, *range, ctx)?
         };
+        let mut skip_count = *sent_count;
         loop {
             let bytes = match selection.next_wave() {
                 Some(wave) => files.read(&*wave, &ctx.budget, *deadline_ns).await,
@@ -103,6 +116,10 @@ impl Selected {
             let wave_bytes = bytes.as_ref().map_or(0, RangeBytes::fetched_bytes);
             let mut series = Vec::new();
             selection.push(bytes, &mut series)?;
+            let skipped = skip_count.min(series.len());
+            series.drain(..skipped);
+            skip_count -= skipped;
+            *sent_count += series.len();
             if !series.is_empty() && !sender.send(series, wave_bytes).await {
                 return Ok(());
             }

@@ -19,14 +19,14 @@ pub struct FetchedPart {
 
 /// Parts that were read at once.
 pub struct FetchedBatch {
-    /// By file and offset; none overlaps another.
+    /// By file and offset; none lies within another.
     parts: Vec<FetchedPart>,
     /// Memory of the parts.
     _memory: Reservation,
 }
 
 impl FetchedBatch {
-    /// A batch of `parts`, none of which overlaps another, with the reservation of their memory.
+    /// A batch of `parts`, none of which lies within another, with the reservation of their memory.
     #[must_use]
     pub fn new(mut parts: Vec<FetchedPart>, memory: Reservation) -> FetchedBatch {
         parts.sort_unstable_by_key(|part| (part.file, part.start));

@@ -389,13 +389,13 @@ fn blocks_of_the_bucket_index_are_listed_without_a_request_for_each() {
 /// Headers beyond their budget are dropped and read again by the next query.
 #[test]
 fn headers_stay_within_their_budget() {
-    let mut world = World::new(CatalogOptions { header_bytes_max: 1, ..CatalogOptions::default() });
+    let mut world = World::new(CatalogOptions { memory_bytes_max: 1, ..CatalogOptions::default() });
     for idx in 0..4 {
         let meta = world.write_block(window(idx), BlockEncoding::Dense);
         world.upload(meta.ulid, &[]);
     }
     check_equal(&world);
-    assert_eq!(world.catalog.headers().0, 1);
+    assert!(world.catalog.cache().header_count <= 1);
     check_equal(&world);
 }
 
@@ -432,4 +432,16 @@ fn damaged_objects_are_named() {
     let error = read_all(&mut *block.select(&selector, &world.ctx(10_000)), TimeRange::ALL).unwrap_err();
     assert!(matches!(error, QueryError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains(&key), "{error}");
+}
+
+/// A query that was answered before is answered from memory.
+#[test]
+fn a_warm_query_sends_no_request() {
+    let world = World::with_blocks(2, BlockEncoding::Dense);
+    check_equal(&world);
+    let before = world.rig.faults.requests.load(Ordering::Relaxed);
+    check_equal(&world);
+    assert_eq!(world.rig.faults.requests.load(Ordering::Relaxed) - before, 0);
+    let snapshot = world.catalog.cache();
+    assert!(snapshot.hits > 0 && snapshot.range_bytes > 0 && snapshot.in_flight_bytes == 0);
 }

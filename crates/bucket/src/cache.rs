@@ -1,0 +1,250 @@
+//! Range cache of block files, with a CLOCK eviction policy per tenant: byte ranges and index headers of blocks within one memory
+//! budget, one request for a range that several queries need.
+//!
+//! Invariants: cached ranges, headers and requests in flight have at most `bytes_max` bytes together, unless
+//! the requests or one header alone have more; parts of a block never overlap. A part is handed out by
+//! reference: once it is evicted, its memory is that of the queries that still read it.
+//! Not here: the parts and their eviction (`cache::state`), reading a wave (`cache::round`), the requests
+//! (`remote`).
+
+pub(crate) mod parts;
+pub(crate) mod round;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use chronolith_block::source::{ByteRange, FetchedPart};
+use chronolith_model::TenantId;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::ranges::{self, Speed};
+use state::{Released, State};
+
+/// Owner of an index header.
+pub(crate) trait HeaderOwner: Send + Sync {
+    /// Drops the header; readers keep it.
+    fn drop_header(&self);
+}
+
+/// Identity of a block in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct BlockKey(u64);
+
+/// Cached ranges and headers of all blocks.
+pub(crate) struct BlockCache {
+    state: Mutex<State>,
+    block_count: AtomicU64,
+    hits: AtomicU64,
+    hit_bytes: AtomicU64,
+    misses: AtomicU64,
+    waits: AtomicU64,
+}
+
+/// Counters of the cache at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheSnapshot {
+    /// Index headers.
+    pub header_count: usize,
+    /// Memory of index headers.
+    pub header_bytes: u64,
+    /// Memory of ranges.
+    pub range_bytes: u64,
+    /// Memory of requests without an answer yet.
+    pub in_flight_bytes: u64,
+    /// Cached ranges that were handed out.
+    pub hits: u64,
+    /// Bytes of these.
+    pub hit_bytes: u64,
+    /// Requests for ranges that were not cached.
+    pub misses: u64,
+    /// Waits for the request of another query.
+    pub waits: u64,
+    /// Ranges and headers that were dropped for lack of room.
+    pub evictions: u64,
+}
+
+/// End of a request, as others see it that wait for it.
+#[derive(Clone)]
+pub(crate) enum FlightOutcome {
+    /// The bytes of the range.
+    Fetched(Bytes),
+    /// The bucket did not answer until the deadline of the request.
+    Unavailable(String),
+}
+
+/// A request in flight that other queries may wait for.
+#[derive(Clone)]
+pub(crate) struct Flight {
+    pub(crate) range: ByteRange,
+    /// Deadline of the request.
+    pub(crate) deadline_ns: u64,
+    /// Closed without a value if the request was dropped or failed for a reason of its own.
+    pub(crate) outcome: watch::Receiver<Option<FlightOutcome>>,
+    id: u64,
+}
+
+/// A request that this query sends. Dropping it lets one of the others send it.
+pub(crate) struct OwnFlight {
+    cache: Arc<BlockCache>,
+    block: BlockKey,
+    tenant: TenantId,
+    range: ByteRange,
+    id: u64,
+    sender: watch::Sender<Option<FlightOutcome>>,
+}
+
+/// Answer of the cache to a round of ranges.
+#[derive(Default)]
+pub(crate) struct Lookup {
+    pub(crate) found: Vec<FetchedPart>,
+    pub(crate) own: Vec<OwnFlight>,
+    pub(crate) others: Vec<Flight>,
+}
+
+impl BlockCache {
+    pub(crate) fn new(bytes_max: u64) -> Arc<BlockCache> {
+        Arc::new(BlockCache {
+            state: Mutex::new(State::new(bytes_max)),
+            block_count: AtomicU64::default(),
+            hits: AtomicU64::default(),
+            hit_bytes: AtomicU64::default(),
+            misses: AtomicU64::default(),
+            waits: AtomicU64::default(),
+        })
+    }
+
+    /// A key that no other block has.
+    pub(crate) fn new_block(&self) -> BlockKey {
+        BlockKey(self.block_count.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns the cached parts of `ranges` (sorted, without overlap), and for the rest the requests of others
+    /// that are in flight and those that the caller must send. Takes the lock once.
+    pub(crate) fn look_up(
+        self: &Arc<BlockCache>,
+        block: BlockKey,
+        tenant: &TenantId,
+        ranges: &[ByteRange],
+        speed: &Speed,
+        deadline_ns: u64,
+    ) -> Lookup {
+        let mut looked = Lookup::default();
+        let mut missing = Vec::new();
+        let mut released = Released::default();
+        let mut state = self.state.lock();
+        for range in ranges {
+            state.find(block, *range, &mut looked.found, &mut missing);
+        }
+        let mut unclaimed = state.split_off_flights(block, missing, &mut looked.others);
+        ranges::join(&mut unclaimed, speed);
+        for range in unclaimed {
+            let (sender, outcome) = watch::channel(None);
+            let id = state.start_flight(tenant, block, range, deadline_ns, outcome, &mut released);
+            let (cache, tenant) = (self.clone(), tenant.clone());
+            looked.own.push(OwnFlight { cache, block, tenant, range, id, sender });
+        }
+        drop(state);
+        released.drop_all();
+        let found_bytes = looked.found.iter().map(|part| part.bytes.len() as u64).sum();
+        self.hits.fetch_add(looked.found.len() as u64, Ordering::Relaxed);
+        self.hit_bytes.fetch_add(found_bytes, Ordering::Relaxed);
+        self.misses.fetch_add(looked.own.len() as u64, Ordering::Relaxed);
+        self.waits.fetch_add(looked.others.len() as u64, Ordering::Relaxed);
+        looked
+    }
+
+    /// Drops the cached parts of a block that overlap one of `ranges`.
+    #[cfg(test)]
+    pub(crate) fn remove_ranges(&self, block: BlockKey, ranges: &[ByteRange]) {
+        let mut released = Released::default();
+        let mut state = self.state.lock();
+        ranges.iter().for_each(|range| state.remove_range(block, *range, &mut released));
+        drop(state);
+        released.drop_all();
+    }
+
+    /// Drops all cached parts of a block. Returns true if there were any.
+    pub(crate) fn remove_block(&self, block: BlockKey) -> bool {
+        let mut released = Released::default();
+        self.state.lock().remove_block(block, &mut released);
+        let has_parts = released.has_parts();
+        released.drop_all();
+        has_parts
+    }
+
+    /// Records the header of `owner`; evicts others if it does not fit.
+    pub(crate) fn add_header<T: HeaderOwner + 'static>(&self, owner: &Arc<T>, tenant: &TenantId, bytes: u64) {
+        let weak: Weak<T> = Arc::downgrade(owner);
+        let mut released = Released::default();
+        self.state.lock().add_header(address_of(&**owner), weak, tenant, bytes, &mut released);
+        released.drop_all();
+    }
+
+    /// Records a use of the header of `owner`.
+    pub(crate) fn note_header_use<T: HeaderOwner>(&self, owner: &T) {
+        self.state.lock().note_header_use(address_of(owner));
+    }
+
+    /// Forgets the header of an owner that is dropped.
+    pub(crate) fn remove_header<T: HeaderOwner>(&self, owner: &T) {
+        self.state.lock().remove_header(address_of(owner));
+    }
+
+    pub(crate) fn snapshot(&self) -> CacheSnapshot {
+        let mut snapshot = self.state.lock().snapshot();
+        snapshot.hits = self.hits.load(Ordering::Relaxed);
+        snapshot.hit_bytes = self.hit_bytes.load(Ordering::Relaxed);
+        snapshot.misses = self.misses.load(Ordering::Relaxed);
+        snapshot.waits = self.waits.load(Ordering::Relaxed);
+        snapshot
+    }
+
+    /// Flips a bit of each cached part.
+    #[cfg(test)]
+    pub(crate) fn corrupt_parts(&self) {
+        self.state.lock().corrupt_parts();
+    }
+}
+
+impl OwnFlight {
+    pub(crate) fn range(&self) -> ByteRange {
+        self.range
+    }
+
+    /// Keeps the fetched bytes, if they fit, and hands them to the queries that wait.
+    pub(crate) fn complete(self, bytes: &Bytes) {
+        let mut released = Released::default();
+        self.cache.state.lock().land(
+            &self.tenant,
+            self.block,
+            self.range,
+            self.id,
+            bytes.clone(),
+            &mut released,
+        );
+        self.sender.send_replace(Some(FlightOutcome::Fetched(bytes.clone())));
+        released.drop_all();
+    }
+
+    /// Shares a failure of the storage with the queries that wait.
+    pub(crate) fn fail(self, what: String) {
+        self.cache.state.lock().end_flight(self.block, self.range, self.id);
+        self.sender.send_replace(Some(FlightOutcome::Unavailable(what)));
+    }
+}
+
+impl Drop for OwnFlight {
+    fn drop(&mut self) {
+        // Nothing is left of it if it was completed or failed.
+        self.cache.state.lock().end_flight(self.block, self.range, self.id);
+    }
+}
+
+fn address_of<T>(owner: &T) -> usize {
+    std::ptr::from_ref(owner).addr()
+}
