@@ -12,7 +12,7 @@ mod range;
 mod ranged;
 
 pub use bytes::{ByteSource, RangeBytes, Wave};
-pub use fetched::{FetchedBatch, FetchedPart, FetchedRanges};
+pub use fetched::{FetchedBatch, FetchedPart, FetchedRanges, Reread};
 pub use mapped::MappedFiles;
 pub use range::{BlockFile, BlockFiles, ByteRange, coalesce};
 pub(crate) use ranged::segment_paths;

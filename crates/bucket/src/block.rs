@@ -105,7 +105,15 @@ impl BucketBlock {
         if let Some(opened) = self.used() {
             return Ok(opened);
         }
-        let opened = Arc::new(self.read_header(deadline_ns).await?);
+        let opened = match self.read_header(deadline_ns).await {
+            // The damage may be that of the transfer.
+            Err(QueryError::Corrupt { .. }) => {
+                self.forget();
+                self.read_header(deadline_ns).await?
+            }
+            result => result?,
+        };
+        let opened = Arc::new(opened);
         *self.opened.lock() = Some(opened.clone());
         self.cache.add_header(self, &self.remote.tenant, opened.block.heap_bytes() as u64);
         Ok(opened)
@@ -169,9 +177,10 @@ impl BucketBlock {
         self.remote.deadline_ns(ctx)
     }
 
-    /// Drops its ranges from the cache. Returns true if there were any.
-    pub(crate) fn drop_ranges(&self) -> bool {
-        self.cache.remove_block(self.cache_key)
+    /// Drops its ranges from the cache, as one of them is damaged.
+    pub(crate) fn forget(&self) {
+        self.cache.note_damage();
+        self.cache.remove_block(self.cache_key);
     }
 
     pub(crate) fn handle(&self) -> &Handle {

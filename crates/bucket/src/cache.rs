@@ -2,8 +2,8 @@
 //! budget, one request for a range that several queries need.
 //!
 //! Invariants: cached ranges, headers and requests in flight have at most `bytes_max` bytes together, unless
-//! the requests or one header alone have more; parts of a block never overlap. A part is handed out by
-//! reference: once it is evicted, its memory is that of the queries that still read it.
+//! the requests of a tenant or one header alone exceed its fair share; parts of a block never overlap. A part
+//! is handed out by reference: once it is evicted, its memory is that of the queries that still read it.
 //! Not here: the parts and their eviction (`cache::state`), reading a wave (`cache::round`), the requests
 //! (`remote`).
 
@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+#[cfg(test)]
+use chronolith_block::source::BlockFile;
 use chronolith_block::source::{ByteRange, FetchedPart};
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
@@ -43,6 +45,7 @@ pub(crate) struct BlockCache {
     hit_bytes: AtomicU64,
     misses: AtomicU64,
     waits: AtomicU64,
+    damages: AtomicU64,
 }
 
 /// Counters of the cache at one moment.
@@ -66,6 +69,8 @@ pub struct CacheSnapshot {
     pub waits: u64,
     /// Ranges and headers that were dropped for lack of room.
     pub evictions: u64,
+    /// Items that failed their checksums and were read once more from the bucket.
+    pub damages: u64,
 }
 
 /// End of a request, as others see it that wait for it.
@@ -115,6 +120,7 @@ impl BlockCache {
             hit_bytes: AtomicU64::default(),
             misses: AtomicU64::default(),
             waits: AtomicU64::default(),
+            damages: AtomicU64::default(),
         })
     }
 
@@ -158,8 +164,12 @@ impl BlockCache {
         looked
     }
 
+    /// Counts an item that failed its checksum and is read once more.
+    pub(crate) fn note_damage(&self) {
+        self.damages.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Drops the cached parts of a block that overlap one of `ranges`.
-    #[cfg(test)]
     pub(crate) fn remove_ranges(&self, block: BlockKey, ranges: &[ByteRange]) {
         let mut released = Released::default();
         let mut state = self.state.lock();
@@ -168,13 +178,11 @@ impl BlockCache {
         released.drop_all();
     }
 
-    /// Drops all cached parts of a block. Returns true if there were any.
-    pub(crate) fn remove_block(&self, block: BlockKey) -> bool {
+    /// Drops all cached parts of a block.
+    pub(crate) fn remove_block(&self, block: BlockKey) {
         let mut released = Released::default();
         self.state.lock().remove_block(block, &mut released);
-        let has_parts = released.has_parts();
         released.drop_all();
-        has_parts
     }
 
     /// Records the header of `owner`; evicts others if it does not fit.
@@ -201,13 +209,14 @@ impl BlockCache {
         snapshot.hit_bytes = self.hit_bytes.load(Ordering::Relaxed);
         snapshot.misses = self.misses.load(Ordering::Relaxed);
         snapshot.waits = self.waits.load(Ordering::Relaxed);
+        snapshot.damages = self.damages.load(Ordering::Relaxed);
         snapshot
     }
 
-    /// Flips a bit of each cached part.
+    /// Flips a bit in each byte of cached parts that `picks` names by their file and offset.
     #[cfg(test)]
-    pub(crate) fn corrupt_parts(&self) {
-        self.state.lock().corrupt_parts();
+    pub(crate) fn corrupt_bytes(&self, picks: impl Fn(BlockFile, u64) -> bool) {
+        self.state.lock().corrupt_bytes(picks);
     }
 }
 
@@ -233,7 +242,7 @@ impl OwnFlight {
 
     /// Shares a failure of the storage with the queries that wait.
     pub(crate) fn fail(self, what: String) {
-        self.cache.state.lock().end_flight(self.block, self.range, self.id);
+        self.cache.state.lock().end_flight(&self.tenant, self.block, self.range, self.id);
         self.sender.send_replace(Some(FlightOutcome::Unavailable(what)));
     }
 }
@@ -241,7 +250,7 @@ impl OwnFlight {
 impl Drop for OwnFlight {
     fn drop(&mut self) {
         // Nothing is left of it if it was completed or failed.
-        self.cache.state.lock().end_flight(self.block, self.range, self.id);
+        self.cache.state.lock().end_flight(&self.tenant, self.block, self.range, self.id);
     }
 }
 

@@ -136,10 +136,11 @@ impl BlockCatalog {
                 // Such a thread waits for nothing but requests, which need no thread of its kind.
                 let task = self.handle.spawn_blocking(move || work(&opened.block));
                 let result = task.await.map_err(|_| QueryError::Canceled)?;
-                // Damage may be that of cached bytes: the block is then read once more from the bucket.
-                if !matches!(result, Err(QueryError::Corrupt { .. })) || !block.drop_ranges() {
+                if !matches!(result, Err(QueryError::Corrupt { .. })) {
                     return result;
                 }
+                // Damage may be that of cached bytes: they are read once more from the bucket.
+                block.forget();
                 let task = self.handle.spawn_blocking(move || again(&opened_again.block));
                 task.await.map_err(|_| QueryError::Canceled)?
             }
@@ -158,6 +159,12 @@ impl BlockCatalog {
     #[must_use]
     pub fn cache(&self) -> CacheSnapshot {
         self.cache.snapshot()
+    }
+
+    /// Flips a bit in each cached byte that `picks` names by its file and offset.
+    #[cfg(test)]
+    pub(crate) fn corrupt_cache(&self, picks: impl Fn(chronolith_block::source::BlockFile, u64) -> bool) {
+        self.cache.corrupt_bytes(picks);
     }
 
     /// Objects that look like blocks of `tenant` and are left out, with the reason; none before its first

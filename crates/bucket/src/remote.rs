@@ -12,7 +12,7 @@ use bytes::Bytes;
 use chronolith_base::{Clock, MemoryBudget};
 use chronolith_block::source::{
     BlockFile, BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX,
-    RangeBytes, WAVE_BYTES_MAX, Wave,
+    RangeBytes, Reread, WAVE_BYTES_MAX, Wave,
 };
 use chronolith_model::{QueryError, ReadContext, TenantId};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -89,7 +89,18 @@ impl RemoteFiles {
         self.is_cached.store(true, Ordering::Release);
     }
 
-    /// Reads the items of `wave` until `deadline_ns` of the clock.
+    /// The files, without any of their bytes.
+    pub(crate) fn nothing_fetched(&self) -> FetchedRanges {
+        FetchedRanges::new(self.files.clone())
+    }
+
+    /// Ends ranges where their files end.
+    pub(crate) fn clip(&self, ranges: &mut Vec<ByteRange>) {
+        self.files.clip(ranges);
+    }
+
+    /// Reads the items of `wave` until `deadline_ns` of the clock. Items that fail their checksums are read
+    /// by `reread`, if there is one.
     ///
     /// # Errors
     /// [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the bucket does not
@@ -99,8 +110,12 @@ impl RemoteFiles {
         wave: &dyn Wave,
         budget: &MemoryBudget,
         deadline_ns: u64,
+        reread: Option<Arc<dyn Reread>>,
     ) -> Result<RangeBytes, QueryError> {
-        let mut fetched = FetchedRanges::new(self.files.clone());
+        let mut fetched = self.nothing_fetched();
+        if let Some(reread) = reread {
+            fetched = fetched.with_reread(reread);
+        }
         let mut ranges = Vec::new();
         wave.ranges(&mut ranges);
         for _ in 0..ROUND_COUNT_MAX {
@@ -183,7 +198,7 @@ impl ByteSource for WaitingSource {
         let remote = &self.0.remote;
         let timeout_ns = u64::try_from(READ_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = remote.clock.mono_ns().saturating_add(timeout_ns);
-        remote.handle.block_on(self.0.read(wave, budget, deadline_ns))
+        remote.handle.block_on(self.0.read(wave, budget, deadline_ns, None))
     }
 
     fn wave_bytes_max(&self) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chronolith_base::MemoryBudget;
 use chronolith_model::QueryError;
 
-use super::fetched::FetchedRanges;
+use super::fetched::{FetchedRanges, Reread};
 use super::mapped::MappedFiles;
 use super::range::{BlockFile, BlockFiles, ByteRange};
 
@@ -64,6 +64,14 @@ impl RangeBytes {
         match self {
             RangeBytes::Mapped(_) => 0,
             RangeBytes::Fetched(ranges) => ranges.byte_count(),
+        }
+    }
+
+    /// Reads items once more that failed their checksums; `None` if these bytes are what the storage has.
+    pub(crate) fn rereader(&self) -> Option<&dyn Reread> {
+        match self {
+            RangeBytes::Mapped(_) => None,
+            RangeBytes::Fetched(ranges) => ranges.rereader(),
         }
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_base::Reservation;
+use chronolith_model::QueryError;
 
+use super::bytes::{RangeBytes, Wave};
 use super::range::{BlockFile, BlockFiles, ByteRange};
 
 /// Bytes of one range, up to the end of the file.
@@ -41,17 +43,38 @@ impl FetchedBatch {
     }
 }
 
+/// Reads items of a block from its storage, past every cache.
+pub trait Reread: Send + Sync {
+    /// Reads the items of `wave`; caches drop the bytes that they have of them. May wait for requests.
+    ///
+    /// # Errors
+    /// As [`ByteSource::read`](super::ByteSource::read).
+    fn reread(&self, wave: &dyn Wave) -> Result<RangeBytes, QueryError>;
+}
+
 /// The ranges of one wave, in one batch or, where items are longer than expected or refer to others, several.
 pub struct FetchedRanges {
     files: Arc<BlockFiles>,
     batches: Vec<FetchedBatch>,
+    reread: Option<Arc<dyn Reread>>,
 }
 
 impl FetchedRanges {
     /// Without any range.
     #[must_use]
     pub fn new(files: Arc<BlockFiles>) -> FetchedRanges {
-        FetchedRanges { files, batches: Vec::new() }
+        FetchedRanges { files, batches: Vec::new(), reread: None }
+    }
+
+    /// Bytes that may come from a cache: an item that fails its checksum is read once more by `reread`.
+    #[must_use]
+    pub fn with_reread(self, reread: Arc<dyn Reread>) -> FetchedRanges {
+        FetchedRanges { reread: Some(reread), ..self }
+    }
+
+    /// Reads items once more that failed their checksums; `None` if these bytes are what the storage has.
+    pub(crate) fn rereader(&self) -> Option<&dyn Reread> {
+        self.reread.as_deref()
     }
 
     /// Adds ranges that were read.

@@ -68,6 +68,8 @@ struct Share {
     queue: VecDeque<Slot>,
     bytes: u64,
     item_count: usize,
+    /// Bytes of its requests without an answer yet.
+    in_flight_bytes: u64,
 }
 
 struct Slot {
@@ -89,10 +91,6 @@ pub(super) struct Released {
 }
 
 impl Released {
-    pub(super) fn has_parts(&self) -> bool {
-        !self.parts.is_empty()
-    }
-
     pub(super) fn drop_all(self) {
         self.headers.iter().for_each(|owner| owner.drop_header());
     }
@@ -186,16 +184,27 @@ impl State {
         let id = self.next_id();
         self.blocks.entry(block).or_default().flights.push(Flight { range, deadline_ns, outcome, id });
         self.in_flight_bytes += range.len();
-        self.evict(tenant, range.len(), None, released);
+        self.shares.entry(tenant.clone()).or_default().in_flight_bytes += range.len();
+        self.evict(tenant, None, released);
         id
     }
 
     /// Forgets a request. Returns false if it was forgotten before.
-    pub(super) fn end_flight(&mut self, block: BlockKey, range: ByteRange, id: u64) -> bool {
+    pub(super) fn end_flight(
+        &mut self,
+        tenant: &TenantId,
+        block: BlockKey,
+        range: ByteRange,
+        id: u64,
+    ) -> bool {
         let Some(cached) = self.blocks.get_mut(&block) else { return false };
         let Some(idx) = cached.flights.iter().position(|flight| flight.id == id) else { return false };
         cached.flights.swap_remove(idx);
         self.in_flight_bytes -= range.len();
+        if let Some(share) = self.shares.get_mut(tenant) {
+            share.in_flight_bytes -= range.len();
+        }
+        self.forget_share_if_empty(tenant);
         self.forget_block_if_empty(block);
         true
     }
@@ -210,7 +219,7 @@ impl State {
         bytes: Bytes,
         released: &mut Released,
     ) {
-        self.end_flight(block, range, id);
+        self.end_flight(tenant, block, range, id);
         let part_bytes = bytes.len() as u64;
         let fits = self.kept_bytes + self.in_flight_bytes + part_bytes <= self.bytes_max;
         if part_bytes == 0 || part_bytes > self.bytes_max / PART_FRACTION_MAX || !fits {
@@ -261,7 +270,7 @@ impl State {
         self.headers.insert(address, header);
         self.header_bytes += bytes;
         self.enqueue(tenant, Slot { id, item: SlotItem::Header(address) }, bytes);
-        self.evict(tenant, 0, Some(id), released);
+        self.evict(tenant, Some(id), released);
     }
 
     pub(super) fn note_header_use(&mut self, address: usize) {
@@ -327,30 +336,37 @@ impl State {
         let Some(share) = self.shares.get_mut(tenant) else { return };
         share.bytes -= bytes;
         share.item_count -= 1;
-        if share.item_count == 0 {
+        self.forget_share_if_empty(tenant);
+    }
+
+    fn forget_share_if_empty(&mut self, tenant: &TenantId) {
+        if self.shares.get(tenant).is_some_and(|s| s.item_count == 0 && s.in_flight_bytes == 0) {
             self.shares.remove(tenant);
         }
     }
 
-    /// Evicts until everything fits, except for the item `spared`. `more_bytes` is what `tenant` is about to add.
-    fn evict(&mut self, tenant: &TenantId, more_bytes: u64, spared: Option<u64>, released: &mut Released) {
+    /// Evicts until everything fits, except for the item `spared`, or no tenant is beyond its fair share.
+    fn evict(&mut self, tenant: &TenantId, spared: Option<u64>, released: &mut Released) {
         while self.kept_bytes + self.in_flight_bytes > self.bytes_max {
-            let Some(victim) = self.victim(tenant, more_bytes, spared) else { return };
+            let Some(victim) = self.victim(tenant, spared) else { return };
             if !self.evict_one(&victim, spared, released) {
                 return;
             }
         }
     }
 
-    /// The tenant that gives room: `tenant` itself beyond its fair share, else the one with most bytes.
-    fn victim(&self, tenant: &TenantId, more_bytes: u64, spared: Option<u64>) -> Option<TenantId> {
-        let spared_count = |name: &TenantId| usize::from(spared.is_some() && name == tenant);
-        let own = self.shares.get(tenant).filter(|share| share.item_count > spared_count(tenant));
+    /// The tenant that gives room: of those beyond their fair share, requests included, `tenant` itself or
+    /// else the one with most bytes. Nobody else gives room: a scan leaves every other tenant its share.
+    fn victim(&self, tenant: &TenantId, spared: Option<u64>) -> Option<TenantId> {
         let fair_bytes = self.bytes_max / (self.shares.len() as u64).max(1);
-        if own.is_some_and(|share| share.bytes + more_bytes > fair_bytes) {
+        let gives = |(name, share): &(&TenantId, &Share)| {
+            let spared_count = usize::from(spared.is_some() && *name == tenant);
+            share.item_count > spared_count && share.bytes + share.in_flight_bytes > fair_bytes
+        };
+        if self.shares.get_key_value(tenant).is_some_and(|own| gives(&own)) {
             return Some(tenant.clone());
         }
-        let candidates = self.shares.iter().filter(|(name, share)| share.item_count > spared_count(name));
+        let candidates = self.shares.iter().filter(gives);
         candidates.max_by_key(|(_, share)| share.bytes).map(|(name, _)| name.clone())
     }
 
@@ -396,9 +412,10 @@ impl State {
     }
 
     #[cfg(test)]
-    pub(super) fn corrupt_parts(&mut self) {
-        for part in self.blocks.values_mut().flat_map(|cached| cached.parts.values_mut()) {
-            let flipped: Vec<u8> = part.bytes.iter().map(|byte| byte ^ 0x10).collect();
+    pub(super) fn corrupt_bytes(&mut self, picks: impl Fn(BlockFile, u64) -> bool) {
+        for (&(file, start), part) in self.blocks.values_mut().flat_map(|cached| &mut cached.parts) {
+            let bits = (start..).map(|offset| if picks(file, offset) { 0x10 } else { 0 });
+            let flipped: Vec<u8> = part.bytes.iter().zip(bits).map(|(byte, bit)| byte ^ bit).collect();
             part.bytes = flipped.into();
         }
     }
@@ -428,7 +445,9 @@ impl State {
             sums.get(name) == Some(&(share.bytes, share.item_count))
                 && share.queue.len() <= 2 * share.item_count + STALE_SLOTS_MAX + 1
         };
-        self.kept_bytes == sums.values().map(|sum| sum.0).sum::<u64>()
+        let in_flight_of_tenants: u64 = self.shares.values().map(|share| share.in_flight_bytes).sum();
+        in_flight_of_tenants == in_flight_bytes
+            && self.kept_bytes == sums.values().map(|sum| sum.0).sum::<u64>()
             && self.in_flight_bytes == in_flight_bytes
             && self.shares.len() == sums.len()
             && self.shares.iter().all(is_share)

@@ -157,3 +157,20 @@ fn a_tenant_that_arrives_gets_its_share() {
     assert_eq!(state.share_bytes(&tenant("first")), 1000);
     assert_eq!(state.share_bytes(&tenant("second")), 1000);
 }
+
+/// Requests in flight count in the share of their tenant: others keep what they have within theirs.
+#[test]
+fn requests_of_one_tenant_evict_nothing_within_the_share_of_another() {
+    let cache = BlockCache::new(2000);
+    let (small, large) = (cache.new_block(), cache.new_block());
+    for idx in 0..9 {
+        read(&cache, small, "small", range(0, idx * 100, idx * 100 + 100));
+    }
+    let wanted: Vec<ByteRange> = (0..30).map(|idx| range(0, idx * 120, idx * 120 + 100)).collect();
+    let looked = cache.look_up(large, &tenant("large"), &wanted, &SPEED, 1);
+    assert_eq!(cache.snapshot().in_flight_bytes, 3000);
+    assert_eq!(cache.state.lock().share_bytes(&tenant("small")), 900);
+    drop(looked);
+    assert_eq!(cache.snapshot().in_flight_bytes, 0);
+    assert!(cache.state.lock().is_consistent());
+}

@@ -14,6 +14,7 @@ const INDEX_BYTES: usize = 10_000;
 const STALLED: FaultPlan = FaultPlan {
     unavailable: 0,
     cut: 0,
+    flipped: 0,
     lost_answer: 0,
     conflict: 0,
     delayed: 0,

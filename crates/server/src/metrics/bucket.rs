@@ -110,4 +110,19 @@ pub(crate) static BUCKET: &[Metric<BucketState>] = &[
         "Ranges and index headers of blocks that were dropped because bucket.memory was full.",
         |state| state.cache.evictions as f64,
     ),
+    Metric::counter(
+        "chronolith_bucket_range_hit_bytes_total",
+        "Bytes of cached ranges of blocks that a query used.",
+        |state| state.cache.hit_bytes as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_damages_total",
+        "Ranges of blocks that failed a checksum and were read once more from the bucket.",
+        |state| state.cache.damages as f64,
+    ),
+    Metric::gauge(
+        "chronolith_bucket_in_flight_bytes",
+        "Memory of requests for ranges of blocks without an answer yet.",
+        |state| state.cache.in_flight_bytes as f64,
+    ),
 ];
