@@ -78,18 +78,18 @@ impl BlockSeries {
         BlockSeries { bytes, chunks, deleted }
     }
 
-    /// The chunks in `range` as the storage has them, if `error` is damage of bytes that may come from a cache.
+    /// The chunks in `range` as the storage has them, if `error` is damage and the bytes may come from a
+    /// cache.
     #[cold]
     fn reread(&self, error: &QueryError, range: TimeRange) -> Result<Option<BlockSeries>, QueryError> {
-        let Some(reread) = self.bytes.rereader().filter(|_| matches!(error, QueryError::Corrupt { .. }))
-        else {
+        if !matches!(error, QueryError::Corrupt { .. }) {
             return Ok(None);
-        };
+        }
         let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
         let chunks: Box<[ChunkMeta]> = self.chunks.iter().filter(wanted).copied().collect();
         let wave = ChunkWave { series: &[&*chunks], chunk_bytes_estimate: REREAD_CHUNK_BYTES };
-        let bytes = reread.reread(&wave)?;
-        Ok(Some(BlockSeries::new(bytes, chunks, self.deleted.clone())))
+        let bytes = self.bytes.reread(&wave)?;
+        Ok(bytes.map(|bytes| BlockSeries::new(bytes, chunks, self.deleted.clone())))
     }
 
     fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {

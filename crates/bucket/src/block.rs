@@ -1,8 +1,9 @@
 //! A block in the bucket, its index header read at the first query.
 //!
-//! Invariants: concurrent queries read the header once; it stays in memory within the memory budget of the bucket; a
-//! failed read is not remembered.
-//! Not here: which blocks a tenant has (`catalog`), memory of headers and ranges (`cache`), selections (`select`).
+//! Invariants: concurrent queries read the header once; it stays in memory within the memory budget of the
+//! bucket; a failed read is not remembered.
+//! Not here: which blocks a tenant has (`catalog`), memory of headers and ranges (`cache`), selections
+//! (`select`).
 
 use std::path::PathBuf;
 use std::sync::Arc;

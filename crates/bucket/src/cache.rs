@@ -1,5 +1,5 @@
-//! Range cache of block files, with a CLOCK eviction policy per tenant: byte ranges and index headers of blocks within one memory
-//! budget, one request for a range that several queries need.
+//! Range cache of block files, with a CLOCK eviction policy per tenant: byte ranges and index headers of
+//! blocks within one memory budget, one request for a range that several queries need.
 //!
 //! Invariants: cached ranges, headers and requests in flight have at most `bytes_max` bytes together, unless
 //! the requests of a tenant or one header alone exceed its fair share; parts of a block never overlap. A part
@@ -7,8 +7,9 @@
 //! Not here: the parts and their eviction (`cache::state`), reading a wave (`cache::round`), the requests
 //! (`remote`).
 
-pub(crate) mod parts;
-pub(crate) mod round;
+mod items;
+mod parts;
+mod round;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -25,17 +26,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::ranges::{self, Speed};
+pub use items::CacheSnapshot;
+pub(crate) use items::{BlockKey, Flight, FlightOutcome, HeaderOwner};
 use state::{Released, State};
-
-/// Owner of an index header.
-pub(crate) trait HeaderOwner: Send + Sync {
-    /// Drops the header; readers keep it.
-    fn drop_header(&self);
-}
-
-/// Identity of a block in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct BlockKey(u64);
 
 /// Cached ranges and headers of all blocks.
 pub(crate) struct BlockCache {
@@ -46,51 +39,6 @@ pub(crate) struct BlockCache {
     misses: AtomicU64,
     waits: AtomicU64,
     damages: AtomicU64,
-}
-
-/// Counters of the cache at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CacheSnapshot {
-    /// Index headers.
-    pub header_count: usize,
-    /// Memory of index headers.
-    pub header_bytes: u64,
-    /// Memory of ranges.
-    pub range_bytes: u64,
-    /// Memory of requests without an answer yet.
-    pub in_flight_bytes: u64,
-    /// Cached ranges that were handed out.
-    pub hits: u64,
-    /// Bytes of these.
-    pub hit_bytes: u64,
-    /// Requests for ranges that were not cached.
-    pub misses: u64,
-    /// Waits for the request of another query.
-    pub waits: u64,
-    /// Ranges and headers that were dropped for lack of room.
-    pub evictions: u64,
-    /// Items that failed their checksums and were read once more from the bucket.
-    pub damages: u64,
-}
-
-/// End of a request, as others see it that wait for it.
-#[derive(Clone)]
-pub(crate) enum FlightOutcome {
-    /// The bytes of the range.
-    Fetched(Bytes),
-    /// The bucket did not answer until the deadline of the request.
-    Unavailable(String),
-}
-
-/// A request in flight that other queries may wait for.
-#[derive(Clone)]
-pub(crate) struct Flight {
-    pub(crate) range: ByteRange,
-    /// Deadline of the request.
-    pub(crate) deadline_ns: u64,
-    /// Closed without a value if the request was dropped or failed for a reason of its own.
-    pub(crate) outcome: watch::Receiver<Option<FlightOutcome>>,
-    id: u64,
 }
 
 /// A request that this query sends. Dropping it lets one of the others send it.
@@ -129,8 +77,8 @@ impl BlockCache {
         BlockKey(self.block_count.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns the cached parts of `ranges` (sorted, without overlap), and for the rest the requests of others
-    /// that are in flight and those that the caller must send. Takes the lock once.
+    /// Returns the cached parts of `ranges` (sorted, without overlap), and for the rest the requests of
+    /// others that are in flight and those that the caller must send. Takes the lock once.
     pub(crate) fn look_up(
         self: &Arc<BlockCache>,
         block: BlockKey,
@@ -151,7 +99,8 @@ impl BlockCache {
         for range in unclaimed {
             let (sender, outcome) = watch::channel(None);
             let id = state.start_flight(tenant, block, range, deadline_ns, outcome, &mut released);
-            let (cache, tenant) = (self.clone(), tenant.clone());
+            let cache = self.clone();
+            let tenant = tenant.clone();
             looked.own.push(OwnFlight { cache, block, tenant, range, id, sender });
         }
         drop(state);

@@ -129,7 +129,8 @@ impl BlockCatalog {
         work: impl Fn(&Block) -> Result<T, QueryError> + Clone + Send + 'static,
     ) -> Result<Vec<T>, QueryError> {
         let results = stream::iter(blocks).map(|block| {
-            let (work, again) = (work.clone(), work.clone());
+            let work = work.clone();
+            let again = work.clone();
             async move {
                 let opened = block.open(block.deadline_ns(ctx)).await?;
                 let opened_again = opened.clone();

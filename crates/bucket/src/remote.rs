@@ -89,16 +89,6 @@ impl RemoteFiles {
         self.is_cached.store(true, Ordering::Release);
     }
 
-    /// The files, without any of their bytes.
-    pub(crate) fn nothing_fetched(&self) -> FetchedRanges {
-        FetchedRanges::new(self.files.clone())
-    }
-
-    /// Ends ranges where their files end.
-    pub(crate) fn clip(&self, ranges: &mut Vec<ByteRange>) {
-        self.files.clip(ranges);
-    }
-
     /// Reads the items of `wave` until `deadline_ns` of the clock. Items that fail their checksums are read
     /// by `reread`, if there is one.
     ///
@@ -112,7 +102,7 @@ impl RemoteFiles {
         deadline_ns: u64,
         reread: Option<Arc<dyn Reread>>,
     ) -> Result<RangeBytes, QueryError> {
-        let mut fetched = self.nothing_fetched();
+        let mut fetched = FetchedRanges::new(self.files.clone());
         if let Some(reread) = reread {
             fetched = fetched.with_reread(reread);
         }

@@ -85,8 +85,8 @@ impl Drop for BucketBatches {
 }
 
 impl Selected {
-    /// Sends all batches. Damage of lists or entries may be that of cached bytes: all of the block are dropped,
-    /// as others may be damaged too, and read once more from the bucket.
+    /// Sends all batches. Damage of lists or entries may be that of cached bytes: all of the block are
+    /// dropped, as others may be damaged too, and read once more from the bucket.
     async fn fetch(&self, sender: &BatchSender) -> Result<(), QueryError> {
         if !self.range.overlaps(self.block.range()) {
             return Ok(());

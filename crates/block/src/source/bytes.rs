@@ -5,9 +5,13 @@ use std::sync::Arc;
 use chronolith_base::MemoryBudget;
 use chronolith_model::QueryError;
 
-use super::fetched::{FetchedRanges, Reread};
+use super::fetched::FetchedRanges;
 use super::mapped::MappedFiles;
 use super::range::{BlockFile, BlockFiles, ByteRange};
+
+/// Rounds of a wave at most: ranges as named, longer chunks, chunks that these refer to, longer ones of
+/// those.
+pub const ROUND_COUNT_MAX: usize = 4;
 
 /// Items of a block that are read together.
 pub trait Wave: Send + Sync {
@@ -67,12 +71,25 @@ impl RangeBytes {
         }
     }
 
-    /// Reads items once more that failed their checksums; `None` if these bytes are what the storage has.
-    pub(crate) fn rereader(&self) -> Option<&dyn Reread> {
-        match self {
-            RangeBytes::Mapped(_) => None,
-            RangeBytes::Fetched(ranges) => ranges.rereader(),
+    /// Reads items of `wave` once more, as one of them failed its checksum; `None` if these bytes are what
+    /// the storage has.
+    ///
+    /// # Errors
+    /// As [`ByteSource::read`].
+    pub(crate) fn reread(&self, wave: &dyn Wave) -> Result<Option<RangeBytes>, QueryError> {
+        let RangeBytes::Fetched(damaged) = self else { return Ok(None) };
+        let Some((reread, mut fetched)) = damaged.rereader() else { return Ok(None) };
+        let mut ranges = Vec::new();
+        wave.ranges(&mut ranges);
+        for _ in 0..ROUND_COUNT_MAX {
+            self.files().clip(&mut ranges);
+            if ranges.is_empty() {
+                break;
+            }
+            fetched.push(reread.reread(std::mem::take(&mut ranges))?);
+            wave.missing(&fetched, &mut ranges);
         }
+        Ok(Some(RangeBytes::Fetched(Arc::new(fetched))))
     }
 
     /// Paths and lengths of the files.

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use chronolith_base::Reservation;
 use chronolith_model::QueryError;
 
-use super::bytes::{RangeBytes, Wave};
 use super::range::{BlockFile, BlockFiles, ByteRange};
 
 /// Bytes of one range, up to the end of the file.
@@ -43,13 +42,13 @@ impl FetchedBatch {
     }
 }
 
-/// Reads items of a block from its storage, past every cache.
+/// Reads ranges of a block from its storage, past every cache.
 pub trait Reread: Send + Sync {
-    /// Reads the items of `wave`; caches drop the bytes that they have of them. May wait for requests.
+    /// Reads `ranges`; caches drop the bytes that they have of them. May wait for requests.
     ///
     /// # Errors
     /// As [`ByteSource::read`](super::ByteSource::read).
-    fn reread(&self, wave: &dyn Wave) -> Result<RangeBytes, QueryError>;
+    fn reread(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError>;
 }
 
 /// The ranges of one wave, in one batch or, where items are longer than expected or refer to others, several.
@@ -72,9 +71,10 @@ impl FetchedRanges {
         FetchedRanges { reread: Some(reread), ..self }
     }
 
-    /// Reads items once more that failed their checksums; `None` if these bytes are what the storage has.
-    pub(crate) fn rereader(&self) -> Option<&dyn Reread> {
-        self.reread.as_deref()
+    /// The second read, and ranges of the same files without any bytes; `None` if these bytes are what the
+    /// storage has.
+    pub(super) fn rereader(&self) -> Option<(&dyn Reread, FetchedRanges)> {
+        Some((self.reread.as_deref()?, FetchedRanges::new(self.files.clone())))
     }
 
     /// Adds ranges that were read.

@@ -75,7 +75,7 @@ impl PartSet {
 
     fn overlapping(&self, range: &ByteRange) -> impl Iterator<Item = &FetchedPart> {
         let first = self.parts.partition_point(|part| (part.file, end_of(part)) <= (range.file, range.start));
-        let (file, end) = (range.file, range.end);
+        let ByteRange { file, end, .. } = *range;
         let parts = self.parts.get(first..).unwrap_or_default().iter();
         parts.take_while(move |part| part.file == file && part.start < end)
     }

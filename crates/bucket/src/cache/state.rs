@@ -1,8 +1,9 @@
 //! Cached parts, headers and requests in flight, and their eviction: a CLOCK queue per tenant.
 //!
 //! Invariants: `kept_bytes` is the sum over all parts and headers, and over the shares of all tenants; parts
-//! of a block never overlap. Of the tenants the one beyond its fair share is evicted first. Cost of an access: one
-//! lookup in a map of the block's parts; of an eviction: O(1) amortized, plus a scan of the tenants per request.
+//! of a block never overlap; only tenants beyond their fair share give room.
+//! Cost of an access: one lookup in a map of the block's parts; of an eviction: O(1) amortized, plus a scan
+//! of the tenants.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -13,7 +14,7 @@ use chronolith_block::source::{BlockFile, ByteRange, FetchedPart};
 use chronolith_model::TenantId;
 use tokio::sync::watch;
 
-use super::{BlockKey, CacheSnapshot, Flight, FlightOutcome, HeaderOwner};
+use super::items::{BlockKey, CacheSnapshot, Flight, FlightOutcome, HeaderOwner};
 
 /// A part is kept if it has at most this fraction of the budget.
 const PART_FRACTION_MAX: u64 = 4;
@@ -325,7 +326,8 @@ impl State {
         share.bytes += bytes;
         share.item_count += 1;
         if share.queue.len() > 2 * share.item_count + STALE_SLOTS_MAX {
-            let (blocks, headers) = (&self.blocks, &self.headers);
+            let blocks = &self.blocks;
+            let headers = &self.headers;
             share.queue.retain(|slot| is_kept(blocks, headers, slot));
         }
     }
@@ -356,7 +358,7 @@ impl State {
     }
 
     /// The tenant that gives room: of those beyond their fair share, requests included, `tenant` itself or
-    /// else the one with most bytes. Nobody else gives room: a scan leaves every other tenant its share.
+    /// else the one with most bytes. No other tenant gives room: a scan leaves each its share.
     fn victim(&self, tenant: &TenantId, spared: Option<u64>) -> Option<TenantId> {
         let fair_bytes = self.bytes_max / (self.shares.len() as u64).max(1);
         let gives = |(name, share): &(&TenantId, &Share)| {

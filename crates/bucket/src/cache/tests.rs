@@ -47,7 +47,8 @@ fn kept_bytes(cache: &BlockCache) -> u64 {
 }
 
 proptest! {
-    /// Every read has the bytes of the file in one part; the budget holds after each step and all sums are exact.
+    /// Every read has the bytes of the file in one part; the budget holds after each step and all sums are
+    /// exact.
     #[test]
     fn reads_equal_the_file_within_the_budget(
         bytes_max in 0u64..20_000,

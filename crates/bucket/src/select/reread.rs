@@ -1,14 +1,14 @@
 //! Second read of chunks that failed their checksums, on the thread that decodes them.
 //!
-//! Invariants: the cache drops the bytes before they are requested; the thread waits no longer than its query,
-//! and its requests end when it stops to wait.
+//! Invariants: the cache drops the bytes before they are requested; the thread waits no longer than its
+//! query, and its requests end when it stops to wait.
 //! Not here: damage of lists and entries, which the task of the selection meets (`select`).
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use chronolith_block::source::{ByteRange, FetchedBatch, ROUND_COUNT_MAX, RangeBytes, Reread, Wave};
+use chronolith_block::source::{ByteRange, FetchedBatch, Reread};
 use chronolith_model::{QueryError, ReadContext};
 
 use crate::remote::RemoteFiles;
@@ -28,14 +28,21 @@ impl QueryReread {
     pub(super) fn new(files: Arc<RemoteFiles>, deadline_ns: u64, ctx: ReadContext) -> QueryReread {
         QueryReread { files, deadline_ns, ctx }
     }
+}
 
-    /// Reads one round; the requests are those of a task, as a thread of the runtime may be the caller.
-    fn read_round(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError> {
+impl Reread for QueryReread {
+    /// The requests are those of a task, as a thread of the runtime may be the caller.
+    fn reread(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError> {
+        let files = self.files.clone();
+        files.cache.note_damage();
+        files.cache.remove_ranges(files.cache_key, &ranges);
+        let handle = files.remote.handle.clone();
+        let budget = self.ctx.budget.clone();
+        let deadline_ns = self.deadline_ns;
         let (sender, receiver) = sync_channel(1);
-        let (files, budget, deadline_ns) = (self.files.clone(), self.ctx.budget.clone(), self.deadline_ns);
-        let task = self.files.remote.handle.spawn(async move {
+        let task = handle.spawn(async move {
             let batch = files.read_cached(ranges, &budget, deadline_ns).await;
-            // Nobody waits for it after the query has ended.
+            // The receiver is gone if the query has ended.
             let _ = sender.send(batch);
         });
         loop {
@@ -49,25 +56,5 @@ impl QueryReread {
                 return Err(ended);
             }
         }
-    }
-}
-
-impl Reread for QueryReread {
-    fn reread(&self, wave: &dyn Wave) -> Result<RangeBytes, QueryError> {
-        let files = &self.files;
-        let mut fetched = files.nothing_fetched();
-        let mut ranges = Vec::new();
-        wave.ranges(&mut ranges);
-        files.cache.note_damage();
-        for _ in 0..ROUND_COUNT_MAX {
-            files.clip(&mut ranges);
-            if ranges.is_empty() {
-                break;
-            }
-            files.cache.remove_ranges(files.cache_key, &ranges);
-            fetched.push(self.read_round(std::mem::take(&mut ranges))?);
-            wave.missing(&fetched, &mut ranges);
-        }
-        Ok(RangeBytes::Fetched(Arc::new(fetched)))
     }
 }

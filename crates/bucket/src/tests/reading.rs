@@ -220,8 +220,8 @@ fn selections_equal_those_of_the_blocks_on_disk() {
     }
 }
 
-/// A third of the requests fails, bodies are cut, answers are late: the answers stay equal. Nothing is cached,
-/// so that every query meets faults.
+/// A third of the requests fails, bodies are cut, answers are late: the answers stay equal. Nothing is
+/// cached, so that every query meets faults.
 #[test]
 fn failing_requests_change_no_answer() {
     let world = World::without_cache(2, BlockEncoding::Dense);
