@@ -12,6 +12,10 @@ use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::chunk::{self, ChunkError, chunk_error, claimed_samples};
 use crate::source::RangeBytes;
+use crate::waves::ChunkWave;
+
+/// Bytes that a chunk is taken to have if none follows it, when it is read once more.
+const REREAD_CHUNK_BYTES: u64 = 4 << 10;
 
 /// A selected series, its chunks at hand.
 pub(crate) struct BlockSeries {
@@ -25,7 +29,13 @@ pub(crate) struct BlockSeries {
 impl SampleSource for BlockSeries {
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let start = out.len();
-        let done = self.read_chunks(range, out);
+        let mut done = self.read_chunks(range, out);
+        if let Err(error) = &done
+            && let Some(again) = self.reread(error, range)?
+        {
+            out.truncate(start);
+            done = again.read_chunks(range, out);
+        }
         drop_deleted(&self.deleted, start, out);
         done
     }
@@ -33,7 +43,14 @@ impl SampleSource for BlockSeries {
     /// Texts as texts; all other values as [`SampleSource::read`] returns them.
     fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
         if let TypedValues::Texts(texts) = &mut out.values {
-            return self.read_texts(range, &mut out.times, texts);
+            let done = self.read_texts(range, &mut out.times, texts);
+            return match &done {
+                Err(error) => match self.reread(error, range)? {
+                    Some(again) => again.read_texts(range, &mut out.times, texts),
+                    None => done,
+                },
+                Ok(()) => done,
+            };
         }
         let mut columns = Columns::default();
         self.read(range, &mut columns)?;
@@ -61,6 +78,20 @@ impl BlockSeries {
         BlockSeries { bytes, chunks, deleted }
     }
 
+    /// The chunks in `range` as the storage has them, if `error` is damage and the bytes may come from a
+    /// cache.
+    #[cold]
+    fn reread(&self, error: &QueryError, range: TimeRange) -> Result<Option<BlockSeries>, QueryError> {
+        if !matches!(error, QueryError::Corrupt { .. }) {
+            return Ok(None);
+        }
+        let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
+        let chunks: Box<[ChunkMeta]> = self.chunks.iter().filter(wanted).copied().collect();
+        let wave = ChunkWave { series: &[&*chunks], chunk_bytes_estimate: REREAD_CHUNK_BYTES };
+        let bytes = self.bytes.reread(&wave)?;
+        Ok(bytes.map(|bytes| BlockSeries::new(bytes, chunks, self.deleted.clone())))
+    }
+
     fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
         let mut chunks = self.chunks.iter().filter(wanted).peekable();
@@ -81,6 +112,7 @@ impl BlockSeries {
         Ok(())
     }
 
+    /// Appends texts; nothing if it fails.
     fn read_texts(
         &self,
         range: TimeRange,

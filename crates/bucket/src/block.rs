@@ -1,8 +1,9 @@
 //! A block in the bucket, its index header read at the first query.
 //!
-//! Invariants: concurrent queries read the header once; it stays in memory within the budget of headers; a
-//! failed read is not remembered.
-//! Not here: which blocks a tenant has (`catalog`), memory of headers (`headers`), selections (`select`).
+//! Invariants: concurrent queries read the header once; it stays in memory within the memory budget of the
+//! bucket; a failed read is not remembered.
+//! Not here: which blocks a tenant has (`catalog`), memory of headers and ranges (`cache`), selections
+//! (`select`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use chronolith_model::{QueryError, ReadContext, TimeRange};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::headers::{HeaderBudget, HeaderOwner};
+use crate::cache::{BlockCache, BlockKey, HeaderOwner};
 use crate::remote::{Remote, RemoteFiles, WaitingSource, query_error};
 use crate::store::list::ListOptions;
 
@@ -41,7 +42,9 @@ pub struct BucketBlock {
     opened: Mutex<Option<Arc<OpenedBlock>>>,
     /// Held while the header is read.
     opening: tokio::sync::Mutex<()>,
-    headers: Arc<HeaderBudget>,
+    cache: Arc<BlockCache>,
+    /// Key of its ranges in the cache.
+    cache_key: BlockKey,
 }
 
 /// A block whose header is in memory.
@@ -58,17 +61,14 @@ struct ObjectSizes {
 
 impl BucketBlock {
     /// The block below the key of `remote`.
-    pub(crate) fn new(
-        identity: BlockIdentity,
-        remote: Remote,
-        headers: Arc<HeaderBudget>,
-    ) -> Arc<BucketBlock> {
+    pub(crate) fn new(identity: BlockIdentity, remote: Remote, cache: Arc<BlockCache>) -> Arc<BucketBlock> {
         Arc::new(BucketBlock {
             identity,
             remote,
             opened: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
-            headers,
+            cache_key: cache.new_block(),
+            cache,
         })
     }
 
@@ -114,16 +114,24 @@ impl BucketBlock {
         if let Some(opened) = self.used() {
             return Ok(opened);
         }
-        let opened = Arc::new(self.read_header(deadline_ns).await?);
+        let opened = match self.read_header(deadline_ns).await {
+            // The damage may be that of the transfer.
+            Err(QueryError::Corrupt { .. }) => {
+                self.forget();
+                self.read_header(deadline_ns).await?
+            }
+            result => result?,
+        };
+        let opened = Arc::new(opened);
         *self.opened.lock() = Some(opened.clone());
-        self.headers.add(self, opened.block.heap_bytes() as u64);
+        self.cache.add_header(self, &self.remote.tenant, opened.block.heap_bytes() as u64);
         Ok(opened)
     }
 
     fn used(self: &Arc<BucketBlock>) -> Option<Arc<OpenedBlock>> {
         let opened = self.opened.lock().clone();
         if opened.is_some() {
-            self.headers.note_use(&**self);
+            self.cache.note_header_use(&**self);
         }
         opened
     }
@@ -139,11 +147,13 @@ impl BucketBlock {
             true => Some(self.remote.read_whole(TOMBSTONES, deadline_ns).await.map_err(query_error)?),
             false => None,
         };
-        let files = Arc::new(RemoteFiles::new(self.remote.clone(), sizes.files));
+        let files =
+            Arc::new(RemoteFiles::new(self.remote.clone(), sizes.files, self.cache.clone(), self.cache_key));
         let source = Box::new(WaitingSource(files.clone()));
         let open = move || Block::open_remote(meta, tombstones.as_deref(), source);
         let opened = self.remote.handle.spawn_blocking(open).await;
         let block = opened.map_err(|_| QueryError::Canceled)?.map_err(open_error)?;
+        files.start_caching();
         Ok(OpenedBlock { block, files })
     }
 
@@ -176,6 +186,12 @@ impl BucketBlock {
         self.remote.deadline_ns(ctx)
     }
 
+    /// Drops its ranges from the cache, as one of them is damaged.
+    pub(crate) fn forget(&self) {
+        self.cache.note_damage();
+        self.cache.remove_block(self.cache_key);
+    }
+
     pub(crate) fn handle(&self) -> &Handle {
         &self.remote.handle
     }
@@ -190,6 +206,7 @@ impl HeaderOwner for BucketBlock {
 
 impl Drop for BucketBlock {
     fn drop(&mut self) {
-        self.headers.remove(self);
+        self.cache.remove_header(self);
+        self.cache.remove_block(self.cache_key);
     }
 }

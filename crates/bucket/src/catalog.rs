@@ -20,7 +20,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
 use crate::block::BucketBlock;
-use crate::headers::HeaderBudget;
+use crate::cache::{BlockCache, CacheSnapshot};
 use crate::remote::{Remote, query_error};
 use crate::store::request::{Purpose, RequestContext};
 use crate::{BucketError, Store};
@@ -38,13 +38,13 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(300);
 pub struct CatalogOptions {
     /// Age from which a list of blocks is refreshed.
     pub poll: Duration,
-    /// Memory of the index headers of all blocks.
-    pub header_bytes_max: u64,
+    /// Memory of index headers and ranges of all blocks, requests in flight included.
+    pub memory_bytes_max: u64,
 }
 
 impl Default for CatalogOptions {
     fn default() -> CatalogOptions {
-        CatalogOptions { poll: Duration::from_secs(30), header_bytes_max: 256 << 20 }
+        CatalogOptions { poll: Duration::from_secs(30), memory_bytes_max: 256 << 20 }
     }
 }
 
@@ -54,7 +54,7 @@ pub struct BlockCatalog {
     clock: Arc<dyn Clock>,
     handle: Handle,
     poll_ns: u64,
-    headers: Arc<HeaderBudget>,
+    cache: Arc<BlockCache>,
     tenants: Mutex<HashMap<TenantId, Arc<TenantBlocks>>>,
 }
 
@@ -95,7 +95,7 @@ impl BlockCatalog {
             clock,
             handle,
             poll_ns: u64::try_from(options.poll.as_nanos()).unwrap_or(u64::MAX),
-            headers: Arc::new(HeaderBudget::new(options.header_bytes_max)),
+            cache: BlockCache::new(options.memory_bytes_max),
             tenants: Mutex::default(),
         })
     }
@@ -138,10 +138,19 @@ impl BlockCatalog {
     ) -> Result<Vec<T>, QueryError> {
         let results = stream::iter(blocks).map(|block| {
             let work = work.clone();
+            let again = work.clone();
             async move {
                 let opened = block.open(block.deadline_ns(ctx)).await?;
+                let opened_again = opened.clone();
                 // Such a thread waits for nothing but requests, which need no thread of its kind.
                 let task = self.handle.spawn_blocking(move || work(&opened.block));
+                let result = task.await.map_err(|_| QueryError::Canceled)?;
+                if !matches!(result, Err(QueryError::Corrupt { .. })) {
+                    return result;
+                }
+                // Damage may be that of cached bytes: they are read once more from the bucket.
+                block.forget();
+                let task = self.handle.spawn_blocking(move || again(&opened_again.block));
                 task.await.map_err(|_| QueryError::Canceled)?
             }
         });
@@ -155,10 +164,16 @@ impl BlockCatalog {
         slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.generation)).unwrap_or(0)
     }
 
-    /// Index headers in memory, and their bytes.
+    /// Counters of the cache of headers and ranges.
     #[must_use]
-    pub fn headers(&self) -> (usize, u64) {
-        self.headers.usage()
+    pub fn cache(&self) -> CacheSnapshot {
+        self.cache.snapshot()
+    }
+
+    /// Flips a bit in each cached byte that `picks` names by its file and offset.
+    #[cfg(test)]
+    pub(crate) fn corrupt_cache(&self, picks: impl Fn(chronolith_block::source::BlockFile, u64) -> bool) {
+        self.cache.corrupt_bytes(picks);
     }
 
     /// Objects that look like blocks of `tenant` and are left out, with the reason; none before its first
@@ -242,7 +257,7 @@ impl BlockCatalog {
         let known = slot.list.read().as_ref().map(|list| list.blocks.clone()).unwrap_or_default();
         let request = RequestContext { tenant: tenant.clone(), deadline_ns, purpose: Purpose::Catalog };
         let remote = self.remote(tenant);
-        let listing = Listing { remote: &remote, request: &request, headers: &self.headers, known: &known };
+        let listing = Listing { remote: &remote, request: &request, cache: &self.cache, known: &known };
         let Listed { blocks, left_out } = listing.run().await?;
         let is_same =
             blocks.len() == known.len() && blocks.iter().zip(&*known).all(|(a, b)| Arc::ptr_eq(a, b));

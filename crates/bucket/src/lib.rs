@@ -7,9 +7,9 @@
 //! Not here: bytes of blocks (`format`), the waves of a selection (`block`), the merge of blocks (`tsdb`).
 
 mod block;
+mod cache;
 mod catalog;
 pub mod error;
-mod headers;
 mod ranges;
 mod remote;
 mod select;
@@ -19,6 +19,7 @@ pub mod store;
 mod tests;
 
 pub use block::BucketBlock;
+pub use cache::CacheSnapshot;
 pub use catalog::{BlockCatalog, CatalogOptions};
 pub use error::BucketError;
 pub use store::Store;

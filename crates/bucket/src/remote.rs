@@ -5,25 +5,27 @@
 //! Not here: the ranges of a wave (`block`), retries and limits of requests (`store`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::{Clock, MemoryBudget};
 use chronolith_block::source::{
     BlockFile, BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX,
-    RangeBytes, WAVE_BYTES_MAX, Wave,
+    RangeBytes, Reread, WAVE_BYTES_MAX, Wave,
 };
 use chronolith_model::{QueryError, ReadContext, TenantId};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Handle;
 
+use crate::cache::{BlockCache, BlockKey};
 use crate::ranges::{self, Speed};
 use crate::store::meter::Estimates;
 use crate::store::read::ReadRange;
 use crate::{BucketError, Purpose, RequestContext, Store};
 
 /// Requests of one round that are sent before the first of them is answered.
-const REQUESTS_AHEAD: usize = 16;
+pub(crate) const REQUESTS_AHEAD: usize = 16;
 /// Time of the requests of a query without a deadline.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -63,17 +65,32 @@ impl Remote {
 
 /// Index and chunk segments of one block in the bucket.
 pub(crate) struct RemoteFiles {
-    remote: Remote,
+    pub(crate) remote: Remote,
     files: Arc<BlockFiles>,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) cache_key: BlockKey,
+    /// False while the header is read, which is kept as a header and would be in memory twice.
+    is_cached: AtomicBool,
 }
 
 impl RemoteFiles {
     /// The files of a block, with the lengths in `files`, below the key of `remote`.
-    pub(crate) fn new(remote: Remote, files: BlockFiles) -> RemoteFiles {
-        RemoteFiles { remote, files: Arc::new(files) }
+    pub(crate) fn new(
+        remote: Remote,
+        files: BlockFiles,
+        cache: Arc<BlockCache>,
+        cache_key: BlockKey,
+    ) -> RemoteFiles {
+        RemoteFiles { remote, files: Arc::new(files), cache, cache_key, is_cached: AtomicBool::new(false) }
     }
 
-    /// Reads the items of `wave` until `deadline_ns` of the clock.
+    /// Keeps ranges in the cache from then on.
+    pub(crate) fn start_caching(&self) {
+        self.is_cached.store(true, Ordering::Release);
+    }
+
+    /// Reads the items of `wave` until `deadline_ns` of the clock. Items that fail their checksums are read
+    /// by `reread`, if there is one.
     ///
     /// # Errors
     /// [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the bucket does not
@@ -83,9 +100,12 @@ impl RemoteFiles {
         wave: &dyn Wave,
         budget: &MemoryBudget,
         deadline_ns: u64,
+        reread: Option<Arc<dyn Reread>>,
     ) -> Result<RangeBytes, QueryError> {
-        let request = self.remote.request(deadline_ns);
         let mut fetched = FetchedRanges::new(self.files.clone());
+        if let Some(reread) = reread {
+            fetched = fetched.with_reread(reread);
+        }
         let mut ranges = Vec::new();
         wave.ranges(&mut ranges);
         for _ in 0..ROUND_COUNT_MAX {
@@ -93,23 +113,45 @@ impl RemoteFiles {
             if ranges.is_empty() {
                 break;
             }
-            ranges::join(&mut ranges, &speed(self.remote.store.estimates()));
-            let memory = budget.reserve(ranges.iter().map(ByteRange::len).sum())?;
             let round = std::mem::take(&mut ranges);
-            let requests = stream::iter(round).map(|range| self.fetch(&request, range));
-            let parts: Vec<FetchedPart> = requests.buffer_unordered(REQUESTS_AHEAD).try_collect().await?;
-            fetched.push(FetchedBatch::new(parts, memory));
+            let batch = match self.is_cached.load(Ordering::Acquire) {
+                true => self.read_cached(round, budget, deadline_ns).await?,
+                false => self.read_round(round, budget, deadline_ns).await?,
+            };
+            fetched.push(batch);
             wave.missing(&fetched, &mut ranges);
         }
         Ok(RangeBytes::Fetched(Arc::new(fetched)))
     }
 
-    async fn fetch(&self, request: &RequestContext, range: ByteRange) -> Result<FetchedPart, QueryError> {
+    async fn read_round(
+        &self,
+        mut ranges: Vec<ByteRange>,
+        budget: &MemoryBudget,
+        deadline_ns: u64,
+    ) -> Result<FetchedBatch, QueryError> {
+        ranges::join(&mut ranges, &self.speed());
+        let memory = budget.reserve(ranges.iter().map(ByteRange::len).sum())?;
+        let request = self.remote.request(deadline_ns);
+        let requests = stream::iter(ranges).map(|range| self.fetch(&request, range));
+        let parts: Vec<FetchedPart> = requests.buffer_unordered(REQUESTS_AHEAD).try_collect().await?;
+        Ok(FetchedBatch::new(parts, memory))
+    }
+
+    pub(crate) async fn fetch(
+        &self,
+        request: &RequestContext,
+        range: ByteRange,
+    ) -> Result<FetchedPart, QueryError> {
         let ByteRange { file, start, end } = range;
         let key = format!("{}/{}", self.remote.key, BlockFile::name(file));
         let read = self.remote.store.read(request, &key, ReadRange::Exact(start..end), None).await;
         let bytes = read.map_err(query_error)?.bytes;
         Ok(FetchedPart { file, start, bytes })
+    }
+
+    pub(crate) fn speed(&self) -> Speed {
+        speed(self.remote.store.estimates())
     }
 }
 
@@ -146,7 +188,7 @@ impl ByteSource for WaitingSource {
         let remote = &self.0.remote;
         let timeout_ns = u64::try_from(READ_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = remote.clock.mono_ns().saturating_add(timeout_ns);
-        remote.handle.block_on(self.0.read(wave, budget, deadline_ns))
+        remote.handle.block_on(self.0.read(wave, budget, deadline_ns, None))
     }
 
     fn wave_bytes_max(&self) -> Option<u64> {

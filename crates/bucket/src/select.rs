@@ -6,16 +6,18 @@
 //! Not here: the waves (`block`), requests of a wave (`remote`).
 
 mod queue;
+mod reread;
 
 use std::sync::Arc;
 
-use chronolith_block::source::RangeBytes;
+use chronolith_block::source::Reread;
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::block::BucketBlock;
+use crate::block::{BucketBlock, OpenedBlock};
 use queue::{BatchReceiver, BatchSender, batch_queue};
+use reread::QueryReread;
 
 /// Bytes of batches that wait for their reader.
 const QUEUE_BYTES_MAX: u64 = 16 << 20;
@@ -83,26 +85,51 @@ impl Drop for BucketBatches {
 }
 
 impl Selected {
+    /// Sends all batches. Damage of lists or entries may be that of cached bytes: all of the block are
+    /// dropped, as others may be damaged too, and read once more from the bucket.
     async fn fetch(&self, sender: &BatchSender) -> Result<(), QueryError> {
-        let Selected { block, matchers, range, deadline_ns, ctx } = self;
-        if !range.overlaps(block.range()) {
+        if !self.range.overlaps(self.block.range()) {
             return Ok(());
         }
-        let opened = block.open(*deadline_ns).await?;
-        let files = &opened.files;
+        let opened = self.block.open(self.deadline_ns).await?;
+        let mut sent_count = 0;
+        match self.fetch_from(&opened, sender, &mut sent_count).await {
+            Err(QueryError::Corrupt { .. }) => {
+                self.block.forget();
+                self.fetch_from(&opened, sender, &mut sent_count).await
+            }
+            result => result,
+        }
+    }
+
+    /// Sends the batches after the first `sent_count` series, and counts those that it sends.
+    async fn fetch_from(
+        &self,
+        opened: &OpenedBlock,
+        sender: &BatchSender,
+        sent_count: &mut usize,
+    ) -> Result<(), QueryError> {
+        let Selected { matchers, range, deadline_ns, ctx, .. } = self;
+        let OpenedBlock { block, files } = opened;
+        let reread: Arc<dyn Reread> = Arc::new(QueryReread::new(files.clone(), *deadline_ns, ctx.clone()));
         let mut selection = {
-            let Some(plan) = opened.block.plan_postings(matchers)? else { return Ok(()) };
-            let lists = files.read(&plan.wave(), &ctx.budget, *deadline_ns).await?;
-            opened.block.select_planned(&plan, lists, *range, ctx)?
+            let Some(plan) = block.plan_postings(matchers)? else { return Ok(()) };
+            let lists = files.read(&plan.wave(), &ctx.budget, *deadline_ns, None).await?;
+            block.select_planned(&plan, lists, *range, ctx)?
         };
+        let mut skip_count = *sent_count;
         loop {
             let bytes = match selection.next_wave() {
-                Some(wave) => files.read(&*wave, &ctx.budget, *deadline_ns).await,
+                Some(wave) => files.read(&*wave, &ctx.budget, *deadline_ns, Some(reread.clone())).await?,
                 None => return Ok(()),
             };
-            let wave_bytes = bytes.as_ref().map_or(0, RangeBytes::fetched_bytes);
+            let wave_bytes = bytes.fetched_bytes();
             let mut series = Vec::new();
-            selection.push(bytes, &mut series)?;
+            selection.push(Ok(bytes), &mut series)?;
+            let skipped = skip_count.min(series.len());
+            series.drain(..skipped);
+            skip_count -= skipped;
+            *sent_count += series.len();
             if !series.is_empty() && !sender.send(series, wave_bytes).await {
                 return Ok(());
             }

@@ -5,6 +5,7 @@ mod http;
 mod races;
 mod reading;
 mod requests;
+mod single_flight;
 mod uploads;
 mod versitygw;
 

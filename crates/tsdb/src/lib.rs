@@ -30,6 +30,7 @@ pub use admin::DeleteReport;
 pub use admin::error::AdminError;
 pub use blocks::tenant::tenant_dir;
 pub use chronolith_block::PoolLimits;
+pub use chronolith_bucket::CacheSnapshot;
 pub use chronolith_bucket::store::meter::MeterSnapshot;
 pub use chronolith_bucket::{BucketError, CatalogOptions, StoreConfig};
 pub use chronolith_format::chunk::xor::EncodedChunk;

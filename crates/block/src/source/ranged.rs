@@ -11,15 +11,12 @@ use chronolith_base::{DiskFile, Env, MemoryBudget};
 use chronolith_format::block::chunks;
 use chronolith_model::QueryError;
 
-use super::bytes::{ByteSource, RangeBytes, Wave};
+use super::bytes::{ByteSource, ROUND_COUNT_MAX, RangeBytes, Wave};
 use super::fetched::{FetchedBatch, FetchedPart, FetchedRanges};
 use super::range::{BlockFile, BlockFiles, ByteRange, coalesce};
 use crate::BlockError;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, is_segment_name, segment_path};
 
-/// Rounds of a wave at most: ranges as named, longer chunks, chunks that these refer to, longer ones of
-/// those.
-pub const ROUND_COUNT_MAX: usize = 4;
 /// Bytes that a wave should read at most.
 pub const WAVE_BYTES_MAX: u64 = 16 << 20;
 

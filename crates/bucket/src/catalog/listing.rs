@@ -19,7 +19,7 @@ use futures_util::{StreamExt, stream};
 
 use crate::BucketError;
 use crate::block::{BlockIdentity, BucketBlock};
-use crate::headers::HeaderBudget;
+use crate::cache::BlockCache;
 use crate::remote::Remote;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
@@ -34,7 +34,7 @@ pub(super) struct Listing<'a> {
     /// Directory of the tenant.
     pub(super) remote: &'a Remote,
     pub(super) request: &'a RequestContext,
-    pub(super) headers: &'a Arc<HeaderBudget>,
+    pub(super) cache: &'a Arc<BlockCache>,
     /// Blocks of the list before, which stay the same objects.
     pub(super) known: &'a [Arc<BucketBlock>],
 }
@@ -153,7 +153,7 @@ impl Listing<'_> {
 
     fn block(&self, ulid: Ulid, identity: BlockIdentity) -> Arc<BucketBlock> {
         let remote = Remote { key: format!("{}/{ulid}", self.remote.key), ..self.remote.clone() };
-        BucketBlock::new(identity, remote, self.headers.clone())
+        BucketBlock::new(identity, remote, self.cache.clone())
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct FaultPlan {
     pub(super) unavailable: u64,
     /// Answers to reads that end early.
     pub(super) cut: u64,
+    /// Answers to reads of index and chunks with a bit flipped.
+    pub(super) flipped: u64,
     /// Writes that succeed and are reported as failed.
     pub(super) lost_answer: u64,
     /// 409 to a creation that does not happen.
@@ -89,6 +91,18 @@ impl FaultStore {
     }
 }
 
+fn flip(answer: GetResult, bit_idx: u64) -> GetResult {
+    let (meta, range, attributes) = (answer.meta.clone(), answer.range.clone(), answer.attributes.clone());
+    let flipped = stream::once(async move {
+        let mut all = answer.into_stream().try_collect::<Vec<Bytes>>().await?.concat();
+        let at = usize::try_from(bit_idx / 8).unwrap();
+        all[at] ^= 1 << (bit_idx % 8);
+        Ok(Bytes::from(all))
+    });
+    let payload = GetResultPayload::Stream(flipped.boxed());
+    GetResult { payload, meta, range, attributes, extensions: Default::default() }
+}
+
 fn status(status: u16) -> Error {
     let source = Box::new(StatusError { status, body: "SlowDown".to_owned() });
     Error::Generic { store: "faults", source }
@@ -143,9 +157,14 @@ impl ObjectStore for FaultStore {
             tokio::time::sleep(Duration::from_millis(plan.stall_ms)).await;
         }
         let is_head = options.head;
+        let is_checked = location.as_ref().ends_with("/index") || location.as_ref().contains("/chunks/");
         let answer = self.inner.get_opts(location, options).await?;
         if !is_head && answer.range.start < answer.range.end && self.hits(plan.cut) {
             return Ok(cut(answer, &self.rng));
+        }
+        if !is_head && is_checked && answer.range.start < answer.range.end && self.hits(plan.flipped) {
+            let bit_idx = self.rng.below(8 * (answer.range.end - answer.range.start));
+            return Ok(flip(answer, bit_idx));
         }
         Ok(answer)
     }

@@ -56,8 +56,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         "bucket.memory",
         "256MiB",
         Form::Size,
-        "Memory of the index headers of blocks in the bucket; the least recently used ones are dropped",
-        |s, v| set_bucket(s, |bucket| &mut bucket.catalog.header_bytes_max, value::size_at_least(v, 1 << 20)),
+        "Memory of index headers and fetched ranges of blocks in the bucket; those not used recently are dropped",
+        |s, v| set_bucket(s, |bucket| &mut bucket.catalog.memory_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
     Setting::server(
         "bucket.endpoint",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_block::Block;
 use chronolith_bucket::store::meter::MeterSnapshot;
-use chronolith_bucket::{BlockCatalog, BucketError, CatalogOptions, Store, StoreConfig};
+use chronolith_bucket::{BlockCatalog, BucketError, CacheSnapshot, CatalogOptions, Store, StoreConfig};
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::query::{SelectHints, TenantSources, VecBatches};
 use chronolith_model::{
@@ -68,10 +68,10 @@ impl BucketSources {
         self.store.counters()
     }
 
-    /// Index headers in memory, and their bytes.
+    /// Counters of the cache of index headers and ranges.
     #[must_use]
-    pub fn headers(&self) -> (usize, u64) {
-        self.catalog.headers()
+    pub fn cache(&self) -> CacheSnapshot {
+        self.catalog.cache()
     }
 }
 
