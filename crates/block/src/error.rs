@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use chronolith_base::DecodeError;
 use chronolith_format::block::index::IndexWriteError;
 use chronolith_format::block::meta::{MetaError, Ulid};
+use chronolith_format::bucket::sidecar::SidecarError;
 use chronolith_model::{QueryError, TimeRange};
 
 /// Error of writing or opening a block.
@@ -98,6 +99,14 @@ pub enum BlockError {
         /// The limit.
         limit: u64,
     },
+    /// A series of the block cannot be in a sidecar; readers take it from the index.
+    #[error("{path}: {error}")]
+    Sidecar {
+        /// Index of the block.
+        path: PathBuf,
+        /// Series and limit.
+        error: SidecarError,
+    },
     /// Samples are outside of the range that the block covers, so readers would not look for them.
     #[error("samples from {first} to {last} lie outside the block range {}..{}", range.start, range.end)]
     OutsideRange {
@@ -128,6 +137,7 @@ impl BlockError {
             BlockError::Source(_)
             | BlockError::TooManyOpen { .. }
             | BlockError::TooLarge { .. }
+            | BlockError::Sidecar { .. }
             | BlockError::OutsideRange { .. } => false,
         }
     }
@@ -144,7 +154,8 @@ impl BlockError {
             | BlockError::SegmentMissing { path }
             | BlockError::TombstonesMissing { path, .. }
             | BlockError::TooManyOpen { path, .. }
-            | BlockError::TooLarge { path, .. } => Some(path),
+            | BlockError::TooLarge { path, .. }
+            | BlockError::Sidecar { path, .. } => Some(path),
             BlockError::Source(_) | BlockError::OutsideRange { .. } => None,
         }
     }

@@ -18,9 +18,8 @@ use crate::contents::BlockContents;
 use crate::layout::{INDEX_FILE, META_FILE, TOMBSTONES_FILE};
 use crate::open_counts::{OpenCounts, OpenPermit, OpenSizes};
 use crate::postings::new_regex_cache;
-use crate::source::{
-    BlockFile, BlockFiles, ByteRange, ByteSource, FetchedRanges, MappedFiles, Wave, segment_paths,
-};
+use crate::source::{BlockFile, BlockFiles, ByteRange, ByteSource, MappedFiles, segment_paths};
+use crate::waves::ExactWave;
 
 /// Memory of an open block besides its files and index: `meta.json`, paths, tombstones.
 const BLOCK_BYTES: u64 = 2048;
@@ -123,17 +122,6 @@ pub(crate) fn open_remote(
     Ok(Opened { contents, mutable_bytes })
 }
 
-/// Ranges whose length is known.
-struct ExactWave(Vec<ByteRange>);
-
-impl Wave for ExactWave {
-    fn ranges(&self, out: &mut Vec<ByteRange>) {
-        out.extend_from_slice(&self.0);
-    }
-
-    fn missing(&self, _fetched: &FetchedRanges, _out: &mut Vec<ByteRange>) {}
-}
-
 /// Reads the index header, and verifies the headers of chunk segments in the same wave as both ends of the
 /// index.
 fn read_header(source: &dyn ByteSource) -> Result<IndexHeader, BlockError> {
@@ -165,7 +153,8 @@ fn read_header(source: &dyn ByteSource) -> Result<IndexHeader, BlockError> {
     IndexHeader::of_sections(version, toc, file_len, sections).map_err(corrupt)
 }
 
-fn read_error(error: QueryError) -> BlockError {
+/// Error of reading a part of a block that is being opened or read as a whole.
+pub(crate) fn read_error(error: QueryError) -> BlockError {
     match error {
         QueryError::Io { path, error } => BlockError::Io { path: PathBuf::from(path), error },
         other => BlockError::Source(other),

@@ -308,7 +308,7 @@ pub fn open_error(error: BlockError) -> QueryError {
         BlockError::TooLarge { path: at, what, .. } => {
             QueryError::Corrupt { path: path(&at), what: what.to_owned() }
         }
-        other @ BlockError::OutsideRange { .. } => {
+        other @ (BlockError::OutsideRange { .. } | BlockError::Sidecar { .. }) => {
             QueryError::Corrupt { path: String::new(), what: other.to_string() }
         }
     }

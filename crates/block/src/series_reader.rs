@@ -129,7 +129,7 @@ impl SeriesReader {
 
 /// Returns true if an entry has the same chunk more than once: a forged one would make a short file decode to
 /// any number of samples.
-fn has_repeated_chunk(chunks: &[ChunkMeta]) -> bool {
+pub(crate) fn has_repeated_chunk(chunks: &[ChunkMeta]) -> bool {
     if chunks.is_sorted_by(|a, b| a.chunk_ref < b.chunk_ref) {
         return false;
     }

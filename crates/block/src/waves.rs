@@ -18,6 +18,17 @@ fn index_range(range: &Range<u64>) -> ByteRange {
     ByteRange { file: BlockFile::Index, start: range.start, end: range.end }
 }
 
+/// Wave of ranges whose lengths are known.
+pub(crate) struct ExactWave(pub(crate) Vec<ByteRange>);
+
+impl Wave for ExactWave {
+    fn ranges(&self, out: &mut Vec<ByteRange>) {
+        out.extend_from_slice(&self.0);
+    }
+
+    fn missing(&self, _fetched: &FetchedRanges, _out: &mut Vec<ByteRange>) {}
+}
+
 /// Wave of postings lists, by their ranges in the index.
 pub(crate) struct PostingsWave<'a>(pub(crate) &'a [Range<u64>]);
 

@@ -130,6 +130,7 @@ fn blocks_have_the_start_times_that_were_written_and_merged() {
                 }
             }
             assert_eq!(block.verify(), []);
+            sidecars::check_sidecar(&env, &block);
             blocks.push(block);
         }
         let rules = MergeRules { encoding, duplicates, output_bytes_max: u64::MAX };
