@@ -5,6 +5,8 @@ mod http;
 mod races;
 mod reading;
 mod requests;
+mod s3_server;
+mod snapshots;
 mod uploads;
 mod versitygw;
 
