@@ -13,6 +13,7 @@ pub mod error;
 mod ranges;
 mod remote;
 mod select;
+pub mod snapshots;
 pub mod store;
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ mod http;
 mod races;
 mod reading;
 mod requests;
+mod s3_server;
 mod single_flight;
+mod snapshots;
 mod uploads;
 mod versitygw;
 

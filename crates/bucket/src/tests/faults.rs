@@ -27,7 +27,7 @@ pub(super) struct FaultPlan {
     pub(super) unavailable: u64,
     /// Answers to reads that end early.
     pub(super) cut: u64,
-    /// Answers to reads of index and chunks with a bit flipped.
+    /// Answers to reads, but of `meta.json`, with one wrong bit.
     pub(super) flipped: u64,
     /// Writes that succeed and are reported as failed.
     pub(super) lost_answer: u64,
@@ -48,6 +48,8 @@ pub(super) struct FaultStore {
     pub(super) requests: AtomicU64,
     pub(super) injected: AtomicU64,
     pub(super) aborts: AtomicU64,
+    /// Answers that may get a wrong bit.
+    pub(super) flips_left: AtomicU64,
 }
 
 impl FaultStore {
@@ -59,6 +61,7 @@ impl FaultStore {
             requests: AtomicU64::new(0),
             injected: AtomicU64::new(0),
             aborts: AtomicU64::new(0),
+            flips_left: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -91,18 +94,6 @@ impl FaultStore {
     }
 }
 
-fn flip(answer: GetResult, bit_idx: u64) -> GetResult {
-    let (meta, range, attributes) = (answer.meta.clone(), answer.range.clone(), answer.attributes.clone());
-    let flipped = stream::once(async move {
-        let mut all = answer.into_stream().try_collect::<Vec<Bytes>>().await?.concat();
-        let at = usize::try_from(bit_idx / 8).unwrap();
-        all[at] ^= 1 << (bit_idx % 8);
-        Ok(Bytes::from(all))
-    });
-    let payload = GetResultPayload::Stream(flipped.boxed());
-    GetResult { payload, meta, range, attributes, extensions: Default::default() }
-}
-
 fn status(status: u16) -> Error {
     let source = Box::new(StatusError { status, body: "SlowDown".to_owned() });
     Error::Generic { store: "faults", source }
@@ -111,12 +102,25 @@ fn status(status: u16) -> Error {
 fn cut(answer: GetResult, rng: &Rng) -> GetResult {
     let len = answer.range.end - answer.range.start;
     let kept = usize::try_from(rng.below(len.max(1))).unwrap();
+    changed(answer, move |body| body.truncate(kept))
+}
+
+fn flipped(answer: GetResult, rng: &Rng) -> GetResult {
+    let len = answer.range.end - answer.range.start;
+    let at = usize::try_from(rng.below(len.max(1))).unwrap();
+    let bit = rng.below(8);
+    changed(answer, move |body| body[at] ^= 1 << bit)
+}
+
+/// An answer with another body.
+fn changed(answer: GetResult, change: impl FnOnce(&mut Vec<u8>) + Send + 'static) -> GetResult {
     let (meta, range, attributes) = (answer.meta.clone(), answer.range.clone(), answer.attributes.clone());
-    let short = stream::once(async move {
-        let all = answer.into_stream().try_collect::<Vec<Bytes>>().await?.concat();
-        Ok(Bytes::from(all).slice(..kept))
+    let body = stream::once(async move {
+        let mut body = answer.into_stream().try_collect::<Vec<Bytes>>().await?.concat();
+        change(&mut body);
+        Ok(Bytes::from(body))
     });
-    let payload = GetResultPayload::Stream(short.boxed());
+    let payload = GetResultPayload::Stream(body.boxed());
     GetResult { payload, meta, range, attributes, extensions: Default::default() }
 }
 
@@ -157,14 +161,16 @@ impl ObjectStore for FaultStore {
             tokio::time::sleep(Duration::from_millis(plan.stall_ms)).await;
         }
         let is_head = options.head;
-        let is_checked = location.as_ref().ends_with("/index") || location.as_ref().contains("/chunks/");
+        // No checksum covers it.
+        let is_checked = !location.as_ref().ends_with("/meta.json");
         let answer = self.inner.get_opts(location, options).await?;
         if !is_head && answer.range.start < answer.range.end && self.hits(plan.cut) {
             return Ok(cut(answer, &self.rng));
         }
-        if !is_head && is_checked && answer.range.start < answer.range.end && self.hits(plan.flipped) {
-            let bit_idx = self.rng.below(8 * (answer.range.end - answer.range.start));
-            return Ok(flip(answer, bit_idx));
+        let has_body = is_checked && !is_head && answer.range.start < answer.range.end;
+        if has_body && self.flips_left.load(Ordering::Relaxed) > 0 && self.hits(plan.flipped) {
+            self.flips_left.fetch_sub(1, Ordering::Relaxed);
+            return Ok(flipped(answer, &self.rng));
         }
         Ok(answer)
     }
