@@ -15,6 +15,7 @@ mod remote;
 mod select;
 pub mod snapshots;
 pub mod store;
+pub mod upload;
 
 #[cfg(test)]
 mod tests;
@@ -26,3 +27,4 @@ pub use error::BucketError;
 pub use store::Store;
 pub use store::config::StoreConfig;
 pub use store::request::{Purpose, RequestContext};
+pub use upload::Uploader;

@@ -1,5 +1,6 @@
 //! The store over clients that fail: retries, deadlines, hedges, races of creators, uploads.
 
+mod block_uploads;
 mod faults;
 mod http;
 mod races;

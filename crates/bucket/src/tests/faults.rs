@@ -16,6 +16,7 @@ use object_store::{
     ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::store::backend::Backend;
 use crate::store::http::StatusError;
@@ -41,6 +42,30 @@ pub(super) struct FaultPlan {
     pub(super) stall_ms: u64,
 }
 
+/// End of a process at one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kill {
+    /// The request is refused for good.
+    Refused,
+    /// The request is carried out, and answered as refused for good.
+    RefusedAfter,
+    /// The process dies before the request is carried out.
+    DiesBefore,
+    /// The process dies when the request was carried out.
+    DiesAfter,
+}
+
+impl Kill {
+    pub(super) const ALL: [Kill; 4] = [Kill::Refused, Kill::RefusedAfter, Kill::DiesBefore, Kill::DiesAfter];
+}
+
+/// Faults of one request.
+#[derive(Clone, Copy)]
+struct Injected {
+    plan: FaultPlan,
+    kill: Option<Kill>,
+}
+
 pub(super) struct FaultStore {
     inner: Arc<dyn Backend>,
     plan: Mutex<FaultPlan>,
@@ -50,6 +75,9 @@ pub(super) struct FaultStore {
     pub(super) aborts: AtomicU64,
     /// Answers that may get a wrong bit.
     pub(super) flips_left: AtomicU64,
+    /// Requests until the end, and how it ends.
+    kill_at: Mutex<Option<(u64, Kill)>>,
+    pub(super) died: Notify,
 }
 
 impl FaultStore {
@@ -62,6 +90,8 @@ impl FaultStore {
             injected: AtomicU64::new(0),
             aborts: AtomicU64::new(0),
             flips_left: AtomicU64::new(u64::MAX),
+            kill_at: Mutex::default(),
+            died: Notify::new(),
         }
     }
 
@@ -75,22 +105,57 @@ impl FaultStore {
         hits
     }
 
+    /// Ends the process at the request after `requests` others.
+    pub(super) fn kill_after(&self, requests: u64, kill: Kill) {
+        *self.kill_at.lock() = Some((requests, kill));
+    }
+
+    /// Cancels a kill. Returns true if it has not come.
+    pub(super) fn is_alive(&self) -> bool {
+        self.kill_at.lock().take().is_some()
+    }
+
+    /// The end that comes with this request.
+    fn take_kill(&self) -> Option<Kill> {
+        let mut kill_at = self.kill_at.lock();
+        let (requests, kill) = (*kill_at)?;
+        *kill_at = requests.checked_sub(1).map(|left| (left, kill));
+        kill_at.is_none().then_some(kill)
+    }
+
     /// Faults that come before the request has an effect.
-    async fn before(&self) -> Result<FaultPlan> {
+    async fn before(&self) -> Result<Injected> {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        let kill = self.take_kill();
+        match kill {
+            Some(Kill::Refused) => return Err(status(403)),
+            Some(Kill::DiesBefore) => self.die().await,
+            _ => {}
+        }
         let plan = *self.plan.lock();
         if self.hits(plan.delayed) {
             tokio::time::sleep(Duration::from_millis(self.rng.below(plan.delay_ms + 1))).await;
         }
-        if self.hits(plan.unavailable) { Err(status(503)) } else { Ok(plan) }
+        if self.hits(plan.unavailable) { Err(status(503)) } else { Ok(Injected { plan, kill }) }
     }
 
-    fn after<T>(&self, plan: FaultPlan, done: T) -> Result<T> {
-        if self.hits(plan.lost_answer) {
+    async fn after<T>(&self, injected: Injected, done: T) -> Result<T> {
+        match injected.kill {
+            Some(Kill::RefusedAfter) => return Err(status(403)),
+            Some(Kill::DiesAfter) => self.die().await,
+            _ => {}
+        }
+        if self.hits(injected.plan.lost_answer) {
             let source = Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
             return Err(Error::Generic { store: "faults", source });
         }
         Ok(done)
+    }
+
+    /// Nothing is done from here on; the test drops the future.
+    async fn die(&self) {
+        self.died.notify_one();
+        std::future::pending().await
     }
 }
 
@@ -139,12 +204,12 @@ impl fmt::Display for FaultStore {
 #[async_trait]
 impl ObjectStore for FaultStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        let plan = self.before().await?;
-        if options.mode == PutMode::Create && self.hits(plan.conflict) {
+        let injected = self.before().await?;
+        if options.mode == PutMode::Create && self.hits(injected.plan.conflict) {
             return Err(Error::AlreadyExists { path: location.to_string(), source: "409".into() });
         }
         let done = self.inner.put_opts(location, payload, options).await?;
-        self.after(plan, done)
+        self.after(injected, done).await
     }
 
     async fn put_multipart_opts(
@@ -156,7 +221,8 @@ impl ObjectStore for FaultStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let plan = self.before().await?;
+        let injected = self.before().await?;
+        let plan = injected.plan;
         if self.hits(plan.stalled) {
             tokio::time::sleep(Duration::from_millis(plan.stall_ms)).await;
         }
@@ -164,6 +230,7 @@ impl ObjectStore for FaultStore {
         // No checksum covers it.
         let is_checked = !location.as_ref().ends_with("/meta.json");
         let answer = self.inner.get_opts(location, options).await?;
+        let answer = self.after(Injected { plan: FaultPlan::default(), ..injected }, answer).await?;
         if !is_head && answer.range.start < answer.range.end && self.hits(plan.cut) {
             return Ok(cut(answer, &self.rng));
         }
@@ -182,6 +249,16 @@ impl ObjectStore for FaultStore {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let plan = *self.plan.lock();
+        match self.take_kill() {
+            Some(Kill::Refused | Kill::RefusedAfter) => {
+                return stream::once(async { Err(status(403)) }).boxed();
+            }
+            Some(Kill::DiesBefore | Kill::DiesAfter) => {
+                self.died.notify_one();
+                return stream::pending().boxed();
+            }
+            None => {}
+        }
         if self.hits(plan.unavailable) {
             return stream::once(async { Err(status(503)) }).boxed();
         }
@@ -189,8 +266,9 @@ impl ObjectStore for FaultStore {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.before().await?;
-        self.inner.list_with_delimiter(prefix).await
+        let injected = self.before().await?;
+        let listed = self.inner.list_with_delimiter(prefix).await?;
+        self.after(injected, listed).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
@@ -201,14 +279,15 @@ impl ObjectStore for FaultStore {
 #[async_trait]
 impl MultipartStore for FaultStore {
     async fn create_multipart(&self, path: &Path) -> Result<MultipartId> {
-        self.before().await?;
-        self.inner.create_multipart(path).await
+        let injected = self.before().await?;
+        let id = self.inner.create_multipart(path).await?;
+        self.after(injected, id).await
     }
 
     async fn put_part(&self, path: &Path, id: &MultipartId, idx: usize, part: PutPayload) -> Result<PartId> {
-        let plan = self.before().await?;
+        let injected = self.before().await?;
         let done = self.inner.put_part(path, id, idx, part).await?;
-        self.after(plan, done)
+        self.after(injected, done).await
     }
 
     async fn complete_multipart(
@@ -217,9 +296,9 @@ impl MultipartStore for FaultStore {
         id: &MultipartId,
         parts: Vec<PartId>,
     ) -> Result<PutResult> {
-        let plan = self.before().await?;
+        let injected = self.before().await?;
         let done = self.inner.complete_multipart(path, id, parts).await?;
-        self.after(plan, done)
+        self.after(injected, done).await
     }
 
     async fn abort_multipart(&self, path: &Path, id: &MultipartId) -> Result<()> {
