@@ -42,7 +42,7 @@ pub use layout::{SUFFIX_CREATING, SUFFIX_DELETING, block_dir};
 pub use link::link_block;
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use postings::PostingsPlan;
-pub use record::{FileSizes, damaged_record, precedence, read_record, replaces};
+pub use record::{FileSizes, damaged_record, precedence, read_record};
 pub use selection::Selection;
 pub use sidecar::write_sidecar;
 pub use verify::{BlockVerification, Damage};

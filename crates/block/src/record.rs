@@ -148,18 +148,3 @@ pub(crate) fn record_of(
 pub fn precedence(meta: &BlockMeta) -> (Ulid, Ulid) {
     (meta.compaction.sources.iter().min().copied().unwrap_or(meta.ulid), meta.ulid)
 }
-
-/// Returns true if all samples of the block `older`, which was made of `older_sources`, are in the block that
-/// `newer` describes and those that were written together with it: it was merged or rewritten from it, be it
-/// in several steps.
-#[must_use]
-pub fn replaces(newer: &BlockMeta, older: Ulid, older_sources: &[Ulid]) -> bool {
-    let compaction = &newer.compaction;
-    if newer.ulid == older || compaction.split_blocks.contains(&older) {
-        return false;
-    }
-    let has_all = |sources: &[Ulid]| sources.iter().all(|source| compaction.sources.contains(source));
-    let is_input = compaction.parents.iter().any(|parent| parent.ulid == older);
-    // Blocks of programs that record no sources replace their direct inputs only.
-    is_input || (!older_sources.is_empty() && newer.ulid > older && has_all(older_sources))
-}

@@ -6,6 +6,7 @@
 //! file twice, are in memory.
 //! Not here: which blocks to upload and when, removal of the local copy (`tsdb`).
 
+mod adopt;
 mod counters;
 mod local;
 mod publish;
@@ -31,6 +32,7 @@ use self::counters::UploadCounters;
 use self::local::{LocalBlock, LocalFile};
 use crate::snapshots::Snapshots;
 use crate::store::list::ListOptions;
+use crate::store::read::ReadRange;
 use crate::{BucketError, RequestContext, Store};
 
 const META: &str = "meta.json";
@@ -111,12 +113,35 @@ impl Uploader {
             let key = format!("{folder}/{}", file.name);
             self.send_file(request, &key, file, present_bytes(&file.name)).await?;
         }
-        for (name, body) in local.tombstones.iter().map(|tombstones| (TOMBSTONES, tombstones)) {
-            self.send_body(request, &format!("{folder}/{name}"), body.clone(), present_bytes(name)).await?;
-        }
+        let tombstones = match &local.tombstones {
+            Some(body) => Some(self.send_tombstones(request, &folder, body, &present_bytes).await?),
+            None => None,
+        };
         let meta = meta_in_bucket(&local);
         self.send_body(request, &format!("{folder}/{META}"), meta.clone(), present_bytes(META)).await?;
-        Ok(record(&local, meta.len() as u64, self.env.clock.now_ms()))
+        let record = record(&local, meta.len() as u64, self.env.clock.now_ms());
+        Ok(BucketBlock { tombstones, ..record })
+    }
+
+    /// Sends tombstones. Later ones get a name of their own, as readers may have a catalogue that names the
+    /// earlier ones.
+    async fn send_tombstones(
+        &self,
+        request: &RequestContext,
+        folder: &str,
+        body: &Bytes,
+        present_bytes: &impl Fn(&str) -> Option<u64>,
+    ) -> Result<TombstonesObject, BucketError> {
+        let crc = chronolith_base::crc::crc32c(body);
+        let first = format!("{folder}/{TOMBSTONES}");
+        let has_others = present_bytes(TOMBSTONES).is_some()
+            && !self.is_equal(request, &first, ReadRange::Whole, body).await?;
+        let name = match has_others {
+            false => TOMBSTONES.to_owned(),
+            true => format!("{TOMBSTONES}-{:08x}{crc:08x}", body.len()),
+        };
+        self.send_body(request, &format!("{folder}/{name}"), body.clone(), present_bytes(&name)).await?;
+        Ok(TombstonesObject { name, len: body.len() as u64, crc })
     }
 
     /// Sizes of the objects of the block that are there, by name.
@@ -170,11 +195,7 @@ fn record(local: &LocalBlock, meta_bytes: u64, uploaded_ms: i64) -> BucketBlock 
             meta: meta_bytes,
         },
         sidecar: local.sidecar,
-        tombstones: local.tombstones.as_ref().map(|body| TombstonesObject {
-            name: TOMBSTONES.to_owned(),
-            len: body.len() as u64,
-            crc: chronolith_base::crc::crc32c(body),
-        }),
+        tombstones: None,
         ancestry: ancestry(meta),
         uploaded_ms,
     }

@@ -96,10 +96,9 @@ impl Bench {
     }
 
     /// Uploads a block and records it in place of its parents.
-    async fn run(&self, uploader: &Uploader, dir: &Path, parents: &[u64]) -> Result<Published, BucketError> {
+    async fn run(&self, uploader: &Uploader, dir: &Path) -> Result<Published, BucketError> {
         let record = uploader.upload(&self.request(), dir, Bench::sidecar(dir)).await?;
-        let replaced: Vec<Ulid> = parents.iter().map(|n| ulid(*n)).collect();
-        uploader.publish(&self.request(), &[record], &replaced).await
+        uploader.publish(&self.request(), &[record]).await
     }
 
     async fn latest(&self) -> Option<Arc<Snapshot>> {
@@ -125,9 +124,10 @@ impl Bench {
             assert_eq!(found.len() as u64, len, "{name}");
             assert!(found == self.disk.read(&dir.join(&name)).unwrap(), "{name}");
         }
-        let sidecar = self.object(&format!("{folder}/chronolith.sidecar")).await;
-        let recorded = record.sidecar.unwrap();
-        assert_eq!((sidecar.len() as u64, crc32c(&sidecar)), (recorded.len, recorded.crc));
+        let key = format!("{folder}/chronolith.sidecar");
+        let sidecar = self.rig.store.read(&self.request(), &key, ReadRange::Whole, None).await;
+        let found = sidecar.ok().map(|read| (read.bytes.len() as u64, crc32c(&read.bytes)));
+        assert_eq!(found, record.sidecar.map(|recorded| (recorded.len, recorded.crc)));
         let text = self.object(&format!("{folder}/meta.json")).await;
         assert_eq!(text.len() as u64, record.files.meta);
         let mut meta = BlockMeta::decode(&text).unwrap();
@@ -156,7 +156,7 @@ async fn blocks_are_uploaded_and_recorded() {
         let bench = Bench::new(plan);
         let uploader = bench.uploader();
         let dir = bench.block(1, &[], &[4000, 100]);
-        bench.run(&uploader, &dir, &[]).await.unwrap();
+        bench.run(&uploader, &dir).await.unwrap();
         bench.rig.faults.set_plan(FaultPlan::default());
         let snapshot = bench.latest().await.unwrap();
         let [record] = snapshot.blocks.as_slice() else { panic!("{snapshot:?}") };
@@ -208,7 +208,7 @@ async fn check_kill(bench: &Bench, dir: &Path, parents: &[u64], kill_at: u64, ki
     {
         let uploader = bench.uploader();
         tokio::select! {
-            _ = bench.run(&uploader, dir, parents) => {}
+            _ = bench.run(&uploader, dir) => {}
             () = bench.rig.faults.died.notified() => {}
         }
     }
@@ -222,7 +222,7 @@ async fn check_kill(bench: &Bench, dir: &Path, parents: &[u64], kill_at: u64, ki
         let has_merged = snapshot.blocks.iter().any(|block| dir.ends_with(block.ulid.to_string()));
         assert!(parents.iter().all(|n| is_replaced(n) == has_merged), "inputs or result, never both");
     }
-    let done = bench.run(&bench.uploader(), dir, parents).await.unwrap();
+    let done = bench.run(&bench.uploader(), dir).await.unwrap();
     assert!(matches!(done, Published::Recorded(_)), "{done:?}");
     is_killed
 }
@@ -234,7 +234,7 @@ async fn an_upload_that_is_killed_at_any_request_is_done_once_by_repeating_it() 
         loop {
             let bench = Bench::new(FaultPlan::default());
             let (first, merged) = (bench.block(1, &[], &[4000]), bench.block(2, &[1], &[4000, 100]));
-            bench.run(&bench.uploader(), &first, &[]).await.unwrap();
+            bench.run(&bench.uploader(), &first).await.unwrap();
             let is_killed = check_kill(&bench, &merged, &[1], kill_at, kill).await;
             let snapshot = bench.latest().await.unwrap();
             let blocks: Vec<Ulid> = snapshot.blocks.iter().map(|block| block.ulid).collect();
@@ -278,21 +278,21 @@ async fn what_was_replaced_does_not_come_back() {
     let uploader = bench.uploader();
     let inputs = [bench.block(1, &[], &[10]), bench.block(2, &[], &[10])];
     for dir in &inputs {
-        bench.run(&uploader, dir, &[]).await.unwrap();
+        bench.run(&uploader, dir).await.unwrap();
     }
     let merged = bench.block(3, &[1, 2], &[20]);
-    bench.run(&uploader, &merged, &[1, 2]).await.unwrap();
+    bench.run(&uploader, &merged).await.unwrap();
     let rival = bench.block(4, &[1, 2], &[20]);
-    let of_rival = bench.run(&uploader, &rival, &[1, 2]).await.unwrap();
+    let of_rival = bench.run(&uploader, &rival).await.unwrap();
     assert!(
         matches!(of_rival, Published::InputsGone(ref gone) if *gone == [ulid(1), ulid(2)]),
         "{of_rival:?}"
     );
-    let of_input = bench.run(&uploader, &inputs[0], &[]).await.unwrap();
+    let of_input = bench.run(&uploader, &inputs[0]).await.unwrap();
     assert_eq!(of_input, Published::Superseded(vec![ulid(1)]));
     let grown = bench.block(5, &[3], &[20]);
-    bench.run(&uploader, &grown, &[3]).await.unwrap();
-    let of_merged = bench.run(&uploader, &merged, &[1, 2]).await.unwrap();
+    bench.run(&uploader, &grown).await.unwrap();
+    let of_merged = bench.run(&uploader, &merged).await.unwrap();
     assert_eq!(of_merged, Published::Superseded(vec![ulid(3)]));
     let blocks: Vec<Ulid> = bench.latest().await.unwrap().blocks.iter().map(|block| block.ulid).collect();
     assert_eq!(blocks, [ulid(5)]);
@@ -315,10 +315,66 @@ async fn a_local_block_that_is_damaged_or_incomplete_is_not_uploaded() {
             Some(body) => bench.write(&dir.join(name), body),
             None => bench.disk.remove_file(&dir.join(name)).unwrap(),
         }
-        let refused = bench.run(&bench.uploader(), &dir, &[]).await.unwrap_err();
+        let refused = bench.run(&bench.uploader(), &dir).await.unwrap_err();
         assert!(matches!(refused, BucketError::SourceFile { .. }), "{name}: {refused}");
         let listed = bench.rig.store.list(&bench.request(), &ListOptions::default()).await.unwrap();
         assert!(listed.objects.is_empty(), "{name}");
     }
     assert_eq!(bench.rig.faults.aborts.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_of_others_are_in_the_first_catalogue() {
+    let bench = Bench::new(FaultPlan::default());
+    let uploader = bench.uploader();
+    // Folders as another program leaves them: no catalogue, one block marked, one not complete.
+    for n in 1..=4 {
+        let dir = bench.block(n, &[], &[100, 20]);
+        uploader.upload(&bench.request(), &dir, None).await.unwrap();
+    }
+    let marker = format!("{TENANT}/markers/{}-deletion-mark.json", ulid(2));
+    bench.rig.faults.inner_put(&marker, Bytes::from_static(b"{}")).await;
+    bench.rig.store.remove(&bench.request(), &format!("{TENANT}/{}/meta.json", ulid(3))).await.unwrap();
+    assert_eq!(uploader.adopt(&bench.request()).await.unwrap(), 2);
+    let snapshot = bench.latest().await.unwrap();
+    let blocks: Vec<Ulid> = snapshot.blocks.iter().map(|block| block.ulid).collect();
+    assert_eq!((snapshot.number, blocks.as_slice()), (1, &[ulid(1), ulid(4)][..]));
+    for record in &snapshot.blocks {
+        assert_eq!(record.files.segments, [100, 20]);
+        assert_eq!(record.counts.tombstones, 1);
+        assert_eq!(record.tombstones.as_ref().unwrap().name, "tombstones");
+        bench.check_block(record).await;
+    }
+    // A catalogue that is there is left as it is.
+    let dir = bench.block(5, &[], &[10]);
+    uploader.upload(&bench.request(), &dir, None).await.unwrap();
+    assert_eq!(uploader.adopt(&bench.request()).await.unwrap(), 0);
+    assert_eq!(bench.latest().await.unwrap(), snapshot);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn later_deletions_are_an_object_of_their_own() {
+    let bench = Bench::new(FaultPlan::default());
+    let uploader = bench.uploader();
+    let dir = bench.block(1, &[], &[100]);
+    bench.run(&uploader, &dir).await.unwrap();
+    let before = bench.latest().await.unwrap();
+    let mut tombstones = Tombstones::new();
+    tombstones.add(7, Interval { first: 1, last: 2 });
+    tombstones.add(9, Interval { first: 1, last: 5 });
+    let mut body = Vec::new();
+    tombstones.encode(&mut body);
+    bench.write(&dir.join("tombstones"), &body);
+    bench.run(&uploader, &dir).await.unwrap();
+    let after = bench.latest().await.unwrap();
+    assert_eq!((after.number, after.blocks[0].counts.tombstones), (2, 2));
+    let names = |snapshot: &Snapshot| snapshot.blocks[0].tombstones.clone().unwrap();
+    assert_ne!(names(&before).name, names(&after).name);
+    for object in [names(&before), names(&after)] {
+        let found = bench.object(&format!("{TENANT}/{}/{}", ulid(1), object.name)).await;
+        assert_eq!((found.len() as u64, crc32c(&found)), (object.len, object.crc));
+    }
+    // Nothing changes any more.
+    bench.run(&uploader, &dir).await.unwrap();
+    assert_eq!(bench.latest().await.unwrap(), after);
 }

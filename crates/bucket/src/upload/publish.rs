@@ -1,8 +1,8 @@
 //! Record of uploaded blocks in the catalogue: one update adds blocks and drops those that they replace.
 //!
-//! Invariants: the blocks of one compaction appear together, in the snapshot in which its inputs disappear; a
-//! compaction whose inputs are not in the catalogue is dropped, as another one has replaced them; a block
-//! that was replaced does not come back.
+//! Invariants: blocks that were written together appear together, in the snapshot in which the blocks that
+//! they replace disappear ([`BucketBlock::replaces`]); a compaction whose inputs were replaced by others is
+//! dropped; a block that was replaced does not come back.
 //! Not here: upload of the files.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ pub enum Published {
     /// All blocks are in the catalogue, of which this is the newest snapshot. `None` if nothing was to be
     /// recorded and the tenant has no catalogue.
     Recorded(Option<Arc<Snapshot>>),
-    /// Nothing was recorded: these inputs are not in the catalogue.
+    /// Nothing was recorded: these inputs were replaced by other blocks.
     InputsGone(Vec<Ulid>),
     /// Nothing was recorded: these blocks wait for their removal, or others of the catalogue were made of
     /// them.
@@ -30,8 +30,9 @@ pub enum Published {
 
 impl Uploader {
     /// Adds the blocks of `records` to the catalogue of the tenant of `request`, and in the same snapshot
-    /// drops the blocks in `replaced`, which get a deletion mark. `records` are a single block, or all blocks of
-    /// one compaction. Repeating it changes nothing.
+    /// drops those that they replace, which get a deletion mark. `records` are all blocks that were made of the
+    /// same sources. A block that is in the catalogue gets its new record: deletions come later. Repeating it
+    /// changes nothing.
     ///
     /// # Errors
     /// As [`crate::snapshots::Snapshots::update`].
@@ -39,16 +40,15 @@ impl Uploader {
         &self,
         request: &RequestContext,
         records: &[BucketBlock],
-        replaced: &[Ulid],
     ) -> Result<Published, BucketError> {
         let now_ms = self.env.clock.now_ms();
         let mut decision = Decision::Done;
         let updated = self.snapshots.update(request, |snapshot| {
-            decision = decide(snapshot, records, replaced);
+            decision = decide(snapshot, records);
             if decision != Decision::Add {
                 return Change::Keep;
             }
-            apply(snapshot, records, replaced, now_ms);
+            apply(snapshot, records, now_ms);
             Change::Write
         });
         let updated = updated.await?;
@@ -60,7 +60,7 @@ impl Uploader {
                 return Ok(Published::Recorded(updated.snapshot));
             }
             Decision::InputsGone(inputs) => {
-                tracing::info!(tenant = %request.tenant, ?inputs, "compacted blocks are not recorded: their inputs are not in the catalogue");
+                tracing::info!(tenant = %request.tenant, ?inputs, "compacted blocks are not recorded: their inputs were replaced by others");
                 Published::InputsGone(inputs)
             }
             Decision::Superseded(blocks) => {
@@ -83,50 +83,45 @@ enum Decision {
     Superseded(Vec<Ulid>),
 }
 
-fn decide(snapshot: &Snapshot, records: &[BucketBlock], replaced: &[Ulid]) -> Decision {
-    let live: BTreeSet<Ulid> = snapshot.blocks.iter().map(|block| block.ulid).collect();
-    let is_recorded = records.iter().all(|record| live.contains(&record.ulid));
-    if is_recorded {
-        let is_done = !replaced.iter().any(|ulid| live.contains(ulid));
-        return if is_done { Decision::Done } else { Decision::Add };
-    }
-    let superseded = records.iter().filter(|record| is_superseded(snapshot, record));
-    let superseded: Vec<Ulid> = superseded.map(|record| record.ulid).collect();
+fn decide(snapshot: &Snapshot, records: &[BucketBlock]) -> Decision {
+    let live = |ulid: Ulid| snapshot.blocks.iter().find(|block| block.ulid == ulid);
+    let is_marked = |ulid: Ulid| snapshot.deletion_marks.iter().any(|mark| mark.ulid == ulid);
+    let new: Vec<&BucketBlock> = records.iter().filter(|record| live(record.ulid).is_none()).collect();
+    let is_superseded = |record: &BucketBlock| {
+        is_marked(record.ulid) || snapshot.blocks.iter().any(|block| block.replaces(record))
+    };
+    let superseded = new.iter().filter(|record| is_superseded(record)).map(|record| record.ulid);
+    let superseded: Vec<Ulid> = superseded.collect();
     if !superseded.is_empty() {
         return Decision::Superseded(superseded);
     }
-    let gone: Vec<Ulid> = replaced.iter().copied().filter(|ulid| !live.contains(ulid)).collect();
-    if gone.is_empty() { Decision::Add } else { Decision::InputsGone(gone) }
-}
-
-/// Returns true if the samples of `block` are in other blocks of the catalogue, or were removed from it.
-fn is_superseded(snapshot: &Snapshot, block: &BucketBlock) -> bool {
-    let is_marked = snapshot.deletion_marks.iter().any(|mark| mark.ulid == block.ulid);
-    is_marked || snapshot.blocks.iter().any(|live| has_samples_of(live, block))
-}
-
-/// Returns true if `merged` was made of `block` or of blocks that were. One of a split set has only some of
-/// the series of its sources, so it counts by its parents alone.
-fn has_samples_of(merged: &BucketBlock, block: &BucketBlock) -> bool {
-    let (merged, sources) = (&merged.ancestry, &block.ancestry.sources);
-    let has_sources = merged.split_set.is_none()
-        && merged.level > block.ancestry.level
-        && !sources.is_empty()
-        && sources.iter().all(|source| merged.sources.contains(source));
-    has_sources || merged.parents.contains(&block.ulid)
-}
-
-fn apply(snapshot: &mut Snapshot, records: &[BucketBlock], replaced: &[Ulid], now_ms: i64) {
-    for record in records {
-        if !snapshot.blocks.iter().any(|block| block.ulid == record.ulid) {
-            snapshot.blocks.push(record.clone());
-        }
+    let inputs: BTreeSet<Ulid> = new.iter().flat_map(|record| record.ancestry.parents.clone()).collect();
+    let gone = inputs.into_iter().filter(|input| live(*input).is_none() && is_marked(*input));
+    let gone: Vec<Ulid> = gone.collect();
+    if !gone.is_empty() {
+        return Decision::InputsGone(gone);
     }
-    for &ulid in replaced {
-        let block_count = snapshot.blocks.len();
-        snapshot.blocks.retain(|block| block.ulid != ulid);
-        let is_dropped = snapshot.blocks.len() < block_count;
-        if is_dropped && !snapshot.deletion_marks.iter().any(|mark| mark.ulid == ulid) {
+    let is_current = |record: &BucketBlock| {
+        let upload_time = |block: &BucketBlock| BucketBlock { uploaded_ms: 0, ..block.clone() };
+        live(record.ulid).is_some_and(|block| upload_time(block) == upload_time(record))
+    };
+    let is_done = records.iter().all(is_current) && replaced_by(snapshot, records).next().is_none();
+    if is_done { Decision::Done } else { Decision::Add }
+}
+
+/// Blocks of the catalogue whose samples are in `records`.
+fn replaced_by<'a>(snapshot: &'a Snapshot, records: &'a [BucketBlock]) -> impl Iterator<Item = Ulid> + 'a {
+    let is_replaced = |block: &&BucketBlock| records.iter().any(|record| record.replaces(block));
+    snapshot.blocks.iter().filter(is_replaced).map(|block| block.ulid)
+}
+
+fn apply(snapshot: &mut Snapshot, records: &[BucketBlock], now_ms: i64) {
+    let replaced: Vec<Ulid> = replaced_by(snapshot, records).collect();
+    let is_gone = |ulid: Ulid| replaced.contains(&ulid) || records.iter().any(|record| record.ulid == ulid);
+    snapshot.blocks.retain(|block| !is_gone(block.ulid));
+    snapshot.blocks.extend(records.iter().cloned());
+    for ulid in replaced {
+        if !snapshot.deletion_marks.iter().any(|mark| mark.ulid == ulid) {
             snapshot.deletion_marks.push(DeletionMark { ulid, marked_ms: now_ms });
         }
     }

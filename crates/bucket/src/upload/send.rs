@@ -94,7 +94,7 @@ impl Uploader {
 
     /// Returns true if the bytes of the object are `expected`. They are read again if they differ, as they may
     /// have been damaged on their way.
-    async fn is_equal(
+    pub(super) async fn is_equal(
         &self,
         request: &RequestContext,
         key: &str,
