@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_base::Clock;
 use chronolith_format::bucket::catalogue::{FOLDER, Snapshot};
 
-use super::{HINT, Latest, Snapshots, key};
+use super::{HINT, cleanup, key};
 use crate::store::list::{ListOptions, ListedObject};
 use crate::store::read::ReadRange;
-use crate::{BucketError, RequestContext};
+use crate::{BucketError, RequestContext, Store};
 
 /// Reads of a snapshot that cannot be decoded: bytes may be damaged on their way.
 const DECODE_ATTEMPTS: u32 = 3;
@@ -21,6 +22,26 @@ const STEPS_MAX: usize = 16;
 const DAMAGED_MAX: u64 = 16;
 /// Listings in which the newest snapshot is removed, or followed by [`STEPS_MAX`] others, before it is read.
 const LISTINGS_MAX: usize = 4;
+/// Reads the catalogues of the tenants of a bucket.
+pub struct SnapshotReader {
+    pub(super) store: Arc<Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Age from which a snapshot may be removed. After a quarter of it, a process that has not polled checks
+    /// that the snapshot it knows is still there.
+    pub(super) kept_age: Duration,
+}
+
+/// The newest snapshot of a tenant at one moment.
+#[derive(Debug, Clone)]
+pub struct Latest {
+    /// Newest snapshot that can be decoded.
+    pub snapshot: Arc<Snapshot>,
+    /// Number of the newest snapshot, greater than that of `snapshot` if the newer ones are damaged.
+    pub newest_number: u64,
+    /// Monotonic time at which no newer one was there, ns.
+    confirmed_ns: u64,
+}
+
 /// Newest snapshot of a tenant.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Found {
@@ -47,7 +68,13 @@ impl Loaded {
     }
 }
 
-impl Snapshots {
+impl SnapshotReader {
+    /// A reader of the catalogues in `store`. Sends no request.
+    #[must_use]
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> SnapshotReader {
+        SnapshotReader { store, clock, kept_age: cleanup::KEPT_AGE }
+    }
+
     /// Returns the newest snapshot of the tenant of `request`; `None` without a catalogue, or if no snapshot
     /// of it can be decoded. Damaged ones are named in a warning.
     ///
@@ -56,11 +83,11 @@ impl Snapshots {
     /// # Errors
     /// As other requests.
     pub async fn read_latest(&self, request: &RequestContext) -> Result<Option<Latest>, BucketError> {
-        let confirmed_ns = self.env.clock.mono_ns();
+        let confirmed_ns = self.clock.mono_ns();
         Ok(latest(self.find(request).await?, confirmed_ns))
     }
 
-    /// As [`Snapshots::read_latest`], from a snapshot that is known.
+    /// As [`SnapshotReader::read_latest`], from a snapshot that is known.
     ///
     /// Cost: one request, which finds nothing, if there is no newer snapshot.
     ///
@@ -71,7 +98,7 @@ impl Snapshots {
         request: &RequestContext,
         known: &Latest,
     ) -> Result<Option<Latest>, BucketError> {
-        let start_ns = self.env.clock.mono_ns();
+        let start_ns = self.clock.mono_ns();
         let known_age = Duration::from_nanos(start_ns.saturating_sub(known.confirmed_ns));
         let mut found = Found { newest_number: known.newest_number, snapshot: Some(known.snapshot.clone()) };
         let is_end = self.step(request, &mut found).await?;
