@@ -5,12 +5,15 @@
 //! Not here: which blocks a tenant has (`catalog`), memory of headers and ranges (`cache`), selections
 //! (`select`).
 
+mod recorded;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use chronolith_block::source::BlockFiles;
 use chronolith_block::{Block, open_error};
 use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_format::bucket::catalogue::{self, BlockFolder};
 use chronolith_model::{QueryError, ReadContext, TimeRange};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -39,6 +42,8 @@ pub(crate) struct BlockIdentity {
 pub struct BucketBlock {
     identity: BlockIdentity,
     remote: Remote,
+    /// Record of the catalogue; `None` for a block that was found by a listing.
+    record: Option<Box<catalogue::BucketBlock>>,
     opened: Mutex<Option<Arc<OpenedBlock>>>,
     /// Held while the header is read.
     opening: tokio::sync::Mutex<()>,
@@ -53,23 +58,64 @@ pub(crate) struct OpenedBlock {
     pub(crate) files: Arc<RemoteFiles>,
 }
 
-/// Lengths of the objects of a block.
-struct ObjectSizes {
+/// Objects of a block.
+struct BlockObjects {
+    meta: BlockMeta,
     files: BlockFiles,
-    has_tombstones: bool,
+    tombstones: Option<String>,
 }
 
 impl BucketBlock {
-    /// The block below the key of `remote`.
-    pub(crate) fn new(identity: BlockIdentity, remote: Remote, cache: Arc<BlockCache>) -> Arc<BucketBlock> {
+    /// The block below the key of `remote`, found by a listing.
+    pub(crate) fn listed(
+        identity: BlockIdentity,
+        remote: Remote,
+        cache: Arc<BlockCache>,
+    ) -> Arc<BucketBlock> {
+        BucketBlock::new(identity, remote, None, cache)
+    }
+
+    /// The block of a record of the catalogue of the tenant whose folder is the key of `tenant`.
+    pub(crate) fn recorded(
+        record: &catalogue::BucketBlock,
+        tenant: &Remote,
+        cache: Arc<BlockCache>,
+    ) -> Arc<BucketBlock> {
+        let identity = BlockIdentity {
+            ulid: record.ulid,
+            range: record.range,
+            precedence: (record.ancestry.oldest_source, record.ulid),
+            sources: record.ancestry.sources.as_slice().into(),
+        };
+        let key = match record.folder {
+            BlockFolder::Mimir => format!("{}/{}", tenant.key, record.ulid),
+            BlockFolder::Thanos => record.ulid.to_string(),
+        };
+        let remote = Remote { key, ..tenant.clone() };
+        BucketBlock::new(identity, remote, Some(Box::new(record.clone())), cache)
+    }
+
+    fn new(
+        identity: BlockIdentity,
+        remote: Remote,
+        record: Option<Box<catalogue::BucketBlock>>,
+        cache: Arc<BlockCache>,
+    ) -> Arc<BucketBlock> {
         Arc::new(BucketBlock {
             identity,
             remote,
+            record,
             opened: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             cache_key: cache.new_block(),
             cache,
         })
+    }
+
+    /// Record of the catalogue; `None` for a block that was found by a listing.
+    #[must_use]
+    pub fn record(&self) -> Option<&catalogue::BucketBlock> {
+        self.record.as_deref()
     }
 
     /// Name.
@@ -137,18 +183,17 @@ impl BucketBlock {
     }
 
     async fn read_header(&self, deadline_ns: u64) -> Result<OpenedBlock, QueryError> {
-        let meta = self.remote.read_whole(META, deadline_ns).await.map_err(query_error)?;
-        let meta = BlockMeta::decode(&meta).map_err(|error| {
-            let path = format!("{}/{META}", self.remote.key);
-            QueryError::Corrupt { path, what: error.to_string() }
-        })?;
-        let sizes = self.list_objects(deadline_ns).await?;
-        let tombstones = match sizes.has_tombstones {
-            true => Some(self.remote.read_whole(TOMBSTONES, deadline_ns).await.map_err(query_error)?),
-            false => None,
+        let objects = match self.record() {
+            Some(record) => recorded::objects(record, &self.remote.key),
+            None => self.listed_objects(deadline_ns).await?,
         };
-        let files =
-            Arc::new(RemoteFiles::new(self.remote.clone(), sizes.files, self.cache.clone(), self.cache_key));
+        let tombstones = match &objects.tombstones {
+            Some(name) => Some(self.remote.read_whole(name, deadline_ns).await.map_err(query_error)?),
+            None => None,
+        };
+        let meta = objects.meta;
+        let cache = self.cache.clone();
+        let files = Arc::new(RemoteFiles::new(self.remote.clone(), objects.files, cache, self.cache_key));
         let source = Box::new(WaitingSource(files.clone()));
         let open = move || Block::open_remote(meta, tombstones.as_deref(), source);
         let opened = self.remote.handle.spawn_blocking(open).await;
@@ -157,8 +202,13 @@ impl BucketBlock {
         Ok(OpenedBlock { block, files })
     }
 
-    async fn list_objects(&self, deadline_ns: u64) -> Result<ObjectSizes, QueryError> {
+    async fn listed_objects(&self, deadline_ns: u64) -> Result<BlockObjects, QueryError> {
         let key = &self.remote.key;
+        let meta = self.remote.read_whole(META, deadline_ns).await.map_err(query_error)?;
+        let meta = BlockMeta::decode(&meta).map_err(|error| {
+            let path = format!("{key}/{META}");
+            QueryError::Corrupt { path, what: error.to_string() }
+        })?;
         let options = ListOptions { prefix: key.clone(), ..ListOptions::default() };
         let listed = self.remote.store.list(&self.remote.request(deadline_ns), &options).await;
         let listed = listed.map_err(query_error)?;
@@ -177,8 +227,12 @@ impl BucketBlock {
             let what = format!("block {key} is incomplete: its index or a chunk segment is missing");
             return Err(QueryError::Unavailable { what });
         };
-        let has_tombstones = len_of(TOMBSTONES).is_some();
-        Ok(ObjectSizes { files: BlockFiles::new(PathBuf::from(key), index_bytes, segments), has_tombstones })
+        let tombstones = len_of(TOMBSTONES).map(|_| TOMBSTONES.to_owned());
+        Ok(BlockObjects {
+            meta,
+            files: BlockFiles::new(PathBuf::from(key), index_bytes, segments),
+            tombstones,
+        })
     }
 
     /// Time at which requests for a query end.

@@ -1,9 +1,9 @@
 //! Catalog of the blocks in the bucket: which blocks a tenant has, refreshed in the background.
 //!
-//! Invariants: a tenant is looked up at its first query, which waits for the listing within its deadline; a
-//! list younger than the poll interval is complete, an older one is used while it is refreshed. A failed
+//! Invariants: a tenant with catalogue snapshots has the blocks of the newest one, and no other; without them
+//! its folder is listed. It is looked up at its first query, which waits within its deadline; a list younger than the poll interval is complete, an older one is used while it is refreshed. A failed
 //! refresh keeps the list. A block stays the same object over refreshes.
-//! Not here: the listing itself (`catalog::listing`), reading blocks (`block`).
+//! Not here: the listing itself (`catalog::listing`), snapshots (`snapshots`), reading blocks (`block`).
 
 mod listing;
 
@@ -14,6 +14,7 @@ use std::time::Duration;
 use chronolith_base::Clock;
 use chronolith_base::hash::HashMap;
 use chronolith_block::Block;
+use chronolith_format::block::meta::Ulid;
 use chronolith_model::{QueryError, ReadContext, TenantId, TimeRange};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
@@ -22,6 +23,7 @@ use tokio::runtime::Handle;
 use crate::block::BucketBlock;
 use crate::cache::{BlockCache, CacheSnapshot};
 use crate::remote::{Remote, query_error};
+use crate::snapshots::{Latest, SnapshotReader};
 use crate::store::request::{Purpose, RequestContext};
 use crate::{BucketError, Store};
 use listing::{Listed, Listing};
@@ -55,6 +57,7 @@ pub struct BlockCatalog {
     handle: Handle,
     poll_ns: u64,
     cache: Arc<BlockCache>,
+    snapshots: SnapshotReader,
     tenants: Mutex<HashMap<TenantId, Arc<TenantBlocks>>>,
 }
 
@@ -62,6 +65,8 @@ pub struct BlockCatalog {
 #[derive(Default)]
 struct TenantBlocks {
     list: RwLock<Option<BlockList>>,
+    /// Newest catalogue snapshot; `None` if the list is that of a listing.
+    latest: Mutex<Option<Latest>>,
     /// Held by the one that lists.
     listing: tokio::sync::Mutex<()>,
     /// Time of the last use, ns.
@@ -90,12 +95,14 @@ impl BlockCatalog {
         handle: Handle,
         options: &CatalogOptions,
     ) -> Arc<BlockCatalog> {
+        let snapshots = SnapshotReader::new(store.clone(), clock.clone());
         Arc::new(BlockCatalog {
             store,
             clock,
             handle,
             poll_ns: u64::try_from(options.poll.as_nanos()).unwrap_or(u64::MAX),
             cache: BlockCache::new(options.memory_bytes_max),
+            snapshots,
             tenants: Mutex::default(),
         })
     }
@@ -155,6 +162,16 @@ impl BlockCatalog {
             }
         });
         self.handle.block_on(results.buffered(BLOCKS_AT_ONCE).try_collect())
+    }
+
+    /// Reads the list of `tenant` again, so that queries see what was written before the call.
+    ///
+    /// # Errors
+    /// As other requests; the last list stays in use.
+    pub async fn refresh_now(&self, tenant: &TenantId, deadline_ns: u64) -> Result<(), BucketError> {
+        let slot = self.slot(tenant);
+        let _listing = slot.listing.lock().await;
+        self.read_list(tenant, &slot, deadline_ns).await.map(drop)
     }
 
     /// Generation of the list of `tenant`, which ascends when its blocks change; 0 before its first query.
@@ -258,7 +275,19 @@ impl BlockCatalog {
         let request = RequestContext { tenant: tenant.clone(), deadline_ns, purpose: Purpose::Catalog };
         let remote = self.remote(tenant);
         let listing = Listing { remote: &remote, request: &request, cache: &self.cache, known: &known };
-        let Listed { blocks, left_out } = listing.run().await?;
+        let Listed { blocks, left_out, .. } = match self.latest(&request, slot).await? {
+            Some(latest) => self.recorded(&latest, &remote, &known),
+            None => {
+                let listed = listing.run().await?;
+                // The first snapshot was written since the tenant was looked up first.
+                let latest = match listed.has_catalogue {
+                    true => self.snapshots.read_latest(&request).await?,
+                    false => None,
+                };
+                *slot.latest.lock() = latest.clone();
+                latest.map_or(listed, |latest| self.recorded(&latest, &remote, &known))
+            }
+        };
         let is_same =
             blocks.len() == known.len() && blocks.iter().zip(&*known).all(|(a, b)| Arc::ptr_eq(a, b));
         let mut current = slot.list.write();
@@ -267,6 +296,39 @@ impl BlockCatalog {
         let list = BlockList { blocks: blocks.into(), left_out: left_out.into(), listed_ns, generation };
         *current = Some(list.clone());
         Ok(list)
+    }
+
+    /// Newest catalogue snapshot; `None` without one, or if that is not known and the folder was listed before.
+    async fn latest(
+        &self,
+        request: &RequestContext,
+        slot: &TenantBlocks,
+    ) -> Result<Option<Latest>, BucketError> {
+        let known = slot.latest.lock().clone();
+        let is_first = slot.list.read().is_none();
+        let latest = match known {
+            Some(known) => self.snapshots.poll(request, &known).await?,
+            None if is_first => self.snapshots.read_latest(request).await?,
+            None => None,
+        };
+        *slot.latest.lock() = latest.clone();
+        Ok(latest)
+    }
+
+    /// Blocks of a snapshot. Those that have the same record as before stay the same objects.
+    fn recorded(&self, latest: &Latest, remote: &Remote, known: &[Arc<BucketBlock>]) -> Listed {
+        let known: HashMap<Ulid, &Arc<BucketBlock>> =
+            known.iter().map(|block| (block.ulid(), block)).collect();
+        let blocks = latest.snapshot.blocks.iter().map(|record| {
+            let same = known.get(&record.ulid).filter(|block| block.record() == Some(record));
+            match same {
+                Some(block) => (*block).clone(),
+                None => BucketBlock::recorded(record, remote, self.cache.clone()),
+            }
+        });
+        let mut listed = Listed { blocks: blocks.collect(), has_catalogue: true, ..Listed::default() };
+        listed.blocks.sort_by_key(|block| block.precedence());
+        listed
     }
 
     fn remote(&self, tenant: &TenantId) -> Remote {

@@ -6,7 +6,7 @@
 //! Not here: bytes of a snapshot (`format::bucket::catalogue`), which blocks to record (`upload`).
 
 mod cleanup;
-mod find;
+mod reader;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,9 @@ use chronolith_base::Env;
 use chronolith_format::bucket::catalogue::Snapshot;
 use chronolith_model::TenantId;
 
-use self::find::Found;
+pub use self::reader::{Latest, SnapshotReader};
+
+use self::reader::Found;
 use crate::store::CreateOutcome;
 use crate::{BucketError, RequestContext, Store};
 
@@ -31,24 +33,10 @@ const HINT_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Catalogues of the tenants of a bucket.
+/// Updates the catalogues of the tenants of a bucket.
 pub struct Snapshots {
-    store: Arc<Store>,
+    reader: SnapshotReader,
     env: Env,
-    /// Age from which a snapshot may be removed. After a quarter of it, a process that has not polled checks
-    /// that the snapshot it knows is still there.
-    kept_age: Duration,
-}
-
-/// The newest snapshot of a tenant at one moment.
-#[derive(Debug, Clone)]
-pub struct Latest {
-    /// Newest snapshot that can be decoded.
-    pub snapshot: Arc<Snapshot>,
-    /// Number of the newest snapshot, greater than that of `snapshot` if the newer ones are damaged.
-    pub newest_number: u64,
-    /// Monotonic time at which no newer one was there, ns.
-    confirmed_ns: u64,
 }
 
 /// Decision of a change on the snapshot it was applied to.
@@ -70,10 +58,16 @@ pub struct Updated {
 }
 
 impl Snapshots {
-    /// The catalogues in `store`. Sends no request.
+    /// Updates of the catalogues in `store`. Sends no request.
     #[must_use]
     pub fn new(store: Arc<Store>, env: &Env) -> Snapshots {
-        Snapshots { store, env: env.clone(), kept_age: cleanup::KEPT_AGE }
+        Snapshots { reader: SnapshotReader::new(store, env.clock.clone()), env: env.clone() }
+    }
+
+    /// The newest snapshots.
+    #[must_use]
+    pub fn reader(&self) -> &SnapshotReader {
+        &self.reader
     }
 
     /// Applies `change` to the newest snapshot, an empty one if the tenant of `request` has none, and creates
@@ -92,7 +86,7 @@ impl Snapshots {
         mut change: impl FnMut(&mut Snapshot) -> Change,
     ) -> Result<Updated, BucketError> {
         let request = &self.bounded(request, UPDATE_TIMEOUT);
-        let mut found = self.find(request).await?;
+        let mut found = self.reader.find(request).await?;
         let mut lost_races = 0;
         loop {
             let base = self.base(&request.tenant, &found)?;
@@ -106,7 +100,7 @@ impl Snapshots {
                 CreateOutcome::Created => return Ok(self.written(request, snapshot).await),
                 CreateOutcome::Exists(other) => match Snapshot::decode(&other.bytes, number) {
                     Ok(other) => Some(Arc::new(other)),
-                    Err(_) => self.load(request, number).await?.into_snapshot(),
+                    Err(_) => self.reader.load(request, number).await?.into_snapshot(),
                 },
             };
             // The answer to the creation was lost, and the object damaged on its way when it was read back.
@@ -116,14 +110,14 @@ impl Snapshots {
             found = Found { newest_number: number, snapshot: other };
             lost_races += 1;
             self.pause(request, lost_races).await?;
-            found = self.newest_after(request, found).await?;
+            found = self.reader.newest_after(request, found).await?;
         }
     }
 
     /// Ends an update that created `snapshot`.
     async fn written(&self, request: &RequestContext, snapshot: Snapshot) -> Updated {
         self.write_hint(request, snapshot.number).await;
-        self.remove_old(request, snapshot.number).await;
+        self.reader.remove_old(request, snapshot.number).await;
         Updated { snapshot: Some(Arc::new(snapshot)), is_written: true }
     }
 
@@ -179,7 +173,7 @@ impl Snapshots {
         let key = key(&request.tenant, number);
         let mut attempts = 0;
         loop {
-            match self.store.create(request, &key, body.clone()).await {
+            match self.reader.store.create(request, &key, body.clone()).await {
                 Err(BucketError::Unavailable { .. }) => {
                     attempts += 1;
                     self.pause(request, attempts).await?;
@@ -207,7 +201,7 @@ impl Snapshots {
         let object = format!("{}/{HINT}", request.tenant);
         let body = Bytes::from(format!("{number:020}"));
         let request = self.bounded(request, HINT_TIMEOUT);
-        if let Err(error) = self.store.put(&request, &object, body).await {
+        if let Err(error) = self.reader.store.put(&request, &object, body).await {
             tracing::debug!(%error, "writing the number of the newest catalogue snapshot failed");
         }
     }
@@ -217,7 +211,7 @@ impl Snapshots {
 impl Snapshots {
     /// Removes snapshots from this age on.
     pub(crate) fn keep_for(&mut self, kept_age: Duration) {
-        self.kept_age = kept_age;
+        self.reader.kept_age = kept_age;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The store over clients that fail: retries, deadlines, hedges, races of creators, uploads.
 
 mod block_uploads;
+mod catalogued;
 mod faults;
 mod http;
 mod races;

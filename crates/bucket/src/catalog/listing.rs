@@ -26,6 +26,8 @@ use crate::store::read::ReadRange;
 use crate::store::request::RequestContext;
 
 const META: &str = "meta.json";
+/// Folder of the catalogue snapshots.
+const CATALOGUE: &str = "catalog";
 /// Files `meta.json` that are read at the same time.
 const METAS_AT_ONCE: usize = 32;
 
@@ -46,6 +48,8 @@ pub(super) struct Listed {
     pub(super) blocks: Vec<Arc<BucketBlock>>,
     /// Blocks that are left out, with the reason.
     pub(super) left_out: Vec<String>,
+    /// True if the tenant has catalogue snapshots.
+    pub(super) has_catalogue: bool,
 }
 
 /// Outcome of looking at one block.
@@ -74,7 +78,7 @@ impl Listing<'_> {
         let has_unknown = ulids.iter().any(|ulid| !known.contains_key(ulid));
         let indexed = if has_index && has_unknown { self.bucket_index().await } else { BTreeMap::new() };
         let looks = stream::iter(ulids).map(|ulid| {
-            let known = known.get(&ulid).copied();
+            let known = known.get(&ulid).copied().filter(|block| block.record().is_none());
             let indexed = indexed.get(&ulid).cloned();
             async move {
                 match (known, indexed) {
@@ -85,7 +89,8 @@ impl Listing<'_> {
             }
         });
         let mut looks = looks.buffer_unordered(METAS_AT_ONCE);
-        let mut listed = Listed::default();
+        let has_catalogue = page.prefixes.iter().any(|key| name_of(key).is_some_and(|n| n == CATALOGUE));
+        let mut listed = Listed { has_catalogue, ..Listed::default() };
         while let Some(found) = looks.next().await {
             match found? {
                 Found::Block(block) => listed.blocks.push(block),
@@ -153,7 +158,7 @@ impl Listing<'_> {
 
     fn block(&self, ulid: Ulid, identity: BlockIdentity) -> Arc<BucketBlock> {
         let remote = Remote { key: format!("{}/{ulid}", self.remote.key), ..self.remote.clone() };
-        BucketBlock::new(identity, remote, self.cache.clone())
+        BucketBlock::listed(identity, remote, self.cache.clone())
     }
 }
 

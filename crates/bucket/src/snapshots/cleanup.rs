@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Snapshots;
+use super::SnapshotReader;
 use crate::store::list::ListedObject;
 use crate::{BucketError, RequestContext};
 
@@ -18,7 +18,7 @@ const CLEANUP_STEP: u64 = 16;
 /// Snapshots that one writer removes.
 const REMOVED_MAX: usize = 64;
 
-impl Snapshots {
+impl SnapshotReader {
     /// Removes old snapshots if it is the turn of the writer of `number`. Another writer repeats what fails.
     pub(super) async fn remove_old(&self, request: &RequestContext, number: u64) {
         if !number.is_multiple_of(CLEANUP_STEP) {
@@ -60,7 +60,7 @@ impl Snapshots {
         if let (Some(created_ms), Some(newest_ms)) = (object.modified_ms, newest.modified_ms) {
             return Ok(Some(newest_ms.saturating_sub(created_ms)));
         }
-        let now_ms = self.env.clock.now_ms();
+        let now_ms = self.clock.now_ms();
         let snapshot = self.load(request, number).await?.into_snapshot();
         Ok(snapshot.map(|snapshot| now_ms.saturating_sub(snapshot.created_ms)))
     }

@@ -103,7 +103,7 @@ impl Bench {
 
     async fn latest(&self) -> Option<Arc<Snapshot>> {
         let snapshots = Snapshots::new(self.rig.store.clone(), &self.env);
-        snapshots.read_latest(&self.request()).await.unwrap().map(|latest| latest.snapshot)
+        snapshots.reader().read_latest(&self.request()).await.unwrap().map(|latest| latest.snapshot)
     }
 
     async fn object(&self, key: &str) -> Bytes {

@@ -140,16 +140,22 @@ impl FaultStore {
     }
 
     async fn after<T>(&self, injected: Injected, done: T) -> Result<T> {
-        match injected.kill {
-            Some(Kill::RefusedAfter) => return Err(status(403)),
-            Some(Kill::DiesAfter) => self.die().await,
-            _ => {}
-        }
+        self.end_after(injected).await?;
         if self.hits(injected.plan.lost_answer) {
             let source = Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
             return Err(Error::Generic { store: "faults", source });
         }
         Ok(done)
+    }
+
+    /// The end of a process whose request was carried out.
+    async fn end_after(&self, injected: Injected) -> Result<()> {
+        match injected.kill {
+            Some(Kill::RefusedAfter) => return Err(status(403)),
+            Some(Kill::DiesAfter) => self.die().await,
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Nothing is done from here on; the test drops the future.
@@ -230,12 +236,16 @@ impl ObjectStore for FaultStore {
         // No checksum covers it.
         let is_checked = !location.as_ref().ends_with("/meta.json");
         let answer = self.inner.get_opts(location, options).await?;
-        let answer = self.after(Injected { plan: FaultPlan::default(), ..injected }, answer).await?;
+        self.end_after(injected).await?;
         if !is_head && answer.range.start < answer.range.end && self.hits(plan.cut) {
             return Ok(cut(answer, &self.rng));
         }
         let has_body = is_checked && !is_head && answer.range.start < answer.range.end;
-        if has_body && self.flips_left.load(Ordering::Relaxed) > 0 && self.hits(plan.flipped) {
+        if has_body
+            && plan.flipped > 0
+            && self.flips_left.load(Ordering::Relaxed) > 0
+            && self.hits(plan.flipped)
+        {
             self.flips_left.fetch_sub(1, Ordering::Relaxed);
             return Ok(flipped(answer, &self.rng));
         }
@@ -268,7 +278,8 @@ impl ObjectStore for FaultStore {
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let injected = self.before().await?;
         let listed = self.inner.list_with_delimiter(prefix).await?;
-        self.after(injected, listed).await
+        self.end_after(injected).await?;
+        Ok(listed)
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
@@ -281,7 +292,8 @@ impl MultipartStore for FaultStore {
     async fn create_multipart(&self, path: &Path) -> Result<MultipartId> {
         let injected = self.before().await?;
         let id = self.inner.create_multipart(path).await?;
-        self.after(injected, id).await
+        self.end_after(injected).await?;
+        Ok(id)
     }
 
     async fn put_part(&self, path: &Path, id: &MultipartId, idx: usize, part: PutPayload) -> Result<PartId> {

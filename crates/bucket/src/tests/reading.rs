@@ -19,21 +19,21 @@ use crate::{BlockCatalog, CatalogOptions};
 
 const START_MS: i64 = 1_700_000_000_000;
 const WINDOW_MS: i64 = 7_200_000;
-const TENANT: &str = "team-a";
+pub(super) const TENANT: &str = "team-a";
 
 /// Series with their times and the bits of their values.
 type Answer = Vec<(Labels, Vec<(i64, u64)>)>;
 
 /// Blocks in memory, on a disk and in a bucket.
-struct World {
-    runtime: Runtime,
-    rig: Rig,
-    catalog: Arc<BlockCatalog>,
-    disk: Env,
-    local: Vec<Arc<Block>>,
+pub(super) struct World {
+    pub(super) runtime: Runtime,
+    pub(super) rig: Rig,
+    pub(super) catalog: Arc<BlockCatalog>,
+    pub(super) disk: Env,
+    pub(super) local: Vec<Arc<Block>>,
 }
 
-fn window(idx: i64) -> TimeRange {
+pub(super) fn window(idx: i64) -> TimeRange {
     TimeRange::new(START_MS + idx * WINDOW_MS, START_MS + (idx + 1) * WINDOW_MS)
 }
 
@@ -44,7 +44,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 }
 
 impl World {
-    fn new(options: CatalogOptions) -> World {
+    pub(super) fn new(options: CatalogOptions) -> World {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let rig = {
@@ -80,7 +80,7 @@ impl World {
         world
     }
 
-    fn write_block(&mut self, range: TimeRange, encoding: BlockEncoding) -> BlockMeta {
+    pub(super) fn write_block(&mut self, range: TimeRange, encoding: BlockEncoding) -> BlockMeta {
         let mut writer =
             BlockWriter::create(&self.disk, Path::new("blocks")).unwrap().with_encoding(encoding);
         let rng = chronolith_base::Rng::from_seed(range.start.unsigned_abs());
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// Puts the files of a block into the bucket, except for those that are left out.
-    fn upload(&self, ulid: Ulid, left_out: &[&str]) {
+    pub(super) fn upload(&self, ulid: Ulid, left_out: &[&str]) {
         let dir = Path::new("blocks").join(ulid.to_string());
         for sub in ["", "chunks"] {
             for entry in self.disk.disk.list(&dir.join(sub)).unwrap() {
@@ -131,7 +131,7 @@ impl World {
         self.runtime.block_on(self.rig.store.put(&request, key, body.into())).unwrap();
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         self.rig.env.clock.mono_ns()
     }
 
@@ -141,16 +141,16 @@ impl World {
         ReadContext::new(clock, deadline_ns, chronolith_base::MemoryBudget::new("query", u64::MAX))
     }
 
-    fn blocks(&self) -> Result<Vec<Arc<crate::BucketBlock>>, QueryError> {
+    pub(super) fn blocks(&self) -> Result<Vec<Arc<crate::BucketBlock>>, QueryError> {
         self.catalog.blocks_in(&tenant(), TimeRange::ALL, &self.ctx(10_000))
     }
 
     /// Ulids of the list, in its order.
-    fn ulids(&self) -> Vec<Ulid> {
+    pub(super) fn ulids(&self) -> Vec<Ulid> {
         self.blocks().unwrap().iter().map(|block| block.ulid()).collect()
     }
 
-    fn counters(&self) -> MeterSnapshot {
+    pub(super) fn counters(&self) -> MeterSnapshot {
         self.rig.store.counters()
     }
 
@@ -195,7 +195,7 @@ fn selections() -> Vec<Vec<Matcher>> {
 
 /// Every selection of every block, over parts of its time, has the samples of the block on disk, bit by bit.
 #[track_caller]
-fn check_equal(world: &World) {
+pub(super) fn check_equal(world: &World) {
     let blocks = world.blocks().unwrap();
     assert_eq!(blocks.len(), world.local.len());
     for (remote, local) in blocks.iter().zip(&world.local) {

@@ -66,7 +66,7 @@ async fn add_all(rig: &Rig, blocks: std::ops::Range<u64>) {
 }
 
 async fn newest(rig: &Rig) -> Option<(u64, usize)> {
-    let latest = snapshots(rig).read_latest(&rig.query(60_000)).await.unwrap();
+    let latest = snapshots(rig).reader().read_latest(&rig.query(60_000)).await.unwrap();
     latest.map(|latest| (latest.snapshot.number, latest.snapshot.blocks.len()))
 }
 
@@ -141,7 +141,7 @@ async fn racing_writers_lose_no_update_over_http() {
     server.set_faults(FaultPlan::default());
     let rig = Rig::memory(FaultPlan::default());
     let over_http = Snapshots::new(Arc::new(server.open(&env)), &env);
-    let latest = over_http.read_latest(&rig.query(60_000)).await.unwrap().unwrap();
+    let latest = over_http.reader().read_latest(&rig.query(60_000)).await.unwrap().unwrap();
     assert_eq!(latest.snapshot.number, WRITERS);
     assert_eq!(latest.snapshot.blocks, (0..WRITERS).map(record).collect::<Vec<_>>());
 }
@@ -174,13 +174,13 @@ async fn a_poll_without_news_is_one_request() {
     add_all(&rig, 0..3).await;
     let catalogue = snapshots(&rig);
     let request = rig.query(60_000);
-    let known = catalogue.read_latest(&request).await.unwrap().unwrap();
+    let known = catalogue.reader().read_latest(&request).await.unwrap().unwrap();
     let before = rig.faults.requests.load(Ordering::Relaxed);
-    let same = catalogue.poll(&request, &known).await.unwrap().unwrap();
+    let same = catalogue.reader().poll(&request, &known).await.unwrap().unwrap();
     assert_eq!(rig.faults.requests.load(Ordering::Relaxed) - before, 1);
     assert!(Arc::ptr_eq(&same.snapshot, &known.snapshot));
     add_all(&rig, 3..30).await;
-    let polled = catalogue.poll(&request, &known).await.unwrap().unwrap();
+    let polled = catalogue.reader().poll(&request, &known).await.unwrap().unwrap();
     assert_eq!((polled.snapshot.number, polled.snapshot.blocks.len()), (30, 30));
 }
 
@@ -189,17 +189,17 @@ async fn a_damaged_snapshot_gives_way_to_the_one_before_and_is_not_built_upon() 
     let rig = Rig::memory(FaultPlan::default());
     add_all(&rig, 0..5).await;
     let catalogue = snapshots(&rig);
-    let known = catalogue.read_latest(&rig.query(1000)).await.unwrap().unwrap();
+    let known = catalogue.reader().read_latest(&rig.query(1000)).await.unwrap().unwrap();
     for number in [6, 7] {
         let name = Snapshot::object_name(number);
         rig.faults.inner_put(&format!("{TENANT}/{name}"), Bytes::from_static(b"CLCSjunk")).await;
     }
     for hint in ["00000000000000000005", "00000000000000000007"] {
         rig.faults.inner_put(&format!("{TENANT}/{HINT}"), Bytes::from(hint)).await;
-        let latest = catalogue.read_latest(&rig.query(10_000)).await.unwrap().unwrap();
+        let latest = catalogue.reader().read_latest(&rig.query(10_000)).await.unwrap().unwrap();
         assert_eq!((latest.snapshot.number, latest.newest_number), (5, 7), "hint {hint}");
     }
-    let polled = catalogue.poll(&rig.query(10_000), &known).await.unwrap().unwrap();
+    let polled = catalogue.reader().poll(&rig.query(10_000), &known).await.unwrap().unwrap();
     assert_eq!((polled.snapshot.number, polled.newest_number), (5, 7));
     let refused = catalogue.update(&rig.query(10_000), add(9)).await.unwrap_err();
     assert!(matches!(&refused, BucketError::Corrupt { key, .. } if key.ends_with("0007")), "{refused}");
@@ -214,20 +214,21 @@ async fn writers_remove_snapshots_that_are_old_and_many() {
         for n in 0..31 {
             young.update(&rig.query(60_000), add(n)).await.unwrap();
         }
-        assert_eq!(young.listed(&rig.query(1000)).await.unwrap().len(), 31, "younger than an hour");
-        let known = young.read_latest(&rig.query(1000)).await.unwrap().unwrap();
+        assert_eq!(young.reader().listed(&rig.query(1000)).await.unwrap().len(), 31, "younger than an hour");
+        let known = young.reader().read_latest(&rig.query(1000)).await.unwrap().unwrap();
         let mut old = snapshots(&rig);
         old.keep_for(Duration::ZERO);
         for n in 31..64 {
             old.update(&rig.query(60_000), add(n)).await.unwrap();
         }
-        let kept: Vec<u64> = old.listed(&rig.query(1000)).await.unwrap().iter().map(|(n, _)| *n).collect();
+        let kept: Vec<u64> =
+            old.reader().listed(&rig.query(1000)).await.unwrap().iter().map(|(n, _)| *n).collect();
         assert_eq!(kept, (49..=64).collect::<Vec<_>>());
         assert_eq!(newest(&rig).await, Some((64, 64)));
         let hint = format!("{TENANT}/{HINT}");
         rig.faults.inner_put(&hint, Bytes::from_static(b"00000000000000000031")).await;
         assert_eq!(newest(&rig).await, Some((64, 64)), "the hint names a removed one");
-        let polled = old.poll(&rig.query(1000), &known).await.unwrap().unwrap();
+        let polled = old.reader().poll(&rig.query(1000), &known).await.unwrap().unwrap();
         assert_eq!(polled.snapshot.number, 64, "what is known was removed");
     }
 }

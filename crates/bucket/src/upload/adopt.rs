@@ -37,7 +37,7 @@ impl Uploader {
     /// # Errors
     /// As other requests; nothing is entered then, or all.
     pub async fn adopt(&self, request: &RequestContext) -> Result<usize, BucketError> {
-        if self.snapshots.read_latest(request).await?.is_some() {
+        if self.snapshots.reader().read_latest(request).await?.is_some() {
             return Ok(0);
         }
         let folders = self.folders(request).await?;
