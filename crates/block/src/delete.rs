@@ -80,8 +80,8 @@ impl Block {
         Ok(Some(Deleted { block, series_count }))
     }
 
-    /// Returns the tombstones of the block after the deletion of the samples in `range` of the series that fit
-    /// any of `selectors`, and the number of these series. Changes nothing. Cost: the series that fit.
+    /// Returns the tombstones of the block after the deletion of the samples in `range` of the series that
+    /// fit any of `selectors`, and the number of these series. Changes nothing. Cost: the series that fit.
     ///
     /// # Errors
     /// [`DeleteError`].

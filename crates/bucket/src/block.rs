@@ -18,6 +18,7 @@ use chronolith_model::{QueryError, ReadContext, TimeRange};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use self::recorded::BlockObjects;
 use crate::cache::{BlockCache, BlockKey, HeaderOwner};
 use crate::remote::{Remote, RemoteFiles, WaitingSource, query_error};
 use crate::store::list::ListOptions;
@@ -56,13 +57,6 @@ pub struct BucketBlock {
 pub(crate) struct OpenedBlock {
     pub(crate) block: Arc<Block>,
     pub(crate) files: Arc<RemoteFiles>,
-}
-
-/// Objects of a block.
-struct BlockObjects {
-    meta: BlockMeta,
-    files: BlockFiles,
-    tombstones: Option<String>,
 }
 
 impl BucketBlock {

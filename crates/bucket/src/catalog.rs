@@ -1,8 +1,9 @@
 //! Catalog of the blocks in the bucket: which blocks a tenant has, refreshed in the background.
 //!
 //! Invariants: a tenant with catalogue snapshots has the blocks of the newest one, and no other; without them
-//! its folder is listed. It is looked up at its first query, which waits within its deadline; a list younger than the poll interval is complete, an older one is used while it is refreshed. A failed
-//! refresh keeps the list. A block stays the same object over refreshes.
+//! its folder is listed. It is looked up at its first query, which waits within its deadline; a list younger
+//! than the poll interval is complete, an older one is used while it is refreshed. A failed refresh keeps the
+//! list. A block stays the same object over refreshes.
 //! Not here: the listing itself (`catalog::listing`), snapshots (`snapshots`), reading blocks (`block`).
 
 mod listing;
@@ -298,7 +299,8 @@ impl BlockCatalog {
         Ok(list)
     }
 
-    /// Newest catalogue snapshot; `None` without one, or if that is not known and the folder was listed before.
+    /// Newest catalogue snapshot; `None` without one, or if that is not known and the folder was listed
+    /// before.
     async fn latest(
         &self,
         request: &RequestContext,

@@ -18,12 +18,11 @@ use chronolith_model::TenantId;
 
 pub use self::reader::{Latest, SnapshotReader};
 
-use self::reader::Found;
+pub(crate) use self::reader::HINT;
+use self::reader::{Found, key};
 use crate::store::CreateOutcome;
 use crate::{BucketError, RequestContext, Store};
 
-/// Object within the folder of a tenant with the number of a recent snapshot.
-pub(crate) const HINT: &str = "catalog/latest";
 /// Longest time of one update. Far below the age at which snapshots are removed, so that the number after
 /// the newest snapshot cannot have been used and removed meanwhile.
 const UPDATE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -78,8 +77,8 @@ impl Snapshots {
     ///
     /// # Errors
     /// [`BucketError::Corrupt`] if the newest snapshot is damaged or of a later version, as an update of an
-    /// older one would lose blocks. After [`BucketError::Unavailable`] and [`BucketError::Deadline`] the update
-    /// may be written: repeat it with a `change` that keeps a snapshot in which it is done.
+    /// older one would lose blocks. After [`BucketError::Unavailable`] and [`BucketError::Deadline`] the
+    /// update may be written: repeat it with a `change` that keeps a snapshot in which it is done.
     pub async fn update(
         &self,
         request: &RequestContext,
@@ -158,7 +157,7 @@ impl Snapshots {
         };
         let mut body = Vec::new();
         next.encode(&mut body).map_err(|error| refused(error.to_string()))?;
-        // Readers have limits that a writer could exceed: then nobody could read the tenant any more.
+        // Readers have limits that a writer could exceed: then no process could read the tenant any more.
         let decoded = Snapshot::decode(&body, number).map_err(|error| refused(error.to_string()))?;
         Ok((body.into(), decoded))
     }
@@ -218,9 +217,4 @@ impl Snapshots {
 /// The snapshot before the first one.
 fn empty() -> Snapshot {
     Snapshot { number: 0, writer: [0; 16], created_ms: 0, blocks: Vec::new(), deletion_marks: Vec::new() }
-}
-
-/// Key of a snapshot.
-fn key(tenant: &TenantId, number: u64) -> String {
-    format!("{tenant}/{}", Snapshot::object_name(number))
 }

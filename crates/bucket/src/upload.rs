@@ -10,60 +10,51 @@ mod adopt;
 mod counters;
 mod local;
 mod publish;
+mod record;
 mod send;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_base::Env;
-use chronolith_format::block::meta::{BlockMeta, Ulid};
-use chronolith_format::bucket::catalogue::{
-    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, TombstonesObject,
-};
-use chronolith_format::bucket::mimir::{ThanosFile, ThanosMeta};
+use chronolith_format::bucket::catalogue::{BucketBlock, TombstonesObject};
 use tokio::runtime::Handle;
 
 pub use self::counters::{UploadOutcome, UploadSnapshot};
-pub use self::publish::Published;
+pub use self::local::SidecarFile;
+pub use self::publish::{Published, Publisher};
 
 use self::counters::UploadCounters;
-use self::local::{LocalBlock, LocalFile};
-use crate::snapshots::Snapshots;
+use self::local::{META, TOMBSTONES, open_local};
+use self::record::{meta_in_bucket, record};
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
 use crate::{BucketError, RequestContext, Store};
-
-const META: &str = "meta.json";
-const TOMBSTONES: &str = "tombstones";
-/// Object of the sidecar in the folder of a block.
-const SIDECAR: &str = "chronolith.sidecar";
-
-/// Sidecar of a block, in a local file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SidecarFile {
-    /// The file, which need not lie in the directory of the block.
-    pub path: PathBuf,
-    /// Bytes of its head, which are its last ones.
-    pub head_bytes: u32,
-}
 
 /// Uploads blocks and records them in the catalogue.
 pub struct Uploader {
     store: Arc<Store>,
     env: Env,
     handle: Handle,
-    snapshots: Snapshots,
-    counters: UploadCounters,
+    publisher: Publisher,
+    counters: Arc<UploadCounters>,
 }
 
 impl Uploader {
     /// An uploader of files on the disk of `env`, which are read on blocking threads of `handle`.
     #[must_use]
     pub fn new(store: Arc<Store>, env: &Env, handle: Handle) -> Uploader {
-        let snapshots = Snapshots::new(store.clone(), env);
-        Uploader { store, env: env.clone(), handle, snapshots, counters: UploadCounters::default() }
+        let counters = Arc::new(UploadCounters::default());
+        let publisher = Publisher::new(store.clone(), env, counters.clone());
+        Uploader { store, env: env.clone(), handle, publisher, counters }
+    }
+
+    /// Records uploaded blocks in the catalogue.
+    #[must_use]
+    pub fn publisher(&self) -> &Publisher {
+        &self.publisher
     }
 
     /// Copies all counters.
@@ -76,17 +67,17 @@ impl Uploader {
     /// catalogue. The files must not change meanwhile.
     ///
     /// Each object is compared with its file after it was sent: one of at most
-    /// [`PART_BYTES`](crate::store::multipart::PART_BYTES) as a whole, a larger one by its size and some bytes
-    /// of each part. Checksums of the storage are not used: they differ between storages, and S3 has none for
-    /// objects in parts.
+    /// [`PART_BYTES`](crate::store::multipart::PART_BYTES) as a whole, a larger one by its size and some
+    /// bytes of each part. Checksums of the storage are not used: they differ between storages, and S3 has
+    /// none for objects in parts.
     ///
     /// Cost: a listing of the folder; per object, its parts, and as many reads. An object that is there is
     /// compared, and not sent again.
     ///
     /// # Errors
     /// [`BucketError::SourceFile`] if a local file cannot be read or is damaged, [`BucketError::Corrupt`] if
-    /// an object differs from its file after it was sent again. After an error, or when the future is dropped, part of the
-    /// objects are in the bucket: repeat the upload.
+    /// an object differs from its file after it was sent again. After an error, or when the future is
+    /// dropped, part of the objects are in the bucket: repeat the upload.
     pub async fn upload(
         &self,
         request: &RequestContext,
@@ -105,7 +96,7 @@ impl Uploader {
         dir: &Path,
         sidecar: Option<SidecarFile>,
     ) -> Result<BucketBlock, BucketError> {
-        let local = self.local_block(dir, sidecar.as_ref()).await?;
+        let local = open_local(&self.env, &self.handle, dir, sidecar.as_ref()).await?;
         let folder = format!("{}/{}", request.tenant, local.meta.ulid);
         let present = self.present(request, &folder).await?;
         let present_bytes = |name: &str| present.get(name).copied();
@@ -157,62 +148,5 @@ impl Uploader {
             Some((name, object.object_bytes))
         });
         Ok(sized.collect())
-    }
-}
-
-/// `meta.json` with the Thanos section, by which other programs know the files of the block.
-fn meta_in_bucket(local: &LocalBlock) -> Bytes {
-    let listed = |name: &str, size_bytes| ThanosFile { rel_path: name.to_owned(), size_bytes };
-    let of_block = local.files.iter().filter(|file| file.name != SIDECAR);
-    let mut files: Vec<ThanosFile> = of_block.map(|file| listed(&file.name, file.len)).collect();
-    files.push(listed(META, 0));
-    files.sort_by(|a, b| a.rel_path.cmp(&b.rel_path));
-    let mut meta = local.meta.clone();
-    ThanosMeta::of_upload(files).put_into(&mut meta);
-    let mut text = Vec::new();
-    meta.encode(&mut text);
-    text.into()
-}
-
-fn record(local: &LocalBlock, meta_bytes: u64, uploaded_ms: i64) -> BucketBlock {
-    let meta = &local.meta;
-    let stats = &meta.stats;
-    let len_of = |file: &LocalFile| file.len;
-    BucketBlock {
-        ulid: meta.ulid,
-        folder: BlockFolder::Mimir,
-        time_unit: meta.time_unit(),
-        range: meta.range(),
-        counts: BlockCounts {
-            series: stats.num_series,
-            chunks: stats.num_chunks,
-            samples: stats.num_samples,
-            tombstones: stats.num_tombstones,
-        },
-        files: BlockFiles {
-            index: local.index().map_or(0, len_of),
-            segments: local.segments().map(len_of).collect(),
-            meta: meta_bytes,
-        },
-        sidecar: local.sidecar,
-        tombstones: None,
-        ancestry: ancestry(meta),
-        uploaded_ms,
-    }
-}
-
-fn ancestry(meta: &BlockMeta) -> Ancestry {
-    let compaction = &meta.compaction;
-    let mut sources = compaction.sources.clone();
-    sources.sort_unstable();
-    let parents: Vec<Ulid> = compaction.parents.iter().map(|parent| parent.ulid).collect();
-    Ancestry {
-        level: compaction.level,
-        oldest_source: sources.first().copied().unwrap_or(meta.ulid),
-        sources,
-        parents,
-        split_set: compaction.split_set,
-        split_blocks: compaction.split_blocks.clone(),
-        is_compaction_failed: compaction.failed,
     }
 }

@@ -6,7 +6,12 @@ use chronolith_block::source::BlockFiles;
 use chronolith_format::block::meta::{BlockDesc, BlockMeta, BlockStats, Compaction, VERSION};
 use chronolith_format::bucket::catalogue::BucketBlock;
 
-use super::BlockObjects;
+/// Objects of a block.
+pub(super) struct BlockObjects {
+    pub(super) meta: BlockMeta,
+    pub(super) files: BlockFiles,
+    pub(super) tombstones: Option<String>,
+}
 
 /// Objects of the block below `key`.
 pub(super) fn objects(record: &BucketBlock, key: &str) -> BlockObjects {
@@ -20,7 +25,8 @@ pub(super) fn objects(record: &BucketBlock, key: &str) -> BlockObjects {
 
 /// Content of `meta.json`, as far as the record has it.
 fn meta(record: &BucketBlock) -> BlockMeta {
-    let (counts, ancestry) = (&record.counts, &record.ancestry);
+    let counts = &record.counts;
+    let ancestry = &record.ancestry;
     // The range of parents is in their own `meta.json`; nothing reads it from here.
     let parent = |ulid: &_| BlockDesc { ulid: *ulid, min_time: 0, max_time: 0 };
     let mut meta = BlockMeta {

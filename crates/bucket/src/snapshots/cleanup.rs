@@ -1,18 +1,14 @@
 //! Removal of old snapshots by the writers of new ones.
 //!
-//! Invariant: snapshots are removed one after the other, oldest first, and the first failure ends the removal,
-//! so the numbers that remain have no gap.
+//! Invariant: snapshots are removed one after the other, oldest first, and the first failure ends the
+//! removal, so the numbers that remain have no gap.
 
-use std::time::Duration;
-
-use super::SnapshotReader;
+use super::reader::SnapshotReader;
 use crate::store::list::ListedObject;
 use crate::{BucketError, RequestContext};
 
 /// Snapshots that are kept whatever their age.
 const KEPT_COUNT: usize = 16;
-/// Age below which snapshots are kept: a process that has not polled for this long lists again.
-pub(super) const KEPT_AGE: Duration = Duration::from_secs(60 * 60);
 /// Distance of the numbers whose writers remove old snapshots.
 const CLEANUP_STEP: u64 = 16;
 /// Snapshots that one writer removes.

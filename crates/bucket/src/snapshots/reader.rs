@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use chronolith_base::Clock;
 use chronolith_format::bucket::catalogue::{FOLDER, Snapshot};
+use chronolith_model::TenantId;
 
-use super::{HINT, cleanup, key};
 use crate::store::list::{ListOptions, ListedObject};
 use crate::store::read::ReadRange;
 use crate::{BucketError, RequestContext, Store};
 
+/// Object within the folder of a tenant with the number of a recent snapshot.
+pub(crate) const HINT: &str = "catalog/latest";
+/// Age below which snapshots are kept: a process that has not polled for this long lists again.
+const KEPT_AGE: Duration = Duration::from_secs(60 * 60);
 /// Reads of a snapshot that cannot be decoded: bytes may be damaged on their way.
 const DECODE_ATTEMPTS: u32 = 3;
 /// Snapshots that are read one after the other before a listing is cheaper.
@@ -72,7 +76,7 @@ impl SnapshotReader {
     /// A reader of the catalogues in `store`. Sends no request.
     #[must_use]
     pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> SnapshotReader {
-        SnapshotReader { store, clock, kept_age: cleanup::KEPT_AGE }
+        SnapshotReader { store, clock, kept_age: KEPT_AGE }
     }
 
     /// Returns the newest snapshot of the tenant of `request`; `None` without a catalogue, or if no snapshot
@@ -142,7 +146,7 @@ impl SnapshotReader {
         })
     }
 
-    /// Newest snapshot, from snapshot `number` on; `None` if that is absent or too far behind.
+    /// Newest snapshot, from snapshot `number` on; `None` if that is absent, or too many are later.
     async fn newest_from(&self, request: &RequestContext, number: u64) -> Result<Option<Found>, BucketError> {
         let mut found = Found { newest_number: number, snapshot: None };
         match self.load(request, number).await? {
@@ -257,4 +261,9 @@ impl SnapshotReader {
 fn latest(found: Found, confirmed_ns: u64) -> Option<Latest> {
     let Found { newest_number, snapshot } = found;
     Some(Latest { snapshot: snapshot?, newest_number, confirmed_ns })
+}
+
+/// Key of a snapshot.
+pub(super) fn key(tenant: &TenantId, number: u64) -> String {
+    format!("{tenant}/{}", Snapshot::object_name(number))
 }

@@ -98,7 +98,7 @@ impl Bench {
     /// Uploads a block and records it in place of its parents.
     async fn run(&self, uploader: &Uploader, dir: &Path) -> Result<Published, BucketError> {
         let record = uploader.upload(&self.request(), dir, Bench::sidecar(dir)).await?;
-        uploader.publish(&self.request(), &[record]).await
+        uploader.publisher().publish(&self.request(), &[record]).await
     }
 
     async fn latest(&self) -> Option<Arc<Snapshot>> {
@@ -335,7 +335,7 @@ async fn blocks_of_others_are_in_the_first_catalogue() {
     let marker = format!("{TENANT}/markers/{}-deletion-mark.json", ulid(2));
     bench.rig.faults.inner_put(&marker, Bytes::from_static(b"{}")).await;
     bench.rig.store.remove(&bench.request(), &format!("{TENANT}/{}/meta.json", ulid(3))).await.unwrap();
-    assert_eq!(uploader.adopt(&bench.request()).await.unwrap(), 2);
+    assert_eq!(uploader.publisher().adopt(&bench.request()).await.unwrap(), 2);
     let snapshot = bench.latest().await.unwrap();
     let blocks: Vec<Ulid> = snapshot.blocks.iter().map(|block| block.ulid).collect();
     assert_eq!((snapshot.number, blocks.as_slice()), (1, &[ulid(1), ulid(4)][..]));
@@ -348,7 +348,7 @@ async fn blocks_of_others_are_in_the_first_catalogue() {
     // A catalogue that is there is left as it is.
     let dir = bench.block(5, &[], &[10]);
     uploader.upload(&bench.request(), &dir, None).await.unwrap();
-    assert_eq!(uploader.adopt(&bench.request()).await.unwrap(), 0);
+    assert_eq!(uploader.publisher().adopt(&bench.request()).await.unwrap(), 0);
     assert_eq!(bench.latest().await.unwrap(), snapshot);
 }
 

@@ -38,7 +38,7 @@ fn upload(world: &World, ulid: Ulid) -> BucketBlock {
 
 fn publish(world: &World, record: BucketBlock) {
     let request = request(world);
-    let published = world.runtime.block_on(uploader(world).publish(&request, &[record])).unwrap();
+    let published = world.runtime.block_on(uploader(world).publisher().publish(&request, &[record])).unwrap();
     assert!(matches!(published, Published::Recorded(_)), "{published:?}");
 }
 
@@ -131,7 +131,7 @@ fn a_block_that_is_being_uploaded_is_seen_completely_or_not_at_all() {
             world.runtime.block_on(async {
                 let run = async {
                     let record = uploader.upload(&request, &dir, None).await?;
-                    uploader.publish(&request, &[record]).await
+                    uploader.publisher().publish(&request, &[record]).await
                 };
                 tokio::select! {
                     _ = run => {}

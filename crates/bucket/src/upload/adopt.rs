@@ -1,8 +1,8 @@
 //! First catalogue snapshot of a tenant whose folder has blocks already: uploaded by other programs, or by a
 //! Chronolith whose catalogue is lost.
 //!
-//! Invariants: blocks are entered only into a catalogue that does not exist yet, in its first snapshot, so that
-//! readers see all of them or none; blocks that readers of a listing leave out are left out here.
+//! Invariants: blocks are entered only into a catalogue that does not exist yet, in its first snapshot, so
+//! that readers see all of them or none; blocks that readers of a listing leave out are left out here.
 //! Not here: listings of readers (`catalog::listing`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,9 @@ use chronolith_format::bucket::catalogue::{
 use chronolith_format::bucket::mimir::{ThanosMeta, deletion_marker_of};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::{META, TOMBSTONES, Uploader, ancestry};
+use super::local::{META, TOMBSTONES};
+use super::publish::Publisher;
+use super::record::ancestry;
 use crate::snapshots::Change;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
@@ -28,9 +30,9 @@ const BLOCKS_AT_ONCE: usize = 16;
 /// Sizes of the objects of a block, by name within its folder.
 type Objects = BTreeMap<String, u64>;
 
-impl Uploader {
-    /// Enters the blocks in the folder of the tenant of `request` in its catalogue, if it has none. Returns the
-    /// number of blocks that were entered.
+impl Publisher {
+    /// Enters the blocks in the folder of the tenant of `request` in its catalogue, if it has none. Returns
+    /// the number of blocks that were entered.
     ///
     /// Cost: a listing of the folder, one or two reads per block.
     ///

@@ -9,18 +9,31 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_base::crc::Crc32c;
-use chronolith_base::{Disk, DiskFile};
+use chronolith_base::{Disk, DiskFile, Env};
 use chronolith_format::block::meta::BlockMeta;
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::bucket::catalogue::SidecarObject;
+use tokio::runtime::Handle;
 
-use super::{META, SIDECAR, SidecarFile, TOMBSTONES, Uploader};
 use crate::BucketError;
 
+pub(super) const META: &str = "meta.json";
+pub(super) const TOMBSTONES: &str = "tombstones";
+/// Object of the sidecar in the folder of a block.
+pub(super) const SIDECAR: &str = "chronolith.sidecar";
 const INDEX: &str = "index";
 const CHUNKS: &str = "chunks";
 /// Bytes of a file that are read at once for its checksum.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// Sidecar of a block, in a local file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SidecarFile {
+    /// The file, which need not lie in the directory of the block.
+    pub path: PathBuf,
+    /// Bytes of its head, which are its last ones.
+    pub head_bytes: u32,
+}
 
 /// A block on the local disk.
 pub(super) struct LocalBlock {
@@ -50,20 +63,18 @@ impl LocalBlock {
     }
 }
 
-impl Uploader {
-    /// Reads what is small and opens the rest, on a thread that may block.
-    pub(super) async fn local_block(
-        &self,
-        dir: &Path,
-        sidecar: Option<&SidecarFile>,
-    ) -> Result<LocalBlock, BucketError> {
-        let disk = self.env.disk.clone();
-        let reader = LocalReader { disk, dir: dir.to_owned(), sidecar: sidecar.cloned() };
-        let shown = dir.display().to_string();
-        let read = self.handle.spawn_blocking(move || reader.read()).await;
-        let read = read.map_err(|_| BucketError::Canceled { what: format!("upload of {shown}") })?;
-        read.map_err(|detail| BucketError::SourceFile { key: shown, detail })
-    }
+/// Reads what is small and opens the rest, on a thread of `handle` that may block.
+pub(super) async fn open_local(
+    env: &Env,
+    handle: &Handle,
+    dir: &Path,
+    sidecar: Option<&SidecarFile>,
+) -> Result<LocalBlock, BucketError> {
+    let reader = LocalReader { disk: env.disk.clone(), dir: dir.to_owned(), sidecar: sidecar.cloned() };
+    let shown = dir.display().to_string();
+    let read = handle.spawn_blocking(move || reader.read()).await;
+    let read = read.map_err(|_| BucketError::Canceled { what: format!("upload of {shown}") })?;
+    read.map_err(|detail| BucketError::SourceFile { key: shown, detail })
 }
 
 /// Reads of one block directory. Errors name the file.

@@ -8,12 +8,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use chronolith_base::Env;
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, DeletionMark, Snapshot};
 
-use super::Uploader;
-use crate::snapshots::Change;
-use crate::{BucketError, RequestContext};
+use super::counters::UploadCounters;
+use crate::snapshots::{Change, Snapshots};
+use crate::{BucketError, RequestContext, Store};
 
 /// Result of recording blocks in the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,11 +29,24 @@ pub enum Published {
     Superseded(Vec<Ulid>),
 }
 
-impl Uploader {
+/// Records blocks in catalogues.
+pub struct Publisher {
+    pub(super) store: Arc<Store>,
+    pub(super) snapshots: Snapshots,
+    env: Env,
+    counters: Arc<UploadCounters>,
+}
+
+impl Publisher {
+    pub(super) fn new(store: Arc<Store>, env: &Env, counters: Arc<UploadCounters>) -> Publisher {
+        let snapshots = Snapshots::new(store.clone(), env);
+        Publisher { store, snapshots, env: env.clone(), counters }
+    }
+
     /// Adds the blocks of `records` to the catalogue of the tenant of `request`, and in the same snapshot
-    /// drops those that they replace, which get a deletion mark. `records` are all blocks that were made of the
-    /// same sources. A block that is in the catalogue gets its new record: deletions come later. Repeating it
-    /// changes nothing.
+    /// drops those that they replace, which get a deletion mark. `records` are all blocks that were made of
+    /// the same sources. A block that is in the catalogue gets its new record: deletions come later.
+    /// Repeating it changes nothing.
     ///
     /// # Errors
     /// As [`crate::snapshots::Snapshots::update`].

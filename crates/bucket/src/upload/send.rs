@@ -92,8 +92,8 @@ impl Uploader {
         spots.try_fold(true, |all, is_equal| async move { Ok(all && is_equal) }).await
     }
 
-    /// Returns true if the bytes of the object are `expected`. They are read again if they differ, as they may
-    /// have been damaged on their way.
+    /// Returns true if the bytes of the object are `expected`. They are read again if they differ, as they
+    /// may have been damaged on their way.
     pub(super) async fn is_equal(
         &self,
         request: &RequestContext,

@@ -53,6 +53,19 @@ pub(super) static SETTINGS: &[Setting] = &[
         },
     ),
     Setting::server(
+        "bucket.local-retention",
+        "7d",
+        Form::Duration,
+        "Age from which blocks that are in the bucket are removed locally",
+        |s, v| {
+            set_bucket(
+                s,
+                |bucket| &mut bucket.local_retention,
+                value::duration_positive(v).map(Duration::from_millis),
+            )
+        },
+    ),
+    Setting::server(
         "bucket.memory",
         "256MiB",
         Form::Size,
