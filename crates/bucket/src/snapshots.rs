@@ -72,8 +72,8 @@ impl Snapshots {
     /// Applies `change` to the newest snapshot, an empty one if the tenant of `request` has none, and creates
     /// the next one. If another writer was first, `change` is applied again to what that one wrote.
     ///
-    /// Cost: hint, newest snapshot, the absent one after it, HEAD, creation, hint: six requests; at every
-    /// 16th number also the removal of old ones.
+    /// Cost: that of [`SnapshotReader::read_latest`], creation, hint: five requests; at every 16th number
+    /// also the removal of old ones.
     ///
     /// # Errors
     /// [`BucketError::Corrupt`] if the newest snapshot is damaged or of a later version, as an update of an

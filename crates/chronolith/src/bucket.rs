@@ -1,6 +1,6 @@
-//! `chronolith bucket`: lists, verifies and downloads the blocks in a bucket.
+//! `chronolith bucket`: lists, verifies, downloads and uploads the blocks in a bucket.
 //!
-//! Invariants: nothing in the bucket is changed; results go to standard output, progress and errors to
+//! Invariants: only `upload` changes the bucket; results go to standard output, progress and errors to
 //! standard error. Requests have the settings of the server.
 //! Not here: requests (`chronolith-bucket`), content of blocks (`chronolith-block`).
 
@@ -10,6 +10,7 @@ mod download;
 mod fetch;
 mod inspect;
 mod ls;
+mod upload;
 mod verify;
 
 #[cfg(test)]
@@ -27,12 +28,13 @@ use context::{Bucket, Outcome};
 
 pub(crate) fn command() -> Command {
     Command::new("bucket")
-        .about("List, verify and download blocks in a bucket")
+        .about("List, verify, download and upload blocks in a bucket")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(tool(ls::command()))
         .subcommand(tool(verify::command()))
         .subcommand(tool(download::command()))
+        .subcommand(tool(upload::command()))
         .subcommand(tool(inspect::command()))
 }
 
@@ -55,6 +57,7 @@ fn outcome_of(env: &Env, matches: &ArgMatches) -> anyhow::Result<Outcome> {
         "ls" => ls::run(&bucket, matches),
         "verify" => verify::run(&bucket, matches),
         "download" => download::run(&bucket, matches),
+        "upload" => upload::run(&bucket, matches),
         _ => inspect::run(&bucket, matches),
     }
 }

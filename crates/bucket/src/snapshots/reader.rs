@@ -82,7 +82,7 @@ impl SnapshotReader {
     /// Returns the newest snapshot of the tenant of `request`; `None` without a catalogue, or if no snapshot
     /// of it can be decoded. Damaged ones are named in a warning.
     ///
-    /// Cost: hint, snapshot, the absent one after it, HEAD; without a hint, a listing.
+    /// Cost: hint, the absent snapshot after the newest one, the newest one; without a hint, a listing.
     ///
     /// # Errors
     /// As other requests.
@@ -148,18 +148,24 @@ impl SnapshotReader {
 
     /// Newest snapshot, from snapshot `number` on; `None` if that is absent, or too many are later.
     async fn newest_from(&self, request: &RequestContext, number: u64) -> Result<Option<Found>, BucketError> {
-        let mut found = Found { newest_number: number, snapshot: None };
-        match self.load(request, number).await? {
-            Loaded::Absent => return Ok(None),
-            Loaded::Decoded(snapshot) => found.snapshot = Some(snapshot),
-            Loaded::Damaged => {}
-        }
-        let is_end = self.step(request, &mut found).await?;
-        if !is_end || !self.exists(request, found.newest_number).await? {
-            return Ok(None);
-        }
+        let Some(next) = number.checked_add(1) else { return Ok(None) };
+        // The next one first: that the other one exists afterwards proves that it is the newest.
+        let mut found = match self.load(request, next).await? {
+            Loaded::Absent => match self.load(request, number).await? {
+                Loaded::Absent => return Ok(None),
+                loaded => Found { newest_number: number, snapshot: loaded.into_snapshot() },
+            },
+            loaded => {
+                let mut found = Found { newest_number: next, snapshot: loaded.into_snapshot() };
+                let is_end = self.step(request, &mut found).await?;
+                if !is_end || !self.exists(request, found.newest_number).await? {
+                    return Ok(None);
+                }
+                found
+            }
+        };
         if found.snapshot.is_none() {
-            found.snapshot = self.decodable_before(request, number).await?;
+            found.snapshot = self.decodable_before(request, found.newest_number).await?;
         }
         Ok(Some(found))
     }

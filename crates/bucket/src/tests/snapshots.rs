@@ -174,7 +174,9 @@ async fn a_poll_without_news_is_one_request() {
     add_all(&rig, 0..3).await;
     let catalogue = snapshots(&rig);
     let request = rig.query(60_000);
+    let before = rig.faults.requests.load(Ordering::Relaxed);
     let known = catalogue.reader().read_latest(&request).await.unwrap().unwrap();
+    assert_eq!(rig.faults.requests.load(Ordering::Relaxed) - before, 3);
     let before = rig.faults.requests.load(Ordering::Relaxed);
     let same = catalogue.reader().poll(&request, &known).await.unwrap().unwrap();
     assert_eq!(rig.faults.requests.load(Ordering::Relaxed) - before, 1);

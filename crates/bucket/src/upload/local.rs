@@ -13,6 +13,7 @@ use chronolith_base::{Disk, DiskFile, Env};
 use chronolith_format::block::meta::BlockMeta;
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::bucket::catalogue::SidecarObject;
+use chronolith_format::bucket::mimir::ThanosMeta;
 use tokio::runtime::Handle;
 
 use crate::BucketError;
@@ -38,6 +39,8 @@ pub struct SidecarFile {
 /// A block on the local disk.
 pub(super) struct LocalBlock {
     pub(super) meta: BlockMeta,
+    /// Section of `meta.json`, if the block was in a bucket before.
+    pub(super) thanos: Option<ThanosMeta>,
     /// Segments by number, index, sidecar.
     pub(super) files: Vec<LocalFile>,
     /// Content of the tombstones; `None` without deletions.
@@ -89,6 +92,7 @@ impl LocalReader {
         let path = self.dir.join(META);
         let text = self.disk.read(&path).map_err(|error| in_file(&path, &error))?;
         let mut meta = BlockMeta::decode(&text).map_err(|error| in_file(&path, &error))?;
+        let thanos = ThanosMeta::of(&meta).map_err(|error| in_file(&path, &error))?;
         let tombstones = self.tombstones(&meta)?;
         meta.stats.num_tombstones = tombstones.as_ref().map_or(0, |(_, count)| *count);
         let mut files = self.segments()?;
@@ -104,7 +108,7 @@ impl LocalReader {
             }
         };
         let tombstones = tombstones.map(|(body, _)| body);
-        Ok(LocalBlock { meta, files, tombstones, sidecar })
+        Ok(LocalBlock { meta, thanos, files, tombstones, sidecar })
     }
 
     /// Content of the tombstones and the number of their intervals; `None` without intervals.

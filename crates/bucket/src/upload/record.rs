@@ -7,15 +7,19 @@ use chronolith_format::bucket::mimir::{ThanosFile, ThanosMeta};
 
 use super::local::{LocalBlock, LocalFile, META, SIDECAR};
 
-/// `meta.json` with the Thanos section, by which other programs know the files of the block.
+/// `meta.json` with the Thanos section, by which other programs know the files of the block. External labels
+/// that the block has stay.
 pub(super) fn meta_in_bucket(local: &LocalBlock) -> Bytes {
     let listed = |name: &str, size_bytes| ThanosFile { rel_path: name.to_owned(), size_bytes };
     let of_block = local.files.iter().filter(|file| file.name != SIDECAR);
     let mut files: Vec<ThanosFile> = of_block.map(|file| listed(&file.name, file.len)).collect();
     files.push(listed(META, 0));
     files.sort_by(|a, b| a.rel_path.cmp(&b.rel_path));
+    let mut thanos = local.thanos.clone().unwrap_or_else(|| ThanosMeta::of_upload(Vec::new()));
+    thanos.files = files;
+    thanos.segment_files = Vec::new();
     let mut meta = local.meta.clone();
-    ThanosMeta::of_upload(files).put_into(&mut meta);
+    thanos.put_into(&mut meta);
     let mut text = Vec::new();
     meta.encode(&mut text);
     text.into()

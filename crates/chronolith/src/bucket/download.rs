@@ -12,7 +12,7 @@ use chronolith_model::TenantId;
 use clap::{Arg, ArgMatches, Command};
 use serde_json::json;
 
-use super::blocks::{BlockInBucket, look, marked, ulids};
+use super::blocks::{BlockInBucket, look, marks, ulids};
 use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
 use super::fetch::{fetch_block, files_of, is_complete};
 use crate::progress::{Bar, WithoutTerminal, cells};
@@ -91,13 +91,13 @@ fn chosen(
     named: &[Ulid],
     matches: &ArgMatches,
 ) -> anyhow::Result<Vec<BlockInBucket>> {
-    let marked = marked(bucket, tenant)?;
+    let marks = marks(bucket, tenant)?;
     let time = |name: &str| matches.get_one::<i64>(name).copied();
     let first = time("min-time").unwrap_or(i64::MIN);
     let last = time("max-time").unwrap_or(i64::MAX);
     let mut blocks = Vec::new();
     for ulid in if named.is_empty() { ulids(bucket, tenant)? } else { named.to_vec() } {
-        let block = look(bucket, tenant, ulid, &marked)?;
+        let block = look(bucket, tenant, ulid, &marks)?;
         let Some(meta) = &block.meta else {
             let why = block.left_out.as_deref().unwrap_or_default();
             anyhow::ensure!(named.is_empty(), "block {tenant}/{ulid} cannot be downloaded: {why}");
