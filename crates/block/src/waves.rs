@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use chronolith_format::block::chunks::{ChunkRef, chunk_len, decode_chunk};
+use chronolith_format::block::chunks::{ChunkRef, chunk_len, read_chunk_unverified};
 use chronolith_format::block::index::{ChunkMeta, IndexHeader, postings_len, series_len};
 
 use crate::chunk::times_chunk_of;
@@ -13,6 +13,8 @@ use crate::source::{BlockFile, ByteRange, FetchedRanges, Wave};
 
 /// The chunk after this one of the same series tells where this one ends, unless it lies further away.
 const CHUNK_BYTES_NEAR: u64 = 64 << 10;
+/// A run with as many chunks tells the length of its last one better than the average of the block.
+const RUN_CHUNKS_MIN: usize = 8;
 
 fn index_range(range: &Range<u64>) -> ByteRange {
     ByteRange { file: BlockFile::Index, start: range.start, end: range.end }
@@ -62,25 +64,58 @@ pub(crate) struct ChunkWave<'a, S> {
     pub(crate) chunk_bytes_estimate: u64,
 }
 
-impl<S: AsRef<[ChunkMeta]>> ChunkWave<'_, S> {
-    fn chunk_refs(&self) -> impl Iterator<Item = ChunkRef> {
-        self.series.iter().flat_map(|series| series.as_ref()).map(|chunk| chunk.chunk_ref)
-    }
-}
-
 fn segment_of(chunk_ref: ChunkRef) -> BlockFile {
     BlockFile::Segment(chunk_ref.segment_idx())
 }
 
-/// Appends the ranges of the chunks of one series. Its chunks are mostly written one after the other.
+/// Chunks of one series, each of which starts where the one before it ends or a little further on.
+struct ChunkRun<'a> {
+    chunks: &'a [ChunkMeta],
+    /// The longest distance between two of them.
+    chunk_bytes_max: u64,
+}
+
+impl ChunkRun<'_> {
+    /// The bytes of the run. The end of its last chunk is a guess from the others, so that few bytes are read
+    /// in vain.
+    fn range(&self, estimate: u64) -> Option<ByteRange> {
+        let first = self.chunks.first()?.chunk_ref;
+        let last = self.chunks.last()?.chunk_ref;
+        let last_bytes = match self.chunks.len() {
+            RUN_CHUNKS_MIN.. => self.chunk_bytes_max + self.chunk_bytes_max / 16 + 16,
+            _ => estimate,
+        };
+        let end = u64::from(last.offset()) + last_bytes;
+        Some(ByteRange { file: segment_of(first), start: u64::from(first.offset()), end })
+    }
+}
+
+/// Splits the chunks of one series to runs. Its chunks are mostly written one after the other.
+fn chunk_runs(chunks: &[ChunkMeta]) -> impl Iterator<Item = ChunkRun<'_>> {
+    let mut rest = chunks;
+    std::iter::from_fn(move || {
+        let mut last = rest.first()?.chunk_ref;
+        let mut chunk_bytes_max = 0;
+        let mut count = 1;
+        for chunk in rest.get(1..)? {
+            let next = chunk.chunk_ref;
+            let distance = u64::from(next.offset()).wrapping_sub(u64::from(last.offset()));
+            if next.segment_idx() != last.segment_idx() || !(1..=CHUNK_BYTES_NEAR).contains(&distance) {
+                break;
+            }
+            chunk_bytes_max = distance.max(chunk_bytes_max);
+            last = next;
+            count += 1;
+        }
+        let (chunks, after) = rest.split_at_checked(count)?;
+        rest = after;
+        Some(ChunkRun { chunks, chunk_bytes_max })
+    })
+}
+
+/// Appends the ranges of the chunks of one series.
 pub(crate) fn push_chunk_ranges(chunks: &[ChunkMeta], estimate: u64, out: &mut Vec<ByteRange>) {
-    let next = chunks.iter().skip(1).map(|chunk| Some(chunk.chunk_ref)).chain([None]);
-    out.extend(chunks.iter().zip(next).map(|(chunk, next)| {
-        let (file, start) = (segment_of(chunk.chunk_ref), u64::from(chunk.chunk_ref.offset()));
-        let next = next.filter(|next| segment_of(*next) == file).map(|next| u64::from(next.offset()));
-        let is_near = |end: &u64| *end > start && *end - start <= CHUNK_BYTES_NEAR;
-        ByteRange { file, start, end: next.filter(is_near).unwrap_or(start + estimate) }
-    }));
+    out.extend(chunk_runs(chunks).filter_map(|run| run.range(estimate)));
 }
 
 impl<S: AsRef<[ChunkMeta]> + Sync> Wave for ChunkWave<'_, S> {
@@ -91,16 +126,31 @@ impl<S: AsRef<[ChunkMeta]> + Sync> Wave for ChunkWave<'_, S> {
     }
 
     fn missing(&self, fetched: &FetchedRanges, out: &mut Vec<ByteRange>) {
-        for chunk_ref in self.chunk_refs() {
-            let (file, offset) = (segment_of(chunk_ref), chunk_ref.offset());
-            let bytes = fetched.at(file, u64::from(offset));
-            let rest =
-                |offset: u32, bytes: &[u8]| fetched.missing(file, u64::from(offset), chunk_len(bytes)?);
-            if let Some(rest) = rest(offset, bytes) {
-                out.push(rest);
+        for run in self.series.iter().flat_map(|series| chunk_runs(series.as_ref())) {
+            self.push_missing_of_run(&run, fetched, out);
+        }
+        out.sort_unstable();
+        out.dedup();
+    }
+}
+
+impl<S> ChunkWave<'_, S> {
+    // PERF: one search for the bytes of a run instead of one per chunk, and no checksum: decoding verifies
+    // it.
+    fn push_missing_of_run(&self, run: &ChunkRun<'_>, fetched: &FetchedRanges, out: &mut Vec<ByteRange>) {
+        let Some(first) = run.chunks.first().map(|chunk| chunk.chunk_ref) else { return };
+        let file = segment_of(first);
+        let bytes = fetched.at(file, u64::from(first.offset()));
+        let rest = |offset: u32, bytes: &[u8]| fetched.missing(file, u64::from(offset), chunk_len(bytes)?);
+        for chunk in run.chunks {
+            let offset = chunk.chunk_ref.offset();
+            let in_run = bytes.get((offset - first.offset()) as usize..).unwrap_or_default();
+            // The last chunk of a run may have been read apart, where it is longer than was guessed.
+            let apart = || read_chunk_unverified(fetched.at(file, u64::from(offset)), offset);
+            let Ok(chunk) = read_chunk_unverified(in_run, offset).or_else(|_| apart()) else {
+                out.extend(rest(offset, in_run));
                 continue;
-            }
-            let Ok(chunk) = decode_chunk(bytes, offset) else { continue };
+            };
             let Some(times_offset) = times_chunk_of(chunk) else { continue };
             match fetched.at(file, u64::from(times_offset)) {
                 [] => {
@@ -111,7 +161,5 @@ impl<S: AsRef<[ChunkMeta]> + Sync> Wave for ChunkWave<'_, S> {
                 bytes => out.extend(rest(times_offset, bytes)),
             }
         }
-        out.sort_unstable();
-        out.dedup();
     }
 }
