@@ -14,6 +14,7 @@ use chronolith_model::index::RegexCache;
 use chronolith_model::{QueryError, TimeRange};
 
 use crate::error::query_error;
+use crate::shard::HashCache;
 use crate::source::{BlockFile, BlockFiles, ByteSource, RangeBytes, Wave};
 use crate::waves::ChunkWave;
 
@@ -29,6 +30,7 @@ pub(crate) struct BlockContents {
     source: Box<dyn ByteSource>,
     regex_cache: RegexCache,
     chunk_bytes_estimate: u64,
+    hashes: HashCache,
 }
 
 impl BlockContents {
@@ -41,7 +43,8 @@ impl BlockContents {
     ) -> BlockContents {
         let average = source.files().chunks_bytes() / meta.stats.num_chunks.max(1);
         let chunk_bytes_estimate = (2 * average).clamp(CHUNK_BYTES_ESTIMATE_MIN, CHUNK_BYTES_ESTIMATE_MAX);
-        BlockContents { meta, header, tombstones, source, regex_cache, chunk_bytes_estimate }
+        let hashes = HashCache::default();
+        BlockContents { meta, header, tombstones, source, regex_cache, chunk_bytes_estimate, hashes }
     }
 
     pub(crate) fn meta(&self) -> &BlockMeta {
@@ -63,6 +66,11 @@ impl BlockContents {
 
     pub(crate) fn regex_cache(&self) -> &RegexCache {
         &self.regex_cache
+    }
+
+    /// Hashes of the labels of its series.
+    pub(crate) fn hashes(&self) -> &HashCache {
+        &self.hashes
     }
 
     pub(crate) fn files(&self) -> &BlockFiles {

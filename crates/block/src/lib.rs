@@ -24,6 +24,7 @@ mod select;
 mod selection;
 mod series;
 mod series_reader;
+mod shard;
 pub mod source;
 mod strings;
 mod verify;
@@ -43,6 +44,7 @@ pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use postings::PostingsPlan;
 pub use record::{FileSizes, damaged_record, precedence, read_record};
 pub use selection::Selection;
+pub use shard::Shard;
 pub use verify::{BlockVerification, Damage};
 pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit, WrittenBlock, encoding_for, publish};
 
