@@ -23,6 +23,7 @@ mod record;
 mod select;
 mod selection;
 mod series;
+mod series_chunks;
 mod series_reader;
 mod shard;
 pub mod source;

@@ -16,6 +16,7 @@ use chronolith_model::{Labels, QueryError, ReadContext, SeriesRead, TimeRange};
 use crate::chunk::{ChunkError, chunk_error, raw_chunk};
 use crate::contents::BlockContents;
 use crate::series::BlockSeries;
+use crate::series_chunks::SeriesChunks;
 use crate::series_reader::{SeriesReader, is_deleted};
 use crate::shard::{Shard, labels_hash};
 use crate::source::{ByteRange, RangeBytes, Wave};
@@ -25,7 +26,7 @@ use crate::waves::push_chunk_ranges;
 struct SelectedSeries {
     labels: Labels,
     /// By start time; at least one.
-    chunks: Box<[ChunkMeta]>,
+    chunks: SeriesChunks,
     deleted: Box<[Interval]>,
 }
 
@@ -144,11 +145,14 @@ impl Selection {
     fn push_entries(&mut self, bytes: RangeBytes) -> Result<(), QueryError> {
         self.series.set_wave_bytes(bytes);
         let mut hashes = Vec::new();
+        let mut slab = Vec::new();
         while let Some(series_ref) = self.series.next_ref_of_wave() {
             self.ctx.check()?;
-            let selected = self.read_entry(series_ref, &mut hashes)?;
+            let selected = self.read_entry(series_ref, &mut slab, &mut hashes)?;
             self.selected.extend(selected);
         }
+        let slab = Arc::new(slab);
+        self.selected.iter_mut().for_each(|series| series.chunks.set_slab(&slab));
         self.contents.hashes().add(&hashes);
         Ok(())
     }
@@ -159,17 +163,18 @@ impl Selection {
     /// # Errors
     /// [`QueryError::Corrupt`].
     pub fn verify_chunks(&self, bytes: &RangeBytes) -> Result<(), QueryError> {
-        for chunk in self.chunk_wave_series().iter().flat_map(|series| &series.chunks) {
+        for chunk in self.chunk_wave_series().iter().flat_map(|series| &*series.chunks) {
             let verified = raw_chunk(bytes, chunk.chunk_ref);
             verified.map_err(|e| chunk_error(bytes, chunk.chunk_ref, ChunkError::Segment(e)))?;
         }
         Ok(())
     }
 
-    /// Reads an entry; appends the hash of its labels if a shard is selected.
+    /// Reads an entry. Appends its chunks to `slab`, and the hash of its labels if a shard is selected.
     fn read_entry(
         &mut self,
         series_ref: u32,
+        slab: &mut Vec<ChunkMeta>,
         hashes: &mut Vec<(u32, u64)>,
     ) -> Result<Option<SelectedSeries>, QueryError> {
         let contents = &self.contents;
@@ -191,7 +196,7 @@ impl Selection {
         if !entry.chunks.is_sorted_by_key(|c| c.min_time) {
             entry.chunks.sort_by_key(|c| c.min_time);
         }
-        let chunks = Box::from(entry.chunks.as_slice());
+        let chunks = SeriesChunks::appended(slab, &entry.chunks);
         let labels = self.series.ascending_labels(contents, series_ref)?;
         Ok(Some(SelectedSeries { labels, chunks, deleted: Box::from(deleted) }))
     }
