@@ -32,6 +32,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// Speed that is assumed before it was measured: that of S3 within a region.
 const FIRST_BYTE_US: f64 = 30_000.0;
 const BYTES_PER_US: f64 = 90.0;
+/// Speed of a local directory: a read is a system call and a copy, and none waits for another.
+const LOCAL_SPEED: Speed = Speed { first_byte_us: 1.0, bytes_per_us: 8000.0, connection_count: usize::MAX };
 
 /// Objects below one key of the bucket, on behalf of one tenant.
 #[derive(Clone)]
@@ -191,7 +193,10 @@ impl RemoteFiles {
     }
 
     pub(crate) fn speed(&self) -> Speed {
-        speed(self.remote.store.estimates())
+        match self.remote.store.is_local() {
+            true => LOCAL_SPEED,
+            false => speed(self.remote.store.estimates()),
+        }
     }
 }
 

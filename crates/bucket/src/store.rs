@@ -140,6 +140,11 @@ impl Store {
         Ok(ObjectBytes { bytes: fetched.joined(), offset, etag, object_bytes })
     }
 
+    /// Returns true if the bucket is a local directory.
+    pub(crate) fn is_local(&self) -> bool {
+        self.local.is_some()
+    }
+
     /// Fills `out` from `offset` of an object whose content never changes.
     ///
     /// Cost: on a local directory one positional read and no allocation if the file is open, and no task may
