@@ -17,6 +17,7 @@ mod layout;
 mod link;
 mod open;
 mod open_counts;
+mod own_times;
 mod pool;
 mod postings;
 mod record;

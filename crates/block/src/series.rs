@@ -88,7 +88,11 @@ impl BlockSeries {
         }
         let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
         let chunks: Vec<ChunkMeta> = self.chunks.iter().filter(wanted).copied().collect();
-        let wave = ChunkWave { series: &[chunks.as_slice()], chunk_bytes_estimate: REREAD_CHUNK_BYTES };
+        let wave = ChunkWave {
+            series: &[chunks.as_slice()],
+            chunk_bytes_estimate: REREAD_CHUNK_BYTES,
+            own_times: None,
+        };
         let bytes = self.bytes.reread(&wave)?;
         Ok(bytes.map(|bytes| BlockSeries::new(bytes, chunks.into(), self.deleted.clone())))
     }

@@ -1,7 +1,7 @@
 //! Shard of a selection: the series whose hash of labels, modulo the number of shards, is its index.
 //!
-//! The hash is XXH64 over name, 0xff, value, 0xff of each label, as Mimir shards queries. The hashes of a block
-//! are cached by series ref, so that a later selection reads the entries of its own shard alone.
+//! The hash is XXH64 over name, 0xff, value, 0xff of each label, as Mimir shards queries. The hashes of a
+//! block are cached by series ref, so that a later selection reads the entries of its own shard alone.
 //! Invariants: cached hashes ascend by ref; those of all blocks have at most [`HASHES_BYTES_MAX`] bytes.
 
 use std::num::NonZeroU64;
@@ -53,7 +53,7 @@ pub(crate) struct HashCache(RwLock<Cached>);
 
 #[derive(Default)]
 struct Cached {
-    /// By ref.
+    /// In ascending order of refs, each at most once.
     hashes: Vec<(u32, u64)>,
     reserved: Option<Reservation>,
 }

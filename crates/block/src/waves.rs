@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use chronolith_format::block::chunks::{ChunkRef, chunk_len, read_chunk_unverified};
+use chronolith_format::block::chunks::{ChunkRef, chunk_len, decode_chunk, read_chunk_unverified};
 use chronolith_format::block::index::{ChunkMeta, IndexHeader, postings_len, series_len};
 
 use crate::chunk::times_chunk_of;
+use crate::own_times::OwnTimes;
 use crate::source::{BlockFile, ByteRange, FetchedRanges, Wave};
 
 /// The chunk after this one of the same series tells where this one ends, unless it lies further away.
@@ -62,6 +63,8 @@ pub(crate) struct ChunkWave<'a, S> {
     pub(crate) series: &'a [S],
     /// Bytes that a chunk is taken to have if no chunk follows it.
     pub(crate) chunk_bytes_estimate: u64,
+    /// Ranges without chunks that refer to others; `None` to look at each chunk.
+    pub(crate) own_times: Option<&'a OwnTimes>,
 }
 
 fn segment_of(chunk_ref: ChunkRef) -> BlockFile {
@@ -76,6 +79,23 @@ struct ChunkRun<'a> {
 }
 
 impl ChunkRun<'_> {
+    /// The bytes from the first to the first byte of the last chunk.
+    fn heads(&self) -> Option<ByteRange> {
+        let first = self.chunks.first()?.chunk_ref;
+        let last = self.chunks.last()?.chunk_ref;
+        let end = u64::from(last.offset()) + 1;
+        Some(ByteRange { file: segment_of(first), start: u64::from(first.offset()), end })
+    }
+
+    /// Appends the rest of the last chunk, if it is longer than was guessed.
+    fn push_rest_of_last(&self, fetched: &FetchedRanges, out: &mut Vec<ByteRange>) {
+        let Some(last) = self.chunks.last().map(|chunk| chunk.chunk_ref) else { return };
+        let file = segment_of(last);
+        let offset = u64::from(last.offset());
+        let len = chunk_len(fetched.at(file, offset));
+        out.extend(len.and_then(|len| fetched.missing(file, offset, len)));
+    }
+
     /// The bytes of the run. The end of its last chunk is a guess from the others, so that few bytes are read
     /// in vain.
     fn range(&self, estimate: u64) -> Option<ByteRange> {
@@ -126,8 +146,17 @@ impl<S: AsRef<[ChunkMeta]> + Sync> Wave for ChunkWave<'_, S> {
     }
 
     fn missing(&self, fetched: &FetchedRanges, out: &mut Vec<ByteRange>) {
+        let known = self.own_times.map(OwnTimes::read);
+        let mut found = Vec::new();
         for run in self.series.iter().flat_map(|series| chunk_runs(series.as_ref())) {
-            self.push_missing_of_run(&run, fetched, out);
+            match run.heads().filter(|heads| known.as_ref().is_some_and(|known| known.has(*heads))) {
+                Some(_) => run.push_rest_of_last(fetched, out),
+                None => found.extend(self.push_missing_of_run(&run, fetched, out)),
+            }
+        }
+        drop(known);
+        if let Some(own_times) = self.own_times {
+            own_times.add(&found);
         }
         out.sort_unstable();
         out.dedup();
@@ -135,13 +164,21 @@ impl<S: AsRef<[ChunkMeta]> + Sync> Wave for ChunkWave<'_, S> {
 }
 
 impl<S> ChunkWave<'_, S> {
-    // PERF: one search for the bytes of a run instead of one per chunk, and no checksum: decoding verifies
-    // it.
-    fn push_missing_of_run(&self, run: &ChunkRun<'_>, fetched: &FetchedRanges, out: &mut Vec<ByteRange>) {
-        let Some(first) = run.chunks.first().map(|chunk| chunk.chunk_ref) else { return };
+    /// Appends what is missing of a run. Returns its bytes if each chunk is complete, has times of its own
+    /// and is undamaged.
+    // PERF: one search for the bytes of a run instead of one per chunk.
+    fn push_missing_of_run(
+        &self,
+        run: &ChunkRun<'_>,
+        fetched: &FetchedRanges,
+        out: &mut Vec<ByteRange>,
+    ) -> Option<ByteRange> {
+        let first = run.chunks.first()?.chunk_ref;
         let file = segment_of(first);
-        let bytes = fetched.at(file, u64::from(first.offset()));
+        let start = u64::from(first.offset());
+        let bytes = fetched.at(file, start);
         let rest = |offset: u32, bytes: &[u8]| fetched.missing(file, u64::from(offset), chunk_len(bytes)?);
+        let mut own_times_end = Some(start);
         for chunk in run.chunks {
             let offset = chunk.chunk_ref.offset();
             let in_run = bytes.get((offset - first.offset()) as usize..).unwrap_or_default();
@@ -149,9 +186,16 @@ impl<S> ChunkWave<'_, S> {
             let apart = || read_chunk_unverified(fetched.at(file, u64::from(offset)), offset);
             let Ok(chunk) = read_chunk_unverified(in_run, offset).or_else(|_| apart()) else {
                 out.extend(rest(offset, in_run));
+                own_times_end = None;
                 continue;
             };
-            let Some(times_offset) = times_chunk_of(chunk) else { continue };
+            let Some(times_offset) = times_chunk_of(chunk) else {
+                let verified_len = || chunk_len(in_run).filter(|_| decode_chunk(in_run, offset).is_ok());
+                let len = own_times_end.filter(|_| self.own_times.is_some()).and_then(|_| verified_len());
+                own_times_end = len.map(|len| u64::from(offset) + len);
+                continue;
+            };
+            own_times_end = None;
             match fetched.at(file, u64::from(times_offset)) {
                 [] => {
                     let start = u64::from(times_offset);
@@ -161,5 +205,6 @@ impl<S> ChunkWave<'_, S> {
                 bytes => out.extend(rest(times_offset, bytes)),
             }
         }
+        own_times_end.map(|end| ByteRange { file, start, end })
     }
 }

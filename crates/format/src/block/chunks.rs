@@ -135,8 +135,8 @@ pub fn decode_chunk(bytes: &[u8], offset: u32) -> Result<RawChunk<'_>, DecodeErr
     Ok(chunk)
 }
 
-/// Returns the chunk that `bytes` begin with, complete but not verified: good for looking which other chunk it
-/// refers to before it is decoded.
+/// Returns the chunk that `bytes` begin with, complete but not verified: good for looking which other chunk
+/// it refers to before it is decoded.
 ///
 /// # Errors
 /// [`DecodeError`] if the chunk is longer than `bytes`.
