@@ -8,6 +8,7 @@
 
 mod content;
 mod measure;
+mod shape;
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,8 @@ use chronolith_model::BlockEncoding;
 
 use crate::report::{Bound, Report, Table, Target};
 use content::Content;
-use measure::{Figures, Mode, Run, Shape, World};
+use measure::{Figures, Mode, Run, World};
+use shape::Shape;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

@@ -1,7 +1,7 @@
 //! Pool of buffers for fetched bytes that no cache keeps.
 //!
-//! A fresh buffer of megabytes costs a page fault per 4 KiB, several times the copy into it; a reused one costs
-//! nothing.
+//! A fresh buffer of megabytes costs a page fault per 4 KiB, several times the copy into it; a reused one
+//! costs nothing.
 //! Invariant: free buffers have at most `bytes_max` bytes together.
 
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 /// Buffers are of multiples of this, so that one fits more than one length.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Free buffers.
+/// Buffers that wait for their next use.
 pub(crate) struct BufferPool {
     free: Mutex<Free>,
     bytes_max: u64,

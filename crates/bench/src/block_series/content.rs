@@ -9,15 +9,13 @@ use chronolith_format::block::chunks::chunk_len;
 use chronolith_model::{BlockEncoding, Labels, LabelsBuilder, TimeRange};
 use xxhash_rust::xxh64::xxh64;
 
-use super::measure::{Shape, TENANT};
+use super::shape::{Shape, TENANT, VARIANT_COUNT};
 
 const SERIES_COUNT: u64 = 1000;
 const SAMPLE_COUNT: u64 = 5760;
 const STEP_MS: i64 = 15_000;
 const SERIES_MS: i64 = 86_400_000;
 const SUFFIX: &str = "aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd";
-/// Regexes and shards that operations take in turn.
-pub(super) const VARIANT_COUNT: u64 = 20;
 const CHUNK_SAMPLES: u64 = 120;
 const SEGMENT_HEADER_BYTES: usize = 8;
 

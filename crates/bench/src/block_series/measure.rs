@@ -14,11 +14,11 @@ use chronolith_model::{MatchOp, Matcher, ReadContext, Selector, SeriesRead, Tena
 use stats_alloc::Region;
 use tokio::runtime::Runtime;
 
-use super::content::{Content, Expected, VARIANT_COUNT};
+use super::content::{Content, Expected};
+use super::shape::{Shape, TENANT, VARIANT_COUNT};
 use crate::proc;
 use crate::reorder::ALLOCATOR;
 
-pub(super) const TENANT: &str = "anonymous";
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,23 +37,6 @@ impl Mode {
             Mode::Owned => "owned",
             Mode::OwnedVerified => "owned + CRC",
             Mode::Cached => "cached",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// `{i=~".*D.*"}` with the number of the operation modulo 20 as D.
-    Unsharded,
-    /// `{i=~".+"}`, one of 20 shards.
-    Sharded,
-}
-
-impl Shape {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Shape::Unsharded => "unsharded",
-            Shape::Sharded => "sharded",
         }
     }
 }
