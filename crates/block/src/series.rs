@@ -11,6 +11,7 @@ use chronolith_model::query::{TypedColumns, TypedValues};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::chunk::{self, ChunkError, chunk_error, claimed_samples};
+use crate::series_chunks::SeriesChunks;
 use crate::source::RangeBytes;
 use crate::waves::ChunkWave;
 
@@ -22,7 +23,7 @@ pub(crate) struct BlockSeries {
     /// Chunks; keeps the files of a map open.
     bytes: RangeBytes,
     /// By start time.
-    chunks: Box<[ChunkMeta]>,
+    chunks: SeriesChunks,
     deleted: Box<[Interval]>,
 }
 
@@ -74,7 +75,7 @@ impl SampleSource for BlockSeries {
 
 impl BlockSeries {
     /// `chunks` are sorted by start time, and in `bytes`.
-    pub(crate) fn new(bytes: RangeBytes, chunks: Box<[ChunkMeta]>, deleted: Box<[Interval]>) -> BlockSeries {
+    pub(crate) fn new(bytes: RangeBytes, chunks: SeriesChunks, deleted: Box<[Interval]>) -> BlockSeries {
         BlockSeries { bytes, chunks, deleted }
     }
 
@@ -86,10 +87,14 @@ impl BlockSeries {
             return Ok(None);
         }
         let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
-        let chunks: Box<[ChunkMeta]> = self.chunks.iter().filter(wanted).copied().collect();
-        let wave = ChunkWave { series: &[&*chunks], chunk_bytes_estimate: REREAD_CHUNK_BYTES };
+        let chunks: Vec<ChunkMeta> = self.chunks.iter().filter(wanted).copied().collect();
+        let wave = ChunkWave {
+            series: &[chunks.as_slice()],
+            chunk_bytes_estimate: REREAD_CHUNK_BYTES,
+            own_times: None,
+        };
         let bytes = self.bytes.reread(&wave)?;
-        Ok(bytes.map(|bytes| BlockSeries::new(bytes, chunks, self.deleted.clone())))
+        Ok(bytes.map(|bytes| BlockSeries::new(bytes, chunks.into(), self.deleted.clone())))
     }
 
     fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {

@@ -22,8 +22,9 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
 use crate::block::BucketBlock;
+use crate::buffers::BufferPool;
 use crate::cache::{BlockCache, CacheSnapshot};
-use crate::remote::{Remote, query_error};
+use crate::remote::{ReadRules, Remote, query_error};
 use crate::snapshots::{Latest, SnapshotReader};
 use crate::store::request::{Purpose, RequestContext};
 use crate::{BucketError, Store};
@@ -43,11 +44,23 @@ pub struct CatalogOptions {
     pub poll: Duration,
     /// Memory of index headers and ranges of all blocks, requests in flight included.
     pub memory_bytes_max: u64,
+    /// Keeps ranges of chunks in memory, not only those of the index.
+    pub keeps_chunks: bool,
+    /// Verifies the checksums of chunks when they are fetched, not only when they are decoded.
+    pub verifies_chunks: bool,
 }
+
+/// Part of the memory that free buffers may have.
+const BUFFERS_FRACTION: u64 = 4;
 
 impl Default for CatalogOptions {
     fn default() -> CatalogOptions {
-        CatalogOptions { poll: Duration::from_secs(30), memory_bytes_max: 256 << 20 }
+        CatalogOptions {
+            poll: Duration::from_secs(30),
+            memory_bytes_max: 256 << 20,
+            keeps_chunks: true,
+            verifies_chunks: false,
+        }
     }
 }
 
@@ -59,6 +72,8 @@ pub struct BlockCatalog {
     poll_ns: u64,
     cache: Arc<BlockCache>,
     snapshots: SnapshotReader,
+    rules: ReadRules,
+    buffers: Arc<BufferPool>,
     tenants: Mutex<HashMap<TenantId, Arc<TenantBlocks>>>,
 }
 
@@ -104,6 +119,8 @@ impl BlockCatalog {
             poll_ns: u64::try_from(options.poll.as_nanos()).unwrap_or(u64::MAX),
             cache: BlockCache::new(options.memory_bytes_max),
             snapshots,
+            rules: ReadRules { keeps_chunks: options.keeps_chunks, verifies_chunks: options.verifies_chunks },
+            buffers: BufferPool::new(options.memory_bytes_max / BUFFERS_FRACTION),
             tenants: Mutex::default(),
         })
     }
@@ -340,6 +357,8 @@ impl BlockCatalog {
             handle: self.handle.clone(),
             tenant: tenant.clone(),
             key: tenant.to_string(),
+            rules: self.rules,
+            buffers: self.buffers.clone(),
         }
     }
 }

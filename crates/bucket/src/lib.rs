@@ -7,6 +7,7 @@
 //! Not here: bytes of blocks (`format`), the waves of a selection (`block`), the merge of blocks (`tsdb`).
 
 mod block;
+mod buffers;
 mod cache;
 mod catalog;
 pub mod error;

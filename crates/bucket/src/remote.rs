@@ -15,13 +15,13 @@ use chronolith_block::source::{
     RangeBytes, Reread, WAVE_BYTES_MAX, Wave,
 };
 use chronolith_model::{QueryError, ReadContext, TenantId};
-use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Handle;
 
+use crate::buffers::BufferPool;
 use crate::cache::{BlockCache, BlockKey};
 use crate::ranges::{self, Speed};
 use crate::store::meter::Estimates;
-use crate::store::read::ReadRange;
+use crate::store::read::{Piece, ReadRange};
 use crate::{BucketError, Purpose, RequestContext, Store};
 
 /// Requests of one round that are sent before the first of them is answered.
@@ -32,6 +32,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// Speed that is assumed before it was measured: that of S3 within a region.
 const FIRST_BYTE_US: f64 = 30_000.0;
 const BYTES_PER_US: f64 = 90.0;
+/// Speed of a local directory: a read is a system call and a copy, and none waits for another.
+const LOCAL_SPEED: Speed = Speed { first_byte_us: 1.0, bytes_per_us: 8000.0, connection_count: usize::MAX };
 
 /// Objects below one key of the bucket, on behalf of one tenant.
 #[derive(Clone)]
@@ -43,6 +45,23 @@ pub(crate) struct Remote {
     pub(crate) tenant: TenantId,
     /// Without a slash at its end.
     pub(crate) key: String,
+    pub(crate) rules: ReadRules,
+    pub(crate) buffers: Arc<BufferPool>,
+}
+
+/// Treatment of chunks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadRules {
+    /// Ranges of chunks stay in the cache.
+    pub(crate) keeps_chunks: bool,
+    /// Chunks are verified when they are fetched.
+    pub(crate) verifies_chunks: bool,
+}
+
+impl Default for ReadRules {
+    fn default() -> ReadRules {
+        ReadRules { keeps_chunks: true, verifies_chunks: false }
+    }
 }
 
 impl Remote {
@@ -114,7 +133,7 @@ impl RemoteFiles {
                 break;
             }
             let round = std::mem::take(&mut ranges);
-            let batch = match self.is_cached.load(Ordering::Acquire) {
+            let batch = match self.is_kept(&round) {
                 true => self.read_cached(round, budget, deadline_ns).await?,
                 false => self.read_round(round, budget, deadline_ns).await?,
             };
@@ -124,6 +143,13 @@ impl RemoteFiles {
         Ok(RangeBytes::Fetched(Arc::new(fetched)))
     }
 
+    /// Returns true if the cache keeps the ranges of a round.
+    fn is_kept(&self, round: &[ByteRange]) -> bool {
+        let has_chunks = round.iter().any(|range| range.file != BlockFile::Index);
+        self.is_cached.load(Ordering::Acquire) && (self.remote.rules.keeps_chunks || !has_chunks)
+    }
+
+    /// Reads a round past the cache to one reused buffer.
     async fn read_round(
         &self,
         mut ranges: Vec<ByteRange>,
@@ -131,11 +157,27 @@ impl RemoteFiles {
         deadline_ns: u64,
     ) -> Result<FetchedBatch, QueryError> {
         ranges::join(&mut ranges, &self.speed());
-        let memory = budget.reserve(ranges.iter().map(ByteRange::len).sum())?;
+        let round_bytes: u64 = ranges.iter().map(ByteRange::len).sum();
+        let memory = budget.reserve(round_bytes)?;
         let request = self.remote.request(deadline_ns);
-        let requests = stream::iter(ranges).map(|range| self.fetch(&request, range));
-        let parts: Vec<FetchedPart> = requests.buffer_unordered(REQUESTS_AHEAD).try_collect().await?;
-        Ok(FetchedBatch::new(parts, memory))
+        let mut buffer = self.remote.buffers.take(usize::try_from(round_bytes).unwrap_or(usize::MAX));
+        let keys = FileKeys::new(&self.remote.key, &ranges);
+        let mut rest = buffer.as_mut();
+        let mut pieces = Vec::with_capacity(ranges.len());
+        for range in &ranges {
+            let Some((out, after)) = rest.split_at_mut_checked(range.len() as usize) else { break };
+            rest = after;
+            pieces.push(Piece { key: keys.get(range.file), offset: range.start, out });
+        }
+        self.remote.store.read_pieces(&request, pieces, REQUESTS_AHEAD).await.map_err(query_error)?;
+        let all = buffer.freeze();
+        let mut at = 0;
+        let parts = ranges.iter().map(|range| {
+            let start = at;
+            at += range.len() as usize;
+            FetchedPart { file: range.file, start: range.start, bytes: all.slice(start..at) }
+        });
+        Ok(FetchedBatch::new(parts.collect(), memory))
     }
 
     pub(crate) async fn fetch(
@@ -151,7 +193,10 @@ impl RemoteFiles {
     }
 
     pub(crate) fn speed(&self) -> Speed {
-        speed(self.remote.store.estimates())
+        match self.remote.store.is_local() {
+            true => LOCAL_SPEED,
+            false => speed(self.remote.store.estimates()),
+        }
     }
 }
 
@@ -160,6 +205,22 @@ fn speed(estimates: Estimates) -> Speed {
         first_byte_us: estimates.first_byte_ns.map_or(FIRST_BYTE_US, |ns| ns as f64 / 1e3),
         bytes_per_us: estimates.bytes_per_second.map_or(BYTES_PER_US, |rate| rate as f64 / 1e6),
         connection_count: REQUESTS_AHEAD,
+    }
+}
+
+/// Keys of the files of a round.
+struct FileKeys(Vec<(BlockFile, String)>);
+
+impl FileKeys {
+    /// The files of `ranges`, which are sorted, below `key`.
+    fn new(key: &str, ranges: &[ByteRange]) -> FileKeys {
+        let mut files: Vec<BlockFile> = ranges.iter().map(|range| range.file).collect();
+        files.dedup();
+        FileKeys(files.into_iter().map(|file| (file, format!("{key}/{}", file.name()))).collect())
+    }
+
+    fn get(&self, file: BlockFile) -> &str {
+        self.0.iter().find(|(found, _)| *found == file).map_or("", |(_, key)| key)
     }
 }
 

@@ -8,8 +8,11 @@
 mod queue;
 mod reread;
 
+use std::future::Future;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
+use chronolith_block::Shard;
 use chronolith_block::source::Reread;
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange};
 use tokio::runtime::Handle;
@@ -27,6 +30,7 @@ struct Selected {
     block: Arc<BucketBlock>,
     matchers: Vec<Matcher>,
     range: TimeRange,
+    shard: Option<Shard>,
     /// End of the requests.
     deadline_ns: u64,
     ctx: ReadContext,
@@ -36,7 +40,8 @@ struct Selected {
 struct BucketBatches {
     receiver: BatchReceiver,
     ctx: ReadContext,
-    task: AbortHandle,
+    /// `None` if all batches are in the queue.
+    task: Option<AbortHandle>,
 }
 
 impl BucketBlock {
@@ -48,10 +53,22 @@ impl BucketBlock {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Box<dyn SeriesBatches> {
+        self.select_shard(selector, None, ctx)
+    }
+
+    /// As [`BucketBlock::select`], only the series of a shard.
+    #[must_use]
+    pub fn select_shard(
+        self: &Arc<BucketBlock>,
+        selector: &Selector<'_>,
+        shard: Option<Shard>,
+        ctx: &ReadContext,
+    ) -> Box<dyn SeriesBatches> {
         let selected = Selected {
             block: self.clone(),
             matchers: selector.matchers.to_vec(),
             range: selector.range,
+            shard,
             deadline_ns: self.deadline_ns(ctx),
             ctx: ctx.clone(),
         };
@@ -64,11 +81,18 @@ impl BucketBatches {
     fn start(selected: Selected, handle: &Handle) -> BucketBatches {
         let (sender, receiver) = batch_queue(QUEUE_BYTES_MAX);
         let ctx = selected.ctx.clone();
-        let task = handle.spawn(async move {
+        let mut fetching = Box::pin(async move {
             let result = selected.fetch(&sender).await;
             sender.finish(result);
         });
-        BucketBatches { receiver, ctx, task: task.abort_handle() }
+        // PERF: a selection whose ranges are all cached ends within its first poll, without a task and a wait
+        // for it. One that needs a request is pending: the task polls it again.
+        let polled = {
+            let _entered = handle.enter();
+            fetching.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        let task = polled.is_pending().then(|| handle.spawn(fetching).abort_handle());
+        BucketBatches { receiver, ctx, task }
     }
 }
 
@@ -80,7 +104,9 @@ impl SeriesBatches for BucketBatches {
 
 impl Drop for BucketBatches {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
@@ -109,13 +135,17 @@ impl Selected {
         sender: &BatchSender,
         sent_count: &mut usize,
     ) -> Result<(), QueryError> {
-        let Selected { matchers, range, deadline_ns, ctx, .. } = self;
+        let Selected { matchers, range, shard, deadline_ns, ctx, .. } = self;
         let OpenedBlock { block, files } = opened;
         let reread: Arc<dyn Reread> = Arc::new(QueryReread::new(files.clone(), *deadline_ns, ctx.clone()));
         let mut selection = {
             let Some(plan) = block.plan_postings(matchers)? else { return Ok(()) };
             let lists = files.read(&plan.wave(), &ctx.budget, *deadline_ns, None).await?;
-            block.select_planned(&plan, lists, *range, ctx)?
+            let selection = block.select_planned(&plan, lists, *range, ctx)?;
+            match shard {
+                Some(shard) => selection.in_shard(*shard),
+                None => selection,
+            }
         };
         let mut skip_count = *sent_count;
         loop {
@@ -123,6 +153,9 @@ impl Selected {
                 Some(wave) => files.read(&*wave, &ctx.budget, *deadline_ns, Some(reread.clone())).await?,
                 None => return Ok(()),
             };
+            if files.remote.rules.verifies_chunks {
+                selection.verify_chunks(&bytes)?;
+            }
             let wave_bytes = bytes.fetched_bytes();
             let mut series = Vec::new();
             selection.push(Ok(bytes), &mut series)?;

@@ -7,8 +7,9 @@ use chronolith_base::MemoryBudget;
 use chronolith_block::source::{BlockFile, BlockFiles, ByteRange};
 
 use super::*;
+use crate::buffers::BufferPool;
 use crate::cache::BlockCache;
-use crate::remote::{Remote, RemoteFiles};
+use crate::remote::{ReadRules, Remote, RemoteFiles};
 
 const INDEX_BYTES: usize = 10_000;
 const STALLED: FaultPlan = FaultPlan {
@@ -31,6 +32,8 @@ async fn files(rig: &Rig) -> Arc<RemoteFiles> {
         handle: Handle::current(),
         tenant: TenantId::anonymous(),
         key: "t/block".to_owned(),
+        rules: ReadRules::default(),
+        buffers: BufferPool::new(1 << 20),
     };
     let cache = BlockCache::new(1 << 20);
     let key = cache.new_block();
