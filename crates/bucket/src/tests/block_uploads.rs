@@ -23,10 +23,10 @@ use crate::upload::{Published, SidecarFile, UploadOutcome, Uploader};
 const TENANT: &str = "anonymous";
 
 /// A storage with faults, and local blocks in memory.
-struct Bench {
+pub(super) struct Bench {
     rig: Rig,
     disk: Arc<MemDisk>,
-    env: Env,
+    pub(super) env: Env,
 }
 
 fn ulid(n: u64) -> Ulid {
@@ -34,7 +34,7 @@ fn ulid(n: u64) -> Ulid {
 }
 
 impl Bench {
-    fn new(plan: FaultPlan) -> Bench {
+    pub(super) fn new(plan: FaultPlan) -> Bench {
         Bench::over(Arc::new(InMemory::new()), plan)
     }
 
@@ -60,7 +60,7 @@ impl Bench {
     }
 
     /// Writes the files of a block; their content is not read. Returns its directory.
-    fn block(&self, n: u64, parents: &[u64], segment_bytes: &[usize]) -> PathBuf {
+    pub(super) fn block(&self, n: u64, parents: &[u64], segment_bytes: &[usize]) -> PathBuf {
         let dir = PathBuf::from(format!("/blocks/{}", ulid(n)));
         for (number, len) in (1..).zip(segment_bytes) {
             self.write(&dir.join(format!("chunks/{number:06}")), &pattern(n * 100 + number, *len));
@@ -91,7 +91,7 @@ impl Bench {
         dir
     }
 
-    fn sidecar(dir: &Path) -> Option<SidecarFile> {
+    pub(super) fn sidecar(dir: &Path) -> Option<SidecarFile> {
         Some(SidecarFile { path: dir.with_extension("sidecar"), head_bytes: 100 })
     }
 
