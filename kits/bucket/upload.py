@@ -80,6 +80,8 @@ def downloaded(arguments, flags, work, label):
     argv = tool + ["download", "--tenant", "anonymous", ulid, target] + flags
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     check(label + ": bucket download", None if done.returncode == 0 else done.stdout.decode()[-300:])
+    with_deletion = [one for one in ulids if os.path.exists(os.path.join(target, one, "tombstones"))]
+    check(label + ": a downloaded block has its deletions", None if with_deletion else "no tombstones in %s" % target)
     if arguments.encoding == "prometheus":
         argv = [arguments.promtool, "tsdb", "analyze", target, ulid]
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -18,15 +18,10 @@ use super::fetch::{fetch_block, files_of, is_complete};
 use crate::progress::{Bar, WithoutTerminal, cells};
 
 pub(super) fn command() -> Command {
-    let time = |name: &'static str, help: &'static str| {
-        let parser = clap::value_parser!(i64);
-        Arg::new(name).long(name).value_name("MS").value_parser(parser).allow_hyphen_values(true).help(help)
-    };
     Command::new("download")
         .about("Download blocks of a tenant into a directory; a second run goes on where the first one ended")
         .arg(tenant_arg().required(true))
-        .arg(time("min-time", "Only blocks with this time or later ones, in milliseconds since 1970"))
-        .arg(time("max-time", "Only blocks with this time or earlier ones, in milliseconds since 1970"))
+        .args(time_args())
         .arg(
             Arg::new("targets")
                 .value_name("ULID... DIR")
@@ -34,6 +29,18 @@ pub(super) fn command() -> Command {
                 .required(true)
                 .help("Blocks, by default all that queries read, and the directory for them"),
         )
+}
+
+/// Times that blocks are chosen by.
+pub(super) fn time_args() -> [Arg; 2] {
+    let time = |name: &'static str, help: &'static str| {
+        let parser = clap::value_parser!(i64);
+        Arg::new(name).long(name).value_name("MS").value_parser(parser).allow_hyphen_values(true).help(help)
+    };
+    [
+        time("min-time", "Only blocks with this time or later ones, in milliseconds since 1970"),
+        time("max-time", "Only blocks with this time or earlier ones, in milliseconds since 1970"),
+    ]
 }
 
 pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
@@ -85,7 +92,7 @@ fn progress_line(done_bytes: u64, total_bytes: u64, seconds: u64) -> String {
 }
 
 /// The blocks that are named; without names those that queries read and that have a time of the range.
-fn chosen(
+pub(super) fn chosen(
     bucket: &Bucket,
     tenant: &TenantId,
     named: &[Ulid],

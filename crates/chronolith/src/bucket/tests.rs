@@ -287,6 +287,25 @@ fn upload_does_not_hide_blocks_without_a_catalogue() {
 }
 
 #[test]
+fn copy_brings_blocks_to_another_tenant_and_bucket() {
+    let (bucket, other) = (Fixture::new(), tempfile::tempdir().unwrap());
+    bucket.mark(0);
+    let copied = bucket.json("copy", &["--tenant", "a", "--to-tenant", "b"]);
+    assert_eq!(copied["blocks"], serde_json::json!([{ "ulid": bucket.ulid(1), "end": "recorded" }]));
+    let again = bucket.text("copy", &["--tenant", "a", "--to-tenant", "b"]);
+    assert!(again.contains("uploaded 1 blocks: 0 bytes sent, "), "{again}");
+    assert!(bucket.run("verify", &["--tenant", "b"]).unwrap().is_sound);
+
+    let url = format!("file://{}", other.path().display());
+    bucket.text("copy", &["--tenant", "a", "--to", &url, &bucket.ulid(0), &bucket.ulid(1)]);
+    for idx in 0..2 {
+        let block = Block::open(&bucket.env, &other.path().join("a").join(bucket.ulid(idx))).unwrap();
+        assert_eq!((block.verify(), block.meta().stats.num_samples), (vec![], 720));
+    }
+    bucket.check_error("copy", &["--tenant", "a"], "expected --to or --to-tenant");
+}
+
+#[test]
 fn errors_name_what_to_do() {
     let (bucket, out) = (Fixture::new(), tempfile::tempdir().unwrap());
     let (dir, ulid) = (out.path().to_str().unwrap(), bucket.ulid(0));

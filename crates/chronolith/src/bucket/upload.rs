@@ -48,7 +48,7 @@ pub(super) fn command() -> Command {
 }
 
 /// A block on the local disk.
-struct LocalBlock {
+pub(super) struct LocalBlock {
     dir: PathBuf,
     meta: BlockMeta,
     bytes: u64,
@@ -63,36 +63,76 @@ struct Uploaded {
 pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let tenant = tenant_of(matches)?.context("--tenant is missing")?;
     let dir = PathBuf::from(matches.get_one::<String>("dir").context("the directory is missing")?);
-    let is_recorded = !matches.get_flag("files-only");
     let blocks = local_blocks(bucket, &dir)?;
-    let uploader = Uploader::new(bucket.store.clone(), &bucket.env, bucket.runtime.handle().clone());
-    if is_recorded {
-        let request = request(bucket, &tenant);
-        let adopted = bucket.runtime.block_on(uploader.publisher().adopt(&request));
-        adopted.context("entering the blocks of the tenant in its first catalogue")?;
+    let total_bytes = blocks.iter().map(|block| block.bytes).sum();
+    let mut upload = Upload::start(bucket, &tenant, total_bytes, !matches.get_flag("files-only"))?;
+    for group in by_compaction(&blocks, |block| &block.meta) {
+        upload.send(&group)?;
     }
-    let total_bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
-    let mut progress = UploadProgress { bar: Bar::new(&bucket.env, WithoutTerminal::Log), total_bytes };
-    let mut all = Vec::new();
-    for group in groups(&blocks) {
+    Ok(Outcome::sound(upload.finish(matches.get_flag("json"))))
+}
+
+/// Uploads blocks to one tenant.
+pub(super) struct Upload<'b> {
+    bucket: &'b Bucket,
+    tenant: TenantId,
+    uploader: Uploader,
+    is_recorded: bool,
+    progress: UploadProgress,
+    uploaded: Vec<Uploaded>,
+}
+
+impl<'b> Upload<'b> {
+    /// Begins an upload. The blocks of a tenant without a catalogue are entered in a new one.
+    pub(super) fn start(
+        bucket: &'b Bucket,
+        tenant: &TenantId,
+        total_bytes: u64,
+        is_recorded: bool,
+    ) -> anyhow::Result<Upload<'b>> {
+        let uploader = Uploader::new(bucket.store.clone(), &bucket.env, bucket.runtime.handle().clone());
+        if is_recorded {
+            let request = request(bucket, tenant);
+            let adopted = bucket.runtime.block_on(uploader.publisher().adopt(&request));
+            adopted.context("entering the blocks of the tenant in its first catalogue")?;
+        }
+        Ok(Upload {
+            bucket,
+            tenant: tenant.clone(),
+            uploader,
+            is_recorded,
+            progress: UploadProgress { bar: Bar::new(&bucket.env, WithoutTerminal::Log), total_bytes },
+            uploaded: Vec::new(),
+        })
+    }
+
+    /// Sends the blocks of one compaction and records them together.
+    pub(super) fn send(&mut self, group: &[&LocalBlock]) -> anyhow::Result<()> {
+        let Upload { bucket, tenant, uploader, is_recorded, progress, uploaded } = self;
         let mut records = Vec::new();
-        for block in &group {
-            let request = request(bucket, &tenant);
+        for block in group {
+            let request = request(bucket, tenant);
             let upload = uploader.upload(&request, &block.dir, None);
-            let record = bucket.runtime.block_on(progress.watched(&uploader, upload)).with_context(|| {
+            let watched = progress.watched(uploader, upload);
+            let record = bucket.runtime.block_on(watched).with_context(|| {
                 let ulid = block.meta.ulid;
                 format!("uploading block {tenant}/{ulid}; run the command again to go on")
             })?;
             records.push(record);
         }
-        let end = match is_recorded {
-            true => record_blocks(bucket, &tenant, &uploader, &records)?,
+        let end = match *is_recorded {
+            true => record_blocks(bucket, tenant, uploader, &records)?,
             false => "uploaded",
         };
-        all.extend(group.iter().map(|block| Uploaded { ulid: block.meta.ulid, end }));
+        uploaded.extend(group.iter().map(|block| Uploaded { ulid: block.meta.ulid, end }));
+        Ok(())
     }
-    progress.bar.clear();
-    Ok(Outcome::sound(report(&tenant, &all, &uploader, matches.get_flag("json"))))
+
+    /// Ends the upload and returns its report.
+    pub(super) fn finish(self, is_json: bool) -> String {
+        self.progress.bar.clear();
+        report(&self.tenant, &self.uploaded, &self.uploader, is_json)
+    }
 }
 
 fn request(bucket: &Bucket, tenant: &TenantId) -> RequestContext {
@@ -121,7 +161,8 @@ fn local_blocks(bucket: &Bucket, dir: &Path) -> anyhow::Result<Vec<LocalBlock>> 
     Ok(blocks)
 }
 
-fn local_block(bucket: &Bucket, dir: &Path) -> anyhow::Result<LocalBlock> {
+/// The block in `dir`.
+pub(super) fn local_block(bucket: &Bucket, dir: &Path) -> anyhow::Result<LocalBlock> {
     let disk = &bucket.env.disk;
     let path = dir.join(META);
     let text = disk.read(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -135,11 +176,11 @@ fn local_block(bucket: &Bucket, dir: &Path) -> anyhow::Result<LocalBlock> {
 }
 
 /// The blocks, those of one compaction together.
-fn groups(blocks: &[LocalBlock]) -> Vec<Vec<&LocalBlock>> {
-    let mut sets: BTreeMap<Ulid, Vec<&LocalBlock>> = BTreeMap::new();
+pub(super) fn by_compaction<T>(blocks: &[T], meta: impl Fn(&T) -> &BlockMeta) -> Vec<Vec<&T>> {
+    let mut sets: BTreeMap<Ulid, Vec<&T>> = BTreeMap::new();
     for block in blocks {
-        let set = block.meta.compaction.split_set.unwrap_or(block.meta.ulid);
-        sets.entry(set).or_default().push(block);
+        let meta = meta(block);
+        sets.entry(meta.compaction.split_set.unwrap_or(meta.ulid)).or_default().push(block);
     }
     sets.into_values().collect()
 }

@@ -25,9 +25,15 @@ pub(super) fn command() -> Command {
         .about("Verify blocks completely; exit code 1 if something is damaged")
         .arg(tenant_arg())
         .arg(ulids_arg().requires("tenant"))
-        .arg(Arg::new("work-dir").long("work-dir").value_name("DIR").help(
-            "Directory on a disk with room for the largest block; default: the one for temporary files",
-        ))
+        .arg(work_dir_arg())
+}
+
+/// Directory that [`WorkDir`] is created in.
+pub(super) fn work_dir_arg() -> Arg {
+    Arg::new("work-dir")
+        .long("work-dir")
+        .value_name("DIR")
+        .help("Directory on a disk with room for the largest block; default: the one for temporary files")
 }
 
 /// A damaged item.
@@ -48,10 +54,10 @@ struct Report {
     damages: Vec<ObjectDamage>,
 }
 
-/// Directory of blocks that are verified, removed at the end.
-struct WorkDir<'a> {
+/// Directory of blocks on their way, removed at the end.
+pub(super) struct WorkDir<'a> {
     bucket: &'a Bucket,
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl Drop for WorkDir<'_> {
@@ -61,9 +67,9 @@ impl Drop for WorkDir<'_> {
 }
 
 impl WorkDir<'_> {
-    fn create<'a>(bucket: &'a Bucket, matches: &ArgMatches) -> anyhow::Result<WorkDir<'a>> {
+    pub(super) fn create<'a>(bucket: &'a Bucket, matches: &ArgMatches) -> anyhow::Result<WorkDir<'a>> {
         let parent = value(matches, "work-dir").map_or_else(std::env::temp_dir, PathBuf::from);
-        let path = parent.join(format!("chronolith-verify-{:016x}", Rng::from_os().next_u64()));
+        let path = parent.join(format!("chronolith-bucket-{:016x}", Rng::from_os().next_u64()));
         bucket.env.disk.create_dir_all(&path).with_context(|| {
             format!("creating {}; choose another directory with --work-dir", path.display())
         })?;
