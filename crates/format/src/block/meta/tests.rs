@@ -96,7 +96,7 @@ fn the_range_of_a_store_in_nanoseconds_is_exact() {
 
 #[test]
 fn a_block_replaces_its_inputs_and_what_they_were_made_of() {
-    let ulid = |n: u64| Ulid::new(n, 0);
+    let ulid = |n: u64| Ulid::new(1, u128::from(n));
     let meta = |n: u64, sources: &[u64], parents: &[u64], split: &[u64]| {
         let json = r#"{"ulid":"00000000000000000000000000","minTime":0,"maxTime":1,"version":1,"compaction":{"level":1}}"#;
         let mut meta = BlockMeta::decode(json.as_bytes()).unwrap();
