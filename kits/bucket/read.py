@@ -48,10 +48,16 @@ def new_block(arguments, reader, work, bucket):
     check("a block that is added is seen", None if found else "not seen within 10 s")
 
 
-def unreachable(reader, gateway, arguments, log):
-    """Without the S3 server a query fails in time; afterwards it succeeds again."""
+def unreachable(cached, gateway, arguments, flags, log):
+    """Without the S3 server a query whose data is cached succeeds, another one fails in time; afterwards it succeeds again."""
+    reader = Chronolith(arguments.server, flags, log)
+    get(reader.base, "/api/v1/query", query="sum(temperature)", time=START + 5 * 3600)
+    before = get(cached.base, "/api/v1/query", query="sum(queue)", time=START + 5 * 3600)
     gateway.kill()
     gateway.wait()
+    after = get(cached.base, "/api/v1/query", query="sum(queue)", time=START + 5 * 3600)
+    why = None if after[0] == 200 and after[1]["data"] == before[1]["data"] else "status %d: %s" % after[:2]
+    check("cached data is answered without the bucket", why)
     status, body, seconds = get(reader.base, "/api/v1/query", query="sum(queue)", time=START + 5 * 3600, timeout="2s")
     why = None if status == 503 and body.get("status") == "error" else "status %d: %s" % (status, body)
     check("an unreachable bucket is 503", why)
@@ -104,7 +110,7 @@ def main():
         gateway = start_gateway(arguments, log)
         reader = Chronolith(arguments.server, read_only + s3_flags(arguments), log)
         compare("s3", own.base, reader.base)
-        gateway = unreachable(reader, gateway, arguments, log)
+        gateway = unreachable(reader, gateway, arguments, read_only + s3_flags(arguments), log)
     else:
         print("not run: S3 (no --versitygw)")
 

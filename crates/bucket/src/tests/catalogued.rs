@@ -110,7 +110,8 @@ fn a_list_follows_the_snapshots_and_keeps_its_blocks() {
     assert!(world.blocks().unwrap().iter().any(|one| Arc::ptr_eq(one, &block)), "the same object");
     assert!(world.catalog.generation(&TenantId::new(TENANT).unwrap()) > generation);
     let merged = world.write_block(TimeRange::new(window(0).start, window(1).end), BlockEncoding::Dense);
-    let record = upload(&world, merged.ulid);
+    let mut record = upload(&world, merged.ulid);
+    record.ancestry.parents = vec![first, second];
     publish(&world, record);
     wait_for(&world, &[merged.ulid]);
 }
