@@ -14,6 +14,6 @@ mod ranged;
 pub use bytes::{ByteSource, RangeBytes, Wave};
 pub use fetched::{FetchedBatch, FetchedPart, FetchedRanges};
 pub use mapped::MappedFiles;
-pub use range::{BlockFile, BlockFiles, ByteRange, coalesce};
+pub use range::{BlockFile, BlockFiles, ByteRange, TombstonesFile, coalesce};
 pub(crate) use ranged::segment_paths;
 pub use ranged::{ROUND_COUNT_MAX, RangedFiles, RangedMeter, RangedStats, WAVE_BYTES_MAX};
