@@ -44,7 +44,7 @@ pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use postings::PostingsPlan;
 pub use record::{FileSizes, damaged_record, precedence, read_record};
 pub use selection::Selection;
-pub use sidecar::write_sidecar;
+pub use sidecar::{SidecarBlock, SidecarSelection, write_sidecar};
 pub use verify::{BlockVerification, Damage};
 pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit, WrittenBlock, encoding_for, publish};
 

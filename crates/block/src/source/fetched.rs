@@ -45,13 +45,20 @@ impl FetchedBatch {
 pub struct FetchedRanges {
     files: Arc<BlockFiles>,
     batches: Vec<FetchedBatch>,
+    /// Other waves with ranges that items of this one refer to.
+    others: Vec<Arc<FetchedRanges>>,
 }
 
 impl FetchedRanges {
     /// Without any range.
     #[must_use]
     pub fn new(files: Arc<BlockFiles>) -> FetchedRanges {
-        FetchedRanges { files, batches: Vec::new() }
+        FetchedRanges { files, batches: Vec::new(), others: Vec::new() }
+    }
+
+    /// The ranges of several waves.
+    pub(crate) fn joined(files: Arc<BlockFiles>, others: Vec<Arc<FetchedRanges>>) -> FetchedRanges {
+        FetchedRanges { files, batches: Vec::new(), others }
     }
 
     /// Adds ranges that were read.
@@ -61,7 +68,7 @@ impl FetchedRanges {
 
     /// Paths and lengths of the files.
     #[must_use]
-    pub fn files(&self) -> &BlockFiles {
+    pub fn files(&self) -> &Arc<BlockFiles> {
         &self.files
     }
 
@@ -69,13 +76,15 @@ impl FetchedRanges {
     #[must_use]
     pub fn byte_count(&self) -> u64 {
         let parts = self.batches.iter().flat_map(|batch| &batch.parts);
-        parts.map(|part| part.bytes.len() as u64).sum()
+        let others: u64 = self.others.iter().map(|other| other.byte_count()).sum();
+        parts.map(|part| part.bytes.len() as u64).sum::<u64>() + others
     }
 
     /// Bytes of a file from `offset` on, as far as they were read without a gap.
     #[must_use]
     pub fn at(&self, file: BlockFile, offset: u64) -> &[u8] {
-        let found = self.batches.iter().map(|batch| batch.at(file, offset));
+        let others = self.others.iter().map(|other| other.at(file, offset));
+        let found = self.batches.iter().map(|batch| batch.at(file, offset)).chain(others);
         found.max_by_key(|bytes| bytes.len()).unwrap_or_default()
     }
 
