@@ -9,6 +9,7 @@ mod block;
 mod contents;
 mod cursor;
 mod finder;
+mod labels;
 mod selection;
 mod write;
 

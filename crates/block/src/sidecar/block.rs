@@ -7,9 +7,11 @@
 use std::sync::Arc;
 
 use chronolith_format::bucket::sidecar::SidecarHead;
-use chronolith_model::{Matcher, ReadContext, TimeRange};
+use chronolith_model::query::SeriesBatches;
+use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange};
 
 use super::contents::{SharedContents, SidecarContents};
+use super::labels;
 use super::selection::SidecarSelection;
 use crate::source::ByteSource;
 
@@ -60,5 +62,55 @@ impl SidecarBlock {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.contents.heap_bytes()
+    }
+}
+
+impl Queryable for SidecarBlock {
+    fn select(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        ctx.check()?;
+        let selection = self.select_waves(selector.matchers, selector.range, ctx);
+        Ok(Box::new(SidecarBatches { contents: self.contents.clone(), selection }))
+    }
+
+    fn label_names(
+        &self,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        labels::label_names(&self.contents, selector, limit, ctx)
+    }
+
+    fn label_values(
+        &self,
+        name: &str,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        labels::label_values(&self.contents, name, selector, limit, ctx)
+    }
+}
+
+/// Selected series, batch by batch; each wave is read when it is due.
+struct SidecarBatches {
+    contents: SharedContents,
+    selection: SidecarSelection,
+}
+
+impl SeriesBatches for SidecarBatches {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        let series_count_before = out.len();
+        while out.len() == series_count_before {
+            let Some(wave) = self.selection.next_wave() else { return Ok(false) };
+            let bytes = self.contents.read(&*wave, self.selection.budget());
+            drop(wave);
+            self.selection.push(bytes, out)?;
+        }
+        Ok(!self.selection.is_done())
     }
 }
