@@ -66,6 +66,11 @@ impl Selection {
         })
     }
 
+    /// Leaves out the series up to `series_ref`, before any wave was read.
+    pub fn skip_through(&mut self, series_ref: u32) {
+        self.series.skip_through(series_ref);
+    }
+
     pub(crate) fn contents(&self) -> &Arc<BlockContents> {
         &self.contents
     }

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use chronolith_base::Clock;
 use chronolith_base::hash::HashMap;
-use chronolith_block::Block;
-use chronolith_model::{QueryError, ReadContext, TenantId, TimeRange};
+use chronolith_model::{QueryError, Queryable, ReadContext, TenantId, TimeRange};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -81,6 +80,13 @@ struct BlockList {
     generation: u64,
 }
 
+/// Result of work on a block.
+struct Worked<T> {
+    value: Result<T, QueryError>,
+    /// Damage of the sidecar by which the block was read.
+    damage: Option<String>,
+}
+
 impl BlockCatalog {
     /// An empty catalog, without a request. Requests run on the runtime of `handle`.
     #[must_use]
@@ -126,18 +132,39 @@ impl BlockCatalog {
         &self,
         blocks: &[Arc<BucketBlock>],
         ctx: &ReadContext,
-        work: impl Fn(&Block) -> Result<T, QueryError> + Clone + Send + 'static,
+        work: impl Fn(&dyn Queryable) -> Result<T, QueryError> + Clone + Send + 'static,
     ) -> Result<Vec<T>, QueryError> {
         let results = stream::iter(blocks).map(|block| {
             let work = work.clone();
             async move {
-                let opened = block.open(block.deadline_ns(ctx)).await?;
-                // Such a thread waits for nothing but requests, which need no thread of its kind.
-                let task = self.handle.spawn_blocking(move || work(&opened.block));
-                task.await.map_err(|_| QueryError::Canceled)?
+                let result = self.run_opened(block, ctx, work.clone()).await?;
+                match (result.value, result.damage) {
+                    (Err(_), Some(damage)) => {
+                        block.drop_sidecar(&damage);
+                        self.run_opened(block, ctx, work).await?.value
+                    }
+                    (value, _) => value,
+                }
             }
         });
         self.handle.block_on(results.buffered(BLOCKS_AT_ONCE).try_collect())
+    }
+
+    /// Runs `work` for a block after its header was read.
+    async fn run_opened<T: Send + 'static>(
+        &self,
+        block: &Arc<BucketBlock>,
+        ctx: &ReadContext,
+        work: impl Fn(&dyn Queryable) -> Result<T, QueryError> + Send + 'static,
+    ) -> Result<Worked<T>, QueryError> {
+        let opened = block.open(block.deadline_ns(ctx)).await?;
+        let working = opened.clone();
+        // Such a thread waits for nothing but requests, which need no thread of its kind.
+        let task = self.handle.spawn_blocking(move || work(working.reader.queryable()));
+        let value = task.await.map_err(|_| QueryError::Canceled)?;
+        block.note_memory(&opened);
+        let damage = opened.reader.sidecar_damage().map(str::to_owned);
+        Ok(Worked { value, damage })
     }
 
     /// Generation of the list of `tenant`, which ascends when its blocks change; 0 before its first query.

@@ -13,6 +13,7 @@ mod headers;
 mod ranges;
 mod remote;
 mod select;
+mod sidecar;
 pub mod store;
 
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod tests;
 pub use block::BucketBlock;
 pub use catalog::{BlockCatalog, CatalogOptions};
 pub use error::BucketError;
+pub use sidecar::{BlockObjects, SidecarPlace};
 pub use store::Store;
 pub use store::config::StoreConfig;
 pub use store::request::{Purpose, RequestContext};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use chronolith_base::{Clock, MemoryBudget};
 use chronolith_block::source::{
-    BlockFile, BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX,
-    RangeBytes, WAVE_BYTES_MAX, Wave,
+    BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX, RangeBytes,
+    WAVE_BYTES_MAX, Wave,
 };
 use chronolith_model::{QueryError, ReadContext, TenantId};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -106,7 +106,7 @@ impl RemoteFiles {
 
     async fn fetch(&self, request: &RequestContext, range: ByteRange) -> Result<FetchedPart, QueryError> {
         let ByteRange { file, start, end } = range;
-        let key = format!("{}/{}", self.remote.key, BlockFile::name(file));
+        let key = format!("{}/{}", self.remote.key, self.files.name(file));
         let read = self.remote.store.read(request, &key, ReadRange::Exact(start..end), None).await;
         let bytes = read.map_err(query_error)?.bytes;
         Ok(FetchedPart { file, start, bytes })

@@ -10,11 +10,13 @@ mod queue;
 use std::sync::Arc;
 
 use chronolith_block::source::RangeBytes;
+use chronolith_block::{Block, SidecarSelection};
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::block::BucketBlock;
+use crate::block::{BlockReader, BucketBlock};
+use crate::remote::RemoteFiles;
 use queue::{BatchReceiver, BatchSender, batch_queue};
 
 /// Bytes of batches that wait for their reader.
@@ -88,13 +90,66 @@ impl Selected {
         if !range.overlaps(block.range()) {
             return Ok(());
         }
-        let opened = block.open(*deadline_ns).await?;
-        let files = &opened.files;
+        let mut opened = block.open(*deadline_ns).await?;
+        let mut last_ref = None;
+        if let BlockReader::Sidecar(sidecar) = &opened.reader {
+            let mut selection = sidecar.select_waves(matchers, *range, ctx);
+            let result = self.fetch_by_sidecar(&mut selection, &opened.files, sender).await;
+            block.note_memory(&opened);
+            match (result, sidecar.damage()) {
+                // The series after the last one that was sent follow from the index.
+                (Err(_), Some(damage)) => block.drop_sidecar(damage),
+                (result, _) => return result,
+            }
+            last_ref = selection.last_ref();
+            opened = block.open(*deadline_ns).await?;
+        }
+        match &opened.reader {
+            BlockReader::Index(index) => self.fetch_by_index(index, last_ref, &opened.files, sender).await,
+            BlockReader::Sidecar(_) => Err(QueryError::Canceled),
+        }
+    }
+
+    /// Sends the series that fit.
+    async fn fetch_by_sidecar(
+        &self,
+        selection: &mut SidecarSelection,
+        files: &RemoteFiles,
+        sender: &BatchSender,
+    ) -> Result<(), QueryError> {
+        loop {
+            let bytes = match selection.next_wave() {
+                Some(wave) => files.read(&*wave, &self.ctx.budget, self.deadline_ns).await,
+                None => return Ok(()),
+            };
+            let wave_bytes = bytes.as_ref().map_or(0, RangeBytes::fetched_bytes);
+            let mut series = Vec::new();
+            let pushed = selection.push(bytes, &mut series);
+            // Series before damage are sent: the index goes on after them.
+            if !series.is_empty() && !sender.send(series, wave_bytes).await {
+                return Ok(());
+            }
+            pushed?;
+        }
+    }
+
+    /// Sends the series that fit and come after `last_ref`.
+    async fn fetch_by_index(
+        &self,
+        index: &Block,
+        last_ref: Option<u32>,
+        files: &RemoteFiles,
+        sender: &BatchSender,
+    ) -> Result<(), QueryError> {
+        let Selected { matchers, range, deadline_ns, ctx, .. } = self;
         let mut selection = {
-            let Some(plan) = opened.block.plan_postings(matchers)? else { return Ok(()) };
+            let Some(plan) = index.plan_postings(matchers)? else { return Ok(()) };
             let lists = files.read(&plan.wave(), &ctx.budget, *deadline_ns).await?;
-            opened.block.select_planned(&plan, lists, *range, ctx)?
+            index.select_planned(&plan, lists, *range, ctx)?
         };
+        if let Some(last_ref) = last_ref {
+            selection.skip_through(last_ref);
+        }
         loop {
             let bytes = match selection.next_wave() {
                 Some(wave) => files.read(&*wave, &ctx.budget, *deadline_ns).await,

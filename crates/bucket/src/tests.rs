@@ -5,6 +5,7 @@ mod http;
 mod races;
 mod reading;
 mod requests;
+mod sidecars;
 mod uploads;
 mod versitygw;
 

@@ -115,7 +115,8 @@ impl SidecarSelection {
     /// Appends the series whose chunks they are; none if they are others.
     ///
     /// # Errors
-    /// That of reading; [`QueryError::Corrupt`], and as [`ReadContext::check`]. The selection is done then.
+    /// That of reading; [`QueryError::Corrupt`], and as [`ReadContext::check`]. The selection is done then;
+    /// series that were appended before the error are complete.
     pub fn push(
         &mut self,
         bytes: Result<RangeBytes, QueryError>,

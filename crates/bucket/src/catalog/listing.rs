@@ -17,13 +17,13 @@ use chronolith_format::bucket::mimir::{
 use chronolith_model::TimeRange;
 use futures_util::{StreamExt, stream};
 
-use crate::BucketError;
 use crate::block::{BlockIdentity, BucketBlock};
 use crate::headers::HeaderBudget;
 use crate::remote::Remote;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
 use crate::store::request::RequestContext;
+use crate::{BlockObjects, BucketError};
 
 const META: &str = "meta.json";
 /// Files `meta.json` that are read at the same time.
@@ -152,7 +152,7 @@ impl Listing<'_> {
 
     fn block(&self, ulid: Ulid, identity: BlockIdentity) -> Arc<BucketBlock> {
         let remote = Remote { key: format!("{}/{ulid}", self.remote.key), ..self.remote.clone() };
-        BucketBlock::new(identity, remote, self.headers.clone())
+        BucketBlock::new(identity, BlockObjects::default(), remote, self.headers.clone())
     }
 }
 

@@ -16,34 +16,34 @@ use crate::store::meter::MeterSnapshot;
 use crate::store::request::Operation;
 use crate::{BlockCatalog, CatalogOptions};
 
-const START_MS: i64 = 1_700_000_000_000;
+pub(super) const START_MS: i64 = 1_700_000_000_000;
 const WINDOW_MS: i64 = 7_200_000;
-const TENANT: &str = "team-a";
+pub(super) const TENANT: &str = "team-a";
 
 /// Series with their times and the bits of their values.
-type Answer = Vec<(Labels, Vec<(i64, u64)>)>;
+pub(super) type Answer = Vec<(Labels, Vec<(i64, u64)>)>;
 
 /// Blocks in memory, on a disk and in a bucket.
-struct World {
-    runtime: Runtime,
-    rig: Rig,
-    catalog: Arc<BlockCatalog>,
-    disk: Env,
-    local: Vec<Arc<Block>>,
+pub(super) struct World {
+    pub(super) runtime: Runtime,
+    pub(super) rig: Rig,
+    pub(super) catalog: Arc<BlockCatalog>,
+    pub(super) disk: Env,
+    pub(super) local: Vec<Arc<Block>>,
 }
 
-fn window(idx: i64) -> TimeRange {
+pub(super) fn window(idx: i64) -> TimeRange {
     TimeRange::new(START_MS + idx * WINDOW_MS, START_MS + (idx + 1) * WINDOW_MS)
 }
 
-fn labels(pairs: &[(&str, &str)]) -> Labels {
+pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
     let mut builder = LabelsBuilder::default();
     pairs.iter().for_each(|(name, value)| builder.push(name, value));
     builder.finish()
 }
 
 impl World {
-    fn new(options: CatalogOptions) -> World {
+    pub(super) fn new(options: CatalogOptions) -> World {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let rig = {
@@ -57,7 +57,7 @@ impl World {
     }
 
     /// A world with blocks of consecutive windows, each with 4 metrics of 30 series.
-    fn with_blocks(count: i64, encoding: BlockEncoding) -> World {
+    pub(super) fn with_blocks(count: i64, encoding: BlockEncoding) -> World {
         let mut world = World::new(CatalogOptions::default());
         for idx in 0..count {
             let meta = world.write_block(window(idx), encoding);
@@ -66,7 +66,7 @@ impl World {
         world
     }
 
-    fn write_block(&mut self, range: TimeRange, encoding: BlockEncoding) -> BlockMeta {
+    pub(super) fn write_block(&mut self, range: TimeRange, encoding: BlockEncoding) -> BlockMeta {
         let mut writer =
             BlockWriter::create(&self.disk, Path::new("blocks")).unwrap().with_encoding(encoding);
         let rng = chronolith_base::Rng::from_seed(range.start.unsigned_abs());
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Puts the files of a block into the bucket, except for those that are left out.
-    fn upload(&self, ulid: Ulid, left_out: &[&str]) {
+    pub(super) fn upload(&self, ulid: Ulid, left_out: &[&str]) {
         let dir = Path::new("blocks").join(ulid.to_string());
         for sub in ["", "chunks"] {
             for entry in self.disk.disk.list(&dir.join(sub)).unwrap() {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    fn put(&self, key: &str, body: Vec<u8>) {
+    pub(super) fn put(&self, key: &str, body: Vec<u8>) {
         let request = self.rig.query(10_000);
         self.runtime.block_on(self.rig.store.put(&request, key, body.into())).unwrap();
     }
@@ -121,13 +121,13 @@ impl World {
         self.rig.env.clock.mono_ns()
     }
 
-    fn ctx(&self, timeout_ms: u64) -> ReadContext {
+    pub(super) fn ctx(&self, timeout_ms: u64) -> ReadContext {
         let clock = self.rig.env.clock.clone();
         let deadline_ns = clock.mono_ns() + timeout_ms * 1_000_000;
         ReadContext::new(clock, deadline_ns, chronolith_base::MemoryBudget::new("query", u64::MAX))
     }
 
-    fn blocks(&self) -> Result<Vec<Arc<crate::BucketBlock>>, QueryError> {
+    pub(super) fn blocks(&self) -> Result<Vec<Arc<crate::BucketBlock>>, QueryError> {
         self.catalog.blocks_in(&tenant(), TimeRange::ALL, &self.ctx(10_000))
     }
 
@@ -136,20 +136,20 @@ impl World {
         self.blocks().unwrap().iter().map(|block| block.ulid()).collect()
     }
 
-    fn counters(&self) -> MeterSnapshot {
+    pub(super) fn counters(&self) -> MeterSnapshot {
         self.rig.store.counters()
     }
 
-    fn gets(&self) -> u64 {
+    pub(super) fn gets(&self) -> u64 {
         self.counters().requests(Operation::Get, crate::store::retry::Outcome::Ok)
     }
 }
 
-fn tenant() -> TenantId {
+pub(super) fn tenant() -> TenantId {
     TenantId::new(TENANT).unwrap()
 }
 
-fn read_all(batches: &mut dyn SeriesBatches, range: TimeRange) -> Result<Answer, QueryError> {
+pub(super) fn read_all(batches: &mut dyn SeriesBatches, range: TimeRange) -> Result<Answer, QueryError> {
     let mut series = Vec::new();
     while batches.next_batch(&mut series)? {}
     let mut out = Vec::new();
@@ -162,11 +162,11 @@ fn read_all(batches: &mut dyn SeriesBatches, range: TimeRange) -> Result<Answer,
     Ok(out)
 }
 
-fn regex(name: &str, op: MatchOp, text: &str) -> Matcher {
+pub(super) fn regex(name: &str, op: MatchOp, text: &str) -> Matcher {
     Matcher::new(name, op, text).unwrap()
 }
 
-fn selections() -> Vec<Vec<Matcher>> {
+pub(super) fn selections() -> Vec<Vec<Matcher>> {
     let name = || Matcher::equal("__name__", "m2");
     vec![
         vec![],
@@ -181,7 +181,7 @@ fn selections() -> Vec<Vec<Matcher>> {
 
 /// Every selection of every block, over parts of its time, has the samples of the block on disk, bit by bit.
 #[track_caller]
-fn check_equal(world: &World) {
+pub(super) fn check_equal(world: &World) {
     let blocks = world.blocks().unwrap();
     assert_eq!(blocks.len(), world.local.len());
     for (remote, local) in blocks.iter().zip(&world.local) {
@@ -220,7 +220,7 @@ fn failing_requests_change_no_answer() {
 /// As [`check_equal`] where the budget of retries may run out: a query then fails and is asked again, but
 /// never answers less.
 #[track_caller]
-fn check_equal_with_retries(world: &World) {
+pub(super) fn check_equal_with_retries(world: &World) {
     let blocks = loop {
         match world.blocks() {
             Ok(blocks) => break blocks,

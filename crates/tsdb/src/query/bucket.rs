@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_block::Block;
 use chronolith_bucket::store::meter::MeterSnapshot;
 use chronolith_bucket::{BlockCatalog, BucketError, CatalogOptions, Store, StoreConfig};
 use chronolith_model::change::{ChangeWatch, Changed};
@@ -125,7 +124,7 @@ impl TenantBucket {
     fn union(
         &self,
         question: LabelQuestion,
-        list: impl Fn(&Block, &LabelQuestion) -> Result<Vec<String>, QueryError> + Clone + Send + 'static,
+        list: impl Fn(&dyn Queryable, &LabelQuestion) -> Result<Vec<String>, QueryError> + Clone + Send + 'static,
     ) -> Result<Vec<String>, QueryError> {
         let blocks = self.catalog.blocks_in(&self.tenant, question.range, &question.ctx)?;
         let limit = question.limit;
@@ -185,7 +184,8 @@ impl Queryable for TenantBucket {
         // One more name in case that one of them is hidden.
         let limit_each = if limit == 0 { 0 } else { limit.saturating_add(1) };
         let question = LabelQuestion::new(&matchers, selector.range, limit_each, ctx);
-        let names = |block: &Block, q: &LabelQuestion| block.label_names(&q.selector(), q.limit, &q.ctx);
+        let names =
+            |block: &dyn Queryable, q: &LabelQuestion| block.label_names(&q.selector(), q.limit, &q.ctx);
         let mut all = self.union(question, names)?;
         all.retain(|name| name != KIND_LABEL);
         all.truncate(if limit == 0 { usize::MAX } else { limit });
