@@ -160,17 +160,23 @@ impl SidecarContents {
         }
     }
 
-    /// Keeps `part` if it is not in memory and `bytes` have it.
+    /// Keeps those of `parts` that are not in memory, from the bytes of a wave that asked for them.
     ///
     /// # Errors
     /// [`QueryError::Corrupt`]; damage of the sidecar is recorded.
-    pub(super) fn keep(&self, part: Part, bytes: &RangeBytes) -> Result<(), QueryError> {
+    pub(super) fn keep_all(&self, parts: &[Part], bytes: &RangeBytes) -> Result<(), QueryError> {
+        parts.iter().try_for_each(|part| self.keep(*part, bytes))
+    }
+
+    fn keep(&self, part: Part, bytes: &RangeBytes) -> Result<(), QueryError> {
         let Some(range) = self.missing_range(part) else { return Ok(()) };
-        let found = bytes.at(range.file, range.start);
-        if found.is_empty() {
-            return Ok(());
-        }
         let bytes = self.exact(bytes, &range)?;
+        // An empty part would be kept without having been read: deleted samples would come back.
+        if bytes.is_empty() {
+            let offset = usize::try_from(range.start).unwrap_or(usize::MAX);
+            let what = "part of a file";
+            return Err(self.damaged(&DecodeError::Short { what, offset, needed: 1, left: 0 }));
+        }
         match part {
             Part::Tombstones => {
                 let path = self.files().path(BlockFile::Tombstones);

@@ -156,13 +156,13 @@ impl SeriesFinder {
     /// # Errors
     /// [`QueryError::Corrupt`], [`QueryError::Memory`].
     pub(super) fn push(&mut self, bytes: RangeBytes) -> Result<(), QueryError> {
-        for part in [Part::Tombstones, Part::Times] {
-            self.contents.keep(part, &bytes)?;
+        if let Purpose::Samples(_) = self.purpose {
+            self.contents.keep_all(&[Part::Tombstones, Part::Times], &bytes)?;
         }
         match std::mem::replace(&mut self.phase, Phase::Pages) {
             Phase::Names(pages) => self.take_names(&pages, &bytes),
             Phase::Offsets => {
-                self.contents.keep(Part::Offsets, &bytes)?;
+                self.contents.keep_all(&[Part::Offsets], &bytes)?;
                 self.plan_entries();
                 Ok(())
             }

@@ -74,8 +74,7 @@ pub(super) fn label_values(
 fn has_offsets(contents: &SharedContents, ctx: &ReadContext) -> Result<bool, QueryError> {
     if let Some(range) = contents.missing_range(Part::Offsets) {
         let bytes = contents.read(&ExactWave(vec![range]), &ctx.budget)?;
-        contents.exact(&bytes, &range)?;
-        contents.keep(Part::Offsets, &bytes)?;
+        contents.keep_all(&[Part::Offsets], &bytes)?;
     }
     Ok(contents.offsets().is_some())
 }

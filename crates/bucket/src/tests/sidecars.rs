@@ -156,6 +156,10 @@ fn deletions_come_with_the_pages() {
     let bytes = world.disk.disk.read(&later.dir().join("tombstones")).unwrap();
     let tombstones = Some(TombstonesFile { name: name.clone(), len: bytes.len() as u64 });
     world.put(&format!("{TENANT}/{}/{name}", meta.ulid), bytes);
+    // Of a length that cannot be: by the index.
+    let empty = Some(TombstonesFile { name: "tombstones-2".to_owned(), len: 0 });
+    let block = block_of(&world, &later, BlockObjects { sidecar: recorded(&world), tombstones: empty });
+    assert!(select(&world, &block, &matchers) == select_local(&world, &later, &matchers));
     for sidecar in [SidecarPlace::Unknown, SidecarPlace::Nowhere, recorded(&world)] {
         let block = block_of(&world, &later, BlockObjects { sidecar, tombstones: tombstones.clone() });
         assert!(select(&world, &block, &matchers) == select_local(&world, &later, &matchers), "{sidecar:?}");
