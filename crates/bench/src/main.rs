@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, reason = "not part of the server")]
 
 mod all_storage;
+mod block_series;
 mod body;
 mod departed_series;
 mod disk;
@@ -55,6 +56,8 @@ struct Args {
 enum Name {
     /// disk, memory, restart, late and write-path one after another: about half an hour.
     AllStorage(all_storage::Options),
+    /// Series from a block in a bucket, as Mimir publishes it: time, allocations and bytes of an operation.
+    BlockSeries(block_series::Options),
     /// Resident memory after all series have left the head, for many tenants and for one large one.
     DepartedSeries(departed_series::Options),
     /// Bytes per sample after compaction, by family of values.
@@ -103,6 +106,7 @@ enum Name {
 fn main() -> ExitCode {
     let done = match Args::parse().name {
         Name::AllStorage(options) => all_storage::run(&options),
+        Name::BlockSeries(options) => block_series::run(&options),
         Name::DepartedSeries(options) => departed_series::run(&options),
         Name::Disk(options) => disk::run(&options),
         Name::HostileOrder(options) => hostile_order::run(&options),

@@ -14,6 +14,8 @@ use chronolith_model::index::RegexCache;
 use chronolith_model::{QueryError, TimeRange};
 
 use crate::error::query_error;
+use crate::own_times::OwnTimes;
+use crate::shard::HashCache;
 use crate::source::{BlockFile, BlockFiles, ByteSource, RangeBytes, Wave};
 use crate::waves::ChunkWave;
 
@@ -29,6 +31,8 @@ pub(crate) struct BlockContents {
     source: Box<dyn ByteSource>,
     regex_cache: RegexCache,
     chunk_bytes_estimate: u64,
+    hashes: HashCache,
+    own_times: OwnTimes,
 }
 
 impl BlockContents {
@@ -41,7 +45,18 @@ impl BlockContents {
     ) -> BlockContents {
         let average = source.files().chunks_bytes() / meta.stats.num_chunks.max(1);
         let chunk_bytes_estimate = (2 * average).clamp(CHUNK_BYTES_ESTIMATE_MIN, CHUNK_BYTES_ESTIMATE_MAX);
-        BlockContents { meta, header, tombstones, source, regex_cache, chunk_bytes_estimate }
+        let hashes = HashCache::default();
+        let own_times = OwnTimes::default();
+        BlockContents {
+            meta,
+            header,
+            tombstones,
+            source,
+            regex_cache,
+            chunk_bytes_estimate,
+            hashes,
+            own_times,
+        }
     }
 
     pub(crate) fn meta(&self) -> &BlockMeta {
@@ -63,6 +78,11 @@ impl BlockContents {
 
     pub(crate) fn regex_cache(&self) -> &RegexCache {
         &self.regex_cache
+    }
+
+    /// Hashes of the labels of its series.
+    pub(crate) fn hashes(&self) -> &HashCache {
+        &self.hashes
     }
 
     pub(crate) fn files(&self) -> &BlockFiles {
@@ -98,8 +118,9 @@ impl BlockContents {
     }
 
     /// The wave of the chunks of `series`.
-    pub(crate) fn chunk_wave<'a, S: AsRef<[ChunkMeta]>>(&self, series: &'a [S]) -> ChunkWave<'a, S> {
-        ChunkWave { series, chunk_bytes_estimate: self.chunk_bytes_estimate }
+    pub(crate) fn chunk_wave<'a, S: AsRef<[ChunkMeta]>>(&'a self, series: &'a [S]) -> ChunkWave<'a, S> {
+        let chunk_bytes_estimate = self.chunk_bytes_estimate;
+        ChunkWave { series, chunk_bytes_estimate, own_times: Some(&self.own_times) }
     }
 
     /// The answer to a query that needs a damaged part of the index.

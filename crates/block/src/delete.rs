@@ -57,8 +57,7 @@ impl Block {
         if !range.overlaps(contents.range()) {
             return Ok(None);
         }
-        let mut tombstones = contents.tombstones().clone();
-        let series_count = add_intervals(contents, selectors, range, &mut tombstones)?;
+        let (tombstones, series_count) = self.tombstones_after(selectors, range)?;
         let path = contents.dir().join(TOMBSTONES_FILE);
         let is_counted = contents.meta().stats.num_tombstones == tombstones.interval_count() as u64;
         if tombstones == *contents.tombstones() && is_counted {
@@ -67,10 +66,6 @@ impl Block {
                 env.disk.sync_dir(contents.dir()).map_err(BlockError::io(&path))?;
             }
             return Ok(None);
-        }
-        if tombstones.interval_count() > INTERVAL_COUNT_MAX {
-            let (what, limit) = ("number of deleted intervals", INTERVAL_COUNT_MAX as u64);
-            return Err(BlockError::TooLarge { path, what, limit }.into());
         }
         let mut bytes = Vec::new();
         tombstones.encode(&mut bytes);
@@ -83,6 +78,27 @@ impl Block {
         env.disk.write_atomic(&path, &bytes).map_err(BlockError::io(&path))?;
         let block = Block::open(env, contents.dir())?;
         Ok(Some(Deleted { block, series_count }))
+    }
+
+    /// Returns the tombstones of the block after the deletion of the samples in `range` of the series that
+    /// fit any of `selectors`, and the number of these series. Changes nothing. Cost: the series that fit.
+    ///
+    /// # Errors
+    /// [`DeleteError`].
+    pub fn tombstones_after(
+        &self,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Result<(Tombstones, u64), DeleteError> {
+        let contents = self.contents();
+        let mut tombstones = contents.tombstones().clone();
+        let series_count = add_intervals(contents, selectors, range, &mut tombstones)?;
+        if tombstones.interval_count() > INTERVAL_COUNT_MAX {
+            let (what, limit) = ("number of deleted intervals", INTERVAL_COUNT_MAX as u64);
+            let path = contents.dir().join(TOMBSTONES_FILE);
+            return Err(BlockError::TooLarge { path, what, limit }.into());
+        }
+        Ok((tombstones, series_count))
     }
 }
 

@@ -13,9 +13,12 @@ use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
 use chronolith_model::{Labels, QueryError, ReadContext, SeriesRead, TimeRange};
 
+use crate::chunk::{ChunkError, chunk_error, raw_chunk};
 use crate::contents::BlockContents;
 use crate::series::BlockSeries;
+use crate::series_chunks::SeriesChunks;
 use crate::series_reader::{SeriesReader, is_deleted};
+use crate::shard::{Shard, labels_hash};
 use crate::source::{ByteRange, RangeBytes, Wave};
 use crate::waves::push_chunk_ranges;
 
@@ -23,7 +26,7 @@ use crate::waves::push_chunk_ranges;
 struct SelectedSeries {
     labels: Labels,
     /// By start time; at least one.
-    chunks: Box<[ChunkMeta]>,
+    chunks: SeriesChunks,
     deleted: Box<[Interval]>,
 }
 
@@ -40,6 +43,8 @@ pub struct Selection {
     /// Series whose entries were read, in order.
     selected: Vec<SelectedSeries>,
     range: TimeRange,
+    /// Shard of the refs, unless all are known to be in it.
+    shard: Option<Shard>,
     ctx: ReadContext,
     _reserved: Reservation,
 }
@@ -61,6 +66,7 @@ impl Selection {
             series: SeriesReader::new(refs),
             selected: Vec::new(),
             range,
+            shard: None,
             ctx: ctx.clone(),
             _reserved: reserved,
         })
@@ -69,6 +75,15 @@ impl Selection {
     /// Leaves out the series up to `series_ref`, before any wave was read.
     pub fn skip_through(&mut self, series_ref: u32) {
         self.series.skip_through(series_ref);
+    }
+
+    /// Only the series of `shard`. Called before the first wave.
+    #[must_use]
+    pub fn in_shard(mut self, shard: Shard) -> Selection {
+        let mut refs = self.series.take_refs();
+        let knows_all = self.contents.hashes().retain_shard(&mut refs, shard);
+        let shard = Some(shard).filter(|_| !knows_all);
+        Selection { series: SeriesReader::new(refs), shard, ..self }
     }
 
     pub(crate) fn contents(&self) -> &Arc<BlockContents> {
@@ -134,17 +149,48 @@ impl Selection {
 
     fn push_entries(&mut self, bytes: RangeBytes) -> Result<(), QueryError> {
         self.series.set_wave_bytes(bytes);
+        let mut hashes = Vec::new();
+        let mut slab = Vec::new();
         while let Some(series_ref) = self.series.next_ref_of_wave() {
             self.ctx.check()?;
-            let selected = self.read_entry(series_ref)?;
+            let selected = self.read_entry(series_ref, &mut slab, &mut hashes)?;
             self.selected.extend(selected);
+        }
+        let slab = Arc::new(slab);
+        self.selected.iter_mut().for_each(|series| series.chunks.set_slab(&slab));
+        self.contents.hashes().add(&hashes);
+        Ok(())
+    }
+
+    /// Verifies the chunks in the bytes of the wave that [`Selection::next_wave`] named, without decoding
+    /// them; nothing if they are entries. Chunks that others take their times from are not among them.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`].
+    pub fn verify_chunks(&self, bytes: &RangeBytes) -> Result<(), QueryError> {
+        for chunk in self.chunk_wave_series().iter().flat_map(|series| &*series.chunks) {
+            let verified = raw_chunk(bytes, chunk.chunk_ref);
+            verified.map_err(|e| chunk_error(bytes, chunk.chunk_ref, ChunkError::Segment(e)))?;
         }
         Ok(())
     }
 
-    fn read_entry(&mut self, series_ref: u32) -> Result<Option<SelectedSeries>, QueryError> {
+    /// Reads an entry. Appends its chunks to `slab`, and the hash of its labels if a shard is selected.
+    fn read_entry(
+        &mut self,
+        series_ref: u32,
+        slab: &mut Vec<ChunkMeta>,
+        hashes: &mut Vec<(u32, u64)>,
+    ) -> Result<Option<SelectedSeries>, QueryError> {
         let contents = &self.contents;
         let entry = self.series.decode_checked(contents, series_ref)?;
+        if let Some(shard) = self.shard {
+            let hash = labels_hash(entry);
+            hashes.push((series_ref, hash));
+            if !shard.has(hash) {
+                return Ok(None);
+            }
+        }
         let deleted = contents.deleted(series_ref);
         let wanted =
             |c: &ChunkMeta| self.range.overlaps_inclusive(c.min_time, c.max_time) && !is_deleted(deleted, c);
@@ -155,7 +201,7 @@ impl Selection {
         if !entry.chunks.is_sorted_by_key(|c| c.min_time) {
             entry.chunks.sort_by_key(|c| c.min_time);
         }
-        let chunks = Box::from(entry.chunks.as_slice());
+        let chunks = SeriesChunks::appended(slab, &entry.chunks);
         let labels = self.series.ascending_labels(contents, series_ref)?;
         Ok(Some(SelectedSeries { labels, chunks, deleted: Box::from(deleted) }))
     }

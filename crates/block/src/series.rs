@@ -11,21 +11,32 @@ use chronolith_model::query::{TypedColumns, TypedValues};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::chunk::{self, ChunkError, chunk_error, claimed_samples};
+use crate::series_chunks::SeriesChunks;
 use crate::source::RangeBytes;
+use crate::waves::ChunkWave;
+
+/// Bytes that a chunk is taken to have if none follows it, when it is read once more.
+const REREAD_CHUNK_BYTES: u64 = 4 << 10;
 
 /// A selected series, its chunks at hand.
 pub(crate) struct BlockSeries {
     /// Chunks; keeps the files of a map open.
     bytes: RangeBytes,
     /// By start time.
-    chunks: Box<[ChunkMeta]>,
+    chunks: SeriesChunks,
     deleted: Box<[Interval]>,
 }
 
 impl SampleSource for BlockSeries {
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let start = out.len();
-        let done = self.read_chunks(range, out);
+        let mut done = self.read_chunks(range, out);
+        if let Err(error) = &done
+            && let Some(again) = self.reread(error, range)?
+        {
+            out.truncate(start);
+            done = again.read_chunks(range, out);
+        }
         drop_deleted(&self.deleted, start, out);
         done
     }
@@ -33,7 +44,14 @@ impl SampleSource for BlockSeries {
     /// Texts as texts; all other values as [`SampleSource::read`] returns them.
     fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
         if let TypedValues::Texts(texts) = &mut out.values {
-            return self.read_texts(range, &mut out.times, texts);
+            let done = self.read_texts(range, &mut out.times, texts);
+            return match &done {
+                Err(error) => match self.reread(error, range)? {
+                    Some(again) => again.read_texts(range, &mut out.times, texts),
+                    None => done,
+                },
+                Ok(()) => done,
+            };
         }
         let mut columns = Columns::default();
         self.read(range, &mut columns)?;
@@ -57,8 +75,26 @@ impl SampleSource for BlockSeries {
 
 impl BlockSeries {
     /// `chunks` are sorted by start time, and in `bytes`.
-    pub(crate) fn new(bytes: RangeBytes, chunks: Box<[ChunkMeta]>, deleted: Box<[Interval]>) -> BlockSeries {
+    pub(crate) fn new(bytes: RangeBytes, chunks: SeriesChunks, deleted: Box<[Interval]>) -> BlockSeries {
         BlockSeries { bytes, chunks, deleted }
+    }
+
+    /// The chunks in `range` as the storage has them, if `error` is damage and the bytes may come from a
+    /// cache.
+    #[cold]
+    fn reread(&self, error: &QueryError, range: TimeRange) -> Result<Option<BlockSeries>, QueryError> {
+        if !matches!(error, QueryError::Corrupt { .. }) {
+            return Ok(None);
+        }
+        let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
+        let chunks: Vec<ChunkMeta> = self.chunks.iter().filter(wanted).copied().collect();
+        let wave = ChunkWave {
+            series: &[chunks.as_slice()],
+            chunk_bytes_estimate: REREAD_CHUNK_BYTES,
+            own_times: None,
+        };
+        let bytes = self.bytes.reread(&wave)?;
+        Ok(bytes.map(|bytes| BlockSeries::new(bytes, chunks.into(), self.deleted.clone())))
     }
 
     fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
@@ -81,6 +117,7 @@ impl BlockSeries {
         Ok(())
     }
 
+    /// Appends texts; nothing if it fails.
     fn read_texts(
         &self,
         range: TimeRange,

@@ -42,6 +42,11 @@ impl SeriesReader {
         self.refs = refs.get(count..).unwrap_or_default().to_vec().into_iter();
     }
 
+    /// Takes the refs of the series that are still to come.
+    pub(crate) fn take_refs(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.refs).collect()
+    }
+
     /// Leaves out all series that are still to come.
     pub(crate) fn end(&mut self) {
         self.refs = Vec::new().into_iter();

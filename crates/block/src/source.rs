@@ -11,9 +11,9 @@ mod mapped;
 mod range;
 mod ranged;
 
-pub use bytes::{ByteSource, RangeBytes, Wave};
-pub use fetched::{FetchedBatch, FetchedPart, FetchedRanges};
+pub use bytes::{ByteSource, ROUND_COUNT_MAX, RangeBytes, Wave};
+pub use fetched::{FetchedBatch, FetchedPart, FetchedRanges, Reread};
 pub use mapped::MappedFiles;
 pub use range::{BlockFile, BlockFiles, ByteRange, TombstonesFile, coalesce};
 pub(crate) use ranged::segment_paths;
-pub use ranged::{ROUND_COUNT_MAX, RangedFiles, RangedMeter, RangedStats, WAVE_BYTES_MAX};
+pub use ranged::{RangedFiles, RangedMeter, RangedStats, WAVE_BYTES_MAX};

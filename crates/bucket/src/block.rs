@@ -1,25 +1,29 @@
 //! A block in the bucket, the head of its sidecar or else its index header read at the first query.
 //!
-//! Invariants: concurrent queries read the header once; it stays in memory within the budget of headers; a
-//! failed read is not remembered, a sidecar that is missing or damaged is.
-//! Not here: which blocks a tenant has (`catalog`), memory of headers (`headers`), selections (`select`), the
-//! object with the sidecar (`sidecar`).
+//! Invariants: concurrent queries read the header once; it stays in memory within the memory budget of the
+//! bucket; a failed read is not remembered, a sidecar that is missing or damaged is.
+//! Not here: which blocks a tenant has (`catalog`), memory of headers and ranges (`cache`), selections
+//! (`select`), the object with the sidecar (`sidecar`).
+
+mod recorded;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_block::source::BlockFiles;
 use chronolith_block::{Block, SidecarBlock, open_error};
 use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_format::bucket::catalogue::{self, BlockFolder};
 use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
 use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::headers::{HeaderBudget, HeaderOwner};
+use self::recorded::BlockObjects;
+use crate::cache::{BlockCache, BlockKey, HeaderOwner};
 use crate::remote::{Remote, RemoteFiles, WaitingSource, query_error};
-use crate::sidecar::{BlockObjects, HeadError, read_head};
+use crate::sidecar::{HeadError, read_head};
 use crate::store::list::ListOptions;
 
 const META: &str = "meta.json";
@@ -27,34 +31,72 @@ const TOMBSTONES: &str = "tombstones";
 const INDEX: &str = "index";
 const CHUNKS: &str = "chunks/";
 
-/// Name, time range and precedence of a block, as a listing finds them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Name, time range and ancestry of a block, as a listing finds them.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockIdentity {
     pub(crate) ulid: Ulid,
     pub(crate) range: TimeRange,
     /// Order among blocks, as [`chronolith_block::precedence`].
     pub(crate) precedence: (Ulid, Ulid),
+    /// Blocks from the head that went in; empty if the program that wrote it records none.
+    pub(crate) sources: Arc<[Ulid]>,
 }
 
 /// A block in the bucket that can be queried.
 pub struct BucketBlock {
     identity: BlockIdentity,
-    objects: BlockObjects,
     /// The sidecar is missing or damaged.
     is_sidecar_unusable: AtomicBool,
     remote: Remote,
-    opened: Mutex<Option<Arc<OpenedBlock>>>,
+    /// Record of the catalogue; `None` for a block that was found by a listing.
+    record: Option<Box<catalogue::BucketBlock>>,
+    opened: Mutex<OpenedReaders>,
     /// Held while the header is read.
     opening: tokio::sync::Mutex<()>,
-    headers: Arc<HeaderBudget>,
+    cache: Arc<BlockCache>,
+    /// Key of its ranges in the cache.
+    cache_key: BlockKey,
+}
+
+/// Readers of a block whose headers are in memory.
+#[derive(Default)]
+struct OpenedReaders {
+    by_sidecar: Option<Arc<OpenedBlock>>,
+    by_index: Option<Arc<OpenedBlock>>,
+    /// Memory of both, as the cache has it.
+    cached_bytes: u64,
+}
+
+impl OpenedReaders {
+    fn all(&self) -> impl Iterator<Item = &Arc<OpenedBlock>> {
+        self.by_sidecar.iter().chain(&self.by_index)
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        self.all().map(|opened| opened.reader.heap_bytes()).sum()
+    }
+
+    fn add(&mut self, opened: &Arc<OpenedBlock>) {
+        match opened.reader {
+            BlockReader::Sidecar(_) => self.by_sidecar = Some(opened.clone()),
+            BlockReader::Index(_) => self.by_index = Some(opened.clone()),
+        }
+    }
 }
 
 /// A block whose header is in memory.
 pub(crate) struct OpenedBlock {
     pub(crate) reader: BlockReader,
     pub(crate) files: Arc<RemoteFiles>,
-    /// Memory as the budget of headers has it.
-    budgeted_bytes: AtomicU64,
+}
+
+/// Readers that some work can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReaderChoice {
+    /// The sidecar if there is a sound one, else the index.
+    Any,
+    /// The index, also of a block with a sidecar.
+    Index,
 }
 
 /// Reader of a block.
@@ -98,29 +140,58 @@ impl BlockReader {
     }
 }
 
-/// Lengths of the objects of a block.
-struct ObjectSizes {
-    files: BlockFiles,
-    has_tombstones: bool,
-}
-
 impl BucketBlock {
-    /// The block below the key of `remote`, with what is known of its objects.
-    pub(crate) fn new(
+    /// The block below the key of `remote`, found by a listing.
+    pub(crate) fn listed(
         identity: BlockIdentity,
-        objects: BlockObjects,
         remote: Remote,
-        headers: Arc<HeaderBudget>,
+        cache: Arc<BlockCache>,
+    ) -> Arc<BucketBlock> {
+        BucketBlock::new(identity, remote, None, cache)
+    }
+
+    /// The block of a record of the catalogue of the tenant whose folder is the key of `tenant`.
+    pub(crate) fn recorded(
+        record: &catalogue::BucketBlock,
+        tenant: &Remote,
+        cache: Arc<BlockCache>,
+    ) -> Arc<BucketBlock> {
+        let identity = BlockIdentity {
+            ulid: record.ulid,
+            range: record.range,
+            precedence: (record.ancestry.oldest_source, record.ulid),
+            sources: record.ancestry.sources.as_slice().into(),
+        };
+        let key = match record.folder {
+            BlockFolder::Mimir => format!("{}/{}", tenant.key, record.ulid),
+            BlockFolder::Thanos => record.ulid.to_string(),
+        };
+        let remote = Remote { key, ..tenant.clone() };
+        BucketBlock::new(identity, remote, Some(Box::new(record.clone())), cache)
+    }
+
+    fn new(
+        identity: BlockIdentity,
+        remote: Remote,
+        record: Option<Box<catalogue::BucketBlock>>,
+        cache: Arc<BlockCache>,
     ) -> Arc<BucketBlock> {
         Arc::new(BucketBlock {
             identity,
-            objects,
             is_sidecar_unusable: AtomicBool::new(false),
             remote,
+            record,
             opened: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
-            headers,
+            cache_key: cache.new_block(),
+            cache,
         })
+    }
+
+    /// Record of the catalogue; `None` for a block that was found by a listing.
+    #[must_use]
+    pub fn record(&self) -> Option<&catalogue::BucketBlock> {
+        self.record.as_deref()
     }
 
     /// Name.
@@ -141,54 +212,81 @@ impl BucketBlock {
         self.identity.precedence
     }
 
+    /// Blocks from the head that went in; empty if that is not known.
+    #[must_use]
+    pub fn sources(&self) -> &[Ulid] {
+        &self.identity.sources
+    }
+
     /// Returns false if what is in memory shows that no series has the label; true otherwise.
     #[must_use]
     pub fn may_have_label_name(&self, name: &str) -> bool {
-        self.opened.lock().as_ref().is_none_or(|opened| opened.reader.may_have_label_name(name))
+        self.opened.lock().all().all(|opened| opened.reader.may_have_label_name(name))
     }
 
     /// Returns the block with its header, which the first caller reads.
     pub(crate) async fn open(
         self: &Arc<BucketBlock>,
+        choice: ReaderChoice,
         deadline_ns: u64,
     ) -> Result<Arc<OpenedBlock>, QueryError> {
-        if let Some(opened) = self.used() {
+        if let Some(opened) = self.used(choice) {
             return Ok(opened);
         }
         let _opening = self.opening.lock().await;
-        if let Some(opened) = self.used() {
+        if let Some(opened) = self.used(choice) {
             return Ok(opened);
         }
-        let (reader, files) = match self.read_sidecar(deadline_ns).await? {
-            Some(opened) => opened,
-            None => self.read_header(deadline_ns).await?,
+        let by_sidecar = match choice {
+            ReaderChoice::Any => self.read_sidecar(deadline_ns).await?,
+            ReaderChoice::Index => None,
         };
-        let opened = Arc::new(OpenedBlock { reader, files, budgeted_bytes: AtomicU64::new(0) });
-        *self.opened.lock() = Some(opened.clone());
-        self.note_memory(&opened);
+        let opened = match by_sidecar {
+            Some(opened) => opened,
+            // Work that needs the index may have read it before.
+            None => match self.used(ReaderChoice::Index) {
+                Some(opened) => return Ok(opened),
+                None => self.read_index_header(deadline_ns).await?,
+            },
+        };
+        let opened = Arc::new(opened);
+        self.opened.lock().add(&opened);
+        self.note_memory();
         Ok(opened)
     }
 
-    /// Passes the memory of `opened` to the budget of headers if it has grown.
-    pub(crate) fn note_memory(self: &Arc<BucketBlock>, opened: &Arc<OpenedBlock>) {
-        let bytes = opened.reader.heap_bytes();
-        let is_current = self.opened.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, opened));
-        if is_current && opened.budgeted_bytes.swap(bytes, Ordering::Relaxed) != bytes {
-            self.headers.add(self, bytes);
+    async fn read_index_header(&self, deadline_ns: u64) -> Result<OpenedBlock, QueryError> {
+        match self.read_header(deadline_ns).await {
+            // The damage may be that of the transfer.
+            Err(QueryError::Corrupt { .. }) => {
+                self.forget();
+                self.read_header(deadline_ns).await
+            }
+            result => result,
         }
     }
 
-    /// Has the block read by its index from now on: its sidecar is damaged.
-    pub(crate) fn drop_sidecar(&self, damage: &str) {
-        self.refuse_sidecar(damage);
-        let mut opened = self.opened.lock();
-        if opened.as_ref().is_some_and(|opened| matches!(opened.reader, BlockReader::Sidecar(_))) {
-            *opened = None;
-        }
+    /// Passes the memory of the headers to the cache if it has changed: parts of a sidecar are read at their
+    /// first use.
+    pub(crate) fn note_memory(self: &Arc<BucketBlock>) {
+        let bytes = {
+            let mut opened = self.opened.lock();
+            let bytes = opened.heap_bytes();
+            if bytes == std::mem::replace(&mut opened.cached_bytes, bytes) {
+                return;
+            }
+            bytes
+        };
+        self.cache.add_header(self, &self.remote.tenant, bytes);
     }
 
-    /// Logs the damage once per block.
-    fn refuse_sidecar(&self, damage: &str) {
+    /// Drops a reader by the sidecar, which remembers its damage.
+    pub(crate) fn close(&self, opened: &Arc<OpenedBlock>) {
+        self.opened.lock().by_sidecar.take_if(|current| Arc::ptr_eq(current, opened));
+    }
+
+    /// Logs the damage once per block, and has it read by its index from now on.
+    pub(crate) fn refuse_sidecar(&self, damage: &str) {
         if !self.is_sidecar_unusable.swap(true, Ordering::Relaxed) {
             let key = format!("{}/{SIDECAR_OBJECT}", self.remote.key);
             tracing::warn!(%key, %damage, "sidecar of a block is damaged, reading the block by its index");
@@ -196,15 +294,18 @@ impl BucketBlock {
     }
 
     /// Reads the head of the sidecar; `None` if the block has none that can be used.
-    async fn read_sidecar(
-        &self,
-        deadline_ns: u64,
-    ) -> Result<Option<(BlockReader, Arc<RemoteFiles>)>, QueryError> {
+    async fn read_sidecar(&self, deadline_ns: u64) -> Result<Option<OpenedBlock>, QueryError> {
         if self.is_sidecar_unusable.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let read = match read_head(&self.remote, self.ulid(), &self.objects, deadline_ns).await {
-            Ok(Some(read)) => read,
+        let read = || read_head(&self.remote, self.ulid(), self.record(), deadline_ns);
+        let found = match read().await {
+            // The damage may be that of the transfer.
+            Err(HeadError::Damaged(_)) => read().await,
+            found => found,
+        };
+        let found = match found {
+            Ok(Some(found)) => found,
             Ok(None) => {
                 self.is_sidecar_unusable.store(true, Ordering::Relaxed);
                 return Ok(None);
@@ -215,47 +316,57 @@ impl BucketBlock {
             }
             Err(HeadError::Bucket(error)) => return Err(query_error(error)),
         };
-        let files = Arc::new(RemoteFiles::new(self.remote.clone(), read.files));
+        let files = Arc::new(self.files(found.files));
+        files.start_caching();
         let source = Box::new(WaitingSource(files.clone()));
-        let block = SidecarBlock::new(read.head, self.range(), source);
-        Ok(Some((BlockReader::Sidecar(block), files)))
+        let reader = BlockReader::Sidecar(SidecarBlock::new(found.head, self.range(), source));
+        Ok(Some(OpenedBlock { reader, files }))
     }
 
-    fn used(self: &Arc<BucketBlock>) -> Option<Arc<OpenedBlock>> {
-        let is_usable = |opened: &Arc<OpenedBlock>| match opened.reader {
-            BlockReader::Sidecar(_) => !self.is_sidecar_unusable.load(Ordering::Relaxed),
-            BlockReader::Index(_) => true,
+    fn files(&self, files: BlockFiles) -> RemoteFiles {
+        RemoteFiles::new(self.remote.clone(), files, self.cache.clone(), self.cache_key)
+    }
+
+    /// Returns a reader that is in memory; for [`ReaderChoice::Any`] that of the index only if the sidecar
+    /// cannot be used.
+    fn used(&self, choice: ReaderChoice) -> Option<Arc<OpenedBlock>> {
+        let by_index = choice == ReaderChoice::Index || self.is_sidecar_unusable.load(Ordering::Relaxed);
+        let opened = {
+            let opened = self.opened.lock();
+            if by_index { opened.by_index.clone() } else { opened.by_sidecar.clone() }
         };
-        let opened = self.opened.lock().clone().filter(is_usable);
         if opened.is_some() {
-            self.headers.note_use(&**self);
+            self.cache.note_header_use(self);
         }
         opened
     }
 
-    async fn read_header(&self, deadline_ns: u64) -> Result<(BlockReader, Arc<RemoteFiles>), QueryError> {
-        let meta = self.remote.read_whole(META, deadline_ns).await.map_err(query_error)?;
-        let meta = BlockMeta::decode(&meta).map_err(|error| {
-            let path = format!("{}/{META}", self.remote.key);
-            QueryError::Corrupt { path, what: error.to_string() }
-        })?;
-        let sizes = self.list_objects(deadline_ns).await?;
-        let later = self.objects.tombstones.as_ref().map(|file| file.name.as_str());
-        let name = later.or(sizes.has_tombstones.then_some(TOMBSTONES));
-        let tombstones = match name {
+    async fn read_header(&self, deadline_ns: u64) -> Result<OpenedBlock, QueryError> {
+        let objects = match self.record() {
+            Some(record) => recorded::objects(record, &self.remote.key),
+            None => self.listed_objects(deadline_ns).await?,
+        };
+        let tombstones = match &objects.tombstones {
             Some(name) => Some(self.remote.read_whole(name, deadline_ns).await.map_err(query_error)?),
             None => None,
         };
-        let files = Arc::new(RemoteFiles::new(self.remote.clone(), sizes.files));
+        let meta = objects.meta;
+        let files = Arc::new(self.files(objects.files));
         let source = Box::new(WaitingSource(files.clone()));
         let open = move || Block::open_remote(meta, tombstones.as_deref(), source);
         let opened = self.remote.handle.spawn_blocking(open).await;
         let block = opened.map_err(|_| QueryError::Canceled)?.map_err(open_error)?;
-        Ok((BlockReader::Index(block), files))
+        files.start_caching();
+        Ok(OpenedBlock { reader: BlockReader::Index(block), files })
     }
 
-    async fn list_objects(&self, deadline_ns: u64) -> Result<ObjectSizes, QueryError> {
+    async fn listed_objects(&self, deadline_ns: u64) -> Result<BlockObjects, QueryError> {
         let key = &self.remote.key;
+        let meta = self.remote.read_whole(META, deadline_ns).await.map_err(query_error)?;
+        let meta = BlockMeta::decode(&meta).map_err(|error| {
+            let path = format!("{key}/{META}");
+            QueryError::Corrupt { path, what: error.to_string() }
+        })?;
         let options = ListOptions { prefix: key.clone(), ..ListOptions::default() };
         let listed = self.remote.store.list(&self.remote.request(deadline_ns), &options).await;
         let listed = listed.map_err(query_error)?;
@@ -274,13 +385,29 @@ impl BucketBlock {
             let what = format!("block {key} is incomplete: its index or a chunk segment is missing");
             return Err(QueryError::Unavailable { what });
         };
-        let has_tombstones = len_of(TOMBSTONES).is_some();
-        Ok(ObjectSizes { files: BlockFiles::new(PathBuf::from(key), index_bytes, segments), has_tombstones })
+        let tombstones = len_of(TOMBSTONES).map(|_| TOMBSTONES.to_owned());
+        Ok(BlockObjects {
+            meta,
+            files: BlockFiles::new(PathBuf::from(key), index_bytes, segments),
+            tombstones,
+        })
     }
 
     /// Time at which requests for a query end.
     pub(crate) fn deadline_ns(&self, ctx: &ReadContext) -> u64 {
         self.remote.deadline_ns(ctx)
+    }
+
+    /// Drops its ranges from the cache, as one of them is damaged.
+    pub(crate) fn forget(&self) {
+        self.cache.note_damage();
+        self.cache.remove_block(self.cache_key);
+    }
+
+    /// Returns true if a reader by the sidecar is in memory and in use.
+    #[cfg(test)]
+    pub(crate) fn is_read_by_sidecar(&self) -> bool {
+        self.opened.lock().by_sidecar.is_some() && !self.is_sidecar_unusable.load(Ordering::Relaxed)
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -290,13 +417,14 @@ impl BucketBlock {
 
 impl HeaderOwner for BucketBlock {
     fn drop_header(&self) {
-        let opened = self.opened.lock().take();
+        let opened = std::mem::take(&mut *self.opened.lock());
         drop(opened);
     }
 }
 
 impl Drop for BucketBlock {
     fn drop(&mut self) {
-        self.headers.remove(self);
+        self.cache.remove_header(self);
+        self.cache.remove_block(self.cache_key);
     }
 }

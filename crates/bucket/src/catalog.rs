@@ -1,9 +1,10 @@
 //! Catalog of the blocks in the bucket: which blocks a tenant has, refreshed in the background.
 //!
-//! Invariants: a tenant is looked up at its first query, which waits for the listing within its deadline; a
-//! list younger than the poll interval is complete, an older one is used while it is refreshed. A failed
-//! refresh keeps the list. A block stays the same object over refreshes.
-//! Not here: the listing itself (`catalog::listing`), reading blocks (`block`).
+//! Invariants: a tenant with catalogue snapshots has the blocks of the newest one, and no other; without them
+//! its folder is listed. It is looked up at its first query, which waits within its deadline; a list younger
+//! than the poll interval is complete, an older one is used while it is refreshed. A failed refresh keeps the
+//! list. A block stays the same object over refreshes.
+//! Not here: the listing itself (`catalog::listing`), snapshots (`snapshots`), reading blocks (`block`).
 
 mod listing;
 
@@ -13,14 +14,19 @@ use std::time::Duration;
 
 use chronolith_base::Clock;
 use chronolith_base::hash::HashMap;
+use chronolith_block::Block;
+use chronolith_format::block::meta::Ulid;
 use chronolith_model::{QueryError, Queryable, ReadContext, TenantId, TimeRange};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
-use crate::block::BucketBlock;
-use crate::headers::HeaderBudget;
-use crate::remote::{Remote, query_error};
+use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
+use crate::buffers::BufferPool;
+use crate::cache::{BlockCache, CacheSnapshot};
+use crate::recovery::Recovery;
+use crate::remote::{ReadRules, Remote, query_error};
+use crate::snapshots::{Latest, SnapshotReader};
 use crate::store::request::{Purpose, RequestContext};
 use crate::{BucketError, Store};
 use listing::{Listed, Listing};
@@ -37,13 +43,25 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(300);
 pub struct CatalogOptions {
     /// Age from which a list of blocks is refreshed.
     pub poll: Duration,
-    /// Memory of the index headers of all blocks.
-    pub header_bytes_max: u64,
+    /// Memory of index headers and ranges of all blocks, requests in flight included.
+    pub memory_bytes_max: u64,
+    /// Keeps ranges of chunks in memory, not only those of the index.
+    pub keeps_chunks: bool,
+    /// Verifies the checksums of chunks when they are fetched, not only when they are decoded.
+    pub verifies_chunks: bool,
 }
+
+/// Part of the memory that free buffers may have.
+const BUFFERS_FRACTION: u64 = 4;
 
 impl Default for CatalogOptions {
     fn default() -> CatalogOptions {
-        CatalogOptions { poll: Duration::from_secs(30), header_bytes_max: 256 << 20 }
+        CatalogOptions {
+            poll: Duration::from_secs(30),
+            memory_bytes_max: 256 << 20,
+            keeps_chunks: true,
+            verifies_chunks: false,
+        }
     }
 }
 
@@ -53,7 +71,10 @@ pub struct BlockCatalog {
     clock: Arc<dyn Clock>,
     handle: Handle,
     poll_ns: u64,
-    headers: Arc<HeaderBudget>,
+    cache: Arc<BlockCache>,
+    snapshots: SnapshotReader,
+    rules: ReadRules,
+    buffers: Arc<BufferPool>,
     tenants: Mutex<HashMap<TenantId, Arc<TenantBlocks>>>,
 }
 
@@ -61,6 +82,8 @@ pub struct BlockCatalog {
 #[derive(Default)]
 struct TenantBlocks {
     list: RwLock<Option<BlockList>>,
+    /// Newest catalogue snapshot; `None` if the list is that of a listing.
+    latest: Mutex<Option<Latest>>,
     /// Held by the one that lists.
     listing: tokio::sync::Mutex<()>,
     /// Time of the last use, ns.
@@ -80,13 +103,6 @@ struct BlockList {
     generation: u64,
 }
 
-/// Result of work on a block.
-struct Worked<T> {
-    value: Result<T, QueryError>,
-    /// Damage of the sidecar by which the block was read.
-    damage: Option<String>,
-}
-
 impl BlockCatalog {
     /// An empty catalog, without a request. Requests run on the runtime of `handle`.
     #[must_use]
@@ -96,12 +112,16 @@ impl BlockCatalog {
         handle: Handle,
         options: &CatalogOptions,
     ) -> Arc<BlockCatalog> {
+        let snapshots = SnapshotReader::new(store.clone(), clock.clone());
         Arc::new(BlockCatalog {
             store,
             clock,
             handle,
             poll_ns: u64::try_from(options.poll.as_nanos()).unwrap_or(u64::MAX),
-            headers: Arc::new(HeaderBudget::new(options.header_bytes_max)),
+            cache: BlockCache::new(options.memory_bytes_max),
+            snapshots,
+            rules: ReadRules { keeps_chunks: options.keeps_chunks, verifies_chunks: options.verifies_chunks },
+            buffers: BufferPool::new(options.memory_bytes_max / BUFFERS_FRACTION),
             tenants: Mutex::default(),
         })
     }
@@ -122,6 +142,14 @@ impl BlockCatalog {
         Ok(list.blocks.iter().filter(|block| block.range().overlaps(range)).cloned().collect())
     }
 
+    /// Returns true if a block of `tenant` overlaps `range`; `None` if its blocks are not known yet.
+    #[must_use]
+    pub fn known_overlap(&self, tenant: &TenantId, range: TimeRange) -> Option<bool> {
+        let slot = self.tenants.lock().get(tenant).cloned()?;
+        let list = slot.list.read();
+        Some(list.as_ref()?.blocks.iter().any(|block| block.range().overlaps(range)))
+    }
+
     /// Runs `work` for each block on threads that may wait, several at the same time, after its header was
     /// read. Returns the results in the order of `blocks`. Waits on the calling thread, which is none of the
     /// runtime.
@@ -132,39 +160,73 @@ impl BlockCatalog {
         &self,
         blocks: &[Arc<BucketBlock>],
         ctx: &ReadContext,
-        work: impl Fn(&dyn Queryable) -> Result<T, QueryError> + Clone + Send + 'static,
+        work: impl Fn(&BucketBlock, &dyn Queryable) -> Result<T, QueryError> + Clone + Send + 'static,
     ) -> Result<Vec<T>, QueryError> {
-        let results = stream::iter(blocks).map(|block| {
-            let work = work.clone();
-            async move {
-                let result = self.run_opened(block, ctx, work.clone()).await?;
-                match (result.value, result.damage) {
-                    (Err(_), Some(damage)) => {
-                        block.drop_sidecar(&damage);
-                        self.run_opened(block, ctx, work).await?.value
-                    }
-                    (value, _) => value,
-                }
-            }
-        });
+        let work = move |block: &BucketBlock, opened: &OpenedBlock| work(block, opened.reader.queryable());
+        self.for_each(blocks, ReaderChoice::Any, ctx, work)
+    }
+
+    /// As [`BlockCatalog::for_each_opened`], with the index of each block.
+    ///
+    /// # Errors
+    /// The first error in the order of `blocks`.
+    pub fn for_each_indexed<T: Send + 'static>(
+        &self,
+        blocks: &[Arc<BucketBlock>],
+        ctx: &ReadContext,
+        work: impl Fn(&Block) -> Result<T, QueryError> + Clone + Send + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        let work = move |_: &BucketBlock, opened: &OpenedBlock| match &opened.reader {
+            BlockReader::Index(block) => work(block),
+            BlockReader::Sidecar(_) => Err(QueryError::Canceled),
+        };
+        self.for_each(blocks, ReaderChoice::Index, ctx, work)
+    }
+
+    fn for_each<T: Send + 'static>(
+        &self,
+        blocks: &[Arc<BucketBlock>],
+        choice: ReaderChoice,
+        ctx: &ReadContext,
+        work: impl Fn(&BucketBlock, &OpenedBlock) -> Result<T, QueryError> + Clone + Send + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        let results = stream::iter(blocks).map(|block| self.run_opened(block, choice, ctx, work.clone()));
         self.handle.block_on(results.buffered(BLOCKS_AT_ONCE).try_collect())
     }
 
-    /// Runs `work` for a block after its header was read.
+    /// Runs `work` for a block after its header was read, again after damage.
     async fn run_opened<T: Send + 'static>(
         &self,
         block: &Arc<BucketBlock>,
+        choice: ReaderChoice,
         ctx: &ReadContext,
-        work: impl Fn(&dyn Queryable) -> Result<T, QueryError> + Send + 'static,
-    ) -> Result<Worked<T>, QueryError> {
-        let opened = block.open(block.deadline_ns(ctx)).await?;
-        let working = opened.clone();
-        // Such a thread waits for nothing but requests, which need no thread of its kind.
-        let task = self.handle.spawn_blocking(move || work(working.reader.queryable()));
-        let value = task.await.map_err(|_| QueryError::Canceled)?;
-        block.note_memory(&opened);
-        let damage = opened.reader.sidecar_damage().map(str::to_owned);
-        Ok(Worked { value, damage })
+        work: impl Fn(&BucketBlock, &OpenedBlock) -> Result<T, QueryError> + Clone + Send + 'static,
+    ) -> Result<T, QueryError> {
+        let mut recovery = Recovery::default();
+        loop {
+            let opened = block.open(choice, block.deadline_ns(ctx)).await?;
+            let worked_on = block.clone();
+            let reading = opened.clone();
+            let work = work.clone();
+            // Such a thread waits for nothing but requests, which need no thread of its kind.
+            let task = self.handle.spawn_blocking(move || work(&worked_on, &reading));
+            let result = task.await.map_err(|_| QueryError::Canceled)?;
+            block.note_memory();
+            match result {
+                Err(error) if recovery.may_retry(block, &opened, &error) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Reads the list of `tenant` again, so that queries see what was written before the call.
+    ///
+    /// # Errors
+    /// As other requests; the last list stays in use.
+    pub async fn refresh_now(&self, tenant: &TenantId, deadline_ns: u64) -> Result<(), BucketError> {
+        let slot = self.slot(tenant);
+        let _listing = slot.listing.lock().await;
+        self.read_list(tenant, &slot, deadline_ns).await.map(drop)
     }
 
     /// Generation of the list of `tenant`, which ascends when its blocks change; 0 before its first query.
@@ -174,10 +236,16 @@ impl BlockCatalog {
         slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.generation)).unwrap_or(0)
     }
 
-    /// Index headers in memory, and their bytes.
+    /// Counters of the cache of headers and ranges.
     #[must_use]
-    pub fn headers(&self) -> (usize, u64) {
-        self.headers.usage()
+    pub fn cache(&self) -> CacheSnapshot {
+        self.cache.snapshot()
+    }
+
+    /// Flips a bit in each cached byte that `picks` names by its file and offset.
+    #[cfg(test)]
+    pub(crate) fn corrupt_cache(&self, picks: impl Fn(chronolith_block::source::BlockFile, u64) -> bool) {
+        self.cache.corrupt_bytes(picks);
     }
 
     /// Objects that look like blocks of `tenant` and are left out, with the reason; none before its first
@@ -192,6 +260,7 @@ impl BlockCatalog {
         let slot = self.slot(tenant);
         let current = slot.list.read().clone();
         let Some(list) = current else {
+            ctx.begin_wait()?;
             let left_ns = ctx.remaining_ns().min(as_ns(REFRESH_TIMEOUT));
             let deadline_ns = self.clock.mono_ns().saturating_add(left_ns);
             return self.handle.block_on(self.first_list(tenant, &slot, deadline_ns));
@@ -260,8 +329,20 @@ impl BlockCatalog {
         let known = slot.list.read().as_ref().map(|list| list.blocks.clone()).unwrap_or_default();
         let request = RequestContext { tenant: tenant.clone(), deadline_ns, purpose: Purpose::Catalog };
         let remote = self.remote(tenant);
-        let listing = Listing { remote: &remote, request: &request, headers: &self.headers, known: &known };
-        let Listed { blocks, left_out } = listing.run().await?;
+        let listing = Listing { remote: &remote, request: &request, cache: &self.cache, known: &known };
+        let Listed { blocks, left_out, .. } = match self.latest(&request, slot).await? {
+            Some(latest) => self.recorded(&latest, &remote, &known),
+            None => {
+                let listed = listing.run().await?;
+                // The first snapshot was written since the tenant was looked up first.
+                let latest = match listed.has_catalogue {
+                    true => self.snapshots.read_latest(&request).await?,
+                    false => None,
+                };
+                *slot.latest.lock() = latest.clone();
+                latest.map_or(listed, |latest| self.recorded(&latest, &remote, &known))
+            }
+        };
         let is_same =
             blocks.len() == known.len() && blocks.iter().zip(&*known).all(|(a, b)| Arc::ptr_eq(a, b));
         let mut current = slot.list.write();
@@ -272,6 +353,40 @@ impl BlockCatalog {
         Ok(list)
     }
 
+    /// Newest catalogue snapshot; `None` without one, or if that is not known and the folder was listed
+    /// before.
+    async fn latest(
+        &self,
+        request: &RequestContext,
+        slot: &TenantBlocks,
+    ) -> Result<Option<Latest>, BucketError> {
+        let known = slot.latest.lock().clone();
+        let is_first = slot.list.read().is_none();
+        let latest = match known {
+            Some(known) => self.snapshots.poll(request, &known).await?,
+            None if is_first => self.snapshots.read_latest(request).await?,
+            None => None,
+        };
+        *slot.latest.lock() = latest.clone();
+        Ok(latest)
+    }
+
+    /// Blocks of a snapshot. Those that have the same record as before stay the same objects.
+    fn recorded(&self, latest: &Latest, remote: &Remote, known: &[Arc<BucketBlock>]) -> Listed {
+        let known: HashMap<Ulid, &Arc<BucketBlock>> =
+            known.iter().map(|block| (block.ulid(), block)).collect();
+        let blocks = latest.snapshot.blocks.iter().map(|record| {
+            let same = known.get(&record.ulid).filter(|block| block.record() == Some(record));
+            match same {
+                Some(block) => (*block).clone(),
+                None => BucketBlock::recorded(record, remote, self.cache.clone()),
+            }
+        });
+        let mut listed = Listed { blocks: blocks.collect(), has_catalogue: true, ..Listed::default() };
+        listed.blocks.sort_by_key(|block| block.precedence());
+        listed
+    }
+
     fn remote(&self, tenant: &TenantId) -> Remote {
         Remote {
             store: self.store.clone(),
@@ -279,6 +394,8 @@ impl BlockCatalog {
             handle: self.handle.clone(),
             tenant: tenant.clone(),
             key: tenant.to_string(),
+            rules: self.rules,
+            buffers: self.buffers.clone(),
         }
     }
 }

@@ -7,22 +7,27 @@
 //! Not here: bytes of blocks (`format`), the waves of a selection (`block`), the merge of blocks (`tsdb`).
 
 mod block;
+mod buffers;
+mod cache;
 mod catalog;
 pub mod error;
-mod headers;
 mod ranges;
+mod recovery;
 mod remote;
 mod select;
 mod sidecar;
+pub mod snapshots;
 pub mod store;
+pub mod upload;
 
 #[cfg(test)]
 mod tests;
 
 pub use block::BucketBlock;
+pub use cache::CacheSnapshot;
 pub use catalog::{BlockCatalog, CatalogOptions};
 pub use error::BucketError;
-pub use sidecar::{BlockObjects, SidecarPlace};
 pub use store::Store;
 pub use store::config::StoreConfig;
 pub use store::request::{Purpose, RequestContext};
+pub use upload::Uploader;

@@ -5,31 +5,35 @@
 //! Not here: the ranges of a wave (`block`), retries and limits of requests (`store`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::{Clock, MemoryBudget};
 use chronolith_block::source::{
-    BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX, RangeBytes,
-    WAVE_BYTES_MAX, Wave,
+    BlockFile, BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX,
+    RangeBytes, Reread, WAVE_BYTES_MAX, Wave,
 };
 use chronolith_model::{QueryError, ReadContext, TenantId};
-use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Handle;
 
+use crate::buffers::BufferPool;
+use crate::cache::{BlockCache, BlockKey};
 use crate::ranges::{self, Speed};
 use crate::store::meter::Estimates;
-use crate::store::read::ReadRange;
+use crate::store::read::{Piece, ReadRange};
 use crate::{BucketError, Purpose, RequestContext, Store};
 
 /// Requests of one round that are sent before the first of them is answered.
-const REQUESTS_AHEAD: usize = 16;
+pub(crate) const REQUESTS_AHEAD: usize = 16;
 /// Time of the requests of a query without a deadline.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Speed that is assumed before it was measured: that of S3 within a region.
 const FIRST_BYTE_US: f64 = 30_000.0;
 const BYTES_PER_US: f64 = 90.0;
+/// Speed of a local directory: a read is a system call and a copy, and none waits for another.
+const LOCAL_SPEED: Speed = Speed { first_byte_us: 1.0, bytes_per_us: 8000.0, connection_count: usize::MAX };
 
 /// Objects below one key of the bucket, on behalf of one tenant.
 #[derive(Clone)]
@@ -41,6 +45,23 @@ pub(crate) struct Remote {
     pub(crate) tenant: TenantId,
     /// Without a slash at its end.
     pub(crate) key: String,
+    pub(crate) rules: ReadRules,
+    pub(crate) buffers: Arc<BufferPool>,
+}
+
+/// Treatment of chunks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadRules {
+    /// Ranges of chunks stay in the cache.
+    pub(crate) keeps_chunks: bool,
+    /// Chunks are verified when they are fetched.
+    pub(crate) verifies_chunks: bool,
+}
+
+impl Default for ReadRules {
+    fn default() -> ReadRules {
+        ReadRules { keeps_chunks: true, verifies_chunks: false }
+    }
 }
 
 impl Remote {
@@ -61,19 +82,34 @@ impl Remote {
     }
 }
 
-/// Index and chunk segments of one block in the bucket.
+/// Files of one block in the bucket of which ranges are read.
 pub(crate) struct RemoteFiles {
-    remote: Remote,
+    pub(crate) remote: Remote,
     files: Arc<BlockFiles>,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) cache_key: BlockKey,
+    /// False while the header is read, which is kept as a header and would be in memory twice.
+    is_cached: AtomicBool,
 }
 
 impl RemoteFiles {
     /// The files of a block, with the lengths in `files`, below the key of `remote`.
-    pub(crate) fn new(remote: Remote, files: BlockFiles) -> RemoteFiles {
-        RemoteFiles { remote, files: Arc::new(files) }
+    pub(crate) fn new(
+        remote: Remote,
+        files: BlockFiles,
+        cache: Arc<BlockCache>,
+        cache_key: BlockKey,
+    ) -> RemoteFiles {
+        RemoteFiles { remote, files: Arc::new(files), cache, cache_key, is_cached: AtomicBool::new(false) }
     }
 
-    /// Reads the items of `wave` until `deadline_ns` of the clock.
+    /// Keeps ranges in the cache from then on.
+    pub(crate) fn start_caching(&self) {
+        self.is_cached.store(true, Ordering::Release);
+    }
+
+    /// Reads the items of `wave` until `deadline_ns` of the clock. Items that fail their checksums are read
+    /// by `reread`, if there is one.
     ///
     /// # Errors
     /// [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the bucket does not
@@ -83,9 +119,12 @@ impl RemoteFiles {
         wave: &dyn Wave,
         budget: &MemoryBudget,
         deadline_ns: u64,
+        reread: Option<Arc<dyn Reread>>,
     ) -> Result<RangeBytes, QueryError> {
-        let request = self.remote.request(deadline_ns);
         let mut fetched = FetchedRanges::new(self.files.clone());
+        if let Some(reread) = reread {
+            fetched = fetched.with_reread(reread);
+        }
         let mut ranges = Vec::new();
         wave.ranges(&mut ranges);
         for _ in 0..ROUND_COUNT_MAX {
@@ -93,23 +132,71 @@ impl RemoteFiles {
             if ranges.is_empty() {
                 break;
             }
-            ranges::join(&mut ranges, &speed(self.remote.store.estimates()));
-            let memory = budget.reserve(ranges.iter().map(ByteRange::len).sum())?;
             let round = std::mem::take(&mut ranges);
-            let requests = stream::iter(round).map(|range| self.fetch(&request, range));
-            let parts: Vec<FetchedPart> = requests.buffer_unordered(REQUESTS_AHEAD).try_collect().await?;
-            fetched.push(FetchedBatch::new(parts, memory));
+            let batch = match self.is_kept(&round) {
+                true => self.read_cached(round, budget, deadline_ns).await?,
+                false => self.read_round(round, budget, deadline_ns).await?,
+            };
+            fetched.push(batch);
             wave.missing(&fetched, &mut ranges);
         }
         Ok(RangeBytes::Fetched(Arc::new(fetched)))
     }
 
-    async fn fetch(&self, request: &RequestContext, range: ByteRange) -> Result<FetchedPart, QueryError> {
+    /// Returns true if the cache keeps the ranges of a round.
+    fn is_kept(&self, round: &[ByteRange]) -> bool {
+        let has_chunks = round.iter().any(|range| matches!(range.file, BlockFile::Segment(_)));
+        self.is_cached.load(Ordering::Acquire) && (self.remote.rules.keeps_chunks || !has_chunks)
+    }
+
+    /// Reads a round past the cache to one reused buffer.
+    async fn read_round(
+        &self,
+        mut ranges: Vec<ByteRange>,
+        budget: &MemoryBudget,
+        deadline_ns: u64,
+    ) -> Result<FetchedBatch, QueryError> {
+        ranges::join(&mut ranges, &self.speed());
+        let round_bytes: u64 = ranges.iter().map(ByteRange::len).sum();
+        let memory = budget.reserve(round_bytes)?;
+        let request = self.remote.request(deadline_ns);
+        let mut buffer = self.remote.buffers.take(usize::try_from(round_bytes).unwrap_or(usize::MAX));
+        let keys = FileKeys::new(&self.remote.key, &self.files, &ranges);
+        let mut rest = buffer.as_mut();
+        let mut pieces = Vec::with_capacity(ranges.len());
+        for range in &ranges {
+            let Some((out, after)) = rest.split_at_mut_checked(range.len() as usize) else { break };
+            rest = after;
+            pieces.push(Piece { key: keys.get(range.file), offset: range.start, out });
+        }
+        self.remote.store.read_pieces(&request, pieces, REQUESTS_AHEAD).await.map_err(query_error)?;
+        let all = buffer.freeze();
+        let mut at = 0;
+        let parts = ranges.iter().map(|range| {
+            let start = at;
+            at += range.len() as usize;
+            FetchedPart { file: range.file, start: range.start, bytes: all.slice(start..at) }
+        });
+        Ok(FetchedBatch::new(parts.collect(), memory))
+    }
+
+    pub(crate) async fn fetch(
+        &self,
+        request: &RequestContext,
+        range: ByteRange,
+    ) -> Result<FetchedPart, QueryError> {
         let ByteRange { file, start, end } = range;
         let key = format!("{}/{}", self.remote.key, self.files.name(file));
         let read = self.remote.store.read(request, &key, ReadRange::Exact(start..end), None).await;
         let bytes = read.map_err(query_error)?.bytes;
         Ok(FetchedPart { file, start, bytes })
+    }
+
+    pub(crate) fn speed(&self) -> Speed {
+        match self.remote.store.is_local() {
+            true => LOCAL_SPEED,
+            false => speed(self.remote.store.estimates()),
+        }
     }
 }
 
@@ -118,6 +205,22 @@ fn speed(estimates: Estimates) -> Speed {
         first_byte_us: estimates.first_byte_ns.map_or(FIRST_BYTE_US, |ns| ns as f64 / 1e3),
         bytes_per_us: estimates.bytes_per_second.map_or(BYTES_PER_US, |rate| rate as f64 / 1e6),
         connection_count: REQUESTS_AHEAD,
+    }
+}
+
+/// Keys of the files of a round.
+struct FileKeys(Vec<(BlockFile, String)>);
+
+impl FileKeys {
+    /// The files of `ranges`, which are sorted, below `key`.
+    fn new(key: &str, files: &BlockFiles, ranges: &[ByteRange]) -> FileKeys {
+        let mut used: Vec<BlockFile> = ranges.iter().map(|range| range.file).collect();
+        used.dedup();
+        FileKeys(used.into_iter().map(|file| (file, format!("{key}/{}", files.name(file)))).collect())
+    }
+
+    fn get(&self, file: BlockFile) -> &str {
+        self.0.iter().find(|(found, _)| *found == file).map_or("", |(_, key)| key)
     }
 }
 
@@ -146,7 +249,7 @@ impl ByteSource for WaitingSource {
         let remote = &self.0.remote;
         let timeout_ns = u64::try_from(READ_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = remote.clock.mono_ns().saturating_add(timeout_ns);
-        remote.handle.block_on(self.0.read(wave, budget, deadline_ns))
+        remote.handle.block_on(self.0.read(wave, budget, deadline_ns, None))
     }
 
     fn wave_bytes_max(&self) -> Option<u64> {

@@ -6,18 +6,23 @@
 //! Not here: the waves (`block`), requests of a wave (`remote`).
 
 mod queue;
+mod reread;
 
+use std::future::Future;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
-use chronolith_block::source::RangeBytes;
-use chronolith_block::{Block, SidecarSelection};
+use chronolith_block::source::{RangeBytes, Reread, Wave};
+use chronolith_block::{Block, Selection, Shard, SidecarSelection};
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::block::{BlockReader, BucketBlock};
+use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
+use crate::recovery::Recovery;
 use crate::remote::RemoteFiles;
 use queue::{BatchReceiver, BatchSender, batch_queue};
+use reread::QueryReread;
 
 /// Bytes of batches that wait for their reader.
 const QUEUE_BYTES_MAX: u64 = 16 << 20;
@@ -27,6 +32,7 @@ struct Selected {
     block: Arc<BucketBlock>,
     matchers: Vec<Matcher>,
     range: TimeRange,
+    shard: Option<Shard>,
     /// End of the requests.
     deadline_ns: u64,
     ctx: ReadContext,
@@ -36,7 +42,8 @@ struct Selected {
 struct BucketBatches {
     receiver: BatchReceiver,
     ctx: ReadContext,
-    task: AbortHandle,
+    /// `None` if all batches are in the queue.
+    task: Option<AbortHandle>,
 }
 
 impl BucketBlock {
@@ -48,10 +55,22 @@ impl BucketBlock {
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Box<dyn SeriesBatches> {
+        self.select_shard(selector, None, ctx)
+    }
+
+    /// As [`BucketBlock::select`], only the series of a shard.
+    #[must_use]
+    pub fn select_shard(
+        self: &Arc<BucketBlock>,
+        selector: &Selector<'_>,
+        shard: Option<Shard>,
+        ctx: &ReadContext,
+    ) -> Box<dyn SeriesBatches> {
         let selected = Selected {
             block: self.clone(),
             matchers: selector.matchers.to_vec(),
             range: selector.range,
+            shard,
             deadline_ns: self.deadline_ns(ctx),
             ctx: ctx.clone(),
         };
@@ -64,11 +83,18 @@ impl BucketBatches {
     fn start(selected: Selected, handle: &Handle) -> BucketBatches {
         let (sender, receiver) = batch_queue(QUEUE_BYTES_MAX);
         let ctx = selected.ctx.clone();
-        let task = handle.spawn(async move {
+        let mut fetching = Box::pin(async move {
             let result = selected.fetch(&sender).await;
             sender.finish(result);
         });
-        BucketBatches { receiver, ctx, task: task.abort_handle() }
+        // PERF: a selection whose ranges are all cached ends within its first poll, without a task and a wait
+        // for it. One that needs a request is pending: the task polls it again.
+        let polled = {
+            let _entered = handle.enter();
+            fetching.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        let task = polled.is_pending().then(|| handle.spawn(fetching).abort_handle());
+        BucketBatches { receiver, ctx, task }
     }
 }
 
@@ -80,52 +106,128 @@ impl SeriesBatches for BucketBatches {
 
 impl Drop for BucketBatches {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// Series of a selection that were sent.
+#[derive(Default)]
+struct Sent {
+    /// Number of those that the sidecar named.
+    by_sidecar: usize,
+    /// Ref of the last one of them: the index goes on after it.
+    last_ref: Option<u32>,
+    /// Number of those that the index named.
+    by_index: usize,
+}
+
+/// Selection by one of the readers.
+enum Waves {
+    Sidecar(Box<SidecarSelection>),
+    Index(Box<Selection>),
+}
+
+impl Waves {
+    fn next_wave(&self) -> Option<Box<dyn Wave + '_>> {
+        match self {
+            Waves::Sidecar(selection) => selection.next_wave(),
+            Waves::Index(selection) => selection.next_wave(),
+        }
+    }
+
+    fn verify_chunks(&self, bytes: &RangeBytes) -> Result<(), QueryError> {
+        match self {
+            Waves::Sidecar(selection) => selection.verify_chunks(bytes),
+            Waves::Index(selection) => selection.verify_chunks(bytes),
+        }
+    }
+
+    fn push(&mut self, bytes: RangeBytes, out: &mut Vec<SeriesRead>) -> Result<(), QueryError> {
+        match self {
+            Waves::Sidecar(selection) => selection.push(Ok(bytes), out),
+            Waves::Index(selection) => selection.push(Ok(bytes), out),
+        }
+    }
+}
+
+impl Sent {
+    /// Leaves out series that were sent before, of which `skip_count` are left; counts the others.
+    fn add(&mut self, waves: &Waves, skip_count: &mut usize, series: &mut Vec<SeriesRead>) {
+        let skipped = series.len().min(*skip_count);
+        series.drain(..skipped);
+        *skip_count -= skipped;
+        match waves {
+            Waves::Sidecar(selection) if !series.is_empty() => {
+                self.by_sidecar += series.len();
+                self.last_ref = selection.last_ref();
+            }
+            Waves::Sidecar(_) => {}
+            Waves::Index(_) => self.by_index += series.len(),
+        }
     }
 }
 
 impl Selected {
+    /// Sends all batches. After damage the block is read once more past the cache, then by its index.
     async fn fetch(&self, sender: &BatchSender) -> Result<(), QueryError> {
-        let Selected { block, matchers, range, deadline_ns, ctx } = self;
-        if !range.overlaps(block.range()) {
+        if !self.range.overlaps(self.block.range()) {
             return Ok(());
         }
-        let mut opened = block.open(*deadline_ns).await?;
-        let mut last_ref = None;
-        if let BlockReader::Sidecar(sidecar) = &opened.reader {
-            let mut selection = sidecar.select_waves(matchers, *range, ctx);
-            let result = self.fetch_by_sidecar(&mut selection, &opened.files, sender).await;
-            block.note_memory(&opened);
-            match (result, sidecar.damage()) {
-                // The series after the last one that was sent follow from the index.
-                (Err(_), Some(damage)) => block.drop_sidecar(damage),
-                (result, _) => return result,
+        // The hashes of a shard are cached with the index.
+        let choice = if self.shard.is_some() { ReaderChoice::Index } else { ReaderChoice::Any };
+        let mut sent = Sent::default();
+        let mut recovery = Recovery::default();
+        loop {
+            let opened = self.block.open(choice, self.deadline_ns).await?;
+            let result = self.fetch_from(&opened, sender, &mut sent).await;
+            self.block.note_memory();
+            match result {
+                Err(error) if recovery.may_retry(&self.block, &opened, &error) => {}
+                result => return result,
             }
-            last_ref = selection.last_ref();
-            opened = block.open(*deadline_ns).await?;
-        }
-        match &opened.reader {
-            BlockReader::Index(index) => self.fetch_by_index(index, last_ref, &opened.files, sender).await,
-            BlockReader::Sidecar(_) => Err(QueryError::Canceled),
         }
     }
 
-    /// Sends the series that fit.
-    async fn fetch_by_sidecar(
+    /// Sends the series after those that were sent.
+    async fn fetch_from(
         &self,
-        selection: &mut SidecarSelection,
-        files: &RemoteFiles,
+        opened: &OpenedBlock,
         sender: &BatchSender,
+        sent: &mut Sent,
     ) -> Result<(), QueryError> {
+        let files = &opened.files;
+        let (mut waves, mut skip_count) = match &opened.reader {
+            BlockReader::Sidecar(sidecar) => {
+                let selection = sidecar.select_waves(&self.matchers, self.range, &self.ctx);
+                (Waves::Sidecar(Box::new(selection)), sent.by_sidecar)
+            }
+            BlockReader::Index(index) => {
+                let Some(mut selection) = self.select_by_index(index, files).await? else { return Ok(()) };
+                if let Some(last_ref) = sent.last_ref {
+                    selection.skip_through(last_ref);
+                }
+                (Waves::Index(Box::new(selection)), sent.by_index)
+            }
+        };
+        let reread = QueryReread::new(files.clone(), self.deadline_ns, self.ctx.clone());
+        let reread: Arc<dyn Reread> = Arc::new(reread);
         loop {
-            let bytes = match selection.next_wave() {
-                Some(wave) => files.read(&*wave, &self.ctx.budget, self.deadline_ns).await,
+            let bytes = match waves.next_wave() {
+                Some(wave) => {
+                    files.read(&*wave, &self.ctx.budget, self.deadline_ns, Some(reread.clone())).await?
+                }
                 None => return Ok(()),
             };
-            let wave_bytes = bytes.as_ref().map_or(0, RangeBytes::fetched_bytes);
+            if files.remote.rules.verifies_chunks {
+                waves.verify_chunks(&bytes)?;
+            }
+            let wave_bytes = bytes.fetched_bytes();
             let mut series = Vec::new();
-            let pushed = selection.push(bytes, &mut series);
-            // Series before damage are sent: the index goes on after them.
+            let pushed = waves.push(bytes, &mut series);
+            // Series before damage of later ones are complete.
+            sent.add(&waves, &mut skip_count, &mut series);
             if !series.is_empty() && !sender.send(series, wave_bytes).await {
                 return Ok(());
             }
@@ -133,34 +235,18 @@ impl Selected {
         }
     }
 
-    /// Sends the series that fit and come after `last_ref`.
-    async fn fetch_by_index(
+    /// Reads the lists; `None` if no series fits.
+    async fn select_by_index(
         &self,
-        index: &Block,
-        last_ref: Option<u32>,
+        index: &Arc<Block>,
         files: &RemoteFiles,
-        sender: &BatchSender,
-    ) -> Result<(), QueryError> {
-        let Selected { matchers, range, deadline_ns, ctx, .. } = self;
-        let mut selection = {
-            let Some(plan) = index.plan_postings(matchers)? else { return Ok(()) };
-            let lists = files.read(&plan.wave(), &ctx.budget, *deadline_ns).await?;
-            index.select_planned(&plan, lists, *range, ctx)?
-        };
-        if let Some(last_ref) = last_ref {
-            selection.skip_through(last_ref);
-        }
-        loop {
-            let bytes = match selection.next_wave() {
-                Some(wave) => files.read(&*wave, &ctx.budget, *deadline_ns).await,
-                None => return Ok(()),
-            };
-            let wave_bytes = bytes.as_ref().map_or(0, RangeBytes::fetched_bytes);
-            let mut series = Vec::new();
-            selection.push(bytes, &mut series)?;
-            if !series.is_empty() && !sender.send(series, wave_bytes).await {
-                return Ok(());
-            }
-        }
+    ) -> Result<Option<Selection>, QueryError> {
+        let Some(plan) = index.plan_postings(&self.matchers)? else { return Ok(None) };
+        let lists = files.read(&plan.wave(), &self.ctx.budget, self.deadline_ns, None).await?;
+        let selection = index.select_planned(&plan, lists, self.range, &self.ctx)?;
+        Ok(Some(match self.shard {
+            Some(shard) => selection.in_shard(shard),
+            None => selection,
+        }))
     }
 }

@@ -1,60 +1,21 @@
-//! Head of the sidecar of a block in the bucket: found by its record or by its name, read in one request.
+//! Head of the sidecar of a block in the bucket: found by the record of the block or, without a record, by
+//! its name; read in one request.
 //!
-//! Invariants: a sidecar of another block or with damage is refused; a head longer than the last bytes that
-//! are read at first costs a second request.
+//! Invariants: a sidecar of another block, of other files or with damage is refused; a head longer than the
+//! last bytes that are read at first costs a second request.
 //! Not here: the other parts of a sidecar (`block`), the reader that takes its place (`crate::block`).
 
 use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
-use chronolith_block::source::{BlockFiles, TombstonesFile};
+use chronolith_block::source::{BlockFile, BlockFiles, TombstonesFile};
 use chronolith_format::block::meta::Ulid;
-use chronolith_format::bucket::catalogue;
+use chronolith_format::bucket::catalogue::BucketBlock;
 use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SUFFIX_BYTES, SidecarHead, head_len};
 
 use crate::BucketError;
 use crate::remote::Remote;
 use crate::store::read::ReadRange;
-
-/// Position of the sidecar of a block.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum SidecarPlace {
-    /// Not known: it is looked for by its name.
-    #[default]
-    Unknown,
-    /// The block has none.
-    Nowhere,
-    /// Recorded in the catalogue.
-    Recorded {
-        /// Size in bytes.
-        len: u64,
-        /// Bytes of the head, which are the last ones.
-        head_len: u32,
-    },
-}
-
-/// Objects of a block whose place a record may have.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BlockObjects {
-    /// Its sidecar.
-    pub sidecar: SidecarPlace,
-    /// Its deletions, if there are later ones than those in the files of the block.
-    pub tombstones: Option<TombstonesFile>,
-}
-
-impl BlockObjects {
-    /// The objects that a record of the catalogue names.
-    #[must_use]
-    pub fn of_record(record: &catalogue::BucketBlock) -> BlockObjects {
-        let sidecar = match record.sidecar {
-            Some(sidecar) => SidecarPlace::Recorded { len: sidecar.len, head_len: sidecar.head_len },
-            None => SidecarPlace::Nowhere,
-        };
-        let later = record.tombstones.as_ref();
-        let tombstones = later.map(|object| TombstonesFile { name: object.name.clone(), len: object.len });
-        BlockObjects { sidecar, tombstones }
-    }
-}
 
 /// Head of a sidecar, with the lengths of all files of the block.
 pub(crate) struct HeadRead {
@@ -71,18 +32,17 @@ pub(crate) enum HeadError {
 }
 
 /// Reads the head of the sidecar of block `ulid` below the key of `remote`; `None` if it has no sidecar.
+/// `record` is that of the catalogue, if the block has one.
 pub(crate) async fn read_head(
     remote: &Remote,
     ulid: Ulid,
-    objects: &BlockObjects,
+    record: Option<&BucketBlock>,
     deadline_ns: u64,
 ) -> Result<Option<HeadRead>, HeadError> {
-    let range = match objects.sidecar {
-        SidecarPlace::Nowhere => return Ok(None),
-        SidecarPlace::Unknown => ReadRange::Suffix(SUFFIX_BYTES),
-        SidecarPlace::Recorded { len, head_len } => {
-            ReadRange::Exact(len.saturating_sub(u64::from(head_len))..len)
-        }
+    let range = match record.map(|record| record.sidecar) {
+        None => ReadRange::Suffix(SUFFIX_BYTES),
+        Some(None) => return Ok(None),
+        Some(Some(place)) => ReadRange::Exact(place.len.saturating_sub(u64::from(place.head_len))..place.len),
     };
     let key = format!("{}/{SIDECAR_OBJECT}", remote.key);
     let request = remote.request(deadline_ns);
@@ -106,9 +66,28 @@ pub(crate) async fn read_head(
         return Err(HeadError::Damaged(format!("it is that of block {}", head.block)));
     }
     let dir = PathBuf::from(&remote.key);
-    let files = BlockFiles::of_sidecar(dir, &head, end.object_bytes, objects.tombstones.clone());
+    let files = BlockFiles::of_sidecar(dir, &head, end.object_bytes);
     let files = files.ok_or_else(|| HeadError::Damaged("it names no index".to_owned()))?;
+    let files = match record {
+        Some(record) => recorded_files(files, record)?,
+        None => files,
+    };
     Ok(Some(HeadRead { head, files }))
+}
+
+/// The files with the deletions of the record, which may be later than the sidecar.
+fn recorded_files(files: BlockFiles, record: &BucketBlock) -> Result<BlockFiles, HeadError> {
+    let is_same_block = files.len(BlockFile::Index) == Some(record.files.index)
+        && files.segment_lens() == record.files.segments.as_slice();
+    if !is_same_block {
+        return Err(HeadError::Damaged("it has other sizes of files than the catalogue".to_owned()));
+    }
+    if record.tombstones.is_none() && record.counts.tombstones > 0 {
+        return Err(HeadError::Damaged("the deletions of the catalogue are missing".to_owned()));
+    }
+    let tombstones = record.tombstones.as_ref();
+    let tombstones = tombstones.map(|object| TombstonesFile { name: object.name.clone(), len: object.len });
+    Ok(files.with_tombstones(tombstones))
 }
 
 fn joined(before: &[u8], after: &[u8]) -> Bytes {

@@ -26,6 +26,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::Env;
+use futures_util::TryStreamExt;
+use futures_util::stream::FuturesUnordered;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStoreExt, PutMode, PutOptions};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -37,7 +39,7 @@ use self::hedge::HedgeBudget;
 use self::limits::Limits;
 use self::local::LocalDir;
 use self::meter::{Estimates, Meter, MeterSnapshot, Transfer};
-use self::read::{Fetched, ReadRange};
+use self::read::{Fetched, Piece, ReadRange};
 use self::request::{Operation, Purpose, RequestContext};
 use self::retry::{Failure, Outcome, RetryBudget, classify};
 use crate::error::BucketError;
@@ -138,6 +140,11 @@ impl Store {
         Ok(ObjectBytes { bytes: fetched.joined(), offset, etag, object_bytes })
     }
 
+    /// Returns true if the bucket is a local directory.
+    pub(crate) fn is_local(&self) -> bool {
+        self.local.is_some()
+    }
+
     /// Fills `out` from `offset` of an object whose content never changes.
     ///
     /// Cost: on a local directory one positional read and no allocation if the file is open, and no task may
@@ -163,6 +170,63 @@ impl Store {
         let fetched = self.fetched(context, key, &ReadRange::Exact(offset..end), None).await?;
         fetched.copy_to(out);
         Ok(())
+    }
+
+    /// Fills several pieces, `ahead_max` requests at the same time.
+    ///
+    /// Cost: on a local directory one positional read for each, one after the other, in one blocking section;
+    /// otherwise as [`Store::read_into`].
+    ///
+    /// # Errors
+    /// As [`Store::read_into`].
+    pub async fn read_pieces(
+        &self,
+        context: &RequestContext,
+        pieces: Vec<Piece<'_>>,
+        ahead_max: usize,
+    ) -> Result<(), BucketError> {
+        let Some(local) = &self.local else {
+            let mut reads = FuturesUnordered::new();
+            for Piece { key, offset, out } in pieces {
+                if reads.len() >= ahead_max {
+                    reads.try_next().await?;
+                }
+                reads.push(self.read_into(context, key, offset, out));
+            }
+            return reads.try_collect().await;
+        };
+        leave_query_thread().await;
+        let permit = tokio::time::timeout(
+            context.remaining(&*self.requests.clock),
+            self.requests.limits.acquire(&context.tenant),
+        );
+        let Ok(Some(_permit)) = permit.await else {
+            return Err(BucketError::Deadline { what: "read of a local directory".to_owned() });
+        };
+        blocking_here(|| pieces.into_iter().try_for_each(|piece| self.read_piece(local, context, piece)))
+    }
+
+    /// Reads one piece of a local file and counts it.
+    fn read_piece(
+        &self,
+        local: &LocalDir,
+        context: &RequestContext,
+        piece: Piece<'_>,
+    ) -> Result<(), BucketError> {
+        let Piece { key, offset, out } = piece;
+        let record = self.requests.meter.start(Operation::Get, &context.tenant);
+        let received_bytes = out.len() as u64;
+        match local.read_at(key, offset, out) {
+            Ok(()) => {
+                record.finish(Outcome::Ok, Transfer { received_bytes, ..Transfer::default() });
+                Ok(())
+            }
+            Err(error) => {
+                let failure = local_failure(local, key, offset, received_bytes, error);
+                record.finish(retry::classify(&failure), Transfer::default());
+                Err(self.requests.attempts(Operation::Get, key).error(&failure))
+            }
+        }
     }
 
     async fn fetched(
@@ -214,6 +278,7 @@ impl Store {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), BucketError> {
+        leave_query_thread().await;
         let len = out.len() as u64;
         let call = async {
             let done = blocking_here(|| local.read_at(key, offset, out));
@@ -222,11 +287,7 @@ impl Store {
                     value: (),
                     transfer: Transfer { received_bytes: len, ..Transfer::default() },
                 }),
-                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                    let found_bytes = local.len(key).unwrap_or(0).saturating_sub(offset);
-                    Err(Failure::Size { what: "range", expected_bytes: len, found_bytes })
-                }
-                Err(error) => Err(Failure::Store(local::store_error(error, key))),
+                Err(error) => Err(local_failure(local, key, offset, len, error)),
             }
         };
         match self.requests.once(context, Operation::Get, call).await {
@@ -368,6 +429,37 @@ impl Store {
             }),
         }
     }
+}
+
+/// Failure of a positional read of `expected_bytes`.
+fn local_failure(
+    local: &LocalDir,
+    key: &str,
+    offset: u64,
+    expected_bytes: u64,
+    error: std::io::Error,
+) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            let found_bytes = local.len(key).unwrap_or(0).saturating_sub(offset);
+            Failure::Size { what: "range", expected_bytes, found_bytes }
+        }
+        _ => Failure::Store(local::store_error(error, key)),
+    }
+}
+
+/// Returns at once in a task. Elsewhere it is pending once: the first poll of a selection runs on the thread
+/// of its query, which must not wait for a disk.
+async fn leave_query_thread() {
+    let mut is_done = tokio::task::try_id().is_some();
+    std::future::poll_fn(|cx| match std::mem::replace(&mut is_done, true) {
+        true => std::task::Poll::Ready(()),
+        false => {
+            cx.waker().wake_by_ref();
+            std::task::Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// Runs work that blocks on this thread; other tasks of the thread move to another one where the runtime can.

@@ -1,11 +1,16 @@
 //! The store over clients that fail: retries, deadlines, hedges, races of creators, uploads.
 
+mod block_uploads;
+mod catalogued;
 mod faults;
 mod http;
 mod races;
 mod reading;
 mod requests;
+mod s3_server;
 mod sidecars;
+mod single_flight;
+mod snapshots;
 mod uploads;
 mod versitygw;
 

@@ -1,15 +1,17 @@
-//! `chronolith bucket`: lists, verifies and downloads the blocks in a bucket.
+//! `chronolith bucket`: lists, verifies, downloads, uploads and copies the blocks in a bucket.
 //!
-//! Invariants: nothing in the bucket is changed; results go to standard output, progress and errors to
-//! standard error. Requests have the settings of the server.
+//! Invariants: only `upload` and `copy` change a bucket; results go to standard output, progress and errors
+//! to standard error. Requests have the settings of the server.
 //! Not here: requests (`chronolith-bucket`), content of blocks (`chronolith-block`).
 
 mod blocks;
 mod context;
+mod copy;
 mod download;
 mod fetch;
 mod inspect;
 mod ls;
+mod upload;
 mod verify;
 
 #[cfg(test)]
@@ -27,12 +29,14 @@ use context::{Bucket, Outcome};
 
 pub(crate) fn command() -> Command {
     Command::new("bucket")
-        .about("List, verify and download blocks in a bucket")
+        .about("List, verify, download, upload and copy blocks in a bucket")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(tool(ls::command()))
         .subcommand(tool(verify::command()))
         .subcommand(tool(download::command()))
+        .subcommand(tool(upload::command()))
+        .subcommand(tool(copy::command()))
         .subcommand(tool(inspect::command()))
 }
 
@@ -55,6 +59,8 @@ fn outcome_of(env: &Env, matches: &ArgMatches) -> anyhow::Result<Outcome> {
         "ls" => ls::run(&bucket, matches),
         "verify" => verify::run(&bucket, matches),
         "download" => download::run(&bucket, matches),
+        "copy" => copy::run(&bucket, matches),
+        "upload" => upload::run(&bucket, matches),
         _ => inspect::run(&bucket, matches),
     }
 }

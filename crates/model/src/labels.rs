@@ -269,6 +269,8 @@ pub struct LabelsBuilder {
     text: String,
     /// Name start, value start, value end within `text`.
     pairs: Vec<(u32, u32, u32)>,
+    /// Encoded labels of `finish`, kept for its memory.
+    encoded: String,
 }
 
 impl LabelsBuilder {
@@ -356,7 +358,9 @@ impl LabelsBuilder {
     #[must_use]
     pub fn finish(&mut self) -> Labels {
         self.sort();
-        let mut out = String::with_capacity(self.text.len() + 2 * self.pairs.len() + 4);
+        let mut out = std::mem::take(&mut self.encoded);
+        out.clear();
+        out.reserve(self.text.len() + 2 * self.pairs.len() + 4);
         for (i, &(a, b, c)) in self.pairs.iter().enumerate() {
             let name = &self.text[a as usize..b as usize];
             let next = self.pairs.get(i + 1).map(|p| &self.text[p.0 as usize..p.1 as usize]);
@@ -366,7 +370,9 @@ impl LabelsBuilder {
             put_str(&mut out, name);
             put_str(&mut out, &self.text[b as usize..c as usize]);
         }
-        Labels(Arc::from(out))
+        let labels = Labels(Arc::from(out.as_str()));
+        self.encoded = out;
+        labels
     }
 }
 

@@ -98,6 +98,8 @@ pub struct ReadContext {
     shared: Arc<ReadState>,
     /// Threads that may help, and how many may work with the calling one included; `None` for none.
     helpers: Option<(Arc<SpareThreads>, usize)>,
+    /// The calling thread may wait for requests to other machines.
+    may_wait: bool,
     /// Memory of this query.
     pub budget: MemoryBudget,
 }
@@ -119,7 +121,21 @@ impl ReadContext {
         let canceled = Arc::new(AtomicBool::new(false));
         let long_work_check_ns = AtomicU64::new(u64::MAX);
         let shared = Arc::new(ReadState { long_work_check_ns, warnings: Mutex::default() });
-        ReadContext { canceled, clock, deadline_mono_ns, shared, helpers: None, budget }
+        ReadContext { canceled, clock, deadline_mono_ns, shared, helpers: None, may_wait: true, budget }
+    }
+
+    /// The same read on a thread that must not wait for requests to other machines.
+    #[must_use]
+    pub fn without_waiting(self) -> ReadContext {
+        ReadContext { may_wait: false, ..self }
+    }
+
+    /// Called by a source before it waits for requests to other machines.
+    ///
+    /// # Errors
+    /// [`QueryError::Timeout`] if the thread must not wait: the read has to start again on another one.
+    pub fn begin_wait(&self) -> Result<(), QueryError> {
+        if self.may_wait { Ok(()) } else { Err(QueryError::Timeout) }
     }
 
     /// Begins work that lowers the priority of its threads once it is long. Called on the thread that does

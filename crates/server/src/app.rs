@@ -99,13 +99,12 @@ impl App {
         self.lifecycle.set_store(store, fanout(parts));
     }
 
-    /// Answers queries from the blocks in a bucket, without a store.
+    /// Takes note of the bucket, for its metrics.
     ///
     /// # Panics
-    /// If there is a store or a bucket already.
+    /// If there is one already.
     pub(crate) fn set_bucket(&self, sources: Arc<BucketSources>) {
-        assert!(self.bucket.set(sources.clone()).is_ok(), "the bucket is opened once");
-        self.lifecycle.set_sources(sources);
+        assert!(self.bucket.set(sources).is_ok(), "the bucket is opened once");
     }
 
     /// Limits of a tenant: those of the latest reload.

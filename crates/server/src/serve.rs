@@ -97,13 +97,19 @@ impl Server {
 
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
         let app = self.running.app.clone();
-        if let Some(bucket) = app.options.bucket.clone().filter(|bucket| bucket.is_read_only) {
-            return self.open_bucket(&bucket, &opened);
+        let bucket = app.options.bucket.clone().map(|options| self.open_bucket(&options)).transpose()?;
+        if let Some(bucket) = bucket.clone().filter(|bucket| bucket.is_read_only()) {
+            app.lifecycle.set_sources(bucket);
+            tracing::info!("ready, read-only over the bucket");
+            let _ = opened.send(Opening::Done);
+            return Ok(());
         }
+        let has_bucket = bucket.is_some();
         let open = move || {
             // The receiver is gone when the server stops during the replay.
             let open = |app: &App| {
-                Tsdb::open(app.env.clone(), app.options.tsdb.clone(), app.lifecycle.replay_progress())
+                let options = app.options.tsdb.clone();
+                Tsdb::open_with_bucket(app.env.clone(), options, app.lifecycle.replay_progress(), bucket)
             };
             let _ = opened.send(open_store(&app, open));
         };
@@ -116,6 +122,10 @@ impl Server {
         self.spawn_rounds("wal-prepare", |_| Tsdb::PREPARE_PAUSE, |store| store.prepare_log())?;
         // Neither blocks nor syncs of the log wait for slices, nor the other way round.
         self.spawn_rounds("checkpoint", |_| TICK_PAUSE, |store| store.roll_checkpoint())?;
+        if has_bucket {
+            // An upload waits for requests, which must hold up no other work.
+            self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.upload_blocks())?;
+        }
         self.spawn_continuous_queries()?;
         if self.running.app.options.self_scrape_interval_ms > 0 {
             let app = self.running.app.clone();
@@ -127,25 +137,21 @@ impl Server {
         Ok(())
     }
 
-    /// Serves the blocks of a bucket without a store. Nothing is read from it before the first query.
-    fn open_bucket(
-        &mut self,
-        options: &BucketOptions,
-        opened: &watch::Sender<Opening>,
-    ) -> Result<(), RunError> {
+    /// Opens the bucket, with a runtime of its own for its requests. Nothing is read from it yet.
+    fn open_bucket(&mut self, options: &BucketOptions) -> Result<Arc<BucketSources>, RunError> {
         let app = &self.running.app;
-        let bucket = tokio::runtime::Builder::new_multi_thread()
+        let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("bucket")
             .worker_threads(BUCKET_WORKERS)
             .build()
             .map_err(RunError::Threads)?;
-        let sources = BucketSources::open(options, &app.env, bucket.handle()).map_err(RunError::Bucket)?;
-        tracing::info!(url = options.store.url, "ready, read-only over the bucket");
-        app.set_bucket(Arc::new(sources));
-        self.running.bucket = Some(bucket);
-        let _ = opened.send(Opening::Done);
-        Ok(())
+        let sources = BucketSources::open(options, &app.env, runtime.handle()).map_err(RunError::Bucket)?;
+        tracing::info!(url = options.store.url, "bucket opened");
+        let sources = Arc::new(sources);
+        app.set_bucket(sources.clone());
+        self.running.bucket = Some(runtime);
+        Ok(sources)
     }
 
     fn spawn_continuous_queries(&mut self) -> Result<(), RunError> {

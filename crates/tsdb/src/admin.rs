@@ -6,6 +6,7 @@
 //! Not here: the files of a snapshot (`snapshot`), tombstones (`block::delete`).
 
 pub(crate) mod error;
+pub(crate) mod report;
 
 use chronolith_block::BlockEntry;
 use chronolith_head::{DeleteProgress, HeadError};
@@ -17,17 +18,10 @@ use crate::maintenance::{Maintenance, MaintenanceLock};
 use crate::metric::MetricValue;
 use crate::snapshot::{SnapshotHead, SnapshotWriter};
 use crate::storage::Storage;
+use crate::upload::deletion::delete_in_bucket;
 use crate::window::BlockRanges;
 use error::AdminError;
-
-/// Series and blocks of a deletion.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DeleteReport {
-    /// Series that had samples in the range, counted once per block.
-    pub series_count: u64,
-    /// Blocks that got tombstones.
-    pub block_count: u64,
-}
+use report::DeleteReport;
 
 /// Admin requests since the start.
 #[derive(Default)]
@@ -75,6 +69,9 @@ impl<'a> Admin<'a> {
         let deleted = self.delete_in_blocks(&blocks, selectors, range, &mut report);
         store.commit();
         deleted?;
+        if let Some(uploads) = self.storage.uploads() {
+            delete_in_bucket(uploads, self.storage, tenant, selectors, range, &mut report)?;
+        }
         let DeleteReport { series_count, block_count } = report;
         self.counters.deletions.increment();
         tracing::info!(%tenant, range.start, range.end, series_count, block_count, "series deleted");

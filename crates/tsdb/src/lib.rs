@@ -5,6 +5,7 @@
 
 mod admin;
 mod blocks;
+mod bucket;
 mod changes;
 pub mod check;
 mod data_dir;
@@ -24,12 +25,15 @@ mod snapshot;
 mod stats;
 mod storage;
 mod tsdb;
+mod upload;
 mod window;
 
-pub use admin::DeleteReport;
 pub use admin::error::AdminError;
+pub use admin::report::DeleteReport;
 pub use blocks::tenant::tenant_dir;
+pub use bucket::{BucketOptions, BucketSources};
 pub use chronolith_block::PoolLimits;
+pub use chronolith_bucket::CacheSnapshot;
 pub use chronolith_bucket::store::meter::MeterSnapshot;
 pub use chronolith_bucket::{BucketError, CatalogOptions, StoreConfig};
 pub use chronolith_format::chunk::xor::EncodedChunk;
@@ -49,7 +53,6 @@ pub use options::{
     CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TsdbOptions,
     WalOptions,
 };
-pub use query::bucket::{BucketOptions, BucketSources};
 pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;
 pub use snapshot::SnapshotHead;

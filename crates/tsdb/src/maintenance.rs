@@ -15,6 +15,7 @@ mod deletion;
 pub(crate) mod flush;
 mod idle_flush;
 mod job;
+mod local_retention;
 mod metadata;
 mod retention;
 mod scheduler;
@@ -39,6 +40,7 @@ use flush::writer::FlushWriter;
 use idle_flush::IdleFlushJobs;
 pub use job::JobKind;
 use job::{Job, JobContext, JobRunner, Outcome};
+use local_retention::LocalRetentionJobs;
 use metadata::MetadataJobs;
 pub(crate) use retention::GuardedClock;
 use retention::RetentionJobs;
@@ -89,6 +91,7 @@ struct State {
     idle_flush: IdleFlushJobs,
     checkpoint: CheckpointJobs,
     retention: RetentionJobs,
+    local_retention: LocalRetentionJobs,
     store_removal: StoreRemovalJobs,
     block_removal: BlockRemovalJobs,
     compaction: CompactionJobs,
@@ -105,6 +108,7 @@ impl State {
             JobKind::IdleFlush => &mut self.idle_flush,
             JobKind::Checkpoint => &mut self.checkpoint,
             JobKind::Retention => &mut self.retention,
+            JobKind::LocalRetention => &mut self.local_retention,
             JobKind::StoreRemoval => &mut self.store_removal,
             JobKind::BlockRemoval => &mut self.block_removal,
             JobKind::Compaction => &mut self.compaction,
@@ -128,6 +132,7 @@ impl Maintenance {
             idle_flush: IdleFlushJobs::default(),
             checkpoint: CheckpointJobs,
             retention: RetentionJobs::new(clock),
+            local_retention: LocalRetentionJobs,
             store_removal: StoreRemovalJobs,
             block_removal: BlockRemovalJobs,
             compaction: CompactionJobs::default(),

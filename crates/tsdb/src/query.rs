@@ -5,6 +5,7 @@
 //! once; its samples are deduplicated if it is seen twice.
 //! Not here: evaluation (`promql`), the merge of samples (`merge`), hidden labels (`kinds`).
 
+mod blocks;
 pub(crate) mod bucket;
 pub(crate) mod databases;
 pub(crate) mod fanout;
@@ -19,7 +20,6 @@ mod words;
 
 use std::sync::Arc;
 
-use chronolith_block::Block;
 use chronolith_head::Head;
 use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints, VecBatches};
 use chronolith_model::{
@@ -27,43 +27,24 @@ use chronolith_model::{
     TimeRange,
 };
 
-use self::merged::{MergedBatches, merged};
-use crate::blocks::BlockStore;
+use self::blocks::{LabelQuestion, LabelSource, QueryBlocks};
+use self::merged::MergedBatches;
 use crate::storage::Storage;
 
 /// Head and blocks of one tenant.
 pub(crate) struct TenantQueryable {
     head: Arc<Head>,
     tenant: TenantId,
-    /// Blocks of all tenants: this one may get its first block while a query runs.
-    blocks: Arc<BlockStore>,
+    blocks: QueryBlocks,
     duplicates: DuplicatePolicy,
 }
 
 impl TenantQueryable {
     pub(crate) fn new(storage: &Storage, tenant: &TenantId) -> TenantQueryable {
         let duplicates = storage.limits_of(tenant).duplicates;
-        let (head, blocks) = (storage.head().clone(), storage.blocks().clone());
-        TenantQueryable { head, tenant: tenant.clone(), blocks, duplicates }
-    }
-
-    /// Returns the union of the lists of head and blocks, sorted, at most `limit` entries (0 = all).
-    fn union(
-        &self,
-        range: TimeRange,
-        limit: usize,
-        from_head: Vec<String>,
-        from_block: impl Fn(&Block) -> Result<Vec<String>, QueryError>,
-    ) -> Result<Vec<String>, QueryError> {
-        let fresh = || from_head.clone();
-        let mut all = self.blocks.fold_in_range(&self.tenant, range, fresh, |all, block| {
-            *all = merged(std::mem::take(all), from_block(&block)?);
-            Ok(())
-        })?;
-        if limit > 0 {
-            all.truncate(limit);
-        }
-        Ok(all)
+        let bucket = storage.bucket().map(|bucket| bucket.catalog().clone());
+        let blocks = QueryBlocks::new(tenant, storage.blocks(), bucket);
+        TenantQueryable { head: storage.head().clone(), tenant: tenant.clone(), blocks, duplicates }
     }
 
     /// Returns true if the head has series with values other than floats.
@@ -79,7 +60,7 @@ impl TenantQueryable {
         hints: &SelectHints<'_>,
         ctx: &ReadContext,
     ) -> Result<Option<Box<dyn SeriesBatches>>, QueryError> {
-        let has_blocks = || self.blocks.any_in_range(&self.tenant, selector.range);
+        let has_blocks = || self.blocks.any_in_range(selector.range);
         let names_kind = selector.matchers.iter().any(|matcher| *matcher.name == *KIND_LABEL);
         if has_blocks() || names_kind || self.has_typed_head() {
             return Ok(None);
@@ -125,8 +106,8 @@ impl TenantQueryable {
             }
         }
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for block in self.blocks.open_in_range(&self.tenant, range)? {
-            for kind in kinds::kinds_in(block.has_label_name(KIND_LABEL), hints.column_type) {
+        for block in self.blocks.in_range(range, ctx)? {
+            for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
                 let selector = &Selector { matchers: &of_kind(kind), range };
                 let batches = block.select(selector, ctx)?;
                 sources.push(kinds::without_label(kind, hints.column_type, batches));
@@ -150,17 +131,17 @@ impl TenantQueryable {
     }
 
     /// Estimates the series of the source with most of them, since most series are in all sources, and all
-    /// samples.
+    /// samples. Blocks that only the bucket has are not estimated: it would take requests.
     fn estimate_all(&self, selector: &Selector<'_>, ctx: &ReadContext) -> Result<ReadEstimate, QueryError> {
         let head = self.head.reader().estimate(&self.tenant, selector)?;
         if selector.matchers.is_empty() && selector.range == TimeRange::ALL {
             // Every query asks this: no block is opened for it.
-            let blocks = self.blocks.tenant(&self.tenant).map(|blocks| blocks.totals());
+            let blocks = self.blocks.local().tenant(&self.tenant).map(|blocks| blocks.totals());
             let blocks = blocks.unwrap_or_default().read_estimate();
             let series = head.series.max(blocks.series);
             return Ok(ReadEstimate { series, samples: head.samples.saturating_add(blocks.samples) });
         }
-        self.blocks.fold_in_range(
+        self.blocks.local().fold_in_range(
             &self.tenant,
             selector.range,
             || head,
@@ -227,11 +208,12 @@ impl Queryable for TenantQueryable {
         let of_head = kinds::without_texts(&matchers, self.has_typed_head());
         let selector = &Selector { matchers: &of_head, range };
         let head = self.head.reader().label_names(&self.tenant, selector, limit_each, ctx)?;
-        let names = |block: &Block| {
-            let of_block = kinds::without_texts(&matchers, block.has_label_name(KIND_LABEL));
-            block.label_names(&Selector { matchers: &of_block, range }, limit_each, ctx)
+        let names = |block: &LabelSource<'_>, q: &LabelQuestion| {
+            let of_block = kinds::without_texts(&q.matchers, block.may_be_typed);
+            block.reader.label_names(&Selector { matchers: &of_block, range: q.range }, q.limit, &q.ctx)
         };
-        let mut all = self.union(range, limit_each, head, names)?;
+        let mut all =
+            self.blocks.union(LabelQuestion::new(&matchers, range, limit_each, ctx), head, names)?;
         all.retain(|name| name != KIND_LABEL);
         all.truncate(if limit == 0 { usize::MAX } else { limit });
         Ok(all)
@@ -250,9 +232,16 @@ impl Queryable for TenantQueryable {
         let of_head = kinds::without_texts(&matchers, self.has_typed_head());
         let selector = &Selector { matchers: &of_head, range };
         let head = self.head.reader().label_values(&self.tenant, name, selector, limit, ctx)?;
-        self.union(range, limit, head, |block| {
-            let of_block = kinds::without_texts(&matchers, block.has_label_name(KIND_LABEL));
-            block.label_values(name, &Selector { matchers: &of_block, range }, limit, ctx)
+        let name = name.to_owned();
+        let question = LabelQuestion::new(&matchers, range, limit, ctx);
+        self.blocks.union(question, head, move |block, q| {
+            let of_block = kinds::without_texts(&q.matchers, block.may_be_typed);
+            block.reader.label_values(
+                &name,
+                &Selector { matchers: &of_block, range: q.range },
+                q.limit,
+                &q.ctx,
+            )
         })
     }
 }

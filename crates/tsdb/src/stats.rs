@@ -10,6 +10,7 @@ use crate::exemplars::ExemplarRing;
 use crate::maintenance::{JobKind, JobStats, Maintenance};
 use crate::metric::Metric;
 use crate::storage::Storage;
+use crate::upload::state::UploadState;
 
 /// Statistics of the database, for `/metrics`, `/api/v1/status/tsdb` and the start page.
 #[derive(Debug, Clone, Default)]
@@ -186,6 +187,7 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
     metrics.extend(flush_and_retention_metrics(sources.maintenance));
     metrics.extend(compaction_metrics(sources.maintenance));
     metrics.extend(sources.storage.blocks().metrics(sources.maintenance.scrub().is_done()));
+    metrics.extend(sources.storage.uploads().map(UploadState::metrics).into_iter().flatten());
     metrics
 }
 

@@ -12,11 +12,13 @@ use chronolith_model::{BlockEncoding, TenantId, TenantLimits};
 use parking_lot::RwLock;
 
 use crate::blocks::BlockStore;
+use crate::bucket::BucketSources;
 use crate::changes::Changes;
 use crate::databases::DatabaseStore;
 use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
+use crate::upload::state::UploadState;
 
 /// Parts of the storage that writes, queries and maintenance share.
 pub(crate) struct Storage {
@@ -26,6 +28,8 @@ pub(crate) struct Storage {
     blocks: Arc<BlockStore>,
     metadata: MetadataStore,
     databases: DatabaseStore,
+    /// Bucket to which blocks are uploaded.
+    uploads: Option<UploadState>,
     limits: RwLock<LimitsTable>,
     changes: Changes,
 }
@@ -38,10 +42,12 @@ impl Storage {
         blocks: Arc<BlockStore>,
         metadata: MetadataStore,
         databases: DatabaseStore,
+        uploads: Option<UploadState>,
     ) -> Storage {
         let limits = RwLock::new(options.limits.clone());
         let head = Arc::new(head);
-        Storage { env, options, head, blocks, metadata, databases, limits, changes: Changes::default() }
+        let changes = Changes::default();
+        Storage { env, options, head, blocks, metadata, databases, uploads, limits, changes }
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -66,6 +72,16 @@ impl Storage {
 
     pub(crate) fn databases(&self) -> &DatabaseStore {
         &self.databases
+    }
+
+    /// Uploads to the bucket, if there is one.
+    pub(crate) fn uploads(&self) -> Option<&UploadState> {
+        self.uploads.as_ref()
+    }
+
+    /// The bucket, if there is one.
+    pub(crate) fn bucket(&self) -> Option<&Arc<BucketSources>> {
+        self.uploads.as_ref().map(UploadState::bucket)
     }
 
     pub(crate) fn changes(&self) -> &Changes {

@@ -22,10 +22,12 @@ use chronolith_model::{
 };
 
 use crate::admin::error::AdminError;
-use crate::admin::{Admin, AdminCounters, DeleteReport};
+use crate::admin::report::DeleteReport;
+use crate::admin::{Admin, AdminCounters};
 use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
+use crate::bucket::BucketSources;
 use crate::data_dir::{lock_data_dir, make_dir};
 use crate::databases::DatabaseStore;
 use crate::exemplars::{ExemplarFate, ExemplarRing};
@@ -46,6 +48,8 @@ use crate::query::unit::in_milliseconds;
 use crate::snapshot::{SnapshotHead, remove_incomplete};
 use crate::stats::{self, StartReport, StatsSources, TsdbStats};
 use crate::storage::Storage;
+use crate::upload::Uploads;
+use crate::upload::state::UploadState;
 use crate::window::WINDOW_MS;
 
 /// Bounds of the pause between two calls of [`Tsdb::sync_log`].
@@ -83,6 +87,7 @@ impl Applied {
 pub struct Tsdb {
     storage: Arc<Storage>,
     maintenance: Maintenance,
+    uploads: Uploads,
     exemplars: ExemplarRing,
     ingestion_rates: IngestionRates,
     admin_counters: AdminCounters,
@@ -102,6 +107,20 @@ impl Tsdb {
         env: Env,
         options: TsdbOptions,
         progress: Arc<ReplayProgress>,
+    ) -> Result<Arc<Tsdb>, OpenError> {
+        Tsdb::open_with_bucket(env, options, progress, None)
+    }
+
+    /// As [`Tsdb::open`]. Blocks are uploaded to `bucket` by [`Tsdb::upload_blocks`], and queries read those
+    /// that only it has.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_with_bucket(
+        env: Env,
+        options: TsdbOptions,
+        progress: Arc<ReplayProgress>,
+        bucket: Option<Arc<BucketSources>>,
     ) -> Result<Arc<Tsdb>, OpenError> {
         let io = |error| OpenError::Io { path: options.data_dir.clone(), error };
         make_dir(&*env.disk, &options.data_dir.join(TENANTS_DIR)).map_err(io)?;
@@ -131,13 +150,16 @@ impl Tsdb {
         start.repaired_count = repaired.len() as u64;
         start.replay_ms = report.duration_ns / 1_000_000;
         let exemplars = ExemplarRing::new(options.exemplar_count_max);
-        let storage = Arc::new(Storage::new(env, options, head, blocks, metadata, databases));
+        let uploads = bucket.map(|bucket| UploadState::new(bucket, env.clock.clone()));
+        let storage = Storage::new(env, options, head, blocks, metadata, databases, uploads);
+        let storage = Arc::new(storage);
         let fields = BlockFields { blocks: storage.blocks().clone(), env: storage.env().clone() };
         storage.head().set_field_history(Box::new(fields));
         forget_removed(&storage);
         let tsdb = Tsdb {
             maintenance: Maintenance::new(storage.clone(), clock),
             storage,
+            uploads: Uploads::default(),
             exemplars,
             ingestion_rates: IngestionRates::default(),
             admin_counters: AdminCounters::default(),
@@ -439,6 +461,21 @@ impl Tsdb {
     /// later run.
     pub fn run_maintenance(&self) {
         self.maintenance.run();
+    }
+
+    /// Uploads the blocks that the bucket does not have. To be called every second, on a thread of its own;
+    /// returns when all are uploaded. A failure is logged, counted and retried by a later call.
+    pub fn upload_blocks(&self) {
+        if let Some(state) = self.storage.uploads() {
+            self.uploads.run(&self.storage, state);
+        }
+    }
+
+    /// Ends [`Tsdb::upload_blocks`] at its next request; it uploads nothing more.
+    pub fn stop_uploads(&self) {
+        if let Some(state) = self.storage.uploads() {
+            self.uploads.stop(state);
+        }
     }
 
     /// Runs one step of the verification of all blocks after a start, as every run of maintenance does;

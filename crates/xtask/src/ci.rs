@@ -29,7 +29,7 @@ struct Step {
     run: fn(&Checkout) -> Result<Tally>,
 }
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 18] = [
     Step { name: "tidy", title: "rules of sources and documents", run: tidy },
     Step { name: "fmt", title: "formatting", run: fmt },
     Step { name: "clippy", title: "lints", run: clippy },
@@ -56,8 +56,13 @@ const STEPS: [Step; 17] = [
     },
     Step {
         name: "bucket-read",
-        title: "kit bucket-read: blocks of Prometheus in a directory and an S3 server",
+        title: "kit bucket: blocks of Prometheus in a directory and an S3 server are read",
         run: kits::bucket_read,
+    },
+    Step {
+        name: "bucket-upload",
+        title: "kit bucket: blocks are uploaded to a directory and an S3 server",
+        run: kits::bucket_upload,
     },
 ];
 

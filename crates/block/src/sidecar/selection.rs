@@ -17,8 +17,9 @@ use chronolith_model::{Labels, Matcher, QueryError, ReadContext, SeriesRead, Tim
 
 use super::contents::SharedContents;
 use super::finder::{Purpose, SeriesFinder};
-use crate::chunk::times_chunk_of;
+use crate::chunk::{ChunkError, chunk_error, raw_chunk, times_chunk_of};
 use crate::series::BlockSeries;
+use crate::series_chunks::SeriesChunks;
 use crate::series_reader::{has_repeated_chunk, is_deleted};
 use crate::source::{BlockFile, ByteRange, FetchedBatch, FetchedPart, FetchedRanges, RangeBytes, Wave};
 
@@ -34,7 +35,7 @@ struct SelectedSeries {
     series_ref: u32,
     labels: Labels,
     /// By start time; at least one.
-    chunks: Box<[ChunkMeta]>,
+    chunks: SeriesChunks,
     /// Frame of each chunk, in the order of `chunks`.
     frames_end: usize,
     deleted: Box<[Interval]>,
@@ -136,12 +137,28 @@ impl SidecarSelection {
         done
     }
 
+    /// Verifies the chunks in the bytes of the wave that [`SidecarSelection::next_wave`] named, without
+    /// decoding them; nothing if they are others. Chunks that others take their times from are not among
+    /// them.
+    ///
+    /// # Errors
+    /// [`QueryError::Corrupt`].
+    pub fn verify_chunks(&self, bytes: &RangeBytes) -> Result<(), QueryError> {
+        let series = self.selected.get(..self.wave_series().0).unwrap_or_default();
+        for chunk in series.iter().flat_map(|series| &*series.chunks) {
+            let verified = raw_chunk(bytes, chunk.chunk_ref);
+            verified.map_err(|e| chunk_error(bytes, chunk.chunk_ref, ChunkError::Segment(e)))?;
+        }
+        Ok(())
+    }
+
     /// Takes series of the pages that are at hand.
     fn fill(&mut self) -> Result<(), QueryError> {
         if !self.selected.is_empty() {
             return Ok(());
         }
         self.frames.clear();
+        let mut slab = Vec::new();
         while self.selected.len() < SERIES_PER_BATCH_MAX && self.finder.has_page() {
             self.ctx.check()?;
             let mut taker = SeriesTaker {
@@ -150,10 +167,13 @@ impl SidecarSelection {
                 selected: &mut self.selected,
                 frames: &mut self.frames,
                 last_labels: &mut self.last_labels,
+                slab: &mut slab,
                 chunks: Vec::new(),
             };
             self.finder.visit_page(&mut |series| taker.take(&series))?;
         }
+        let slab = Arc::new(slab);
+        self.selected.iter_mut().for_each(|series| series.chunks.set_slab(&slab));
         Ok(())
     }
 
@@ -209,6 +229,8 @@ struct SeriesTaker<'a> {
     selected: &'a mut Vec<SelectedSeries>,
     frames: &'a mut Vec<ByteRange>,
     last_labels: &'a mut Option<Labels>,
+    /// Chunks of all series.
+    slab: &'a mut Vec<ChunkMeta>,
     /// Chunks of one series.
     chunks: Vec<SizedChunk>,
 }
@@ -227,7 +249,7 @@ impl SeriesTaker<'_> {
         if !self.chunks.is_sorted_by_key(|chunk| chunk.meta.min_time) {
             self.chunks.sort_by_key(|chunk| chunk.meta.min_time);
         }
-        let chunks: Box<[ChunkMeta]> = self.chunks.iter().map(|chunk| chunk.meta).collect();
+        let chunks: Vec<ChunkMeta> = self.chunks.iter().map(|chunk| chunk.meta).collect();
         if has_repeated_chunk(&chunks) {
             return Err(self.series_error(series.series_ref, "names a chunk twice"));
         }
@@ -240,7 +262,7 @@ impl SeriesTaker<'_> {
         self.selected.push(SelectedSeries {
             series_ref: series.series_ref,
             labels,
-            chunks,
+            chunks: SeriesChunks::appended(self.slab, &chunks),
             frames_end: self.frames.len(),
             deleted: Box::from(deleted),
         });

@@ -9,6 +9,10 @@ use super::fetched::FetchedRanges;
 use super::mapped::MappedFiles;
 use super::range::{BlockFile, BlockFiles, ByteRange};
 
+/// Rounds of a wave at most: ranges as named, longer chunks, chunks that these refer to, longer ones of
+/// those.
+pub const ROUND_COUNT_MAX: usize = 4;
+
 /// Items of a block that are read together.
 pub trait Wave: Send + Sync {
     /// Appends the ranges of all items, from what is known before the wave is read. A range may be shorter
@@ -65,6 +69,27 @@ impl RangeBytes {
             RangeBytes::Mapped(_) => 0,
             RangeBytes::Fetched(ranges) => ranges.byte_count(),
         }
+    }
+
+    /// Reads items of `wave` once more, as one of them failed its checksum; `None` if these bytes are what
+    /// the storage has.
+    ///
+    /// # Errors
+    /// As [`ByteSource::read`].
+    pub(crate) fn reread(&self, wave: &dyn Wave) -> Result<Option<RangeBytes>, QueryError> {
+        let RangeBytes::Fetched(damaged) = self else { return Ok(None) };
+        let Some((reread, mut fetched)) = damaged.rereader() else { return Ok(None) };
+        let mut ranges = Vec::new();
+        wave.ranges(&mut ranges);
+        for _ in 0..ROUND_COUNT_MAX {
+            self.files().clip(&mut ranges);
+            if ranges.is_empty() {
+                break;
+            }
+            fetched.push(reread.reread(std::mem::take(&mut ranges))?);
+            wave.missing(&fetched, &mut ranges);
+        }
+        Ok(Some(RangeBytes::Fetched(Arc::new(fetched))))
     }
 
     /// Paths and lengths of the files.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_base::Reservation;
+use chronolith_model::QueryError;
 
 use super::range::{BlockFile, BlockFiles, ByteRange};
 
@@ -19,14 +20,14 @@ pub struct FetchedPart {
 
 /// Parts that were read at once.
 pub struct FetchedBatch {
-    /// By file and offset; none overlaps another.
+    /// By file and offset; none lies within another.
     parts: Vec<FetchedPart>,
     /// Memory of the parts.
     _memory: Reservation,
 }
 
 impl FetchedBatch {
-    /// A batch of `parts`, none of which overlaps another, with the reservation of their memory.
+    /// A batch of `parts`, none of which lies within another, with the reservation of their memory.
     #[must_use]
     pub fn new(mut parts: Vec<FetchedPart>, memory: Reservation) -> FetchedBatch {
         parts.sort_unstable_by_key(|part| (part.file, part.start));
@@ -41,24 +42,48 @@ impl FetchedBatch {
     }
 }
 
+/// Reads ranges of a block from its storage, past every cache.
+pub trait Reread: Send + Sync {
+    /// Reads `ranges`; caches drop the bytes that they have of them. May wait for requests.
+    ///
+    /// # Errors
+    /// As [`ByteSource::read`](super::ByteSource::read).
+    fn reread(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError>;
+}
+
 /// The ranges of one wave, in one batch or, where items are longer than expected or refer to others, several.
 pub struct FetchedRanges {
     files: Arc<BlockFiles>,
     batches: Vec<FetchedBatch>,
     /// Other waves with ranges that items of this one refer to.
     others: Vec<Arc<FetchedRanges>>,
+    reread: Option<Arc<dyn Reread>>,
 }
 
 impl FetchedRanges {
     /// Without any range.
     #[must_use]
     pub fn new(files: Arc<BlockFiles>) -> FetchedRanges {
-        FetchedRanges { files, batches: Vec::new(), others: Vec::new() }
+        FetchedRanges { files, batches: Vec::new(), others: Vec::new(), reread: None }
     }
 
-    /// The ranges of several waves.
+    /// The ranges of several waves; an item that fails its checksum is read once more as those of the first
+    /// wave that can be.
     pub(crate) fn joined(files: Arc<BlockFiles>, others: Vec<Arc<FetchedRanges>>) -> FetchedRanges {
-        FetchedRanges { files, batches: Vec::new(), others }
+        let reread = others.iter().find_map(|other| other.reread.clone());
+        FetchedRanges { files, batches: Vec::new(), others, reread }
+    }
+
+    /// Bytes that may come from a cache: an item that fails its checksum is read once more by `reread`.
+    #[must_use]
+    pub fn with_reread(self, reread: Arc<dyn Reread>) -> FetchedRanges {
+        FetchedRanges { reread: Some(reread), ..self }
+    }
+
+    /// The second read, and ranges of the same files without any bytes; `None` if these bytes are what the
+    /// storage has.
+    pub(super) fn rereader(&self) -> Option<(&dyn Reread, FetchedRanges)> {
+        Some((self.reread.as_deref()?, FetchedRanges::new(self.files.clone())))
     }
 
     /// Adds ranges that were read.

@@ -61,23 +61,29 @@ impl BlockFiles {
     }
 
     /// The files of the block in `dir` as the head of its sidecar has them, with the length of the sidecar.
-    /// `tombstones` are later than those that the head knows; `None` if there are none. Returns `None` if the
-    /// head has no index.
+    /// Returns `None` if the head has no index.
     #[must_use]
-    pub fn of_sidecar(
-        dir: PathBuf,
-        head: &SidecarHead,
-        sidecar_bytes: u64,
-        tombstones: Option<TombstonesFile>,
-    ) -> Option<BlockFiles> {
+    pub fn of_sidecar(dir: PathBuf, head: &SidecarHead, sidecar_bytes: u64) -> Option<BlockFiles> {
         let index_bytes = head.file(SidecarFile::Index)?.len;
         let is_segment = |sum: &&FileSum| matches!(sum.file, SidecarFile::Segment(_));
         let segment_bytes = head.files.iter().filter(is_segment).map(|sum| sum.len).collect();
-        let known = head.file(SidecarFile::Tombstones);
-        let known = known.map(|sum| TombstonesFile { name: TOMBSTONES_FILE.to_owned(), len: sum.len });
-        let tombstones = tombstones.or(known);
+        let tombstones = head.file(SidecarFile::Tombstones);
+        let tombstones =
+            tombstones.map(|sum| TombstonesFile { name: TOMBSTONES_FILE.to_owned(), len: sum.len });
         let sidecar_bytes = Some(sidecar_bytes);
         Some(BlockFiles { dir, index_bytes, segment_bytes, tombstones, sidecar_bytes })
+    }
+
+    /// With other deletions than those that the block was written with; `None` without any.
+    #[must_use]
+    pub fn with_tombstones(self, tombstones: Option<TombstonesFile>) -> BlockFiles {
+        BlockFiles { tombstones, ..self }
+    }
+
+    /// Lengths of all chunk segments in bytes.
+    #[must_use]
+    pub fn segment_lens(&self) -> &[u64] {
+        &self.segment_bytes
     }
 
     /// Path of a file below the directory of its block, with slashes.

@@ -12,15 +12,12 @@ use chronolith_format::block::chunks;
 use chronolith_format::bucket::sidecar::SidecarHead;
 use chronolith_model::QueryError;
 
-use super::bytes::{ByteSource, RangeBytes, Wave};
+use super::bytes::{ByteSource, ROUND_COUNT_MAX, RangeBytes, Wave};
 use super::fetched::{FetchedBatch, FetchedPart, FetchedRanges};
 use super::range::{BlockFile, BlockFiles, ByteRange, coalesce};
 use crate::BlockError;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, is_segment_name, segment_path};
 
-/// Rounds of a wave at most: ranges as named, longer chunks, chunks that these refer to, longer ones of
-/// those.
-pub const ROUND_COUNT_MAX: usize = 4;
 /// Bytes that a wave should read at most.
 pub const WAVE_BYTES_MAX: u64 = 16 << 20;
 
@@ -101,7 +98,7 @@ impl RangedFiles {
         let bytes = env.disk.read(path).map_err(BlockError::io(path))?;
         let head = SidecarHead::decode(&bytes).map_err(BlockError::corrupt(path))?;
         let dir = self.files.dir().to_owned();
-        let files = BlockFiles::of_sidecar(dir, &head, bytes.len() as u64, None);
+        let files = BlockFiles::of_sidecar(dir, &head, bytes.len() as u64);
         let no_index =
             || DecodeError::Invalid { what: "sidecar head", offset: 0, expected: "an index", found: 0 };
         self.files = Arc::new(files.ok_or_else(no_index).map_err(BlockError::corrupt(path))?);

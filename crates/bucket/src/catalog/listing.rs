@@ -17,15 +17,17 @@ use chronolith_format::bucket::mimir::{
 use chronolith_model::TimeRange;
 use futures_util::{StreamExt, stream};
 
+use crate::BucketError;
 use crate::block::{BlockIdentity, BucketBlock};
-use crate::headers::HeaderBudget;
+use crate::cache::BlockCache;
 use crate::remote::Remote;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
 use crate::store::request::RequestContext;
-use crate::{BlockObjects, BucketError};
 
 const META: &str = "meta.json";
+/// Folder of the catalogue snapshots.
+const CATALOGUE: &str = "catalog";
 /// Files `meta.json` that are read at the same time.
 const METAS_AT_ONCE: usize = 32;
 
@@ -34,7 +36,7 @@ pub(super) struct Listing<'a> {
     /// Directory of the tenant.
     pub(super) remote: &'a Remote,
     pub(super) request: &'a RequestContext,
-    pub(super) headers: &'a Arc<HeaderBudget>,
+    pub(super) cache: &'a Arc<BlockCache>,
     /// Blocks of the list before, which stay the same objects.
     pub(super) known: &'a [Arc<BucketBlock>],
 }
@@ -46,6 +48,8 @@ pub(super) struct Listed {
     pub(super) blocks: Vec<Arc<BucketBlock>>,
     /// Blocks that are left out, with the reason.
     pub(super) left_out: Vec<String>,
+    /// True if the tenant has catalogue snapshots.
+    pub(super) has_catalogue: bool,
 }
 
 /// Outcome of looking at one block.
@@ -74,8 +78,8 @@ impl Listing<'_> {
         let has_unknown = ulids.iter().any(|ulid| !known.contains_key(ulid));
         let indexed = if has_index && has_unknown { self.bucket_index().await } else { BTreeMap::new() };
         let looks = stream::iter(ulids).map(|ulid| {
-            let known = known.get(&ulid).copied();
-            let indexed = indexed.get(&ulid).copied();
+            let known = known.get(&ulid).copied().filter(|block| block.record().is_none());
+            let indexed = indexed.get(&ulid).cloned();
             async move {
                 match (known, indexed) {
                     (Some(block), _) => Ok(Found::Block(block.clone())),
@@ -85,7 +89,8 @@ impl Listing<'_> {
             }
         });
         let mut looks = looks.buffer_unordered(METAS_AT_ONCE);
-        let mut listed = Listed::default();
+        let has_catalogue = page.prefixes.iter().any(|key| name_of(key).is_some_and(|n| n == CATALOGUE));
+        let mut listed = Listed { has_catalogue, ..Listed::default() };
         while let Some(found) = looks.next().await {
             match found? {
                 Found::Block(block) => listed.blocks.push(block),
@@ -125,6 +130,7 @@ impl Listing<'_> {
                     ulid,
                     range: TimeRange::new(min_time, max_time),
                     precedence: (ulid, ulid),
+                    sources: Arc::default(),
                 };
                 let blocks = index.blocks.iter().filter(|block| block.min_time < block.max_time);
                 blocks.map(|b| (b.block_id, identity(b.block_id, b.min_time, b.max_time))).collect()
@@ -152,7 +158,7 @@ impl Listing<'_> {
 
     fn block(&self, ulid: Ulid, identity: BlockIdentity) -> Arc<BucketBlock> {
         let remote = Remote { key: format!("{}/{ulid}", self.remote.key), ..self.remote.clone() };
-        BucketBlock::new(identity, BlockObjects::default(), remote, self.headers.clone())
+        BucketBlock::listed(identity, remote, self.cache.clone())
     }
 }
 
@@ -169,5 +175,6 @@ fn identity_of(ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, String> {
     if let Some(thanos) = thanos.filter(ThanosMeta::is_downsampled) {
         return Err(format!("downsampled by Thanos to {} ms", thanos.downsample.resolution));
     }
-    Ok(BlockIdentity { ulid, range: meta.range(), precedence: precedence(&meta) })
+    let sources = meta.compaction.sources.as_slice().into();
+    Ok(BlockIdentity { ulid, range: meta.range(), precedence: precedence(&meta), sources })
 }

@@ -50,6 +50,16 @@ impl ReadRange {
     }
 }
 
+/// A range of an object, and where its bytes go.
+pub struct Piece<'a> {
+    /// Object.
+    pub key: &'a str,
+    /// Offset of the first byte in the object.
+    pub offset: u64,
+    /// Filled as a whole.
+    pub out: &'a mut [u8],
+}
+
 /// Bytes of an object, as they came.
 pub(crate) struct Fetched {
     pub(crate) pieces: Vec<Bytes>,

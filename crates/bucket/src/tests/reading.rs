@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use chronolith_block::source::BlockFile;
 use chronolith_block::{Block, BlockSource, BlockWriter};
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_model::{
@@ -58,7 +59,20 @@ impl World {
 
     /// A world with blocks of consecutive windows, each with 4 metrics of 30 series.
     pub(super) fn with_blocks(count: i64, encoding: BlockEncoding) -> World {
-        let mut world = World::new(CatalogOptions::default());
+        World::with_options(count, encoding, CatalogOptions::default())
+    }
+
+    /// As [`World::with_blocks`], without room for anything in the cache.
+    pub(super) fn without_cache(count: i64, encoding: BlockEncoding) -> World {
+        World::with_options(
+            count,
+            encoding,
+            CatalogOptions { memory_bytes_max: 1, ..CatalogOptions::default() },
+        )
+    }
+
+    fn with_options(count: i64, encoding: BlockEncoding, options: CatalogOptions) -> World {
+        let mut world = World::new(options);
         for idx in 0..count {
             let meta = world.write_block(window(idx), encoding);
             world.upload(meta.ulid, &[]);
@@ -117,7 +131,7 @@ impl World {
         self.runtime.block_on(self.rig.store.put(&request, key, body.into())).unwrap();
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         self.rig.env.clock.mono_ns()
     }
 
@@ -132,7 +146,7 @@ impl World {
     }
 
     /// Ulids of the list, in its order.
-    fn ulids(&self) -> Vec<Ulid> {
+    pub(super) fn ulids(&self) -> Vec<Ulid> {
         self.blocks().unwrap().iter().map(|block| block.ulid()).collect()
     }
 
@@ -206,15 +220,28 @@ fn selections_equal_those_of_the_blocks_on_disk() {
     }
 }
 
-/// A third of the requests fails, bodies are cut, answers are late: the answers stay equal.
+/// A third of the requests fails, bodies are cut, answers are late: the answers stay equal. Nothing is
+/// cached, so that every query meets faults.
 #[test]
 fn failing_requests_change_no_answer() {
-    let world = World::with_blocks(2, BlockEncoding::Dense);
+    let world = World::without_cache(2, BlockEncoding::Dense);
     let plan = FaultPlan { unavailable: 150, cut: 100, delayed: 50, delay_ms: 3, ..FaultPlan::default() };
     world.rig.faults.set_plan(plan);
     check_equal_with_retries(&world);
     let injected_count = world.rig.faults.injected.load(Ordering::Relaxed);
+    assert!(injected_count > 20, "{injected_count} faults");
+}
+
+/// Bits flip on the way from the bucket: an item that fails its checksum is read once more, and the answers
+/// stay equal. A query whose second read is damaged as well fails.
+#[test]
+fn flipped_bits_of_answers_change_no_answer() {
+    let world = World::without_cache(2, BlockEncoding::Dense);
+    world.rig.faults.set_plan(FaultPlan { flipped: 200, ..FaultPlan::default() });
+    check_equal_with_retries(&world);
+    let injected_count = world.rig.faults.injected.load(Ordering::Relaxed);
     assert!(injected_count > 10, "{injected_count} faults");
+    assert!(world.catalog.cache().damages > 5);
 }
 
 /// As [`check_equal`] where the budget of retries may run out: a query then fails and is asked again, but
@@ -238,8 +265,7 @@ pub(super) fn check_equal_with_retries(world: &World) {
                 match read_all(&mut *remote.select(&selector, &ctx), local.range()) {
                     Ok(found) => break found,
                     Err(error) => {
-                        let is_expected =
-                            matches!(error, QueryError::Unavailable { .. } | QueryError::Io { .. });
+                        let is_expected = error.is_of_source();
                         assert!(is_expected && tries < 100, "{error}");
                     }
                 }
@@ -389,13 +415,13 @@ fn blocks_of_the_bucket_index_are_listed_without_a_request_for_each() {
 /// Headers beyond their budget are dropped and read again by the next query.
 #[test]
 fn headers_stay_within_their_budget() {
-    let mut world = World::new(CatalogOptions { header_bytes_max: 1, ..CatalogOptions::default() });
+    let mut world = World::new(CatalogOptions { memory_bytes_max: 1, ..CatalogOptions::default() });
     for idx in 0..4 {
         let meta = world.write_block(window(idx), BlockEncoding::Dense);
         world.upload(meta.ulid, &[]);
     }
     check_equal(&world);
-    assert_eq!(world.catalog.headers().0, 1);
+    assert!(world.catalog.cache().header_count <= 1);
     check_equal(&world);
 }
 
@@ -409,7 +435,7 @@ fn questions_for_labels_equal_those_of_the_blocks_on_disk() {
         let want: Vec<Vec<String>> =
             world.local.iter().map(|block| block.label_values("pod", &selector, 0, &ctx).unwrap()).collect();
         let (owned, reading) = (matchers.clone(), ctx.clone());
-        let found = world.catalog.for_each_opened(&blocks, &ctx, move |block| {
+        let found = world.catalog.for_each_opened(&blocks, &ctx, move |_, block| {
             block.label_values("pod", &Selector { matchers: &owned, range: TimeRange::ALL }, 0, &reading)
         });
         assert_eq!(found.unwrap(), want);
@@ -432,4 +458,63 @@ fn damaged_objects_are_named() {
     let error = read_all(&mut *block.select(&selector, &world.ctx(10_000)), TimeRange::ALL).unwrap_err();
     assert!(matches!(error, QueryError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains(&key), "{error}");
+}
+
+/// A query that was answered before is answered from memory.
+#[test]
+fn a_warm_query_sends_no_request() {
+    let world = World::with_blocks(2, BlockEncoding::Dense);
+    check_equal(&world);
+    let before = world.rig.faults.requests.load(Ordering::Relaxed);
+    check_equal(&world);
+    assert_eq!(world.rig.faults.requests.load(Ordering::Relaxed) - before, 0);
+    let snapshot = world.catalog.cache();
+    assert!(snapshot.hits > 0 && snapshot.range_bytes > 0 && snapshot.in_flight_bytes == 0);
+}
+
+/// A damaged item in the cache is a miss: it is dropped and read once more, lists, entries and chunks alike.
+#[test]
+fn damage_in_the_cache_changes_no_answer() {
+    type Picks = fn(BlockFile, u64) -> bool;
+    let picks: [Picks; 4] = [
+        |file, _| file == BlockFile::Index,
+        |file, _| file != BlockFile::Index,
+        |_, offset| offset % 97 == 5,
+        |_, offset| offset % 1009 == 5,
+    ];
+    for encoding in [BlockEncoding::Prometheus, BlockEncoding::Dense] {
+        let world = World::with_blocks(2, encoding);
+        check_equal(&world);
+        for corrupts in picks {
+            let before = world.catalog.cache();
+            world.catalog.corrupt_cache(corrupts);
+            check_equal(&world);
+            let after = world.catalog.cache();
+            assert!(after.damages > before.damages && after.misses > before.misses, "{after:?}");
+            // The damage is gone. Sound items that were cached with a damaged one are read again.
+            check_equal(&world);
+            assert_eq!(world.catalog.cache().damages, after.damages);
+            let whole = world.catalog.cache();
+            check_equal(&world);
+            assert_eq!(world.catalog.cache().misses, whole.misses);
+        }
+    }
+}
+
+#[test]
+fn damage_in_the_cache_changes_no_label_values() {
+    let world = World::with_blocks(1, BlockEncoding::Dense);
+    let blocks = world.blocks().unwrap();
+    let ask = || {
+        let ctx = world.ctx(60_000);
+        let found = world.catalog.for_each_opened(&blocks, &world.ctx(60_000), move |_, block| {
+            let matchers = [Matcher::equal("__name__", "m2")];
+            block.label_values("pod", &Selector { matchers: &matchers, range: TimeRange::ALL }, 0, &ctx)
+        });
+        found.unwrap()
+    };
+    let want = ask();
+    world.catalog.corrupt_cache(|_, _| true);
+    assert_eq!(ask(), want);
+    assert_eq!(world.catalog.cache().damages, 1);
 }

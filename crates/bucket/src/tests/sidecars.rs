@@ -3,21 +3,24 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use chronolith_block::source::TombstonesFile;
+use chronolith_block::source::BlockFile;
 use chronolith_block::{Block, BlockSource, BlockWriter, write_sidecar};
+use chronolith_format::bucket::catalogue::{self, SidecarObject, TombstonesObject};
 use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SidecarHead};
 use chronolith_model::{BlockEncoding, Matcher, Queryable, Selector, SeriesBatches, TimeRange};
 
+use super::catalogued::upload;
 use super::reading::{
     Answer, TENANT, World, check_equal, check_equal_with_retries, labels, read_all, selections, window,
 };
 use super::*;
+use crate::CatalogOptions;
 use crate::block::{BlockIdentity, BucketBlock};
-use crate::headers::HeaderBudget;
-use crate::remote::Remote;
+use crate::buffers::BufferPool;
+use crate::cache::BlockCache;
+use crate::remote::{ReadRules, Remote};
 use crate::store::request::Operation;
 use crate::store::retry::Outcome;
-use crate::{BlockObjects, CatalogOptions, SidecarPlace};
 
 fn sidecar_of(world: &World, block: &Block) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -31,7 +34,10 @@ fn put_sidecar(world: &World, block: &Block, bytes: Vec<u8>) {
 
 /// Blocks with their sidecars.
 fn world_with_sidecars(count: i64, encoding: BlockEncoding) -> World {
-    let world = World::with_blocks(count, encoding);
+    add_sidecars(World::with_blocks(count, encoding))
+}
+
+fn add_sidecars(world: World) -> World {
     world.local.iter().for_each(|block| put_sidecar(&world, block, sidecar_of(&world, block)));
     world
 }
@@ -51,7 +57,7 @@ fn check_labels(world: &World) {
                 world.local.iter().map(|block| ask(&**block, &selector, &ctx).unwrap()).collect();
             let owned = matchers.clone();
             let reading = ctx.clone();
-            let found = world.catalog.for_each_opened(&blocks, &ctx, move |block| {
+            let found = world.catalog.for_each_opened(&blocks, &ctx, move |_, block| {
                 ask(block, &Selector { matchers: &owned, range: TimeRange::ALL }, &reading)
             });
             assert_eq!(found.unwrap(), want);
@@ -66,13 +72,13 @@ fn blocks_with_sidecars_answer_as_those_on_disk() {
         check_equal(&world);
         check_labels(&world);
         let lists = world.counters().requests(Operation::List, Outcome::Ok);
-        assert_eq!(lists, 2, "the listing of the tenant alone");
+        assert_eq!(lists, 3, "those of the tenant: its catalogue, markers, blocks");
     }
 }
 
 #[test]
 fn failing_requests_for_sidecars_change_no_answer() {
-    let world = world_with_sidecars(2, BlockEncoding::Dense);
+    let world = add_sidecars(World::without_cache(2, BlockEncoding::Dense));
     let plan = FaultPlan { unavailable: 150, cut: 100, delayed: 50, delay_ms: 3, ..FaultPlan::default() };
     world.rig.faults.set_plan(plan);
     check_equal_with_retries(&world);
@@ -112,7 +118,7 @@ fn write_wide_block(world: &mut World, encoding: BlockEncoding) -> Arc<Block> {
     block
 }
 
-/// Head, pages, chunks: three requests, each byte once; the head is not read again.
+/// Head, pages, chunks: three requests, each byte once; none for a query that is repeated.
 #[test]
 fn a_cold_query_for_one_metric_of_a_wide_block_takes_three_requests() {
     for encoding in [BlockEncoding::Prometheus, BlockEncoding::Dense] {
@@ -126,7 +132,7 @@ fn a_cold_query_for_one_metric_of_a_wide_block_takes_three_requests() {
         assert!(found == select_local(&world, &local, &matchers));
         assert_eq!((found.len(), cold), (1000, 3), "series, requests");
         select(&world, &block, &matchers);
-        assert_eq!(world.gets() - before - cold, 2, "pages and chunks");
+        assert_eq!(world.gets() - before - cold, 0, "from the cache");
     }
 }
 
@@ -152,38 +158,82 @@ fn deletions_come_with_the_pages() {
 
     let more = [vec![Matcher::equal("pod", "pod-2")]];
     let later = deleted.delete(&world.disk, &more, range).unwrap().unwrap().block;
-    let name = "tombstones-2".to_owned();
     let bytes = world.disk.disk.read(&later.dir().join("tombstones")).unwrap();
-    let tombstones = Some(TombstonesFile { name: name.clone(), len: bytes.len() as u64 });
+    let name = "tombstones-2".to_owned();
+    let len = bytes.len() as u64;
     world.put(&format!("{TENANT}/{}/{name}", meta.ulid), bytes);
-    // Of a length that cannot be: by the index.
-    let empty = Some(TombstonesFile { name: "tombstones-2".to_owned(), len: 0 });
-    let block = block_of(&world, &later, BlockObjects { sidecar: recorded(&world), tombstones: empty });
-    assert!(select(&world, &block, &matchers) == select_local(&world, &later, &matchers));
-    for sidecar in [SidecarPlace::Unknown, SidecarPlace::Nowhere, recorded(&world)] {
-        let block = block_of(&world, &later, BlockObjects { sidecar, tombstones: tombstones.clone() });
+    let place = sidecar_object(&world);
+    let record = upload(&world, meta.ulid);
+    let tombstones = Some(TombstonesObject { name, len, crc: 0 });
+    for sidecar in [None, Some(place)] {
+        let record = catalogue::BucketBlock { sidecar, tombstones: tombstones.clone(), ..record.clone() };
+        let block = recorded(&world, &record);
         assert!(select(&world, &block, &matchers) == select_local(&world, &later, &matchers), "{sidecar:?}");
     }
+    // Those of the sidecar are not of the block any more.
+    let mut undeleted = catalogue::BucketBlock { sidecar: Some(place), tombstones: None, ..record.clone() };
+    undeleted.counts.tombstones = 0;
+    let undeleted = recorded(&world, &undeleted);
+    assert!(select(&world, &undeleted, &matchers) == select_local(&world, &local, &matchers));
+    // Lengths that cannot be: by the index.
+    let tombstones = tombstones.map(|object| TombstonesObject { len: 0, ..object });
+    let mut record = catalogue::BucketBlock { sidecar: Some(place), tombstones, ..record };
+    let want = select_local(&world, &later, &matchers);
+    assert!(select(&world, &recorded(&world, &record), &matchers) == want);
+    record.sidecar = Some(SidecarObject { len: place.len - 1, ..place });
+    assert!(select(&world, &recorded(&world, &record), &matchers) == want);
+}
+
+/// A block of a record takes as many requests as one of a listing; its listing and `meta.json` are not read.
+#[test]
+fn the_head_is_read_where_the_record_has_it() {
+    let mut world = World::new(CatalogOptions::default());
+    let local = write_wide_block(&mut world, BlockEncoding::Dense);
+    let sidecar = Some(sidecar_object(&world));
+    let record = catalogue::BucketBlock { sidecar, ..upload(&world, local.meta().ulid) };
+    let block = recorded(&world, &record);
+    let before = world.gets();
+    let matchers = [Matcher::equal("__name__", "m07")];
+    assert!(select(&world, &block, &matchers) == select_local(&world, &local, &matchers));
+    assert_eq!(world.gets() - before, 3, "head, pages, chunks");
+
+    let files = catalogue::BlockFiles { index: record.files.index + 1, ..record.files.clone() };
+    let other = recorded(&world, &catalogue::BucketBlock { files, ..record });
+    let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+    let found = read_all(&mut *other.select(&selector, &world.ctx(10_000)), TimeRange::ALL);
+    assert!(found.is_err(), "neither sidecar nor index are those of the record");
 }
 
 /// Place of the sidecar of the first block as a record has it.
-fn recorded(world: &World) -> SidecarPlace {
+fn sidecar_object(world: &World) -> SidecarObject {
     let summary = write_sidecar(&world.disk, &world.local[0], |_| ()).unwrap();
-    SidecarPlace::Recorded { len: summary.len, head_len: summary.head_len }
+    SidecarObject { len: summary.len, head_len: summary.head_len, crc: 0 }
 }
 
-/// The block in the bucket with objects as a record has them.
-fn block_of(world: &World, local: &Block, objects: BlockObjects) -> Arc<BucketBlock> {
-    let ulid = local.meta().ulid;
-    let identity = BlockIdentity { ulid, range: local.range(), precedence: (ulid, ulid) };
-    let remote = Remote {
+/// The folder `key` of the bucket.
+fn remote(world: &World, key: String) -> Remote {
+    Remote {
         store: world.rig.store.clone(),
         clock: world.rig.env.clock.clone(),
         handle: world.runtime.handle().clone(),
         tenant: super::reading::tenant(),
-        key: format!("{TENANT}/{ulid}"),
-    };
-    BucketBlock::new(identity, objects, remote, Arc::new(HeaderBudget::new(u64::MAX)))
+        key,
+        rules: ReadRules::default(),
+        buffers: BufferPool::new(0),
+    }
+}
+
+/// The block in the bucket by its record.
+fn recorded(world: &World, record: &catalogue::BucketBlock) -> Arc<BucketBlock> {
+    BucketBlock::recorded(record, &remote(world, TENANT.to_owned()), BlockCache::new(64 << 20))
+}
+
+/// The block in the bucket without a record.
+fn listed(world: &World, local: &Block) -> Arc<BucketBlock> {
+    let ulid = local.meta().ulid;
+    let sources = Arc::default();
+    let identity = BlockIdentity { ulid, range: local.range(), precedence: (ulid, ulid), sources };
+    BucketBlock::listed(identity, remote(world, format!("{TENANT}/{ulid}")), BlockCache::new(64 << 20))
 }
 
 /// A flipped bit anywhere in the sidecar: the block answers by its index.
@@ -199,7 +249,7 @@ fn a_damaged_sidecar_changes_no_answer() {
         let mut bad = good.clone();
         bad[at] ^= 0x10;
         put_sidecar(&world, &local, bad);
-        let block = block_of(&world, &local, BlockObjects::default());
+        let block = listed(&world, &local);
         for (matchers, want) in questions.iter().zip(&want) {
             assert!(select(&world, &block, matchers) == *want, "byte {at}");
         }
@@ -209,7 +259,7 @@ fn a_damaged_sidecar_changes_no_answer() {
     let others = sidecar_of(&other, &other.local[1]);
     for bad in [good[1..].to_vec(), good[..good.len() - 1].to_vec(), b"x".to_vec(), others] {
         put_sidecar(&world, &local, bad);
-        let block = block_of(&world, &local, BlockObjects::default());
+        let block = listed(&world, &local);
         assert!(select(&world, &block, &questions[1]) == want[1]);
     }
 }
@@ -230,4 +280,54 @@ fn damage_of_a_later_page_neither_repeats_nor_loses_series() {
     let block = world.blocks().unwrap().remove(0);
     assert!(select(&world, &block, &matchers) == want);
     assert!(select(&world, &block, &matchers) == want, "by the index from the start");
+}
+
+/// Damage of cached bytes is none of the sidecar: the block is read once more, and by its sidecar.
+#[test]
+fn damage_in_the_cache_leaves_the_sidecar_in_use() {
+    type Picks = fn(BlockFile, u64) -> bool;
+    let picks: [Picks; 4] = [
+        |file, _| file == BlockFile::Sidecar,
+        |file, _| file == BlockFile::Index,
+        |file, _| matches!(file, BlockFile::Segment(_)),
+        |_, offset| offset % 97 == 5,
+    ];
+    for encoding in [BlockEncoding::Prometheus, BlockEncoding::Dense] {
+        let world = world_with_sidecars(2, encoding);
+        for corrupts in picks {
+            check_equal(&world);
+            check_labels(&world);
+            world.catalog.corrupt_cache(corrupts);
+            check_labels(&world);
+            check_equal(&world);
+        }
+        assert!(world.catalog.cache().damages > 0);
+        assert!(world.blocks().unwrap().iter().all(|block| block.is_read_by_sidecar()));
+    }
+}
+
+/// Shards need the index, and work on the index reads it next to the sidecar.
+#[test]
+fn shards_and_indexed_work_read_the_index() {
+    let world = world_with_sidecars(1, BlockEncoding::Dense);
+    let blocks = world.blocks().unwrap();
+    let count = std::num::NonZeroU64::new(3).unwrap();
+    let selector = Selector { matchers: &[], range: TimeRange::ALL };
+    let mut found = Answer::new();
+    for idx in 0..3 {
+        let shard = Some(chronolith_block::Shard { idx, count });
+        let mut batches = blocks[0].select_shard(&selector, shard, &world.ctx(60_000));
+        found.extend(read_all(&mut *batches, TimeRange::ALL).unwrap());
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    assert!(found == select_local(&world, &world.local[0], &[]));
+    let counts = world.catalog.for_each_indexed(&blocks, &world.ctx(60_000), |block| {
+        block
+            .tombstones_after(&[vec![Matcher::equal("pod", "pod-1")]], TimeRange::ALL)
+            .map_err(|_| chronolith_model::QueryError::Canceled)
+    });
+    assert_eq!(counts.unwrap()[0].1, 24);
+    check_equal(&world);
+    let header_bytes = world.catalog.cache().header_bytes;
+    assert!(blocks[0].is_read_by_sidecar() && header_bytes > 0);
 }

@@ -6,14 +6,17 @@ use std::process::{Child, Command, Stdio};
 
 use chronolith_base::{Disk, RealDisk};
 
+use super::block_uploads::Bench;
 use super::*;
 use crate::error::BucketError;
+use crate::snapshots::SnapshotReader;
 use crate::store::CreateOutcome;
 use crate::store::list::ListOptions;
 use crate::store::multipart::PART_BYTES;
 use crate::store::read::ReadRange;
 use crate::store::request::Operation;
 use crate::store::retry::Outcome;
+use crate::upload::{Published, Uploader};
 
 const ENV: &str = "CHRONOLITH_TEST_VERSITYGW";
 const SECRET: &str = "test-secret";
@@ -144,4 +147,35 @@ async fn one_of_32_creators_wins_on_an_s3_server() {
     }
     let exists = store.counters().requests(Operation::Create, Outcome::Exists);
     assert!(exists >= 5 * 31, "{exists}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocks_are_uploaded_to_an_s3_server_and_recorded_by_racing_writers() {
+    const WRITERS: u64 = 8;
+    let dir = tempfile::tempdir().unwrap();
+    let Some(server) = start(dir.path()) else { return };
+    let (env, store) = open(&server, SECRET);
+    wait_until_ready(&env, &store).await;
+    let bench = Arc::new(Bench::new(FaultPlan::default()));
+    let mut writers = tokio::task::JoinSet::new();
+    for n in 0..WRITERS {
+        let segment_bytes = if n == 0 { 2 * PART_BYTES + 5 } else { 1000 };
+        let block = bench.block(n, &[], &[segment_bytes, 10]);
+        let (env, store) = open(&server, SECRET);
+        let (store, bench) = (Arc::new(store), bench.clone());
+        writers.spawn(async move {
+            let first = Uploader::new(store.clone(), &bench.env, Handle::current());
+            let request = context(&env);
+            let record = first.upload(&request, &block, Bench::sidecar(&block)).await.unwrap();
+            let published = first.publisher().publish(&request, &[record]).await.unwrap();
+            assert!(matches!(published, Published::Recorded(Some(_))), "{published:?}");
+            let second = Uploader::new(store, &bench.env, Handle::current());
+            second.upload(&request, &block, Bench::sidecar(&block)).await.unwrap();
+            assert_eq!(second.counters().sent_bytes, 0, "all objects are equal to the files");
+        });
+    }
+    writers.join_all().await;
+    let reader = SnapshotReader::new(Arc::new(store), env.clock.clone());
+    let latest = reader.read_latest(&context(&env)).await.unwrap().unwrap();
+    assert_eq!((latest.snapshot.number, latest.snapshot.blocks.len() as u64), (WRITERS, WRITERS));
 }

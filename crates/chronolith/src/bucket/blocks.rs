@@ -3,13 +3,16 @@
 //! Invariant: the reasons are those of the server's listing.
 //! Not here: how they are shown (`ls`, `inspect`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use chronolith_bucket::BucketError;
+use chronolith_bucket::snapshots::SnapshotReader;
 use chronolith_bucket::store::list::ListOptions;
 use chronolith_bucket::store::read::ReadRange;
 use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
+use chronolith_format::bucket::catalogue::{self, Snapshot};
 use chronolith_format::bucket::mimir::{DELETION_MARK, MARKERS_FOLDER, ThanosMeta, deletion_marker_of};
 use chronolith_model::TenantId;
 
@@ -32,6 +35,8 @@ pub(super) struct BlockInBucket {
     /// `None` if it is missing or damaged.
     pub(super) meta: Option<BlockMeta>,
     pub(super) thanos: Option<ThanosMeta>,
+    /// Record of the catalogue of the tenant, if it has one that names the block.
+    pub(super) record: Option<catalogue::BucketBlock>,
     pub(super) is_marked: bool,
     /// True without a `meta.json`: an upload that has not ended.
     pub(super) is_incomplete: bool,
@@ -66,15 +71,60 @@ pub(super) fn ulids(bucket: &Bucket, tenant: &TenantId) -> anyhow::Result<Vec<Ul
     Ok(page.prefixes.iter().filter_map(ulid).collect())
 }
 
-/// Blocks of `tenant` whose deletion marker is in its folder of markers.
-pub(super) fn marked(bucket: &Bucket, tenant: &TenantId) -> anyhow::Result<BTreeSet<Ulid>> {
+/// Objects of a tenant that decide which of its blocks queries read.
+pub(super) struct TenantMarks {
+    /// Blocks whose deletion marker is in the folder of markers.
+    pub(super) markers: BTreeSet<Ulid>,
+    pub(super) catalogue: Option<Arc<Snapshot>>,
+    /// Blocks of the catalogue.
+    records: BTreeMap<Ulid, catalogue::BucketBlock>,
+}
+
+/// Reads the markers and the catalogue of `tenant`.
+pub(super) fn marks(bucket: &Bucket, tenant: &TenantId) -> anyhow::Result<TenantMarks> {
     let prefix = format!("{tenant}/{}", MARKERS_FOLDER.trim_end_matches('/'));
     let options = ListOptions { prefix, is_delimited: true, ..ListOptions::default() };
     let page = bucket.runtime.block_on(bucket.store.list(&bucket.request(tenant), &options));
     let page = page.with_context(|| format!("listing the markers of tenant {tenant}"))?;
     let below = format!("{tenant}/");
     let marker = |key: &str| deletion_marker_of(key.strip_prefix(&below)?);
-    Ok(page.objects.iter().filter_map(|object| marker(&object.key)).collect())
+    let markers = page.objects.iter().filter_map(|object| marker(&object.key)).collect();
+    let catalogue = catalogue(bucket, tenant)?;
+    let recorded = catalogue.iter().flat_map(|snapshot| &snapshot.blocks);
+    let records = recorded.map(|record| (record.ulid, record.clone())).collect();
+    Ok(TenantMarks { markers, catalogue, records })
+}
+
+/// Newest catalogue snapshot of `tenant`.
+pub(super) fn catalogue(bucket: &Bucket, tenant: &TenantId) -> anyhow::Result<Option<Arc<Snapshot>>> {
+    let reader = SnapshotReader::new(bucket.store.clone(), bucket.env.clock.clone());
+    let request = bucket.request(tenant);
+    let latest = bucket.runtime.block_on(reader.read_latest(&request));
+    let latest = latest.with_context(|| format!("reading the catalogue of tenant {tenant}"))?;
+    Ok(latest.map(|latest| latest.snapshot))
+}
+
+impl TenantMarks {
+    /// Blocks of the catalogue, ascending.
+    pub(super) fn recorded(&self) -> impl Iterator<Item = Ulid> {
+        self.records.keys().copied()
+    }
+
+    /// Returns true if the block waits for its removal.
+    fn is_marked(&self, ulid: Ulid) -> bool {
+        let mut marks = self.catalogue.iter().flat_map(|snapshot| &snapshot.deletion_marks);
+        self.markers.contains(&ulid) || marks.any(|mark| mark.ulid == ulid)
+    }
+
+    /// Reason why queries leave a block out, from the one that its own objects give.
+    fn left_out(&self, ulid: Ulid, own: Option<String>) -> Option<String> {
+        match (&self.catalogue, self.records.contains_key(&ulid)) {
+            (None, _) => self.markers.contains(&ulid).then(|| "marked for deletion".to_owned()).or(own),
+            (Some(_), true) => own.map(|why| format!("queries over it fail: {why}")),
+            (Some(_), false) if self.is_marked(ulid) => Some("marked for deletion".to_owned()),
+            (Some(_), false) => Some("not in the catalogue".to_owned()),
+        }
+    }
 }
 
 /// Looks at one block. Cost: two requests.
@@ -82,7 +132,7 @@ pub(super) fn look(
     bucket: &Bucket,
     tenant: &TenantId,
     ulid: Ulid,
-    marked: &BTreeSet<Ulid>,
+    marks: &TenantMarks,
 ) -> anyhow::Result<BlockInBucket> {
     let key = format!("{tenant}/{ulid}");
     let options = ListOptions { prefix: key.clone(), ..ListOptions::default() };
@@ -93,7 +143,7 @@ pub(super) fn look(
     };
     let objects: Vec<BlockObject> =
         page.objects.iter().filter_map(|found| object(&found.key, found.object_bytes)).collect();
-    let is_marked = marked.contains(&ulid) || objects.iter().any(|object| object.name == DELETION_MARK);
+    let is_marked = marks.is_marked(ulid) || objects.iter().any(|object| object.name == DELETION_MARK);
     let (meta, thanos, why) = match read_meta(bucket, tenant, &key)? {
         None => (None, None, Some("incomplete: it has no meta.json".to_owned())),
         Some(text) => match decode(ulid, &text) {
@@ -106,9 +156,9 @@ pub(super) fn look(
         },
     };
     let is_incomplete = !objects.iter().any(|object| object.name == META);
-    // Queries read the folder of markers only.
-    let deleted = marked.contains(&ulid).then(|| "marked for deletion".to_owned());
-    Ok(BlockInBucket { ulid, objects, meta, thanos, is_marked, is_incomplete, left_out: deleted.or(why) })
+    let record = marks.records.get(&ulid).cloned();
+    let left_out = marks.left_out(ulid, why);
+    Ok(BlockInBucket { ulid, objects, meta, thanos, record, is_marked, is_incomplete, left_out })
 }
 
 /// Text of `meta.json`; `None` if the block has none.

@@ -42,9 +42,17 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn open(env: &Env, matches: &ArgMatches) -> anyhow::Result<Bucket> {
+        Bucket::open_url(env, matches, None)
+    }
+
+    /// The bucket at `url`, by default that of `--bucket`, with the other settings of the flags.
+    pub(super) fn open_url(env: &Env, matches: &ArgMatches, url: Option<&str>) -> anyhow::Result<Bucket> {
         let environment = crate::serve::environment();
         let sources = Sources { flags: matches, environment: &environment, disk: &*env.disk };
-        let config = sources.resolve_bucket()?;
+        let mut config = sources.resolve_bucket()?;
+        if let Some(url) = url {
+            url.clone_into(&mut config.url);
+        }
         let runtime = Runtime::new().context("starting threads for requests")?;
         let store = Store::open(&config, env, runtime.handle().clone())
             .context("opening the bucket; docs/bucket.md has the forms of --bucket")?;

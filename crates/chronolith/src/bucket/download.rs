@@ -12,21 +12,16 @@ use chronolith_model::TenantId;
 use clap::{Arg, ArgMatches, Command};
 use serde_json::json;
 
-use super::blocks::{BlockInBucket, look, marked, ulids};
+use super::blocks::{BlockInBucket, look, marks, ulids};
 use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
 use super::fetch::{fetch_block, files_of, is_complete};
 use crate::progress::{Bar, WithoutTerminal, cells};
 
 pub(super) fn command() -> Command {
-    let time = |name: &'static str, help: &'static str| {
-        let parser = clap::value_parser!(i64);
-        Arg::new(name).long(name).value_name("MS").value_parser(parser).allow_hyphen_values(true).help(help)
-    };
     Command::new("download")
         .about("Download blocks of a tenant into a directory; a second run goes on where the first one ended")
         .arg(tenant_arg().required(true))
-        .arg(time("min-time", "Only blocks with this time or later ones, in milliseconds since 1970"))
-        .arg(time("max-time", "Only blocks with this time or earlier ones, in milliseconds since 1970"))
+        .args(time_args())
         .arg(
             Arg::new("targets")
                 .value_name("ULID... DIR")
@@ -34,6 +29,18 @@ pub(super) fn command() -> Command {
                 .required(true)
                 .help("Blocks, by default all that queries read, and the directory for them"),
         )
+}
+
+/// Times that blocks are chosen by.
+pub(super) fn time_args() -> [Arg; 2] {
+    let time = |name: &'static str, help: &'static str| {
+        let parser = clap::value_parser!(i64);
+        Arg::new(name).long(name).value_name("MS").value_parser(parser).allow_hyphen_values(true).help(help)
+    };
+    [
+        time("min-time", "Only blocks with this time or later ones, in milliseconds since 1970"),
+        time("max-time", "Only blocks with this time or earlier ones, in milliseconds since 1970"),
+    ]
 }
 
 pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
@@ -85,19 +92,19 @@ fn progress_line(done_bytes: u64, total_bytes: u64, seconds: u64) -> String {
 }
 
 /// The blocks that are named; without names those that queries read and that have a time of the range.
-fn chosen(
+pub(super) fn chosen(
     bucket: &Bucket,
     tenant: &TenantId,
     named: &[Ulid],
     matches: &ArgMatches,
 ) -> anyhow::Result<Vec<BlockInBucket>> {
-    let marked = marked(bucket, tenant)?;
+    let marks = marks(bucket, tenant)?;
     let time = |name: &str| matches.get_one::<i64>(name).copied();
     let first = time("min-time").unwrap_or(i64::MIN);
     let last = time("max-time").unwrap_or(i64::MAX);
     let mut blocks = Vec::new();
     for ulid in if named.is_empty() { ulids(bucket, tenant)? } else { named.to_vec() } {
-        let block = look(bucket, tenant, ulid, &marked)?;
+        let block = look(bucket, tenant, ulid, &marks)?;
         let Some(meta) = &block.meta else {
             let why = block.left_out.as_deref().unwrap_or_default();
             anyhow::ensure!(named.is_empty(), "block {tenant}/{ulid} cannot be downloaded: {why}");

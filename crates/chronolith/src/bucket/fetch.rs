@@ -23,15 +23,28 @@ const PARTS_AT_ONCE: usize = 4;
 /// Suffix of a file that is not complete.
 const SUFFIX_PART: &str = ".part";
 
-/// Files of a block that its readers need; marks and index headers of other programs are not among them.
+/// Name of the tombstones of a local block.
+const TOMBSTONES: &str = "tombstones";
+
+/// Files of a block that its readers need; marks and index headers of other programs are not among them. Of
+/// several tombstones they are those that the catalogue names.
 pub(super) fn files_of(block: &BlockInBucket) -> impl Iterator<Item = &BlockObject> {
-    block.objects.iter().filter(|object| is_block_file(&object.name))
+    let tombstones = match &block.record {
+        Some(record) => record.tombstones.as_ref().map(|object| object.name.as_str()),
+        None => Some(TOMBSTONES),
+    };
+    block.objects.iter().filter(move |object| {
+        let name = object.name.as_str();
+        let is_segment = |number: &str| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+        ["meta.json", "index"].contains(&name)
+            || name.strip_prefix("chunks/").is_some_and(is_segment)
+            || tombstones == Some(name)
+    })
 }
 
-fn is_block_file(name: &str) -> bool {
-    let is_segment = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
-    ["meta.json", "index", "tombstones"].contains(&name)
-        || name.strip_prefix("chunks/").is_some_and(is_segment)
+/// Name of the file of an object in the directory of a block.
+fn file_name(object: &BlockObject) -> &str {
+    if object.name.starts_with(TOMBSTONES) { TOMBSTONES } else { &object.name }
 }
 
 /// Fetches `block` into a directory below `parent_dir`, which has the name of the block at the end.
@@ -49,7 +62,7 @@ pub(super) fn fetch_block(
     let chunks_dir = partial_dir.join("chunks");
     disk.create_dir_all(&chunks_dir).with_context(|| format!("creating {}", chunks_dir.display()))?;
     for object in files_of(block) {
-        let path = partial_dir.join(&object.name);
+        let path = partial_dir.join(file_name(object));
         if is_complete(bucket, &path, object.bytes) {
             progress(object.bytes);
             continue;

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
 
-use super::blocks::{BlockInBucket, look, marked};
+use super::blocks::{BlockInBucket, look, marks};
 use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
 use super::ls::block_json;
 
@@ -20,7 +20,7 @@ pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outco
     let tenant = tenant_of(matches)?.context("--tenant is missing")?;
     let named = parse_ulids(matches.get_many("ulid").into_iter().flatten())?;
     let ulid = *named.first().context("the block is missing")?;
-    let block = look(bucket, &tenant, ulid, &marked(bucket, &tenant)?)?;
+    let block = look(bucket, &tenant, ulid, &marks(bucket, &tenant)?)?;
     anyhow::ensure!(
         !block.objects.is_empty(),
         "no objects of block {tenant}/{ulid}; `chronolith bucket ls --tenant {tenant}` lists the blocks"
@@ -36,7 +36,12 @@ fn block_as_json(block: &BlockInBucket) -> Value {
     let thanos = block.thanos.as_ref().map(|thanos| {
         json!({ "labels": thanos.labels, "resolution": thanos.downsample.resolution, "source": thanos.source })
     });
+    let record = block.record.as_ref().map(|record| {
+        json!({ "uploaded": record.uploaded_ms, "sidecarBytes": record.sidecar.map(|sidecar| sidecar.len),
+            "tombstones": record.tombstones.as_ref().map(|tombstones| tombstones.name.clone()) })
+    });
     if let Some(value) = value.as_object_mut() {
+        value.insert("catalogue".to_owned(), record.unwrap_or_default());
         value.insert("objects".to_owned(), objects.collect());
         value.insert("thanos".to_owned(), thanos.unwrap_or_default());
     }
@@ -61,6 +66,15 @@ fn text_of(block: &BlockInBucket) -> String {
         text.push_str(&format!("thanos labels: {{{}}}\n", labels.join(", ")));
         text.push_str(&format!("thanos source: {}\n", thanos.source));
         text.push_str(&format!("thanos resolution: {} ms\n", thanos.downsample.resolution));
+    }
+    if let Some(record) = &block.record {
+        text.push_str(&format!("in the catalogue: uploaded at {} ms\n", record.uploaded_ms));
+        if let Some(sidecar) = &record.sidecar {
+            text.push_str(&format!("sidecar: {} bytes, head of {} bytes\n", sidecar.len, sidecar.head_len));
+        }
+        if let Some(tombstones) = &record.tombstones {
+            text.push_str(&format!("tombstones: {} {} bytes\n", tombstones.name, tombstones.len));
+        }
     }
     text.push_str(&format!("deletion mark: {}\n", if block.is_marked { "yes" } else { "no" }));
     if let Some(why) = &block.left_out {

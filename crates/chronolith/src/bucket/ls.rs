@@ -1,11 +1,15 @@
 //! `chronolith bucket ls`: tenants, or the blocks of one.
 //! Not here: what is looked at (`blocks`).
 
+use std::collections::BTreeSet;
+
+use chronolith_format::block::meta::Ulid;
+use chronolith_format::bucket::catalogue::Snapshot;
 use chronolith_model::TenantId;
 use clap::{ArgMatches, Command};
 use serde_json::{Value, json};
 
-use super::blocks::{BlockInBucket, look, marked, tenants, ulids};
+use super::blocks::{BlockInBucket, look, marks, tenants, ulids};
 use super::context::{Bucket, Outcome, tenant_arg, tenant_of};
 
 pub(super) fn command() -> Command {
@@ -38,20 +42,40 @@ fn all_tenants(bucket: &Bucket, is_json: bool) -> anyhow::Result<Outcome> {
 }
 
 fn all_blocks(bucket: &Bucket, tenant: &TenantId, is_json: bool) -> anyhow::Result<Outcome> {
-    let marked = marked(bucket, tenant)?;
+    let marks = marks(bucket, tenant)?;
     let mut blocks = Vec::new();
-    for ulid in ulids(bucket, tenant)? {
-        blocks.push(look(bucket, tenant, ulid, &marked)?);
+    let mut names: BTreeSet<Ulid> = ulids(bucket, tenant)?.into_iter().collect();
+    names.extend(marks.recorded());
+    for ulid in names {
+        blocks.push(look(bucket, tenant, ulid, &marks)?);
     }
     let totals = Totals::of(&blocks);
     if is_json {
         let all: Vec<Value> = blocks.iter().map(block_json).collect();
-        let value = json!({ "tenant": tenant.as_str(), "blocks": all, "totals": totals.json() });
+        let catalogue = marks.catalogue.as_deref().map(catalogue_json);
+        let value = json!({ "tenant": tenant.as_str(), "catalogue": catalogue, "blocks": all,
+            "totals": totals.json() });
         return Ok(Outcome::sound(format!("{value}\n")));
     }
     let mut text: String = blocks.iter().map(line).collect();
     text.push_str(&totals.line());
+    text.extend(marks.catalogue.as_deref().map(catalogue_line));
     Ok(Outcome::sound(text))
+}
+
+fn catalogue_line(snapshot: &Snapshot) -> String {
+    format!(
+        "catalogue {} of {} ms: {} blocks, {} deletion marks\n",
+        snapshot.number,
+        snapshot.created_ms,
+        snapshot.blocks.len(),
+        snapshot.deletion_marks.len()
+    )
+}
+
+fn catalogue_json(snapshot: &Snapshot) -> Value {
+    json!({ "number": snapshot.number, "created": snapshot.created_ms, "blocks": snapshot.blocks.len(),
+        "deletionMarks": snapshot.deletion_marks.len() })
 }
 
 /// Sums over blocks.
@@ -112,6 +136,9 @@ fn line(block: &BlockInBucket) -> String {
     } else {
         text.push_str(&format!(": {} bytes", block.bytes()));
     }
+    if block.record.is_some() {
+        text.push_str(", in the catalogue");
+    }
     if block.is_marked {
         text.push_str(", deletion mark");
     }
@@ -131,7 +158,7 @@ pub(super) fn block_json(block: &BlockInBucket) -> Value {
             "sources": meta.compaction.sources.iter().map(ToString::to_string).collect::<Vec<_>>() })
     });
     let mut value = json!({ "ulid": block.ulid.to_string(), "bytes": block.bytes(),
-        "deletionMark": block.is_marked, "leftOut": block.left_out });
+        "inCatalogue": block.record.is_some(), "deletionMark": block.is_marked, "leftOut": block.left_out });
     if let (Some(value), Some(Value::Object(meta))) = (value.as_object_mut(), meta) {
         value.extend(meta);
     }

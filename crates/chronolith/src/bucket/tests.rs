@@ -231,6 +231,81 @@ fn download_chooses_by_time_and_mark() {
 }
 
 #[test]
+fn upload_records_blocks_and_goes_on() {
+    let (local, bucket) = (Fixture::new(), Fixture::new());
+    let dir = local.dir.path().join("a");
+    let dir = dir.to_str().unwrap();
+    let first = bucket.json("upload", &["--tenant", "b", &format!("{dir}/{}", local.ulid(0))]);
+    assert_eq!(first["blocks"][0]["end"], "recorded");
+    let all = bucket.json("upload", &["--tenant", "b", dir]);
+    assert_eq!(all["blocks"].as_array().unwrap().len(), 2);
+    assert_eq!(all["presentBytes"], first["sentBytes"], "the first block is not sent again");
+    let again = bucket.text("upload", &["--tenant", "b", dir]);
+    assert!(again.contains("uploaded 2 blocks: 0 bytes sent, "), "{again}");
+
+    let text = bucket.text("ls", &["--tenant", "b"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].ends_with("level 1, 1 sources, in the catalogue"), "{text}");
+    assert!(
+        lines[3].starts_with("catalogue 2 of ") && lines[3].ends_with("2 blocks, 0 deletion marks"),
+        "{text}"
+    );
+    let json = bucket.json("ls", &["--tenant", "b"]);
+    assert_eq!((&json["catalogue"]["number"], &json["blocks"][1]["inCatalogue"]), (&2.into(), &true.into()));
+    let inspected = bucket.text("inspect", &["--tenant", "b", &local.ulid(0)]);
+    assert!(inspected.contains("in the catalogue: uploaded at "), "{inspected}");
+    assert!(inspected.contains("thanos source: chronolith\n"), "{inspected}");
+    assert!(bucket.run("verify", &["--tenant", "b"]).unwrap().is_sound);
+    let out = tempfile::tempdir().unwrap();
+    bucket.text("download", &["--tenant", "b", out.path().to_str().unwrap()]);
+    for meta in &local.blocks {
+        let block = Block::open(&local.env, &out.path().join(meta.ulid.to_string())).unwrap();
+        assert_eq!((block.verify(), block.meta().stats.num_samples), (vec![], 720));
+    }
+}
+
+#[test]
+fn upload_does_not_hide_blocks_without_a_catalogue() {
+    let (local, bucket) = (Fixture::new(), Fixture::new());
+    let dir = local.dir.path().join("a");
+    let dir = dir.to_str().unwrap();
+    bucket.check_error("upload", &["--tenant", "a", dir], "tenant a has 2 other blocks and no catalogue");
+    let text = bucket.text("upload", &["--tenant", "a", "--files-only", dir]);
+    assert!(text.contains(": uploaded\n"), "{text}");
+    assert_eq!(bucket.json("ls", &["--tenant", "a"])["totals"]["blocks"], 4);
+    bucket.text("upload", &["--tenant", "b", dir]);
+    let ulid = bucket.ulid(0);
+    bucket.write(&bucket.dir.path().join(format!("b/{ulid}/index")), b"junk");
+    let json = bucket.json("inspect", &["--tenant", "b", &ulid]);
+    assert_eq!(json["leftOut"], "not in the catalogue");
+    bucket.check_error("upload", &["--tenant", "b", &format!("{dir}/none")], "none");
+    bucket.check_error(
+        "upload",
+        &["--tenant", "b", local.dir.path().to_str().unwrap()],
+        "is no block and has none",
+    );
+}
+
+#[test]
+fn copy_brings_blocks_to_another_tenant_and_bucket() {
+    let (bucket, other) = (Fixture::new(), tempfile::tempdir().unwrap());
+    bucket.mark(0);
+    let copied = bucket.json("copy", &["--tenant", "a", "--to-tenant", "b"]);
+    assert_eq!(copied["blocks"], serde_json::json!([{ "ulid": bucket.ulid(1), "end": "recorded" }]));
+    let again = bucket.text("copy", &["--tenant", "a", "--to-tenant", "b"]);
+    assert!(again.contains("uploaded 1 blocks: 0 bytes sent, "), "{again}");
+    assert!(bucket.run("verify", &["--tenant", "b"]).unwrap().is_sound);
+
+    let url = format!("file://{}", other.path().display());
+    bucket.text("copy", &["--tenant", "a", "--to", &url, &bucket.ulid(0), &bucket.ulid(1)]);
+    for idx in 0..2 {
+        let block = Block::open(&bucket.env, &other.path().join("a").join(bucket.ulid(idx))).unwrap();
+        assert_eq!((block.verify(), block.meta().stats.num_samples), (vec![], 720));
+    }
+    bucket.check_error("copy", &["--tenant", "a"], "expected --to or --to-tenant");
+}
+
+#[test]
 fn errors_name_what_to_do() {
     let (bucket, out) = (Fixture::new(), tempfile::tempdir().unwrap());
     let (dir, ulid) = (out.path().to_str().unwrap(), bucket.ulid(0));

@@ -4,7 +4,6 @@
 //! not be read because the bucket does not answer ends the tool. One block at a time is on the local disk.
 //! Not here: what is verified (`chronolith-block`).
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -16,7 +15,7 @@ use chronolith_model::TenantId;
 use clap::{Arg, ArgMatches, Command};
 use serde_json::json;
 
-use super::blocks::{BlockInBucket, look, marked, tenants, ulids};
+use super::blocks::{BlockInBucket, TenantMarks, look, marks, tenants, ulids};
 use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of, ulids_arg};
 use super::fetch::{fetch_block, files_of};
 use crate::args::value;
@@ -26,9 +25,15 @@ pub(super) fn command() -> Command {
         .about("Verify blocks completely; exit code 1 if something is damaged")
         .arg(tenant_arg())
         .arg(ulids_arg().requires("tenant"))
-        .arg(Arg::new("work-dir").long("work-dir").value_name("DIR").help(
-            "Directory on a disk with room for the largest block; default: the one for temporary files",
-        ))
+        .arg(work_dir_arg())
+}
+
+/// Directory that [`WorkDir`] is created in.
+pub(super) fn work_dir_arg() -> Arg {
+    Arg::new("work-dir")
+        .long("work-dir")
+        .value_name("DIR")
+        .help("Directory on a disk with room for the largest block; default: the one for temporary files")
 }
 
 /// A damaged item.
@@ -49,10 +54,10 @@ struct Report {
     damages: Vec<ObjectDamage>,
 }
 
-/// Directory of blocks that are verified, removed at the end.
-struct WorkDir<'a> {
+/// Directory of blocks on their way, removed at the end.
+pub(super) struct WorkDir<'a> {
     bucket: &'a Bucket,
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl Drop for WorkDir<'_> {
@@ -62,9 +67,9 @@ impl Drop for WorkDir<'_> {
 }
 
 impl WorkDir<'_> {
-    fn create<'a>(bucket: &'a Bucket, matches: &ArgMatches) -> anyhow::Result<WorkDir<'a>> {
+    pub(super) fn create<'a>(bucket: &'a Bucket, matches: &ArgMatches) -> anyhow::Result<WorkDir<'a>> {
         let parent = value(matches, "work-dir").map_or_else(std::env::temp_dir, PathBuf::from);
-        let path = parent.join(format!("chronolith-verify-{:016x}", Rng::from_os().next_u64()));
+        let path = parent.join(format!("chronolith-bucket-{:016x}", Rng::from_os().next_u64()));
         bucket.env.disk.create_dir_all(&path).with_context(|| {
             format!("creating {}; choose another directory with --work-dir", path.display())
         })?;
@@ -81,10 +86,10 @@ pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outco
     let work_dir = WorkDir::create(bucket, matches)?;
     let mut report = Report::default();
     for tenant in tenants {
-        let marked = marked(bucket, &tenant)?;
+        let marks = marks(bucket, &tenant)?;
         let all = if named.is_empty() { ulids(bucket, &tenant)? } else { named.clone() };
         for ulid in all {
-            report.add_block(bucket, &tenant, ulid, &marked, !named.is_empty(), &work_dir.path)?;
+            report.add_block(bucket, &tenant, ulid, &marks, !named.is_empty(), &work_dir.path)?;
         }
     }
     let is_sound = report.damages.is_empty();
@@ -97,11 +102,11 @@ impl Report {
         bucket: &Bucket,
         tenant: &TenantId,
         ulid: Ulid,
-        marked: &BTreeSet<Ulid>,
+        marks: &TenantMarks,
         is_named: bool,
         work_dir: &Path,
     ) -> anyhow::Result<()> {
-        let block = look(bucket, tenant, ulid, marked)?;
+        let block = look(bucket, tenant, ulid, marks)?;
         let key = format!("{tenant}/{ulid}");
         if !is_named && (block.is_marked || block.is_incomplete) {
             let why = block.left_out.as_deref().unwrap_or("marked for deletion");

@@ -128,8 +128,8 @@ impl Setting {
 
     /// Returns true if the setting says where the bucket is or how it is reached, which the tools need, too.
     pub(super) fn is_of_bucket(&self) -> bool {
-        let is_of_catalog = ["bucket.poll", "bucket.memory"].contains(&self.name);
-        self.name == "bucket" || self.name.starts_with("bucket.") && !is_of_catalog
+        let is_of_server = ["bucket.poll", "bucket.memory", "bucket.local-retention"].contains(&self.name);
+        self.name == "bucket" || self.name.starts_with("bucket.") && !is_of_server
     }
 
     /// Returns the name of the environment variable: `query.timeout` -> `CHRONOLITH_QUERY_TIMEOUT`.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Disk;
-use chronolith_server::{Reloaded, ServerOptions};
+use chronolith_server::Reloaded;
 use chronolith_tsdb::StoreConfig;
 use clap::ArgMatches;
 
@@ -65,7 +65,6 @@ impl Sources<'_> {
                 .map_err(|why| SettingsError(format!("{origin}{}: {why}", setting.name)))?;
             settings.server.shown.push((setting.name.to_owned(), setting.shown(value)));
         }
-        check_bucket(&settings.server).map_err(SettingsError)?;
         let limits = tenants::table(settings.server.tsdb.limits.default.clone(), &tenants);
         let shown_path = path.as_deref().unwrap_or(Path::new("")).display();
         settings.server.tsdb.limits = limits.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
@@ -183,16 +182,4 @@ pub(crate) fn reloaded(running: &Settings, fresh: Settings) -> Reloaded {
     }
     shown.extend(tenants);
     Reloaded { limits: fresh.server.tsdb.limits, config_yaml: show_yaml(&shown), shown }
-}
-
-/// # Errors
-/// Blocks in a bucket are read by servers without a store only.
-fn check_bucket(server: &ServerOptions) -> Result<(), String> {
-    match &server.bucket {
-        Some(bucket) if !bucket.is_read_only => {
-            Err("bucket: this version reads blocks in a bucket and uploads none, expected read-only as well"
-                .to_owned())
-        }
-        _ => Ok(()),
-    }
 }

@@ -53,11 +53,24 @@ pub(super) static SETTINGS: &[Setting] = &[
         },
     ),
     Setting::server(
+        "bucket.local-retention",
+        "7d",
+        Form::Duration,
+        "Age from which blocks that are in the bucket are removed locally",
+        |s, v| {
+            set_bucket(
+                s,
+                |bucket| &mut bucket.local_retention,
+                value::duration_positive(v).map(Duration::from_millis),
+            )
+        },
+    ),
+    Setting::server(
         "bucket.memory",
         "256MiB",
         Form::Size,
-        "Memory of the index headers of blocks in the bucket; the least recently used ones are dropped",
-        |s, v| set_bucket(s, |bucket| &mut bucket.catalog.header_bytes_max, value::size_at_least(v, 1 << 20)),
+        "Memory of index headers and fetched ranges of blocks in the bucket; those not used recently are dropped",
+        |s, v| set_bucket(s, |bucket| &mut bucket.catalog.memory_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
     Setting::server(
         "bucket.endpoint",

@@ -135,6 +135,17 @@ pub fn decode_chunk(bytes: &[u8], offset: u32) -> Result<RawChunk<'_>, DecodeErr
     Ok(chunk)
 }
 
+/// Returns the chunk that `bytes` begin with, complete but not verified: good for looking which other chunk
+/// it refers to before it is decoded.
+///
+/// # Errors
+/// [`DecodeError`] if the chunk is longer than `bytes`.
+pub fn read_chunk_unverified(bytes: &[u8], offset: u32) -> Result<RawChunk<'_>, DecodeError> {
+    let (chunk, mut r) = read_chunk(bytes, offset)?;
+    r.bytes("chunk checksum", CHECKSUM_BYTES)?;
+    Ok(chunk)
+}
+
 /// Number of samples that the chunk at `offset` claims, not verified. Only good for sizing buffers.
 #[must_use]
 pub fn sample_count_claimed(bytes: &[u8], offset: u32) -> Option<u16> {

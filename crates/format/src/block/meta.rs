@@ -183,6 +183,16 @@ pub enum MetaError {
 }
 
 impl BlockMeta {
+    /// Returns true if all samples of the block `older`, which was made of `older_sources`, are in this block
+    /// and those that were written together with it: it was merged or rewritten from it, be it in several
+    /// steps.
+    #[must_use]
+    pub fn replaces(&self, older: Ulid, older_sources: &[Ulid]) -> bool {
+        let Compaction { sources, parents, split_blocks, .. } = &self.compaction;
+        let is_input = parents.iter().any(|parent| parent.ulid == older);
+        is_input || has_samples_of(self.ulid, sources, split_blocks, older, older_sources)
+    }
+
     /// Reads the file's text.
     ///
     /// # Errors
@@ -243,6 +253,19 @@ impl BlockMeta {
         let mut writer = serde_json::Serializer::with_formatter(out, layout);
         self.serialize(&mut writer).expect("meta has a JSON form");
     }
+}
+
+/// Returns true if the block `newer` was written later than `older` and has all its sources. Programs that
+/// record no sources replace direct inputs only.
+pub(crate) fn has_samples_of(
+    newer: Ulid,
+    newer_sources: &[Ulid],
+    newer_split_blocks: &[Ulid],
+    older: Ulid,
+    older_sources: &[Ulid],
+) -> bool {
+    let has_all = || older_sources.iter().all(|source| newer_sources.contains(source));
+    newer > older && !older_sources.is_empty() && !newer_split_blocks.contains(&older) && has_all()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod encode;
 
 use chronolith_model::{TimeRange, TimeUnit};
 
-use crate::block::meta::Ulid;
+use crate::block::meta::{Ulid, has_samples_of};
 
 /// First four bytes of a snapshot.
 pub const MAGIC: [u8; 4] = *b"CLCS";
@@ -146,6 +146,17 @@ pub struct Ancestry {
     pub split_blocks: Vec<Ulid>,
     /// `compaction.failed`: it is not compacted.
     pub is_compaction_failed: bool,
+}
+
+impl BucketBlock {
+    /// Returns true if all samples of `older` are in this block and those that were written together with it,
+    /// by the same rule as [`crate::block::meta::BlockMeta::replaces`].
+    #[must_use]
+    pub fn replaces(&self, older: &BucketBlock) -> bool {
+        let Ancestry { sources, parents, split_blocks, .. } = &self.ancestry;
+        parents.contains(&older.ulid)
+            || has_samples_of(self.ulid, sources, split_blocks, older.ulid, &older.ancestry.sources)
+    }
 }
 
 /// Why a snapshot cannot be written.

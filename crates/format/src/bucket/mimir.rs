@@ -1,5 +1,5 @@
 //! Files of Mimir and Thanos in a bucket: bucket index, markers, the Thanos section of `meta.json`, sparse
-//! index header (`docs/bucket/mimir.md`). They are read, not written.
+//! index header (`docs/bucket/mimir.md`). They are read; the Thanos section is also written.
 //!
 //! Invariants: fields that are not known are ignored; a file that unpacks to more than its limit is refused.
 //! None of these files has a checksum of ours: gzip has one of its own, JSON has none.

@@ -102,7 +102,9 @@ async fn run<T: Send + 'static>(
     let done = dispatch::run_to_end(app, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
     done.map_err(|error| {
         tracing::error!(%error, "admin API request failed");
-        ApiError::new(ErrorKind::Internal, error)
+        let is_of_bucket = matches!(error, AdminError::Bucket(_));
+        let kind = if is_of_bucket { ErrorKind::Unavailable } else { ErrorKind::Internal };
+        ApiError::new(kind, error)
     })
 }
 

@@ -112,8 +112,6 @@ pub(super) async fn run_small_first<T: Send + 'static>(
     work: impl Fn(&App, &ReadContext) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let admitted = admit(app, &app.admission.query, tenant, timeout_ms).await?;
-    // A source in a bucket waits for requests, which no async worker may do.
-    let candidate = candidate.filter(|_| !app.lifecycle.is_read_only());
     let Some(candidate) = candidate else { return run_aside(app, admitted, work).await };
     if let Some(result) = attempt(app, &admitted, candidate, &work) {
         return result;
@@ -143,6 +141,8 @@ fn attempt<T>(
     let ends_here = admitted.deadline_ns <= slice_end_ns;
     let budget = admitted.ctx.budget.clone();
     let ctx = ReadContext::new(clock.clone(), slice_end_ns.min(admitted.deadline_ns), budget);
+    // A source in a bucket waits for requests, which no async worker may do.
+    let ctx = ctx.without_waiting();
     // As a thread of its own would catch it.
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(app, &ctx)));
     let Ok(result) = ran else { return Some(Err(bug(&"see the message of the panic"))) };

@@ -68,9 +68,11 @@ impl Fixture {
     pub(crate) fn read_only() -> Fixture {
         static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
         let fixture = Fixture::with(|options| options.web.admin_api = true);
-        let bucket = BucketOptions::new("memory://");
+        let bucket = BucketOptions { is_read_only: true, ..BucketOptions::new("memory://") };
         let sources = BucketSources::open(&bucket, &fixture.app.env, RUNTIME.handle()).expect("valid");
-        fixture.app.set_bucket(Arc::new(sources));
+        let sources = Arc::new(sources);
+        fixture.app.set_bucket(sources.clone());
+        fixture.app.lifecycle.set_sources(sources);
         fixture
     }
 

@@ -1,20 +1,18 @@
 //! Metrics of requests to the bucket, on a server that reads one.
 
-use chronolith_tsdb::{BucketSources, MeterSnapshot};
+use chronolith_tsdb::{BucketSources, CacheSnapshot, MeterSnapshot};
 
 use super::definition::Metric;
 
 /// Counters of the bucket at one moment.
 pub(crate) struct BucketState {
     requests: MeterSnapshot,
-    header_count: usize,
-    header_bytes: u64,
+    cache: CacheSnapshot,
 }
 
 impl BucketState {
     pub(crate) fn read(sources: &BucketSources) -> BucketState {
-        let (header_count, header_bytes) = sources.headers();
-        BucketState { requests: sources.requests(), header_count, header_bytes }
+        BucketState { requests: sources.requests(), cache: sources.cache() }
     }
 }
 
@@ -84,9 +82,47 @@ pub(crate) static BUCKET: &[Metric<BucketState>] = &[
         |state| state.requests.hedge_wins as f64,
     ),
     Metric::gauge("chronolith_bucket_headers", "Index headers of blocks in memory.", |state| {
-        state.header_count as f64
+        state.cache.header_count as f64
     }),
     Metric::gauge("chronolith_bucket_header_bytes", "Memory of index headers of blocks.", |state| {
-        state.header_bytes as f64
+        state.cache.header_bytes as f64
     }),
+    Metric::gauge("chronolith_bucket_range_bytes", "Memory of cached ranges of blocks.", |state| {
+        state.cache.range_bytes as f64
+    }),
+    Metric::counter(
+        "chronolith_bucket_range_hits_total",
+        "Cached ranges of blocks that a query used.",
+        |state| state.cache.hits as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_range_misses_total",
+        "Requests for ranges of blocks that were not cached.",
+        |state| state.cache.misses as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_range_waits_total",
+        "Waits of a query for a range that another query had requested.",
+        |state| state.cache.waits as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_cache_evictions_total",
+        "Ranges and index headers of blocks that were dropped because bucket.memory was full.",
+        |state| state.cache.evictions as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_range_hit_bytes_total",
+        "Bytes of cached ranges of blocks that a query used.",
+        |state| state.cache.hit_bytes as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_damages_total",
+        "Ranges of blocks that failed a checksum and were read once more from the bucket.",
+        |state| state.cache.damages as f64,
+    ),
+    Metric::gauge(
+        "chronolith_bucket_in_flight_bytes",
+        "Memory of requests for ranges of blocks without an answer yet.",
+        |state| state.cache.in_flight_bytes as f64,
+    ),
 ];

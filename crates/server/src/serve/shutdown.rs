@@ -89,6 +89,9 @@ impl Running {
         let threads = std::mem::take(&mut self.threads);
         let close = move || {
             stop.stop();
+            if let Some(store) = app.lifecycle.opened() {
+                store.stop_uploads();
+            }
             for joined in threads {
                 if joined.join().is_err() {
                     tracing::error!("background thread panicked");

@@ -37,6 +37,9 @@ pub enum AdminError {
     /// Rewriting a block needs more disk space than is free.
     #[error("too little free space to rewrite block {0}")]
     NoSpace(chronolith_format::block::meta::Ulid),
+    /// The bucket did not answer, or others change it at the same time.
+    #[error("bucket: {0}")]
+    Bucket(String),
     /// The database is closing.
     #[error("the store is closed")]
     Closed,

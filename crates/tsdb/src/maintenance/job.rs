@@ -23,6 +23,8 @@ pub enum JobKind {
     Checkpoint,
     /// Removes expired blocks of a tenant from its list of blocks.
     Retention,
+    /// Removes local copies of blocks that the bucket has.
+    LocalRetention,
     /// Removes the samples of a dropped store.
     StoreRemoval,
     /// Removes the files of blocks that were compacted or have expired.
@@ -44,11 +46,12 @@ impl JobKind {
     pub(super) const COUNT: usize = JobKind::ALL.len();
 
     /// All kinds, in order of priority.
-    pub const ALL: [JobKind; 11] = [
+    pub const ALL: [JobKind; 12] = [
         JobKind::Flush,
         JobKind::IdleFlush,
         JobKind::Checkpoint,
         JobKind::Retention,
+        JobKind::LocalRetention,
         JobKind::StoreRemoval,
         JobKind::BlockRemoval,
         JobKind::Compaction,
@@ -66,6 +69,7 @@ impl JobKind {
             JobKind::IdleFlush => "idle_flush",
             JobKind::Checkpoint => "checkpoint",
             JobKind::Retention => "retention",
+            JobKind::LocalRetention => "local_retention",
             JobKind::StoreRemoval => "store_removal",
             JobKind::BlockRemoval => "block_removal",
             JobKind::Compaction => "compaction",

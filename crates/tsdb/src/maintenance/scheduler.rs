@@ -85,7 +85,7 @@ impl KindRules {
                 ..every(RETRY_PAUSE_MAX_MS)
             },
             JobKind::Checkpoint => KindRules { retry_pause_max_ms: RETRY_PAUSE_MIN_MS, ..every(10_000) },
-            JobKind::Retention | JobKind::Metadata => every(60_000),
+            JobKind::Retention | JobKind::LocalRetention | JobKind::Metadata => every(60_000),
             JobKind::StoreRemoval => every(1000),
             JobKind::BlockRemoval => KindRules { retry_pause_max_ms: 60_000, ..every(60_000) },
             JobKind::Compaction => rewriting,

@@ -6,131 +6,51 @@
 
 use std::sync::Arc;
 
-use chronolith_base::Env;
-use chronolith_bucket::store::meter::MeterSnapshot;
-use chronolith_bucket::{BlockCatalog, BucketError, CatalogOptions, Store, StoreConfig};
-use chronolith_model::change::{ChangeWatch, Changed};
-use chronolith_model::query::{SelectHints, TenantSources, VecBatches};
+use chronolith_bucket::BlockCatalog;
+use chronolith_model::query::{SelectHints, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
     TenantId, TimeRange,
 };
 
-use tokio::runtime::Handle;
-
+use super::blocks::LabelQuestion;
 use super::kinds;
 use super::merged::{MergedBatches, merged};
 
-/// A bucket whose blocks are read.
-#[derive(Debug, Clone)]
-pub struct BucketOptions {
-    /// Where it is.
-    pub store: StoreConfig,
-    /// List of its blocks, and memory of their headers.
-    pub catalog: CatalogOptions,
-    /// Whether its blocks are served alone, without a store and without writes.
-    pub is_read_only: bool,
-}
-
-impl BucketOptions {
-    /// The bucket at `url`, everything else at its default.
-    #[must_use]
-    pub fn new(url: &str) -> BucketOptions {
-        BucketOptions {
-            store: StoreConfig::new(url),
-            catalog: CatalogOptions::default(),
-            is_read_only: false,
-        }
-    }
-}
-
-/// Blocks in a bucket as the source of all tenants.
-pub struct BucketSources {
-    catalog: Arc<BlockCatalog>,
-    store: Arc<Store>,
-}
-
-impl BucketSources {
-    /// The blocks in the bucket; requests run on the runtime of `handle`. Sends no request.
-    ///
-    /// # Errors
-    /// [`BucketError::Config`].
-    pub fn open(options: &BucketOptions, env: &Env, handle: &Handle) -> Result<BucketSources, BucketError> {
-        let store = Arc::new(Store::open(&options.store, env, handle.clone())?);
-        let catalog = BlockCatalog::new(store.clone(), env.clock.clone(), handle.clone(), &options.catalog);
-        Ok(BucketSources { catalog, store })
-    }
-
-    /// Counters of requests to the bucket.
-    #[must_use]
-    pub fn requests(&self) -> MeterSnapshot {
-        self.store.counters()
-    }
-
-    /// Index headers in memory, and their bytes.
-    #[must_use]
-    pub fn headers(&self) -> (usize, u64) {
-        self.catalog.headers()
-    }
-}
-
-impl ChangeWatch for BucketSources {
-    fn generation(&self, tenant: &TenantId) -> u64 {
-        self.catalog.generation(tenant)
-    }
-
-    fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed {
-        // A query that waits for the first listing sees the blocks of generation 1.
-        let is_same = generation > 0 && self.catalog.generation(tenant) == generation;
-        if is_same { Changed::NOTHING } else { Changed::EVERYTHING }
-    }
-}
-
-impl TenantSources for BucketSources {
-    fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        Arc::new(TenantBucket { catalog: self.catalog.clone(), tenant: tenant.clone() })
-    }
-}
-
 /// Blocks of one tenant in the bucket.
-struct TenantBucket {
+pub(crate) struct TenantBucket {
     catalog: Arc<BlockCatalog>,
     tenant: TenantId,
 }
 
-/// A question for labels, owned by the threads that answer it.
-struct LabelQuestion {
-    matchers: Vec<Matcher>,
-    range: TimeRange,
-    /// 0 = all.
-    limit: usize,
-    ctx: ReadContext,
-}
-
-impl LabelQuestion {
-    /// Text series are no numbers, so that PromQL reads no labels of theirs.
-    fn new(matchers: &[Matcher], range: TimeRange, limit: usize, ctx: &ReadContext) -> LabelQuestion {
-        let matchers = kinds::without_texts(matchers, true).into_owned();
-        LabelQuestion { matchers, range, limit, ctx: ctx.clone() }
-    }
-
-    fn selector(&self) -> Selector<'_> {
-        Selector { matchers: &self.matchers, range: self.range }
-    }
-}
-
 impl TenantBucket {
+    pub(crate) fn new(catalog: Arc<BlockCatalog>, tenant: &TenantId) -> TenantBucket {
+        TenantBucket { catalog, tenant: tenant.clone() }
+    }
+
+    /// Text series are no numbers, so that PromQL reads no labels of theirs.
+    fn question(
+        &self,
+        matchers: &[Matcher],
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> LabelQuestion {
+        LabelQuestion::new(&kinds::without_texts(matchers, true), range, limit, ctx)
+    }
+
     /// Returns the union of the lists of all blocks, sorted, at most `limit` entries (0 = all).
     fn union(
         &self,
         question: LabelQuestion,
         list: impl Fn(&dyn Queryable, &LabelQuestion) -> Result<Vec<String>, QueryError> + Clone + Send + 'static,
     ) -> Result<Vec<String>, QueryError> {
+        question.ctx.begin_wait()?;
         let blocks = self.catalog.blocks_in(&self.tenant, question.range, &question.ctx)?;
         let limit = question.limit;
         let ctx = question.ctx.clone();
         let question = Arc::new(question);
-        let lists = self.catalog.for_each_opened(&blocks, &ctx, move |block| list(block, &question))?;
+        let lists = self.catalog.for_each_opened(&blocks, &ctx, move |_, block| list(block, &question))?;
         let mut all = lists.into_iter().fold(Vec::new(), merged);
         if limit > 0 {
             all.truncate(limit);
@@ -158,6 +78,7 @@ impl Queryable for TenantBucket {
         let Some(matchers) = kinds::visible(selector.matchers) else { return Ok(none()) };
         let range = selector.range;
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
+        ctx.begin_wait()?;
         // Each selection starts to fetch at once; only the merge waits.
         for block in self.catalog.blocks_in(&self.tenant, range, ctx)? {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
@@ -183,7 +104,7 @@ impl Queryable for TenantBucket {
         let Some(matchers) = kinds::visible(selector.matchers) else { return Ok(Vec::new()) };
         // One more name in case that one of them is hidden.
         let limit_each = if limit == 0 { 0 } else { limit.saturating_add(1) };
-        let question = LabelQuestion::new(&matchers, selector.range, limit_each, ctx);
+        let question = self.question(&matchers, selector.range, limit_each, ctx);
         let names =
             |block: &dyn Queryable, q: &LabelQuestion| block.label_names(&q.selector(), q.limit, &q.ctx);
         let mut all = self.union(question, names)?;
@@ -201,7 +122,7 @@ impl Queryable for TenantBucket {
     ) -> Result<Vec<String>, QueryError> {
         let matchers = kinds::visible(selector.matchers).filter(|_| name != KIND_LABEL);
         let Some(matchers) = matchers else { return Ok(Vec::new()) };
-        let question = LabelQuestion::new(&matchers, selector.range, limit, ctx);
+        let question = self.question(&matchers, selector.range, limit, ctx);
         let name = name.to_owned();
         self.union(question, move |block, q| block.label_values(&name, &q.selector(), q.limit, &q.ctx))
     }

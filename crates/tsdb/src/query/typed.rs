@@ -4,11 +4,11 @@
 //! merged.
 //! Not here: the view of PromQL, which hides labels and reads floats (`query`, `kinds`).
 
-use chronolith_block::Block;
 use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints, VecBatches};
 use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, WordKind};
 
 use super::TenantQueryable;
+use super::blocks::{LabelQuestion, LabelSource};
 use super::words::TypedSource;
 
 /// Head and blocks of one store, with types.
@@ -34,7 +34,7 @@ impl TypedQueryable {
             SampleNeed::Newest => head.reader().select_newest(tenant, selector, ctx)?,
         };
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for block in blocks.open_in_range(tenant, selector.range)? {
+        for block in blocks.in_range(selector.range, ctx)? {
             sources.push(block.select(selector, ctx)?);
         }
         if !series.is_empty() {
@@ -101,8 +101,11 @@ impl Queryable for TypedQueryable {
     ) -> Result<Vec<String>, QueryError> {
         let TenantQueryable { head, tenant, .. } = &self.source;
         let from_head = head.reader().label_names(tenant, selector, limit, ctx)?;
-        let names = |block: &Block| block.label_names(selector, limit, ctx);
-        self.source.union(selector.range, limit, from_head, names)
+        let names = |block: &LabelSource<'_>, q: &LabelQuestion| {
+            block.reader.label_names(&q.selector(), q.limit, &q.ctx)
+        };
+        let question = LabelQuestion::new(selector.matchers, selector.range, limit, ctx);
+        self.source.blocks.union(question, from_head, names)
     }
 
     fn label_values(
@@ -114,7 +117,11 @@ impl Queryable for TypedQueryable {
     ) -> Result<Vec<String>, QueryError> {
         let TenantQueryable { head, tenant, .. } = &self.source;
         let from_head = head.reader().label_values(tenant, name, selector, limit, ctx)?;
-        let values = |block: &Block| block.label_values(name, selector, limit, ctx);
-        self.source.union(selector.range, limit, from_head, values)
+        let name = name.to_owned();
+        let question = LabelQuestion::new(selector.matchers, selector.range, limit, ctx);
+        let values = move |block: &LabelSource<'_>, q: &LabelQuestion| {
+            block.reader.label_values(&name, &q.selector(), q.limit, &q.ctx)
+        };
+        self.source.blocks.union(question, from_head, values)
     }
 }

@@ -125,9 +125,17 @@ pub(super) fn influx_clients(ci: &Checkout) -> Result<Tally> {
     })
 }
 
-/// Without Go, there is no S3 server, and the kit reads from a directory alone.
 pub(super) fn bucket_read(ci: &Checkout) -> Result<Tally> {
-    let Some(kit) = find_kit(ci, "bucket-read", "run.py") else { return Ok(no_kit("bucket-read")) };
+    bucket(ci, "read.py")
+}
+
+pub(super) fn bucket_upload(ci: &Checkout) -> Result<Tally> {
+    bucket(ci, "upload.py")
+}
+
+/// Without Go, there is no S3 server, and the kit uses a directory alone.
+fn bucket(ci: &Checkout, file: &str) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "bucket", file) else { return Ok(no_kit("bucket")) };
     if let Err(why) = peers::need_prometheus() {
         return Ok(Tally::not_run(&why));
     }

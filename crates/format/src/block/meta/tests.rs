@@ -93,3 +93,31 @@ fn the_range_of_a_store_in_nanoseconds_is_exact() {
     meta.set_range(TimeUnit::Milli, TimeRange::new(1_600_000_000_000, 1_600_004_485_001));
     assert_eq!(text(&meta).as_bytes(), GOLDEN_3);
 }
+
+#[test]
+fn a_block_replaces_its_inputs_and_what_they_were_made_of() {
+    let ulid = |n: u64| Ulid::new(1, u128::from(n));
+    let meta = |n: u64, sources: &[u64], parents: &[u64], split: &[u64]| {
+        let json = r#"{"ulid":"00000000000000000000000000","minTime":0,"maxTime":1,"version":1,"compaction":{"level":1}}"#;
+        let mut meta = BlockMeta::decode(json.as_bytes()).unwrap();
+        meta.ulid = ulid(n);
+        meta.compaction.sources = sources.iter().map(|n| ulid(*n)).collect();
+        let parent = |n: &u64| BlockDesc { ulid: ulid(*n), min_time: 0, max_time: 1 };
+        meta.compaction.parents = parents.iter().map(parent).collect();
+        meta.compaction.split_blocks = split.iter().map(|n| ulid(*n)).collect();
+        meta
+    };
+    let merged = meta(9, &[1, 2, 3], &[3, 8], &[]);
+    assert!(merged.replaces(ulid(3), &[ulid(3)]), "a direct input");
+    assert!(merged.replaces(ulid(1), &[ulid(1)]), "an input of an input");
+    assert!(merged.replaces(ulid(7), &[ulid(1), ulid(2), ulid(3)]), "the same samples, rewritten");
+    assert!(merged.replaces(ulid(8), &[]), "a direct input that records no sources");
+    assert!(!merged.replaces(ulid(9), &[ulid(1), ulid(2), ulid(3)]), "itself");
+    assert!(!merged.replaces(ulid(4), &[ulid(4)]), "another block");
+    assert!(!merged.replaces(ulid(5), &[ulid(1), ulid(4)]), "a block with more samples");
+    assert!(!merged.replaces(ulid(10), &[ulid(1), ulid(2), ulid(3)]), "a later one with the same samples");
+    assert!(!merged.replaces(ulid(6), &[]), "a block that records no sources");
+    let split = meta(9, &[1, 2], &[1, 2], &[8, 9]);
+    assert!(split.replaces(ulid(2), &[ulid(2)]), "an input");
+    assert!(!split.replaces(ulid(8), &[ulid(1), ulid(2)]), "the other block of its set");
+}

@@ -131,6 +131,20 @@ fn the_thanos_section_is_read() {
 }
 
 #[test]
+fn the_thanos_section_is_written_as_thanos_does() {
+    let file = |rel_path: &str, size_bytes| ThanosFile { rel_path: rel_path.to_owned(), size_bytes };
+    let section = ThanosMeta::of_upload(vec![file("index", 9), file("meta.json", 0)]);
+    let mut written = meta(r#","thanos":{"version":1,"source":"sidecar"}"#);
+    section.put_into(&mut written);
+    let expected = serde_json::json!({
+        "version": 1, "labels": {}, "downsample": {"resolution": 0}, "source": "chronolith",
+        "files": [{"rel_path": "index", "size_bytes": 9}, {"rel_path": "meta.json"}],
+    });
+    assert_eq!(written.unknown.get("thanos"), Some(&expected));
+    assert_eq!(ThanosMeta::of(&written).expect("reads"), Some(section));
+}
+
+#[test]
 fn a_thanos_section_of_another_form_is_refused() {
     assert!(matches!(ThanosMeta::of(&meta(r#","thanos":{"version":2}"#)), Err(MimirError::Version { .. })));
     assert!(matches!(ThanosMeta::of(&meta(r#","thanos":7"#)), Err(MimirError::Json { .. })));

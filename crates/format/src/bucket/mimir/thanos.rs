@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::file::MimirError;
 use crate::block::meta::BlockMeta;
@@ -10,9 +10,11 @@ use crate::block::meta::BlockMeta;
 const FILE: &str = "meta.json";
 const FIELD: &str = "thanos";
 const VERSION: i64 = 1;
+/// Program that uploaded a block.
+const SOURCE: &str = "chronolith";
 
 /// Content of the section.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThanosMeta {
     /// 1, or 0 where the first programs left it out.
@@ -26,7 +28,7 @@ pub struct ThanosMeta {
     /// Program that uploaded it, as `sidecar` or `compactor`.
     pub source: String,
     /// Names of its segments; earlier versions have these in place of `files`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub segment_files: Vec<String>,
     /// Its files, by name.
     #[serde(deserialize_with = "null_as_default")]
@@ -34,7 +36,7 @@ pub struct ThanosMeta {
 }
 
 /// Resolution of a block.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThanosDownsample {
     /// Milliseconds between two samples; 0 for samples as they were scraped.
@@ -42,13 +44,18 @@ pub struct ThanosDownsample {
 }
 
 /// A file of a block.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThanosFile {
     /// Name within the folder of the block.
     pub rel_path: String,
     /// Bytes of the file; 0 for `meta.json`, which cannot have its own.
+    #[serde(skip_serializing_if = "is_zero")]
     pub size_bytes: u64,
+}
+
+fn is_zero(size: &u64) -> bool {
+    *size == 0
 }
 
 fn null_as_default<'de, D, T>(input: D) -> Result<T, D::Error>
@@ -60,6 +67,21 @@ where
 }
 
 impl ThanosMeta {
+    /// The section of a block of scraped samples without external labels, with the sizes of its files.
+    #[must_use]
+    pub fn of_upload(files: Vec<ThanosFile>) -> ThanosMeta {
+        ThanosMeta { version: VERSION, source: SOURCE.to_owned(), files, ..ThanosMeta::default() }
+    }
+
+    /// Sets the section of a `meta.json`, in place of one that it has.
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    pub fn put_into(&self, meta: &mut BlockMeta) {
+        let section = serde_json::to_value(self).expect("the section has a JSON form");
+        meta.unknown.insert(FIELD.to_owned(), section);
+    }
+
     /// Returns the section of a `meta.json`; `None` if it has none.
     ///
     /// # Errors

@@ -1,0 +1,220 @@
+//! Catalogue of a tenant: numbered snapshots of its list of blocks, each created on top of the newest one.
+//!
+//! Invariants: a snapshot is created by create-if-absent with the number after the newest one and never
+//! changed, so two writers cannot overwrite each other's update; old snapshots are removed in ascending
+//! order, so the numbers that remain have no gap and the newest one is followed by an absent one.
+//! Not here: bytes of a snapshot (`format::bucket::catalogue`), which blocks to record (`upload`).
+
+mod cleanup;
+mod reader;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronolith_base::Env;
+use chronolith_format::bucket::catalogue::Snapshot;
+use chronolith_model::TenantId;
+
+pub use self::reader::{Latest, SnapshotReader};
+
+pub(crate) use self::reader::HINT;
+use self::reader::{Found, key};
+use crate::store::CreateOutcome;
+use crate::{BucketError, RequestContext, Store};
+
+/// Longest time of one update. Far below the age at which snapshots are removed, so that the number after
+/// the newest snapshot cannot have been used and removed meanwhile.
+const UPDATE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// Time for writing the hint.
+const HINT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bounds of the random pause after another writer was first.
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Updates the catalogues of the tenants of a bucket.
+pub struct Snapshots {
+    reader: SnapshotReader,
+    env: Env,
+}
+
+/// Decision of a change on the snapshot it was applied to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The changed snapshot becomes the next one.
+    Write,
+    /// Nothing is written.
+    Keep,
+}
+
+/// Result of an update.
+#[derive(Debug, Clone)]
+pub struct Updated {
+    /// Snapshot after the update; `None` if there is none and nothing was to be changed.
+    pub snapshot: Option<Arc<Snapshot>>,
+    /// True if this update created it.
+    pub is_written: bool,
+}
+
+impl Snapshots {
+    /// Updates of the catalogues in `store`. Sends no request.
+    #[must_use]
+    pub fn new(store: Arc<Store>, env: &Env) -> Snapshots {
+        Snapshots { reader: SnapshotReader::new(store, env.clock.clone()), env: env.clone() }
+    }
+
+    /// The newest snapshots.
+    #[must_use]
+    pub fn reader(&self) -> &SnapshotReader {
+        &self.reader
+    }
+
+    /// Applies `change` to the newest snapshot, an empty one if the tenant of `request` has none, and creates
+    /// the next one. If another writer was first, `change` is applied again to what that one wrote.
+    ///
+    /// Cost: that of [`SnapshotReader::read_latest`], creation, hint: five requests; at every 16th number
+    /// also the removal of old ones.
+    ///
+    /// # Errors
+    /// [`BucketError::Corrupt`] if the newest snapshot is damaged or of a later version, as an update of an
+    /// older one would lose blocks. After [`BucketError::Unavailable`] and [`BucketError::Deadline`] the
+    /// update may be written: repeat it with a `change` that keeps a snapshot in which it is done.
+    pub async fn update(
+        &self,
+        request: &RequestContext,
+        mut change: impl FnMut(&mut Snapshot) -> Change,
+    ) -> Result<Updated, BucketError> {
+        let request = &self.bounded(request, UPDATE_TIMEOUT);
+        let mut found = self.reader.find(request).await?;
+        let mut lost_races = 0;
+        loop {
+            let base = self.base(&request.tenant, &found)?;
+            let mut next = base.as_deref().cloned().unwrap_or_else(empty);
+            if change(&mut next) == Change::Keep {
+                return Ok(Updated { snapshot: base, is_written: false });
+            }
+            let number = found.newest_number + 1;
+            let (body, snapshot) = self.encoded(request, next, number)?;
+            let other = match self.create(request, number, body).await? {
+                CreateOutcome::Created => return Ok(self.written(request, snapshot).await),
+                CreateOutcome::Exists(other) => match Snapshot::decode(&other.bytes, number) {
+                    Ok(other) => Some(Arc::new(other)),
+                    Err(_) => self.reader.load(request, number).await?.into_snapshot(),
+                },
+            };
+            // The answer to the creation was lost, and the object damaged on its way when it was read back.
+            if other.as_ref().is_some_and(|other| other.writer == snapshot.writer) {
+                return Ok(self.written(request, snapshot).await);
+            }
+            found = Found { newest_number: number, snapshot: other };
+            lost_races += 1;
+            self.pause(request, lost_races).await?;
+            found = self.reader.newest_after(request, found).await?;
+        }
+    }
+
+    /// Ends an update that created `snapshot`.
+    async fn written(&self, request: &RequestContext, snapshot: Snapshot) -> Updated {
+        self.write_hint(request, snapshot.number).await;
+        self.reader.remove_old(request, snapshot.number).await;
+        Updated { snapshot: Some(Arc::new(snapshot)), is_written: true }
+    }
+
+    /// The request, ending after `timeout` at the latest.
+    fn bounded(&self, request: &RequestContext, timeout: Duration) -> RequestContext {
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let latest_ns = self.env.clock.mono_ns().saturating_add(timeout_ns);
+        RequestContext { deadline_ns: request.deadline_ns.min(latest_ns), ..request.clone() }
+    }
+
+    /// Snapshot to update; `None` if there is none.
+    fn base(&self, tenant: &TenantId, found: &Found) -> Result<Option<Arc<Snapshot>>, BucketError> {
+        let usable_number = found.snapshot.as_ref().map_or(0, |snapshot| snapshot.number);
+        if usable_number == found.newest_number {
+            return Ok(found.snapshot.clone());
+        }
+        Err(BucketError::Corrupt {
+            key: key(tenant, found.newest_number),
+            what: "catalogue snapshot",
+            expected: "one that this version can read, to update it".to_owned(),
+            found: "damage, or a later version".to_owned(),
+        })
+    }
+
+    /// Body of the next snapshot, and what it decodes to.
+    fn encoded(
+        &self,
+        request: &RequestContext,
+        mut next: Snapshot,
+        number: u64,
+    ) -> Result<(Bytes, Snapshot), BucketError> {
+        next.number = number;
+        self.env.rng.fill(&mut next.writer);
+        next.created_ms = next.created_ms.max(self.env.clock.now_ms());
+        let refused = |detail: String| {
+            let what = format!("update of {}", key(&request.tenant, number));
+            BucketError::Refused { what, detail }
+        };
+        let mut body = Vec::new();
+        next.encode(&mut body).map_err(|error| refused(error.to_string()))?;
+        // Readers have limits that a writer could exceed: then no process could read the tenant any more.
+        let decoded = Snapshot::decode(&body, number).map_err(|error| refused(error.to_string()))?;
+        Ok((body.into(), decoded))
+    }
+
+    /// Creates snapshot `number`, until it is known who created it or the deadline passes.
+    async fn create(
+        &self,
+        request: &RequestContext,
+        number: u64,
+        body: Bytes,
+    ) -> Result<CreateOutcome, BucketError> {
+        let key = key(&request.tenant, number);
+        let mut attempts = 0;
+        loop {
+            match self.reader.store.create(request, &key, body.clone()).await {
+                Err(BucketError::Unavailable { .. }) => {
+                    attempts += 1;
+                    self.pause(request, attempts).await?;
+                }
+                settled => return settled,
+            }
+        }
+    }
+
+    /// Waits a random time that grows with the number of attempts.
+    async fn pause(&self, request: &RequestContext, attempts: u32) -> Result<(), BucketError> {
+        let limit = PAUSE_FIRST.saturating_mul(1 << attempts.min(16)).min(PAUSE_MAX);
+        let limit_us = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+        let pause = Duration::from_micros(self.env.rng.below(limit_us.max(1)));
+        if request.remaining(&*self.env.clock) <= pause {
+            let what = format!("update of the catalogue of tenant {}", request.tenant);
+            return Err(BucketError::Deadline { what });
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+
+    /// Records the number of the newest snapshot. A failure costs readers a listing.
+    async fn write_hint(&self, request: &RequestContext, number: u64) {
+        let object = format!("{}/{HINT}", request.tenant);
+        let body = Bytes::from(format!("{number:020}"));
+        let request = self.bounded(request, HINT_TIMEOUT);
+        if let Err(error) = self.reader.store.put(&request, &object, body).await {
+            tracing::debug!(%error, "writing the number of the newest catalogue snapshot failed");
+        }
+    }
+}
+
+#[cfg(test)]
+impl Snapshots {
+    /// Removes snapshots from this age on.
+    pub(crate) fn keep_for(&mut self, kept_age: Duration) {
+        self.reader.kept_age = kept_age;
+    }
+}
+
+/// The snapshot before the first one.
+fn empty() -> Snapshot {
+    Snapshot { number: 0, writer: [0; 16], created_ms: 0, blocks: Vec::new(), deletion_marks: Vec::new() }
+}

@@ -1,0 +1,275 @@
+//! The newest snapshot of a tenant: hint, then number by number, else a listing.
+//!
+//! Invariant: a snapshot counts as the newest one only if it exists after the next number was found absent.
+//! As snapshots are removed in ascending order, the next number was then never created.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_base::Clock;
+use chronolith_format::bucket::catalogue::{FOLDER, Snapshot};
+use chronolith_model::TenantId;
+
+use crate::store::list::{ListOptions, ListedObject};
+use crate::store::read::ReadRange;
+use crate::{BucketError, RequestContext, Store};
+
+/// Object within the folder of a tenant with the number of a recent snapshot.
+pub(crate) const HINT: &str = "catalog/latest";
+/// Age below which snapshots are kept: a process that has not polled for this long lists again.
+const KEPT_AGE: Duration = Duration::from_secs(60 * 60);
+/// Reads of a snapshot that cannot be decoded: bytes may be damaged on their way.
+const DECODE_ATTEMPTS: u32 = 3;
+/// Snapshots that are read one after the other before a listing is cheaper.
+const STEPS_MAX: usize = 16;
+/// Damaged snapshots that are passed on the way to an older one.
+const DAMAGED_MAX: u64 = 16;
+/// Listings in which the newest snapshot is removed, or followed by [`STEPS_MAX`] others, before it is read.
+const LISTINGS_MAX: usize = 4;
+/// Reads the catalogues of the tenants of a bucket.
+pub struct SnapshotReader {
+    pub(super) store: Arc<Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Age from which a snapshot may be removed. After a quarter of it, a process that has not polled checks
+    /// that the snapshot it knows is still there.
+    pub(super) kept_age: Duration,
+}
+
+/// The newest snapshot of a tenant at one moment.
+#[derive(Debug, Clone)]
+pub struct Latest {
+    /// Newest snapshot that can be decoded.
+    pub snapshot: Arc<Snapshot>,
+    /// Number of the newest snapshot, greater than that of `snapshot` if the newer ones are damaged.
+    pub newest_number: u64,
+    /// Monotonic time at which no newer one was there, ns.
+    confirmed_ns: u64,
+}
+
+/// Newest snapshot of a tenant.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Found {
+    /// Number of the newest one; 0 if there is none.
+    pub(super) newest_number: u64,
+    /// Newest one that can be decoded.
+    pub(super) snapshot: Option<Arc<Snapshot>>,
+}
+
+/// Result of reading one snapshot.
+pub(super) enum Loaded {
+    Decoded(Arc<Snapshot>),
+    /// It is there and cannot be used.
+    Damaged,
+    Absent,
+}
+
+impl Loaded {
+    pub(super) fn into_snapshot(self) -> Option<Arc<Snapshot>> {
+        match self {
+            Loaded::Decoded(snapshot) => Some(snapshot),
+            Loaded::Damaged | Loaded::Absent => None,
+        }
+    }
+}
+
+impl SnapshotReader {
+    /// A reader of the catalogues in `store`. Sends no request.
+    #[must_use]
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> SnapshotReader {
+        SnapshotReader { store, clock, kept_age: KEPT_AGE }
+    }
+
+    /// Returns the newest snapshot of the tenant of `request`; `None` without a catalogue, or if no snapshot
+    /// of it can be decoded. Damaged ones are named in a warning.
+    ///
+    /// Cost: hint, the absent snapshot after the newest one, the newest one; without a hint, a listing.
+    ///
+    /// # Errors
+    /// As other requests.
+    pub async fn read_latest(&self, request: &RequestContext) -> Result<Option<Latest>, BucketError> {
+        let confirmed_ns = self.clock.mono_ns();
+        Ok(latest(self.find(request).await?, confirmed_ns))
+    }
+
+    /// As [`SnapshotReader::read_latest`], from a snapshot that is known.
+    ///
+    /// Cost: one request, which finds nothing, if there is no newer snapshot.
+    ///
+    /// # Errors
+    /// As other requests.
+    pub async fn poll(
+        &self,
+        request: &RequestContext,
+        known: &Latest,
+    ) -> Result<Option<Latest>, BucketError> {
+        let start_ns = self.clock.mono_ns();
+        let known_age = Duration::from_nanos(start_ns.saturating_sub(known.confirmed_ns));
+        let mut found = Found { newest_number: known.newest_number, snapshot: Some(known.snapshot.clone()) };
+        let is_end = self.step(request, &mut found).await?;
+        let is_confirmed = known_age < self.kept_age / 4 || self.exists(request, found.newest_number).await?;
+        if is_end && is_confirmed {
+            return Ok(latest(found, start_ns));
+        }
+        self.read_latest(request).await
+    }
+
+    pub(super) async fn find(&self, request: &RequestContext) -> Result<Found, BucketError> {
+        if let Some(number) = self.hint(request).await?
+            && let Some(found) = self.newest_from(request, number).await?
+        {
+            return Ok(found);
+        }
+        self.find_listed(request).await
+    }
+
+    /// Newest snapshot, from one that was just read.
+    pub(super) async fn newest_after(
+        &self,
+        request: &RequestContext,
+        mut found: Found,
+    ) -> Result<Found, BucketError> {
+        if self.step(request, &mut found).await? { Ok(found) } else { self.find(request).await }
+    }
+
+    async fn find_listed(&self, request: &RequestContext) -> Result<Found, BucketError> {
+        for _ in 0..LISTINGS_MAX {
+            let listed = self.listed(request).await?;
+            let Some((number, _)) = listed.last() else { return Ok(Found::default()) };
+            if let Some(found) = self.newest_from(request, *number).await? {
+                return Ok(found);
+            }
+        }
+        Err(BucketError::Unavailable {
+            what: format!("reading the catalogue of tenant {}", request.tenant),
+            attempts: LISTINGS_MAX as u32,
+            last: "it changes faster than it can be read".to_owned(),
+        })
+    }
+
+    /// Newest snapshot, from snapshot `number` on; `None` if that is absent, or too many are later.
+    async fn newest_from(&self, request: &RequestContext, number: u64) -> Result<Option<Found>, BucketError> {
+        let Some(next) = number.checked_add(1) else { return Ok(None) };
+        // The next one first: that the other one exists afterwards proves that it is the newest.
+        let mut found = match self.load(request, next).await? {
+            Loaded::Absent => match self.load(request, number).await? {
+                Loaded::Absent => return Ok(None),
+                loaded => Found { newest_number: number, snapshot: loaded.into_snapshot() },
+            },
+            loaded => {
+                let mut found = Found { newest_number: next, snapshot: loaded.into_snapshot() };
+                let is_end = self.step(request, &mut found).await?;
+                if !is_end || !self.exists(request, found.newest_number).await? {
+                    return Ok(None);
+                }
+                found
+            }
+        };
+        if found.snapshot.is_none() {
+            found.snapshot = self.decodable_before(request, found.newest_number).await?;
+        }
+        Ok(Some(found))
+    }
+
+    /// Reads the snapshots after `found`. Returns true if there are no more.
+    async fn step(&self, request: &RequestContext, found: &mut Found) -> Result<bool, BucketError> {
+        for _ in 0..STEPS_MAX {
+            let Some(number) = found.newest_number.checked_add(1) else { return Ok(true) };
+            match self.load(request, number).await? {
+                Loaded::Absent => return Ok(true),
+                Loaded::Decoded(snapshot) => found.snapshot = Some(snapshot),
+                Loaded::Damaged => {}
+            }
+            found.newest_number = number;
+        }
+        Ok(false)
+    }
+
+    /// The snapshot before a damaged one, or the one before that.
+    async fn decodable_before(
+        &self,
+        request: &RequestContext,
+        damaged: u64,
+    ) -> Result<Option<Arc<Snapshot>>, BucketError> {
+        for distance in 1..=DAMAGED_MAX {
+            let Some(number) = damaged.checked_sub(distance) else { break };
+            match self.load(request, number).await? {
+                Loaded::Decoded(snapshot) => return Ok(Some(snapshot)),
+                Loaded::Damaged => {}
+                Loaded::Absent => break,
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) async fn load(&self, request: &RequestContext, number: u64) -> Result<Loaded, BucketError> {
+        let key = key(&request.tenant, number);
+        for attempt in 1.. {
+            let damage = match self.store.read(request, &key, ReadRange::Whole, None).await {
+                Ok(read) => match Snapshot::decode(&read.bytes, number) {
+                    Ok(snapshot) => return Ok(Loaded::Decoded(Arc::new(snapshot))),
+                    Err(error) => error.to_string(),
+                },
+                Err(BucketError::NotFound { .. }) => return Ok(Loaded::Absent),
+                Err(error @ BucketError::Corrupt { .. }) => error.to_string(),
+                Err(error) => return Err(error),
+            };
+            if attempt == DECODE_ATTEMPTS {
+                tracing::warn!(%key, %damage, "catalogue snapshot is damaged, using the one before it");
+                break;
+            }
+        }
+        Ok(Loaded::Damaged)
+    }
+
+    async fn exists(&self, request: &RequestContext, number: u64) -> Result<bool, BucketError> {
+        match self.store.head(request, &key(&request.tenant, number)).await {
+            Ok(_) => Ok(true),
+            Err(BucketError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Number in the hint, which may be out of date.
+    async fn hint(&self, request: &RequestContext) -> Result<Option<u64>, BucketError> {
+        let object = format!("{}/{HINT}", request.tenant);
+        let read = match self.store.read(request, &object, ReadRange::Whole, None).await {
+            Ok(read) => read,
+            Err(BucketError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let digits = std::str::from_utf8(&read.bytes).unwrap_or_default();
+        Ok(Snapshot::number_of(&format!("{FOLDER}{digits}")))
+    }
+
+    /// All snapshots, ascending by number.
+    pub(crate) async fn listed(
+        &self,
+        request: &RequestContext,
+    ) -> Result<Vec<(u64, ListedObject)>, BucketError> {
+        let prefix = format!("{}/{}", request.tenant, FOLDER.trim_end_matches('/'));
+        let tenant = format!("{}/", request.tenant);
+        let mut options = ListOptions { prefix, ..ListOptions::default() };
+        let mut listed = Vec::new();
+        loop {
+            let page = self.store.list(request, &options).await?;
+            listed.extend(page.objects.into_iter().filter_map(|object| {
+                let number = Snapshot::number_of(object.key.strip_prefix(&tenant)?)?;
+                Some((number, object))
+            }));
+            match page.next_after {
+                Some(after) => options.after = Some(after),
+                None => return Ok(listed),
+            }
+        }
+    }
+}
+
+fn latest(found: Found, confirmed_ns: u64) -> Option<Latest> {
+    let Found { newest_number, snapshot } = found;
+    Some(Latest { snapshot: snapshot?, newest_number, confirmed_ns })
+}
+
+/// Key of a snapshot.
+pub(super) fn key(tenant: &TenantId, number: u64) -> String {
+    format!("{tenant}/{}", Snapshot::object_name(number))
+}

@@ -1,0 +1,258 @@
+//! Catalogue snapshots: racing writers over faulty storage lose no update; the newest one is found with and
+//! without hint; damaged and old ones.
+
+use std::sync::atomic::Ordering;
+
+use chronolith_format::block::meta::Ulid;
+use chronolith_format::bucket::catalogue::{
+    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, Snapshot,
+};
+use chronolith_model::{TimeRange, TimeUnit};
+
+use super::s3_server::S3Server;
+use super::*;
+use crate::error::BucketError;
+use crate::snapshots::{Change, HINT, Snapshots};
+use crate::store::read::ReadRange;
+use crate::store::request::Operation;
+use crate::store::retry::Outcome;
+
+const WRITERS: u64 = 32;
+const TENANT: &str = "anonymous";
+
+pub(super) fn record(n: u64) -> BucketBlock {
+    let ulid = Ulid::new(1_700_000_000_000, u128::from(n));
+    BucketBlock {
+        ulid,
+        folder: BlockFolder::Mimir,
+        time_unit: TimeUnit::Milli,
+        range: TimeRange::new(0, 7_200_000),
+        counts: BlockCounts::default(),
+        files: BlockFiles::default(),
+        sidecar: None,
+        tombstones: None,
+        ancestry: Ancestry {
+            level: 1,
+            oldest_source: ulid,
+            sources: vec![ulid],
+            parents: Vec::new(),
+            split_set: None,
+            split_blocks: Vec::new(),
+            is_compaction_failed: false,
+        },
+        uploaded_ms: 0,
+    }
+}
+
+/// Adds block `n` unless it is there.
+fn add(n: u64) -> impl FnMut(&mut Snapshot) -> Change {
+    move |snapshot| {
+        if snapshot.blocks.iter().any(|block| block.ulid == record(n).ulid) {
+            return Change::Keep;
+        }
+        snapshot.blocks.push(record(n));
+        Change::Write
+    }
+}
+
+fn snapshots(rig: &Rig) -> Snapshots {
+    Snapshots::new(rig.store.clone(), &rig.env)
+}
+
+async fn add_all(rig: &Rig, blocks: std::ops::Range<u64>) {
+    for n in blocks {
+        snapshots(rig).update(&rig.query(60_000), add(n)).await.unwrap();
+    }
+}
+
+async fn newest(rig: &Rig) -> Option<(u64, usize)> {
+    let latest = snapshots(rig).reader().read_latest(&rig.query(60_000)).await.unwrap();
+    latest.map(|latest| (latest.snapshot.number, latest.snapshot.blocks.len()))
+}
+
+/// Makes one update; a failed one is repeated, as by a process.
+async fn update_until_done(store: Arc<Store>, env: Env, n: u64) {
+    let snapshots = Snapshots::new(store, &env);
+    loop {
+        let timeout = Duration::from_secs(120);
+        let tenant = TenantId::anonymous();
+        let request = RequestContext::with_timeout(&*env.clock, tenant, timeout, Purpose::Catalog);
+        match snapshots.update(&request, add(n)).await {
+            Ok(_) => return,
+            Err(BucketError::Unavailable { .. }) => {}
+            Err(error) => panic!("writer {n}: {error}"),
+        }
+    }
+}
+
+/// One update per writer, each with a store of its own.
+async fn check_races(backends: Vec<Arc<dyn Backend>>, plan: FaultPlan, seed: u64) {
+    let mut writers = tokio::task::JoinSet::new();
+    let rigs: Vec<Rig> =
+        (seed * 1000..).zip(backends).map(|(seed, backend)| Rig::over(backend, plan, seed)).collect();
+    for (n, rig) in (0..).zip(&rigs) {
+        writers.spawn(update_until_done(rig.store.clone(), rig.env.clone(), n));
+    }
+    writers.join_all().await;
+    let injected: u64 = rigs.iter().map(|rig| rig.faults.injected.load(Ordering::Relaxed)).sum();
+    rigs.iter().for_each(|rig| rig.faults.set_plan(FaultPlan::default()));
+    let count = rigs.len() as u64;
+    assert!(injected > count, "{injected} faults");
+    // As many snapshots as blocks: no update was lost, and none was made twice.
+    assert_eq!(newest(&rigs[0]).await, Some((count, rigs.len())));
+}
+
+fn all_faults() -> FaultPlan {
+    FaultPlan {
+        unavailable: 100,
+        cut: 100,
+        lost_answer: 200,
+        conflict: 100,
+        flipped: 20,
+        delayed: 500,
+        delay_ms: 4,
+        ..FaultPlan::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn racing_writers_lose_no_update_in_memory() {
+    for seed in 0..4 {
+        let backend: Arc<dyn Backend> = Arc::new(InMemory::new());
+        check_races((0..WRITERS).map(|_| backend.clone()).collect(), all_faults(), seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn racing_writers_lose_no_update_in_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    check_races((0..WRITERS).map(|_| local_backend(dir.path())).collect(), all_faults(), 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn racing_writers_lose_no_update_over_http() {
+    let server = S3Server::start(all_faults(), 11).await;
+    let env = Env::real();
+    let mut writers = tokio::task::JoinSet::new();
+    for n in 0..WRITERS {
+        writers.spawn(update_until_done(Arc::new(server.open(&env)), env.clone(), n));
+    }
+    writers.join_all().await;
+    server.set_faults(FaultPlan::default());
+    let rig = Rig::memory(FaultPlan::default());
+    let over_http = Snapshots::new(Arc::new(server.open(&env)), &env);
+    let latest = over_http.reader().read_latest(&rig.query(60_000)).await.unwrap().unwrap();
+    assert_eq!(latest.snapshot.number, WRITERS);
+    assert_eq!(latest.snapshot.blocks, (0..WRITERS).map(record).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_bucket_without_snapshots_has_no_catalogue() {
+    let rig = Rig::memory(FaultPlan::default());
+    assert_eq!(newest(&rig).await, None);
+    let kept = snapshots(&rig).update(&rig.query(1000), |_| Change::Keep).await.unwrap();
+    assert!(kept.snapshot.is_none() && !kept.is_written);
+    assert_eq!(newest(&rig).await, None);
+}
+
+#[tokio::test]
+async fn the_newest_snapshot_is_found_whatever_the_hint() {
+    let rig = Rig::memory(FaultPlan::default());
+    add_all(&rig, 0..20).await;
+    let hint = format!("{TENANT}/{HINT}");
+    for text in ["00000000000000000003", "00000000000000000019", "00000000000000000021", "junk", ""] {
+        rig.faults.inner_put(&hint, Bytes::from(text)).await;
+        assert_eq!(newest(&rig).await, Some((20, 20)), "{text:?}");
+    }
+    rig.store.remove(&rig.query(1000), &hint).await.unwrap();
+    assert_eq!(newest(&rig).await, Some((20, 20)));
+}
+
+#[tokio::test]
+async fn a_poll_without_news_is_one_request() {
+    let rig = Rig::memory(FaultPlan::default());
+    add_all(&rig, 0..3).await;
+    let catalogue = snapshots(&rig);
+    let request = rig.query(60_000);
+    let before = rig.faults.requests.load(Ordering::Relaxed);
+    let known = catalogue.reader().read_latest(&request).await.unwrap().unwrap();
+    assert_eq!(rig.faults.requests.load(Ordering::Relaxed) - before, 3);
+    let before = rig.faults.requests.load(Ordering::Relaxed);
+    let same = catalogue.reader().poll(&request, &known).await.unwrap().unwrap();
+    assert_eq!(rig.faults.requests.load(Ordering::Relaxed) - before, 1);
+    assert!(Arc::ptr_eq(&same.snapshot, &known.snapshot));
+    add_all(&rig, 3..30).await;
+    let polled = catalogue.reader().poll(&request, &known).await.unwrap().unwrap();
+    assert_eq!((polled.snapshot.number, polled.snapshot.blocks.len()), (30, 30));
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_gives_way_to_the_one_before_and_is_not_built_upon() {
+    let rig = Rig::memory(FaultPlan::default());
+    add_all(&rig, 0..5).await;
+    let catalogue = snapshots(&rig);
+    let known = catalogue.reader().read_latest(&rig.query(1000)).await.unwrap().unwrap();
+    for number in [6, 7] {
+        let name = Snapshot::object_name(number);
+        rig.faults.inner_put(&format!("{TENANT}/{name}"), Bytes::from_static(b"CLCSjunk")).await;
+    }
+    for hint in ["00000000000000000005", "00000000000000000007"] {
+        rig.faults.inner_put(&format!("{TENANT}/{HINT}"), Bytes::from(hint)).await;
+        let latest = catalogue.reader().read_latest(&rig.query(10_000)).await.unwrap().unwrap();
+        assert_eq!((latest.snapshot.number, latest.newest_number), (5, 7), "hint {hint}");
+    }
+    let polled = catalogue.reader().poll(&rig.query(10_000), &known).await.unwrap().unwrap();
+    assert_eq!((polled.snapshot.number, polled.newest_number), (5, 7));
+    let refused = catalogue.update(&rig.query(10_000), add(9)).await.unwrap_err();
+    assert!(matches!(&refused, BucketError::Corrupt { key, .. } if key.ends_with("0007")), "{refused}");
+}
+
+#[tokio::test]
+async fn writers_remove_snapshots_that_are_old_and_many() {
+    let dir = tempfile::tempdir().unwrap();
+    for backend in [Arc::new(InMemory::new()) as Arc<dyn Backend>, local_backend(dir.path())] {
+        let rig = Rig::over(backend, FaultPlan::default(), 3);
+        let young = snapshots(&rig);
+        for n in 0..31 {
+            young.update(&rig.query(60_000), add(n)).await.unwrap();
+        }
+        assert_eq!(young.reader().listed(&rig.query(1000)).await.unwrap().len(), 31, "younger than an hour");
+        let known = young.reader().read_latest(&rig.query(1000)).await.unwrap().unwrap();
+        let mut old = snapshots(&rig);
+        old.keep_for(Duration::ZERO);
+        for n in 31..64 {
+            old.update(&rig.query(60_000), add(n)).await.unwrap();
+        }
+        let kept: Vec<u64> =
+            old.reader().listed(&rig.query(1000)).await.unwrap().iter().map(|(n, _)| *n).collect();
+        assert_eq!(kept, (49..=64).collect::<Vec<_>>());
+        assert_eq!(newest(&rig).await, Some((64, 64)));
+        let hint = format!("{TENANT}/{HINT}");
+        rig.faults.inner_put(&hint, Bytes::from_static(b"00000000000000000031")).await;
+        assert_eq!(newest(&rig).await, Some((64, 64)), "the hint names a removed one");
+        let polled = old.reader().poll(&rig.query(1000), &known).await.unwrap().unwrap();
+        assert_eq!(polled.snapshot.number, 64, "what is known was removed");
+    }
+}
+
+#[tokio::test]
+async fn an_update_that_reads_its_own_snapshot_damaged_is_made_once() {
+    let rig = Rig::memory(FaultPlan { lost_answer: 1000, flipped: 1000, ..FaultPlan::default() });
+    rig.faults.flips_left.store(1, Ordering::Relaxed);
+    let mut applied = 0;
+    let (catalogue, request) = (snapshots(&rig), rig.query(60_000));
+    let updated = catalogue.update(&request, |snapshot| {
+        applied += 1;
+        snapshot.blocks.push(record(snapshot.blocks.len() as u64));
+        Change::Write
+    });
+    let updated = updated.await.unwrap();
+    assert!(updated.is_written);
+    assert_eq!(applied, 1);
+    rig.faults.set_plan(FaultPlan::default());
+    assert_eq!(newest(&rig).await, Some((1, 1)));
+    assert!(rig.store.counters().requests(Operation::Create, Outcome::Network) > 0);
+    let object = format!("{TENANT}/{}", Snapshot::object_name(1));
+    let body = rig.store.read(&rig.query(1000), &object, ReadRange::Whole, None).await.unwrap().bytes;
+    assert_eq!(Snapshot::decode(&body, 1).unwrap(), *updated.snapshot.unwrap());
+}

@@ -1,0 +1,72 @@
+//! Record of a block for the catalogue, and its `meta.json` in the bucket.
+
+use bytes::Bytes;
+use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_format::bucket::catalogue::{Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock};
+use chronolith_format::bucket::mimir::{ThanosFile, ThanosMeta};
+use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
+
+use super::local::{LocalBlock, LocalFile, META};
+
+/// `meta.json` with the Thanos section, by which other programs know the files of the block. External labels
+/// that the block has stay.
+pub(super) fn meta_in_bucket(local: &LocalBlock) -> Bytes {
+    let listed = |name: &str, size_bytes| ThanosFile { rel_path: name.to_owned(), size_bytes };
+    let of_block = local.files.iter().filter(|file| file.name != SIDECAR_OBJECT);
+    let mut files: Vec<ThanosFile> = of_block.map(|file| listed(&file.name, file.len)).collect();
+    files.push(listed(META, 0));
+    files.sort_by(|a, b| a.rel_path.cmp(&b.rel_path));
+    let mut thanos = local.thanos.clone().unwrap_or_else(|| ThanosMeta::of_upload(Vec::new()));
+    thanos.files = files;
+    thanos.segment_files = Vec::new();
+    let mut meta = local.meta.clone();
+    thanos.put_into(&mut meta);
+    let mut text = Vec::new();
+    meta.encode(&mut text);
+    text.into()
+}
+
+/// The record of a block without tombstones; `meta_bytes` is the size of its `meta.json` in the bucket.
+pub(super) fn record(local: &LocalBlock, meta_bytes: u64, uploaded_ms: i64) -> BucketBlock {
+    let meta = &local.meta;
+    let stats = &meta.stats;
+    let len_of = |file: &LocalFile| file.len;
+    BucketBlock {
+        ulid: meta.ulid,
+        folder: BlockFolder::Mimir,
+        time_unit: meta.time_unit(),
+        range: meta.range(),
+        counts: BlockCounts {
+            series: stats.num_series,
+            chunks: stats.num_chunks,
+            samples: stats.num_samples,
+            tombstones: stats.num_tombstones,
+        },
+        files: BlockFiles {
+            index: local.index().map_or(0, len_of),
+            segments: local.segments().map(len_of).collect(),
+            meta: meta_bytes,
+        },
+        sidecar: local.sidecar,
+        tombstones: None,
+        ancestry: ancestry(meta),
+        uploaded_ms,
+    }
+}
+
+/// The blocks that a block was made of.
+pub(super) fn ancestry(meta: &BlockMeta) -> Ancestry {
+    let compaction = &meta.compaction;
+    let mut sources = compaction.sources.clone();
+    sources.sort_unstable();
+    let parents: Vec<Ulid> = compaction.parents.iter().map(|parent| parent.ulid).collect();
+    Ancestry {
+        level: compaction.level,
+        oldest_source: sources.first().copied().unwrap_or(meta.ulid),
+        sources,
+        parents,
+        split_set: compaction.split_set,
+        split_blocks: compaction.split_blocks.clone(),
+        is_compaction_failed: compaction.failed,
+    }
+}

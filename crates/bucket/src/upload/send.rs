@@ -1,0 +1,144 @@
+//! One object of a block: sent unless it is there, then compared with its file.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::local::LocalFile;
+use super::{BucketError, Uploader};
+use crate::RequestContext;
+use crate::store::multipart::PART_BYTES;
+use crate::store::read::ReadRange;
+
+/// Times that an object is sent which then differs from its file.
+const SENDS_MAX: u32 = 2;
+/// Bytes of each part of a large object that are compared with the file.
+const SPOT_BYTES: u64 = 64 * 1024;
+/// Spots that are compared at the same time.
+const SPOTS_AT_ONCE: usize = 4;
+
+impl Uploader {
+    /// Sends a file, unless an equal object is there.
+    pub(super) async fn send_file(
+        &self,
+        request: &RequestContext,
+        key: &str,
+        file: &LocalFile,
+        present_bytes: Option<u64>,
+    ) -> Result<(), BucketError> {
+        if present_bytes == Some(file.len) && self.has_content(request, key, file).await? {
+            self.counters.add_present(file.len);
+            return Ok(());
+        }
+        for _ in 0..SENDS_MAX {
+            self.store.put_multipart(request, key, file.file.clone()).await?;
+            self.counters.add_sent(file.len);
+            if self.has_content(request, key, file).await? {
+                return Ok(());
+            }
+        }
+        Err(differs(key))
+    }
+
+    /// As [`Uploader::send_file`], from memory.
+    pub(super) async fn send_body(
+        &self,
+        request: &RequestContext,
+        key: &str,
+        body: Bytes,
+        present_bytes: Option<u64>,
+    ) -> Result<(), BucketError> {
+        let len = body.len() as u64;
+        if present_bytes == Some(len) && self.is_equal(request, key, ReadRange::Whole, &body).await? {
+            self.counters.add_present(len);
+            return Ok(());
+        }
+        for _ in 0..SENDS_MAX {
+            self.store.put(request, key, body.clone()).await?;
+            self.counters.add_sent(len);
+            if self.is_equal(request, key, ReadRange::Whole, &body).await? {
+                return Ok(());
+            }
+        }
+        Err(differs(key))
+    }
+
+    /// Returns true if the object has the content of the file, as far as it is compared.
+    async fn has_content(
+        &self,
+        request: &RequestContext,
+        key: &str,
+        file: &LocalFile,
+    ) -> Result<bool, BucketError> {
+        if file.len <= PART_BYTES as u64 {
+            let expected = self.local_bytes(key, file, 0, file.len).await?;
+            return self.is_equal(request, key, ReadRange::Whole, &expected).await;
+        }
+        if self.store.head(request, key).await?.object_bytes != file.len {
+            return Ok(false);
+        }
+        let part_bytes = PART_BYTES as u64;
+        let starts = (0..file.len.div_ceil(part_bytes)).map(|idx| idx * part_bytes);
+        let spots = stream::iter(starts).map(|start| async move {
+            let end = (start + part_bytes).min(file.len);
+            let spot_bytes = SPOT_BYTES.min(end - start);
+            let offset = start + self.env.rng.below(end - start - spot_bytes + 1);
+            let expected = self.local_bytes(key, file, offset, spot_bytes).await?;
+            let range = ReadRange::Exact(offset..offset + spot_bytes);
+            self.is_equal(request, key, range, &expected).await
+        });
+        let spots = spots.buffer_unordered(SPOTS_AT_ONCE);
+        spots.try_fold(true, |all, is_equal| async move { Ok(all && is_equal) }).await
+    }
+
+    /// Returns true if the bytes of the object are `expected`. They are read again if they differ, as they
+    /// may have been damaged on their way.
+    pub(super) async fn is_equal(
+        &self,
+        request: &RequestContext,
+        key: &str,
+        range: ReadRange,
+        expected: &[u8],
+    ) -> Result<bool, BucketError> {
+        for _ in 0..2 {
+            match self.store.read(request, key, range.clone(), None).await {
+                Ok(found) if found.bytes == expected => return Ok(true),
+                Ok(_) | Err(BucketError::Corrupt { .. }) => {}
+                Err(BucketError::NotFound { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    async fn local_bytes(
+        &self,
+        key: &str,
+        file: &LocalFile,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<u8>, BucketError> {
+        let file = Arc::clone(&file.file);
+        let len = usize::try_from(len).unwrap_or(PART_BYTES).min(PART_BYTES);
+        let read = self.handle.spawn_blocking(move || {
+            let mut bytes = vec![0; len];
+            file.read_at(&mut bytes, offset).map(|()| bytes)
+        });
+        match read.await {
+            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Err(error)) => Err(BucketError::SourceFile { key: key.to_owned(), detail: error.to_string() }),
+            Err(_) => Err(BucketError::Canceled { what: format!("upload of {key}") }),
+        }
+    }
+}
+
+#[cold]
+fn differs(key: &str) -> BucketError {
+    BucketError::Corrupt {
+        key: key.to_owned(),
+        what: "content after upload",
+        expected: "that of the local file".to_owned(),
+        found: format!("other bytes after it was sent {SENDS_MAX} times"),
+    }
+}

@@ -1,0 +1,69 @@
+//! Local retention job: local copies of blocks that the bucket has leave the list of their tenant once they
+//! are old enough.
+//!
+//! Invariants: a copy goes only when the bucket's block has all its deletions and queries know that block;
+//! blocks with the same sources go together, so that a local one never stands for one that only the bucket
+//! has.
+//! Not here: upload (`upload`), expiry (`retention`), removal of files (`block_removal`).
+
+use std::sync::Arc;
+
+use chronolith_block::{BlockEntry, BlockError};
+use chronolith_model::TenantId;
+
+use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use crate::blocks::tenant::TenantBlocks;
+use crate::storage::Storage;
+use crate::upload::groups::groups_of;
+
+/// Runs local retention jobs.
+pub(super) struct LocalRetentionJobs;
+
+impl JobRunner for LocalRetentionJobs {
+    fn search(&mut self, cx: &JobContext<'_>) -> Found {
+        let Some(bucket) = cx.storage.bucket() else { return Found::All(Vec::new()) };
+        let oldest_ms = cx.now_ms.saturating_sub(bucket.local_retention_ms());
+        let tenants = cx.storage.blocks().all();
+        let job = |(tenant, blocks): &(TenantId, Arc<TenantBlocks>)| {
+            let list = blocks.list();
+            let removable = || list.iter().filter(|block| is_removable(cx.storage, tenant, block, oldest_ms));
+            let bytes = removable().map(|block| block.size_bytes()).sum();
+            removable().next()?;
+            Some(Job::of_tenant(JobKind::LocalRetention, tenant.clone(), cx.now_ms, bytes))
+        };
+        Found::All(tenants.iter().filter_map(job).collect())
+    }
+
+    fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
+        run_each(batch, |job| {
+            let tenant = job.key.tenant.as_ref();
+            Outcome::of(tenant.map_or(Ok(()), |tenant| remove_copies(cx, tenant)))
+        })
+    }
+}
+
+/// Returns true if the bucket has `block` and it ended before `oldest_ms`.
+fn is_removable(storage: &Storage, tenant: &TenantId, block: &BlockEntry, oldest_ms: i64) -> bool {
+    let end_ms = tenant.time_unit().to_ms_ceil(block.range().end);
+    end_ms <= oldest_ms && storage.uploads().is_some_and(|uploads| uploads.has(tenant, block))
+}
+
+fn remove_copies(cx: &JobContext<'_>, tenant: &TenantId) -> Result<(), BlockError> {
+    let store = cx.storage.blocks();
+    let (Some(blocks), Some(bucket)) = (store.tenant(tenant), cx.storage.bucket()) else { return Ok(()) };
+    let oldest_ms = cx.now_ms.saturating_sub(bucket.local_retention_ms());
+    let is_removable = |block: &Arc<BlockEntry>| is_removable(cx.storage, tenant, block, oldest_ms);
+    let groups = groups_of(cx.storage.env(), &blocks)?;
+    for group in groups.into_iter().filter(|group| group.iter().all(is_removable)) {
+        store.replace(&blocks, &group, Vec::new());
+        store.schedule_removal(&blocks, group.iter().map(|block| blocks.block_dir(block.ulid())));
+        for block in &group {
+            tracing::info!(%tenant, block = %block.ulid(), "local copy removed, the bucket has the block");
+        }
+        if let Some(uploads) = cx.storage.uploads() {
+            uploads.counters().removed_copies.add(group.len() as u64);
+        }
+    }
+    cx.add(Job::of_tenant(JobKind::BlockRemoval, tenant.clone(), cx.now_ms, 0));
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! Upload: local blocks are copied to the bucket, entered in its catalogue and, after a time, removed
+//! locally.
+//!
+//! Invariants: blocks that were made of the same blocks from the head enter the catalogue in one snapshot,
+//! which drops the blocks that they replace; a local copy goes only when the catalogue has its block with all
+//! its deletions, and queries know that. A failure is logged, counted and retried, and does not stop other
+//! tenants.
+//! Not here: requests (`bucket::upload`), removal of local copies (`maintenance::local_retention`).
+
+mod counters;
+pub(crate) mod deletion;
+pub(crate) mod groups;
+mod sidecar;
+pub(crate) mod state;
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use chronolith_block::BlockEntry;
+use chronolith_bucket::upload::Published;
+use chronolith_format::bucket::catalogue::BucketBlock;
+use chronolith_model::TenantId;
+use parking_lot::Mutex;
+
+use crate::blocks::tenant::TenantBlocks;
+use crate::storage::Storage;
+use groups::{BlockGroup, groups_of};
+use sidecar::make_sidecar;
+use state::UploadState;
+
+/// Time for the requests of one block.
+const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Pause after the first failure of a tenant; each further one doubles it.
+const RETRY_PAUSE_NS: u64 = 5_000_000_000;
+const RETRY_PAUSE_NS_MAX: u64 = 300_000_000_000;
+
+/// Uploads of all tenants, by one thread.
+#[derive(Default)]
+pub(crate) struct Uploads {
+    /// Of tenants with local blocks.
+    tenants: Mutex<BTreeMap<TenantId, Progress>>,
+    has_started: AtomicBool,
+    is_stopped: AtomicBool,
+}
+
+/// Progress of one tenant.
+#[derive(Clone, Default)]
+struct Progress {
+    /// The local list that is in the bucket as a whole.
+    done: Option<Arc<Vec<Arc<BlockEntry>>>>,
+    /// Monotonic time of the next attempt after a failure, ns.
+    retry_ns: u64,
+    pause_ns: u64,
+}
+
+/// Work on one tenant.
+struct TenantRound<'a> {
+    storage: &'a Storage,
+    state: &'a UploadState,
+    tenant: &'a TenantId,
+    blocks: &'a TenantBlocks,
+}
+
+impl Uploads {
+    /// Ends a running round at its next request, and starts no other.
+    pub(crate) fn stop(&self, state: &UploadState) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        state.bucket().stop_uploads();
+    }
+
+    /// Uploads the blocks of all tenants that are not in the bucket. Blocks the thread until then.
+    pub(crate) fn run(&self, storage: &Storage, state: &UploadState) {
+        if !self.has_started.swap(true, Ordering::SeqCst) {
+            remove_old_sidecars(storage);
+        }
+        let all = storage.blocks().all();
+        self.tenants.lock().retain(|tenant, _| storage.blocks().has_tenant(tenant));
+        for (tenant, blocks) in &all {
+            if self.is_stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            // Stores of databases have names that are unique in this data directory alone.
+            if !tenant.is_store() {
+                self.run_tenant(&TenantRound { storage, state, tenant, blocks });
+            }
+        }
+        count_waiting(storage, state);
+    }
+
+    fn run_tenant(&self, round: &TenantRound<'_>) {
+        let list = round.blocks.list();
+        let clock = &round.storage.env().clock;
+        let before = self.tenants.lock().get(round.tenant).cloned().unwrap_or_default();
+        let is_done = before.done.as_ref().is_some_and(|done| Arc::ptr_eq(done, &list));
+        if is_done || list.is_empty() || clock.mono_ns() < before.retry_ns {
+            return;
+        }
+        let progress = match round.upload_all() {
+            Ok(()) => Progress { done: Some(list), ..Progress::default() },
+            Err(_) if self.is_stopped.load(Ordering::SeqCst) => return,
+            Err(error) => {
+                let pause_ns = (before.pause_ns * 2).clamp(RETRY_PAUSE_NS, RETRY_PAUSE_NS_MAX);
+                let tenant = round.tenant;
+                let retry_s = pause_ns / 1_000_000_000;
+                tracing::error!(%tenant, error, retry_s, "uploading blocks failed, retrying after retry_s");
+                round.state.counters().failures.increment();
+                Progress { done: None, retry_ns: clock.mono_ns().saturating_add(pause_ns), pause_ns }
+            }
+        };
+        self.tenants.lock().insert(round.tenant.clone(), progress);
+    }
+}
+
+/// Removes sidecars of an earlier process.
+fn remove_old_sidecars(storage: &Storage) {
+    let dir = storage.options().data_dir.join(sidecar::DIR);
+    if storage.env().disk.exists(&dir)
+        && let Err(error) = storage.env().disk.remove_dir_all(&dir)
+    {
+        tracing::warn!(path = %dir.display(), %error, "removing sidecars of an earlier upload failed");
+    }
+}
+
+/// Counts the local blocks that the bucket does not have.
+fn count_waiting(storage: &Storage, state: &UploadState) {
+    let mut count = 0;
+    let mut bytes = 0;
+    let mut oldest_end_ms = i64::MAX;
+    for (tenant, blocks) in storage.blocks().all().iter().filter(|(tenant, _)| !tenant.is_store()) {
+        for entry in blocks.list().iter().filter(|entry| !state.has(tenant, entry)) {
+            count += 1;
+            bytes += entry.size_bytes();
+            oldest_end_ms = oldest_end_ms.min(entry.range().end);
+        }
+    }
+    let counters = state.counters();
+    counters.waiting_blocks.set(count);
+    counters.waiting_bytes.set(bytes);
+    let oldest_end = if count == 0 { 0 } else { u64::try_from(oldest_end_ms / 1000).unwrap_or(0) };
+    counters.oldest_waiting_end.set(oldest_end);
+}
+
+impl TenantRound<'_> {
+    fn upload_all(&self) -> Result<(), String> {
+        let bucket = self.state.bucket();
+        let adopted = bucket.adopt(&self.state.request(self.tenant, BLOCK_TIMEOUT)).map_err(text)?;
+        if adopted > 0 {
+            tracing::info!(tenant = %self.tenant, blocks = adopted, "blocks of the bucket entered in a new catalogue");
+        }
+        self.state.read(self.tenant).map_err(text)?;
+        for group in groups_of(self.storage.env(), self.blocks).map_err(text)? {
+            self.upload_group(&group)?;
+        }
+        Ok(())
+    }
+
+    fn upload_group(&self, group: &BlockGroup) -> Result<(), String> {
+        let mut records = Vec::new();
+        if group.iter().all(|entry| self.state.has(self.tenant, entry)) {
+            return Ok(());
+        }
+        for entry in group {
+            // Compaction may have replaced it meanwhile: the block that it wrote is uploaded instead.
+            match self.upload_block(entry) {
+                Ok(record) => records.push(record),
+                Err(_) if !self.blocks.has(entry) => return Ok(()),
+                Err(error) => return Err(format!("block {}: {error}", entry.ulid())),
+            }
+        }
+        let request = self.state.catalog_request(self.tenant);
+        let snapshot = match self.state.bucket().publish(&request, &records).map_err(text)? {
+            Published::Recorded(snapshot) => snapshot,
+            Published::InputsGone(_) | Published::Superseded(_) => return Ok(()),
+        };
+        let Some(snapshot) = snapshot else { return Ok(()) };
+        self.state.take(self.tenant, &snapshot).map_err(text)?;
+        let bytes: u64 = group.iter().map(|entry| entry.size_bytes()).sum();
+        let ulids: Vec<String> = group.iter().map(|entry| entry.ulid().to_string()).collect();
+        let tenant = self.tenant;
+        let blocks = ulids.join(" ");
+        tracing::info!(%tenant, blocks, bytes, snapshot = snapshot.number, "blocks uploaded");
+        Ok(())
+    }
+
+    fn upload_block(&self, entry: &Arc<BlockEntry>) -> Result<BucketBlock, String> {
+        let env = self.storage.env();
+        let dir = self.storage.options().data_dir.join(sidecar::DIR);
+        let block = self.storage.blocks().open(self.blocks, entry).map_err(text)?;
+        let sidecar = make_sidecar(env, &dir, &block)?;
+        drop(block);
+        let request = self.state.request(self.tenant, BLOCK_TIMEOUT);
+        let path = sidecar.path.clone();
+        let uploaded = self.state.bucket().upload(&request, &self.blocks.block_dir(entry.ulid()), sidecar);
+        if let Err(error) = env.disk.remove_file(&path) {
+            tracing::warn!(path = %path.display(), %error, "removing an uploaded sidecar failed");
+        }
+        uploaded.map_err(text)
+    }
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
+}
