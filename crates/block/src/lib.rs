@@ -48,7 +48,7 @@ pub use postings::PostingsPlan;
 pub use record::{FileSizes, damaged_record, precedence, read_record};
 pub use selection::Selection;
 pub use shard::Shard;
-pub use sidecar::write_sidecar;
+pub use sidecar::{SidecarBlock, SidecarSelection, write_sidecar};
 pub use verify::{BlockVerification, Damage};
 pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit, WrittenBlock, encoding_for, publish};
 

@@ -72,6 +72,11 @@ impl Selection {
         })
     }
 
+    /// Leaves out the series up to `series_ref`, before any wave was read.
+    pub fn skip_through(&mut self, series_ref: u32) {
+        self.series.skip_through(series_ref);
+    }
+
     /// Only the series of `shard`. Called before the first wave.
     #[must_use]
     pub fn in_shard(mut self, shard: Shard) -> Selection {

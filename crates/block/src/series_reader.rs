@@ -35,6 +35,13 @@ impl SeriesReader {
         self.refs.len()
     }
 
+    /// Leaves out the series up to `last_ref`, before a wave was read.
+    pub(crate) fn skip_through(&mut self, last_ref: u32) {
+        let refs = self.refs.as_slice();
+        let count = refs.partition_point(|series_ref| *series_ref <= last_ref);
+        self.refs = refs.get(count..).unwrap_or_default().to_vec().into_iter();
+    }
+
     /// Takes the refs of the series that are still to come.
     pub(crate) fn take_refs(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.refs).collect()

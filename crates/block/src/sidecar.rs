@@ -1,8 +1,18 @@
-//! Sidecar of a block: written from a local block (`docs/bucket/sidecar.md` of the format).
+//! Sidecar of a block (`docs/bucket/sidecar.md` of the format): written from a local block, and read in place
+//! of the index of a block in object storage.
 //!
-//! Invariant: everything in a sidecar is verified in the block before it is written.
-//! Not here: the layout (`format`), the object in the bucket (`bucket`).
+//! Invariant: everything in a sidecar is verified in the block before it is written; reading by it gives
+//! what the index gives.
+//! Not here: the layout (`format`), requests and objects (`bucket`).
 
+mod block;
+mod contents;
+mod cursor;
+mod finder;
+mod labels;
+mod selection;
 mod write;
 
+pub use block::SidecarBlock;
+pub use selection::SidecarSelection;
 pub use write::write_sidecar;

@@ -14,6 +14,6 @@ mod ranged;
 pub use bytes::{ByteSource, ROUND_COUNT_MAX, RangeBytes, Wave};
 pub use fetched::{FetchedBatch, FetchedPart, FetchedRanges, Reread};
 pub use mapped::MappedFiles;
-pub use range::{BlockFile, BlockFiles, ByteRange, coalesce};
+pub use range::{BlockFile, BlockFiles, ByteRange, TombstonesFile, coalesce};
 pub(crate) use ranged::segment_paths;
 pub use ranged::{RangedFiles, RangedMeter, RangedStats, WAVE_BYTES_MAX};

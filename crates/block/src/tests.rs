@@ -99,18 +99,23 @@ pub(crate) fn open_ranged(env: &Env, dir: &Path) -> Result<(Arc<Block>, RangedMe
 fn same_answer<T: PartialEq + std::fmt::Debug>(
     env: &Env,
     block: &Block,
-    ask: impl Fn(&Block) -> Result<T, QueryError>,
+    ask: impl Fn(&dyn Queryable) -> Result<T, QueryError>,
 ) -> Result<T, QueryError> {
-    let answer = ask(block);
+    let answer = ask(block as &dyn Queryable);
     match open_ranged(env, block.dir()) {
         Ok((ranged, _)) => {
-            let found = ask(&ranged).map_err(|error| error.to_string());
+            let found = ask(&*ranged).map_err(|error| error.to_string());
             match &answer {
                 Ok(want) => assert_eq!(found.as_ref(), Ok(want), "read by range"),
                 Err(want) => assert_eq!(found, Err(want.to_string()), "read by range"),
             }
         }
         Err(error) => assert!(Block::open(env, block.dir()).is_err(), "only by range: {error}"),
+    }
+    if let Ok(want) = &answer {
+        for by_sidecar in sidecars::open_by_sidecar(env, block) {
+            assert_eq!(ask(&by_sidecar).as_ref().map_err(ToString::to_string), Ok(want), "read by sidecar");
+        }
     }
     answer
 }
@@ -148,7 +153,7 @@ pub(crate) fn read_selected(
 
 pub(crate) fn read_one_source(
     env: &Env,
-    block: &Block,
+    block: &dyn Queryable,
     matchers: &[Matcher],
     range: TimeRange,
 ) -> Result<Bits, QueryError> {

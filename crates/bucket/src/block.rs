@@ -1,26 +1,29 @@
-//! A block in the bucket, its index header read at the first query.
+//! A block in the bucket, the head of its sidecar or else its index header read at the first query.
 //!
 //! Invariants: concurrent queries read the header once; it stays in memory within the memory budget of the
-//! bucket; a failed read is not remembered.
+//! bucket; a failed read is not remembered, a sidecar that is missing or damaged is.
 //! Not here: which blocks a tenant has (`catalog`), memory of headers and ranges (`cache`), selections
-//! (`select`).
+//! (`select`), the object with the sidecar (`sidecar`).
 
 mod recorded;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_block::source::BlockFiles;
-use chronolith_block::{Block, open_error};
+use chronolith_block::{Block, SidecarBlock, open_error};
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
-use chronolith_model::{QueryError, ReadContext, TimeRange};
+use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
+use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use self::recorded::BlockObjects;
 use crate::cache::{BlockCache, BlockKey, HeaderOwner};
 use crate::remote::{Remote, RemoteFiles, WaitingSource, query_error};
+use crate::sidecar::{HeadError, read_head};
 use crate::store::list::ListOptions;
 
 const META: &str = "meta.json";
@@ -42,10 +45,12 @@ pub(crate) struct BlockIdentity {
 /// A block in the bucket that can be queried.
 pub struct BucketBlock {
     identity: BlockIdentity,
+    /// The sidecar is missing or damaged.
+    is_sidecar_unusable: AtomicBool,
     remote: Remote,
     /// Record of the catalogue; `None` for a block that was found by a listing.
     record: Option<Box<catalogue::BucketBlock>>,
-    opened: Mutex<Option<Arc<OpenedBlock>>>,
+    opened: Mutex<OpenedReaders>,
     /// Held while the header is read.
     opening: tokio::sync::Mutex<()>,
     cache: Arc<BlockCache>,
@@ -53,10 +58,86 @@ pub struct BucketBlock {
     cache_key: BlockKey,
 }
 
+/// Readers of a block whose headers are in memory.
+#[derive(Default)]
+struct OpenedReaders {
+    by_sidecar: Option<Arc<OpenedBlock>>,
+    by_index: Option<Arc<OpenedBlock>>,
+    /// Memory of both, as the cache has it.
+    cached_bytes: u64,
+}
+
+impl OpenedReaders {
+    fn all(&self) -> impl Iterator<Item = &Arc<OpenedBlock>> {
+        self.by_sidecar.iter().chain(&self.by_index)
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        self.all().map(|opened| opened.reader.heap_bytes()).sum()
+    }
+
+    fn add(&mut self, opened: &Arc<OpenedBlock>) {
+        match opened.reader {
+            BlockReader::Sidecar(_) => self.by_sidecar = Some(opened.clone()),
+            BlockReader::Index(_) => self.by_index = Some(opened.clone()),
+        }
+    }
+}
+
 /// A block whose header is in memory.
 pub(crate) struct OpenedBlock {
-    pub(crate) block: Arc<Block>,
+    pub(crate) reader: BlockReader,
     pub(crate) files: Arc<RemoteFiles>,
+}
+
+/// Readers that some work can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReaderChoice {
+    /// The sidecar if there is a sound one, else the index.
+    Any,
+    /// The index, also of a block with a sidecar.
+    Index,
+}
+
+/// Reader of a block.
+pub(crate) enum BlockReader {
+    /// By its sidecar.
+    Sidecar(SidecarBlock),
+    /// By its index.
+    Index(Arc<Block>),
+}
+
+impl BlockReader {
+    /// Answers questions on threads that may wait.
+    pub(crate) fn queryable(&self) -> &dyn Queryable {
+        match self {
+            BlockReader::Sidecar(block) => block,
+            BlockReader::Index(block) => &**block,
+        }
+    }
+
+    /// Damage of the sidecar by which the block is read.
+    pub(crate) fn sidecar_damage(&self) -> Option<&str> {
+        match self {
+            BlockReader::Sidecar(block) => block.damage(),
+            BlockReader::Index(_) => None,
+        }
+    }
+
+    fn may_have_label_name(&self, name: &str) -> bool {
+        match self {
+            BlockReader::Sidecar(block) => block.may_have_label_name(name),
+            BlockReader::Index(block) => block.has_label_name(name),
+        }
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        let bytes = match self {
+            BlockReader::Sidecar(block) => block.heap_bytes(),
+            BlockReader::Index(block) => block.heap_bytes(),
+        };
+        bytes as u64
+    }
 }
 
 impl BucketBlock {
@@ -97,6 +178,7 @@ impl BucketBlock {
     ) -> Arc<BucketBlock> {
         Arc::new(BucketBlock {
             identity,
+            is_sidecar_unusable: AtomicBool::new(false),
             remote,
             record,
             opened: Mutex::default(),
@@ -136,42 +218,125 @@ impl BucketBlock {
         &self.identity.sources
     }
 
-    /// Returns false if the header is in memory and no series has the label; true otherwise.
+    /// Returns false if what is in memory shows that no series has the label; true otherwise.
     #[must_use]
     pub fn may_have_label_name(&self, name: &str) -> bool {
-        self.opened.lock().as_ref().is_none_or(|opened| opened.block.has_label_name(name))
+        self.opened.lock().all().all(|opened| opened.reader.may_have_label_name(name))
     }
 
     /// Returns the block with its header, which the first caller reads.
     pub(crate) async fn open(
         self: &Arc<BucketBlock>,
+        choice: ReaderChoice,
         deadline_ns: u64,
     ) -> Result<Arc<OpenedBlock>, QueryError> {
-        if let Some(opened) = self.used() {
+        if let Some(opened) = self.used(choice) {
             return Ok(opened);
         }
         let _opening = self.opening.lock().await;
-        if let Some(opened) = self.used() {
+        if let Some(opened) = self.used(choice) {
             return Ok(opened);
         }
-        let opened = match self.read_header(deadline_ns).await {
-            // The damage may be that of the transfer.
-            Err(QueryError::Corrupt { .. }) => {
-                self.forget();
-                self.read_header(deadline_ns).await?
-            }
-            result => result?,
+        let by_sidecar = match choice {
+            ReaderChoice::Any => self.read_sidecar(deadline_ns).await?,
+            ReaderChoice::Index => None,
+        };
+        let opened = match by_sidecar {
+            Some(opened) => opened,
+            // Work that needs the index may have read it before.
+            None => match self.used(ReaderChoice::Index) {
+                Some(opened) => return Ok(opened),
+                None => self.read_index_header(deadline_ns).await?,
+            },
         };
         let opened = Arc::new(opened);
-        *self.opened.lock() = Some(opened.clone());
-        self.cache.add_header(self, &self.remote.tenant, opened.block.heap_bytes() as u64);
+        self.opened.lock().add(&opened);
+        self.note_memory();
         Ok(opened)
     }
 
-    fn used(self: &Arc<BucketBlock>) -> Option<Arc<OpenedBlock>> {
-        let opened = self.opened.lock().clone();
+    async fn read_index_header(&self, deadline_ns: u64) -> Result<OpenedBlock, QueryError> {
+        match self.read_header(deadline_ns).await {
+            // The damage may be that of the transfer.
+            Err(QueryError::Corrupt { .. }) => {
+                self.forget();
+                self.read_header(deadline_ns).await
+            }
+            result => result,
+        }
+    }
+
+    /// Passes the memory of the headers to the cache if it has changed: parts of a sidecar are read at their
+    /// first use.
+    pub(crate) fn note_memory(self: &Arc<BucketBlock>) {
+        let bytes = {
+            let mut opened = self.opened.lock();
+            let bytes = opened.heap_bytes();
+            if bytes == std::mem::replace(&mut opened.cached_bytes, bytes) {
+                return;
+            }
+            bytes
+        };
+        self.cache.add_header(self, &self.remote.tenant, bytes);
+    }
+
+    /// Drops a reader by the sidecar, which remembers its damage.
+    pub(crate) fn close(&self, opened: &Arc<OpenedBlock>) {
+        self.opened.lock().by_sidecar.take_if(|current| Arc::ptr_eq(current, opened));
+    }
+
+    /// Logs the damage once per block, and has it read by its index from now on.
+    pub(crate) fn refuse_sidecar(&self, damage: &str) {
+        if !self.is_sidecar_unusable.swap(true, Ordering::Relaxed) {
+            let key = format!("{}/{SIDECAR_OBJECT}", self.remote.key);
+            tracing::warn!(%key, %damage, "sidecar of a block is damaged, reading the block by its index");
+        }
+    }
+
+    /// Reads the head of the sidecar; `None` if the block has none that can be used.
+    async fn read_sidecar(&self, deadline_ns: u64) -> Result<Option<OpenedBlock>, QueryError> {
+        if self.is_sidecar_unusable.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let read = || read_head(&self.remote, self.ulid(), self.record(), deadline_ns);
+        let found = match read().await {
+            // The damage may be that of the transfer.
+            Err(HeadError::Damaged(_)) => read().await,
+            found => found,
+        };
+        let found = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                self.is_sidecar_unusable.store(true, Ordering::Relaxed);
+                return Ok(None);
+            }
+            Err(HeadError::Damaged(damage)) => {
+                self.refuse_sidecar(&damage);
+                return Ok(None);
+            }
+            Err(HeadError::Bucket(error)) => return Err(query_error(error)),
+        };
+        let files = Arc::new(self.files(found.files));
+        files.start_caching();
+        let source = Box::new(WaitingSource(files.clone()));
+        let reader = BlockReader::Sidecar(SidecarBlock::new(found.head, self.range(), source));
+        Ok(Some(OpenedBlock { reader, files }))
+    }
+
+    fn files(&self, files: BlockFiles) -> RemoteFiles {
+        RemoteFiles::new(self.remote.clone(), files, self.cache.clone(), self.cache_key)
+    }
+
+    /// Returns a reader that is in memory; for [`ReaderChoice::Any`] that of the index only if the sidecar
+    /// cannot be used.
+    fn used(&self, choice: ReaderChoice) -> Option<Arc<OpenedBlock>> {
+        let by_index = choice == ReaderChoice::Index || self.is_sidecar_unusable.load(Ordering::Relaxed);
+        let opened = {
+            let opened = self.opened.lock();
+            if by_index { opened.by_index.clone() } else { opened.by_sidecar.clone() }
+        };
         if opened.is_some() {
-            self.cache.note_header_use(&**self);
+            self.cache.note_header_use(self);
         }
         opened
     }
@@ -186,14 +351,13 @@ impl BucketBlock {
             None => None,
         };
         let meta = objects.meta;
-        let cache = self.cache.clone();
-        let files = Arc::new(RemoteFiles::new(self.remote.clone(), objects.files, cache, self.cache_key));
+        let files = Arc::new(self.files(objects.files));
         let source = Box::new(WaitingSource(files.clone()));
         let open = move || Block::open_remote(meta, tombstones.as_deref(), source);
         let opened = self.remote.handle.spawn_blocking(open).await;
         let block = opened.map_err(|_| QueryError::Canceled)?.map_err(open_error)?;
         files.start_caching();
-        Ok(OpenedBlock { block, files })
+        Ok(OpenedBlock { reader: BlockReader::Index(block), files })
     }
 
     async fn listed_objects(&self, deadline_ns: u64) -> Result<BlockObjects, QueryError> {
@@ -240,6 +404,12 @@ impl BucketBlock {
         self.cache.remove_block(self.cache_key);
     }
 
+    /// Returns true if a reader by the sidecar is in memory and in use.
+    #[cfg(test)]
+    pub(crate) fn is_read_by_sidecar(&self) -> bool {
+        self.opened.lock().by_sidecar.is_some() && !self.is_sidecar_unusable.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn handle(&self) -> &Handle {
         &self.remote.handle
     }
@@ -247,7 +417,7 @@ impl BucketBlock {
 
 impl HeaderOwner for BucketBlock {
     fn drop_header(&self) {
-        let opened = self.opened.lock().take();
+        let opened = std::mem::take(&mut *self.opened.lock());
         drop(opened);
     }
 }

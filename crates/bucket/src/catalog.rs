@@ -16,14 +16,15 @@ use chronolith_base::Clock;
 use chronolith_base::hash::HashMap;
 use chronolith_block::Block;
 use chronolith_format::block::meta::Ulid;
-use chronolith_model::{QueryError, ReadContext, TenantId, TimeRange};
+use chronolith_model::{QueryError, Queryable, ReadContext, TenantId, TimeRange};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
-use crate::block::BucketBlock;
+use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::buffers::BufferPool;
 use crate::cache::{BlockCache, CacheSnapshot};
+use crate::recovery::Recovery;
 use crate::remote::{ReadRules, Remote, query_error};
 use crate::snapshots::{Latest, SnapshotReader};
 use crate::store::request::{Purpose, RequestContext};
@@ -159,27 +160,63 @@ impl BlockCatalog {
         &self,
         blocks: &[Arc<BucketBlock>],
         ctx: &ReadContext,
+        work: impl Fn(&BucketBlock, &dyn Queryable) -> Result<T, QueryError> + Clone + Send + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        let work = move |block: &BucketBlock, opened: &OpenedBlock| work(block, opened.reader.queryable());
+        self.for_each(blocks, ReaderChoice::Any, ctx, work)
+    }
+
+    /// As [`BlockCatalog::for_each_opened`], with the index of each block.
+    ///
+    /// # Errors
+    /// The first error in the order of `blocks`.
+    pub fn for_each_indexed<T: Send + 'static>(
+        &self,
+        blocks: &[Arc<BucketBlock>],
+        ctx: &ReadContext,
         work: impl Fn(&Block) -> Result<T, QueryError> + Clone + Send + 'static,
     ) -> Result<Vec<T>, QueryError> {
-        let results = stream::iter(blocks).map(|block| {
-            let work = work.clone();
-            let again = work.clone();
-            async move {
-                let opened = block.open(block.deadline_ns(ctx)).await?;
-                let opened_again = opened.clone();
-                // Such a thread waits for nothing but requests, which need no thread of its kind.
-                let task = self.handle.spawn_blocking(move || work(&opened.block));
-                let result = task.await.map_err(|_| QueryError::Canceled)?;
-                if !matches!(result, Err(QueryError::Corrupt { .. })) {
-                    return result;
-                }
-                // Damage may be that of cached bytes: they are read once more from the bucket.
-                block.forget();
-                let task = self.handle.spawn_blocking(move || again(&opened_again.block));
-                task.await.map_err(|_| QueryError::Canceled)?
-            }
-        });
+        let work = move |_: &BucketBlock, opened: &OpenedBlock| match &opened.reader {
+            BlockReader::Index(block) => work(block),
+            BlockReader::Sidecar(_) => Err(QueryError::Canceled),
+        };
+        self.for_each(blocks, ReaderChoice::Index, ctx, work)
+    }
+
+    fn for_each<T: Send + 'static>(
+        &self,
+        blocks: &[Arc<BucketBlock>],
+        choice: ReaderChoice,
+        ctx: &ReadContext,
+        work: impl Fn(&BucketBlock, &OpenedBlock) -> Result<T, QueryError> + Clone + Send + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        let results = stream::iter(blocks).map(|block| self.run_opened(block, choice, ctx, work.clone()));
         self.handle.block_on(results.buffered(BLOCKS_AT_ONCE).try_collect())
+    }
+
+    /// Runs `work` for a block after its header was read, again after damage.
+    async fn run_opened<T: Send + 'static>(
+        &self,
+        block: &Arc<BucketBlock>,
+        choice: ReaderChoice,
+        ctx: &ReadContext,
+        work: impl Fn(&BucketBlock, &OpenedBlock) -> Result<T, QueryError> + Clone + Send + 'static,
+    ) -> Result<T, QueryError> {
+        let mut recovery = Recovery::default();
+        loop {
+            let opened = block.open(choice, block.deadline_ns(ctx)).await?;
+            let worked_on = block.clone();
+            let reading = opened.clone();
+            let work = work.clone();
+            // Such a thread waits for nothing but requests, which need no thread of its kind.
+            let task = self.handle.spawn_blocking(move || work(&worked_on, &reading));
+            let result = task.await.map_err(|_| QueryError::Canceled)?;
+            block.note_memory();
+            match result {
+                Err(error) if recovery.may_retry(block, &opened, &error) => {}
+                result => return result,
+            }
+        }
     }
 
     /// Reads the list of `tenant` again, so that queries see what was written before the call.

@@ -82,7 +82,7 @@ impl Remote {
     }
 }
 
-/// Index and chunk segments of one block in the bucket.
+/// Files of one block in the bucket of which ranges are read.
 pub(crate) struct RemoteFiles {
     pub(crate) remote: Remote,
     files: Arc<BlockFiles>,
@@ -145,7 +145,7 @@ impl RemoteFiles {
 
     /// Returns true if the cache keeps the ranges of a round.
     fn is_kept(&self, round: &[ByteRange]) -> bool {
-        let has_chunks = round.iter().any(|range| range.file != BlockFile::Index);
+        let has_chunks = round.iter().any(|range| matches!(range.file, BlockFile::Segment(_)));
         self.is_cached.load(Ordering::Acquire) && (self.remote.rules.keeps_chunks || !has_chunks)
     }
 
@@ -161,7 +161,7 @@ impl RemoteFiles {
         let memory = budget.reserve(round_bytes)?;
         let request = self.remote.request(deadline_ns);
         let mut buffer = self.remote.buffers.take(usize::try_from(round_bytes).unwrap_or(usize::MAX));
-        let keys = FileKeys::new(&self.remote.key, &ranges);
+        let keys = FileKeys::new(&self.remote.key, &self.files, &ranges);
         let mut rest = buffer.as_mut();
         let mut pieces = Vec::with_capacity(ranges.len());
         for range in &ranges {
@@ -186,7 +186,7 @@ impl RemoteFiles {
         range: ByteRange,
     ) -> Result<FetchedPart, QueryError> {
         let ByteRange { file, start, end } = range;
-        let key = format!("{}/{}", self.remote.key, BlockFile::name(file));
+        let key = format!("{}/{}", self.remote.key, self.files.name(file));
         let read = self.remote.store.read(request, &key, ReadRange::Exact(start..end), None).await;
         let bytes = read.map_err(query_error)?.bytes;
         Ok(FetchedPart { file, start, bytes })
@@ -213,10 +213,10 @@ struct FileKeys(Vec<(BlockFile, String)>);
 
 impl FileKeys {
     /// The files of `ranges`, which are sorted, below `key`.
-    fn new(key: &str, ranges: &[ByteRange]) -> FileKeys {
-        let mut files: Vec<BlockFile> = ranges.iter().map(|range| range.file).collect();
-        files.dedup();
-        FileKeys(files.into_iter().map(|file| (file, format!("{key}/{}", file.name()))).collect())
+    fn new(key: &str, files: &BlockFiles, ranges: &[ByteRange]) -> FileKeys {
+        let mut used: Vec<BlockFile> = ranges.iter().map(|range| range.file).collect();
+        used.dedup();
+        FileKeys(used.into_iter().map(|file| (file, format!("{key}/{}", files.name(file)))).collect())
     }
 
     fn get(&self, file: BlockFile) -> &str {

@@ -12,13 +12,15 @@ use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use chronolith_block::Shard;
-use chronolith_block::source::Reread;
+use chronolith_block::source::{RangeBytes, Reread, Wave};
+use chronolith_block::{Block, Selection, Shard, SidecarSelection};
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::block::{BucketBlock, OpenedBlock};
+use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
+use crate::recovery::Recovery;
+use crate::remote::RemoteFiles;
 use queue::{BatchReceiver, BatchSender, batch_queue};
 use reread::QueryReread;
 
@@ -110,62 +112,141 @@ impl Drop for BucketBatches {
     }
 }
 
+/// Series of a selection that were sent.
+#[derive(Default)]
+struct Sent {
+    /// Number of those that the sidecar named.
+    by_sidecar: usize,
+    /// Ref of the last one of them: the index goes on after it.
+    last_ref: Option<u32>,
+    /// Number of those that the index named.
+    by_index: usize,
+}
+
+/// Selection by one of the readers.
+enum Waves {
+    Sidecar(Box<SidecarSelection>),
+    Index(Box<Selection>),
+}
+
+impl Waves {
+    fn next_wave(&self) -> Option<Box<dyn Wave + '_>> {
+        match self {
+            Waves::Sidecar(selection) => selection.next_wave(),
+            Waves::Index(selection) => selection.next_wave(),
+        }
+    }
+
+    fn verify_chunks(&self, bytes: &RangeBytes) -> Result<(), QueryError> {
+        match self {
+            Waves::Sidecar(selection) => selection.verify_chunks(bytes),
+            Waves::Index(selection) => selection.verify_chunks(bytes),
+        }
+    }
+
+    fn push(&mut self, bytes: RangeBytes, out: &mut Vec<SeriesRead>) -> Result<(), QueryError> {
+        match self {
+            Waves::Sidecar(selection) => selection.push(Ok(bytes), out),
+            Waves::Index(selection) => selection.push(Ok(bytes), out),
+        }
+    }
+}
+
+impl Sent {
+    /// Leaves out series that were sent before, of which `skip_count` are left; counts the others.
+    fn add(&mut self, waves: &Waves, skip_count: &mut usize, series: &mut Vec<SeriesRead>) {
+        let skipped = series.len().min(*skip_count);
+        series.drain(..skipped);
+        *skip_count -= skipped;
+        match waves {
+            Waves::Sidecar(selection) if !series.is_empty() => {
+                self.by_sidecar += series.len();
+                self.last_ref = selection.last_ref();
+            }
+            Waves::Sidecar(_) => {}
+            Waves::Index(_) => self.by_index += series.len(),
+        }
+    }
+}
+
 impl Selected {
-    /// Sends all batches. Damage of lists or entries may be that of cached bytes: all of the block are
-    /// dropped, as others may be damaged too, and read once more from the bucket.
+    /// Sends all batches. After damage the block is read once more past the cache, then by its index.
     async fn fetch(&self, sender: &BatchSender) -> Result<(), QueryError> {
         if !self.range.overlaps(self.block.range()) {
             return Ok(());
         }
-        let opened = self.block.open(self.deadline_ns).await?;
-        let mut sent_count = 0;
-        match self.fetch_from(&opened, sender, &mut sent_count).await {
-            Err(QueryError::Corrupt { .. }) => {
-                self.block.forget();
-                self.fetch_from(&opened, sender, &mut sent_count).await
+        // The hashes of a shard are cached with the index.
+        let choice = if self.shard.is_some() { ReaderChoice::Index } else { ReaderChoice::Any };
+        let mut sent = Sent::default();
+        let mut recovery = Recovery::default();
+        loop {
+            let opened = self.block.open(choice, self.deadline_ns).await?;
+            let result = self.fetch_from(&opened, sender, &mut sent).await;
+            self.block.note_memory();
+            match result {
+                Err(error) if recovery.may_retry(&self.block, &opened, &error) => {}
+                result => return result,
             }
-            result => result,
         }
     }
 
-    /// Sends the batches after the first `sent_count` series, and counts those that it sends.
+    /// Sends the series after those that were sent.
     async fn fetch_from(
         &self,
         opened: &OpenedBlock,
         sender: &BatchSender,
-        sent_count: &mut usize,
+        sent: &mut Sent,
     ) -> Result<(), QueryError> {
-        let Selected { matchers, range, shard, deadline_ns, ctx, .. } = self;
-        let OpenedBlock { block, files } = opened;
-        let reread: Arc<dyn Reread> = Arc::new(QueryReread::new(files.clone(), *deadline_ns, ctx.clone()));
-        let mut selection = {
-            let Some(plan) = block.plan_postings(matchers)? else { return Ok(()) };
-            let lists = files.read(&plan.wave(), &ctx.budget, *deadline_ns, None).await?;
-            let selection = block.select_planned(&plan, lists, *range, ctx)?;
-            match shard {
-                Some(shard) => selection.in_shard(*shard),
-                None => selection,
+        let files = &opened.files;
+        let (mut waves, mut skip_count) = match &opened.reader {
+            BlockReader::Sidecar(sidecar) => {
+                let selection = sidecar.select_waves(&self.matchers, self.range, &self.ctx);
+                (Waves::Sidecar(Box::new(selection)), sent.by_sidecar)
+            }
+            BlockReader::Index(index) => {
+                let Some(mut selection) = self.select_by_index(index, files).await? else { return Ok(()) };
+                if let Some(last_ref) = sent.last_ref {
+                    selection.skip_through(last_ref);
+                }
+                (Waves::Index(Box::new(selection)), sent.by_index)
             }
         };
-        let mut skip_count = *sent_count;
+        let reread = QueryReread::new(files.clone(), self.deadline_ns, self.ctx.clone());
+        let reread: Arc<dyn Reread> = Arc::new(reread);
         loop {
-            let bytes = match selection.next_wave() {
-                Some(wave) => files.read(&*wave, &ctx.budget, *deadline_ns, Some(reread.clone())).await?,
+            let bytes = match waves.next_wave() {
+                Some(wave) => {
+                    files.read(&*wave, &self.ctx.budget, self.deadline_ns, Some(reread.clone())).await?
+                }
                 None => return Ok(()),
             };
             if files.remote.rules.verifies_chunks {
-                selection.verify_chunks(&bytes)?;
+                waves.verify_chunks(&bytes)?;
             }
             let wave_bytes = bytes.fetched_bytes();
             let mut series = Vec::new();
-            selection.push(Ok(bytes), &mut series)?;
-            let skipped = skip_count.min(series.len());
-            series.drain(..skipped);
-            skip_count -= skipped;
-            *sent_count += series.len();
+            let pushed = waves.push(bytes, &mut series);
+            // Series before damage of later ones are complete.
+            sent.add(&waves, &mut skip_count, &mut series);
             if !series.is_empty() && !sender.send(series, wave_bytes).await {
                 return Ok(());
             }
+            pushed?;
         }
+    }
+
+    /// Reads the lists; `None` if no series fits.
+    async fn select_by_index(
+        &self,
+        index: &Arc<Block>,
+        files: &RemoteFiles,
+    ) -> Result<Option<Selection>, QueryError> {
+        let Some(plan) = index.plan_postings(&self.matchers)? else { return Ok(None) };
+        let lists = files.read(&plan.wave(), &self.ctx.budget, self.deadline_ns, None).await?;
+        let selection = index.select_planned(&plan, lists, self.range, &self.ctx)?;
+        Ok(Some(match self.shard {
+            Some(shard) => selection.in_shard(shard),
+            None => selection,
+        }))
     }
 }

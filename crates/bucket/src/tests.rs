@@ -8,6 +8,7 @@ mod races;
 mod reading;
 mod requests;
 mod s3_server;
+mod sidecars;
 mod single_flight;
 mod snapshots;
 mod uploads;

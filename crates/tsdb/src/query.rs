@@ -20,7 +20,6 @@ mod words;
 
 use std::sync::Arc;
 
-use chronolith_block::Block;
 use chronolith_head::Head;
 use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints, VecBatches};
 use chronolith_model::{
@@ -28,7 +27,7 @@ use chronolith_model::{
     TimeRange,
 };
 
-use self::blocks::{LabelQuestion, QueryBlocks};
+use self::blocks::{LabelQuestion, LabelSource, QueryBlocks};
 use self::merged::MergedBatches;
 use crate::storage::Storage;
 
@@ -209,9 +208,9 @@ impl Queryable for TenantQueryable {
         let of_head = kinds::without_texts(&matchers, self.has_typed_head());
         let selector = &Selector { matchers: &of_head, range };
         let head = self.head.reader().label_names(&self.tenant, selector, limit_each, ctx)?;
-        let names = |block: &Block, q: &LabelQuestion| {
-            let of_block = kinds::without_texts(&q.matchers, block.has_label_name(KIND_LABEL));
-            block.label_names(&Selector { matchers: &of_block, range: q.range }, q.limit, &q.ctx)
+        let names = |block: &LabelSource<'_>, q: &LabelQuestion| {
+            let of_block = kinds::without_texts(&q.matchers, block.may_be_typed);
+            block.reader.label_names(&Selector { matchers: &of_block, range: q.range }, q.limit, &q.ctx)
         };
         let mut all =
             self.blocks.union(LabelQuestion::new(&matchers, range, limit_each, ctx), head, names)?;
@@ -236,8 +235,13 @@ impl Queryable for TenantQueryable {
         let name = name.to_owned();
         let question = LabelQuestion::new(&matchers, range, limit, ctx);
         self.blocks.union(question, head, move |block, q| {
-            let of_block = kinds::without_texts(&q.matchers, block.has_label_name(KIND_LABEL));
-            block.label_values(&name, &Selector { matchers: &of_block, range: q.range }, q.limit, &q.ctx)
+            let of_block = kinds::without_texts(&q.matchers, block.may_be_typed);
+            block.reader.label_values(
+                &name,
+                &Selector { matchers: &of_block, range: q.range },
+                q.limit,
+                &q.ctx,
+            )
         })
     }
 }

@@ -55,6 +55,8 @@ pub trait Reread: Send + Sync {
 pub struct FetchedRanges {
     files: Arc<BlockFiles>,
     batches: Vec<FetchedBatch>,
+    /// Other waves with ranges that items of this one refer to.
+    others: Vec<Arc<FetchedRanges>>,
     reread: Option<Arc<dyn Reread>>,
 }
 
@@ -62,7 +64,14 @@ impl FetchedRanges {
     /// Without any range.
     #[must_use]
     pub fn new(files: Arc<BlockFiles>) -> FetchedRanges {
-        FetchedRanges { files, batches: Vec::new(), reread: None }
+        FetchedRanges { files, batches: Vec::new(), others: Vec::new(), reread: None }
+    }
+
+    /// The ranges of several waves; an item that fails its checksum is read once more as those of the first
+    /// wave that can be.
+    pub(crate) fn joined(files: Arc<BlockFiles>, others: Vec<Arc<FetchedRanges>>) -> FetchedRanges {
+        let reread = others.iter().find_map(|other| other.reread.clone());
+        FetchedRanges { files, batches: Vec::new(), others, reread }
     }
 
     /// Bytes that may come from a cache: an item that fails its checksum is read once more by `reread`.
@@ -84,7 +93,7 @@ impl FetchedRanges {
 
     /// Paths and lengths of the files.
     #[must_use]
-    pub fn files(&self) -> &BlockFiles {
+    pub fn files(&self) -> &Arc<BlockFiles> {
         &self.files
     }
 
@@ -92,13 +101,15 @@ impl FetchedRanges {
     #[must_use]
     pub fn byte_count(&self) -> u64 {
         let parts = self.batches.iter().flat_map(|batch| &batch.parts);
-        parts.map(|part| part.bytes.len() as u64).sum()
+        let others: u64 = self.others.iter().map(|other| other.byte_count()).sum();
+        parts.map(|part| part.bytes.len() as u64).sum::<u64>() + others
     }
 
     /// Bytes of a file from `offset` on, as far as they were read without a gap.
     #[must_use]
     pub fn at(&self, file: BlockFile, offset: u64) -> &[u8] {
-        let found = self.batches.iter().map(|batch| batch.at(file, offset));
+        let others = self.others.iter().map(|other| other.at(file, offset));
+        let found = self.batches.iter().map(|batch| batch.at(file, offset)).chain(others);
         found.max_by_key(|bytes| bytes.len()).unwrap_or_default()
     }
 

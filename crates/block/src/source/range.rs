@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use chronolith_format::block::chunks::segment_name;
+use chronolith_format::bucket::sidecar::{FileSum, SIDECAR_OBJECT, SidecarFile, SidecarHead};
 
-use crate::layout::{CHUNKS_DIR, INDEX_FILE, segment_path};
+use crate::layout::{CHUNKS_DIR, INDEX_FILE, TOMBSTONES_FILE, segment_path};
 
 /// A file of a block of which ranges are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,15 +14,22 @@ pub enum BlockFile {
     Index,
     /// The chunk segment with this number, from 0.
     Segment(u32),
+    /// The deletions of a block that is read by its sidecar.
+    Tombstones,
+    /// The sidecar.
+    Sidecar,
 }
 
 impl BlockFile {
-    /// Path of the file below the directory of its block, with slashes.
+    /// Path of the file below the directory of its block, with slashes. Tombstones may have another one:
+    /// [`BlockFiles::name`].
     #[must_use]
     pub fn name(self) -> String {
         match self {
             BlockFile::Index => INDEX_FILE.to_owned(),
             BlockFile::Segment(idx) => format!("{CHUNKS_DIR}/{}", segment_name(idx)),
+            BlockFile::Tombstones => TOMBSTONES_FILE.to_owned(),
+            BlockFile::Sidecar => SIDECAR_OBJECT.to_owned(),
         }
     }
 }
@@ -32,13 +40,59 @@ pub struct BlockFiles {
     dir: PathBuf,
     index_bytes: u64,
     segment_bytes: Vec<u64>,
+    tombstones: Option<TombstonesFile>,
+    sidecar_bytes: Option<u64>,
+}
+
+/// File with the deletions of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TombstonesFile {
+    /// Name below the directory of the block.
+    pub name: String,
+    /// Length in bytes.
+    pub len: u64,
 }
 
 impl BlockFiles {
     /// The files of the block in `dir`, with the length of the index and of each segment.
     #[must_use]
     pub fn new(dir: PathBuf, index_bytes: u64, segment_bytes: Vec<u64>) -> BlockFiles {
-        BlockFiles { dir, index_bytes, segment_bytes }
+        BlockFiles { dir, index_bytes, segment_bytes, tombstones: None, sidecar_bytes: None }
+    }
+
+    /// The files of the block in `dir` as the head of its sidecar has them, with the length of the sidecar.
+    /// Returns `None` if the head has no index.
+    #[must_use]
+    pub fn of_sidecar(dir: PathBuf, head: &SidecarHead, sidecar_bytes: u64) -> Option<BlockFiles> {
+        let index_bytes = head.file(SidecarFile::Index)?.len;
+        let is_segment = |sum: &&FileSum| matches!(sum.file, SidecarFile::Segment(_));
+        let segment_bytes = head.files.iter().filter(is_segment).map(|sum| sum.len).collect();
+        let tombstones = head.file(SidecarFile::Tombstones);
+        let tombstones =
+            tombstones.map(|sum| TombstonesFile { name: TOMBSTONES_FILE.to_owned(), len: sum.len });
+        let sidecar_bytes = Some(sidecar_bytes);
+        Some(BlockFiles { dir, index_bytes, segment_bytes, tombstones, sidecar_bytes })
+    }
+
+    /// With other deletions than those that the block was written with; `None` without any.
+    #[must_use]
+    pub fn with_tombstones(self, tombstones: Option<TombstonesFile>) -> BlockFiles {
+        BlockFiles { tombstones, ..self }
+    }
+
+    /// Lengths of all chunk segments in bytes.
+    #[must_use]
+    pub fn segment_lens(&self) -> &[u64] {
+        &self.segment_bytes
+    }
+
+    /// Path of a file below the directory of its block, with slashes.
+    #[must_use]
+    pub fn name(&self, file: BlockFile) -> String {
+        match (file, &self.tombstones) {
+            (BlockFile::Tombstones, Some(tombstones)) => tombstones.name.clone(),
+            _ => file.name(),
+        }
     }
 
     /// Directory of the block, or the location that errors name.
@@ -53,15 +107,18 @@ impl BlockFiles {
         match file {
             BlockFile::Index => self.dir.join(INDEX_FILE),
             BlockFile::Segment(idx) => segment_path(&self.dir, idx),
+            BlockFile::Tombstones | BlockFile::Sidecar => self.dir.join(self.name(file)),
         }
     }
 
-    /// Length of a file in bytes; `None` if there is no such segment.
+    /// Length of a file in bytes; `None` if there is no such file.
     #[must_use]
     pub fn len(&self, file: BlockFile) -> Option<u64> {
         match file {
             BlockFile::Index => Some(self.index_bytes),
             BlockFile::Segment(idx) => self.segment_bytes.get(idx as usize).copied(),
+            BlockFile::Tombstones => self.tombstones.as_ref().map(|file| file.len),
+            BlockFile::Sidecar => self.sidecar_bytes,
         }
     }
 

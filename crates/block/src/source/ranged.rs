@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_base::{DiskFile, Env, MemoryBudget};
+use chronolith_base::{DecodeError, DiskFile, Env, MemoryBudget};
 use chronolith_format::block::chunks;
+use chronolith_format::bucket::sidecar::SidecarHead;
 use chronolith_model::QueryError;
 
 use super::bytes::{ByteSource, ROUND_COUNT_MAX, RangeBytes, Wave};
@@ -46,6 +47,8 @@ pub struct RangedFiles {
     files: Arc<BlockFiles>,
     index: Box<dyn DiskFile>,
     segments: Vec<Box<dyn DiskFile>>,
+    tombstones: Option<Box<dyn DiskFile>>,
+    sidecar: Option<Box<dyn DiskFile>>,
     gap_bytes: u64,
     counters: Arc<Counters>,
 }
@@ -83,7 +86,28 @@ impl RangedFiles {
             segment_bytes.push(len);
         }
         let files = Arc::new(BlockFiles::new(dir.to_owned(), index_bytes, segment_bytes));
-        Ok(RangedFiles { files, index, segments, gap_bytes, counters: Arc::default() })
+        let counters = Arc::default();
+        Ok(RangedFiles { files, index, segments, tombstones: None, sidecar: None, gap_bytes, counters })
+    }
+
+    /// Adds the sidecar at `path`, and reads the block by its head, which is returned.
+    ///
+    /// # Errors
+    /// [`BlockError::Io`]; [`BlockError::Corrupt`] if the head is damaged.
+    pub fn with_sidecar(mut self, env: &Env, path: &Path) -> Result<(RangedFiles, SidecarHead), BlockError> {
+        let bytes = env.disk.read(path).map_err(BlockError::io(path))?;
+        let head = SidecarHead::decode(&bytes).map_err(BlockError::corrupt(path))?;
+        let dir = self.files.dir().to_owned();
+        let files = BlockFiles::of_sidecar(dir, &head, bytes.len() as u64);
+        let no_index =
+            || DecodeError::Invalid { what: "sidecar head", offset: 0, expected: "an index", found: 0 };
+        self.files = Arc::new(files.ok_or_else(no_index).map_err(BlockError::corrupt(path))?);
+        self.sidecar = Some(env.disk.open_read(path).map_err(BlockError::io(path))?);
+        if self.files.len(BlockFile::Tombstones).is_some() {
+            let path = self.files.path(BlockFile::Tombstones);
+            self.tombstones = Some(env.disk.open_read(&path).map_err(BlockError::io(&path))?);
+        }
+        Ok((self, head))
     }
 
     /// A reader of the counters.
@@ -96,6 +120,8 @@ impl RangedFiles {
         match file {
             BlockFile::Index => Some(&*self.index),
             BlockFile::Segment(idx) => self.segments.get(idx as usize).map(|file| &**file),
+            BlockFile::Tombstones => self.tombstones.as_deref(),
+            BlockFile::Sidecar => self.sidecar.as_deref(),
         }
     }
 

@@ -39,12 +39,12 @@ fn check(env: &Env, dir: &Path, gap_bytes: u64, matchers: &[Matcher], want: [u64
     let block = Block::open_source(env, dir, Box::new(files)).unwrap();
     let opened = meter.stats();
     assert_eq!((opened.waves, opened.rounds), (2, 2), "opening");
-    let found = read_one_source(env, &block, matchers, TimeRange::ALL).unwrap();
+    let found = read_one_source(env, &*block, matchers, TimeRange::ALL).unwrap();
     let RangedStats { waves, rounds, requests, .. } = meter.stats();
     let used = [waves - opened.waves, rounds - opened.rounds, requests - opened.requests, found.len() as u64];
     assert_eq!(used, want, "waves, rounds, requests, series");
     let mapped = Block::open(env, dir).unwrap();
-    assert!(read_one_source(env, &mapped, matchers, TimeRange::ALL).unwrap() == found);
+    assert!(read_one_source(env, &*mapped, matchers, TimeRange::ALL).unwrap() == found);
 }
 
 fn regex(name: &str, op: MatchOp, text: &str) -> Matcher {

@@ -49,7 +49,12 @@ fn read_series(env: &Env, block: &Block, idx: usize, range: TimeRange) -> Stored
     same_answer(env, block, |block| read_series_of(env, block, idx, range)).unwrap()
 }
 
-fn read_series_of(env: &Env, block: &Block, idx: usize, range: TimeRange) -> Result<Stored, QueryError> {
+fn read_series_of(
+    env: &Env,
+    block: &dyn Queryable,
+    idx: usize,
+    range: TimeRange,
+) -> Result<Stored, QueryError> {
     let name = format!("{idx:03}");
     let matchers = [Matcher::equal("i", &name)];
     let mut batches = block.select(&Selector { matchers: &matchers, range }, &context(env))?;

@@ -31,7 +31,7 @@ fn uploader(world: &World) -> Uploader {
     Uploader::new(world.rig.store.clone(), &env, world.runtime.handle().clone())
 }
 
-fn upload(world: &World, ulid: Ulid) -> BucketBlock {
+pub(super) fn upload(world: &World, ulid: Ulid) -> BucketBlock {
     let dir = Path::new("blocks").join(ulid.to_string());
     world.runtime.block_on(uploader(world).upload(&request(world), &dir, None)).unwrap()
 }

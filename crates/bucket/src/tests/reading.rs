@@ -17,12 +17,12 @@ use crate::store::meter::MeterSnapshot;
 use crate::store::request::Operation;
 use crate::{BlockCatalog, CatalogOptions};
 
-const START_MS: i64 = 1_700_000_000_000;
+pub(super) const START_MS: i64 = 1_700_000_000_000;
 const WINDOW_MS: i64 = 7_200_000;
 pub(super) const TENANT: &str = "team-a";
 
 /// Series with their times and the bits of their values.
-type Answer = Vec<(Labels, Vec<(i64, u64)>)>;
+pub(super) type Answer = Vec<(Labels, Vec<(i64, u64)>)>;
 
 /// Blocks in memory, on a disk and in a bucket.
 pub(super) struct World {
@@ -37,7 +37,7 @@ pub(super) fn window(idx: i64) -> TimeRange {
     TimeRange::new(START_MS + idx * WINDOW_MS, START_MS + (idx + 1) * WINDOW_MS)
 }
 
-fn labels(pairs: &[(&str, &str)]) -> Labels {
+pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
     let mut builder = LabelsBuilder::default();
     pairs.iter().for_each(|(name, value)| builder.push(name, value));
     builder.finish()
@@ -58,12 +58,12 @@ impl World {
     }
 
     /// A world with blocks of consecutive windows, each with 4 metrics of 30 series.
-    fn with_blocks(count: i64, encoding: BlockEncoding) -> World {
+    pub(super) fn with_blocks(count: i64, encoding: BlockEncoding) -> World {
         World::with_options(count, encoding, CatalogOptions::default())
     }
 
     /// As [`World::with_blocks`], without room for anything in the cache.
-    fn without_cache(count: i64, encoding: BlockEncoding) -> World {
+    pub(super) fn without_cache(count: i64, encoding: BlockEncoding) -> World {
         World::with_options(
             count,
             encoding,
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    fn put(&self, key: &str, body: Vec<u8>) {
+    pub(super) fn put(&self, key: &str, body: Vec<u8>) {
         let request = self.rig.query(10_000);
         self.runtime.block_on(self.rig.store.put(&request, key, body.into())).unwrap();
     }
@@ -135,7 +135,7 @@ impl World {
         self.rig.env.clock.mono_ns()
     }
 
-    fn ctx(&self, timeout_ms: u64) -> ReadContext {
+    pub(super) fn ctx(&self, timeout_ms: u64) -> ReadContext {
         let clock = self.rig.env.clock.clone();
         let deadline_ns = clock.mono_ns() + timeout_ms * 1_000_000;
         ReadContext::new(clock, deadline_ns, chronolith_base::MemoryBudget::new("query", u64::MAX))
@@ -154,16 +154,16 @@ impl World {
         self.rig.store.counters()
     }
 
-    fn gets(&self) -> u64 {
+    pub(super) fn gets(&self) -> u64 {
         self.counters().requests(Operation::Get, crate::store::retry::Outcome::Ok)
     }
 }
 
-fn tenant() -> TenantId {
+pub(super) fn tenant() -> TenantId {
     TenantId::new(TENANT).unwrap()
 }
 
-fn read_all(batches: &mut dyn SeriesBatches, range: TimeRange) -> Result<Answer, QueryError> {
+pub(super) fn read_all(batches: &mut dyn SeriesBatches, range: TimeRange) -> Result<Answer, QueryError> {
     let mut series = Vec::new();
     while batches.next_batch(&mut series)? {}
     let mut out = Vec::new();
@@ -176,11 +176,11 @@ fn read_all(batches: &mut dyn SeriesBatches, range: TimeRange) -> Result<Answer,
     Ok(out)
 }
 
-fn regex(name: &str, op: MatchOp, text: &str) -> Matcher {
+pub(super) fn regex(name: &str, op: MatchOp, text: &str) -> Matcher {
     Matcher::new(name, op, text).unwrap()
 }
 
-fn selections() -> Vec<Vec<Matcher>> {
+pub(super) fn selections() -> Vec<Vec<Matcher>> {
     let name = || Matcher::equal("__name__", "m2");
     vec![
         vec![],
@@ -247,7 +247,7 @@ fn flipped_bits_of_answers_change_no_answer() {
 /// As [`check_equal`] where the budget of retries may run out: a query then fails and is asked again, but
 /// never answers less.
 #[track_caller]
-fn check_equal_with_retries(world: &World) {
+pub(super) fn check_equal_with_retries(world: &World) {
     let blocks = loop {
         match world.blocks() {
             Ok(blocks) => break blocks,
@@ -435,7 +435,7 @@ fn questions_for_labels_equal_those_of_the_blocks_on_disk() {
         let want: Vec<Vec<String>> =
             world.local.iter().map(|block| block.label_values("pod", &selector, 0, &ctx).unwrap()).collect();
         let (owned, reading) = (matchers.clone(), ctx.clone());
-        let found = world.catalog.for_each_opened(&blocks, &ctx, move |block| {
+        let found = world.catalog.for_each_opened(&blocks, &ctx, move |_, block| {
             block.label_values("pod", &Selector { matchers: &owned, range: TimeRange::ALL }, 0, &reading)
         });
         assert_eq!(found.unwrap(), want);
@@ -507,7 +507,7 @@ fn damage_in_the_cache_changes_no_label_values() {
     let blocks = world.blocks().unwrap();
     let ask = || {
         let ctx = world.ctx(60_000);
-        let found = world.catalog.for_each_opened(&blocks, &world.ctx(60_000), move |block| {
+        let found = world.catalog.for_each_opened(&blocks, &world.ctx(60_000), move |_, block| {
             let matchers = [Matcher::equal("__name__", "m2")];
             block.label_values("pod", &Selector { matchers: &matchers, range: TimeRange::ALL }, 0, &ctx)
         });

@@ -14,14 +14,13 @@ use chronolith_format::block::meta::BlockMeta;
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::bucket::catalogue::SidecarObject;
 use chronolith_format::bucket::mimir::ThanosMeta;
+use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
 use tokio::runtime::Handle;
 
 use crate::BucketError;
 
 pub(super) const META: &str = "meta.json";
 pub(super) const TOMBSTONES: &str = "tombstones";
-/// Object of the sidecar in the folder of a block.
-pub(super) const SIDECAR: &str = "chronolith.sidecar";
 const INDEX: &str = "index";
 const CHUNKS: &str = "chunks";
 /// Bytes of a file that are read at once for its checksum.
@@ -100,7 +99,7 @@ impl LocalReader {
         let sidecar = match &self.sidecar {
             None => None,
             Some(sidecar) => {
-                let file = self.open(SIDECAR.to_owned(), &sidecar.path)?;
+                let file = self.open(SIDECAR_OBJECT.to_owned(), &sidecar.path)?;
                 let crc = checksum(&file).map_err(|error| in_file(&sidecar.path, &error))?;
                 let object = SidecarObject { len: file.len, head_len: sidecar.head_bytes, crc };
                 files.push(file);

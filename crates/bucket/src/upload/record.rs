@@ -4,14 +4,15 @@ use bytes::Bytes;
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_format::bucket::catalogue::{Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock};
 use chronolith_format::bucket::mimir::{ThanosFile, ThanosMeta};
+use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
 
-use super::local::{LocalBlock, LocalFile, META, SIDECAR};
+use super::local::{LocalBlock, LocalFile, META};
 
 /// `meta.json` with the Thanos section, by which other programs know the files of the block. External labels
 /// that the block has stay.
 pub(super) fn meta_in_bucket(local: &LocalBlock) -> Bytes {
     let listed = |name: &str, size_bytes| ThanosFile { rel_path: name.to_owned(), size_bytes };
-    let of_block = local.files.iter().filter(|file| file.name != SIDECAR);
+    let of_block = local.files.iter().filter(|file| file.name != SIDECAR_OBJECT);
     let mut files: Vec<ThanosFile> = of_block.map(|file| listed(&file.name, file.len)).collect();
     files.push(listed(META, 0));
     files.sort_by(|a, b| a.rel_path.cmp(&b.rel_path));

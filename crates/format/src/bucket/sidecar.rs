@@ -13,6 +13,9 @@ mod page_builder;
 mod times;
 mod writer;
 
+/// Name of the sidecar within the folder of its block.
+pub const SIDECAR_OBJECT: &str = "chronolith.sidecar";
+
 pub use head::{
     FileSum, HEADER_BYTES, MAGIC, SUFFIX_BYTES, Section, SharedTimes, SidecarFile, SidecarHead,
     TRAILER_BYTES, VERSION, head_len,

@@ -12,7 +12,7 @@ use chronolith_block::Block;
 use chronolith_bucket::{BlockCatalog, BucketBlock};
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::{
-    Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId, TimeRange,
+    KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId, TimeRange,
 };
 
 use super::merged::merged;
@@ -75,6 +75,19 @@ impl LabelQuestion {
 
     pub(super) fn selector(&self) -> Selector<'_> {
         Selector { matchers: &self.matchers, range: self.range }
+    }
+}
+
+/// A block that is asked for labels.
+pub(super) struct LabelSource<'a> {
+    pub(super) reader: &'a dyn Queryable,
+    /// False if no series has a kind.
+    pub(super) may_be_typed: bool,
+}
+
+impl LabelSource<'_> {
+    fn local(block: &Block) -> LabelSource<'_> {
+        LabelSource { reader: block, may_be_typed: block.has_label_name(KIND_LABEL) }
     }
 }
 
@@ -161,14 +174,17 @@ impl QueryBlocks {
         &self,
         question: LabelQuestion,
         from_head: Vec<String>,
-        list: impl Fn(&Block, &LabelQuestion) -> Result<Vec<String>, QueryError> + Clone + Send + 'static,
+        list: impl Fn(&LabelSource<'_>, &LabelQuestion) -> Result<Vec<String>, QueryError>
+        + Clone
+        + Send
+        + 'static,
     ) -> Result<Vec<String>, QueryError> {
         let LabelQuestion { range, limit, .. } = question;
         let mut all = match &self.bucket {
             None => {
                 let fresh = || from_head.clone();
                 self.local.fold_in_range(&self.tenant, range, fresh, |all, block| {
-                    *all = merged(std::mem::take(all), list(&block, &question)?);
+                    *all = merged(std::mem::take(all), list(&LabelSource::local(&block), &question)?);
                     Ok(())
                 })?
             }
@@ -185,20 +201,26 @@ impl QueryBlocks {
         bucket: &BlockCatalog,
         question: LabelQuestion,
         from_head: Vec<String>,
-        list: impl Fn(&Block, &LabelQuestion) -> Result<Vec<String>, QueryError> + Clone + Send + 'static,
+        list: impl Fn(&LabelSource<'_>, &LabelQuestion) -> Result<Vec<String>, QueryError>
+        + Clone
+        + Send
+        + 'static,
     ) -> Result<Vec<String>, QueryError> {
         let local = self.local.open_in_range(&self.tenant, question.range)?;
         let in_bucket = self.only_in_bucket(&local, question.range, &question.ctx)?;
         let mut all = from_head;
         for block in &local {
-            all = merged(all, list(block, &question)?);
+            all = merged(all, list(&LabelSource::local(block), &question)?);
         }
         if in_bucket.is_empty() {
             return Ok(all);
         }
         let ctx = question.ctx.clone();
         let question = Arc::new(question);
-        let lists = bucket.for_each_opened(&in_bucket, &ctx, move |block| list(block, &question))?;
+        let lists = bucket.for_each_opened(&in_bucket, &ctx, move |block, reader| {
+            let may_be_typed = block.may_have_label_name(KIND_LABEL);
+            list(&LabelSource { reader, may_be_typed }, &question)
+        })?;
         Ok(lists.into_iter().fold(all, merged))
     }
 }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use chronolith_block::Block;
 use chronolith_bucket::BlockCatalog;
 use chronolith_model::query::{SelectHints, VecBatches};
 use chronolith_model::{
@@ -44,14 +43,14 @@ impl TenantBucket {
     fn union(
         &self,
         question: LabelQuestion,
-        list: impl Fn(&Block, &LabelQuestion) -> Result<Vec<String>, QueryError> + Clone + Send + 'static,
+        list: impl Fn(&dyn Queryable, &LabelQuestion) -> Result<Vec<String>, QueryError> + Clone + Send + 'static,
     ) -> Result<Vec<String>, QueryError> {
         question.ctx.begin_wait()?;
         let blocks = self.catalog.blocks_in(&self.tenant, question.range, &question.ctx)?;
         let limit = question.limit;
         let ctx = question.ctx.clone();
         let question = Arc::new(question);
-        let lists = self.catalog.for_each_opened(&blocks, &ctx, move |block| list(block, &question))?;
+        let lists = self.catalog.for_each_opened(&blocks, &ctx, move |_, block| list(block, &question))?;
         let mut all = lists.into_iter().fold(Vec::new(), merged);
         if limit > 0 {
             all.truncate(limit);
@@ -106,7 +105,8 @@ impl Queryable for TenantBucket {
         // One more name in case that one of them is hidden.
         let limit_each = if limit == 0 { 0 } else { limit.saturating_add(1) };
         let question = self.question(&matchers, selector.range, limit_each, ctx);
-        let names = |block: &Block, q: &LabelQuestion| block.label_names(&q.selector(), q.limit, &q.ctx);
+        let names =
+            |block: &dyn Queryable, q: &LabelQuestion| block.label_names(&q.selector(), q.limit, &q.ctx);
         let mut all = self.union(question, names)?;
         all.retain(|name| name != KIND_LABEL);
         all.truncate(if limit == 0 { usize::MAX } else { limit });

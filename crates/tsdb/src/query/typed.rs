@@ -4,12 +4,11 @@
 //! merged.
 //! Not here: the view of PromQL, which hides labels and reads floats (`query`, `kinds`).
 
-use chronolith_block::Block;
 use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints, VecBatches};
 use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, WordKind};
 
 use super::TenantQueryable;
-use super::blocks::LabelQuestion;
+use super::blocks::{LabelQuestion, LabelSource};
 use super::words::TypedSource;
 
 /// Head and blocks of one store, with types.
@@ -102,7 +101,9 @@ impl Queryable for TypedQueryable {
     ) -> Result<Vec<String>, QueryError> {
         let TenantQueryable { head, tenant, .. } = &self.source;
         let from_head = head.reader().label_names(tenant, selector, limit, ctx)?;
-        let names = |block: &Block, q: &LabelQuestion| block.label_names(&q.selector(), q.limit, &q.ctx);
+        let names = |block: &LabelSource<'_>, q: &LabelQuestion| {
+            block.reader.label_names(&q.selector(), q.limit, &q.ctx)
+        };
         let question = LabelQuestion::new(selector.matchers, selector.range, limit, ctx);
         self.source.blocks.union(question, from_head, names)
     }
@@ -118,8 +119,9 @@ impl Queryable for TypedQueryable {
         let from_head = head.reader().label_values(tenant, name, selector, limit, ctx)?;
         let name = name.to_owned();
         let question = LabelQuestion::new(selector.matchers, selector.range, limit, ctx);
-        let values =
-            move |block: &Block, q: &LabelQuestion| block.label_values(&name, &q.selector(), q.limit, &q.ctx);
+        let values = move |block: &LabelSource<'_>, q: &LabelQuestion| {
+            block.reader.label_values(&name, &q.selector(), q.limit, &q.ctx)
+        };
         self.source.blocks.union(question, from_head, values)
     }
 }

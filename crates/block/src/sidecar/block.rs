@@ -1,0 +1,116 @@
+//! A block that is read by its sidecar.
+//!
+//! Invariant: an answer is that of the block read by its index, or an error; after damage of the sidecar
+//! [`SidecarBlock::damage`] is set, and a reader of the index answers.
+//! Not here: requests, that other reader (`bucket`).
+
+use std::sync::Arc;
+
+use chronolith_format::bucket::sidecar::SidecarHead;
+use chronolith_model::query::SeriesBatches;
+use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange};
+
+use super::contents::{SharedContents, SidecarContents};
+use super::labels;
+use super::selection::SidecarSelection;
+use crate::source::ByteSource;
+
+/// A block that is read by its sidecar.
+pub struct SidecarBlock {
+    contents: SharedContents,
+}
+
+impl SidecarBlock {
+    /// The block that covers `range` and whose sidecar has this head; `source` reads its files, the sidecar
+    /// among them. Reads nothing.
+    #[must_use]
+    pub fn new(head: SidecarHead, range: TimeRange, source: Box<dyn ByteSource>) -> SidecarBlock {
+        SidecarBlock { contents: Arc::new(SidecarContents::new(head, range, source)) }
+    }
+
+    /// As [`SidecarBlock::new`]; postings lists are read wherever a matcher has some.
+    #[cfg(test)]
+    pub(crate) fn by_lists(head: SidecarHead, range: TimeRange, source: Box<dyn ByteSource>) -> SidecarBlock {
+        let costs = super::contents::ListCosts { direct_bytes_max: 0, direct_metric_bytes_max: 0, weight: 0 };
+        SidecarBlock { contents: Arc::new(SidecarContents::new(head, range, source).with_costs(costs)) }
+    }
+
+    /// The series that all `matchers` select, with chunks in `range`, for a driver that reads the waves.
+    #[must_use]
+    pub fn select_waves(
+        &self,
+        matchers: &[Matcher],
+        range: TimeRange,
+        ctx: &ReadContext,
+    ) -> SidecarSelection {
+        SidecarSelection::new(&self.contents, matchers, range, ctx)
+    }
+
+    /// Returns false if no series has the label, as far as the parts in memory tell; true otherwise.
+    #[must_use]
+    pub fn may_have_label_name(&self, name: &str) -> bool {
+        self.contents.offsets().is_none_or(|offsets| offsets.value_count(name) > 0)
+    }
+
+    /// The first damage of the sidecar that was found.
+    #[must_use]
+    pub fn damage(&self) -> Option<&str> {
+        self.contents.damage()
+    }
+
+    /// Memory of the head and of the parts that were read.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.contents.heap_bytes()
+    }
+}
+
+impl Queryable for SidecarBlock {
+    fn select(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        ctx.check()?;
+        let selection = self.select_waves(selector.matchers, selector.range, ctx);
+        Ok(Box::new(SidecarBatches { contents: self.contents.clone(), selection }))
+    }
+
+    fn label_names(
+        &self,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        labels::label_names(&self.contents, selector, limit, ctx)
+    }
+
+    fn label_values(
+        &self,
+        name: &str,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        labels::label_values(&self.contents, name, selector, limit, ctx)
+    }
+}
+
+/// Selected series, batch by batch; each wave is read when it is due.
+struct SidecarBatches {
+    contents: SharedContents,
+    selection: SidecarSelection,
+}
+
+impl SeriesBatches for SidecarBatches {
+    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
+        let series_count_before = out.len();
+        while out.len() == series_count_before {
+            let Some(wave) = self.selection.next_wave() else { return Ok(false) };
+            let bytes = self.contents.read(&*wave, self.selection.budget());
+            drop(wave);
+            self.selection.push(bytes, out)?;
+        }
+        Ok(!self.selection.is_done())
+    }
+}
