@@ -76,16 +76,17 @@ def downloaded(arguments, flags, work, label):
     target = os.path.join(work, "downloaded-" + label)
     verified = subprocess.run(tool + ["verify", "--tenant", "anonymous"] + flags, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     check(label + ": bucket verify", None if verified.returncode == 0 else verified.stdout.decode()[-300:])
-    ulid = ulids[0]
-    argv = tool + ["download", "--tenant", "anonymous", ulid, target] + flags
+    argv = tool + ["download", "--tenant", "anonymous", target] + flags
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     check(label + ": bucket download", None if done.returncode == 0 else done.stdout.decode()[-300:])
+    ulids = blocks_of(target)
     with_deletion = [one for one in ulids if os.path.exists(os.path.join(target, one, "tombstones"))]
     check(label + ": a downloaded block has its deletions", None if with_deletion else "no tombstones in %s" % target)
     if arguments.encoding == "prometheus":
-        argv = [arguments.promtool, "tsdb", "analyze", target, ulid]
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        check(label + ": promtool analyzes the block", None if done.returncode == 0 else done.stdout.decode()[-300:])
+        for ulid in ulids:
+            argv = [arguments.promtool, "tsdb", "analyze", target, ulid]
+            done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            check(label + ": promtool analyzes a block", None if done.returncode == 0 else done.stdout.decode()[-300:])
 
 
 def upload(arguments, label, flags, blocks, work, log):
