@@ -36,3 +36,4 @@ mod snapshot;
 mod starts;
 mod stress;
 mod typed;
+mod upload;
