@@ -8,15 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
-use chronolith_format::bucket::catalogue::{
-    BlockCounts, BlockFiles, BlockFolder, BucketBlock, TombstonesObject,
-};
+use chronolith_format::bucket::catalogue::{BlockFiles, BucketBlock, TombstonesObject};
 use chronolith_format::bucket::mimir::{ThanosMeta, deletion_marker_of};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::local::{META, TOMBSTONES};
 use super::publish::Publisher;
-use super::record::ancestry;
+use super::record::record_of_meta;
 use crate::snapshots::Change;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
@@ -130,22 +128,5 @@ fn record_in(ulid: Ulid, text: &[u8], objects: &Objects) -> Result<BucketBlock, 
     if segments.len() < segment_count {
         return Err("a chunk segment is missing".to_owned());
     }
-    let stats = &meta.stats;
-    Ok(BucketBlock {
-        ulid,
-        folder: BlockFolder::Mimir,
-        time_unit: meta.time_unit(),
-        range: meta.range(),
-        counts: BlockCounts {
-            series: stats.num_series,
-            chunks: stats.num_chunks,
-            samples: stats.num_samples,
-            tombstones: stats.num_tombstones,
-        },
-        files: BlockFiles { index, segments, meta: text.len() as u64 },
-        sidecar: None,
-        tombstones: None,
-        ancestry: ancestry(&meta),
-        uploaded_ms: 0,
-    })
+    Ok(record_of_meta(&meta, BlockFiles { index, segments, meta: text.len() as u64 }))
 }

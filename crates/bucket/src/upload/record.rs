@@ -28,9 +28,18 @@ pub(super) fn meta_in_bucket(local: &LocalBlock) -> Bytes {
 
 /// The record of a block without tombstones; `meta_bytes` is the size of its `meta.json` in the bucket.
 pub(super) fn record(local: &LocalBlock, meta_bytes: u64, uploaded_ms: i64) -> BucketBlock {
-    let meta = &local.meta;
-    let stats = &meta.stats;
     let len_of = |file: &LocalFile| file.len;
+    let files = BlockFiles {
+        index: local.index().map_or(0, len_of),
+        segments: local.segments().map(len_of).collect(),
+        meta: meta_bytes,
+    };
+    BucketBlock { sidecar: local.sidecar, uploaded_ms, ..record_of_meta(&local.meta, files) }
+}
+
+/// The record of a block without tombstones and sidecar, uploaded at an unknown time.
+pub(super) fn record_of_meta(meta: &BlockMeta, files: BlockFiles) -> BucketBlock {
+    let stats = &meta.stats;
     BucketBlock {
         ulid: meta.ulid,
         folder: BlockFolder::Mimir,
@@ -42,20 +51,16 @@ pub(super) fn record(local: &LocalBlock, meta_bytes: u64, uploaded_ms: i64) -> B
             samples: stats.num_samples,
             tombstones: stats.num_tombstones,
         },
-        files: BlockFiles {
-            index: local.index().map_or(0, len_of),
-            segments: local.segments().map(len_of).collect(),
-            meta: meta_bytes,
-        },
-        sidecar: local.sidecar,
+        files,
+        sidecar: None,
         tombstones: None,
         ancestry: ancestry(meta),
-        uploaded_ms,
+        uploaded_ms: 0,
     }
 }
 
 /// The blocks that a block was made of.
-pub(super) fn ancestry(meta: &BlockMeta) -> Ancestry {
+fn ancestry(meta: &BlockMeta) -> Ancestry {
     let compaction = &meta.compaction;
     let mut sources = compaction.sources.clone();
     sources.sort_unstable();
