@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.request
 
-from common import (BUCKET, HOURS, START, Chronolith, blocks_of, check, compare, free_port, get, make_blocks, report,
+from harness import (BUCKET, HOURS, START, Chronolith, blocks_of, check, compare, free_port, get, make_blocks, report,
                     s3_flags, start, start_gateway, wait_for)
 
 

@@ -20,7 +20,7 @@ import tempfile
 import time
 import urllib.request
 
-from common import (BUCKET, HOURS, START, Chronolith, blocks_of, check, compare, free_port, get, make_blocks, report,
+from harness import (BUCKET, HOURS, START, Chronolith, blocks_of, check, compare, free_port, get, make_blocks, report,
                     s3_flags, start_gateway)
 
 KILLS = 6

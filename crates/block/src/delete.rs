@@ -41,8 +41,8 @@ pub struct Deleted {
 }
 
 impl Block {
-    /// Deletes the samples in `range` of the series that fit any of `selectors`; `None` if there are none.
-    /// Durable when it returns. At most one call per block at a time. Cost: the series that fit, two
+    /// Deletes the samples in `range` of the series that match any of `selectors`; `None` if there are none.
+    /// Durable when it returns. At most one call per block at a time. Cost: the series that match, two
     /// small files, and opening the block again.
     ///
     /// # Errors
@@ -81,7 +81,8 @@ impl Block {
     }
 
     /// Returns the tombstones of the block after the deletion of the samples in `range` of the series that
-    /// fit any of `selectors`, and the number of these series. Changes nothing. Cost: the series that fit.
+    /// match any of `selectors`, and the number of these series. Changes nothing. Cost: the series that
+    /// match.
     ///
     /// # Errors
     /// [`DeleteError`].

@@ -15,8 +15,16 @@ use crate::waves::PostingsWave;
 /// Postings lists that are read at once.
 const LISTS_PER_WAVE: usize = 1024;
 
-fn limit_of(limit: usize) -> usize {
+/// Returns the number of entries that a limit allows; 0 = all.
+pub(crate) fn limit_of(limit: usize) -> usize {
     if limit == 0 { usize::MAX } else { limit }
+}
+
+/// Inserts `text`, with a copy only if the set does not have it.
+pub(crate) fn insert_new(set: &mut BTreeSet<String>, text: &str) {
+    if !set.contains(text) {
+        set.insert(text.to_owned());
+    }
 }
 
 /// Label names, ascending, at most `limit` (0 = all).
@@ -35,11 +43,7 @@ pub(crate) fn label_names(
     let mut names = BTreeSet::new();
     let refs = select_refs(contents, selector.matchers, &ctx.budget)?;
     for_each_series(contents, refs, ctx, &mut |entry| {
-        for (name, _) in entry.pairs() {
-            if !names.contains(name) {
-                names.insert(name.to_owned());
-            }
-        }
+        entry.pairs().for_each(|(name, _)| insert_new(&mut names, name));
     })?;
     Ok(names.into_iter().take(limit_of(limit)).collect())
 }
@@ -82,10 +86,8 @@ fn values_by_series(
 ) -> Result<Vec<String>, QueryError> {
     let mut values = BTreeSet::new();
     for_each_series(contents, refs, ctx, &mut |entry| {
-        if let Some((_, value)) = entry.pairs().find(|(n, _)| *n == name)
-            && !values.contains(value)
-        {
-            values.insert(value.to_owned());
+        if let Some((_, value)) = entry.pairs().find(|(n, _)| *n == name) {
+            insert_new(&mut values, value);
         }
     })?;
     Ok(values.into_iter().take(limit).collect())

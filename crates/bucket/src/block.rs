@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_block::source::BlockFiles;
 use chronolith_block::{Block, SidecarBlock, open_error};
-use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
 use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
 use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange};
@@ -40,6 +40,8 @@ pub(crate) struct BlockIdentity {
     pub(crate) precedence: (Ulid, Ulid),
     /// Blocks from the head that went in; empty if the program that wrote it records none.
     pub(crate) sources: Arc<[Ulid]>,
+    /// Set of blocks that one compaction split by series.
+    pub(crate) split_set: Option<Ulid>,
 }
 
 /// A block in the bucket that can be queried.
@@ -161,6 +163,7 @@ impl BucketBlock {
             range: record.range,
             precedence: (record.ancestry.oldest_source, record.ulid),
             sources: record.ancestry.sources.as_slice().into(),
+            split_set: record.ancestry.split_set,
         };
         let key = match record.folder {
             BlockFolder::Mimir => format!("{}/{}", tenant.key, record.ulid),
@@ -212,10 +215,11 @@ impl BucketBlock {
         self.identity.precedence
     }
 
-    /// Blocks from the head that went in; empty if that is not known.
+    /// Identity of the block and of the blocks from the head in it.
     #[must_use]
-    pub fn sources(&self) -> &[Ulid] {
-        &self.identity.sources
+    pub fn provenance(&self) -> Provenance<'_> {
+        let BlockIdentity { ulid, ref sources, split_set, .. } = self.identity;
+        Provenance { ulid, sources, split_set }
     }
 
     /// Returns false if what is in memory shows that no series has the label; true otherwise.

@@ -6,8 +6,8 @@
 //! file twice, are in memory.
 //! Not here: which blocks to upload and when, removal of the local copy (`tsdb`).
 
-mod adopt;
 mod counters;
+mod first_catalogue;
 mod local;
 mod publish;
 mod record;

@@ -99,7 +99,7 @@ impl App {
         self.lifecycle.set_store(store, fanout(parts));
     }
 
-    /// Takes note of the bucket, for its metrics.
+    /// Sets the bucket whose metrics are exposed.
     ///
     /// # Panics
     /// If there is one already.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::Env;
-use chronolith_bucket::snapshots::{Change, Snapshots};
+use chronolith_bucket::snapshots::Change;
 use chronolith_bucket::store::meter::MeterSnapshot;
 use chronolith_bucket::upload::{Published, SidecarFile, UploadSnapshot, Uploader};
 use chronolith_bucket::{
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use crate::query::bucket::TenantBucket;
 
-/// Age of local copies at which they go unless it is set: compaction merges them up to this age.
+/// Age of local copies at which they go unless it is set: compaction runs on blocks up to this age.
 const LOCAL_RETENTION: Duration = Duration::from_secs(7 * 86_400);
 
 /// A bucket whose blocks are read, and to which a store uploads its own.
@@ -61,7 +61,6 @@ pub struct BucketSources {
     store: Arc<Store>,
     is_read_only: bool,
     local_retention: Duration,
-    snapshots: Snapshots,
     uploader: Uploader,
     handle: Handle,
     /// Becomes true when uploads are to end.
@@ -78,7 +77,6 @@ impl BucketSources {
         let catalog = BlockCatalog::new(store.clone(), env.clock.clone(), handle.clone(), &options.catalog);
         let BucketOptions { is_read_only, local_retention, .. } = *options;
         Ok(BucketSources {
-            snapshots: Snapshots::new(store.clone(), env),
             uploader: Uploader::new(store.clone(), env, handle.clone()),
             handle: handle.clone(),
             upload_end: watch::Sender::new(false),
@@ -122,10 +120,10 @@ impl BucketSources {
     /// Enters the blocks that the bucket has in the catalogue of the tenant of `request`, if there is none.
     ///
     /// # Errors
-    /// As [`chronolith_bucket::upload::Publisher::adopt`]; [`BucketError::Canceled`] after
+    /// As [`chronolith_bucket::upload::Publisher::create_catalogue`]; [`BucketError::Canceled`] after
     /// [`BucketSources::stop_uploads`].
-    pub(crate) fn adopt(&self, request: &RequestContext) -> Result<usize, BucketError> {
-        self.wait(self.uploader.publisher().adopt(request))
+    pub(crate) fn create_catalogue(&self, request: &RequestContext) -> Result<usize, BucketError> {
+        self.wait(self.uploader.publisher().create_catalogue(request))
     }
 
     /// Enters uploaded blocks in the catalogue of the tenant of `request`.
@@ -144,13 +142,14 @@ impl BucketSources {
     /// Changes the catalogue of the tenant of `request`; returns it as it is then.
     ///
     /// # Errors
-    /// As [`Snapshots::update`]; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// As [`chronolith_bucket::snapshots::Snapshots::update`]; [`BucketError::Canceled`] after
+    /// [`BucketSources::stop_uploads`].
     pub(crate) fn update(
         &self,
         request: &RequestContext,
         change: impl FnMut(&mut Snapshot) -> Change,
     ) -> Result<Option<Arc<Snapshot>>, BucketError> {
-        Ok(self.wait(self.snapshots.update(request, change))?.snapshot)
+        Ok(self.wait(self.uploader.publisher().snapshots().update(request, change))?.snapshot)
     }
 
     /// Returns the catalogue of the tenant of `request`; `None` if it has none.
@@ -158,7 +157,9 @@ impl BucketSources {
     /// # Errors
     /// As other requests; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
     pub(crate) fn snapshot(&self, request: &RequestContext) -> Result<Option<Arc<Snapshot>>, BucketError> {
-        Ok(self.wait(self.snapshots.reader().read_latest(request))?.map(|latest| latest.snapshot))
+        Ok(self
+            .wait(self.uploader.publisher().snapshots().reader().read_latest(request))?
+            .map(|latest| latest.snapshot))
     }
 
     /// Lets queries see the catalogue of the tenant of `request` as it is now.

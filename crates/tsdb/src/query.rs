@@ -27,7 +27,7 @@ use chronolith_model::{
     TimeRange,
 };
 
-use self::blocks::{LabelQuestion, LabelSource, QueryBlocks};
+use self::blocks::{LabelList, LabelQuery, QueryBlocks};
 use self::merged::MergedBatches;
 use crate::storage::Storage;
 
@@ -208,12 +208,8 @@ impl Queryable for TenantQueryable {
         let of_head = kinds::without_texts(&matchers, self.has_typed_head());
         let selector = &Selector { matchers: &of_head, range };
         let head = self.head.reader().label_names(&self.tenant, selector, limit_each, ctx)?;
-        let names = |block: &LabelSource<'_>, q: &LabelQuestion| {
-            let of_block = kinds::without_texts(&q.matchers, block.may_be_typed);
-            block.reader.label_names(&Selector { matchers: &of_block, range: q.range }, q.limit, &q.ctx)
-        };
-        let mut all =
-            self.blocks.union(LabelQuestion::new(&matchers, range, limit_each, ctx), head, names)?;
+        let query = LabelQuery::without_texts(LabelList::Names, &matchers, range, limit_each, ctx);
+        let mut all = self.blocks.label_query(query, head)?;
         all.retain(|name| name != KIND_LABEL);
         all.truncate(if limit == 0 { usize::MAX } else { limit });
         Ok(all)
@@ -232,16 +228,8 @@ impl Queryable for TenantQueryable {
         let of_head = kinds::without_texts(&matchers, self.has_typed_head());
         let selector = &Selector { matchers: &of_head, range };
         let head = self.head.reader().label_values(&self.tenant, name, selector, limit, ctx)?;
-        let name = name.to_owned();
-        let question = LabelQuestion::new(&matchers, range, limit, ctx);
-        self.blocks.union(question, head, move |block, q| {
-            let of_block = kinds::without_texts(&q.matchers, block.may_be_typed);
-            block.reader.label_values(
-                &name,
-                &Selector { matchers: &of_block, range: q.range },
-                q.limit,
-                &q.ctx,
-            )
-        })
+        let list = LabelList::Values(name.to_owned());
+        let query = LabelQuery::without_texts(list, &matchers, range, limit, ctx);
+        self.blocks.label_query(query, head)
     }
 }

@@ -57,7 +57,7 @@ struct Progress {
 }
 
 /// Work on one tenant.
-struct TenantRound<'a> {
+struct TenantUpload<'a> {
     storage: &'a Storage,
     state: &'a UploadState,
     tenant: &'a TenantId,
@@ -65,7 +65,7 @@ struct TenantRound<'a> {
 }
 
 impl Uploads {
-    /// Ends a running round at its next request, and starts no other.
+    /// Ends the running upload at its next request, and starts no other.
     pub(crate) fn stop(&self, state: &UploadState) {
         self.is_stopped.store(true, Ordering::SeqCst);
         state.bucket().stop_uploads();
@@ -84,33 +84,33 @@ impl Uploads {
             }
             // Stores of databases have names that are unique in this data directory alone.
             if !tenant.is_store() {
-                self.run_tenant(&TenantRound { storage, state, tenant, blocks });
+                self.run_tenant(&TenantUpload { storage, state, tenant, blocks });
             }
         }
         count_waiting(storage, state);
     }
 
-    fn run_tenant(&self, round: &TenantRound<'_>) {
-        let list = round.blocks.list();
-        let clock = &round.storage.env().clock;
-        let before = self.tenants.lock().get(round.tenant).cloned().unwrap_or_default();
+    fn run_tenant(&self, upload: &TenantUpload<'_>) {
+        let list = upload.blocks.list();
+        let clock = &upload.storage.env().clock;
+        let before = self.tenants.lock().get(upload.tenant).cloned().unwrap_or_default();
         let is_done = before.done.as_ref().is_some_and(|done| Arc::ptr_eq(done, &list));
         if is_done || list.is_empty() || clock.mono_ns() < before.retry_ns {
             return;
         }
-        let progress = match round.upload_all() {
+        let progress = match upload.upload_all() {
             Ok(()) => Progress { done: Some(list), ..Progress::default() },
             Err(_) if self.is_stopped.load(Ordering::SeqCst) => return,
             Err(error) => {
                 let pause_ns = (before.pause_ns * 2).clamp(RETRY_PAUSE_NS, RETRY_PAUSE_NS_MAX);
-                let tenant = round.tenant;
+                let tenant = upload.tenant;
                 let retry_s = pause_ns / 1_000_000_000;
                 tracing::error!(%tenant, error, retry_s, "uploading blocks failed, retrying after retry_s");
-                round.state.counters().failures.increment();
+                upload.state.counters().failures.increment();
                 Progress { done: None, retry_ns: clock.mono_ns().saturating_add(pause_ns), pause_ns }
             }
         };
-        self.tenants.lock().insert(round.tenant.clone(), progress);
+        self.tenants.lock().insert(upload.tenant.clone(), progress);
     }
 }
 
@@ -143,12 +143,13 @@ fn count_waiting(storage: &Storage, state: &UploadState) {
     counters.oldest_waiting_end.set(oldest_end);
 }
 
-impl TenantRound<'_> {
+impl TenantUpload<'_> {
     fn upload_all(&self) -> Result<(), String> {
         let bucket = self.state.bucket();
-        let adopted = bucket.adopt(&self.state.request(self.tenant, BLOCK_TIMEOUT)).map_err(text)?;
-        if adopted > 0 {
-            tracing::info!(tenant = %self.tenant, blocks = adopted, "blocks of the bucket entered in a new catalogue");
+        let recorded =
+            bucket.create_catalogue(&self.state.request(self.tenant, BLOCK_TIMEOUT)).map_err(text)?;
+        if recorded > 0 {
+            tracing::info!(tenant = %self.tenant, blocks = recorded, "blocks of the bucket entered in a new catalogue");
         }
         self.state.read(self.tenant).map_err(text)?;
         for group in groups_of(self.storage.env(), self.blocks).map_err(text)? {
@@ -159,10 +160,17 @@ impl TenantRound<'_> {
 
     fn upload_group(&self, group: &BlockGroup) -> Result<(), String> {
         let mut records = Vec::new();
-        if group.iter().all(|entry| self.state.has(self.tenant, entry)) {
+        let blocks = &group.blocks;
+        if blocks.iter().all(|entry| self.state.has(self.tenant, entry)) {
             return Ok(());
         }
-        for entry in group {
+        if !group.is_complete() {
+            let tenant = self.tenant;
+            let ulids = names_of(blocks);
+            tracing::warn!(%tenant, ulids, "blocks not uploaded: another block of the same compaction is damaged or missing");
+            return Ok(());
+        }
+        for entry in blocks {
             // Compaction may have replaced it meanwhile: the block that it wrote is uploaded instead.
             match self.upload_block(entry) {
                 Ok(record) => records.push(record),
@@ -176,12 +184,11 @@ impl TenantRound<'_> {
             Published::InputsGone(_) | Published::Superseded(_) => return Ok(()),
         };
         let Some(snapshot) = snapshot else { return Ok(()) };
-        self.state.take(self.tenant, &snapshot).map_err(text)?;
-        let bytes: u64 = group.iter().map(|entry| entry.size_bytes()).sum();
-        let ulids: Vec<String> = group.iter().map(|entry| entry.ulid().to_string()).collect();
+        self.state.record(self.tenant, &snapshot).map_err(text)?;
+        let bytes: u64 = blocks.iter().map(|entry| entry.size_bytes()).sum();
         let tenant = self.tenant;
-        let blocks = ulids.join(" ");
-        tracing::info!(%tenant, blocks, bytes, snapshot = snapshot.number, "blocks uploaded");
+        let ulids = names_of(blocks);
+        tracing::info!(%tenant, ulids, bytes, snapshot = snapshot.number, "blocks uploaded");
         Ok(())
     }
 
@@ -199,6 +206,11 @@ impl TenantRound<'_> {
         }
         uploaded.map_err(text)
     }
+}
+
+fn names_of(blocks: &[Arc<BlockEntry>]) -> String {
+    let names: Vec<String> = blocks.iter().map(|entry| entry.ulid().to_string()).collect();
+    names.join(" ")
 }
 
 fn text(error: impl Display) -> String {

@@ -1,4 +1,4 @@
-//! Iterates the series pages that may have series which fit, and checks matchers on the labels in them.
+//! Iterates the series pages that may have series which match, and checks matchers on the labels in them.
 //!
 //! Invariants: pages come in order, each is fetched and decoded once; series come in order of the index.
 
@@ -12,7 +12,7 @@ use crate::source::{BlockFile, ByteRange, RangeBytes};
 /// Bytes of pages that are fetched at once.
 const WAVE_PAGE_BYTES_MAX: u64 = 4 << 20;
 
-/// Series that may fit.
+/// Series that may match.
 pub(super) enum Wanted {
     All,
     /// By their first series; none overlaps another.
@@ -43,7 +43,7 @@ impl LabelCheck {
     }
 }
 
-/// Pages that may have series that fit, and how far they were read.
+/// Pages that may have series that match, and how far they were read.
 pub(super) struct PageCursor {
     /// Indices in the page table, ascending.
     pages: Vec<u32>,
@@ -127,7 +127,7 @@ impl PageCursor {
         pages.map(|page| u64::from(page.len)).sum()
     }
 
-    /// Returns true if a page is at hand.
+    /// Returns true if a page has been read and not visited yet.
     pub(super) fn has_page(&self) -> bool {
         self.next < self.fetched_end
     }
@@ -150,7 +150,7 @@ impl PageCursor {
         self.bytes = Some(bytes);
     }
 
-    /// Decodes the next page and calls `visit` with each of its series that fits.
+    /// Decodes the next page and calls `visit` with each of its series that matches.
     pub(super) fn visit_page(
         &mut self,
         contents: &SidecarContents,

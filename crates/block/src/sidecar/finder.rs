@@ -1,4 +1,4 @@
-//! Finds the series that fit matchers, page by page, in waves: name pages, sparse offset table, entries of
+//! Finds the series that match matchers, page by page, in waves: name pages, sparse offset table, entries of
 //! the postings offset table, postings lists, series pages. Most queries need the last one only.
 //!
 //! A metric name leads to its series by the directory, without postings. Other matchers lead to postings
@@ -77,14 +77,14 @@ enum Phase {
     Pages,
 }
 
-/// Finds the series that fit. [`SeriesFinder::next_wave`] and [`SeriesFinder::push`] alternate until there is
-/// a page, which [`SeriesFinder::visit_page`] takes.
+/// Finds the series that match. [`SeriesFinder::next_wave`] and [`SeriesFinder::push`] alternate until there
+/// is a page, which [`SeriesFinder::visit_page`] takes.
 pub(super) struct SeriesFinder {
     contents: SharedContents,
     matchers: Vec<Matcher>,
     purpose: Purpose,
     phase: Phase,
-    /// Pages that may have series that fit.
+    /// Pages that may have series that match.
     cursor: PageCursor,
     budget: MemoryBudget,
     _refs: Option<Reservation>,
@@ -110,7 +110,7 @@ impl SeriesFinder {
         finder
     }
 
-    /// Returns true if [`SeriesFinder::visit_page`] has a page at hand.
+    /// Returns true if [`SeriesFinder::visit_page`] has a page to visit.
     pub(super) fn has_page(&self) -> bool {
         self.cursor.has_page()
     }
@@ -126,7 +126,7 @@ impl SeriesFinder {
         self.cursor = PageCursor::empty();
     }
 
-    /// The wave that is read next; `None` after the last one, or while a page is at hand.
+    /// The wave that is read next; `None` after the last one, or while a page waits to be visited.
     pub(super) fn next_wave(&self) -> Option<FinderWave> {
         let mut wave = FinderWave { ranges: Vec::new(), lists: Vec::new() };
         match &self.phase {
@@ -175,7 +175,7 @@ impl SeriesFinder {
         }
     }
 
-    /// Decodes the next page and calls `visit` with each of its series that fits.
+    /// Decodes the next page and calls `visit` with each of its series that matches.
     ///
     /// # Errors
     /// [`QueryError::Corrupt`], and errors of `visit`.
@@ -186,7 +186,7 @@ impl SeriesFinder {
         self.cursor.visit_page(&self.contents, visit)
     }
 
-    /// Goes as far as the head alone leads.
+    /// Plans what the head alone decides.
     fn start(&mut self) {
         let is_nothing = |step: &Step<'_>| !step.excludes() && matches!(step.values(), Values::Nothing);
         if steps(&self.matchers).iter().any(is_nothing) {

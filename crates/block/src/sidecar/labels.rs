@@ -8,12 +8,9 @@ use chronolith_model::{METRIC_NAME, QueryError, ReadContext, Selector};
 
 use super::contents::{Part, SharedContents};
 use super::finder::{Purpose, SeriesFinder, name_page_range};
+use crate::label_queries::{insert_new, limit_of};
 use crate::source::{BlockFile, ByteRange};
 use crate::waves::ExactWave;
-
-fn limit_of(limit: usize) -> usize {
-    if limit == 0 { usize::MAX } else { limit }
-}
 
 /// Label names, ascending, at most `limit` (0 = all).
 pub(super) fn label_names(
@@ -31,11 +28,7 @@ pub(super) fn label_names(
     }
     let mut names = BTreeSet::new();
     for_each_series(contents, selector, ctx, &mut |series| {
-        for (name, _) in series.pairs() {
-            if !names.contains(name) {
-                names.insert(name.to_owned());
-            }
-        }
+        series.pairs().for_each(|(name, _)| insert_new(&mut names, name));
     })?;
     Ok(names.into_iter().take(limit_of(limit)).collect())
 }
@@ -61,10 +54,8 @@ pub(super) fn label_values(
     }
     let mut values = BTreeSet::new();
     for_each_series(contents, selector, ctx, &mut |series| {
-        if let Some((_, value)) = series.pairs().find(|(found, _)| *found == name)
-            && !values.contains(value)
-        {
-            values.insert(value.to_owned());
+        if let Some((_, value)) = series.pairs().find(|(found, _)| *found == name) {
+            insert_new(&mut values, value);
         }
     })?;
     Ok(values.into_iter().take(limit_of(limit)).collect())
@@ -122,7 +113,7 @@ fn values_of_entries(
     Ok(values)
 }
 
-/// Calls `visit` with each series that fits, whatever times its chunks have.
+/// Calls `visit` with each series that matches, whatever times its chunks have.
 fn for_each_series(
     contents: &SharedContents,
     selector: &Selector<'_>,

@@ -152,7 +152,7 @@ impl SidecarSelection {
         Ok(())
     }
 
-    /// Takes series of the pages that are at hand.
+    /// Adds series of the pages that were read.
     fn fill(&mut self) -> Result<(), QueryError> {
         if !self.selected.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Parts of one round that a query has at hand: from the cache, its own requests and those of others.
+//! Parts of one round of ranges: from the cache, own requests and those of other queries.
 //!
 //! Invariant: sorted by file and offset; no part lies within another, so that ends ascend with starts.
 //! Not here: where the parts come from (`round`).
@@ -6,7 +6,7 @@
 use bytes::{Bytes, BytesMut};
 use chronolith_block::source::{ByteRange, FetchedPart, coalesce};
 
-/// Parts at hand.
+/// Parts that were found or fetched.
 #[derive(Default)]
 pub(crate) struct PartSet {
     parts: Vec<FetchedPart>,

@@ -10,16 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronolith_block::precedence;
-use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
-use chronolith_format::bucket::mimir::{
-    BUCKET_INDEX, BucketIndex, MARKERS_FOLDER, ThanosMeta, deletion_marker_of,
-};
+use chronolith_format::block::meta::Ulid;
+use chronolith_format::bucket::mimir::{BUCKET_INDEX, BucketIndex, MARKERS_FOLDER, deletion_marker_of};
 use chronolith_model::TimeRange;
 use futures_util::{StreamExt, stream};
 
 use crate::BucketError;
 use crate::block::{BlockIdentity, BucketBlock};
 use crate::cache::BlockCache;
+use crate::meta::decode_read_meta;
 use crate::remote::Remote;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
@@ -131,6 +130,7 @@ impl Listing<'_> {
                     range: TimeRange::new(min_time, max_time),
                     precedence: (ulid, ulid),
                     sources: Arc::default(),
+                    split_set: None,
                 };
                 let blocks = index.blocks.iter().filter(|block| block.min_time < block.max_time);
                 blocks.map(|b| (b.block_id, identity(b.block_id, b.min_time, b.max_time))).collect()
@@ -164,17 +164,8 @@ impl Listing<'_> {
 
 /// Identity of the block `ulid` from its `meta.json`, or the reason why its samples are not read.
 fn identity_of(ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, String> {
-    if text.len() > META_BYTES_MAX {
-        return Err(format!("{} bytes, expected at most {META_BYTES_MAX}", text.len()));
-    }
-    let meta = BlockMeta::decode(text).map_err(|error| error.to_string())?;
-    if meta.ulid != ulid {
-        return Err(format!("describes block {}", meta.ulid));
-    }
-    let thanos = ThanosMeta::of(&meta).map_err(|error| error.to_string())?;
-    if let Some(thanos) = thanos.filter(ThanosMeta::is_downsampled) {
-        return Err(format!("downsampled by Thanos to {} ms", thanos.downsample.resolution));
-    }
+    let meta = decode_read_meta(ulid, text)?;
     let sources = meta.compaction.sources.as_slice().into();
-    Ok(BlockIdentity { ulid, range: meta.range(), precedence: precedence(&meta), sources })
+    let split_set = meta.compaction.split_set;
+    Ok(BlockIdentity { ulid, range: meta.range(), precedence: precedence(&meta), sources, split_set })
 }

@@ -335,7 +335,7 @@ async fn blocks_of_others_are_in_the_first_catalogue() {
     let marker = format!("{TENANT}/markers/{}-deletion-mark.json", ulid(2));
     bench.rig.faults.inner_put(&marker, Bytes::from_static(b"{}")).await;
     bench.rig.store.remove(&bench.request(), &format!("{TENANT}/{}/meta.json", ulid(3))).await.unwrap();
-    assert_eq!(uploader.publisher().adopt(&bench.request()).await.unwrap(), 2);
+    assert_eq!(uploader.publisher().create_catalogue(&bench.request()).await.unwrap(), 2);
     let snapshot = bench.latest().await.unwrap();
     let blocks: Vec<Ulid> = snapshot.blocks.iter().map(|block| block.ulid).collect();
     assert_eq!((snapshot.number, blocks.as_slice()), (1, &[ulid(1), ulid(4)][..]));
@@ -348,7 +348,7 @@ async fn blocks_of_others_are_in_the_first_catalogue() {
     // A catalogue that is there is left as it is.
     let dir = bench.block(5, &[], &[10]);
     uploader.upload(&bench.request(), &dir, None).await.unwrap();
-    assert_eq!(uploader.publisher().adopt(&bench.request()).await.unwrap(), 0);
+    assert_eq!(uploader.publisher().create_catalogue(&bench.request()).await.unwrap(), 0);
     assert_eq!(bench.latest().await.unwrap(), snapshot);
 }
 

@@ -43,6 +43,12 @@ impl Publisher {
         Publisher { store, snapshots, env: env.clone(), counters }
     }
 
+    /// Catalogues of the bucket.
+    #[must_use]
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
     /// Adds the blocks of `records` to the catalogue of the tenant of `request`, and in the same snapshot
     /// drops those that they replace, which get a deletion mark. `records` are all blocks that were made of
     /// the same sources. A block that is in the catalogue gets its new record: deletions come later.

@@ -14,9 +14,9 @@ use crate::store::read::ReadRange;
 /// Times that an object is sent which then differs from its file.
 const SENDS_MAX: u32 = 2;
 /// Bytes of each part of a large object that are compared with the file.
-const SPOT_BYTES: u64 = 64 * 1024;
-/// Spots that are compared at the same time.
-const SPOTS_AT_ONCE: usize = 4;
+const COMPARED_BYTES: u64 = 64 * 1024;
+/// Ranges that are compared at the same time.
+const COMPARISONS_AT_ONCE: usize = 4;
 
 impl Uploader {
     /// Sends a file, unless an equal object is there.
@@ -80,16 +80,16 @@ impl Uploader {
         }
         let part_bytes = PART_BYTES as u64;
         let starts = (0..file.len.div_ceil(part_bytes)).map(|idx| idx * part_bytes);
-        let spots = stream::iter(starts).map(|start| async move {
+        let comparisons = stream::iter(starts).map(|start| async move {
             let end = (start + part_bytes).min(file.len);
-            let spot_bytes = SPOT_BYTES.min(end - start);
-            let offset = start + self.env.rng.below(end - start - spot_bytes + 1);
-            let expected = self.local_bytes(key, file, offset, spot_bytes).await?;
-            let range = ReadRange::Exact(offset..offset + spot_bytes);
+            let compared_bytes = COMPARED_BYTES.min(end - start);
+            let offset = start + self.env.rng.below(end - start - compared_bytes + 1);
+            let expected = self.local_bytes(key, file, offset, compared_bytes).await?;
+            let range = ReadRange::Exact(offset..offset + compared_bytes);
             self.is_equal(request, key, range, &expected).await
         });
-        let spots = spots.buffer_unordered(SPOTS_AT_ONCE);
-        spots.try_fold(true, |all, is_equal| async move { Ok(all && is_equal) }).await
+        let comparisons = comparisons.buffer_unordered(COMPARISONS_AT_ONCE);
+        comparisons.try_fold(true, |all, is_equal| async move { Ok(all && is_equal) }).await
     }
 
     /// Returns true if the bytes of the object are `expected`. They are read again if they differ, as they

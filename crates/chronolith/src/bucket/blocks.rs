@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use chronolith_bucket::BucketError;
 use chronolith_bucket::snapshots::SnapshotReader;
 use chronolith_bucket::store::list::ListOptions;
 use chronolith_bucket::store::read::ReadRange;
-use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
+use chronolith_bucket::{BucketError, decode_meta, reason_left_out};
+use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_format::bucket::catalogue::{self, Snapshot};
 use chronolith_format::bucket::mimir::{DELETION_MARK, MARKERS_FOLDER, ThanosMeta, deletion_marker_of};
 use chronolith_model::TenantId;
@@ -146,11 +146,10 @@ pub(super) fn look(
     let is_marked = marks.is_marked(ulid) || objects.iter().any(|object| object.name == DELETION_MARK);
     let (meta, thanos, why) = match read_meta(bucket, tenant, &key)? {
         None => (None, None, Some("incomplete: it has no meta.json".to_owned())),
-        Some(text) => match decode(ulid, &text) {
+        Some(text) => match decode_meta(ulid, &text) {
             Ok((meta, thanos)) => {
-                let resolution =
-                    thanos.as_ref().filter(|t| t.is_downsampled()).map(|t| t.downsample.resolution);
-                (Some(meta), thanos, resolution.map(|ms| format!("downsampled by Thanos to {ms} ms")))
+                let why = reason_left_out(thanos.as_ref());
+                (Some(meta), thanos, why)
             }
             Err(why) => (None, None, Some(format!("{META}: {why}"))),
         },
@@ -171,16 +170,4 @@ fn read_meta(bucket: &Bucket, tenant: &TenantId, key: &str) -> anyhow::Result<Op
         Err(BucketError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error).with_context(|| format!("reading {key}")),
     }
-}
-
-fn decode(ulid: Ulid, text: &[u8]) -> Result<(BlockMeta, Option<ThanosMeta>), String> {
-    if text.len() > META_BYTES_MAX {
-        return Err(format!("{} bytes, expected at most {META_BYTES_MAX}", text.len()));
-    }
-    let meta = BlockMeta::decode(text).map_err(|error| error.to_string())?;
-    if meta.ulid != ulid {
-        return Err(format!("describes block {}", meta.ulid));
-    }
-    let thanos = ThanosMeta::of(&meta).map_err(|error| error.to_string())?;
-    Ok((meta, thanos))
 }

@@ -93,8 +93,8 @@ impl<'b> Upload<'b> {
         let uploader = Uploader::new(bucket.store.clone(), &bucket.env, bucket.runtime.handle().clone());
         if is_recorded {
             let request = request(bucket, tenant);
-            let adopted = bucket.runtime.block_on(uploader.publisher().adopt(&request));
-            adopted.context("entering the blocks of the tenant in its first catalogue")?;
+            let recorded = bucket.runtime.block_on(uploader.publisher().create_catalogue(&request));
+            recorded.context("entering the blocks of the tenant in its first catalogue")?;
         }
         Ok(Upload {
             bucket,

@@ -183,14 +183,19 @@ pub enum MetaError {
 }
 
 impl BlockMeta {
-    /// Returns true if all samples of the block `older`, which was made of `older_sources`, are in this block
-    /// and those that were written together with it: it was merged or rewritten from it, be it in several
-    /// steps.
+    /// Identity of the block and of the blocks from the head in it.
     #[must_use]
-    pub fn replaces(&self, older: Ulid, older_sources: &[Ulid]) -> bool {
-        let Compaction { sources, parents, split_blocks, .. } = &self.compaction;
-        let is_input = parents.iter().any(|parent| parent.ulid == older);
-        is_input || has_samples_of(self.ulid, sources, split_blocks, older, older_sources)
+    pub fn provenance(&self) -> Provenance<'_> {
+        let Compaction { sources, split_set, .. } = &self.compaction;
+        Provenance { ulid: self.ulid, sources, split_set: *split_set }
+    }
+
+    /// Returns true if all samples of the block `older` are in this block and those that were written
+    /// together with it: it was compacted or rewritten from it, be it in several steps.
+    #[must_use]
+    pub fn replaces(&self, older: Provenance<'_>) -> bool {
+        let is_input = self.compaction.parents.iter().any(|parent| parent.ulid == older.ulid);
+        is_input || self.provenance().has_samples_of(older)
     }
 
     /// Reads the file's text.
@@ -255,17 +260,25 @@ impl BlockMeta {
     }
 }
 
-/// Returns true if the block `newer` was written later than `older` and has all its sources. Programs that
-/// record no sources replace direct inputs only.
-pub(crate) fn has_samples_of(
-    newer: Ulid,
-    newer_sources: &[Ulid],
-    newer_split_blocks: &[Ulid],
-    older: Ulid,
-    older_sources: &[Ulid],
-) -> bool {
-    let has_all = || older_sources.iter().all(|source| newer_sources.contains(source));
-    newer > older && !older_sources.is_empty() && !newer_split_blocks.contains(&older) && has_all()
+/// Identity of a block and of the blocks from the head in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Provenance<'a> {
+    /// Name of the block.
+    pub ulid: Ulid,
+    /// Blocks from the head that went in; empty if the program that wrote it records none.
+    pub sources: &'a [Ulid],
+    /// As [`Compaction::split_set`].
+    pub split_set: Option<Ulid>,
+}
+
+impl Provenance<'_> {
+    /// Returns true if this block was written later than `older` and has all its sources. Blocks of one split
+    /// set have the same sources and different series, so none of them has the samples of another.
+    pub(crate) fn has_samples_of(self, older: Provenance<'_>) -> bool {
+        let is_of_same_set = self.split_set.is_some() && self.split_set == older.split_set;
+        let has_all = || older.sources.iter().all(|source| self.sources.contains(source));
+        self.ulid > older.ulid && !is_of_same_set && !older.sources.is_empty() && has_all()
+    }
 }
 
 #[cfg(test)]

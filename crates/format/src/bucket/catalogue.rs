@@ -10,7 +10,7 @@ mod encode;
 
 use chronolith_model::{TimeRange, TimeUnit};
 
-use crate::block::meta::{Ulid, has_samples_of};
+use crate::block::meta::{Provenance, Ulid};
 
 /// First four bytes of a snapshot.
 pub const MAGIC: [u8; 4] = *b"CLCS";
@@ -149,13 +149,18 @@ pub struct Ancestry {
 }
 
 impl BucketBlock {
+    /// Identity of the block and of the blocks from the head in it.
+    #[must_use]
+    pub fn provenance(&self) -> Provenance<'_> {
+        let Ancestry { sources, split_set, .. } = &self.ancestry;
+        Provenance { ulid: self.ulid, sources, split_set: *split_set }
+    }
+
     /// Returns true if all samples of `older` are in this block and those that were written together with it,
     /// by the same rule as [`crate::block::meta::BlockMeta::replaces`].
     #[must_use]
     pub fn replaces(&self, older: &BucketBlock) -> bool {
-        let Ancestry { sources, parents, split_blocks, .. } = &self.ancestry;
-        parents.contains(&older.ulid)
-            || has_samples_of(self.ulid, sources, split_blocks, older.ulid, &older.ancestry.sources)
+        self.ancestry.parents.contains(&older.ulid) || self.provenance().has_samples_of(older.provenance())
     }
 }
 

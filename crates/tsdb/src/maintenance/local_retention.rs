@@ -14,7 +14,7 @@ use chronolith_model::TenantId;
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::blocks::tenant::TenantBlocks;
 use crate::storage::Storage;
-use crate::upload::groups::groups_of;
+use crate::upload::groups::{BlockGroup, groups_of};
 
 /// Runs local retention jobs.
 pub(super) struct LocalRetentionJobs;
@@ -54,11 +54,12 @@ fn remove_copies(cx: &JobContext<'_>, tenant: &TenantId) -> Result<(), BlockErro
     let oldest_ms = cx.now_ms.saturating_sub(bucket.local_retention_ms());
     let is_removable = |block: &Arc<BlockEntry>| is_removable(cx.storage, tenant, block, oldest_ms);
     let groups = groups_of(cx.storage.env(), &blocks)?;
-    for group in groups.into_iter().filter(|group| group.iter().all(is_removable)) {
+    let is_removable = |group: &BlockGroup| group.is_complete() && group.blocks.iter().all(is_removable);
+    for BlockGroup { blocks: group, .. } in groups.into_iter().filter(is_removable) {
         store.replace(&blocks, &group, Vec::new());
         store.schedule_removal(&blocks, group.iter().map(|block| blocks.block_dir(block.ulid())));
         for block in &group {
-            tracing::info!(%tenant, block = %block.ulid(), "local copy removed, the bucket has the block");
+            tracing::info!(%tenant, block = %block.ulid(), "local block removed, the bucket has it");
         }
         if let Some(uploads) = cx.storage.uploads() {
             uploads.counters().removed_copies.add(group.len() as u64);

@@ -15,6 +15,7 @@ use chronolith_model::{
     KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId, TimeRange,
 };
 
+use super::kinds;
 use super::merged::merged;
 use crate::blocks::BlockStore;
 
@@ -54,41 +55,92 @@ impl QueryBlock {
     }
 }
 
-/// A question for label names or values, owned by the threads that answer it.
-pub(super) struct LabelQuestion {
+/// List of label names, or of the values of one label.
+pub(super) enum LabelList {
+    Names,
+    Values(String),
+}
+
+/// A label query, owned by the threads that run it.
+pub(super) struct LabelQuery {
+    pub(super) list: LabelList,
     pub(super) matchers: Vec<Matcher>,
     pub(super) range: TimeRange,
     /// 0 = all.
     pub(super) limit: usize,
+    /// Leaves out text series, which PromQL does not see.
+    pub(super) is_without_texts: bool,
     pub(super) ctx: ReadContext,
 }
 
-impl LabelQuestion {
-    pub(super) fn new(
+impl LabelQuery {
+    /// A query of PromQL, which does not see text series.
+    pub(super) fn without_texts(
+        list: LabelList,
         matchers: &[Matcher],
         range: TimeRange,
         limit: usize,
         ctx: &ReadContext,
-    ) -> LabelQuestion {
-        LabelQuestion { matchers: matchers.to_vec(), range, limit, ctx: ctx.clone() }
+    ) -> LabelQuery {
+        LabelQuery { is_without_texts: true, ..LabelQuery::of_all(list, matchers, range, limit, ctx) }
     }
 
-    pub(super) fn selector(&self) -> Selector<'_> {
-        Selector { matchers: &self.matchers, range: self.range }
+    /// A query over all series.
+    pub(super) fn of_all(
+        list: LabelList,
+        matchers: &[Matcher],
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> LabelQuery {
+        let matchers = matchers.to_vec();
+        LabelQuery { list, matchers, range, limit, is_without_texts: false, ctx: ctx.clone() }
+    }
+
+    /// Runs the query on one block. `may_be_typed` is false if none of its series has a kind.
+    fn run(&self, block: &dyn Queryable, may_be_typed: bool) -> Result<Vec<String>, QueryError> {
+        let matchers = kinds::without_texts(&self.matchers, self.is_without_texts && may_be_typed);
+        let selector = Selector { matchers: &matchers, range: self.range };
+        match &self.list {
+            LabelList::Names => block.label_names(&selector, self.limit, &self.ctx),
+            LabelList::Values(name) => block.label_values(name, &selector, self.limit, &self.ctx),
+        }
+    }
+
+    fn run_local(&self, block: &Block) -> Result<Vec<String>, QueryError> {
+        self.run(block, block.has_label_name(KIND_LABEL))
+    }
+
+    /// Runs the query on `blocks`, several at the same time. Returns the union of `all` and the results,
+    /// sorted, at most `limit` entries.
+    ///
+    /// # Errors
+    /// As [`BlockCatalog::for_each_opened`].
+    pub(super) fn run_in_bucket(
+        self,
+        bucket: &BlockCatalog,
+        blocks: &[Arc<BucketBlock>],
+        mut all: Vec<String>,
+    ) -> Result<Vec<String>, QueryError> {
+        let limit = self.limit;
+        if !blocks.is_empty() {
+            let ctx = self.ctx.clone();
+            let query = Arc::new(self);
+            let results = bucket.for_each_opened(blocks, &ctx, move |block, reader| {
+                query.run(reader, block.may_have_label_name(KIND_LABEL))
+            })?;
+            all = results.into_iter().fold(all, merged);
+        }
+        Ok(truncated(all, limit))
     }
 }
 
-/// A block that is asked for labels.
-pub(super) struct LabelSource<'a> {
-    pub(super) reader: &'a dyn Queryable,
-    /// False if no series has a kind.
-    pub(super) may_be_typed: bool,
-}
-
-impl LabelSource<'_> {
-    fn local(block: &Block) -> LabelSource<'_> {
-        LabelSource { reader: block, may_be_typed: block.has_label_name(KIND_LABEL) }
+/// Returns the first `limit` entries of a list; 0 = all.
+fn truncated(mut list: Vec<String>, limit: usize) -> Vec<String> {
+    if limit > 0 {
+        list.truncate(limit);
     }
+    list
 }
 
 /// Blocks of one tenant.
@@ -156,7 +208,7 @@ impl QueryBlocks {
         let Some(bucket) = &self.bucket else { return Ok(Vec::new()) };
         let mut blocks = bucket.blocks_in(&self.tenant, range, ctx)?;
         let has_samples_of = |block: &Arc<Block>, other: &BucketBlock| {
-            block.meta().ulid == other.ulid() || block.meta().replaces(other.ulid(), other.sources())
+            block.meta().ulid == other.ulid() || block.meta().replaces(other.provenance())
         };
         blocks.retain(|block| !local.iter().any(|of_local| has_samples_of(of_local, block)));
         if !blocks.is_empty() {
@@ -165,62 +217,30 @@ impl QueryBlocks {
         Ok(blocks)
     }
 
-    /// Returns the union of `from_head` and the lists of all blocks, sorted, at most `limit` entries (0 =
-    /// all).
+    /// Runs a label query on all blocks. Returns the union of `from_head` and the results, sorted, at most
+    /// `limit` entries.
     ///
     /// # Errors
-    /// As [`QueryBlocks::in_range`], and those of `list`.
-    pub(super) fn union(
+    /// As [`QueryBlocks::in_range`], and those of the blocks.
+    pub(super) fn label_query(
         &self,
-        question: LabelQuestion,
+        query: LabelQuery,
         from_head: Vec<String>,
-        list: impl Fn(&LabelSource<'_>, &LabelQuestion) -> Result<Vec<String>, QueryError>
-        + Clone
-        + Send
-        + 'static,
     ) -> Result<Vec<String>, QueryError> {
-        let LabelQuestion { range, limit, .. } = question;
-        let mut all = match &self.bucket {
-            None => {
-                let fresh = || from_head.clone();
-                self.local.fold_in_range(&self.tenant, range, fresh, |all, block| {
-                    *all = merged(std::mem::take(all), list(&LabelSource::local(&block), &question)?);
-                    Ok(())
-                })?
-            }
-            Some(bucket) => self.union_with_bucket(bucket, question, from_head, list)?,
+        let Some(bucket) = &self.bucket else {
+            let fresh = || from_head.clone();
+            let all = self.local.fold_in_range(&self.tenant, query.range, fresh, |all, block| {
+                *all = merged(std::mem::take(all), query.run_local(&block)?);
+                Ok(())
+            })?;
+            return Ok(truncated(all, query.limit));
         };
-        if limit > 0 {
-            all.truncate(limit);
-        }
-        Ok(all)
-    }
-
-    fn union_with_bucket(
-        &self,
-        bucket: &BlockCatalog,
-        question: LabelQuestion,
-        from_head: Vec<String>,
-        list: impl Fn(&LabelSource<'_>, &LabelQuestion) -> Result<Vec<String>, QueryError>
-        + Clone
-        + Send
-        + 'static,
-    ) -> Result<Vec<String>, QueryError> {
-        let local = self.local.open_in_range(&self.tenant, question.range)?;
-        let in_bucket = self.only_in_bucket(&local, question.range, &question.ctx)?;
+        let local = self.local.open_in_range(&self.tenant, query.range)?;
+        let in_bucket = self.only_in_bucket(&local, query.range, &query.ctx)?;
         let mut all = from_head;
         for block in &local {
-            all = merged(all, list(&LabelSource::local(block), &question)?);
+            all = merged(all, query.run_local(block)?);
         }
-        if in_bucket.is_empty() {
-            return Ok(all);
-        }
-        let ctx = question.ctx.clone();
-        let question = Arc::new(question);
-        let lists = bucket.for_each_opened(&in_bucket, &ctx, move |block, reader| {
-            let may_be_typed = block.may_have_label_name(KIND_LABEL);
-            list(&LabelSource { reader, may_be_typed }, &question)
-        })?;
-        Ok(lists.into_iter().fold(all, merged))
+        query.run_in_bucket(bucket, &in_bucket, all)
     }
 }

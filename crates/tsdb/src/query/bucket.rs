@@ -9,13 +9,12 @@ use std::sync::Arc;
 use chronolith_bucket::BlockCatalog;
 use chronolith_model::query::{SelectHints, VecBatches};
 use chronolith_model::{
-    DuplicatePolicy, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
-    TenantId, TimeRange,
+    DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
 };
 
-use super::blocks::LabelQuestion;
+use super::blocks::{LabelList, LabelQuery};
 use super::kinds;
-use super::merged::{MergedBatches, merged};
+use super::merged::MergedBatches;
 
 /// Blocks of one tenant in the bucket.
 pub(crate) struct TenantBucket {
@@ -28,34 +27,10 @@ impl TenantBucket {
         TenantBucket { catalog, tenant: tenant.clone() }
     }
 
-    /// Text series are no numbers, so that PromQL reads no labels of theirs.
-    fn question(
-        &self,
-        matchers: &[Matcher],
-        range: TimeRange,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> LabelQuestion {
-        LabelQuestion::new(&kinds::without_texts(matchers, true), range, limit, ctx)
-    }
-
-    /// Returns the union of the lists of all blocks, sorted, at most `limit` entries (0 = all).
-    fn union(
-        &self,
-        question: LabelQuestion,
-        list: impl Fn(&dyn Queryable, &LabelQuestion) -> Result<Vec<String>, QueryError> + Clone + Send + 'static,
-    ) -> Result<Vec<String>, QueryError> {
-        question.ctx.begin_wait()?;
-        let blocks = self.catalog.blocks_in(&self.tenant, question.range, &question.ctx)?;
-        let limit = question.limit;
-        let ctx = question.ctx.clone();
-        let question = Arc::new(question);
-        let lists = self.catalog.for_each_opened(&blocks, &ctx, move |_, block| list(block, &question))?;
-        let mut all = lists.into_iter().fold(Vec::new(), merged);
-        if limit > 0 {
-            all.truncate(limit);
-        }
-        Ok(all)
+    fn label_query(&self, query: LabelQuery) -> Result<Vec<String>, QueryError> {
+        query.ctx.begin_wait()?;
+        let blocks = self.catalog.blocks_in(&self.tenant, query.range, &query.ctx)?;
+        query.run_in_bucket(&self.catalog, &blocks, Vec::new())
     }
 }
 
@@ -104,10 +79,8 @@ impl Queryable for TenantBucket {
         let Some(matchers) = kinds::visible(selector.matchers) else { return Ok(Vec::new()) };
         // One more name in case that one of them is hidden.
         let limit_each = if limit == 0 { 0 } else { limit.saturating_add(1) };
-        let question = self.question(&matchers, selector.range, limit_each, ctx);
-        let names =
-            |block: &dyn Queryable, q: &LabelQuestion| block.label_names(&q.selector(), q.limit, &q.ctx);
-        let mut all = self.union(question, names)?;
+        let query = LabelQuery::without_texts(LabelList::Names, &matchers, selector.range, limit_each, ctx);
+        let mut all = self.label_query(query)?;
         all.retain(|name| name != KIND_LABEL);
         all.truncate(if limit == 0 { usize::MAX } else { limit });
         Ok(all)
@@ -122,8 +95,7 @@ impl Queryable for TenantBucket {
     ) -> Result<Vec<String>, QueryError> {
         let matchers = kinds::visible(selector.matchers).filter(|_| name != KIND_LABEL);
         let Some(matchers) = matchers else { return Ok(Vec::new()) };
-        let question = self.question(&matchers, selector.range, limit, ctx);
-        let name = name.to_owned();
-        self.union(question, move |block, q| block.label_values(&name, &q.selector(), q.limit, &q.ctx))
+        let list = LabelList::Values(name.to_owned());
+        self.label_query(LabelQuery::without_texts(list, &matchers, selector.range, limit, ctx))
     }
 }

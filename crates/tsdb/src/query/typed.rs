@@ -8,7 +8,7 @@ use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints,
 use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, WordKind};
 
 use super::TenantQueryable;
-use super::blocks::{LabelQuestion, LabelSource};
+use super::blocks::{LabelList, LabelQuery};
 use super::words::TypedSource;
 
 /// Head and blocks of one store, with types.
@@ -101,11 +101,9 @@ impl Queryable for TypedQueryable {
     ) -> Result<Vec<String>, QueryError> {
         let TenantQueryable { head, tenant, .. } = &self.source;
         let from_head = head.reader().label_names(tenant, selector, limit, ctx)?;
-        let names = |block: &LabelSource<'_>, q: &LabelQuestion| {
-            block.reader.label_names(&q.selector(), q.limit, &q.ctx)
-        };
-        let question = LabelQuestion::new(selector.matchers, selector.range, limit, ctx);
-        self.source.blocks.union(question, from_head, names)
+        let Selector { matchers, range } = *selector;
+        let query = LabelQuery::of_all(LabelList::Names, matchers, range, limit, ctx);
+        self.source.blocks.label_query(query, from_head)
     }
 
     fn label_values(
@@ -117,11 +115,8 @@ impl Queryable for TypedQueryable {
     ) -> Result<Vec<String>, QueryError> {
         let TenantQueryable { head, tenant, .. } = &self.source;
         let from_head = head.reader().label_values(tenant, name, selector, limit, ctx)?;
-        let name = name.to_owned();
-        let question = LabelQuestion::new(selector.matchers, selector.range, limit, ctx);
-        let values = move |block: &LabelSource<'_>, q: &LabelQuestion| {
-            block.reader.label_values(&name, &q.selector(), q.limit, &q.ctx)
-        };
-        self.source.blocks.union(question, from_head, values)
+        let Selector { matchers, range } = *selector;
+        let query = LabelQuery::of_all(LabelList::Values(name.to_owned()), matchers, range, limit, ctx);
+        self.source.blocks.label_query(query, from_head)
     }
 }

@@ -98,7 +98,7 @@ impl DeletionRun<'_> {
         let request = self.state.catalog_request(self.tenant);
         let updated = self.state.bucket().update(&request, change).map_err(failed)?;
         if let Some(snapshot) = updated {
-            self.state.take(self.tenant, &snapshot).map_err(failed)?;
+            self.state.record(self.tenant, &snapshot).map_err(failed)?;
         }
         Ok(is_current.then_some(report))
     }

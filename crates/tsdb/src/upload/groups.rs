@@ -13,24 +13,40 @@ use chronolith_format::block::meta::Ulid;
 use crate::blocks::tenant::TenantBlocks;
 
 /// Local blocks with the same sources.
-pub(crate) type BlockGroup = Vec<Arc<BlockEntry>>;
+#[derive(Default)]
+pub(crate) struct BlockGroup {
+    pub(crate) blocks: Vec<Arc<BlockEntry>>,
+    /// Blocks that the compaction wrote that they are of; 0 if it wrote one, or that is not known.
+    split_count: usize,
+}
+
+impl BlockGroup {
+    /// Returns false if a block of the same compaction is damaged or missing. The others have only some of
+    /// the series of their sources, so that they must not replace these in the bucket.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.blocks.len() >= self.split_count
+    }
+}
 
 /// Sorts a tenant's undamaged blocks into groups; the one with the oldest source comes first. A block that
-/// left the list meanwhile is left out. Cost: reads one small file per block.
+/// left the list in the meantime is left out. Cost: reads one small file per block.
 pub(crate) fn groups_of(env: &Env, blocks: &TenantBlocks) -> Result<Vec<BlockGroup>, BlockError> {
     let mut groups: BTreeMap<Vec<Ulid>, BlockGroup> = BTreeMap::new();
     for entry in blocks.list().iter().filter(|entry| !entry.is_damaged()) {
         let ulid = entry.ulid();
-        let mut sources = match read_record(env, &blocks.block_dir(ulid), ulid) {
-            Ok((_, meta)) => meta.compaction.sources,
+        let compaction = match read_record(env, &blocks.block_dir(ulid), ulid) {
+            Ok((_, meta)) => meta.compaction,
             Err(_) if !blocks.has(entry) => continue,
             Err(error) => return Err(error),
         };
+        let mut sources = compaction.sources;
         sources.sort_unstable();
         if sources.is_empty() {
             sources.push(ulid);
         }
-        groups.entry(sources).or_default().push(entry.clone());
+        let group = groups.entry(sources).or_default();
+        group.blocks.push(entry.clone());
+        group.split_count = group.split_count.max(compaction.split_blocks.len());
     }
     Ok(groups.into_values().collect())
 }

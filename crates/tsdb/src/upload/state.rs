@@ -58,17 +58,17 @@ impl UploadState {
         deletions == Some(&entry.record().tombstone_count)
     }
 
-    /// Reads the catalogue of a tenant and takes note of it; `None` if it has none.
+    /// Reads the catalogue of a tenant and records its blocks as uploaded; `None` if it has none.
     pub(super) fn read(&self, tenant: &TenantId) -> Result<Option<Arc<Snapshot>>, BucketError> {
         let snapshot = self.bucket.snapshot(&self.catalog_request(tenant))?;
         if let Some(snapshot) = &snapshot {
-            self.take(tenant, snapshot)?;
+            self.record(tenant, snapshot)?;
         }
         Ok(snapshot)
     }
 
-    /// Takes note of a snapshot. Queries see its blocks before a local copy may go.
-    pub(super) fn take(&self, tenant: &TenantId, snapshot: &Snapshot) -> Result<(), BucketError> {
+    /// Records the blocks of a snapshot as uploaded, after queries see them.
+    pub(super) fn record(&self, tenant: &TenantId, snapshot: &Snapshot) -> Result<(), BucketError> {
         self.bucket.refresh(&self.catalog_request(tenant))?;
         let deletions = snapshot.blocks.iter().map(|block| (block.ulid, block.counts.tombstones));
         self.tenants.lock().insert(tenant.clone(), deletions.collect());

@@ -97,27 +97,36 @@ fn the_range_of_a_store_in_nanoseconds_is_exact() {
 #[test]
 fn a_block_replaces_its_inputs_and_what_they_were_made_of() {
     let ulid = |n: u64| Ulid::new(1, u128::from(n));
-    let meta = |n: u64, sources: &[u64], parents: &[u64], split: &[u64]| {
+    let meta = |n: u64, sources: &[u64], parents: &[u64], split_set: Option<u64>| {
         let json = r#"{"ulid":"00000000000000000000000000","minTime":0,"maxTime":1,"version":1,"compaction":{"level":1}}"#;
         let mut meta = BlockMeta::decode(json.as_bytes()).unwrap();
         meta.ulid = ulid(n);
         meta.compaction.sources = sources.iter().map(|n| ulid(*n)).collect();
         let parent = |n: &u64| BlockDesc { ulid: ulid(*n), min_time: 0, max_time: 1 };
         meta.compaction.parents = parents.iter().map(parent).collect();
-        meta.compaction.split_blocks = split.iter().map(|n| ulid(*n)).collect();
+        meta.compaction.split_set = split_set.map(ulid);
         meta
     };
-    let merged = meta(9, &[1, 2, 3], &[3, 8], &[]);
-    assert!(merged.replaces(ulid(3), &[ulid(3)]), "a direct input");
-    assert!(merged.replaces(ulid(1), &[ulid(1)]), "an input of an input");
-    assert!(merged.replaces(ulid(7), &[ulid(1), ulid(2), ulid(3)]), "the same samples, rewritten");
-    assert!(merged.replaces(ulid(8), &[]), "a direct input that records no sources");
-    assert!(!merged.replaces(ulid(9), &[ulid(1), ulid(2), ulid(3)]), "itself");
-    assert!(!merged.replaces(ulid(4), &[ulid(4)]), "another block");
-    assert!(!merged.replaces(ulid(5), &[ulid(1), ulid(4)]), "a block with more samples");
-    assert!(!merged.replaces(ulid(10), &[ulid(1), ulid(2), ulid(3)]), "a later one with the same samples");
-    assert!(!merged.replaces(ulid(6), &[]), "a block that records no sources");
-    let split = meta(9, &[1, 2], &[1, 2], &[8, 9]);
-    assert!(split.replaces(ulid(2), &[ulid(2)]), "an input");
-    assert!(!split.replaces(ulid(8), &[ulid(1), ulid(2)]), "the other block of its set");
+    let replaces = |newer: &BlockMeta, older: &BlockMeta| newer.replaces(older.provenance());
+    let head = |n: u64| meta(n, &[n], &[], None);
+    let compacted = meta(9, &[1, 2, 3], &[3, 8], None);
+    assert!(replaces(&compacted, &head(3)), "a direct input");
+    assert!(replaces(&compacted, &head(1)), "an input of an input");
+    assert!(replaces(&compacted, &meta(7, &[1, 2, 3], &[], None)), "the same samples, rewritten");
+    assert!(replaces(&compacted, &meta(8, &[], &[], None)), "a direct input that records no sources");
+    assert!(!replaces(&compacted, &compacted), "itself");
+    assert!(!replaces(&compacted, &head(4)), "another block");
+    assert!(!replaces(&compacted, &meta(5, &[1, 4], &[], None)), "a block with more samples");
+    assert!(!replaces(&compacted, &meta(10, &[1, 2, 3], &[], None)), "a later one with the same samples");
+    assert!(!replaces(&compacted, &meta(6, &[], &[], None)), "a block that records no sources");
+    let of_set = |n: u64, parents: &[u64]| meta(n, &[1, 2], parents, Some(8));
+    assert!(replaces(&of_set(9, &[1, 2]), &head(2)), "an input of a split compaction");
+    assert!(!replaces(&of_set(9, &[1, 2]), &of_set(8, &[1, 2])), "the other block of its set");
+    let rewritten = of_set(11, &[9]);
+    assert!(replaces(&rewritten, &of_set(9, &[1, 2])), "the block that it was rewritten from");
+    assert!(
+        !replaces(&rewritten, &of_set(8, &[1, 2])),
+        "the other block of its set, which was not rewritten"
+    );
+    assert!(replaces(&meta(12, &[1, 2], &[], None), &of_set(8, &[1, 2])), "a later compaction of the set");
 }

@@ -7,14 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
+use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BlockFiles, BucketBlock, TombstonesObject};
-use chronolith_format::bucket::mimir::{ThanosMeta, deletion_marker_of};
+use chronolith_format::bucket::mimir::deletion_marker_of;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::local::{META, TOMBSTONES};
 use super::publish::Publisher;
 use super::record::record_of_meta;
+use crate::meta::decode_read_meta;
 use crate::snapshots::Change;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
@@ -36,7 +37,7 @@ impl Publisher {
     ///
     /// # Errors
     /// As other requests; nothing is entered then, or all.
-    pub async fn adopt(&self, request: &RequestContext) -> Result<usize, BucketError> {
+    pub async fn create_catalogue(&self, request: &RequestContext) -> Result<usize, BucketError> {
         if self.snapshots.reader().read_latest(request).await?.is_some() {
             return Ok(0);
         }
@@ -110,17 +111,7 @@ impl Publisher {
 
 /// The record of a block without tombstones, or the reason why it is not read.
 fn record_in(ulid: Ulid, text: &[u8], objects: &Objects) -> Result<BucketBlock, String> {
-    if text.len() > META_BYTES_MAX {
-        return Err(format!("{} bytes, expected at most {META_BYTES_MAX}", text.len()));
-    }
-    let meta = BlockMeta::decode(text).map_err(|error| error.to_string())?;
-    if meta.ulid != ulid {
-        return Err(format!("describes block {}", meta.ulid));
-    }
-    let thanos = ThanosMeta::of(&meta).map_err(|error| error.to_string())?;
-    if thanos.is_some_and(|thanos| thanos.is_downsampled()) {
-        return Err("downsampled by Thanos".to_owned());
-    }
+    let meta = decode_read_meta(ulid, text)?;
     let index = objects.get(INDEX).copied().ok_or("its index is missing")?;
     let segment_count = objects.keys().filter(|name| name.starts_with(CHUNKS)).count();
     let segment = |number: usize| objects.get(&format!("{CHUNKS}{number:06}")).copied();
