@@ -10,6 +10,7 @@
 mod all_storage;
 mod block_series;
 mod body;
+mod bucket;
 mod departed_series;
 mod disk;
 mod families;
@@ -58,6 +59,8 @@ enum Name {
     AllStorage(all_storage::Options),
     /// Series from a block in a bucket, as Mimir publishes it: time, allocations and bytes of an operation.
     BlockSeries(block_series::Options),
+    /// Queries over blocks in an S3 server that is 30 ms away, scans, many tenants, neighbours.
+    Bucket(bucket::Options),
     /// Resident memory after all series have left the head, for many tenants and for one large one.
     DepartedSeries(departed_series::Options),
     /// Bytes per sample after compaction, by family of values.
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().name {
         Name::AllStorage(options) => all_storage::run(&options),
         Name::BlockSeries(options) => block_series::run(&options),
+        Name::Bucket(options) => bucket::run(&options),
         Name::DepartedSeries(options) => departed_series::run(&options),
         Name::Disk(options) => disk::run(&options),
         Name::HostileOrder(options) => hostile_order::run(&options),

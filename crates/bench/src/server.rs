@@ -305,7 +305,7 @@ fn spawn(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Result<Child> {
 }
 
 /// `setpriv` replaces itself by the program, so the process id is the server's.
-fn die_with_parent(program: &Path, args: &[String]) -> Command {
+pub(crate) fn die_with_parent(program: &Path, args: &[String]) -> Command {
     let mut command = match in_path("setpriv") {
         Some(setpriv) => {
             let mut guarded = Command::new(setpriv);
