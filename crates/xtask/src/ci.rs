@@ -29,7 +29,7 @@ struct Step {
     run: fn(&Checkout) -> Result<Tally>,
 }
 
-const STEPS: [Step; 18] = [
+const STEPS: [Step; 19] = [
     Step { name: "tidy", title: "rules of sources and documents", run: tidy },
     Step { name: "fmt", title: "formatting", run: fmt },
     Step { name: "clippy", title: "lints", run: clippy },
@@ -63,6 +63,11 @@ const STEPS: [Step; 18] = [
         name: "bucket-upload",
         title: "kit bucket: blocks are uploaded to a directory and an S3 server",
         run: kits::bucket_upload,
+    },
+    Step {
+        name: "bucket-readers",
+        title: "kit bucket: read-only servers are killed while another one writes",
+        run: kits::bucket_readers,
     },
 ];
 

@@ -133,6 +133,10 @@ pub(super) fn bucket_upload(ci: &Checkout) -> Result<Tally> {
     bucket(ci, "upload.py")
 }
 
+pub(super) fn bucket_readers(ci: &Checkout) -> Result<Tally> {
+    bucket(ci, "readers.py")
+}
+
 /// Without Go, there is no S3 server, and the kit uses a directory alone.
 fn bucket(ci: &Checkout, file: &str) -> Result<Tally> {
     let Some(kit) = find_kit(ci, "bucket", file) else { return Ok(no_kit("bucket")) };
