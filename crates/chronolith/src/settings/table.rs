@@ -22,7 +22,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "bucket",
         "",
         Form::Text("URL"),
-        "Bucket with blocks in Mimir's layout: s3://BUCKET[/PREFIX], gs://..., az://..., file:///DIR; needs --read-only",
+        "Bucket to which blocks are uploaded and from which they are read: s3://BUCKET[/PREFIX], gs://..., az://..., file:///DIR",
         |s, v| {
             s.server.bucket = Some(v).filter(|v| !v.is_empty()).map(BucketOptions::new);
             Ok(())
