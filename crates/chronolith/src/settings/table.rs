@@ -350,7 +350,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "0",
         Form::Count,
         "Samples per second of one tenant, 429 beyond it; 0 = no limit",
-        |l, v| set(&mut l.ingestion_rate, value::count_or_none(v).map(|n| n as u64)),
+        |l, v| set(&mut l.ingestion.rate, value::count_or_none(v).map(|n| n as u64)),
     ),
     Setting::tenant(
         "ingestion-burst",
@@ -358,7 +358,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "0",
         Form::Count,
         "Samples of one tenant at once, 400 for a request of more; 0 = ten seconds of ingestion-rate",
-        |l, v| set(&mut l.ingestion_burst, value::count_or_none(v).map(|n| n as u64)),
+        |l, v| set(&mut l.ingestion.burst, value::count_or_none(v).map(|n| n as u64)),
     ),
     Setting::tenant(
         "label-count-limit",
