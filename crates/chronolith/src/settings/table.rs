@@ -65,6 +65,27 @@ pub(super) static SETTINGS: &[Setting] = &[
             )
         },
     ),
+    Setting::tenant(
+        "bucket.retention",
+        &[],
+        "0",
+        Form::Duration,
+        "Age from which blocks without a local copy are removed from the bucket; 0 keeps all",
+        |l, v| set(&mut l.bucket_retention_ms, value::duration(v)),
+    ),
+    Setting::server(
+        "bucket.delete-delay",
+        "12h",
+        Form::Duration,
+        "Time between the replacement or expiry of a block in the bucket and its removal; queries that began before need it",
+        |s, v| {
+            set_bucket(
+                s,
+                |bucket| &mut bucket.delete_delay,
+                value::duration_at_least(v, Duration::from_secs(2 * 3600)),
+            )
+        },
+    ),
     Setting::server(
         "bucket.memory",
         "256MiB",
