@@ -2,8 +2,8 @@
 //!
 //! Invariants: a tenant with catalogue snapshots has the blocks of the newest one, and no other; without them
 //! its folder is listed. It is looked up at its first query, which waits within its deadline; a list younger
-//! than the poll interval is complete, an older one is used while it is refreshed. A failed refresh keeps the
-//! list. A block stays the same object over refreshes.
+//! than the poll interval is complete, an older one is used while it is refreshed, for an hour. A failed
+//! refresh keeps the list. A block stays the same object over refreshes.
 //! Not here: the listing itself (`catalog::listing`), snapshots (`snapshots`), reading blocks (`block`).
 
 mod listing;
@@ -35,6 +35,9 @@ use listing::{Listed, Listing};
 const TENANTS_MAX: usize = 10_000;
 /// Blocks that one question for labels reads at the same time.
 const BLOCKS_AT_ONCE: usize = 32;
+/// Age from which a list is not used: blocks that it names may be removed, the soonest two hours after others
+/// replaced them.
+const LIST_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 /// Time of a refresh in the background.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -258,8 +261,7 @@ impl BlockCatalog {
 
     fn list(self: &Arc<BlockCatalog>, tenant: &TenantId, ctx: &ReadContext) -> Result<BlockList, QueryError> {
         let slot = self.slot(tenant);
-        let current = slot.list.read().clone();
-        let Some(list) = current else {
+        let Some(list) = self.usable(&slot) else {
             ctx.begin_wait()?;
             let left_ns = ctx.remaining_ns().min(as_ns(REFRESH_TIMEOUT));
             let deadline_ns = self.clock.mono_ns().saturating_add(left_ns);
@@ -269,6 +271,13 @@ impl BlockCatalog {
             self.refresh(tenant.clone(), slot);
         }
         Ok(list)
+    }
+
+    /// The list of a tenant, unless it is missing or too old.
+    fn usable(&self, slot: &TenantBlocks) -> Option<BlockList> {
+        let age_max_ns = self.poll_ns.max(as_ns(LIST_AGE_MAX));
+        let is_usable = |list: &BlockList| self.clock.mono_ns().saturating_sub(list.listed_ns) < age_max_ns;
+        slot.list.read().clone().filter(is_usable)
     }
 
     fn slot(&self, tenant: &TenantId) -> Arc<TenantBlocks> {
@@ -292,7 +301,7 @@ impl BlockCatalog {
     ) -> Result<BlockList, QueryError> {
         let _listing = slot.listing.lock().await;
         // Another query may have listed them meanwhile.
-        if let Some(list) = slot.list.read().clone() {
+        if let Some(list) = self.usable(slot) {
             return Ok(list);
         }
         self.read_list(tenant, slot, deadline_ns).await.map_err(|error| match query_error(error) {

@@ -33,7 +33,7 @@ use object_store::{Error, GetOptions, ObjectStoreExt, PutMode, PutOptions};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use self::attempts::{Answer, Requests};
-use self::backend::Backend;
+use self::backend::{Backend, known_time};
 use self::config::StoreConfig;
 use self::hedge::HedgeBudget;
 use self::limits::Limits;
@@ -57,13 +57,15 @@ pub struct ObjectBytes {
     pub object_bytes: u64,
 }
 
-/// Size and ETag of an object.
+/// Size, ETag and time of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectHead {
     /// Bytes of the object.
     pub object_bytes: u64,
     /// ETag of the object, if the storage has them.
     pub etag: Option<String>,
+    /// Time of the last write in milliseconds since 1970-01-01 UTC, if the storage has them.
+    pub modified_ms: Option<i64>,
 }
 
 /// Result of a create-if-absent.
@@ -354,7 +356,7 @@ impl Store {
         }
     }
 
-    /// Size and ETag of an object.
+    /// Size, ETag and time of an object.
     ///
     /// # Errors
     /// [`BucketError::NotFound`].
@@ -364,7 +366,8 @@ impl Store {
             let call = async {
                 let options = GetOptions { head: true, ..GetOptions::default() };
                 let meta = self.backend.get_opts(&location, options).await?.meta;
-                Ok(Answer::bare(ObjectHead { object_bytes: meta.size, etag: meta.e_tag }))
+                let modified_ms = known_time(&meta);
+                Ok(Answer::bare(ObjectHead { object_bytes: meta.size, etag: meta.e_tag, modified_ms }))
             };
             self.requests.once(context, Operation::Head, call)
         };

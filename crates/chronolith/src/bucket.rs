@@ -1,7 +1,7 @@
-//! `chronolith bucket`: lists, verifies, downloads, uploads and copies the blocks in a bucket.
+//! `chronolith bucket`: lists, verifies, downloads, uploads, copies and removes the blocks in a bucket.
 //!
-//! Invariants: only `upload` and `copy` change a bucket; results go to standard output, progress and errors
-//! to standard error. Requests have the settings of the server.
+//! Invariants: only `upload`, `copy` and `gc` change a bucket; results go to standard output, progress and
+//! errors to standard error. Requests have the settings of the server.
 //! Not here: requests (`chronolith-bucket`), content of blocks (`chronolith-block`).
 
 mod blocks;
@@ -9,6 +9,7 @@ mod context;
 mod copy;
 mod download;
 mod fetch;
+mod gc;
 mod inspect;
 mod ls;
 mod upload;
@@ -29,7 +30,7 @@ use context::{Bucket, Outcome};
 
 pub(crate) fn command() -> Command {
     Command::new("bucket")
-        .about("List, verify, download, upload and copy blocks in a bucket")
+        .about("List, verify, download, upload, copy and remove blocks in a bucket")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(tool(ls::command()))
@@ -38,6 +39,7 @@ pub(crate) fn command() -> Command {
         .subcommand(tool(upload::command()))
         .subcommand(tool(copy::command()))
         .subcommand(tool(inspect::command()))
+        .subcommand(tool(gc::command()))
 }
 
 /// Adds the arguments that all tools have.
@@ -61,6 +63,7 @@ fn outcome_of(env: &Env, matches: &ArgMatches) -> anyhow::Result<Outcome> {
         "download" => download::run(&bucket, matches),
         "copy" => copy::run(&bucket, matches),
         "upload" => upload::run(&bucket, matches),
+        "gc" => gc::run(&bucket, matches),
         _ => inspect::run(&bucket, matches),
     }
 }

@@ -146,6 +146,15 @@ pub struct DatabaseLimits {
     pub tag_values_max: usize,
 }
 
+/// Limits of the writes of one tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IngestionLimits {
+    /// Samples per second, native histograms included, that requests may write; 0 = no limit.
+    pub rate: u64,
+    /// Burst of samples above the rate; 0 = ten seconds of the rate.
+    pub burst: u64,
+}
+
 /// Limits and policies of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimits {
@@ -163,6 +172,8 @@ pub struct TenantLimits {
     pub future_ms_max: i64,
     /// Age from which samples are rejected and blocks removed; 0 = keep all.
     pub retention_ms: i64,
+    /// Age from which blocks are removed from the bucket; 0 = keep all.
+    pub bucket_retention_ms: i64,
     /// Out-of-order window: limit of a sample's age relative to the newest one of its tenant, in
     /// milliseconds; 0 = up to the retention.
     pub out_of_order_ms: i64,
@@ -173,10 +184,8 @@ pub struct TenantLimits {
     /// Width of the aligned shard groups within which a field has one type, in milliseconds; 0 = the whole
     /// store is one.
     pub shard_group_ms: i64,
-    /// Samples per second, native histograms included, that requests may write; 0 = no limit.
-    pub ingestion_rate: u64,
-    /// Burst of samples above the rate; 0 = ten seconds of the rate.
-    pub ingestion_burst: u64,
+    /// Limits of writes.
+    pub ingestion: IngestionLimits,
     /// Concurrent queries of this tenant; 0 = the quota of a tenant, which the server chooses.
     pub query_concurrency_max: usize,
     /// Memory of all queries of this tenant together; 0 = the quota of a tenant, which the server chooses.
@@ -193,12 +202,12 @@ impl Default for TenantLimits {
             label_value_bytes_max: 16 * 1024,
             future_ms_max: 10 * 60 * 1000,
             retention_ms: 0,
+            bucket_retention_ms: 0,
             out_of_order_ms: 0,
             duplicates: DuplicatePolicy::KeepFirst,
             block_encoding: BlockEncoding::Dense,
             shard_group_ms: 0,
-            ingestion_rate: 0,
-            ingestion_burst: 0,
+            ingestion: IngestionLimits::default(),
             query_concurrency_max: 0,
             query_memory_bytes_max: 0,
         }

@@ -125,6 +125,8 @@ impl Server {
         if has_bucket {
             // An upload waits for requests, which must hold up no other work.
             self.spawn_rounds("bucket-upload", |_| TICK_PAUSE, |store| store.upload_blocks())?;
+            // Neither do uploads wait for removals.
+            self.spawn_rounds("bucket-maintenance", |_| TICK_PAUSE, |store| store.maintain_bucket())?;
         }
         self.spawn_continuous_queries()?;
         if self.running.app.options.self_scrape_interval_ms > 0 {

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::Env;
-use chronolith_bucket::snapshots::Change;
+use chronolith_bucket::snapshots::{Change, Snapshots};
+use chronolith_bucket::store::list::ListOptions;
 use chronolith_bucket::store::meter::MeterSnapshot;
 use chronolith_bucket::upload::{Published, SidecarFile, UploadSnapshot, Uploader};
 use chronolith_bucket::{
@@ -28,6 +29,8 @@ use crate::query::bucket::TenantBucket;
 
 /// Age of local copies at which they go unless it is set: compaction runs on blocks up to this age.
 const LOCAL_RETENTION: Duration = Duration::from_secs(7 * 86_400);
+/// Age of deletion marks at which their blocks are removed unless it is set, as Mimir's compactor has it.
+const DELETE_DELAY: Duration = Duration::from_secs(12 * 3600);
 
 /// A bucket whose blocks are read, and to which a store uploads its own.
 #[derive(Debug, Clone)]
@@ -40,6 +43,8 @@ pub struct BucketOptions {
     pub is_read_only: bool,
     /// Age from which blocks that are in the bucket are removed locally.
     pub local_retention: Duration,
+    /// Time between the replacement or expiry of a block in the bucket and its removal.
+    pub delete_delay: Duration,
 }
 
 impl BucketOptions {
@@ -51,6 +56,7 @@ impl BucketOptions {
             catalog: CatalogOptions::default(),
             is_read_only: false,
             local_retention: LOCAL_RETENTION,
+            delete_delay: DELETE_DELAY,
         }
     }
 }
@@ -61,6 +67,7 @@ pub struct BucketSources {
     store: Arc<Store>,
     is_read_only: bool,
     local_retention: Duration,
+    delete_delay: Duration,
     uploader: Uploader,
     handle: Handle,
     /// Becomes true when uploads are to end.
@@ -75,7 +82,7 @@ impl BucketSources {
     pub fn open(options: &BucketOptions, env: &Env, handle: &Handle) -> Result<BucketSources, BucketError> {
         let store = Arc::new(Store::open(&options.store, env, handle.clone())?);
         let catalog = BlockCatalog::new(store.clone(), env.clock.clone(), handle.clone(), &options.catalog);
-        let BucketOptions { is_read_only, local_retention, .. } = *options;
+        let BucketOptions { is_read_only, local_retention, delete_delay, .. } = *options;
         Ok(BucketSources {
             uploader: Uploader::new(store.clone(), env, handle.clone()),
             handle: handle.clone(),
@@ -84,6 +91,7 @@ impl BucketSources {
             store,
             is_read_only,
             local_retention,
+            delete_delay,
         })
     }
 
@@ -96,6 +104,21 @@ impl BucketSources {
     /// Age from which blocks that are in the bucket are removed locally, in ms.
     pub(crate) fn local_retention_ms(&self) -> i64 {
         i64::try_from(self.local_retention.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Time between the replacement or expiry of a block in the bucket and its removal.
+    pub(crate) fn delete_delay(&self) -> Duration {
+        self.delete_delay
+    }
+
+    /// Requests to the bucket.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Catalogues of the bucket.
+    pub(crate) fn snapshots(&self) -> &Snapshots {
+        self.uploader.publisher().snapshots()
     }
 
     /// Blocks of all tenants.
@@ -185,12 +208,34 @@ impl BucketSources {
         self.wait(self.store.put(request, &key, body))
     }
 
-    /// Ends uploads and updates of the catalogue, also those that run.
+    /// Tenants with objects in the bucket.
+    ///
+    /// # Errors
+    /// As [`Store::list`]; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    pub(crate) fn tenants(&self, request: &RequestContext) -> Result<Vec<TenantId>, BucketError> {
+        let options = ListOptions { is_delimited: true, ..ListOptions::default() };
+        let page = self.wait(self.store.list(request, &options))?;
+        Ok(page.prefixes.iter().filter_map(|key| TenantId::stored(key.trim_end_matches('/')).ok()).collect())
+    }
+
+    /// Ends uploads, maintenance and updates of the catalogue, also those that run.
     pub(crate) fn stop_uploads(&self) {
         self.upload_end.send_replace(true);
     }
 
-    fn wait<T>(&self, work: impl Future<Output = Result<T, BucketError>>) -> Result<T, BucketError> {
+    /// Returns true after [`BucketSources::stop_uploads`].
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.upload_end.borrow()
+    }
+
+    /// Runs requests and waits for them on the calling thread.
+    ///
+    /// # Errors
+    /// Those of `work`; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    pub(crate) fn wait<T>(
+        &self,
+        work: impl Future<Output = Result<T, BucketError>>,
+    ) -> Result<T, BucketError> {
         let mut end = self.upload_end.subscribe();
         self.handle.block_on(async {
             tokio::select! {

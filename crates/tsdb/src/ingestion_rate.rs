@@ -46,7 +46,7 @@ impl IngestionRates {
         sample_count: u64,
         now_ns: u64,
     ) -> Result<(), WriteError> {
-        let rate = limits.ingestion_rate;
+        let rate = limits.ingestion.rate;
         if rate == 0 || sample_count == 0 {
             return Ok(());
         }
@@ -73,7 +73,7 @@ impl IngestionRates {
     /// Returns the tokens of a request that was refused for another reason.
     pub(crate) fn give_back(&self, tenant: &TenantId, limits: &TenantLimits, sample_count: u64) {
         if let Some(bucket) = self.0.lock().by_tenant.get_mut(tenant) {
-            bucket.take(-(sample_count as f64), limits.ingestion_rate, burst_of(limits));
+            bucket.take(-(sample_count as f64), limits.ingestion.rate, burst_of(limits));
         }
     }
 
@@ -101,20 +101,23 @@ impl Buckets {
 }
 
 fn burst_of(limits: &TenantLimits) -> u64 {
-    match limits.ingestion_burst {
-        0 => limits.ingestion_rate.saturating_mul(BURST_SECONDS),
+    match limits.ingestion.burst {
+        0 => limits.ingestion.rate.saturating_mul(BURST_SECONDS),
         burst => burst,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use chronolith_model::IngestionLimits;
+
     use super::*;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
     fn limits(ingestion_rate: u64, ingestion_burst: u64) -> TenantLimits {
-        TenantLimits { ingestion_rate, ingestion_burst, ..TenantLimits::default() }
+        let ingestion = IngestionLimits { rate: ingestion_rate, burst: ingestion_burst };
+        TenantLimits { ingestion, ..TenantLimits::default() }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod admin;
 mod blocks;
 mod bucket;
+mod bucket_maintenance;
 mod changes;
 pub mod check;
 mod data_dir;

@@ -241,6 +241,12 @@ impl Maintenance {
         BlockRewriter::new(&self.storage, &self.control, &self.counters.compaction)
     }
 
+    /// Returns the time by which blocks expire, as of the last run; `None` before the first one.
+    pub(crate) fn trusted_ms(&self) -> Option<i64> {
+        let trusted_ms = self.counters.retention.trusted_ms.get().cast_signed();
+        (trusted_ms != 0).then_some(trusted_ms)
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -6,11 +6,11 @@ use chronolith_head::HeadStats;
 use chronolith_model::TenantId;
 
 use crate::admin::AdminCounters;
+use crate::bucket_maintenance::BucketMaintenance;
 use crate::exemplars::ExemplarRing;
 use crate::maintenance::{JobKind, JobStats, Maintenance};
 use crate::metric::Metric;
 use crate::storage::Storage;
-use crate::upload::state::UploadState;
 
 /// Statistics of the database, for `/metrics`, `/api/v1/status/tsdb` and the start page.
 #[derive(Debug, Clone, Default)]
@@ -75,6 +75,7 @@ pub(crate) struct StartReport {
 pub(crate) struct StatsSources<'a> {
     pub(crate) storage: &'a Storage,
     pub(crate) maintenance: &'a Maintenance,
+    pub(crate) bucket_maintenance: &'a BucketMaintenance,
     pub(crate) admin: &'a AdminCounters,
     pub(crate) exemplars: &'a ExemplarRing,
     pub(crate) start: &'a StartReport,
@@ -187,7 +188,10 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
     metrics.extend(flush_and_retention_metrics(sources.maintenance));
     metrics.extend(compaction_metrics(sources.maintenance));
     metrics.extend(sources.storage.blocks().metrics(sources.maintenance.scrub().is_done()));
-    metrics.extend(sources.storage.uploads().map(UploadState::metrics).into_iter().flatten());
+    if let Some(uploads) = sources.storage.uploads() {
+        metrics.extend(uploads.metrics());
+        metrics.extend(sources.bucket_maintenance.metrics());
+    }
     metrics
 }
 

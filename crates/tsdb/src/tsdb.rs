@@ -28,6 +28,7 @@ use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
 use crate::bucket::BucketSources;
+use crate::bucket_maintenance::BucketMaintenance;
 use crate::data_dir::{lock_data_dir, make_dir};
 use crate::databases::DatabaseStore;
 use crate::exemplars::{ExemplarFate, ExemplarRing};
@@ -88,6 +89,7 @@ pub struct Tsdb {
     storage: Arc<Storage>,
     maintenance: Maintenance,
     uploads: Uploads,
+    bucket_maintenance: BucketMaintenance,
     exemplars: ExemplarRing,
     ingestion_rates: IngestionRates,
     admin_counters: AdminCounters,
@@ -160,6 +162,7 @@ impl Tsdb {
             maintenance: Maintenance::new(storage.clone(), clock),
             storage,
             uploads: Uploads::default(),
+            bucket_maintenance: BucketMaintenance::default(),
             exemplars,
             ingestion_rates: IngestionRates::default(),
             admin_counters: AdminCounters::default(),
@@ -471,7 +474,17 @@ impl Tsdb {
         }
     }
 
-    /// Ends [`Tsdb::upload_blocks`] at its next request; it uploads nothing more.
+    /// Runs the maintenance of the bucket that is due: retention, removal of replaced blocks, leftovers. To
+    /// be called every second, on a thread of its own. A failure is logged, counted and retried by a later
+    /// call.
+    pub fn maintain_bucket(&self) {
+        if let (Some(bucket), Some(now_ms)) = (self.storage.bucket(), self.maintenance.trusted_ms()) {
+            self.bucket_maintenance.run(&self.storage, bucket, now_ms);
+        }
+    }
+
+    /// Ends [`Tsdb::upload_blocks`] and [`Tsdb::maintain_bucket`] at their next request; they do nothing
+    /// more.
     pub fn stop_uploads(&self) {
         if let Some(state) = self.storage.uploads() {
             self.uploads.stop(state);
@@ -572,6 +585,7 @@ impl Tsdb {
         stats::collect(&StatsSources {
             storage: &self.storage,
             maintenance: &self.maintenance,
+            bucket_maintenance: &self.bucket_maintenance,
             admin: &self.admin_counters,
             exemplars: &self.exemplars,
             start: &self.start,

@@ -8,6 +8,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::attempts::Answer;
+use super::backend::known_time;
 use super::request::{Operation, RequestContext};
 use super::retry::Failure;
 use crate::error::BucketError;
@@ -136,11 +137,11 @@ impl Store {
     }
 
     fn listed(&self, object: ObjectMeta) -> Option<ListedObject> {
-        let modified_ms = object.last_modified.timestamp_millis();
+        let modified_ms = known_time(&object);
         Some(ListedObject {
             key: self.relative(object.location.as_ref())?,
             object_bytes: object.size,
-            modified_ms: Some(modified_ms).filter(|&ms| ms != 0),
+            modified_ms,
             etag: object.e_tag,
         })
     }

@@ -12,6 +12,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -118,9 +119,10 @@ struct OpenObject {
 fn open_object(files: &Files, key: &Path, options: &GetOptions) -> io::Result<Result<OpenObject, Error>> {
     let file = files.open_key(key.as_ref())?;
     let found = file.stat()?;
+    let modified_ms = found.modified_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
     let meta = ObjectMeta {
         location: key.clone(),
-        last_modified: Default::default(),
+        last_modified: (SystemTime::UNIX_EPOCH + Duration::from_millis(modified_ms)).into(),
         size: found.len,
         e_tag: Some(format!("{:016x}-{:x}", found.version, found.len)),
         version: None,

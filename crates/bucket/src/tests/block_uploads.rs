@@ -24,12 +24,12 @@ const TENANT: &str = "anonymous";
 
 /// A storage with faults, and local blocks in memory.
 pub(super) struct Bench {
-    rig: Rig,
+    pub(super) rig: Rig,
     disk: Arc<MemDisk>,
     pub(super) env: Env,
 }
 
-fn ulid(n: u64) -> Ulid {
+pub(super) fn ulid(n: u64) -> Ulid {
     Ulid::new(1_700_000_000_000, u128::from(n))
 }
 
@@ -38,7 +38,7 @@ impl Bench {
         Bench::over(Arc::new(InMemory::new()), plan)
     }
 
-    fn over(backend: Arc<dyn Backend>, plan: FaultPlan) -> Bench {
+    pub(super) fn over(backend: Arc<dyn Backend>, plan: FaultPlan) -> Bench {
         let rig = Rig::over(backend, plan, 1);
         let disk = Arc::new(MemDisk::new());
         let env = Env { disk: disk.clone(), ..rig.env.clone() };
@@ -46,11 +46,11 @@ impl Bench {
     }
 
     /// An uploader of a process that has just started.
-    fn uploader(&self) -> Uploader {
+    pub(super) fn uploader(&self) -> Uploader {
         Uploader::new(self.rig.store.clone(), &self.env, Handle::current())
     }
 
-    fn request(&self) -> RequestContext {
+    pub(super) fn request(&self) -> RequestContext {
         RequestContext { purpose: Purpose::Upload, ..self.rig.query(60_000) }
     }
 
@@ -96,12 +96,12 @@ impl Bench {
     }
 
     /// Uploads a block and records it in place of its parents.
-    async fn run(&self, uploader: &Uploader, dir: &Path) -> Result<Published, BucketError> {
+    pub(super) async fn run(&self, uploader: &Uploader, dir: &Path) -> Result<Published, BucketError> {
         let record = uploader.upload(&self.request(), dir, Bench::sidecar(dir)).await?;
         uploader.publisher().publish(&self.request(), &[record]).await
     }
 
-    async fn latest(&self) -> Option<Arc<Snapshot>> {
+    pub(super) async fn latest(&self) -> Option<Arc<Snapshot>> {
         let snapshots = Snapshots::new(self.rig.store.clone(), &self.env);
         snapshots.reader().read_latest(&self.request()).await.unwrap().map(|latest| latest.snapshot)
     }
@@ -111,7 +111,7 @@ impl Bench {
     }
 
     /// Each object that the record names has the bytes of its file.
-    async fn check_block(&self, record: &BucketBlock) {
+    pub(super) async fn check_block(&self, record: &BucketBlock) {
         let dir = PathBuf::from(format!("/blocks/{}", record.ulid));
         let folder = format!("{TENANT}/{}", record.ulid);
         let mut files = vec![("index".to_owned(), record.files.index)];

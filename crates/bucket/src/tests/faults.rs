@@ -77,7 +77,7 @@ pub(super) struct FaultStore {
     pub(super) flips_left: AtomicU64,
     /// Requests until the end, and how it ends.
     kill_at: Mutex<Option<(u64, Kill)>>,
-    pub(super) died: Notify,
+    pub(super) died: Arc<Notify>,
 }
 
 impl FaultStore {
@@ -91,7 +91,7 @@ impl FaultStore {
             aborts: AtomicU64::new(0),
             flips_left: AtomicU64::new(u64::MAX),
             kill_at: Mutex::default(),
-            died: Notify::new(),
+            died: Arc::default(),
         }
     }
 
@@ -253,7 +253,34 @@ impl ObjectStore for FaultStore {
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let kill = self.take_kill();
+        let plan = *self.plan.lock();
+        let is_refused = kill == Some(Kill::Refused);
+        if is_refused || self.hits(plan.unavailable) {
+            return stream::once(async move { Err(status(if is_refused { 403 } else { 503 })) }).boxed();
+        }
+        if kill == Some(Kill::DiesBefore) {
+            self.died.notify_one();
+            return stream::pending().boxed();
+        }
+        let is_lost = self.hits(plan.lost_answer);
+        let died = self.died.clone();
+        let answer = move |done| {
+            let died = died.clone();
+            async move {
+                match kill {
+                    Some(Kill::RefusedAfter) => Err(status(403)),
+                    Some(Kill::DiesAfter) => {
+                        died.notify_one();
+                        std::future::pending().await
+                    }
+                    _ if is_lost => Err(status(503)),
+                    _ => done,
+                }
+            }
+        };
+        self.inner.delete_stream(locations).then(answer).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

@@ -1,10 +1,15 @@
 //! Tools over buckets in directories: text and JSON of each, marks, damage, missing objects, wrong names.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use chronolith_block::{Block, BlockSource, BlockWriter};
+use chronolith_bucket::snapshots::{Change, Snapshots};
+use chronolith_bucket::{Purpose, RequestContext, Store, StoreConfig};
 use chronolith_format::block::meta::BlockMeta;
-use chronolith_model::{BlockEncoding, Labels, TimeRange};
+use chronolith_format::bucket::catalogue::{DeletionMark, Snapshot};
+use chronolith_model::{BlockEncoding, Labels, TenantId, TimeRange};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -306,6 +311,45 @@ fn copy_brings_blocks_to_another_tenant_and_bucket() {
         assert_eq!((block.verify(), block.meta().stats.num_samples), (vec![], 720));
     }
     bucket.check_error("copy", &["--tenant", "a"], "expected --to or --to-tenant");
+}
+
+#[test]
+fn gc_removes_marked_blocks_after_the_delay_and_keeps_those_of_others() {
+    let (local, bucket) = (Fixture::new(), Fixture::new());
+    let dir = local.dir.path().join("a");
+    bucket.text("upload", &["--tenant", "b", dir.to_str().unwrap()]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("file://{}", bucket.dir.path().display());
+    let store = Store::open(&StoreConfig::new(&url), &bucket.env, runtime.handle().clone()).unwrap();
+    let snapshots = Snapshots::new(Arc::new(store), &bucket.env);
+    let tenant = TenantId::stored("b").unwrap();
+    let timeout = Duration::from_secs(60);
+    let request = RequestContext::with_timeout(&*bucket.env.clock, tenant, timeout, Purpose::Tool);
+    let retire = |snapshot: &mut Snapshot| {
+        let ulid = snapshot.blocks.remove(0).ulid;
+        snapshot.deletion_marks.push(DeletionMark { ulid, marked_ms: bucket.env.clock.now_ms() });
+        Change::Write
+    };
+    runtime.block_on(snapshots.update(&request, retire)).unwrap();
+    let foreign = bucket.dir.path().join("b").join(bucket.ulid(0)).join("meta.json");
+    bucket.write(&foreign, b"{}");
+    let marked = bucket.dir.path().join("b").join(local.ulid(0)).join("index");
+
+    let early = bucket.text("gc", &[]);
+    assert!(early.contains("b: 1 blocks of other programs"), "{early}");
+    assert!(early.ends_with("2 tenants, 0 blocks removed, 0 bytes\n"), "{early}");
+    let dry = bucket.json("gc", &["--tenant", "b", "--dry-run", "--delete-delay", "0s"]);
+    assert_eq!(dry["tenants"][0]["blocks"][0]["ulid"], local.ulid(0));
+    assert_eq!((&dry["dryRun"], &dry["tenants"][0]["blocks"][0]["objects"]), (&true.into(), &3.into()));
+    assert!(bucket.env.disk.exists(&marked), "a dry run removes nothing");
+    let done = bucket.json("gc", &["--delete-delay", "0s", "--unreferenced"]);
+    assert_eq!(done["tenants"][1]["blocks"].as_array().unwrap().len(), 1);
+    assert_eq!(done["tenants"][1]["leftovers"], serde_json::json!([]), "too young");
+    assert!(!bucket.env.disk.exists(&marked) && bucket.env.disk.exists(&foreign));
+    let again = bucket.text("gc", &["--tenant", "b", "--delete-delay", "0s"]);
+    assert!(again.ends_with("1 tenants, 0 blocks removed, 0 bytes\n"), "{again}");
+    assert!(bucket.run("verify", &["--tenant", "b"]).unwrap().is_sound);
+    bucket.check_error("gc", &["--delete-delay", "soon"], "expected a duration such as 12h");
 }
 
 #[test]

@@ -128,7 +128,14 @@ impl Setting {
 
     /// Returns true if the setting says where the bucket is or how it is reached, which the tools need, too.
     pub(super) fn is_of_bucket(&self) -> bool {
-        let is_of_server = ["bucket.poll", "bucket.memory", "bucket.local-retention"].contains(&self.name);
+        let is_of_server = [
+            "bucket.poll",
+            "bucket.memory",
+            "bucket.local-retention",
+            "bucket.retention",
+            "bucket.delete-delay",
+        ];
+        let is_of_server = is_of_server.contains(&self.name);
         self.name == "bucket" || self.name.starts_with("bucket.") && !is_of_server
     }
 

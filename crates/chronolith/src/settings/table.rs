@@ -65,6 +65,27 @@ pub(super) static SETTINGS: &[Setting] = &[
             )
         },
     ),
+    Setting::tenant(
+        "bucket.retention",
+        &[],
+        "0",
+        Form::Duration,
+        "Age from which blocks without a local copy are removed from the bucket; 0 keeps all",
+        |l, v| set(&mut l.bucket_retention_ms, value::duration(v)),
+    ),
+    Setting::server(
+        "bucket.delete-delay",
+        "12h",
+        Form::Duration,
+        "Time between the replacement or expiry of a block in the bucket and its removal; queries that began before need it",
+        |s, v| {
+            set_bucket(
+                s,
+                |bucket| &mut bucket.delete_delay,
+                value::duration_at_least(v, Duration::from_secs(2 * 3600)),
+            )
+        },
+    ),
     Setting::server(
         "bucket.memory",
         "256MiB",
@@ -350,7 +371,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "0",
         Form::Count,
         "Samples per second of one tenant, 429 beyond it; 0 = no limit",
-        |l, v| set(&mut l.ingestion_rate, value::count_or_none(v).map(|n| n as u64)),
+        |l, v| set(&mut l.ingestion.rate, value::count_or_none(v).map(|n| n as u64)),
     ),
     Setting::tenant(
         "ingestion-burst",
@@ -358,7 +379,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "0",
         Form::Count,
         "Samples of one tenant at once, 400 for a request of more; 0 = ten seconds of ingestion-rate",
-        |l, v| set(&mut l.ingestion_burst, value::count_or_none(v).map(|n| n as u64)),
+        |l, v| set(&mut l.ingestion.burst, value::count_or_none(v).map(|n| n as u64)),
     ),
     Setting::tenant(
         "label-count-limit",

@@ -227,7 +227,7 @@ fn memory_of_the_head_is_a_size_or_a_part_of_what_there_is() {
     let yaml = "ingestion-rate: 100\ntenants:\n  a:\n    ingestion-rate: 5\n    ingestion-burst: 50\n";
     let limits = resolve(&[], &[], Some(yaml)).unwrap().server.tsdb.limits;
     let a = limits.of(&TenantId::new("a").unwrap());
-    assert_eq!((a.ingestion_rate, a.ingestion_burst, limits.default.ingestion_rate), (5, 50, 100));
+    assert_eq!((a.ingestion.rate, a.ingestion.burst, limits.default.ingestion.rate), (5, 50, 100));
 }
 
 #[test]

@@ -30,6 +30,15 @@ pub(super) fn duration_positive(text: &str) -> Result<u64, String> {
     if ms > 0 { Ok(ms.unsigned_abs()) } else { Err("must be longer than 0".to_owned()) }
 }
 
+pub(super) fn duration_at_least(text: &str, shortest: Duration) -> Result<Duration, String> {
+    let duration = Duration::from_millis(duration_positive(text)?);
+    if duration >= shortest {
+        Ok(duration)
+    } else {
+        Err(format!("must be at least {} s", shortest.as_secs()))
+    }
+}
+
 pub(super) fn size(text: &str) -> Result<u64, String> {
     parse_size_bytes(text)
         .ok_or_else(|| format!("invalid size {text:?}, expected for example 64MiB, 1GB or 4096"))

@@ -38,6 +38,8 @@ pub(crate) struct RetentionCounters {
     pub(crate) clock_jumps: MetricValue,
     /// Seconds until retention follows a clock that has jumped.
     pub(crate) clock_wait_seconds: MetricValue,
+    /// Time by which blocks expire, in ms since 1970; 0 before the first run.
+    pub(crate) trusted_ms: MetricValue,
     /// Blocks that are expired by the clock and are kept until then.
     pub(crate) held_blocks: MetricValue,
 }

@@ -38,6 +38,7 @@ impl RetentionJobs {
             cx.counters.errors.increment();
             tracing::error!(%error, "writing the retention clock failed, retrying later");
         }
+        cx.counters.retention.trusted_ms.set(self.clock.time_ms().cast_unsigned());
     }
 
     pub(super) fn clock(&self) -> &GuardedClock {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chronolith_model::{Labels, TenantId, TenantLimits, WriteBatch};
+use chronolith_model::{IngestionLimits, Labels, TenantId, TenantLimits, WriteBatch};
 use chronolith_tsdb::{HeadMemory, Tsdb, WriteError};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
@@ -107,7 +107,8 @@ fn a_restart_knows_how_full_the_head_is() {
 #[test]
 fn a_tenant_has_a_rate_and_a_refused_batch_takes_nothing_of_it() {
     let mut machine = Machine::new(55);
-    let limits = TenantLimits { ingestion_rate: 100, ingestion_burst: 500, ..TenantLimits::default() };
+    let limits =
+        TenantLimits { ingestion: IngestionLimits { rate: 100, burst: 500 }, ..TenantLimits::default() };
     machine.options.limits.by_tenant.insert(tenant("limited"), limits);
     machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
     let tsdb = machine.open();

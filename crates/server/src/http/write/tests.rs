@@ -184,8 +184,8 @@ async fn type_and_unit_can_be_selected_where_they_are_asked_for() {
 #[tokio::test]
 async fn a_tenant_above_its_rate_is_told_when_to_come_again() {
     let server = Fixture::with(|options| {
-        options.tsdb.limits.default.ingestion_rate = 10;
-        options.tsdb.limits.default.ingestion_burst = 20;
+        options.tsdb.limits.default.ingestion.rate = 10;
+        options.tsdb.limits.default.ingestion.burst = 20;
     })
     .open();
     let request = |first: i64, count: i64| {

@@ -1,0 +1,56 @@
+//! Retention in the bucket: expired blocks leave the catalogue in one snapshot and get a deletion mark.
+//!
+//! Not here: the age of a tenant's blocks (`tsdb`), removal of their objects (`removal`).
+
+use std::collections::BTreeSet;
+
+use chronolith_format::block::meta::Ulid;
+use chronolith_format::bucket::catalogue::{BucketBlock, DeletionMark, Snapshot};
+
+use super::MaintenanceRun;
+use crate::BucketError;
+use crate::snapshots::Change;
+
+/// Blocks that expire.
+#[derive(Debug, Clone, Copy)]
+pub struct Expiry<'a> {
+    /// Blocks that end at this time or before it expire, in milliseconds since 1970.
+    pub oldest_ms: i64,
+    /// Blocks that stay, as they have a local copy.
+    pub kept: &'a BTreeSet<Ulid>,
+}
+
+impl Expiry<'_> {
+    /// Returns true if the block expires.
+    #[must_use]
+    pub fn applies_to(&self, block: &BucketBlock) -> bool {
+        block.time_unit.to_ms_ceil(block.range.end) <= self.oldest_ms && !self.kept.contains(&block.ulid)
+    }
+}
+
+/// Takes the expired blocks out of the catalogue and marks them. Returns them.
+///
+/// # Errors
+/// As [`crate::snapshots::Snapshots::update`].
+pub async fn retire_expired(
+    run: &MaintenanceRun<'_>,
+    expiry: &Expiry<'_>,
+) -> Result<Vec<BucketBlock>, BucketError> {
+    let mut expired = Vec::new();
+    let change = |snapshot: &mut Snapshot| {
+        expired = snapshot.blocks.extract_if(.., |block| expiry.applies_to(block)).collect();
+        for block in &expired {
+            let is_marked = snapshot.deletion_marks.iter().any(|mark| mark.ulid == block.ulid);
+            if !is_marked {
+                snapshot.deletion_marks.push(DeletionMark { ulid: block.ulid, marked_ms: run.now_ms });
+            }
+        }
+        if expired.is_empty() { Change::Keep } else { Change::Write }
+    };
+    run.snapshots.update(run.request, change).await?;
+    for block in &expired {
+        let end = block.range.end;
+        tracing::info!(tenant = %run.request.tenant, block = %block.ulid, end, "expired block left the catalogue");
+    }
+    Ok(expired)
+}

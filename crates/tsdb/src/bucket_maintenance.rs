@@ -1,0 +1,241 @@
+//! Maintenance of the bucket by a server that uploads: retention, removal of replaced blocks, leftovers.
+//!
+//! Invariants: a block with a local copy never expires in the bucket and is no leftover, so uploads of this
+//! process need not wait for its maintenance; ages are measured by the clock of retention, which does not
+//! follow jumps. A failure is logged, counted and retried, and does not stop other tenants.
+//! Not here: the steps themselves (`bucket::maintenance`), local blocks (`maintenance`).
+
+mod counters;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use chronolith_bucket::maintenance::MaintenanceRun;
+use chronolith_bucket::maintenance::leftovers::{
+    LEFTOVER_AGE, LeftoverRules, find_leftovers, mark_leftovers,
+};
+use chronolith_bucket::maintenance::removal::{due_marks, find_due, remove_due};
+use chronolith_bucket::maintenance::retention::{Expiry, retire_expired};
+use chronolith_bucket::{BucketError, Purpose, RequestContext};
+use chronolith_format::block::meta::Ulid;
+use chronolith_format::bucket::catalogue::Snapshot;
+use chronolith_model::TenantId;
+use parking_lot::Mutex;
+
+use crate::bucket::BucketSources;
+use crate::metric::Metric;
+use crate::storage::Storage;
+use counters::BucketMaintenanceCounters;
+
+/// Time between two runs of a tenant.
+const RUN_INTERVAL_NS: u64 = 300_000_000_000;
+/// Time between two searches for leftovers, and between two listings of the tenants.
+const SEARCH_INTERVAL_NS: u64 = 6 * 3_600_000_000_000;
+const TENANTS_INTERVAL_NS: u64 = 3_600_000_000_000;
+/// Pause after the first failure of a tenant; each further one doubles it.
+const RETRY_PAUSE_NS: u64 = 60_000_000_000;
+const RETRY_PAUSE_NS_MAX: u64 = 3_600_000_000_000;
+/// Time for the requests of one step of a tenant.
+const STEP_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Maintenance of all tenants of the bucket, by one thread.
+#[derive(Default)]
+pub(crate) struct BucketMaintenance {
+    schedule: Mutex<Schedule>,
+    counters: BucketMaintenanceCounters,
+}
+
+/// Times of the next work, in ns of the monotonic clock.
+#[derive(Default)]
+struct Schedule {
+    /// Tenants of the bucket.
+    tenants: BTreeMap<TenantId, Progress>,
+    list_ns: u64,
+}
+
+/// Progress of one tenant.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    run_ns: u64,
+    search_ns: u64,
+    pause_ns: u64,
+    /// Blocks of other programs that the catalogue does not name, as of the last search.
+    foreign_count: u64,
+}
+
+/// One run of a tenant.
+struct TenantRun<'a> {
+    storage: &'a Storage,
+    bucket: &'a BucketSources,
+    counters: &'a BucketMaintenanceCounters,
+    tenant: &'a TenantId,
+    /// Time by which blocks expire and marks are due, in ms since 1970.
+    now_ms: i64,
+}
+
+impl BucketMaintenance {
+    /// Runs the maintenance that is due. `now_ms` is the time by which blocks expire. Blocks the thread until
+    /// then.
+    pub(crate) fn run(&self, storage: &Storage, bucket: &BucketSources, now_ms: i64) {
+        let clock = &storage.env().clock;
+        self.list_tenants(storage, bucket);
+        let is_due = |progress: &Progress| progress.run_ns <= clock.mono_ns();
+        let due: Vec<(TenantId, Progress)> = {
+            let schedule = self.schedule.lock();
+            let due = schedule.tenants.iter().filter(|(_, progress)| is_due(progress));
+            due.map(|(tenant, progress)| (tenant.clone(), *progress)).collect()
+        };
+        for (tenant, before) in due {
+            let mut progress = before;
+            let run = TenantRun { storage, bucket, counters: &self.counters, tenant: &tenant, now_ms };
+            let done = run.run(&mut progress);
+            if bucket.is_stopped() {
+                return;
+            }
+            let mono_ns = clock.mono_ns();
+            match done {
+                Ok(()) => {
+                    progress.pause_ns = 0;
+                    progress.run_ns = mono_ns.saturating_add(RUN_INTERVAL_NS);
+                    self.counters.success_seconds.set(clock.now_ms().max(0).unsigned_abs() / 1000);
+                }
+                Err(error) => {
+                    progress.pause_ns = (before.pause_ns * 2).clamp(RETRY_PAUSE_NS, RETRY_PAUSE_NS_MAX);
+                    progress.run_ns = mono_ns.saturating_add(progress.pause_ns);
+                    let retry_s = progress.pause_ns / 1_000_000_000;
+                    tracing::error!(%tenant, error, retry_s, "maintenance of the bucket failed, retrying after retry_s");
+                    self.counters.failures.increment();
+                }
+            }
+            self.schedule.lock().tenants.insert(tenant, progress);
+        }
+    }
+
+    /// Brings the list of tenants up to date, if that is due.
+    fn list_tenants(&self, storage: &Storage, bucket: &BucketSources) {
+        let mono_ns = storage.env().clock.mono_ns();
+        let mut schedule = self.schedule.lock();
+        if schedule.list_ns > mono_ns {
+            return;
+        }
+        let request = request(storage, &TenantId::anonymous());
+        match bucket.tenants(&request) {
+            Ok(tenants) => {
+                let before = std::mem::take(&mut schedule.tenants);
+                let of = |tenant: &TenantId| before.get(tenant).copied().unwrap_or_default();
+                // Stores of databases have names that are unique in one data directory alone.
+                let tenants = tenants.into_iter().filter(|tenant| !tenant.is_store());
+                schedule.tenants = tenants.map(|tenant| (tenant.clone(), of(&tenant))).collect();
+                schedule.list_ns = mono_ns.saturating_add(TENANTS_INTERVAL_NS);
+            }
+            Err(error) => {
+                schedule.list_ns = mono_ns.saturating_add(RETRY_PAUSE_NS);
+                if !bucket.is_stopped() {
+                    self.counters.failures.increment();
+                    tracing::error!(%error, "listing the tenants of the bucket failed, retrying in 60 s");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> Vec<Metric> {
+        let foreign_count = self.schedule.lock().tenants.values().map(|of| of.foreign_count).sum();
+        self.counters.metrics(foreign_count)
+    }
+}
+
+fn request(storage: &Storage, tenant: &TenantId) -> RequestContext {
+    let clock = &*storage.env().clock;
+    RequestContext::with_timeout(clock, tenant.clone(), STEP_TIMEOUT, Purpose::Maintenance)
+}
+
+impl TenantRun<'_> {
+    fn run(&self, progress: &mut Progress) -> Result<(), String> {
+        let snapshot = self.bucket.snapshot(&self.request()).map_err(|error| error.to_string())?;
+        let Some(snapshot) = snapshot else { return Ok(()) };
+        self.expire(&snapshot).map_err(|error| format!("retention: {error}"))?;
+        self.remove_marked(&snapshot).map_err(|error| format!("removal of replaced blocks: {error}"))?;
+        let mono_ns = self.storage.env().clock.mono_ns();
+        if progress.search_ns <= mono_ns {
+            progress.foreign_count =
+                self.mark_leftovers().map_err(|error| format!("search for leftovers: {error}"))?;
+            progress.search_ns = mono_ns.saturating_add(SEARCH_INTERVAL_NS);
+        }
+        Ok(())
+    }
+
+    fn request(&self) -> RequestContext {
+        request(self.storage, self.tenant)
+    }
+
+    /// Blocks of the tenant that this process has.
+    fn local_blocks(&self) -> BTreeSet<Ulid> {
+        let blocks = self.storage.blocks().tenant(self.tenant);
+        blocks
+            .iter()
+            .flat_map(|blocks| blocks.list().iter().map(|entry| entry.ulid()).collect::<Vec<_>>())
+            .collect()
+    }
+
+    fn expire(&self, snapshot: &Snapshot) -> Result<(), BucketError> {
+        let retention_ms = self.storage.limits_of(self.tenant).bucket_retention_ms;
+        if retention_ms == 0 {
+            return Ok(());
+        }
+        let kept = self.local_blocks();
+        let expiry = Expiry { oldest_ms: self.now_ms.saturating_sub(retention_ms), kept: &kept };
+        if !snapshot.blocks.iter().any(|block| expiry.applies_to(block)) {
+            return Ok(());
+        }
+        let request = self.request();
+        let expired = self.bucket.wait(retire_expired(&self.run_with(&request), &expiry))?;
+        self.counters.expired_blocks.add(expired.len() as u64);
+        Ok(())
+    }
+
+    fn remove_marked(&self, snapshot: &Snapshot) -> Result<(), BucketError> {
+        let delay = self.bucket.delete_delay();
+        if due_marks(snapshot, self.now_ms, delay).is_empty() {
+            return Ok(());
+        }
+        let request = self.request();
+        let run = self.run_with(&request);
+        let removed = self.bucket.wait(async {
+            let due = find_due(&run, delay).await?;
+            remove_due(&run, &due).await
+        })?;
+        self.counters.removed_blocks.add(removed.blocks.len() as u64);
+        self.counters.removed_bytes.add(removed.bytes);
+        Ok(())
+    }
+
+    /// Returns the number of blocks of other programs that the catalogue does not name.
+    fn mark_leftovers(&self) -> Result<u64, BucketError> {
+        let kept = self.local_blocks();
+        let rules = LeftoverRules { age: LEFTOVER_AGE, kept: &kept, includes_foreign: false };
+        let request = self.request();
+        let run = self.run_with(&request);
+        let searched = self.bucket.wait(async {
+            let found = find_leftovers(&run, &rules).await?;
+            let marked = mark_leftovers(&run, &found).await?;
+            Ok((found, marked))
+        });
+        let (found, marked) = searched?;
+        self.counters.leftovers.add((marked.folder_count + marked.tombstones_count) as u64);
+        if found.foreign_count > 0 {
+            let blocks = found.foreign_count;
+            let bytes = found.foreign_bytes;
+            tracing::info!(tenant = %self.tenant, blocks, bytes, "blocks of other programs that the catalogue does not name");
+        }
+        Ok(found.foreign_count)
+    }
+
+    fn run_with<'r>(&'r self, request: &'r RequestContext) -> MaintenanceRun<'r> {
+        MaintenanceRun {
+            store: self.bucket.store(),
+            snapshots: self.bucket.snapshots(),
+            request,
+            now_ms: self.now_ms,
+        }
+    }
+}
