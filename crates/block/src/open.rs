@@ -1,8 +1,9 @@
 //! Opens the files of a block: mapped or copied whole, or read by range.
 //!
-//! Invariant: `meta.json`, tombstones, both ends of the index, its symbols and its postings offset table and
-//! the headers of chunk segments are verified here; series, postings and chunks when they are read.
+//! Invariant: `meta.json`, tombstones, both ends of the index, its symbols and its postings offset table, and
+//! the headers of local chunk segments are verified here; series, postings and chunks when they are read.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,6 +61,11 @@ impl FileOpener<'_> {
         Ok(bytes)
     }
 }
+
+/// Bytes of an index that are read at first, from its start for the symbols and from its end for the postings
+/// offset table: together a few milliseconds of a distant storage, and so less than another request.
+const INDEX_START_BYTES: u64 = 128 << 10;
+const INDEX_END_BYTES: u64 = 256 << 10;
 
 /// Opens the block in `dir` with its files mapped or copied. Cost: one pass over symbols and postings offset
 /// table; chunk segments are touched at their first page.
@@ -122,32 +128,42 @@ pub(crate) fn open_remote(
     Ok(Opened { contents, mutable_bytes })
 }
 
-/// Reads the index header, and verifies the headers of chunk segments in the same wave as both ends of the
-/// index.
+/// Reads the index header: both ends of the index at once, which are all that there is to read of most blocks,
+/// and what is missing of symbols and postings offset table. The headers of chunk segments are not read: each
+/// chunk has its checksum.
 fn read_header(source: &dyn ByteSource) -> Result<IndexHeader, BlockError> {
     let files = source.files();
     let budget = MemoryBudget::new("opening a block", u64::MAX);
-    let (file, segment_count) = (BlockFile::Index, files.segment_count());
+    let file = BlockFile::Index;
     let file_len = files.len(file).unwrap_or(0);
     let toc_start = file_len.saturating_sub(index::TOC_BYTES as u64);
-    let segments = (0u32..).take(segment_count).map(BlockFile::Segment);
-    let mut ends: Vec<_> =
-        segments.clone().map(|file| ByteRange { file, start: 0, end: chunks::HEADER_BYTES as u64 }).collect();
-    ends.push(ByteRange { file, start: 0, end: index::HEADER_BYTES as u64 });
-    ends.push(ByteRange { file, start: toc_start, end: file_len });
-    let bytes = source.read(&ExactWave(ends), &budget).map_err(read_error)?;
-    for segment in segments {
-        chunks::check_header(bytes.at(segment, 0)).map_err(BlockError::corrupt(&files.path(segment)))?;
-    }
+    let ends = match file_len <= INDEX_START_BYTES + INDEX_END_BYTES {
+        true => vec![ByteRange { file, start: 0, end: file_len }],
+        false => vec![
+            ByteRange { file, start: 0, end: INDEX_START_BYTES },
+            ByteRange { file, start: file_len - INDEX_END_BYTES, end: file_len },
+        ],
+    };
+    let ends = source.read(&ExactWave(ends), &budget).map_err(read_error)?;
     let corrupt = |error: DecodeError| BlockError::corrupt(&files.path(file))(error);
-    let version = index::decode_version(bytes.at(file, 0)).map_err(corrupt)?;
-    let toc = Toc::decode(bytes.at(file, toc_start), file_len).map_err(corrupt)?;
+    let version = index::decode_version(ends.at(file, 0)).map_err(corrupt)?;
+    let toc = Toc::decode(ends.at(file, toc_start), file_len).map_err(corrupt)?;
     let sections = [toc.symbols, toc.postings_table].map(|start| toc.section(start, file_len));
-    let ranges = sections.clone().map(|section| ByteRange { file, start: section.start, end: section.end });
-    let bytes = source.read(&ExactWave(ranges.to_vec()), &budget).map_err(read_error)?;
+    let is_read = |section: &Range<u64>| {
+        let read = ends.at(file, section.start).len() as u64;
+        read >= section.end.saturating_sub(section.start)
+    };
+    let missing = sections.iter().filter(|section| !is_read(section));
+    let missing: Vec<ByteRange> =
+        missing.map(|section| ByteRange { file, start: section.start, end: section.end }).collect();
+    let rest = match missing.is_empty() {
+        true => None,
+        false => Some(source.read(&ExactWave(missing), &budget).map_err(read_error)?),
+    };
     let sections = sections.map(|section| {
-        let read = bytes.at(file, section.start);
-        let len = usize::try_from(section.end - section.start).unwrap_or(usize::MAX);
+        let from = rest.as_ref().filter(|_| !is_read(&section)).unwrap_or(&ends);
+        let read = from.at(file, section.start);
+        let len = usize::try_from(section.end.saturating_sub(section.start)).unwrap_or(usize::MAX);
         SectionBytes::new(Mapped::from_slice(read.get(..len).unwrap_or(read)), section.start)
     });
     IndexHeader::of_sections(version, toc, file_len, sections).map_err(corrupt)

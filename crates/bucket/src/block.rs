@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chronolith_block::source::BlockFiles;
+use chronolith_block::source::{BlockFile, BlockFiles};
 use chronolith_block::{Block, SidecarBlock, open_error};
 use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
@@ -241,8 +241,16 @@ impl BucketBlock {
         if let Some(opened) = self.used(choice) {
             return Ok(opened);
         }
+        let objects = match self.record() {
+            Some(record) => recorded::objects(record, &self.remote.key),
+            None => self.listed_objects(deadline_ns).await?,
+        };
         let by_sidecar = match choice {
-            ReaderChoice::Any => self.read_sidecar(deadline_ns).await?,
+            ReaderChoice::Any if objects.has_sidecar => self.read_sidecar(deadline_ns).await?,
+            ReaderChoice::Any => {
+                self.is_sidecar_unusable.store(true, Ordering::Relaxed);
+                None
+            }
             ReaderChoice::Index => None,
         };
         let opened = match by_sidecar {
@@ -250,7 +258,7 @@ impl BucketBlock {
             // Work that needs the index may have read it before.
             None => match self.used(ReaderChoice::Index) {
                 Some(opened) => return Ok(opened),
-                None => self.read_index_header(deadline_ns).await?,
+                None => self.read_index_header(&objects, deadline_ns).await?,
             },
         };
         let opened = Arc::new(opened);
@@ -259,12 +267,16 @@ impl BucketBlock {
         Ok(opened)
     }
 
-    async fn read_index_header(&self, deadline_ns: u64) -> Result<OpenedBlock, QueryError> {
-        match self.read_header(deadline_ns).await {
+    async fn read_index_header(
+        &self,
+        objects: &BlockObjects,
+        deadline_ns: u64,
+    ) -> Result<OpenedBlock, QueryError> {
+        match self.read_header(objects, deadline_ns).await {
             // The damage may be that of the transfer.
             Err(QueryError::Corrupt { .. }) => {
                 self.forget();
-                self.read_header(deadline_ns).await
+                self.read_header(objects, deadline_ns).await
             }
             result => result,
         }
@@ -322,6 +334,7 @@ impl BucketBlock {
         };
         let files = Arc::new(self.files(found.files));
         files.start_caching();
+        files.keep(BlockFile::Sidecar, found.read_from, &found.read);
         let source = Box::new(WaitingSource(files.clone()));
         let reader = BlockReader::Sidecar(SidecarBlock::new(found.head, self.range(), source));
         Ok(Some(OpenedBlock { reader, files }))
@@ -345,17 +358,13 @@ impl BucketBlock {
         opened
     }
 
-    async fn read_header(&self, deadline_ns: u64) -> Result<OpenedBlock, QueryError> {
-        let objects = match self.record() {
-            Some(record) => recorded::objects(record, &self.remote.key),
-            None => self.listed_objects(deadline_ns).await?,
-        };
+    async fn read_header(&self, objects: &BlockObjects, deadline_ns: u64) -> Result<OpenedBlock, QueryError> {
         let tombstones = match &objects.tombstones {
             Some(name) => Some(self.remote.read_whole(name, deadline_ns).await.map_err(query_error)?),
             None => None,
         };
-        let meta = objects.meta;
-        let files = Arc::new(self.files(objects.files));
+        let meta = objects.meta.clone();
+        let files = Arc::new(self.files(objects.files.clone()));
         let source = Box::new(WaitingSource(files.clone()));
         let open = move || Block::open_remote(meta, tombstones.as_deref(), source);
         let opened = self.remote.handle.spawn_blocking(open).await;
@@ -366,14 +375,11 @@ impl BucketBlock {
 
     async fn listed_objects(&self, deadline_ns: u64) -> Result<BlockObjects, QueryError> {
         let key = &self.remote.key;
-        let meta = self.remote.read_whole(META, deadline_ns).await.map_err(query_error)?;
-        let meta = BlockMeta::decode(&meta).map_err(|error| {
-            let path = format!("{key}/{META}");
-            QueryError::Corrupt { path, what: error.to_string() }
-        })?;
         let options = ListOptions { prefix: key.clone(), ..ListOptions::default() };
-        let listed = self.remote.store.list(&self.remote.request(deadline_ns), &options).await;
-        let listed = listed.map_err(query_error)?;
+        let request = self.remote.request(deadline_ns);
+        let listed = self.remote.store.list(&request, &options);
+        let (meta, listed) = futures_util::future::join(self.read_meta(deadline_ns), listed).await;
+        let (meta, listed) = (meta?, listed.map_err(query_error)?);
         let objects = || {
             let name_of = |key_of: &str| key_of.strip_prefix(key)?.strip_prefix('/').map(str::to_owned);
             listed.objects.iter().filter_map(move |object| Some((name_of(&object.key)?, object.object_bytes)))
@@ -392,9 +398,25 @@ impl BucketBlock {
         let tombstones = len_of(TOMBSTONES).map(|_| TOMBSTONES.to_owned());
         Ok(BlockObjects {
             meta,
+            has_sidecar: len_of(SIDECAR_OBJECT).is_some(),
             files: BlockFiles::new(PathBuf::from(key), index_bytes, segments),
             tombstones,
         })
+    }
+
+    /// Reads `meta.json`, once more if it is damaged: the damage may be that of the transfer.
+    async fn read_meta(&self, deadline_ns: u64) -> Result<BlockMeta, QueryError> {
+        let read = async || {
+            let text = self.remote.read_whole(META, deadline_ns).await.map_err(query_error)?;
+            BlockMeta::decode(&text).map_err(|error| {
+                let path = format!("{}/{META}", self.remote.key);
+                QueryError::Corrupt { path, what: error.to_string() }
+            })
+        };
+        match read().await {
+            Err(QueryError::Corrupt { .. }) => read().await,
+            result => result,
+        }
     }
 
     /// Time at which requests for a query end.

@@ -96,6 +96,7 @@ impl BlockCache {
         }
         let mut unclaimed = state.split_off_flights(block, missing, &mut looked.others);
         ranges::join(&mut unclaimed, speed);
+        ranges::split(&mut unclaimed, speed);
         for range in unclaimed {
             let (sender, outcome) = watch::channel(None);
             let id = state.start_flight(tenant, block, range, deadline_ns, outcome, &mut released);

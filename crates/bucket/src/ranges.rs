@@ -1,6 +1,8 @@
-//! Requests of a round: ranges joined where the bytes between them cost less than a request.
+//! Requests of a round: ranges joined where the bytes between them cost less than a request, and long requests
+//! split over connections that would be idle.
 //!
-//! Invariant: a request covers whole ranges; every range is in exactly one request.
+//! Invariants: joined requests cover whole ranges, and every range is in exactly one of them; split ones cover
+//! the same bytes.
 //! Source of the cost model: a round of R requests over C connections takes about ceil(R / C) latencies plus
 //! the time of its bytes, so that a request below the number of connections costs only its overhead, and one
 //! above it a share of a latency as well.
@@ -11,6 +13,10 @@ use chronolith_block::source::{ByteRange, coalesce};
 const OVERHEAD_US: f64 = 60.0;
 /// Bytes between two ranges that are never read in vain.
 const GAP_BYTES_MAX: u64 = 4 << 20;
+
+/// Latency from which requests are split: below it the storage is near, and one connection is as fast as
+/// several.
+const SPLIT_LATENCY_US_MIN: f64 = 2_000.0;
 
 /// Measured speed of the storage.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +30,11 @@ pub(crate) struct Speed {
 }
 
 impl Speed {
+    /// Bytes that arrive in the time of a latency: to read as many in vain costs less than another request.
+    pub(crate) fn latency_bytes(&self) -> f64 {
+        self.first_byte_us * self.bytes_per_us
+    }
+
     /// Longest gap between two ranges that is read rather than saved, when `request_count` requests are left.
     fn gap_bytes(&self, request_count: usize) -> u64 {
         let connections = self.connection_count.max(1);
@@ -52,6 +63,28 @@ pub(crate) fn join(ranges: &mut Vec<ByteRange>, speed: &Speed) {
     let nth = excess.min(gaps.len()) - 1;
     let (_, &mut gap, _) = gaps.select_nth_unstable(nth);
     coalesce(ranges, gap);
+}
+
+/// Splits long requests to pieces whose bytes take about a latency each, as long as there are idle connections.
+pub(crate) fn split(requests: &mut Vec<ByteRange>, speed: &Speed) {
+    let idle = speed.connection_count.saturating_sub(requests.len());
+    let latency_bytes = speed.latency_bytes();
+    if idle == 0 || requests.is_empty() || speed.first_byte_us < SPLIT_LATENCY_US_MIN {
+        return;
+    }
+    let pieces_max = 1 + idle / requests.len();
+    let mut split = Vec::with_capacity(requests.len());
+    for request in &*requests {
+        let pieces = ((request.len() as f64 / latency_bytes).round() as u64).clamp(1, pieces_max as u64);
+        let piece_bytes = request.len().div_ceil(pieces);
+        let mut start = request.start;
+        while start < request.end {
+            let end = (start + piece_bytes).min(request.end);
+            split.push(ByteRange { start, end, ..*request });
+            start = end;
+        }
+    }
+    *requests = split;
 }
 
 fn gap_between(pair: &[ByteRange]) -> Option<u64> {
@@ -110,6 +143,24 @@ mod tests {
     #[test]
     fn gaps_beyond_a_latency_of_bytes_are_not_read() {
         check(ranges(64, 1000, 10 << 20), &S3, 64);
+    }
+
+    #[test]
+    fn long_requests_are_split_over_idle_connections() {
+        let check = |count, len, speed: &Speed, request_count| {
+            let mut requests = ranges(count, len, 1 << 20);
+            split(&mut requests, speed);
+            assert_eq!(requests.len(), request_count);
+            let bytes: u64 = requests.iter().map(ByteRange::len).sum();
+            assert_eq!(bytes, count * len);
+        };
+        check(1, 1 << 20, &S3, 1);
+        check(1, 6_500_000, &S3, 2);
+        check(1, 100_000_000, &S3, 16);
+        check(10, 100_000_000, &S3, 10);
+        check(8, 100_000_000, &S3, 16);
+        check(20, 100_000_000, &S3, 20);
+        check(1, 100_000_000, &LOCAL, 1);
     }
 
     proptest! {

@@ -71,6 +71,14 @@ impl Remote {
         self.clock.mono_ns().saturating_add(left_ns)
     }
 
+    /// Measured speed of the storage.
+    pub(crate) fn speed(&self) -> Speed {
+        match self.store.is_local() {
+            true => LOCAL_SPEED,
+            false => speed(self.store.estimates()),
+        }
+    }
+
     pub(crate) fn request(&self, deadline_ns: u64) -> RequestContext {
         RequestContext { tenant: self.tenant.clone(), deadline_ns, purpose: Purpose::Query }
     }
@@ -162,9 +170,11 @@ impl RemoteFiles {
         let request = self.remote.request(deadline_ns);
         let mut buffer = self.remote.buffers.take(usize::try_from(round_bytes).unwrap_or(usize::MAX));
         let keys = FileKeys::new(&self.remote.key, &self.files, &ranges);
+        let mut requests = ranges.clone();
+        ranges::split(&mut requests, &self.speed());
         let mut rest = buffer.as_mut();
-        let mut pieces = Vec::with_capacity(ranges.len());
-        for range in &ranges {
+        let mut pieces = Vec::with_capacity(requests.len());
+        for range in &requests {
             let Some((out, after)) = rest.split_at_mut_checked(range.len() as usize) else { break };
             rest = after;
             pieces.push(Piece { key: keys.get(range.file), offset: range.start, out });
@@ -193,9 +203,20 @@ impl RemoteFiles {
     }
 
     pub(crate) fn speed(&self) -> Speed {
-        match self.remote.store.is_local() {
-            true => LOCAL_SPEED,
-            false => speed(self.remote.store.estimates()),
+        self.remote.speed()
+    }
+
+    /// Keeps bytes in the cache that were read together with others.
+    pub(crate) fn keep(&self, file: BlockFile, start: u64, bytes: &Bytes) {
+        let range = ByteRange { file, start, end: start + bytes.len() as u64 };
+        let looked =
+            self.cache.look_up(self.cache_key, &self.remote.tenant, &[range], &self.speed(), u64::MAX);
+        for flight in looked.own {
+            let ByteRange { start: from, end: until, .. } = flight.range();
+            let piece = usize::try_from(from - start).ok().zip(usize::try_from(until - start).ok());
+            if let Some((from, until)) = piece {
+                flight.complete(&bytes.slice(from..until));
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Head of the sidecar of a block in the bucket: found by the record of the block or, without a record, by
-//! its name; read in one request.
+//! its name; read in one request, together with the rest of a sidecar that costs less than another request.
 //!
 //! Invariants: a sidecar of another block, of other files or with damage is refused; a head longer than the
 //! last bytes that are read at first costs a second request.
@@ -21,7 +21,13 @@ use crate::store::read::ReadRange;
 pub(crate) struct HeadRead {
     pub(crate) head: SidecarHead,
     pub(crate) files: BlockFiles,
+    /// What was read of the sidecar, from this offset to its end.
+    pub(crate) read_from: u64,
+    pub(crate) read: Bytes,
 }
+
+/// Longest sidecar that is read as a whole.
+const WHOLE_BYTES_MAX: f64 = (4 << 20) as f64;
 
 /// Reason why a head could not be read.
 pub(crate) enum HeadError {
@@ -42,6 +48,9 @@ pub(crate) async fn read_head(
     let range = match record.map(|record| record.sidecar) {
         None => ReadRange::Suffix(SUFFIX_BYTES),
         Some(None) => return Ok(None),
+        Some(Some(place)) if place.len as f64 <= remote.speed().latency_bytes().min(WHOLE_BYTES_MAX) => {
+            ReadRange::Exact(0..place.len)
+        }
         Some(Some(place)) => ReadRange::Exact(place.len.saturating_sub(u64::from(place.head_len))..place.len),
     };
     let key = format!("{}/{SIDECAR_OBJECT}", remote.key);
@@ -55,13 +64,14 @@ pub(crate) async fn read_head(
     let damaged = |error: chronolith_base::DecodeError| HeadError::Damaged(error.to_string());
     let head_len = u64::from(head_len(&end.bytes).map_err(damaged)?);
     let head_start = end.object_bytes.saturating_sub(head_len);
-    let mut bytes = end.bytes;
-    if head_start < end.offset {
-        let range = ReadRange::Exact(head_start..end.offset);
+    let (mut read, mut read_from) = (end.bytes, end.offset);
+    if head_start < read_from {
+        let range = ReadRange::Exact(head_start..read_from);
         let before = remote.store.read(&request, &key, range, None).await.map_err(head_error)?.bytes;
-        bytes = joined(&before, &bytes);
+        read = joined(&before, &read);
+        read_from = head_start;
     }
-    let head = SidecarHead::decode(&bytes).map_err(damaged)?;
+    let head = SidecarHead::decode(&read).map_err(damaged)?;
     if head.block != ulid {
         return Err(HeadError::Damaged(format!("it is that of block {}", head.block)));
     }
@@ -72,7 +82,7 @@ pub(crate) async fn read_head(
         Some(record) => recorded_files(files, record)?,
         None => files,
     };
-    Ok(Some(HeadRead { head, files }))
+    Ok(Some(HeadRead { head, files, read_from, read }))
 }
 
 /// The files with the deletions of the record, which may be later than the sidecar.

@@ -11,6 +11,8 @@ pub(super) struct BlockObjects {
     pub(super) meta: BlockMeta,
     pub(super) files: BlockFiles,
     pub(super) tombstones: Option<String>,
+    /// False if it is known that there is none.
+    pub(super) has_sidecar: bool,
 }
 
 /// Objects of the block below `key`.
@@ -19,6 +21,7 @@ pub(super) fn objects(record: &BucketBlock, key: &str) -> BlockObjects {
     BlockObjects {
         meta: meta(record),
         files: BlockFiles::new(PathBuf::from(key), files.index, files.segments.clone()),
+        has_sidecar: record.sidecar.is_some(),
         tombstones: record.tombstones.as_ref().map(|object| object.name.clone()),
     }
 }
