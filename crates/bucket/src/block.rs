@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use chronolith_base::utc::rfc3339_ms;
 use chronolith_block::source::BlockFiles;
 use chronolith_block::{Block, SidecarBlock, open_error};
 use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
@@ -207,6 +208,15 @@ impl BucketBlock {
     #[must_use]
     pub fn range(&self) -> TimeRange {
         self.identity.range
+    }
+
+    /// Name and time range, for messages.
+    #[must_use]
+    pub fn description(&self) -> String {
+        let BlockIdentity { ulid, range, .. } = &self.identity;
+        let unit = self.remote.tenant.time_unit();
+        let text = |time: i64| rfc3339_ms(unit.to_ms(time));
+        format!("block {ulid} ({} to {})", text(range.start), text(range.end))
     }
 
     /// Order of blocks: of two samples with the same timestamp, that of the lower one is read.

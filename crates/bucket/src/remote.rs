@@ -67,7 +67,8 @@ impl Default for ReadRules {
 impl Remote {
     /// Time at which requests for a query end.
     pub(crate) fn deadline_ns(&self, ctx: &ReadContext) -> u64 {
-        let left_ns = ctx.remaining_ns().min(u64::try_from(READ_TIMEOUT.as_nanos()).unwrap_or(u64::MAX));
+        let left_ns =
+            ctx.source_remaining_ns().min(u64::try_from(READ_TIMEOUT.as_nanos()).unwrap_or(u64::MAX));
         self.clock.mono_ns().saturating_add(left_ns)
     }
 

@@ -51,7 +51,7 @@ impl Reread for QueryReread {
                 Err(RecvTimeoutError::Disconnected) => return Err(QueryError::Canceled),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if let Err(ended) = self.ctx.check() {
+            if let Err(ended) = self.ctx.check_source() {
                 task.abort();
                 return Err(ended);
             }

@@ -57,9 +57,10 @@ fn check_labels(world: &World) {
                 world.local.iter().map(|block| ask(&**block, &selector, &ctx).unwrap()).collect();
             let owned = matchers.clone();
             let reading = ctx.clone();
-            let found = world.catalog.for_each_opened(&blocks, &ctx, move |_, block| {
+            let work = move |_: &BucketBlock, block: &dyn Queryable| {
                 ask(block, &Selector { matchers: &owned, range: TimeRange::ALL }, &reading)
-            });
+            };
+            let found = world.catalog.for_each_opened(&blocks, &ctx, work, |_, error| Err(error));
             assert_eq!(found.unwrap(), want);
         }
     }
