@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 
 use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::buffers::BufferPool;
-use crate::cache::{BlockCache, CacheSnapshot};
+use crate::cache::{BlockCache, CacheSnapshot, DiskCache};
 use crate::recovery::Recovery;
 use crate::remote::{ReadRules, Remote, query_error};
 use crate::snapshots::{Latest, SnapshotReader};
@@ -115,13 +115,25 @@ impl BlockCatalog {
         handle: Handle,
         options: &CatalogOptions,
     ) -> Arc<BlockCatalog> {
+        BlockCatalog::with_disk_cache(store, clock, handle, options, None)
+    }
+
+    /// As [`BlockCatalog::new`], with a cache directory for ranges that are not in memory.
+    #[must_use]
+    pub fn with_disk_cache(
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        handle: Handle,
+        options: &CatalogOptions,
+        disk_cache: Option<Arc<DiskCache>>,
+    ) -> Arc<BlockCatalog> {
         let snapshots = SnapshotReader::new(store.clone(), clock.clone());
         Arc::new(BlockCatalog {
             store,
             clock,
             handle,
             poll_ns: u64::try_from(options.poll.as_nanos()).unwrap_or(u64::MAX),
-            cache: BlockCache::new(options.memory_bytes_max),
+            cache: BlockCache::new(options.memory_bytes_max, disk_cache),
             snapshots,
             rules: ReadRules { keeps_chunks: options.keeps_chunks, verifies_chunks: options.verifies_chunks },
             buffers: BufferPool::new(options.memory_bytes_max / BUFFERS_FRACTION),
@@ -145,6 +157,12 @@ impl BlockCatalog {
         Ok(list.blocks.iter().filter(|block| block.range().overlaps(range)).cloned().collect())
     }
 
+    /// URL of the bucket.
+    #[must_use]
+    pub fn bucket_url(&self) -> &str {
+        self.store.url()
+    }
+
     /// Returns true if a block of `tenant` overlaps `range`; `None` if its blocks are not known yet.
     #[must_use]
     pub fn known_overlap(&self, tenant: &TenantId, range: TimeRange) -> Option<bool> {
@@ -154,19 +172,20 @@ impl BlockCatalog {
     }
 
     /// Runs `work` for each block on threads that may wait, several at the same time, after its header was
-    /// read. Returns the results in the order of `blocks`. Waits on the calling thread, which is none of the
-    /// runtime.
+    /// read. The result of a block that fails is that of `recover`. Returns the results in the order of
+    /// `blocks`. Waits on the calling thread, which is none of the runtime, until the time of sources ends.
     ///
     /// # Errors
-    /// The first error in the order of `blocks`.
+    /// The first error of `recover` in the order of `blocks`.
     pub fn for_each_opened<T: Send + 'static>(
         &self,
         blocks: &[Arc<BucketBlock>],
         ctx: &ReadContext,
         work: impl Fn(&BucketBlock, &dyn Queryable) -> Result<T, QueryError> + Clone + Send + 'static,
+        recover: impl Fn(&BucketBlock, QueryError) -> Result<T, QueryError>,
     ) -> Result<Vec<T>, QueryError> {
         let work = move |block: &BucketBlock, opened: &OpenedBlock| work(block, opened.reader.queryable());
-        self.for_each(blocks, ReaderChoice::Any, ctx, work)
+        self.for_each(blocks, ReaderChoice::Any, ctx, work, recover)
     }
 
     /// As [`BlockCatalog::for_each_opened`], with the index of each block.
@@ -183,7 +202,7 @@ impl BlockCatalog {
             BlockReader::Index(block) => work(block),
             BlockReader::Sidecar(_) => Err(QueryError::Canceled),
         };
-        self.for_each(blocks, ReaderChoice::Index, ctx, work)
+        self.for_each(blocks, ReaderChoice::Index, ctx, work, |_, error| Err(error))
     }
 
     fn for_each<T: Send + 'static>(
@@ -192,8 +211,16 @@ impl BlockCatalog {
         choice: ReaderChoice,
         ctx: &ReadContext,
         work: impl Fn(&BucketBlock, &OpenedBlock) -> Result<T, QueryError> + Clone + Send + 'static,
+        recover: impl Fn(&BucketBlock, QueryError) -> Result<T, QueryError>,
     ) -> Result<Vec<T>, QueryError> {
-        let results = stream::iter(blocks).map(|block| self.run_opened(block, choice, ctx, work.clone()));
+        let work = &work;
+        let recover = &recover;
+        let results = stream::iter(blocks).map(|block| async move {
+            let running = self.run_opened(block, choice, ctx, work.clone());
+            let time = Duration::from_nanos(ctx.source_remaining_ns());
+            let result = tokio::time::timeout(time, running).await;
+            result.unwrap_or(Err(QueryError::Timeout)).or_else(|error| recover(block, error))
+        });
         self.handle.block_on(results.buffered(BLOCKS_AT_ONCE).try_collect())
     }
 
@@ -263,9 +290,20 @@ impl BlockCatalog {
         let slot = self.slot(tenant);
         let Some(list) = self.usable(&slot) else {
             ctx.begin_wait()?;
-            let left_ns = ctx.remaining_ns().min(as_ns(REFRESH_TIMEOUT));
+            let left_ns = ctx.source_remaining_ns().min(as_ns(REFRESH_TIMEOUT));
             let deadline_ns = self.clock.mono_ns().saturating_add(left_ns);
-            return self.handle.block_on(self.first_list(tenant, &slot, deadline_ns));
+            let listing = self.first_list(tenant, &slot, deadline_ns);
+            // Another query that lists may have more time than this one.
+            let listed = self
+                .handle
+                .block_on(async { tokio::time::timeout(Duration::from_nanos(left_ns), listing).await });
+            return match listed {
+                Ok(Err(QueryError::Timeout)) | Err(_) => {
+                    let what = format!("listing the blocks of tenant {tenant} took too long; try again");
+                    Err(QueryError::Unavailable { what })
+                }
+                Ok(result) => result,
+            };
         };
         if self.clock.mono_ns().saturating_sub(list.listed_ns) >= self.poll_ns {
             self.refresh(tenant.clone(), slot);
@@ -304,13 +342,7 @@ impl BlockCatalog {
         if let Some(list) = self.usable(slot) {
             return Ok(list);
         }
-        self.read_list(tenant, slot, deadline_ns).await.map_err(|error| match query_error(error) {
-            QueryError::Timeout => {
-                let what = format!("listing the blocks of tenant {tenant} took too long; try again");
-                QueryError::Unavailable { what }
-            }
-            other => other,
-        })
+        self.read_list(tenant, slot, deadline_ns).await.map_err(query_error)
     }
 
     /// Lists in the background, unless that is being done.

@@ -81,6 +81,7 @@ pub enum CreateOutcome {
 pub struct Store {
     backend: Arc<dyn Backend>,
     local: Option<LocalDir>,
+    url: String,
     prefix: String,
     requests: Requests,
     hedges: HedgeBudget,
@@ -118,7 +119,15 @@ impl Store {
             request_timeout: config.request_timeout,
         };
         let hedges = HedgeBudget::default();
-        Store { backend, local: None, prefix: String::new(), requests, hedges, handle }
+        Store {
+            backend,
+            local: None,
+            url: config.url.clone(),
+            prefix: String::new(),
+            requests,
+            hedges,
+            handle,
+        }
     }
 
     /// Reads bytes of an object. With `etag`, only of the object that has this ETag.
@@ -140,6 +149,12 @@ impl Store {
         let object_bytes = fetched.object_bytes;
         let etag = fetched.etag.clone();
         Ok(ObjectBytes { bytes: fetched.joined(), offset, etag, object_bytes })
+    }
+
+    /// URL of the bucket in the settings.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Returns true if the bucket is a local directory.

@@ -1,7 +1,9 @@
-//! Objects of a bucket: the sidecar of each block, the catalogue of a tenant, files of Mimir and Thanos.
+//! Objects of a bucket: the sidecar of each block, the catalogue of a tenant, files of Mimir and Thanos; and
+//! segments of the directory that caches them.
 //!
 //! Not here: requests (`bucket`), files of blocks (`block`).
 
+pub mod cache_segment;
 pub mod catalogue;
 pub mod mimir;
 mod packed;

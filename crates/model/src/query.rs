@@ -100,9 +100,22 @@ pub struct ReadContext {
     helpers: Option<(Arc<SpareThreads>, usize)>,
     /// The calling thread may wait for requests to other machines.
     may_wait: bool,
+    partial: Option<PartialResponse>,
     /// Memory of this query.
     pub budget: MemoryBudget,
 }
+
+/// Rule of a read that leaves out sources that fail.
+#[derive(Debug, Clone, Copy)]
+struct PartialResponse {
+    /// End of the time of sources.
+    source_deadline_mono_ns: u64,
+}
+
+/// Part of the time of a read that is left for the rest of its work after a source was given up, and its
+/// longest.
+const PARTIAL_MARGIN_DIVISOR: u64 = 4;
+const PARTIAL_MARGIN_NS_MAX: u64 = 5_000_000_000;
 
 /// State of a read that all clones of its context share.
 struct ReadState {
@@ -121,7 +134,35 @@ impl ReadContext {
         let canceled = Arc::new(AtomicBool::new(false));
         let long_work_check_ns = AtomicU64::new(u64::MAX);
         let shared = Arc::new(ReadState { long_work_check_ns, warnings: Mutex::default() });
-        ReadContext { canceled, clock, deadline_mono_ns, shared, helpers: None, may_wait: true, budget }
+        ReadContext {
+            canceled,
+            clock,
+            deadline_mono_ns,
+            shared,
+            helpers: None,
+            may_wait: true,
+            partial: None,
+            budget,
+        }
+    }
+
+    /// The same read for a client that prefers a partial result to none: a source that fails is left out and
+    /// named in a warning. A source that does not answer is given up some time before the deadline.
+    #[must_use]
+    pub fn with_partial_response(&self) -> ReadContext {
+        let left_ns = self.remaining_ns();
+        let margin_ns = (left_ns / PARTIAL_MARGIN_DIVISOR).min(PARTIAL_MARGIN_NS_MAX);
+        let source_deadline_mono_ns = match self.deadline_mono_ns {
+            u64::MAX => u64::MAX,
+            deadline_ns => deadline_ns.saturating_sub(margin_ns),
+        };
+        ReadContext { partial: Some(PartialResponse { source_deadline_mono_ns }), ..self.clone() }
+    }
+
+    /// Returns true if a source that fails may be left out.
+    #[must_use]
+    pub fn allows_partial(&self) -> bool {
+        self.partial.is_some()
     }
 
     /// The same read on a thread that must not wait for requests to other machines.
@@ -198,13 +239,32 @@ impl ReadContext {
         Ok(())
     }
 
-    /// Time that is left, for a source that passes it on; `u64::MAX` without a deadline.
+    /// Time that is left; `u64::MAX` without a deadline.
     #[must_use]
     pub fn remaining_ns(&self) -> u64 {
-        match self.deadline_mono_ns {
+        self.ns_until(self.deadline_mono_ns)
+    }
+
+    /// Time that is left for a source, which passes it on; `u64::MAX` without a deadline.
+    #[must_use]
+    pub fn source_remaining_ns(&self) -> u64 {
+        self.ns_until(self.partial.map_or(self.deadline_mono_ns, |partial| partial.source_deadline_mono_ns))
+    }
+
+    fn ns_until(&self, deadline_mono_ns: u64) -> u64 {
+        match deadline_mono_ns {
             u64::MAX => u64::MAX,
             deadline_ns => deadline_ns.saturating_sub(self.clock.mono_ns()),
         }
+    }
+
+    /// As [`ReadContext::check`] for a thread that waits for a source.
+    ///
+    /// # Errors
+    /// [`QueryError::Canceled`]; [`QueryError::Timeout`] also if the time of sources has ended.
+    pub fn check_source(&self) -> Result<(), QueryError> {
+        self.check()?;
+        if self.source_remaining_ns() == 0 { Err(QueryError::Timeout) } else { Ok(()) }
     }
 
     /// Adds a warning for the reader of the result.
@@ -212,12 +272,16 @@ impl ReadContext {
         self.with_warnings(|warnings| warnings.add(text));
     }
 
-    /// Notes that a part of the source failed, and that its series or samples are missing in the result.
-    pub fn warn_partial(&self, part: &str, error: &QueryError) {
-        self.with_warnings(|warnings| {
-            warnings.add(format!("partial result: {part} failed: {error}"));
-            warnings.set_partial();
+    /// Notes that a part of the source failed, and that its series or samples are missing in the result. Of
+    /// several failures of a part, the first one is in the warnings.
+    ///
+    /// # Errors
+    /// `error` if so many parts failed that the warnings cannot name them all.
+    pub fn warn_partial(&self, part: &str, error: QueryError) -> Result<(), QueryError> {
+        let is_named = self.with_warnings(|warnings| {
+            warnings.add_failure(part, || format!("partial result: {part} failed: {error}"))
         });
+        if is_named { Ok(()) } else { Err(error) }
     }
 
     /// Warnings so far.

@@ -19,6 +19,7 @@ mod observe;
 mod origin;
 mod page;
 mod params;
+mod partial;
 mod paths;
 mod printer;
 pub(crate) mod query;

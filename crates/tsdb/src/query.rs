@@ -8,6 +8,7 @@
 mod blocks;
 pub(crate) mod bucket;
 pub(crate) mod databases;
+mod failure;
 pub(crate) mod fanout;
 pub(crate) mod fields;
 mod kinds;

@@ -2,14 +2,17 @@
 
 use std::path::PathBuf;
 
-use chronolith_block::source::BlockFiles;
+use chronolith_block::source::{BlockFile, BlockFiles};
 use chronolith_format::block::meta::{BlockDesc, BlockMeta, BlockStats, Compaction, VERSION};
 use chronolith_format::bucket::catalogue::BucketBlock;
+
+use crate::cache::disk::FileVersions;
 
 /// Objects of a block.
 pub(super) struct BlockObjects {
     pub(super) meta: BlockMeta,
     pub(super) files: BlockFiles,
+    pub(super) versions: FileVersions,
     pub(super) tombstones: Option<String>,
     /// False if it is known that there is none.
     pub(super) has_sidecar: bool,
@@ -18,10 +21,16 @@ pub(super) struct BlockObjects {
 /// Objects of the block below `key`.
 pub(super) fn objects(record: &BucketBlock, key: &str) -> BlockObjects {
     let files = &record.files;
+    let mut versions = FileVersions::default();
+    versions.add_recorded(BlockFile::Index, files.index, record);
+    for (idx, len) in (0..).zip(&files.segments) {
+        versions.add_recorded(BlockFile::Segment(idx), *len, record);
+    }
     BlockObjects {
         meta: meta(record),
         files: BlockFiles::new(PathBuf::from(key), files.index, files.segments.clone()),
         has_sidecar: record.sidecar.is_some(),
+        versions,
         tombstones: record.tombstones.as_ref().map(|object| object.name.clone()),
     }
 }

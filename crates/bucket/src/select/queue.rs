@@ -1,8 +1,8 @@
 //! Queue of batches of series between the task that fetches them and the thread that evaluates the query.
 //!
 //! Invariants: batches that wait have at most `bytes_max` bytes together, or there is one of them. An error
-//! is the last thing that is received. The receiver never waits beyond the deadline of its query, and both
-//! ends notice when the other one is dropped.
+//! is the last thing that is received. The receiver never waits beyond the time that its query has for
+//! sources, and both ends notice when the other one is dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl BatchReceiver {
     /// Waits for the next batch and appends it to `out`; false after the last one.
     ///
     /// # Errors
-    /// The error of the sender; as [`ReadContext::check`].
+    /// The error of the sender; as [`ReadContext::check_source`].
     pub(super) fn receive(&self, ctx: &ReadContext, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
         let mut state = self.0.state.lock();
         loop {
@@ -123,8 +123,8 @@ impl BatchReceiver {
                 }
                 None => {}
             }
-            ctx.check()?;
-            let wait = WAIT_MAX.min(Duration::from_nanos(ctx.remaining_ns()));
+            ctx.check_source()?;
+            let wait = WAIT_MAX.min(Duration::from_nanos(ctx.source_remaining_ns()));
             self.0.received.wait_for(&mut state, wait);
         }
     }

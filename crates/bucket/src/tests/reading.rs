@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use super::*;
 use crate::store::meter::MeterSnapshot;
 use crate::store::request::Operation;
-use crate::{BlockCatalog, CatalogOptions};
+use crate::{BlockCatalog, BucketBlock, CatalogOptions};
 
 pub(super) const START_MS: i64 = 1_700_000_000_000;
 const WINDOW_MS: i64 = 7_200_000;
@@ -294,6 +294,33 @@ fn an_unreachable_bucket_is_unavailable_within_the_deadline() {
     assert!(matches!(found, Err(QueryError::Unavailable { .. } | QueryError::Timeout)));
 }
 
+/// A query that allows a partial result gives up a block that does not answer while it has time left itself.
+#[test]
+fn a_partial_result_does_not_wait_for_a_block_until_the_deadline() {
+    let world = World::without_cache(1, BlockEncoding::Dense);
+    let block = &world.blocks().unwrap()[0];
+    world.rig.faults.set_plan(FaultPlan { stalled: 1000, stall_ms: 60_000, ..FaultPlan::default() });
+    let selector = Selector { matchers: &[Matcher::equal("__name__", "m1")], range: TimeRange::ALL };
+    let ctx = world.ctx(2000).with_partial_response();
+    let found = read_all(&mut *block.select(&selector, &ctx), TimeRange::ALL);
+    assert!(matches!(found, Err(QueryError::Timeout | QueryError::Unavailable { .. })), "{found:?}");
+    assert!(ctx.check().is_ok(), "the query has time to go on");
+
+    let ctx = world.ctx(2000).with_partial_response();
+    let reading = ctx.clone();
+    let work = move |_: &BucketBlock, block: &dyn Queryable| {
+        let selector = Selector { matchers: &[], range: TimeRange::ALL };
+        block.label_names(&selector, 0, &reading)
+    };
+    let blocks = std::slice::from_ref(block);
+    let found = world.catalog.for_each_opened(blocks, &ctx, work, |_, _| Ok(vec!["left out".to_owned()]));
+    assert_eq!(found.unwrap(), [["left out"]]);
+    assert!(ctx.check().is_ok(), "the query has time to go on");
+    let other = TenantId::new("team-b").unwrap();
+    let found = world.catalog.blocks_in(&other, TimeRange::ALL, &world.ctx(300));
+    assert!(matches!(found, Err(QueryError::Unavailable { .. })));
+}
+
 /// Twelve blocks at a latency of 40 ms take as long as a few rounds, not as many times as there are blocks.
 #[test]
 fn all_blocks_of_a_query_are_fetched_at_the_same_time() {
@@ -435,9 +462,10 @@ fn questions_for_labels_equal_those_of_the_blocks_on_disk() {
         let want: Vec<Vec<String>> =
             world.local.iter().map(|block| block.label_values("pod", &selector, 0, &ctx).unwrap()).collect();
         let (owned, reading) = (matchers.clone(), ctx.clone());
-        let found = world.catalog.for_each_opened(&blocks, &ctx, move |_, block| {
+        let work = move |_: &BucketBlock, block: &dyn Queryable| {
             block.label_values("pod", &Selector { matchers: &owned, range: TimeRange::ALL }, 0, &reading)
-        });
+        };
+        let found = world.catalog.for_each_opened(&blocks, &ctx, work, |_, error| Err(error));
         assert_eq!(found.unwrap(), want);
     }
 }
@@ -507,11 +535,11 @@ fn damage_in_the_cache_changes_no_label_values() {
     let blocks = world.blocks().unwrap();
     let ask = || {
         let ctx = world.ctx(60_000);
-        let found = world.catalog.for_each_opened(&blocks, &world.ctx(60_000), move |_, block| {
+        let work = move |_: &BucketBlock, block: &dyn Queryable| {
             let matchers = [Matcher::equal("__name__", "m2")];
             block.label_values("pod", &Selector { matchers: &matchers, range: TimeRange::ALL }, 0, &ctx)
-        });
-        found.unwrap()
+        };
+        world.catalog.for_each_opened(&blocks, &world.ctx(60_000), work, |_, error| Err(error)).unwrap()
     };
     let want = ask();
     world.catalog.corrupt_cache(|_, _| true);

@@ -57,9 +57,10 @@ fn check_labels(world: &World) {
                 world.local.iter().map(|block| ask(&**block, &selector, &ctx).unwrap()).collect();
             let owned = matchers.clone();
             let reading = ctx.clone();
-            let found = world.catalog.for_each_opened(&blocks, &ctx, move |_, block| {
+            let work = move |_: &BucketBlock, block: &dyn Queryable| {
                 ask(block, &Selector { matchers: &owned, range: TimeRange::ALL }, &reading)
-            });
+            };
+            let found = world.catalog.for_each_opened(&blocks, &ctx, work, |_, error| Err(error));
             assert_eq!(found.unwrap(), want);
         }
     }
@@ -225,7 +226,7 @@ fn remote(world: &World, key: String) -> Remote {
 
 /// The block in the bucket by its record.
 fn recorded(world: &World, record: &catalogue::BucketBlock) -> Arc<BucketBlock> {
-    BucketBlock::recorded(record, &remote(world, TENANT.to_owned()), BlockCache::new(64 << 20))
+    BucketBlock::recorded(record, &remote(world, TENANT.to_owned()), BlockCache::new(64 << 20, None))
 }
 
 /// The block in the bucket without a record.
@@ -234,7 +235,7 @@ fn listed(world: &World, local: &Block) -> Arc<BucketBlock> {
     let sources = Arc::default();
     let identity =
         BlockIdentity { ulid, range: local.range(), precedence: (ulid, ulid), sources, split_set: None };
-    BucketBlock::listed(identity, remote(world, format!("{TENANT}/{ulid}")), BlockCache::new(64 << 20))
+    BucketBlock::listed(identity, remote(world, format!("{TENANT}/{ulid}")), BlockCache::new(64 << 20, None))
 }
 
 /// A flipped bit anywhere in the sidecar: the block answers by its index.

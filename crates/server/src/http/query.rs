@@ -30,6 +30,7 @@ use super::call::{self, Call};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
+use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
 use super::tree;
 use crate::admission::small::Candidate;
@@ -86,6 +87,7 @@ struct Checked {
     limit: usize,
     stats: StatsMode,
     explain: Explain,
+    partial: PartialResponse,
     received_ns: u64,
 }
 
@@ -150,6 +152,7 @@ async fn answer(
         limit,
         stats: StatsMode::parse(call.params.get("stats")),
         explain: Explain::parse(call.params.get("explain"))?,
+        partial: PartialResponse::parse(&call.params)?,
         received_ns: app.env.clock.mono_ns(),
         times,
         call,
@@ -157,7 +160,8 @@ async fn answer(
     let tenant = request.call.tenant.clone();
     app.tenant_metrics.of(&tenant, app.env.clock.now_ms()).queries.add(1);
     let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
-    let evaluate = move |app: &App, ctx: &ReadContext| evaluate(app, &request, ctx);
+    let evaluate =
+        move |app: &App, ctx: &ReadContext| request.partial.run(app, ctx, |ctx| evaluate(app, &request, ctx));
     let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, evaluate).await?;
     Ok(printed.into_json())
 }

@@ -19,6 +19,7 @@ use super::call::{self, Call};
 use super::dispatch;
 use super::error::ApiError;
 use super::params::{Params, decode_percent, unescape_name};
+use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
 use super::query::check_length;
 use crate::admission::small::Candidate;
@@ -41,32 +42,43 @@ pub(super) async fn series(
     }
     let limit = call.params.limit("limit")?;
     let range = time_range(&call.params)?;
+    let partial = PartialResponse::parse(&call.params)?;
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
     let timeout_ms = app.options.query.timeout_ms;
     let printed = dispatch::run_small_first(&app, &tenant, timeout_ms, candidate, move |app, ctx| {
-        let selectors =
-            selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-        let source = app.lifecycle.source()?.queryable(&call.tenant);
-        let mut found = Collected::new(ctx)?;
-        for matchers in &selectors {
-            found.add_series(&*source, &Selector { matchers, range }, ctx)?;
-        }
-        found.sort();
-        let mut printer = Printer::open(ctx)?;
-        printer.out.push(b'[');
-        let shown = if limit == 0 { usize::MAX } else { limit };
-        for (idx, labels) in found.items.iter().take(shown).enumerate() {
-            if idx > 0 {
-                printer.out.push(b',');
-            }
-            json::put_labels(&mut printer.out, labels);
-            printer.settle(ctx)?;
-        }
-        printer.out.push(b']');
-        printer.close(ctx, &warnings(found.items.len() > shown, ctx), &[])
+        partial.run(app, ctx, |ctx| print_series(app, &call, range, limit, ctx))
     });
     Ok(printed.await?.into_json())
+}
+
+/// Prints the series of all selectors; 0 = no limit.
+fn print_series(
+    app: &App,
+    call: &Call,
+    range: TimeRange,
+    limit: usize,
+    ctx: &ReadContext,
+) -> Result<Printer, ApiError> {
+    let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
+    let source = app.lifecycle.source()?.queryable(&call.tenant);
+    let mut found = Collected::new(ctx)?;
+    for matchers in &selectors {
+        found.add_series(&*source, &Selector { matchers, range }, ctx)?;
+    }
+    found.sort();
+    let mut printer = Printer::open(ctx)?;
+    printer.out.push(b'[');
+    let shown = if limit == 0 { usize::MAX } else { limit };
+    for (idx, labels) in found.items.iter().take(shown).enumerate() {
+        if idx > 0 {
+            printer.out.push(b',');
+        }
+        json::put_labels(&mut printer.out, labels);
+        printer.settle(ctx)?;
+    }
+    printer.out.push(b']');
+    printer.close(ctx, &warnings(found.items.len() > shown, ctx), &[])
 }
 
 pub(super) async fn label_names(
@@ -110,44 +122,57 @@ async fn list(
 ) -> Result<Response<Body>, ApiError> {
     let limit = call.params.limit("limit")?;
     let range = time_range(&call.params)?;
-    // One more than asked tells whether there is more.
-    let asked = if limit == 0 { 0 } else { limit.saturating_add(1) };
+    let partial = PartialResponse::parse(&call.params)?;
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
     let timeout_ms = app.options.query.timeout_ms;
     let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, move |app, ctx| {
-        let mut selectors = selectors(&call.params)?;
-        if selectors.is_empty() {
-            selectors.push(Vec::new());
-        }
-        let source = app.lifecycle.source()?.queryable(&call.tenant);
-        let mut found = Vec::new();
-        let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
-        for matchers in &selectors {
-            let names = ask(&*source, &Selector { matchers, range }, asked, ctx)?;
-            let bytes = names.iter().map(|name| name.len() as u64 + STRING_BYTES).sum();
-            held.grow(bytes).map_err(QueryError::from)?;
-            found.extend(names);
-        }
-        if selectors.len() > 1 {
-            // Stable: the strings of each selector are a sorted run, and runs are merged.
-            found.sort();
-            found.dedup();
-        }
-        let shown = if limit == 0 { usize::MAX } else { limit };
-        let mut printer = Printer::open(ctx)?;
-        printer.out.push(b'[');
-        for (idx, name) in found.iter().take(shown).enumerate() {
-            if idx > 0 {
-                printer.out.push(b',');
-            }
-            json::put_string(&mut printer.out, name);
-            printer.settle(ctx)?;
-        }
-        printer.out.push(b']');
-        printer.close(ctx, &warnings(found.len() > shown, ctx), &[])
+        partial.run(app, ctx, |ctx| print_list(app, &call, range, limit, &ask, ctx))
     });
     Ok(printed.await?.into_json())
+}
+
+/// Prints the strings that `ask` lists, of all selectors; 0 = no limit.
+fn print_list(
+    app: &App,
+    call: &Call,
+    range: TimeRange,
+    limit: usize,
+    ask: &impl Fn(&dyn Queryable, &Selector<'_>, usize, &ReadContext) -> Result<Vec<String>, QueryError>,
+    ctx: &ReadContext,
+) -> Result<Printer, ApiError> {
+    // One more than asked tells whether there is more.
+    let asked = if limit == 0 { 0 } else { limit.saturating_add(1) };
+    let mut selectors = selectors(&call.params)?;
+    if selectors.is_empty() {
+        selectors.push(Vec::new());
+    }
+    let source = app.lifecycle.source()?.queryable(&call.tenant);
+    let mut found = Vec::new();
+    let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
+    for matchers in &selectors {
+        let names = ask(&*source, &Selector { matchers, range }, asked, ctx)?;
+        let bytes = names.iter().map(|name| name.len() as u64 + STRING_BYTES).sum();
+        held.grow(bytes).map_err(QueryError::from)?;
+        found.extend(names);
+    }
+    if selectors.len() > 1 {
+        // Stable: the strings of each selector are a sorted run, and runs are merged.
+        found.sort();
+        found.dedup();
+    }
+    let shown = if limit == 0 { usize::MAX } else { limit };
+    let mut printer = Printer::open(ctx)?;
+    printer.out.push(b'[');
+    for (idx, name) in found.iter().take(shown).enumerate() {
+        if idx > 0 {
+            printer.out.push(b',');
+        }
+        json::put_string(&mut printer.out, name);
+        printer.settle(ctx)?;
+    }
+    printer.out.push(b']');
+    printer.close(ctx, &warnings(found.len() > shown, ctx), &[])
 }
 
 /// The request as one that may be small, by its path and selectors.

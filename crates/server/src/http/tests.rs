@@ -5,6 +5,7 @@ mod admin;
 mod health;
 mod metrics;
 mod observe;
+mod partial;
 mod queries;
 mod read_only;
 mod sources;

@@ -10,6 +10,7 @@ pub(crate) struct QueryMetrics {
     pub(crate) range: Seconds,
     pub(crate) influxql: Seconds,
     pub(crate) samples: Counter,
+    pub(crate) partial: Counter,
     pub(crate) failed: Counter,
     pub(crate) canceled: Counter,
     pub(crate) timed_out: Counter,
@@ -29,6 +30,11 @@ pub(super) static QUERY: &[Metric<QueryMetrics>] = &[
     Metric::counter("chronolith_query_samples_total", "Samples read by queries.", |query| {
         query.samples.as_f64()
     }),
+    Metric::counter(
+        "chronolith_query_partial_responses_total",
+        "Reads with partial_response=true whose result lacks a part of the source, named in a warning.",
+        |query| query.partial.as_f64(),
+    ),
     Metric::counters(
         "chronolith_query_failures_total",
         &["end"],

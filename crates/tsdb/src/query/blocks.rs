@@ -2,7 +2,8 @@
 //!
 //! Invariants: the local list is read before that of the bucket, so a block whose local copy is being removed
 //! is seen at least once; a bucket block is left out if local blocks have its samples. A block that cannot be
-//! read fails the query.
+//! read fails the query, but for bucket blocks and their list in one that allows a partial result: they are
+//! named in its warnings.
 //! Not here: which blocks there are (`crate::blocks`, `bucket::BlockCatalog`), the merge of series
 //! (`merged`).
 
@@ -15,6 +16,7 @@ use chronolith_model::{
     KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId, TimeRange,
 };
 
+use super::failure::{FailurePolicy, source_error};
 use super::kinds;
 use super::merged::merged;
 use crate::blocks::BlockStore;
@@ -50,9 +52,24 @@ impl QueryBlock {
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         match self {
             QueryBlock::Local(block) => block.select(selector, ctx),
-            QueryBlock::Bucket(block) => Ok(block.select(selector, ctx)),
+            QueryBlock::Bucket(block) => Ok(select_in_bucket(block, selector, ctx)),
         }
     }
+}
+
+/// Selects series of a bucket block, up to its failure if the query allows a partial result.
+pub(super) fn select_in_bucket(
+    block: &Arc<BucketBlock>,
+    selector: &Selector<'_>,
+    ctx: &ReadContext,
+) -> Box<dyn SeriesBatches> {
+    let batches = block.select(selector, ctx);
+    if ctx.allows_partial() { failure_of(block).batches(batches, ctx) } else { batches }
+}
+
+/// Handling of errors of a block in a query that allows a partial result.
+fn failure_of(block: &BucketBlock) -> FailurePolicy {
+    FailurePolicy::new(&block.description(), false)
 }
 
 /// List of label names, or of the values of one label.
@@ -126,9 +143,14 @@ impl LabelQuery {
         if !blocks.is_empty() {
             let ctx = self.ctx.clone();
             let query = Arc::new(self);
-            let results = bucket.for_each_opened(blocks, &ctx, move |block, reader| {
+            let run = move |block: &BucketBlock, reader: &dyn Queryable| {
                 query.run(reader, block.may_have_label_name(KIND_LABEL))
-            })?;
+            };
+            let recover = |block: &BucketBlock, error| match ctx.allows_partial() {
+                true => failure_of(block).or_warn(Err(source_error(error, &ctx)), Vec::new, &ctx),
+                false => Err(error),
+            };
+            let results = bucket.for_each_opened(blocks, &ctx, run, recover)?;
             all = results.into_iter().fold(all, merged);
         }
         Ok(truncated(all, limit))
@@ -206,7 +228,13 @@ impl QueryBlocks {
         ctx: &ReadContext,
     ) -> Result<Vec<Arc<BucketBlock>>, QueryError> {
         let Some(bucket) = &self.bucket else { return Ok(Vec::new()) };
-        let mut blocks = bucket.blocks_in(&self.tenant, range, ctx)?;
+        let mut blocks = match bucket.blocks_in(&self.tenant, range, ctx) {
+            Err(error) if ctx.allows_partial() => {
+                let list = format!("the list of blocks in {}", bucket.bucket_url());
+                FailurePolicy::new(&list, false).or_warn(Err(error), Vec::new, ctx)?
+            }
+            listed => listed?,
+        };
         let has_samples_of = |block: &Arc<Block>, other: &BucketBlock| {
             block.meta().ulid == other.ulid() || block.meta().replaces(other.provenance())
         };

@@ -1,7 +1,8 @@
 //! Queries over blocks in a bucket alone: no head, no local blocks.
 //!
 //! Invariants: all blocks of a query are fetched at the same time; a block that cannot be read fails the
-//! query, never shortens its answer.
+//! query, or is named in the warnings of one that allows a partial result. Without a list of blocks there is
+//! nothing to answer from: every query fails.
 //! Not here: which blocks a tenant has, and reading them (`bucket`).
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
 };
 
-use super::blocks::{LabelList, LabelQuery};
+use super::blocks::{LabelList, LabelQuery, select_in_bucket};
 use super::kinds;
 use super::merged::MergedBatches;
 
@@ -58,7 +59,8 @@ impl Queryable for TenantBucket {
         for block in self.catalog.blocks_in(&self.tenant, range, ctx)? {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
                 let matchers = kinds::with_kind(&matchers, kind);
-                let batches = block.select(&Selector { matchers: &matchers, range }, ctx);
+                let selector = Selector { matchers: &matchers, range };
+                let batches = select_in_bucket(&block, &selector, ctx);
                 sources.push(kinds::without_label(kind, hints.column_type, batches));
             }
         }

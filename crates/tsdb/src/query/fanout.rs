@@ -1,18 +1,17 @@
 //! Fan-out: several sources read as one.
 //!
 //! Invariants: a fan-out of one source is that source. If a part that is not required fails, its remaining
-//! series or samples are missing, and the result has a warning that names the part. Cancellation, deadline
-//! and limits end the query whichever part notices them.
+//! series or samples are missing, and the result has a warning that names the part (`failure`).
 
 use std::sync::Arc;
 
 use chronolith_model::change::{ChangeWatch, Changed};
-use chronolith_model::query::{ColumnType, ReadEstimate, SelectHints, TenantSources, TypedColumns};
+use chronolith_model::query::{ReadEstimate, SelectHints, TenantSources};
 use chronolith_model::{
-    Columns, DuplicatePolicy, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches,
-    SeriesRead, TenantId, TimeRange,
+    DuplicatePolicy, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
 };
 
+use super::failure::FailurePolicy;
 use super::merged::{MergedBatches, merged};
 
 /// One of several sources. At equal timestamps the sample of the first part is read.
@@ -54,34 +53,9 @@ impl TenantSources for Fanout {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         let part = |part: &SourcePart| TenantPart {
             queryable: part.sources.queryable(tenant),
-            failure: FailurePolicy { part: part.name.as_str().into(), is_required: part.is_required },
+            failure: FailurePolicy::new(&part.name, part.is_required),
         };
         Arc::new(TenantFanout { parts: self.parts.iter().map(part).collect() })
-    }
-}
-
-/// Handling of errors of a part.
-#[derive(Clone)]
-struct FailurePolicy {
-    part: Arc<str>,
-    is_required: bool,
-}
-
-impl FailurePolicy {
-    /// Turns an error of a part that is not required into a warning and `rest`.
-    fn or_warn<T>(
-        &self,
-        result: Result<T, QueryError>,
-        rest: impl FnOnce() -> T,
-        ctx: &ReadContext,
-    ) -> Result<T, QueryError> {
-        result.or_else(|error| {
-            if self.is_required || !error.is_of_source() {
-                return Err(error);
-            }
-            ctx.warn_partial(&self.part, &error);
-            Ok(rest())
-        })
     }
 }
 
@@ -143,11 +117,7 @@ impl Queryable for TenantFanout {
         for part in &self.parts {
             let selected = part.queryable.select_with(selector, &hints, ctx).map(Some);
             if let Some(batches) = part.failure.or_warn(selected, || None, ctx)? {
-                sources.push(Box::new(PartBatches {
-                    batches,
-                    failure: part.failure.clone(),
-                    ctx: ctx.clone(),
-                }));
+                sources.push(part.failure.batches(batches, ctx));
             }
         }
         Ok(Box::new(MergedBatches::new(sources, DuplicatePolicy::default(), ctx.clone())?))
@@ -183,62 +153,5 @@ impl Queryable for TenantFanout {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         self.names(limit, ctx, |one| one.label_values(name, selector, limit, ctx))
-    }
-}
-
-/// Series of a part, up to its failure.
-struct PartBatches {
-    batches: Box<dyn SeriesBatches>,
-    failure: FailurePolicy,
-    ctx: ReadContext,
-}
-
-impl SeriesBatches for PartBatches {
-    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
-        let start = out.len();
-        let has_more = self.failure.or_warn(self.batches.next_batch(out), || false, &self.ctx)?;
-        if self.failure.is_required {
-            return Ok(has_more);
-        }
-        let read = out.split_off(start).into_iter().map(|SeriesRead { labels, samples }| {
-            let failure = self.failure.clone();
-            let ctx = self.ctx.clone();
-            SeriesRead { labels, samples: Box::new(PartSamples { samples, failure, ctx }) }
-        });
-        out.extend(read);
-        Ok(has_more)
-    }
-}
-
-/// Samples of a series of a part, up to its failure.
-struct PartSamples {
-    samples: Box<dyn SampleSource>,
-    failure: FailurePolicy,
-    ctx: ReadContext,
-}
-
-impl SampleSource for PartSamples {
-    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        self.failure.or_warn(self.samples.read(range, out), || (), &self.ctx)
-    }
-
-    fn column_type(&self) -> ColumnType {
-        self.samples.column_type()
-    }
-
-    fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
-        self.failure.or_warn(self.samples.read_typed(range, out), || (), &self.ctx)
-    }
-
-    fn sample_count_hint(&self) -> usize {
-        self.samples.sample_count_hint()
-    }
-
-    fn chunk_count_hint(&self) -> usize {
-        self.samples.chunk_count_hint()
-    }
-
-    fn time_bounds(&self) -> Option<(i64, i64)> {
-        self.samples.time_bounds()
     }
 }

@@ -1,0 +1,264 @@
+//! `partial_response=true` over a bucket: blocks that cannot be read are left out and named, and without the
+//! parameter the request fails.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_base::SystemClock;
+
+use super::*;
+
+const HOUR_MS: i64 = 3_600_000;
+/// Ages of samples, each in a block of its own.
+const HOURS: [i64; 3] = [-10, -8, -6];
+
+/// A bucket with three blocks that a server has uploaded.
+struct BucketOfThree {
+    env: Env,
+    /// Directories of the blocks, by time.
+    blocks: Vec<PathBuf>,
+}
+
+fn sources(env: &Env, options: &BucketOptions) -> Arc<BucketSources> {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
+    Arc::new(BucketSources::open(options, env, RUNTIME.handle()).expect("valid"))
+}
+
+fn bucket_options() -> BucketOptions {
+    BucketOptions { is_read_only: true, ..BucketOptions::new("file:///bucket") }
+}
+
+/// A server whose store uploads to `bucket`.
+fn uploading(env: &Env, bucket: &BucketOptions) -> (Fixture, Arc<Tsdb>) {
+    let app = Arc::new(App::new(env.clone(), ServerOptions::new("/data".into()), None));
+    let (options, progress) = (app.options.tsdb.clone(), Arc::new(ReplayProgress::default()));
+    let bucket = sources(env, bucket);
+    let store = Tsdb::open_with_bucket(env.clone(), options, progress, Some(bucket)).expect("opens");
+    app.set_store(store.clone(), Vec::new());
+    (Fixture { app }, store)
+}
+
+impl BucketOfThree {
+    async fn new() -> BucketOfThree {
+        let (env, clock, _) = Env::fake(NOW_MS, 1);
+        env.disk.create_dir_all(Path::new("/bucket")).expect("a directory");
+        let (server, store) = uploading(&env, &BucketOptions { is_read_only: false, ..bucket_options() });
+        let mut blocks: Vec<PathBuf> = Vec::new();
+        for (idx, hour) in HOURS.into_iter().enumerate() {
+            let (time, id) = (NOW_MS + hour * HOUR_MS, idx.to_string());
+            let own = [("__name__", "m"), ("id", id.as_str())];
+            let all: Pairs<'_> = &[("__name__", "m"), ("id", "all")];
+            let samples: Vec<(i64, f64)> = (0..100).map(|i| (time + i * 1000, i as f64)).collect();
+            let written = server.write(&[(&own, &samples), (all, &samples)]).await;
+            assert_eq!(written.status, StatusCode::NO_CONTENT, "{}", written.text);
+            clock.advance(Duration::from_millis(1));
+            let store = store.clone();
+            tokio::task::spawn_blocking(move || {
+                store.flush_closed(NOW_MS).expect("flushes");
+                store.upload_blocks();
+            })
+            .await
+            .unwrap();
+            let found = env.disk.list(Path::new("/bucket/anonymous")).unwrap();
+            let found = found.into_iter().map(|entry| Path::new("/bucket/anonymous").join(entry.name));
+            blocks.extend(
+                found
+                    .filter(|dir| env.disk.exists(&dir.join("index")))
+                    .filter(|dir| !blocks.contains(dir))
+                    .collect::<Vec<_>>(),
+            );
+            assert_eq!(blocks.len(), idx + 1, "one more block");
+        }
+        BucketOfThree { env, blocks }
+    }
+
+    fn server(&self) -> Fixture {
+        let options = ServerOptions::new("/data".into());
+        let fixture = Fixture { app: Arc::new(App::new(self.env.clone(), options, None)) };
+        let sources = sources(&self.env, &bucket_options());
+        fixture.app.set_bucket(sources.clone());
+        fixture.app.lifecycle.set_sources(sources);
+        fixture
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        self.env.disk.read(&self.blocks[1].join(name)).unwrap()
+    }
+
+    /// Replaces an object of the second block.
+    fn replace(&self, name: &str, body: &[u8]) {
+        let path = self.blocks[1].join(name);
+        self.env.disk.remove_file(&path).unwrap();
+        self.env.disk.create(&path).unwrap().write_at(body, 0).unwrap();
+    }
+
+    /// Damages each 16th byte of a part of an object of the second block.
+    fn damage(&self, name: &str, part: impl Fn(usize) -> std::ops::Range<usize>) {
+        let mut body = self.read(name);
+        let part = part(body.len());
+        body[part].iter_mut().step_by(16).for_each(|byte| *byte ^= 0x55);
+        self.replace(name, &body);
+    }
+
+    fn second(&self) -> &str {
+        self.blocks[1].file_name().and_then(|name| name.to_str()).unwrap()
+    }
+}
+
+const SUM: &str = "sum(count_over_time(m[12h]))";
+
+/// Answers of one request without and with the parameter.
+async fn both(server: &Fixture, path: &str) -> (Answer, Answer) {
+    (server.get(path).await, server.get(&format!("{path}&partial_response=true")).await)
+}
+
+fn instant(query: &str) -> String {
+    format!("/api/v1/query?query={query}&time={NOW_S}")
+}
+
+/// The second block fails without the parameter with `status`; with it, it alone is left out and named.
+async fn check_left_out(bucket: &BucketOfThree, status: u16) {
+    let server = bucket.server();
+    let (refused, partial) = both(&server, &instant(SUM)).await;
+    assert_eq!(refused.status.as_u16(), status, "{}", refused.text);
+    assert_eq!(partial.status, StatusCode::OK, "{}", partial.text);
+    let partial = partial.json();
+    // Two series of 100 samples in each of two blocks.
+    assert_eq!(partial["data"]["result"][0]["value"][1], "400", "{partial}");
+    let warnings = partial["warnings"].as_array().unwrap();
+    let text = warnings[0].as_str().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let start = "partial result: block ";
+    assert!(text.starts_with(&format!("{start}{}", bucket.second())), "{text}");
+    assert!(text.contains("(2023-11-14T14:") && text.contains("failed: "), "{text}");
+    assert_eq!(server.app.metrics.query.partial.get(), 1);
+
+    let range = format!("/api/v1/query_range?query={SUM}&start={}&end={NOW_S}&step=60", NOW_S - 600);
+    let (refused, partial) = both(&server, &range).await;
+    assert_eq!((refused.status.as_u16(), partial.status.as_u16()), (status, 200));
+    assert_eq!(partial.json()["data"]["result"][0]["values"][0][1], "400");
+    assert_eq!(server.app.queries.cache.counts().entries, 0, "a partial result is not cached");
+}
+
+#[tokio::test]
+async fn a_block_that_is_gone_is_left_out_and_named() {
+    let bucket = BucketOfThree::new().await;
+    let chunks = bucket.read("chunks/000001");
+    bucket.env.disk.remove_file(&bucket.blocks[1].join("chunks/000001")).unwrap();
+    check_left_out(&bucket, 503).await;
+    // A later query reads the block again.
+    bucket.env.disk.create(&bucket.blocks[1].join("chunks/000001")).unwrap().write_at(&chunks, 0).unwrap();
+    let server = bucket.server();
+    let (whole, same) = both(&server, &instant(SUM)).await;
+    assert_eq!(whole.json()["data"]["result"][0]["value"][1], "600");
+    assert_eq!((same.text, same.status), (whole.text, StatusCode::OK));
+}
+
+#[tokio::test]
+async fn a_result_that_was_partial_is_evaluated_again() {
+    let bucket = BucketOfThree::new().await;
+    let chunks = bucket.read("chunks/000001");
+    bucket.damage("chunks/000001", |len| 8..len);
+    let server = bucket.server();
+    let range = format!("/api/v1/query_range?query={SUM}&start={}&end={NOW_S}&step=60", NOW_S - 600);
+    let (refused, partial) = both(&server, &range).await;
+    assert_eq!((refused.status.as_u16(), partial.status.as_u16()), (500, 200));
+    bucket.replace("chunks/000001", &chunks);
+    let whole = server.get(&range).await.json();
+    assert_eq!(whole["data"]["result"][0]["values"][0][1], "600");
+    assert_eq!(server.app.queries.cache.counts().entries, 1);
+    // A whole result of the cache answers a request that allows a partial one.
+    bucket.damage("chunks/000001", |len| 8..len);
+    let cached = server.get(&format!("{range}&partial_response=true")).await.json();
+    assert_eq!(cached, whole);
+}
+
+#[tokio::test]
+async fn damaged_blocks_are_left_out_and_named() {
+    let bucket = BucketOfThree::new().await;
+    bucket.damage("chunks/000001", |len| 8..len);
+    check_left_out(&bucket, 500).await;
+
+    let bucket = BucketOfThree::new().await;
+    bucket.env.disk.remove_file(&bucket.blocks[1].join("chronolith.sidecar")).unwrap();
+    bucket.damage("index", |len| 64..len);
+    check_left_out(&bucket, 500).await;
+
+    // Pages of the sidecar come first; without them the block is read by its index.
+    let bucket = BucketOfThree::new().await;
+    bucket.damage("chronolith.sidecar", |len| 0..len / 2);
+    let (whole, same) = both(&bucket.server(), &instant(SUM)).await;
+    assert_eq!(whole.json()["data"]["result"][0]["value"][1], "600", "{}", whole.text);
+    assert_eq!(same.text, whole.text);
+    bucket.damage("index", |len| 64..len);
+    check_left_out(&bucket, 500).await;
+}
+
+#[tokio::test]
+async fn lists_of_series_and_labels_name_what_they_lack() {
+    let bucket = BucketOfThree::new().await;
+    bucket.env.disk.remove_file(&bucket.blocks[1].join("chronolith.sidecar")).unwrap();
+    bucket.env.disk.remove_file(&bucket.blocks[1].join("index")).unwrap();
+    let server = bucket.server();
+    let ids = serde_json::json!(["0", "2", "all"]);
+    let series = ids.as_array().unwrap().iter().map(|id| serde_json::json!({"__name__": "m", "id": id}));
+    for (path, want) in [
+        ("/api/v1/series?match[]=m", series.collect()),
+        ("/api/v1/label/id/values?limit=9", ids.clone()),
+        ("/api/v1/labels?limit=9", serde_json::json!(["__name__", "id"])),
+    ] {
+        let (refused, partial) = both(&server, path).await;
+        assert_eq!((refused.status.as_u16(), partial.status.as_u16()), (503, 200), "{path}");
+        let partial = partial.json();
+        assert_eq!(partial["data"], want, "{path}");
+        assert_eq!(partial["warnings"].as_array().unwrap().len(), 1, "{path}: {partial}");
+        assert!(partial["warnings"][0].as_str().unwrap().contains(bucket.second()), "{path}: {partial}");
+    }
+    for (path, status) in [("query?query=1", 400), ("labels?", 400)] {
+        let answer = server.get(&format!("/api/v1/{path}&partial_response=maybe")).await;
+        assert_eq!(answer.status.as_u16(), status);
+        assert!(answer.text.contains("is neither true nor false"), "{}", answer.text);
+    }
+}
+
+/// Nothing listens where the bucket should be.
+fn unreachable_bucket() -> BucketOptions {
+    let mut options = BucketOptions::new("s3://metrics/blocks");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    options.store.endpoint = Some(format!("http://{free}"));
+    options.store.allow_http = true;
+    (options.store.access_key_id, options.store.secret_access_key) = (Some("id".into()), Some("key".into()));
+    options
+}
+
+#[tokio::test]
+async fn without_the_list_of_blocks_the_store_answers_alone() {
+    let (env, ..) = Env::fake(NOW_MS, 1);
+    let env = Env { clock: Arc::new(SystemClock::new()), ..env };
+    let (server, _store) = uploading(&env, &unreachable_bucket());
+    let time = env.clock.now_ms();
+    server.write(&[(&[("__name__", "m"), ("id", "head")], &[(time, 1.0)])]).await;
+    // A matrix needs blocks before the head.
+    let path = "/api/v1/query?query=count_over_time(m[30d])&timeout=800ms";
+    let (refused, partial) = both(&server, path).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{}", refused.text);
+    assert_eq!(partial.status, StatusCode::OK, "{}", partial.text);
+    let partial = partial.json();
+    assert_eq!(partial["data"]["result"][0]["value"][1], "1", "{partial}");
+    let warning = partial["warnings"][0].as_str().unwrap();
+    let named = "partial result: the list of blocks in s3://metrics/blocks failed: ";
+    assert!(warning.starts_with(named), "{warning}");
+}
+
+/// A server without a store has nothing to answer from.
+#[tokio::test]
+async fn without_the_list_of_blocks_a_read_only_server_is_unavailable() {
+    let (env, ..) = Env::fake(NOW_MS, 1);
+    let env = Env { clock: Arc::new(SystemClock::new()), ..env };
+    let fixture = Fixture { app: Arc::new(App::new(env.clone(), ServerOptions::new("/data".into()), None)) };
+    let sources = sources(&env, &BucketOptions { is_read_only: true, ..unreachable_bucket() });
+    fixture.app.lifecycle.set_sources(sources);
+    let (refused, partial) = both(&fixture, "/api/v1/query?query=m&timeout=800ms").await;
+    assert_eq!((refused.status.as_u16(), partial.status.as_u16()), (503, 503), "{}", partial.text);
+}
