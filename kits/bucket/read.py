@@ -10,6 +10,7 @@ Then a block is added while the server runs, and the S3 server is killed.
 """
 import argparse
 import atexit
+import json
 import os
 import shutil
 import tempfile
@@ -46,6 +47,40 @@ def new_block(arguments, reader, work, bucket):
             break
         time.sleep(0.1)
     check("a block that is added is seen", None if found else "not seen within 10 s")
+
+
+def thanos(arguments, own, data, work, log):
+    """The blocks in Thanos's layout, whose series get external labels; one that is marked, one that is downsampled."""
+    bucket = os.path.join(work, "thanos")
+    labels = {"cluster": "c1", "replica": "r-0", "__tenant__": "hidden"}
+    for number, ulid in enumerate(blocks_of(data) * 2):
+        copies = number // len(blocks_of(data))
+        name = ulid if not copies else ulid[:-1] + ("0" if ulid[-1] != "0" else "1")
+        target = os.path.join(bucket, name)
+        shutil.copytree(os.path.join(data, ulid), target)
+        meta = json.load(open(os.path.join(target, "meta.json")))
+        resolution = 300000 if copies and number % 2 else 0
+        meta.update(ulid=name, thanos={"labels": labels if not copies else dict(labels, cluster="gone"),
+                                       "downsample": {"resolution": resolution}, "source": "sidecar"})
+        json.dump(meta, open(os.path.join(target, "meta.json"), "w"))
+        if copies and not resolution:
+            json.dump({"id": name, "version": 1}, open(os.path.join(target, "deletion-mark.json"), "w"))
+    flags = ["--read-only", "--bucket.layout", "thanos", "--bucket", "file://" + bucket]
+    reader = Chronolith(arguments.server, flags, log)
+    compare("thanos", own.base, reader.base, added=("cluster", "replica"))
+    at, all_time = {"time": START + 13 * 3600 + 31}, {"start": START, "end": START + HOURS * 3600}
+    for text, want in [("count by (cluster, replica) (queue)", [{"cluster": "c1", "replica": "r-0"}]),
+                       ("count(queue{cluster=\"c1\",replica=~\"r.*\"})", [{}]), ("count(queue{cluster=\"gone\"})", []),
+                       ("count(queue{cluster!=\"c1\"})", []), ("count(queue{cluster=\"\"})", [])]:
+        _, body, _ = get(reader.base, "/api/v1/query", query=text, **at)
+        found = [one["metric"] for one in body["data"]["result"]]
+        check("thanos: " + text, None if found == want else "%s instead of %s" % (found, want))
+    for path, parameters, want in [("/api/v1/label/cluster/values", {}, ["c1"]),
+                                   ("/api/v1/label/replica/values", {"match[]": "queue{cluster=\"c1\"}"}, ["r-0"]),
+                                   ("/api/v1/label/replica/values", {"match[]": "queue{cluster=\"c2\"}"}, []),
+                                   ("/api/v1/labels", {"match[]": "queue{replica=\"r-0\"}"}, ["__name__", "cluster", "path", "pod", "replica", "zone"])]:
+        _, body, _ = get(reader.base, path, **dict(all_time, **parameters))
+        check("thanos: %s %s" % (path, parameters), None if body["data"] == want else "%s instead of %s" % (body["data"], want))
 
 
 def unreachable(cached, gateway, arguments, flags, log):
@@ -104,6 +139,7 @@ def main():
     compare("directory", own.base, reader.base)
     compare("directory and Prometheus", prometheus, reader.base, is_any_version=True)
     refused_writes(reader)
+    thanos(arguments, own, data, work, log)
     new_block(arguments, reader, work, buckets["directory"])
     if arguments.versitygw:
         arguments.s3_port, arguments.s3_root = free_port(), os.path.join(work, "s3")

@@ -24,6 +24,7 @@ use tokio::runtime::Handle;
 use self::recorded::BlockObjects;
 use crate::cache::disk::FileVersions;
 use crate::cache::{BlockCache, BlockKey, HeaderOwner};
+use crate::external_labels::{ExtendedBlock, ExternalLabels};
 use crate::remote::{Remote, RemoteFiles, WaitingSource, query_error};
 use crate::sidecar::{HeadError, read_head};
 use crate::store::list::{ListOptions, ListedObject};
@@ -44,6 +45,8 @@ pub(crate) struct BlockIdentity {
     pub(crate) sources: Arc<[Ulid]>,
     /// Set of blocks that one compaction split by series.
     pub(crate) split_set: Option<Ulid>,
+    /// Labels that each series has in addition to its own.
+    pub(crate) external_labels: Option<ExternalLabels>,
 }
 
 /// A block in the bucket that can be queried.
@@ -166,6 +169,7 @@ impl BucketBlock {
             precedence: (record.ancestry.oldest_source, record.ulid),
             sources: record.ancestry.sources.as_slice().into(),
             split_set: record.ancestry.split_set,
+            external_labels: None,
         };
         let key = match record.folder {
             BlockFolder::Mimir => format!("{}/{}", tenant.key, record.ulid),
@@ -231,6 +235,28 @@ impl BucketBlock {
     pub fn provenance(&self) -> Provenance<'_> {
         let BlockIdentity { ulid, ref sources, split_set, .. } = self.identity;
         Provenance { ulid, sources, split_set }
+    }
+
+    /// Labels that each series has in addition to its own.
+    pub(crate) fn external_labels(&self) -> Option<&ExternalLabels> {
+        self.identity.external_labels.as_ref()
+    }
+
+    /// Key of its folder.
+    pub(crate) fn key(&self) -> &str {
+        &self.remote.key
+    }
+
+    /// Runs `work` on `source`, the reader of this block, whose series get the external labels of the block.
+    pub(crate) fn with_external_labels<T>(
+        &self,
+        source: &dyn Queryable,
+        work: impl FnOnce(&dyn Queryable) -> T,
+    ) -> T {
+        match self.external_labels() {
+            None => work(source),
+            Some(labels) => work(&ExtendedBlock { labels, block: self.key(), source }),
+        }
     }
 
     /// Returns false if what is in memory shows that no series has the label; true otherwise.

@@ -41,9 +41,22 @@ const LIST_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 /// Time of a refresh in the background.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Folders of the blocks in a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BucketLayout {
+    /// `<tenant>/<ULID>/`, with a catalogue or without.
+    #[default]
+    Mimir,
+    /// `<ULID>/`, as Thanos has it: all tenants read all blocks, and series have the external labels of their
+    /// block. There is no catalogue.
+    Thanos,
+}
+
 /// Options of a catalog.
 #[derive(Debug, Clone)]
 pub struct CatalogOptions {
+    /// Folders of the blocks.
+    pub layout: BucketLayout,
     /// Age from which a list of blocks is refreshed.
     pub poll: Duration,
     /// Memory of index headers and ranges of all blocks, requests in flight included.
@@ -60,6 +73,7 @@ const BUFFERS_FRACTION: u64 = 4;
 impl Default for CatalogOptions {
     fn default() -> CatalogOptions {
         CatalogOptions {
+            layout: BucketLayout::default(),
             poll: Duration::from_secs(30),
             memory_bytes_max: 256 << 20,
             keeps_chunks: true,
@@ -73,6 +87,7 @@ pub struct BlockCatalog {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     handle: Handle,
+    layout: BucketLayout,
     poll_ns: u64,
     cache: Arc<BlockCache>,
     snapshots: SnapshotReader,
@@ -132,6 +147,7 @@ impl BlockCatalog {
             store,
             clock,
             handle,
+            layout: options.layout,
             poll_ns: u64::try_from(options.poll.as_nanos()).unwrap_or(u64::MAX),
             cache: BlockCache::new(options.memory_bytes_max, disk_cache),
             snapshots,
@@ -184,7 +200,9 @@ impl BlockCatalog {
         work: impl Fn(&BucketBlock, &dyn Queryable) -> Result<T, QueryError> + Clone + Send + 'static,
         recover: impl Fn(&BucketBlock, QueryError) -> Result<T, QueryError>,
     ) -> Result<Vec<T>, QueryError> {
-        let work = move |block: &BucketBlock, opened: &OpenedBlock| work(block, opened.reader.queryable());
+        let work = move |block: &BucketBlock, opened: &OpenedBlock| {
+            block.with_external_labels(opened.reader.queryable(), |source| work(block, source))
+        };
         self.for_each(blocks, ReaderChoice::Any, ctx, work, recover)
     }
 
@@ -370,7 +388,13 @@ impl BlockCatalog {
         let known = slot.list.read().as_ref().map(|list| list.blocks.clone()).unwrap_or_default();
         let request = RequestContext { tenant: tenant.clone(), deadline_ns, purpose: Purpose::Catalog };
         let remote = self.remote(tenant);
-        let listing = Listing { remote: &remote, request: &request, cache: &self.cache, known: &known };
+        let listing = Listing {
+            layout: self.layout,
+            remote: &remote,
+            request: &request,
+            cache: &self.cache,
+            known: &known,
+        };
         let Listed { blocks, left_out, .. } = match self.latest(&request, slot).await? {
             Some(latest) => self.recorded(&latest, &remote, &known),
             None => {
@@ -401,6 +425,9 @@ impl BlockCatalog {
         request: &RequestContext,
         slot: &TenantBlocks,
     ) -> Result<Option<Latest>, BucketError> {
+        if self.layout == BucketLayout::Thanos {
+            return Ok(None);
+        }
         let known = slot.latest.lock().clone();
         let is_first = slot.list.read().is_none();
         let latest = match known {
@@ -434,7 +461,10 @@ impl BlockCatalog {
             clock: self.clock.clone(),
             handle: self.handle.clone(),
             tenant: tenant.clone(),
-            key: tenant.to_string(),
+            key: match self.layout {
+                BucketLayout::Mimir => tenant.to_string(),
+                BucketLayout::Thanos => String::new(),
+            },
             rules: self.rules,
             buffers: self.buffers.clone(),
         }

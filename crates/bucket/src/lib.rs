@@ -11,6 +11,7 @@ mod buffers;
 mod cache;
 mod catalog;
 pub mod error;
+mod external_labels;
 pub mod maintenance;
 mod meta;
 mod ranges;
@@ -27,7 +28,7 @@ mod tests;
 
 pub use block::BucketBlock;
 pub use cache::{CacheSnapshot, DiskCache, DiskCacheOptions, DiskCacheSnapshot};
-pub use catalog::{BlockCatalog, CatalogOptions};
+pub use catalog::{BlockCatalog, BucketLayout, CatalogOptions};
 pub use error::BucketError;
 pub use meta::{decode_meta, reason_left_out};
 pub use store::Store;

@@ -44,7 +44,7 @@ pub(crate) struct Remote {
     /// Runtime of the requests.
     pub(crate) handle: Handle,
     pub(crate) tenant: TenantId,
-    /// Without a slash at its end.
+    /// Without a slash at its end; empty for the whole bucket.
     pub(crate) key: String,
     pub(crate) rules: ReadRules,
     pub(crate) buffers: Arc<BufferPool>,
@@ -90,9 +90,14 @@ impl Remote {
         RequestContext { tenant: self.tenant.clone(), deadline_ns, purpose: Purpose::Query }
     }
 
+    /// Key of the object or folder `name` below the key.
+    pub(crate) fn key_of(&self, name: &str) -> String {
+        if self.key.is_empty() { name.to_owned() } else { format!("{}/{name}", self.key) }
+    }
+
     /// Reads an object below the key as a whole.
     pub(crate) async fn read_whole(&self, name: &str, deadline_ns: u64) -> Result<Bytes, BucketError> {
-        let key = format!("{}/{name}", self.key);
+        let key = self.key_of(name);
         Ok(self.store.read(&self.request(deadline_ns), &key, ReadRange::Whole, None).await?.bytes)
     }
 }

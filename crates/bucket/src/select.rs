@@ -66,10 +66,27 @@ impl BucketBlock {
         shard: Option<Shard>,
         ctx: &ReadContext,
     ) -> Box<dyn SeriesBatches> {
+        let Some(labels) = self.external_labels() else {
+            return self.select_own(selector.matchers.to_vec(), selector.range, shard, ctx);
+        };
+        let mut matchers = labels.split(selector.matchers);
+        let of_series = std::mem::take(&mut matchers.of_series);
+        let batches = self.select_own(of_series, selector.range, shard, ctx);
+        labels.add_to(self.key(), matchers, batches)
+    }
+
+    /// Selects series by their own labels.
+    fn select_own(
+        self: &Arc<BucketBlock>,
+        matchers: Vec<Matcher>,
+        range: TimeRange,
+        shard: Option<Shard>,
+        ctx: &ReadContext,
+    ) -> Box<dyn SeriesBatches> {
         let selected = Selected {
             block: self.clone(),
-            matchers: selector.matchers.to_vec(),
-            range: selector.range,
+            matchers,
+            range,
             shard,
             deadline_ns: self.deadline_ns(ctx),
             ctx: ctx.clone(),

@@ -1,5 +1,6 @@
 //! Lists the blocks of a tenant in Mimir's layout: `<tenant>/<ULID>/`, deletion markers in
-//! `<tenant>/markers/`, Mimir's bucket index.
+//! `<tenant>/markers/`, Mimir's bucket index. Or all blocks of Thanos's layout: `<ULID>/`, with deletion
+//! markers in the folders of the blocks.
 //!
 //! Invariants: markers are listed before blocks, so that a block which replaces a marked one is seen. A block
 //! without `meta.json` is being uploaded, and not in the list. Files of others decide nothing but whether a
@@ -15,16 +16,20 @@ use chronolith_format::bucket::mimir::{BUCKET_INDEX, BucketIndex, MARKERS_FOLDER
 use chronolith_model::TimeRange;
 use futures_util::{StreamExt, stream};
 
+use super::BucketLayout;
 use crate::BucketError;
 use crate::block::{BlockIdentity, BucketBlock};
 use crate::cache::BlockCache;
-use crate::meta::decode_read_meta;
+use crate::external_labels::ExternalLabels;
+use crate::meta::{decode_meta, reason_left_out};
 use crate::remote::Remote;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
 use crate::store::request::RequestContext;
 
 const META: &str = "meta.json";
+/// Object of a block that is to be removed, in Thanos's layout.
+const DELETION_MARK: &str = "deletion-mark.json";
 /// Folder of the catalogue snapshots.
 const CATALOGUE: &str = "catalog";
 /// Files `meta.json` that are read at the same time.
@@ -32,6 +37,7 @@ const METAS_AT_ONCE: usize = 32;
 
 /// One listing of a tenant.
 pub(super) struct Listing<'a> {
+    pub(super) layout: BucketLayout,
     /// Directory of the tenant.
     pub(super) remote: &'a Remote,
     pub(super) request: &'a RequestContext,
@@ -60,8 +66,16 @@ enum Found {
 }
 
 impl Listing<'_> {
-    /// Cost: one request per 1000 blocks, one for each block that is neither known nor in the bucket index.
+    /// Cost: one request per 1000 blocks, in Thanos's layout per 1000 objects; one for each block that is
+    /// neither known nor in the bucket index.
     pub(super) async fn run(&self) -> Result<Listed, BucketError> {
+        match self.layout {
+            BucketLayout::Mimir => self.run_mimir().await,
+            BucketLayout::Thanos => self.run_thanos().await,
+        }
+    }
+
+    async fn run_mimir(&self) -> Result<Listed, BucketError> {
         let marked = self.marked().await?;
         let options =
             ListOptions { prefix: self.remote.key.clone(), is_delimited: true, ..ListOptions::default() };
@@ -70,12 +84,46 @@ impl Listing<'_> {
         let name_of = |key: &str| key.strip_prefix(&prefix).map(|name| name.trim_end_matches('/').to_owned());
         let ulids = page.prefixes.iter().filter_map(|key| name_of(key)?.parse::<Ulid>().ok());
         let ulids: Vec<Ulid> = ulids.filter(|ulid| !marked.contains(ulid)).collect();
-        let known: BTreeMap<Ulid, &Arc<BucketBlock>> =
-            self.known.iter().map(|block| (block.ulid(), block)).collect();
         let has_index =
             page.objects.iter().any(|object| name_of(&object.key).is_some_and(|n| n == BUCKET_INDEX));
-        let has_unknown = ulids.iter().any(|ulid| !known.contains_key(ulid));
+        let has_unknown = ulids.iter().any(|ulid| !self.known.iter().any(|known| known.ulid() == *ulid));
         let indexed = if has_index && has_unknown { self.bucket_index().await } else { BTreeMap::new() };
+        let has_catalogue = page.prefixes.iter().any(|key| name_of(key).is_some_and(|n| n == CATALOGUE));
+        Ok(Listed { has_catalogue, ..self.look_at(ulids, &indexed).await? })
+    }
+
+    async fn run_thanos(&self) -> Result<Listed, BucketError> {
+        let mut options = ListOptions::default();
+        let mut complete = BTreeSet::new();
+        let mut marked = BTreeSet::new();
+        loop {
+            let page = self.remote.store.list(self.request, &options).await?;
+            for object in &page.objects {
+                let Some((folder, name)) = object.key.split_once('/') else { continue };
+                let Ok(ulid) = folder.parse::<Ulid>() else { continue };
+                match name {
+                    META => drop(complete.insert(ulid)),
+                    DELETION_MARK => drop(marked.insert(ulid)),
+                    _ => {}
+                }
+            }
+            options.after = page.next_after;
+            if options.after.is_none() {
+                break;
+            }
+        }
+        let ulids = complete.difference(&marked).copied().collect();
+        self.look_at(ulids, &BTreeMap::new()).await
+    }
+
+    /// Blocks by their `meta.json`, unless they are known or in the bucket index.
+    async fn look_at(
+        &self,
+        ulids: Vec<Ulid>,
+        indexed: &BTreeMap<Ulid, BlockIdentity>,
+    ) -> Result<Listed, BucketError> {
+        let known: BTreeMap<Ulid, &Arc<BucketBlock>> =
+            self.known.iter().map(|block| (block.ulid(), block)).collect();
         let looks = stream::iter(ulids).map(|ulid| {
             let known = known.get(&ulid).copied().filter(|block| block.record().is_none());
             let indexed = indexed.get(&ulid).cloned();
@@ -88,8 +136,7 @@ impl Listing<'_> {
             }
         });
         let mut looks = looks.buffer_unordered(METAS_AT_ONCE);
-        let has_catalogue = page.prefixes.iter().any(|key| name_of(key).is_some_and(|n| n == CATALOGUE));
-        let mut listed = Listed { has_catalogue, ..Listed::default() };
+        let mut listed = Listed::default();
         while let Some(found) = looks.next().await {
             match found? {
                 Found::Block(block) => listed.blocks.push(block),
@@ -131,6 +178,7 @@ impl Listing<'_> {
                     precedence: (ulid, ulid),
                     sources: Arc::default(),
                     split_set: None,
+                    external_labels: None,
                 };
                 let blocks = index.blocks.iter().filter(|block| block.min_time < block.max_time);
                 blocks.map(|b| (b.block_id, identity(b.block_id, b.min_time, b.max_time))).collect()
@@ -144,28 +192,36 @@ impl Listing<'_> {
 
     /// Reads `meta.json` of a block.
     async fn look(&self, ulid: Ulid) -> Result<Found, BucketError> {
-        let key = format!("{}/{ulid}/{META}", self.remote.key);
+        let key = self.remote.key_of(&format!("{ulid}/{META}"));
         let text = match self.remote.store.read(self.request, &key, ReadRange::Whole, None).await {
             Ok(read) => read.bytes,
             Err(BucketError::NotFound { .. }) => return Ok(Found::Incomplete),
             Err(error) => return Err(error),
         };
-        Ok(match identity_of(ulid, &text) {
+        Ok(match identity_of(self.layout, ulid, &text) {
             Ok(identity) => Found::Block(self.block(ulid, identity)),
             Err(why) => Found::LeftOut(format!("{key}: {why}")),
         })
     }
 
     fn block(&self, ulid: Ulid, identity: BlockIdentity) -> Arc<BucketBlock> {
-        let remote = Remote { key: format!("{}/{ulid}", self.remote.key), ..self.remote.clone() };
+        let remote = Remote { key: self.remote.key_of(&ulid.to_string()), ..self.remote.clone() };
         BucketBlock::listed(identity, remote, self.cache.clone())
     }
 }
 
 /// Identity of the block `ulid` from its `meta.json`, or the reason why its samples are not read.
-fn identity_of(ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, String> {
-    let meta = decode_read_meta(ulid, text)?;
+fn identity_of(layout: BucketLayout, ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, String> {
+    let (meta, thanos) = decode_meta(ulid, text)?;
+    if let Some(why) = reason_left_out(thanos.as_ref()) {
+        return Err(why);
+    }
+    // In Mimir's layout they name tenant and shard, which are no labels of series.
+    let external_labels = thanos
+        .filter(|_| layout == BucketLayout::Thanos)
+        .and_then(|thanos| ExternalLabels::new(&thanos.labels));
     let sources = meta.compaction.sources.as_slice().into();
     let split_set = meta.compaction.split_set;
-    Ok(BlockIdentity { ulid, range: meta.range(), precedence: precedence(&meta), sources, split_set })
+    let precedence = precedence(&meta);
+    Ok(BlockIdentity { ulid, range: meta.range(), precedence, sources, split_set, external_labels })
 }

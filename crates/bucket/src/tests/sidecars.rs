@@ -233,8 +233,14 @@ fn recorded(world: &World, record: &catalogue::BucketBlock) -> Arc<BucketBlock> 
 fn listed(world: &World, local: &Block) -> Arc<BucketBlock> {
     let ulid = local.meta().ulid;
     let sources = Arc::default();
-    let identity =
-        BlockIdentity { ulid, range: local.range(), precedence: (ulid, ulid), sources, split_set: None };
+    let identity = BlockIdentity {
+        ulid,
+        range: local.range(),
+        precedence: (ulid, ulid),
+        sources,
+        split_set: None,
+        external_labels: None,
+    };
     BucketBlock::listed(identity, remote(world, format!("{TENANT}/{ulid}")), BlockCache::new(64 << 20, None))
 }
 

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use chronolith_bucket::BucketLayout;
 use chronolith_tsdb::BucketOptions;
 
 use super::declaration::{Form, Setting, Settings};
@@ -38,6 +39,20 @@ pub(super) static SETTINGS: &[Setting] = &[
             (true, None) => Err("expected the URL of a bucket (bucket) as well".to_owned()),
             (is_read_only, Some(bucket)) => set(&mut bucket.is_read_only, Ok(is_read_only)),
             (false, None) => Ok(()),
+        },
+    ),
+    Setting::server(
+        "bucket.layout",
+        "mimir",
+        Form::Choice("mimir|thanos"),
+        "Folders of the blocks: TENANT/ULID (mimir), or ULID with external labels (thanos), which needs read-only",
+        |s, v| match (value::bucket_layout(v)?, &mut s.server.bucket) {
+            (BucketLayout::Mimir, None) => Ok(()),
+            (BucketLayout::Thanos, Some(bucket)) if !bucket.is_read_only => {
+                Err("expected read-only as well: blocks are uploaded in the layout mimir".to_owned())
+            }
+            (BucketLayout::Thanos, None) => Err("expected the URL of a bucket (bucket) as well".to_owned()),
+            (layout, Some(bucket)) => set(&mut bucket.catalog.layout, Ok(layout)),
         },
     ),
     Setting::server(
@@ -188,7 +203,14 @@ pub(super) static SETTINGS: &[Setting] = &[
         "false",
         Form::Switch,
         "Take the tenant from X-Scope-OrgID; otherwise all is one tenant",
-        |s, v| set(&mut s.server.multitenancy, value::switch(v)),
+        |s, v| {
+            let is_on = value::switch(v)?;
+            let layout = s.server.bucket.as_ref().map(|bucket| bucket.catalog.layout);
+            if is_on && layout == Some(BucketLayout::Thanos) {
+                return Err("expected false: the layout thanos (bucket.layout) has no tenants".to_owned());
+            }
+            set(&mut s.server.multitenancy, Ok(is_on))
+        },
     ),
     Setting::server(
         "web.enable-admin-api",

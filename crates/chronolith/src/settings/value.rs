@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use chronolith_bucket::BucketLayout;
 use chronolith_model::{BlockEncoding, DuplicatePolicy};
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
@@ -97,6 +98,14 @@ pub(super) fn sync_mode(text: &str) -> Result<SyncMode, String> {
         ("os", _) => Ok(SyncMode::Os),
         (_, Some(interval)) => duration_positive(interval).map(SyncMode::Interval),
         _ => Err(format!("invalid value {text:?}, expected fsync, os or for example interval=100ms")),
+    }
+}
+
+pub(super) fn bucket_layout(text: &str) -> Result<BucketLayout, String> {
+    match text {
+        "mimir" => Ok(BucketLayout::Mimir),
+        "thanos" => Ok(BucketLayout::Thanos),
+        _ => Err(format!("invalid value {text:?}, expected mimir or thanos")),
     }
 }
 
