@@ -75,6 +75,8 @@ pub(super) struct FaultStore {
     pub(super) aborts: AtomicU64,
     /// Answers that may get a wrong bit.
     pub(super) flips_left: AtomicU64,
+    /// Reads that may stall.
+    pub(super) stalls_left: AtomicU64,
     /// Requests until the end, and how it ends.
     kill_at: Mutex<Option<(u64, Kill)>>,
     pub(super) died: Notify,
@@ -90,6 +92,7 @@ impl FaultStore {
             injected: AtomicU64::new(0),
             aborts: AtomicU64::new(0),
             flips_left: AtomicU64::new(u64::MAX),
+            stalls_left: AtomicU64::new(u64::MAX),
             kill_at: Mutex::default(),
             died: Notify::new(),
         }
@@ -229,7 +232,8 @@ impl ObjectStore for FaultStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let injected = self.before().await?;
         let plan = injected.plan;
-        if self.hits(plan.stalled) {
+        if self.stalls_left.load(Ordering::Relaxed) > 0 && self.hits(plan.stalled) {
+            self.stalls_left.fetch_sub(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(plan.stall_ms)).await;
         }
         let is_head = options.head;
