@@ -135,6 +135,8 @@ pub struct FaultStore {
     pub(crate) aborts: AtomicU64,
     /// Answers that may get a wrong bit.
     pub(crate) flips_left: AtomicU64,
+    /// Reads that may stall.
+    pub(crate) stalls_left: AtomicU64,
     /// Requests until the end, and how it ends.
     kill_at: Mutex<Option<(u64, Kill)>>,
     pub(crate) died: Arc<Notify>,
@@ -153,6 +155,7 @@ impl FaultStore {
             injected: AtomicU64::new(0),
             aborts: AtomicU64::new(0),
             flips_left: AtomicU64::new(u64::MAX),
+            stalls_left: AtomicU64::new(u64::MAX),
             kill_at: Mutex::default(),
             died: Arc::default(),
             has_ended: AtomicBool::new(false),
@@ -370,7 +373,8 @@ impl ObjectStore for FaultStore {
         let kind = if options.head { "head" } else { "get" };
         let injected = self.before(self.id_of(kind, location.as_ref(), range_hash(&options))).await?;
         let Injected { plan, id, .. } = injected;
-        if self.hits(id, Fault::Stalled, plan.stalled) {
+        if self.stalls_left.load(Ordering::Relaxed) > 0 && self.hits(id, Fault::Stalled, plan.stalled) {
+            self.stalls_left.fetch_sub(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(plan.stall_ms)).await;
         }
         let is_head = options.head;
