@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chronolith_block::source::BlockFiles;
+use chronolith_block::source::{BlockFile, BlockFiles};
 use chronolith_block::{Block, SidecarBlock, open_error};
 use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
@@ -21,10 +21,11 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use self::recorded::BlockObjects;
+use crate::cache::disk::FileVersions;
 use crate::cache::{BlockCache, BlockKey, HeaderOwner};
 use crate::remote::{Remote, RemoteFiles, WaitingSource, query_error};
 use crate::sidecar::{HeadError, read_head};
-use crate::store::list::ListOptions;
+use crate::store::list::{ListOptions, ListedObject};
 
 const META: &str = "meta.json";
 const TOMBSTONES: &str = "tombstones";
@@ -302,10 +303,13 @@ impl BucketBlock {
         if self.is_sidecar_unusable.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let read = || read_head(&self.remote, self.ulid(), self.record(), deadline_ns);
+        let read = || read_head(&self.remote, self.ulid(), self.record(), self.cache.disk(), deadline_ns);
         let found = match read().await {
             // The damage may be that of the transfer.
-            Err(HeadError::Damaged(_)) => read().await,
+            Err(HeadError::Damaged(_)) => {
+                self.forget_on_disk();
+                read().await
+            }
             found => found,
         };
         let found = match found {
@@ -320,15 +324,22 @@ impl BucketBlock {
             }
             Err(HeadError::Bucket(error)) => return Err(query_error(error)),
         };
-        let files = Arc::new(self.files(found.files));
+        let files = Arc::new(self.files(found.files, &found.versions));
         files.start_caching();
         let source = Box::new(WaitingSource(files.clone()));
         let reader = BlockReader::Sidecar(SidecarBlock::new(found.head, self.range(), source));
         Ok(Some(OpenedBlock { reader, files }))
     }
 
-    fn files(&self, files: BlockFiles) -> RemoteFiles {
-        RemoteFiles::new(self.remote.clone(), files, self.cache.clone(), self.cache_key)
+    fn files(&self, files: BlockFiles, versions: &FileVersions) -> RemoteFiles {
+        RemoteFiles::new(self.remote.clone(), files, versions, self.cache.clone(), self.cache_key)
+    }
+
+    /// Drops its objects from the cache directory.
+    fn forget_on_disk(&self) {
+        if let Some(disk) = self.cache.disk() {
+            disk.remove_folder(&self.remote.folder(disk.bucket()));
+        }
     }
 
     /// Returns a reader that is in memory; for [`ReaderChoice::Any`] that of the index only if the sidecar
@@ -355,7 +366,7 @@ impl BucketBlock {
             None => None,
         };
         let meta = objects.meta;
-        let files = Arc::new(self.files(objects.files));
+        let files = Arc::new(self.files(objects.files, &objects.versions));
         let source = Box::new(WaitingSource(files.clone()));
         let open = move || Block::open_remote(meta, tombstones.as_deref(), source);
         let opened = self.remote.handle.spawn_blocking(open).await;
@@ -379,10 +390,19 @@ impl BucketBlock {
             listed.objects.iter().filter_map(move |object| Some((name_of(&object.key)?, object.object_bytes)))
         };
         let len_of = |name: &str| objects().find(|(found, _)| found == name).map(|(_, len)| len);
+        let mut versions = FileVersions::default();
+        let mut add_version = |file: BlockFile| {
+            let key_of = |object: &&ListedObject| object.key == format!("{key}/{}", file.name());
+            if let Some(object) = listed.objects.iter().find(key_of) {
+                versions.add_etag(file, object.object_bytes, object.etag.as_deref());
+            }
+        };
+        add_version(BlockFile::Index);
         let mut segments = Vec::new();
         for number in 1..=objects().count() {
             let Some(len) = len_of(&format!("{CHUNKS}{number:06}")) else { break };
             segments.push(len);
+            add_version(BlockFile::Segment(number as u32 - 1));
         }
         let segment_count = objects().filter(|(name, _)| name.starts_with(CHUNKS)).count();
         let Some(index_bytes) = len_of(INDEX).filter(|_| segments.len() == segment_count) else {
@@ -393,6 +413,7 @@ impl BucketBlock {
         Ok(BlockObjects {
             meta,
             files: BlockFiles::new(PathBuf::from(key), index_bytes, segments),
+            versions,
             tombstones,
         })
     }
@@ -406,6 +427,7 @@ impl BucketBlock {
     pub(crate) fn forget(&self) {
         self.cache.note_damage();
         self.cache.remove_block(self.cache_key);
+        self.forget_on_disk();
     }
 
     /// Returns true if a reader by the sidecar is in memory and in use.

@@ -7,12 +7,15 @@
 //! Not here: the parts and their eviction (`cache::state`), reading a wave (`cache::round`), the requests
 //! (`remote`).
 
+pub(crate) mod disk;
 mod items;
+mod objects;
 mod parts;
 mod round;
 mod state;
 #[cfg(test)]
 mod tests;
+mod through;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -26,12 +29,16 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::ranges::{self, Speed};
+pub use disk::{DiskCache, DiskCacheOptions, DiskCacheSnapshot};
 pub use items::CacheSnapshot;
 pub(crate) use items::{BlockKey, Flight, FlightOutcome, HeaderOwner};
+pub(crate) use objects::CachedObjects;
 use state::{Released, State};
 
 /// Cached ranges and headers of all blocks.
 pub(crate) struct BlockCache {
+    /// Ranges that are not in memory any more, or were there before a restart.
+    disk: Option<Arc<DiskCache>>,
     state: Mutex<State>,
     block_count: AtomicU64,
     hits: AtomicU64,
@@ -56,12 +63,16 @@ pub(crate) struct OwnFlight {
 pub(crate) struct Lookup {
     pub(crate) found: Vec<FetchedPart>,
     pub(crate) own: Vec<OwnFlight>,
+    /// Ranges that the cache directory has.
+    pub(crate) on_disk: Vec<OwnFlight>,
     pub(crate) others: Vec<Flight>,
 }
 
 impl BlockCache {
-    pub(crate) fn new(bytes_max: u64) -> Arc<BlockCache> {
+    /// A cache of at most `bytes_max` bytes, with a directory for what is not in memory.
+    pub(crate) fn new(bytes_max: u64, disk: Option<Arc<DiskCache>>) -> Arc<BlockCache> {
         Arc::new(BlockCache {
+            disk,
             state: Mutex::new(State::new(bytes_max)),
             block_count: AtomicU64::default(),
             hits: AtomicU64::default(),
@@ -72,13 +83,19 @@ impl BlockCache {
         })
     }
 
+    /// The cache directory, if there is one.
+    pub(crate) fn disk(&self) -> Option<&Arc<DiskCache>> {
+        self.disk.as_ref()
+    }
+
     /// A key that no other block has.
     pub(crate) fn new_block(&self) -> BlockKey {
         BlockKey(self.block_count.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns the cached parts of `ranges` (sorted, without overlap), and for the rest the requests of
-    /// others that are in flight and those that the caller must send. Takes the lock once.
+    /// others that are in flight, those that the caller must read from the directory of `objects`, and those
+    /// that it must send. Takes the lock once.
     pub(crate) fn look_up(
         self: &Arc<BlockCache>,
         block: BlockKey,
@@ -86,6 +103,7 @@ impl BlockCache {
         ranges: &[ByteRange],
         speed: &Speed,
         deadline_ns: u64,
+        objects: Option<&CachedObjects>,
     ) -> Lookup {
         let mut looked = Lookup::default();
         let mut missing = Vec::new();
@@ -94,21 +112,26 @@ impl BlockCache {
         for range in ranges {
             state.find(block, *range, &mut looked.found, &mut missing);
         }
-        let mut unclaimed = state.split_off_flights(block, missing, &mut looked.others);
+        let unclaimed = state.split_off_flights(block, missing, &mut looked.others);
+        let (on_disk, mut unclaimed) = match objects {
+            Some(objects) => objects.split(&unclaimed),
+            None => (Vec::new(), unclaimed),
+        };
         ranges::join(&mut unclaimed, speed);
-        for range in unclaimed {
+        let mut start_flight = |range| {
             let (sender, outcome) = watch::channel(None);
             let id = state.start_flight(tenant, block, range, deadline_ns, outcome, &mut released);
-            let cache = self.clone();
-            let tenant = tenant.clone();
-            looked.own.push(OwnFlight { cache, block, tenant, range, id, sender });
-        }
+            OwnFlight { cache: self.clone(), block, tenant: tenant.clone(), range, id, sender }
+        };
+        looked.on_disk.extend(on_disk.into_iter().map(&mut start_flight));
+        looked.own.extend(unclaimed.into_iter().map(&mut start_flight));
         drop(state);
         released.drop_all();
         let found_bytes = looked.found.iter().map(|part| part.bytes.len() as u64).sum();
         self.hits.fetch_add(looked.found.len() as u64, Ordering::Relaxed);
         self.hit_bytes.fetch_add(found_bytes, Ordering::Relaxed);
-        self.misses.fetch_add(looked.own.len() as u64, Ordering::Relaxed);
+        let miss_count = looked.own.len() + looked.on_disk.len();
+        self.misses.fetch_add(miss_count as u64, Ordering::Relaxed);
         self.waits.fetch_add(looked.others.len() as u64, Ordering::Relaxed);
         looked
     }
@@ -159,6 +182,7 @@ impl BlockCache {
         snapshot.misses = self.misses.load(Ordering::Relaxed);
         snapshot.waits = self.waits.load(Ordering::Relaxed);
         snapshot.damages = self.damages.load(Ordering::Relaxed);
+        snapshot.disk = self.disk.as_ref().map(|disk| disk.snapshot()).unwrap_or_default();
         snapshot
     }
 

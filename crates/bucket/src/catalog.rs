@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 
 use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::buffers::BufferPool;
-use crate::cache::{BlockCache, CacheSnapshot};
+use crate::cache::{BlockCache, CacheSnapshot, DiskCache};
 use crate::recovery::Recovery;
 use crate::remote::{ReadRules, Remote, query_error};
 use crate::snapshots::{Latest, SnapshotReader};
@@ -112,13 +112,25 @@ impl BlockCatalog {
         handle: Handle,
         options: &CatalogOptions,
     ) -> Arc<BlockCatalog> {
+        BlockCatalog::with_disk_cache(store, clock, handle, options, None)
+    }
+
+    /// As [`BlockCatalog::new`], with a cache directory for ranges that are not in memory.
+    #[must_use]
+    pub fn with_disk_cache(
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        handle: Handle,
+        options: &CatalogOptions,
+        disk_cache: Option<Arc<DiskCache>>,
+    ) -> Arc<BlockCatalog> {
         let snapshots = SnapshotReader::new(store.clone(), clock.clone());
         Arc::new(BlockCatalog {
             store,
             clock,
             handle,
             poll_ns: u64::try_from(options.poll.as_nanos()).unwrap_or(u64::MAX),
-            cache: BlockCache::new(options.memory_bytes_max),
+            cache: BlockCache::new(options.memory_bytes_max, disk_cache),
             snapshots,
             rules: ReadRules { keeps_chunks: options.keeps_chunks, verifies_chunks: options.verifies_chunks },
             buffers: BufferPool::new(options.memory_bytes_max / BUFFERS_FRACTION),

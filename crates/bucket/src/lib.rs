@@ -25,7 +25,7 @@ pub mod upload;
 mod tests;
 
 pub use block::BucketBlock;
-pub use cache::CacheSnapshot;
+pub use cache::{CacheSnapshot, DiskCache, DiskCacheOptions, DiskCacheSnapshot};
 pub use catalog::{BlockCatalog, CatalogOptions};
 pub use error::BucketError;
 pub use meta::{decode_meta, reason_left_out};

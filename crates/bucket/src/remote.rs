@@ -18,7 +18,8 @@ use chronolith_model::{QueryError, ReadContext, TenantId};
 use tokio::runtime::Handle;
 
 use crate::buffers::BufferPool;
-use crate::cache::{BlockCache, BlockKey};
+use crate::cache::disk::{FileVersions, ObjectFolder};
+use crate::cache::{BlockCache, BlockKey, CachedObjects};
 use crate::ranges::{self, Speed};
 use crate::store::meter::Estimates;
 use crate::store::read::{Piece, ReadRange};
@@ -71,6 +72,11 @@ impl Remote {
         self.clock.mono_ns().saturating_add(left_ns)
     }
 
+    /// Its objects in the cache directory that serves `bucket`.
+    pub(crate) fn folder(&self, bucket: &str) -> ObjectFolder {
+        ObjectFolder::new(&self.tenant, bucket, &self.key)
+    }
+
     pub(crate) fn request(&self, deadline_ns: u64) -> RequestContext {
         RequestContext { tenant: self.tenant.clone(), deadline_ns, purpose: Purpose::Query }
     }
@@ -90,6 +96,8 @@ pub(crate) struct RemoteFiles {
     pub(crate) cache_key: BlockKey,
     /// False while the header is read, which is kept as a header and would be in memory twice.
     is_cached: AtomicBool,
+    /// Its files in the cache directory, if there is one.
+    pub(crate) objects: Option<Arc<CachedObjects>>,
 }
 
 impl RemoteFiles {
@@ -97,10 +105,15 @@ impl RemoteFiles {
     pub(crate) fn new(
         remote: Remote,
         files: BlockFiles,
+        versions: &FileVersions,
         cache: Arc<BlockCache>,
         cache_key: BlockKey,
     ) -> RemoteFiles {
-        RemoteFiles { remote, files: Arc::new(files), cache, cache_key, is_cached: AtomicBool::new(false) }
+        let objects = cache
+            .disk()
+            .map(|disk| CachedObjects::new(disk, &remote.folder(disk.bucket()), &files, versions));
+        let files = Arc::new(files);
+        RemoteFiles { remote, files, cache, cache_key, is_cached: AtomicBool::new(false), objects }
     }
 
     /// Keeps ranges in the cache from then on.
@@ -133,9 +146,11 @@ impl RemoteFiles {
                 break;
             }
             let round = std::mem::take(&mut ranges);
-            let batch = match self.is_kept(&round) {
-                true => self.read_cached(round, budget, deadline_ns).await?,
-                false => self.read_round(round, budget, deadline_ns).await?,
+            let is_header = !self.is_cached.load(Ordering::Acquire);
+            let batch = match &self.objects {
+                _ if self.is_kept(&round) => self.read_cached(round, budget, deadline_ns).await?,
+                Some(objects) if is_header => self.read_through(objects, round, budget, deadline_ns).await?,
+                _ => self.read_round(round, budget, deadline_ns).await?,
             };
             fetched.push(batch);
             wave.missing(&fetched, &mut ranges);
@@ -180,6 +195,7 @@ impl RemoteFiles {
         Ok(FetchedBatch::new(parts.collect(), memory))
     }
 
+    /// Requests a range from the bucket, and has it written to the cache directory.
     pub(crate) async fn fetch(
         &self,
         request: &RequestContext,
@@ -189,7 +205,19 @@ impl RemoteFiles {
         let key = format!("{}/{}", self.remote.key, self.files.name(file));
         let read = self.remote.store.read(request, &key, ReadRange::Exact(start..end), None).await;
         let bytes = read.map_err(query_error)?.bytes;
+        if let Some(objects) = &self.objects {
+            objects.write(range, &bytes);
+        }
         Ok(FetchedPart { file, start, bytes })
+    }
+
+    /// Drops cached ranges of which one is damaged, in memory and on disk.
+    pub(crate) fn remove_ranges(&self, ranges: &[ByteRange]) {
+        self.cache.note_damage();
+        self.cache.remove_ranges(self.cache_key, ranges);
+        if let Some(objects) = &self.objects {
+            objects.remove_ranges(ranges);
+        }
     }
 
     pub(crate) fn speed(&self) -> Speed {

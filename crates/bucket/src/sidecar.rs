@@ -6,21 +6,26 @@
 //! Not here: the other parts of a sidecar (`block`), the reader that takes its place (`crate::block`).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use chronolith_block::source::{BlockFile, BlockFiles, TombstonesFile};
+use chronolith_block::source::{BlockFile, BlockFiles, ByteRange, TombstonesFile};
 use chronolith_format::block::meta::Ulid;
-use chronolith_format::bucket::catalogue::BucketBlock;
-use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SUFFIX_BYTES, SidecarHead, head_len};
+use chronolith_format::bucket::catalogue::{BucketBlock, SidecarObject};
+use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SUFFIX_BYTES, SidecarFile, SidecarHead, head_len};
 
 use crate::BucketError;
+use crate::cache::disk::FileVersions;
+use crate::cache::{CachedObjects, DiskCache};
 use crate::remote::Remote;
+use crate::store::ObjectBytes;
 use crate::store::read::ReadRange;
 
 /// Head of a sidecar, with the lengths of all files of the block.
 pub(crate) struct HeadRead {
     pub(crate) head: SidecarHead,
     pub(crate) files: BlockFiles,
+    pub(crate) versions: FileVersions,
 }
 
 /// Reason why a head could not be read.
@@ -37,6 +42,7 @@ pub(crate) async fn read_head(
     remote: &Remote,
     ulid: Ulid,
     record: Option<&BucketBlock>,
+    disk: Option<&Arc<DiskCache>>,
     deadline_ns: u64,
 ) -> Result<Option<HeadRead>, HeadError> {
     let range = match record.map(|record| record.sidecar) {
@@ -46,7 +52,11 @@ pub(crate) async fn read_head(
     };
     let key = format!("{}/{SIDECAR_OBJECT}", remote.key);
     let request = remote.request(deadline_ns);
-    let end = match remote.store.read(&request, &key, range, None).await {
+    let cached = match (disk, record.and_then(|record| record.sidecar)) {
+        (Some(disk), Some(place)) => Some(CachedHead::new(disk, remote, place)),
+        _ => None,
+    };
+    let end = match read_end(remote, &key, range, cached.as_ref(), deadline_ns).await {
         Ok(end) => end,
         // A recorded one that is gone was removed with its block, or by someone else.
         Err(BucketError::NotFound { .. }) => return Ok(None),
@@ -65,6 +75,7 @@ pub(crate) async fn read_head(
     if head.block != ulid {
         return Err(HeadError::Damaged(format!("it is that of block {}", head.block)));
     }
+    let versions = versions(&head, record, &end.etag, end.object_bytes);
     let dir = PathBuf::from(&remote.key);
     let files = BlockFiles::of_sidecar(dir, &head, end.object_bytes);
     let files = files.ok_or_else(|| HeadError::Damaged("it names no index".to_owned()))?;
@@ -72,7 +83,84 @@ pub(crate) async fn read_head(
         Some(record) => recorded_files(files, record)?,
         None => files,
     };
-    Ok(Some(HeadRead { head, files }))
+    Ok(Some(HeadRead { head, files, versions }))
+}
+
+/// Head of a sidecar in the cache directory, which the catalogue records.
+struct CachedHead {
+    objects: Arc<CachedObjects>,
+    place: SidecarObject,
+}
+
+impl CachedHead {
+    fn new(disk: &Arc<DiskCache>, remote: &Remote, place: SidecarObject) -> CachedHead {
+        let mut versions = FileVersions::default();
+        versions.add_checksum(BlockFile::Sidecar, place.len, place.crc);
+        let files = BlockFiles::new(PathBuf::from(&remote.key), 0, Vec::new());
+        let objects = CachedObjects::new(disk, &remote.folder(disk.bucket()), &files, &versions);
+        CachedHead { objects, place }
+    }
+
+    fn range(&self) -> ByteRange {
+        let SidecarObject { len, head_len, .. } = self.place;
+        ByteRange { file: BlockFile::Sidecar, start: len.saturating_sub(u64::from(head_len)), end: len }
+    }
+
+    /// `None` unless the directory has all of it.
+    async fn read(&self) -> Option<ObjectBytes> {
+        let range = self.range();
+        let (cached, _) = self.objects.split(&[range]);
+        let part = self.objects.read(cached).await.ok()?.0.pop();
+        let bytes = part.filter(|part| part.bytes.len() as u64 == range.len())?.bytes;
+        Some(ObjectBytes { bytes, offset: range.start, etag: None, object_bytes: range.end })
+    }
+}
+
+/// Reads the last bytes of a sidecar, from the cache directory if it has them.
+async fn read_end(
+    remote: &Remote,
+    key: &str,
+    range: ReadRange,
+    cached: Option<&CachedHead>,
+    deadline_ns: u64,
+) -> Result<ObjectBytes, BucketError> {
+    if let Some(cached) = cached
+        && let Some(end) = cached.read().await
+    {
+        return Ok(end);
+    }
+    let end = remote.store.read(&remote.request(deadline_ns), key, range, None).await?;
+    if let Some(cached) = cached {
+        cached.objects.write(cached.range(), &end.bytes);
+    }
+    Ok(end)
+}
+
+/// Versions of the files that a head describes.
+fn versions(
+    head: &SidecarHead,
+    record: Option<&BucketBlock>,
+    etag: &Option<String>,
+    object_bytes: u64,
+) -> FileVersions {
+    let mut versions = FileVersions::default();
+    for sum in &head.files {
+        let file = match sum.file {
+            SidecarFile::Index => BlockFile::Index,
+            SidecarFile::Segment(idx) => BlockFile::Segment(idx),
+            // Deletions may change without the block; they are a few bytes.
+            SidecarFile::Tombstones | SidecarFile::Meta => continue,
+        };
+        versions.add_sum(file, sum, record);
+    }
+    match record.and_then(|record| record.sidecar) {
+        Some(place) => versions.add_checksum(BlockFile::Sidecar, place.len, place.crc),
+        None => versions.add_etag(BlockFile::Sidecar, object_bytes, etag.as_deref()),
+    }
+    if let Some(tombstones) = record.and_then(|record| record.tombstones.as_ref()) {
+        versions.add_checksum(BlockFile::Tombstones, tombstones.len, tombstones.crc);
+    }
+    versions
 }
 
 /// The files with the deletions of the record, which may be later than the sidecar.

@@ -2,6 +2,7 @@
 
 mod block_uploads;
 mod catalogued;
+mod disk_cache;
 mod faults;
 mod http;
 mod races;

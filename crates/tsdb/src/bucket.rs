@@ -4,7 +4,8 @@
 //! for them waits.
 //! Not here: queries (`query::bucket`, `query::blocks`), which blocks are uploaded (`upload`).
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use chronolith_bucket::snapshots::Change;
 use chronolith_bucket::store::meter::MeterSnapshot;
 use chronolith_bucket::upload::{Published, SidecarFile, UploadSnapshot, Uploader};
 use chronolith_bucket::{
-    BlockCatalog, BucketError, CacheSnapshot, CatalogOptions, RequestContext, Store, StoreConfig,
+    BlockCatalog, BucketError, CacheSnapshot, CatalogOptions, DiskCache, DiskCacheOptions, RequestContext,
+    Store, StoreConfig,
 };
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
@@ -29,6 +31,9 @@ use crate::query::bucket::TenantBucket;
 /// Age of local copies at which they go unless it is set: compaction runs on blocks up to this age.
 const LOCAL_RETENTION: Duration = Duration::from_secs(7 * 86_400);
 
+/// Bytes of the cache directory unless they are set.
+const CACHE_DIR_BYTES_MAX: u64 = 10 << 30;
+
 /// A bucket whose blocks are read, and to which a store uploads its own.
 #[derive(Debug, Clone)]
 pub struct BucketOptions {
@@ -38,6 +43,10 @@ pub struct BucketOptions {
     pub catalog: CatalogOptions,
     /// Whether its blocks are served alone, without a store and without writes.
     pub is_read_only: bool,
+    /// Directory of the cache on local disk; `None` for a cache in memory alone.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes of its files at most.
+    pub cache_dir_bytes_max: u64,
     /// Age from which blocks that are in the bucket are removed locally.
     pub local_retention: Duration,
 }
@@ -50,6 +59,8 @@ impl BucketOptions {
             store: StoreConfig::new(url),
             catalog: CatalogOptions::default(),
             is_read_only: false,
+            cache_dir: None,
+            cache_dir_bytes_max: CACHE_DIR_BYTES_MAX,
             local_retention: LOCAL_RETENTION,
         }
     }
@@ -74,7 +85,13 @@ impl BucketSources {
     /// [`BucketError::Config`].
     pub fn open(options: &BucketOptions, env: &Env, handle: &Handle) -> Result<BucketSources, BucketError> {
         let store = Arc::new(Store::open(&options.store, env, handle.clone())?);
-        let catalog = BlockCatalog::new(store.clone(), env.clock.clone(), handle.clone(), &options.catalog);
+        let catalog = BlockCatalog::with_disk_cache(
+            store.clone(),
+            env.clock.clone(),
+            handle.clone(),
+            &options.catalog,
+            open_disk_cache(options, env, handle),
+        );
         let BucketOptions { is_read_only, local_retention, .. } = *options;
         Ok(BucketSources {
             uploader: Uploader::new(store.clone(), env, handle.clone()),
@@ -219,6 +236,24 @@ impl BucketSources {
     pub fn cache(&self) -> CacheSnapshot {
         self.catalog.cache()
     }
+}
+
+/// Opens the cache directory. Without it queries are slower, never wrong, so an error is only logged.
+fn open_disk_cache(options: &BucketOptions, env: &Env, handle: &Handle) -> Option<Arc<DiskCache>> {
+    let dir = options.cache_dir.clone()?;
+    let bytes_max = options.cache_dir_bytes_max;
+    let disk_options = DiskCacheOptions { dir, bytes_max, bucket: options.store.url.clone() };
+    let dir = disk_options.dir.display();
+    match DiskCache::open(env.disk.clone(), &disk_options, handle.clone()) {
+        Ok(cache) => return Some(cache),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            tracing::error!(%dir, "another process uses bucket.cache-dir, going on without a cache on disk");
+        }
+        Err(error) => {
+            tracing::error!(%dir, %error, "opening bucket.cache-dir failed, going on without a cache on disk");
+        }
+    }
+    None
 }
 
 impl ChangeWatch for BucketSources {

@@ -2,23 +2,32 @@
 
 use std::path::PathBuf;
 
-use chronolith_block::source::BlockFiles;
+use chronolith_block::source::{BlockFile, BlockFiles};
 use chronolith_format::block::meta::{BlockDesc, BlockMeta, BlockStats, Compaction, VERSION};
 use chronolith_format::bucket::catalogue::BucketBlock;
+
+use crate::cache::disk::FileVersions;
 
 /// Objects of a block.
 pub(super) struct BlockObjects {
     pub(super) meta: BlockMeta,
     pub(super) files: BlockFiles,
+    pub(super) versions: FileVersions,
     pub(super) tombstones: Option<String>,
 }
 
 /// Objects of the block below `key`.
 pub(super) fn objects(record: &BucketBlock, key: &str) -> BlockObjects {
     let files = &record.files;
+    let mut versions = FileVersions::default();
+    versions.add_recorded(BlockFile::Index, files.index, record);
+    for (idx, len) in (0..).zip(&files.segments) {
+        versions.add_recorded(BlockFile::Segment(idx), *len, record);
+    }
     BlockObjects {
         meta: meta(record),
         files: BlockFiles::new(PathBuf::from(key), files.index, files.segments.clone()),
+        versions,
         tombstones: record.tombstones.as_ref().map(|object| object.name.clone()),
     }
 }

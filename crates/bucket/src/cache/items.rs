@@ -6,6 +6,8 @@ use bytes::Bytes;
 use chronolith_block::source::ByteRange;
 use tokio::sync::watch;
 
+use super::disk::DiskCacheSnapshot;
+
 /// Owner of an index header.
 pub(crate) trait HeaderOwner: Send + Sync {
     /// Drops the header; readers keep it.
@@ -39,6 +41,8 @@ pub struct CacheSnapshot {
     pub evictions: u64,
     /// Items that failed their checksums and were read once more from the bucket.
     pub damages: u64,
+    /// Those of the cache directory.
+    pub disk: DiskCacheSnapshot,
 }
 
 /// End of a request, as others see it that wait for it.

@@ -1,4 +1,5 @@
-//! Reads one round of ranges through the cache: cached parts, own requests, requests of other queries.
+//! Reads one round of ranges through the cache: cached parts, the cache directory, own requests, requests of
+//! other queries.
 //!
 //! Invariants: the memory of all parts that the query keeps alive is on its own budget, cached ones included.
 //! Own requests end before others are waited for, so that two queries never wait for each other.
@@ -9,9 +10,10 @@ use std::time::Duration;
 use chronolith_base::MemoryBudget;
 use chronolith_block::source::{ByteRange, FetchedBatch, FetchedPart};
 use chronolith_model::QueryError;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, future, stream};
 
 use super::parts::PartSet;
+use super::through::{ReadFlights, read_flights};
 use super::{Flight, FlightOutcome, Lookup, OwnFlight};
 use crate::RequestContext;
 use crate::remote::{REQUESTS_AHEAD, RemoteFiles};
@@ -34,16 +36,26 @@ impl RemoteFiles {
                 break;
             }
             let tenant = &self.remote.tenant;
-            let looked = self.cache.look_up(self.cache_key, tenant, &gaps, &self.speed(), deadline_ns);
-            let Lookup { found, own, others } = looked;
-            let own_bytes: u64 = own.iter().map(|flight| flight.range().len()).sum();
+            let objects = self.objects.as_ref();
+            let looked = self.cache.look_up(
+                self.cache_key,
+                tenant,
+                &gaps,
+                &self.speed(),
+                deadline_ns,
+                objects.map(|objects| &**objects),
+            );
+            let Lookup { found, own, on_disk, others } = looked;
+            let own_bytes: u64 = own.iter().chain(&on_disk).map(|flight| flight.range().len()).sum();
             let others_bytes: u64 = others.iter().map(|flight| flight.range.len()).sum();
             let found_bytes: u64 = found.iter().map(|part| part.bytes.len() as u64).sum();
             memory.grow(own_bytes + others_bytes + found_bytes)?;
             parts.extend(found);
-            let requests = stream::iter(own).map(|flight| self.fly(&request, flight));
-            let fetched: Vec<FetchedPart> = requests.buffer_unordered(REQUESTS_AHEAD).try_collect().await?;
-            parts.extend(fetched);
+            let (read, fetched) = future::join(self.read_flights(on_disk), self.fly_all(&request, own)).await;
+            let ReadFlights { parts: read, failed } = read?;
+            parts.extend(read);
+            parts.extend(fetched?);
+            parts.extend(self.fly_all(&request, failed).await?);
             for flight in others {
                 parts.extend(self.wait_for(flight, deadline_ns).await?);
             }
@@ -53,6 +65,22 @@ impl RemoteFiles {
         parts.stitch(&wanted, |bytes| memory.grow(bytes))?;
         memory.shrink(memory.bytes().saturating_sub(parts.byte_count()));
         Ok(FetchedBatch::new(parts.into_parts(), memory))
+    }
+
+    async fn read_flights(&self, flights: Vec<OwnFlight>) -> Result<ReadFlights, QueryError> {
+        match &self.objects {
+            Some(objects) if !flights.is_empty() => read_flights(objects, flights).await,
+            _ => Ok(ReadFlights { failed: flights, ..ReadFlights::default() }),
+        }
+    }
+
+    async fn fly_all(
+        &self,
+        request: &RequestContext,
+        flights: Vec<OwnFlight>,
+    ) -> Result<Vec<FetchedPart>, QueryError> {
+        let requests = stream::iter(flights).map(|flight| self.fly(request, flight));
+        requests.buffer_unordered(REQUESTS_AHEAD).try_collect().await
     }
 
     async fn fly(&self, request: &RequestContext, flight: OwnFlight) -> Result<FetchedPart, QueryError> {

@@ -28,7 +28,7 @@ fn range(segment: u32, start: u64, end: u64) -> ByteRange {
 fn read(cache: &Arc<BlockCache>, block: BlockKey, name: &str, wanted: ByteRange) -> PartSet {
     let file = contents();
     let mut parts = PartSet::default();
-    let looked = cache.look_up(block, &tenant(name), &[wanted], &SPEED, 1);
+    let looked = cache.look_up(block, &tenant(name), &[wanted], &SPEED, 1, None);
     parts.extend(looked.found);
     for flight in looked.own {
         let ByteRange { file: name, start, end } = flight.range();
@@ -54,7 +54,7 @@ proptest! {
         bytes_max in 0u64..20_000,
         steps in prop::collection::vec((0u64..3, 0u32..2, 0u64..FILE_BYTES, 1u64..700, 0u8..20), 1..120),
     ) {
-        let cache = BlockCache::new(bytes_max);
+        let cache = BlockCache::new(bytes_max, None);
         let blocks = [cache.new_block(), cache.new_block(), cache.new_block()];
         let file = contents();
         for (idx, segment, start, len, action) in steps {
@@ -66,7 +66,7 @@ proptest! {
                 }
                 1 => cache.remove_ranges(block, &[wanted]),
                 // A query that is dropped before its requests are answered.
-                2 => drop(cache.look_up(block, &tenant("a"), &[wanted], &SPEED, 1)),
+                2 => drop(cache.look_up(block, &tenant("a"), &[wanted], &SPEED, 1, None)),
                 _ => {
                     let name = if idx == 0 { "a" } else { "b" };
                     let parts = read(&cache, block, name, wanted).into_parts();
@@ -90,7 +90,7 @@ proptest! {
 
 #[test]
 fn a_second_read_is_a_reference_to_the_first() {
-    let cache = BlockCache::new(1 << 20);
+    let cache = BlockCache::new(1 << 20, None);
     let block = cache.new_block();
     let first = read(&cache, block, "a", range(0, 100, 300)).into_parts();
     let second = read(&cache, block, "a", range(0, 150, 200)).into_parts();
@@ -103,7 +103,7 @@ fn a_second_read_is_a_reference_to_the_first() {
 
 #[test]
 fn parts_above_a_quarter_of_the_budget_are_not_kept() {
-    let cache = BlockCache::new(1000);
+    let cache = BlockCache::new(1000, None);
     let block = cache.new_block();
     read(&cache, block, "a", range(0, 0, 251));
     assert_eq!(cache.snapshot().range_bytes, 0);
@@ -114,7 +114,7 @@ fn parts_above_a_quarter_of_the_budget_are_not_kept() {
 /// A part that was used since the last pass stays when others of its tenant are evicted.
 #[test]
 fn used_parts_outlive_a_scan() {
-    let cache = BlockCache::new(1000);
+    let cache = BlockCache::new(1000, None);
     let (used, scanned) = (cache.new_block(), cache.new_block());
     read(&cache, used, "a", range(0, 0, 100));
     for idx in 0..30 {
@@ -128,7 +128,7 @@ fn used_parts_outlive_a_scan() {
 /// A tenant that scans takes no more than its share from one that does not.
 #[test]
 fn a_scan_of_one_tenant_leaves_the_share_of_another() {
-    let cache = BlockCache::new(2000);
+    let cache = BlockCache::new(2000, None);
     let (small, large) = (cache.new_block(), cache.new_block());
     for idx in 0..9 {
         read(&cache, small, "small", range(0, idx * 100, idx * 100 + 100));
@@ -146,7 +146,7 @@ fn a_scan_of_one_tenant_leaves_the_share_of_another() {
 /// A tenant that arrives at a full cache gets its share from the one that has more.
 #[test]
 fn a_tenant_that_arrives_gets_its_share() {
-    let cache = BlockCache::new(2000);
+    let cache = BlockCache::new(2000, None);
     let (first, second) = (cache.new_block(), cache.new_block());
     for idx in 0..40 {
         read(&cache, first, "first", range(0, idx * 100, idx * 100 + 100));
@@ -162,13 +162,13 @@ fn a_tenant_that_arrives_gets_its_share() {
 /// Requests in flight count in the share of their tenant: others keep what they have within theirs.
 #[test]
 fn requests_of_one_tenant_evict_nothing_within_the_share_of_another() {
-    let cache = BlockCache::new(2000);
+    let cache = BlockCache::new(2000, None);
     let (small, large) = (cache.new_block(), cache.new_block());
     for idx in 0..9 {
         read(&cache, small, "small", range(0, idx * 100, idx * 100 + 100));
     }
     let wanted: Vec<ByteRange> = (0..30).map(|idx| range(0, idx * 120, idx * 120 + 100)).collect();
-    let looked = cache.look_up(large, &tenant("large"), &wanted, &SPEED, 1);
+    let looked = cache.look_up(large, &tenant("large"), &wanted, &SPEED, 1, None);
     assert_eq!(cache.snapshot().in_flight_bytes, 3000);
     assert_eq!(cache.state.lock().share_bytes(&tenant("small")), 900);
     drop(looked);

@@ -34,8 +34,7 @@ impl Reread for QueryReread {
     /// The requests are those of a task, as a thread of the runtime may be the caller.
     fn reread(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError> {
         let files = self.files.clone();
-        files.cache.note_damage();
-        files.cache.remove_ranges(files.cache_key, &ranges);
+        files.remove_ranges(&ranges);
         let handle = files.remote.handle.clone();
         let budget = self.ctx.budget.clone();
         let deadline_ns = self.deadline_ns;

@@ -36,7 +36,7 @@ pub(super) fn upload(world: &World, ulid: Ulid) -> BucketBlock {
     world.runtime.block_on(uploader(world).upload(&request(world), &dir, None)).unwrap()
 }
 
-fn publish(world: &World, record: BucketBlock) {
+pub(super) fn publish(world: &World, record: BucketBlock) {
     let request = request(world);
     let published = world.runtime.block_on(uploader(world).publisher().publish(&request, &[record])).unwrap();
     assert!(matches!(published, Published::Recorded(_)), "{published:?}");

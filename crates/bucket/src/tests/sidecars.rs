@@ -225,7 +225,7 @@ fn remote(world: &World, key: String) -> Remote {
 
 /// The block in the bucket by its record.
 fn recorded(world: &World, record: &catalogue::BucketBlock) -> Arc<BucketBlock> {
-    BucketBlock::recorded(record, &remote(world, TENANT.to_owned()), BlockCache::new(64 << 20))
+    BucketBlock::recorded(record, &remote(world, TENANT.to_owned()), BlockCache::new(64 << 20, None))
 }
 
 /// The block in the bucket without a record.
@@ -234,7 +234,7 @@ fn listed(world: &World, local: &Block) -> Arc<BucketBlock> {
     let sources = Arc::default();
     let identity =
         BlockIdentity { ulid, range: local.range(), precedence: (ulid, ulid), sources, split_set: None };
-    BucketBlock::listed(identity, remote(world, format!("{TENANT}/{ulid}")), BlockCache::new(64 << 20))
+    BucketBlock::listed(identity, remote(world, format!("{TENANT}/{ulid}")), BlockCache::new(64 << 20, None))
 }
 
 /// A flipped bit anywhere in the sidecar: the block answers by its index.

@@ -9,6 +9,7 @@ use chronolith_block::source::{BlockFile, BlockFiles, ByteRange};
 use super::*;
 use crate::buffers::BufferPool;
 use crate::cache::BlockCache;
+use crate::cache::disk::FileVersions;
 use crate::remote::{ReadRules, Remote, RemoteFiles};
 
 const INDEX_BYTES: usize = 10_000;
@@ -35,10 +36,10 @@ async fn files(rig: &Rig) -> Arc<RemoteFiles> {
         rules: ReadRules::default(),
         buffers: BufferPool::new(1 << 20),
     };
-    let cache = BlockCache::new(1 << 20);
+    let cache = BlockCache::new(1 << 20, None);
     let key = cache.new_block();
     let lengths = BlockFiles::new(PathBuf::from("t/block"), INDEX_BYTES as u64, Vec::new());
-    let files = Arc::new(RemoteFiles::new(remote, lengths, cache, key));
+    let files = Arc::new(RemoteFiles::new(remote, lengths, &FileVersions::default(), cache, key));
     files.start_caching();
     files
 }

@@ -2,6 +2,7 @@
 //! texts.
 //! Not here: the form of a declaration (`declaration`), parsing of values (`value`).
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chronolith_tsdb::BucketOptions;
@@ -71,6 +72,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         Form::Size,
         "Memory of index headers and fetched ranges of blocks in the bucket; those not used recently are dropped",
         |s, v| set_bucket(s, |bucket| &mut bucket.catalog.memory_bytes_max, value::size_at_least(v, 1 << 20)),
+    ),
+    Setting::server(
+        "bucket.cache-dir",
+        "",
+        Form::Text("DIR"),
+        "Directory of the cache on local disk for blocks in the bucket, of this process alone; empty = memory only",
+        |s, v| set_bucket(s, |bucket| &mut bucket.cache_dir, Ok(value::text_or_none(v).map(PathBuf::from))),
+    ),
+    Setting::server(
+        "bucket.cache-dir-size",
+        "10GiB",
+        Form::Size,
+        "Bytes of the files in bucket.cache-dir at most",
+        |s, v| set_bucket(s, |bucket| &mut bucket.cache_dir_bytes_max, value::size_at_least(v, 16 << 20)),
     ),
     Setting::server(
         "bucket.endpoint",

@@ -125,4 +125,60 @@ pub(crate) static BUCKET: &[Metric<BucketState>] = &[
         "Memory of requests for ranges of blocks without an answer yet.",
         |state| state.cache.in_flight_bytes as f64,
     ),
+    Metric::gauge(
+        "chronolith_bucket_disk_cache_on",
+        "1 if bucket.cache-dir is in use; 0 without one, or after an error of its disk.",
+        |state| f64::from(u8::from(state.cache.disk.is_on)),
+    ),
+    Metric::gauge("chronolith_bucket_disk_cache_bytes", "Bytes of the files in bucket.cache-dir.", |state| {
+        state.cache.disk.file_bytes as f64
+    }),
+    Metric::gauge("chronolith_bucket_disk_cache_entries", "Ranges of blocks in bucket.cache-dir.", |state| {
+        state.cache.disk.entry_count as f64
+    }),
+    Metric::gauge(
+        "chronolith_bucket_disk_cache_index_bytes",
+        "Estimated memory of the index of bucket.cache-dir, which is not part of bucket.memory.",
+        |state| state.cache.disk.index_bytes as f64,
+    ),
+    Metric::gauge(
+        "chronolith_bucket_disk_cache_waiting_bytes",
+        "Memory of ranges that wait to be written to bucket.cache-dir.",
+        |state| state.cache.disk.waiting_bytes as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_disk_cache_hits_total",
+        "Ranges of blocks that were read from bucket.cache-dir.",
+        |state| state.cache.disk.hits as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_disk_cache_hit_bytes_total",
+        "Bytes of ranges that were read from bucket.cache-dir.",
+        |state| state.cache.disk.hit_bytes as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_disk_cache_misses_total",
+        "Ranges of blocks that were neither in memory nor in bucket.cache-dir.",
+        |state| state.cache.disk.misses as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_disk_cache_written_bytes_total",
+        "Bytes of ranges that were written to bucket.cache-dir.",
+        |state| state.cache.disk.written_bytes as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_disk_cache_dropped_writes_total",
+        "Ranges that were not written to bucket.cache-dir because too many waited.",
+        |state| state.cache.disk.dropped_writes as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_disk_cache_evictions_total",
+        "Ranges that were dropped because bucket.cache-dir was full.",
+        |state| state.cache.disk.evictions as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_disk_cache_damages_total",
+        "Entries and segments of bucket.cache-dir that failed a checksum or were not complete.",
+        |state| state.cache.disk.damages as f64,
+    ),
 ];
