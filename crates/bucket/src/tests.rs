@@ -3,7 +3,6 @@
 mod block_uploads;
 mod catalogued;
 mod disk_cache;
-mod faults;
 mod http;
 mod maintenance;
 mod races;
@@ -25,10 +24,11 @@ use chronolith_model::tenant::TenantId;
 use object_store::memory::InMemory;
 use tokio::runtime::Handle;
 
-use self::faults::{FaultPlan, FaultStore};
 use crate::store::Store;
 use crate::store::backend::Backend;
 use crate::store::config::StoreConfig;
+use crate::store::faults;
+use crate::store::faults::{FaultPlan, FaultStore};
 use crate::store::local::LocalDir;
 use crate::store::request::{Purpose, RequestContext};
 

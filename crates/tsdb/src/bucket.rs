@@ -92,6 +92,12 @@ impl BucketSources {
     /// [`BucketError::Config`].
     pub fn open(options: &BucketOptions, env: &Env, handle: &Handle) -> Result<BucketSources, BucketError> {
         let store = Arc::new(Store::open(&options.store, env, handle.clone())?);
+        Ok(BucketSources::over(store, options, env, handle))
+    }
+
+    /// As [`BucketSources::open`], with requests to `store`.
+    #[must_use]
+    pub fn over(store: Arc<Store>, options: &BucketOptions, env: &Env, handle: &Handle) -> BucketSources {
         let catalog = BlockCatalog::with_disk_cache(
             store.clone(),
             env.clock.clone(),
@@ -100,7 +106,7 @@ impl BucketSources {
             open_disk_cache(options, env, handle),
         );
         let BucketOptions { is_read_only, local_retention, delete_delay, .. } = *options;
-        Ok(BucketSources {
+        BucketSources {
             uploader: Uploader::new(store.clone(), env, handle.clone()),
             handle: handle.clone(),
             upload_end: watch::Sender::new(false),
@@ -109,7 +115,7 @@ impl BucketSources {
             is_read_only,
             local_retention,
             delete_delay,
-        })
+        }
     }
 
     /// Returns true if its blocks are served alone.

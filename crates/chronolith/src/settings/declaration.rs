@@ -128,15 +128,16 @@ impl Setting {
 
     /// Returns true if the setting says where the bucket is or how it is reached, which the tools need, too.
     pub(super) fn is_of_bucket(&self) -> bool {
-        let is_of_server = [
+        let of_server = [
             "bucket.poll",
             "bucket.memory",
+            "bucket.cache-dir",
+            "bucket.cache-dir-size",
             "bucket.local-retention",
             "bucket.retention",
             "bucket.delete-delay",
         ];
-        let is_of_server = is_of_server.contains(&self.name);
-        self.name == "bucket" || self.name.starts_with("bucket.") && !is_of_server
+        self.name == "bucket" || self.name.starts_with("bucket.") && !of_server.contains(&self.name)
     }
 
     /// Returns the name of the environment variable: `query.timeout` -> `CHRONOLITH_QUERY_TIMEOUT`.

@@ -155,16 +155,17 @@ impl Index {
 
     /// Adds the entries of a segment by its table, but for those of which another one has some bytes.
     pub(super) fn insert_table(&mut self, number: SegmentNumber, table: &SegmentTable) {
-        let mut ids: Vec<Option<ObjectId>> = vec![None; table.keys().len()];
-        // Of two entries of a segment, the later one counts.
-        let mut entries: Vec<EntryPosition> = table.entries().collect();
+        let mut entries: Vec<EntryPosition> = table.entries().filter(|entry| entry.len > 0).collect();
+        // Of two entries with the same bytes, the later one counts.
         entries.reverse();
-        for EntryPosition { key_idx, start, len, offset } in entries {
-            let (Some(key), Some(id)) = (table.keys().get(key_idx), ids.get_mut(key_idx)) else { continue };
-            let Ok(offset) = u32::try_from(offset) else { continue };
-            if len > 0 {
-                let id = *id.get_or_insert_with(|| self.object_id(key));
-                self.insert_slot(id, start, len, Position { segment: number, offset });
+        entries.sort_by_key(|entry| entry.key_idx);
+        for of_key in entries.chunk_by(|a, b| a.key_idx == b.key_idx) {
+            let key = of_key.first().and_then(|entry| table.keys().get(entry.key_idx));
+            let Some(key) = key else { continue };
+            let id = self.object_id(key);
+            for EntryPosition { start, len, offset, .. } in of_key {
+                let Ok(offset) = u32::try_from(*offset) else { continue };
+                self.insert_slot(id, *start, *len, Position { segment: number, offset });
             }
         }
     }
@@ -172,8 +173,8 @@ impl Index {
     fn insert_slot(&mut self, id: ObjectId, start: u64, len: u32, position: Position) -> bool {
         let end = start.saturating_add(u64::from(len));
         let Some(object) = self.objects.get_mut(&id) else { return false };
-        let first = first_slot(&object.slots, start);
-        if object.slots.range(first..end).next().is_some() {
+        let before = object.slots.range(..end).next_back();
+        if before.is_some_and(|(from, slot)| *from + u64::from(slot.len) > start) {
             return false;
         }
         let Position { segment, offset } = position;

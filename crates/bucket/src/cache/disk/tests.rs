@@ -1,8 +1,8 @@
 //! The directory against the objects whose bytes it has: random writes and reads within the budget, a process
 //! that is killed at each write, flipped bits, a disk that fails.
 
-use chronolith_base::Rng;
 use chronolith_base::disk::MemDisk;
+use chronolith_base::{Env, Rng};
 use tokio::runtime::Runtime;
 
 use super::*;
@@ -218,6 +218,11 @@ fn entries_that_are_read_outlive_a_scan() {
 fn a_scan_of_one_tenant_leaves_what_another_one_reads() {
     let (disk, runtime) = (MemDisk::new(), runtime());
     let cache = open(&disk, small(32_000), &runtime);
+    // What the large tenant read comes first, and would fill the room for copies.
+    for object in 1000..1005 {
+        write(&cache, &key("large", object), 0, 300);
+        assert!(read(&cache, &key("large", object), 0, 300));
+    }
     (0..3).for_each(|n| write(&cache, &key("small", n), 0, 300));
     for object in 0..300 {
         (0..3).for_each(|n| assert!(read(&cache, &key("small", n), 0, 300), "after {object} others"));
@@ -296,4 +301,31 @@ fn a_smaller_budget_holds_from_the_start() {
     assert!(dir_bytes(&disk) <= 40_000);
     assert!(read(&cache, &key("a", 199), 0, 300));
     assert!(!read(&cache, &key("a", 100), 0, 300));
+}
+
+/// A directory with a million entries of 1 to 8 KiB is open again within a second.
+///
+/// `cargo test --release -p chronolith-bucket million -- --ignored --nocapture`
+#[test]
+#[ignore = "writes 5 GB; its time is that of a quiet machine and a release build"]
+fn a_million_entries_are_found_again_within_a_second() {
+    let (dir, env, runtime, rng) = (tempfile::tempdir().unwrap(), Env::real(), runtime(), Rng::from_seed(1));
+    let open = || {
+        let geometry = Geometry::new(16 << 30);
+        DiskCache::open_with(env.disk.clone(), dir.path(), geometry, "s3://b", runtime.handle().clone())
+    };
+    let cache = open().unwrap();
+    let bytes = Bytes::from(vec![7; 8 << 10]);
+    for n in 0..1_000_000 {
+        let bytes = bytes.slice(..1024 + rng.below(7 << 10) as usize);
+        cache.queue.push(QueuedWrite { key: key("a", n % 2000), start: n << 16, bytes, removal_count: 0 });
+        cache.write_queued();
+    }
+    drop(cache);
+    let start_ns = env.clock.mono_ns();
+    let found = open().unwrap().snapshot();
+    let elapsed_ns = env.clock.mono_ns() - start_ns;
+    println!("{} entries in {} ms, {found:?}", found.entry_count, elapsed_ns / 1_000_000);
+    assert_eq!((found.entry_count, found.damages), (1_000_000, 0));
+    assert!(elapsed_ns < 1_000_000_000);
 }
