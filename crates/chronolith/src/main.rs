@@ -4,6 +4,7 @@
 #[cfg(feature = "jemalloc")]
 mod allocator;
 mod args;
+mod block;
 mod bucket;
 mod check;
 mod client;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Some(("query", matches)) => query::run(matches),
         Some(("import", matches)) => import::run(matches),
         Some(("export", matches)) => export::run(matches),
+        Some(("block", matches)) => block::run(matches),
         Some(("bucket", matches)) => bucket::run(matches),
         Some(("wal", matches)) => wal::run(matches),
         Some(("version", _)) => {
@@ -58,6 +60,7 @@ fn command() -> Command {
         .subcommand(query_command())
         .subcommand(import::command())
         .subcommand(export::command())
+        .subcommand(block::command())
         .subcommand(bucket::command())
         .subcommand(wal::command())
         .subcommand(Command::new("version").about("Print the version"))
