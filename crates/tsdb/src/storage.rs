@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_block::encoding_for;
+use chronolith_block::{BlockEntry, encoding_for};
 use chronolith_head::Head;
 use chronolith_model::{BlockEncoding, TenantId, TenantLimits};
 use parking_lot::RwLock;
@@ -77,6 +77,11 @@ impl Storage {
     /// Uploads to the bucket, if there is one.
     pub(crate) fn uploads(&self) -> Option<&UploadState> {
         self.uploads.as_ref()
+    }
+
+    /// Returns true if the bucket has all deletions of a block, or none is to have them.
+    pub(crate) fn has_bucket_deletions(&self, tenant: &TenantId, entry: &BlockEntry) -> bool {
+        tenant.is_store() || self.uploads().is_none_or(|uploads| uploads.has(tenant, entry))
     }
 
     /// The bucket, if there is one.

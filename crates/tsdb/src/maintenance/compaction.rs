@@ -170,7 +170,8 @@ pub(super) fn run_step(cx: &JobContext<'_>, step: &Rewrite) -> Outcome {
     Outcome::Failed(error.to_string())
 }
 
-/// Returns the block of `tenant` that is rewritten next because of its deletions.
+/// Returns the block of `tenant` that is rewritten next because of its deletions. With a bucket, one whose
+/// deletions are not there yet waits for its upload.
 pub(super) fn next_with_deletions(
     storage: &Storage,
     blocks: &TenantBlocks,
@@ -178,7 +179,13 @@ pub(super) fn next_with_deletions(
     now_ms: i64,
 ) -> Option<Arc<BlockEntry>> {
     let list = blocks.list();
-    let ulid = with_deletions(&candidates(storage, tenant, &list), &plan_bounds(storage, tenant, now_ms))?;
+    let mut candidates = candidates(storage, tenant, &list);
+    let is_waiting = |ulid: Ulid| {
+        let entry = list.iter().find(|entry| entry.ulid() == ulid);
+        entry.is_some_and(|entry| !storage.has_bucket_deletions(tenant, entry))
+    };
+    candidates.retain(|candidate| !is_waiting(candidate.ulid));
+    let ulid = with_deletions(&candidates, &plan_bounds(storage, tenant, now_ms))?;
     list.iter().find(|entry| entry.ulid() == ulid).cloned()
 }
 

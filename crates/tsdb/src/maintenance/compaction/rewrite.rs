@@ -83,6 +83,13 @@ impl<'a> BlockRewriter<'a> {
                 store.schedule_removal(blocks, dirs.clone());
             }
         })?;
+        // Without a local block that stands for it, queries would read the block of the bucket, and see what
+        // was deleted here.
+        let has_deletions = |entry: &Arc<BlockEntry>| self.storage.has_bucket_deletions(tenant, entry);
+        if outputs.is_empty() && !inputs.iter().all(has_deletions) {
+            tracing::info!(%tenant, blocks = inputs.len(), "blocks without samples kept until the bucket has their deletions");
+            return Ok(());
+        }
         let written_bytes = outputs.iter().map(|block| block.size_bytes()).sum();
         let ms = (clock.mono_ns() - started_ns) / 1_000_000;
         for block in &outputs {
