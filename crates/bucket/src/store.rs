@@ -6,6 +6,7 @@
 //! Not here: layout of the bucket, caches.
 
 pub mod config;
+pub mod faults;
 pub mod list;
 pub mod meter;
 pub mod multipart;
@@ -35,6 +36,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use self::attempts::{Answer, Requests};
 use self::backend::Backend;
 use self::config::StoreConfig;
+use self::faults::FaultStore;
 use self::hedge::HedgeBudget;
 use self::limits::Limits;
 use self::local::LocalDir;
@@ -43,6 +45,11 @@ use self::read::{Fetched, Piece, ReadRange};
 use self::request::{Operation, Purpose, RequestContext};
 use self::retry::{Failure, Outcome, RetryBudget, classify};
 use crate::error::BucketError;
+
+/// Time to the end of an answer in a simulation.
+const SIMULATED_TIMEOUT: Duration = Duration::from_millis(250);
+/// Longest backoff in a simulation.
+const SIMULATED_BACKOFF_MAX: Duration = Duration::from_micros(200);
 
 /// Bytes that were read, and the object that they belong to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +107,17 @@ impl Store {
         })
     }
 
+    /// A store over a client with faults, for simulations: no request waits for an answer or between two
+    /// attempts longer than a quarter of a second.
+    #[must_use]
+    pub fn simulated(client: Arc<FaultStore>, env: &Env, handle: Handle) -> Store {
+        let mut config = StoreConfig::new("memory://");
+        config.request_timeout = SIMULATED_TIMEOUT;
+        let mut store = Store::with_backend(client, &config, env, handle);
+        store.requests.backoff_max = SIMULATED_BACKOFF_MAX;
+        store
+    }
+
     /// A store over a client, without a prefix.
     pub(crate) fn with_backend(
         backend: Arc<dyn Backend>,
@@ -114,6 +132,7 @@ impl Store {
             limits: Limits::new(config.requests_max, config.tenant_requests_max),
             budget: RetryBudget::new(),
             request_timeout: config.request_timeout,
+            backoff_max: retry::BACKOFF_MAX,
         };
         let hedges = HedgeBudget::default();
         Store { backend, local: None, prefix: String::new(), requests, hedges, handle }

@@ -2,7 +2,6 @@
 
 mod block_uploads;
 mod catalogued;
-mod faults;
 mod http;
 mod races;
 mod reading;
@@ -23,10 +22,11 @@ use chronolith_model::tenant::TenantId;
 use object_store::memory::InMemory;
 use tokio::runtime::Handle;
 
-use self::faults::{FaultPlan, FaultStore};
 use crate::store::Store;
 use crate::store::backend::Backend;
 use crate::store::config::StoreConfig;
+use crate::store::faults;
+use crate::store::faults::{FaultPlan, FaultStore};
 use crate::store::local::LocalDir;
 use crate::store::request::{Purpose, RequestContext};
 

@@ -3,18 +3,20 @@
 //! Invariants: series are sorted and unique, times ascend within the range, every value is one that the
 //! ledger allows, and every sample that must exist is returned. Not here: drawing the queries (`batch`).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronolith_base::Clock;
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
-use chronolith_model::query::{ColumnType, TypedColumns, TypedValues};
+use chronolith_model::query::{ColumnType, TenantSources, TypedColumns, TypedValues};
 use chronolith_model::{
-    Columns, KIND_LABEL, Labels, Matcher, QueryError, ReadContext, SampleSource, Selector, TimeRange,
-    WordKind,
+    Columns, KIND_LABEL, Labels, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector,
+    TenantId, TimeRange, WordKind,
 };
-use chronolith_tsdb::Tsdb;
+use chronolith_tsdb::{BucketSources, Tsdb};
 
+use crate::batch::match_all;
 use crate::labels::kind_of;
 use crate::ledger::{SeriesLedger, TenantLedger};
 use crate::value::{Value, number_of_text, wrong_reset_hint};
@@ -64,13 +66,64 @@ fn read_words(samples: &dyn SampleSource, range: TimeRange) -> Result<Columns, Q
     Ok(columns)
 }
 
-/// Queries against one store.
-pub(crate) struct Reader<'a> {
-    pub(crate) tsdb: &'a Tsdb,
-    pub(crate) clock: Arc<dyn Clock>,
+/// Source of answers.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// A store, with its bucket if it has one.
+    Store(&'a Tsdb),
+    /// A bucket alone, as PromQL sees it.
+    Bucket(&'a BucketSources),
 }
 
-impl Reader<'_> {
+/// Queries against one store or bucket.
+pub(crate) struct Reader<'a> {
+    source: Source<'a>,
+    clock: Arc<dyn Clock>,
+    /// Set if a source failed instead of answering.
+    has_failed: Cell<bool>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(source: Source<'a>, clock: Arc<dyn Clock>) -> Reader<'a> {
+        Reader { source, clock, has_failed: Cell::new(false) }
+    }
+
+    /// Returns true if a source failed instead of answering.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.get()
+    }
+
+    fn view_of(&self, range: TimeRange) -> View {
+        match self.source {
+            Source::Store(_) => View::of(range),
+            Source::Bucket(_) => View::Promql,
+        }
+    }
+
+    fn queryable(&self, tenant: &TenantId, view: View) -> Arc<dyn Queryable> {
+        match (self.source, view) {
+            (Source::Store(tsdb), View::Typed) => tsdb.typed_queryable(tenant),
+            (Source::Store(tsdb), View::Promql) => tsdb.queryable(tenant),
+            (Source::Bucket(bucket), _) => bucket.queryable(tenant),
+        }
+    }
+
+    /// Text of a query that failed.
+    fn failed(&self, error: &QueryError) -> String {
+        self.has_failed.set(true);
+        format!("a query failed: {error}")
+    }
+
+    /// Returns the series numbers of all stored samples from the floor of the ledger on, with their times.
+    pub(crate) fn read_times(&self, ledger: &TenantLedger) -> Result<Vec<(u32, Vec<i64>)>, String> {
+        let found = self.select(ledger, &match_all(None), TimeRange::ALL, self.view_of(TimeRange::ALL))?;
+        let times = found.into_iter().filter_map(|(labels, columns)| {
+            let times = columns.times.into_iter().filter(|time| *time >= ledger.floor);
+            Some((ledger.number_of(&labels)?, times.collect()))
+        });
+        Ok(times.collect())
+    }
+
     /// Returns the selected series, without the label of the kind, with words as values.
     fn select(
         &self,
@@ -81,11 +134,8 @@ impl Reader<'_> {
     ) -> Result<Vec<(Labels, Columns)>, String> {
         let ctx = ReadContext::unlimited(self.clock.clone());
         let selector = Selector { matchers, range };
-        let text = |error| format!("a query failed: {error}");
-        let queryable = match view {
-            View::Typed => self.tsdb.typed_queryable(&ledger.id),
-            View::Promql => self.tsdb.queryable(&ledger.id),
-        };
+        let text = |error: QueryError| self.failed(&error);
+        let queryable = self.queryable(&ledger.id, view);
         let mut batches = queryable.select(&selector, &ctx).map_err(text)?;
         let (mut found, mut series, mut more) = (Vec::new(), Vec::new(), true);
         while more {
@@ -119,7 +169,7 @@ impl Reader<'_> {
         let mut seen = BTreeSet::new();
         let mut sample_count = 0;
         let context = |what: String| format!("tenant {}, {matchers:?} in {range:?}: {what}", ledger.id);
-        let view = View::of(range);
+        let view = self.view_of(range);
         for (labels, columns) in self.select(ledger, matchers, range, view).map_err(context)? {
             if !matchers.iter().all(|m| m.matches_labels(&labels)) {
                 return Err(context(format!("{labels} does not match")));
@@ -158,16 +208,17 @@ impl Reader<'_> {
     ) -> Result<(), String> {
         let ctx = ReadContext::unlimited(self.clock.clone());
         let selector = Selector { matchers, range };
-        let queryable = self.tsdb.queryable(&ledger.id);
+        let queryable = self.queryable(&ledger.id, View::Promql);
         let clipped = TimeRange::new(range.start.max(ledger.floor), range.end);
         let context = |what: &str, found: &[String]| {
             format!("tenant {}, {matchers:?} in {range:?}: {what}, found {found:?}", ledger.id)
         };
-        let names = queryable.label_names(&selector, 0, &ctx).map_err(|e| context(&e.to_string(), &[]))?;
+        let failed = |error: QueryError| context(&self.failed(&error), &[]);
+        let names = queryable.label_names(&selector, 0, &ctx).map_err(failed)?;
         let mut lists = vec![(None, names)];
         for name in ["id", "zone", "__name__"] {
             let values = queryable.label_values(name, &selector, 0, &ctx);
-            lists.push((Some(name), values.map_err(|e| context(&e.to_string(), &[]))?));
+            lists.push((Some(name), values.map_err(failed)?));
         }
         for (name, found) in lists {
             if !found.is_sorted_by(|a, b| a < b) {

@@ -14,7 +14,7 @@ use chronolith_model::TimeRange;
 use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb, WalError, WriteError};
 
 use crate::batch::{BatchGenerator, draw_matchers, draw_range, match_all};
-use crate::compare::Reader;
+use crate::compare::{Reader, Source};
 use crate::failure::{Failure, Mode, catch_panic};
 use crate::ledger::{AckState, TenantLedger};
 use crate::op::Shape;
@@ -77,7 +77,7 @@ impl Writer {
                 }
                 1..4 => {
                     let matchers = draw_matchers(rng, ledger, Some(self.owner));
-                    let reader = Reader { tsdb: round.tsdb, clock: round.read_clock.clone() };
+                    let reader = Reader::new(Source::Store(round.tsdb), round.read_clock.clone());
                     self.tally.compared +=
                         reader.compare(ledger, &matchers, draw_range(rng, ledger.unit(), now_ms))?;
                     self.tally.controls += 1;
@@ -191,7 +191,7 @@ fn simulate(seed: u64, rounds: u64) -> Result<Tally, String> {
         (tally.power_cuts, tally.kills) =
             (tally.power_cuts + u64::from(is_power_cut), tally.kills + u64::from(!is_power_cut));
         tsdb = open(&env, &setup)?;
-        let reader = Reader { tsdb: &tsdb, clock: read_clock };
+        let reader = Reader::new(Source::Store(&tsdb), read_clock);
         for writer in &mut writers {
             writer.compare_all(&reader).map_err(|text| format!("after round {idx}: {text}"))?;
             if is_power_cut {

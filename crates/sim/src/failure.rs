@@ -24,6 +24,18 @@ pub enum Mode {
         /// Disk operation and crash, unless the script failed without a crash.
         at: Option<(u64, CrashKind)>,
     },
+    /// One thread and a bucket, operations of [`Mix::Bucket`](crate::Mix::Bucket).
+    Bucket {
+        /// Operations per seed.
+        seed_ops: u64,
+    },
+    /// A script that ends at each request to the bucket.
+    BucketCrashPoints {
+        /// Operations of the script.
+        op_count: usize,
+        /// Request, and whether it was carried out, unless the script failed without an end.
+        at: Option<(u64, bool)>,
+    },
 }
 
 /// A failed simulation.
@@ -54,6 +66,14 @@ impl fmt::Display for Failure {
             }
             Mode::CrashPoints { op_count, at: Some((at, kind)) } => {
                 write!(f, "--crash-points {op_count} ({kind:?} at disk operation {at})")
+            }
+            Mode::Bucket { seed_ops } => write!(f, "--bucket --seed-ops {seed_ops} --seeds 1"),
+            Mode::BucketCrashPoints { op_count, at: None } => {
+                write!(f, "--bucket-crash-points {op_count} (without an end)")
+            }
+            Mode::BucketCrashPoints { op_count, at: Some((at, is_carried_out)) } => {
+                let when = if is_carried_out { "after" } else { "before" };
+                write!(f, "--bucket-crash-points {op_count} (end {when} request {at})")
             }
         }
     }

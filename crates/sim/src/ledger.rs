@@ -9,73 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use chronolith_base::hash::HashMap;
 use chronolith_model::{DuplicatePolicy, Labels, Matcher, TenantId, TenantLimits, TimeRange, TimeUnit};
 
+use crate::bucket_ledger::{BucketLedger, BucketState};
+use crate::expected::{Candidates, Expected, is_certain, open};
 use crate::labels::labels_of;
 use crate::value::Value;
-
-/// Expected sample of one series and timestamp.
-#[derive(Debug, Clone)]
-pub(crate) enum Expected {
-    /// This value and no other.
-    Exactly(Value),
-    /// One of several values, or none.
-    AnyOf(Box<Candidates>),
-}
-
-/// Values that may be stored.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Candidates {
-    /// Values that the store may return; `None` is no sample.
-    pub(crate) allowed: Vec<Option<Value>>,
-    /// Accepted values that another one hides. A deletion that fails halfway may reveal them.
-    hidden: Vec<Value>,
-}
-
-impl Candidates {
-    fn allow(&mut self, value: Option<Value>) {
-        if !self.allowed.contains(&value) {
-            self.allowed.push(value);
-        }
-    }
-
-    fn hide(&mut self, value: Value) {
-        if !self.allowed.contains(&Some(value)) && !self.hidden.contains(&value) {
-            self.hidden.push(value);
-        }
-    }
-
-    fn is_certain(&self) -> bool {
-        self.allowed.len() == 1
-    }
-}
-
-impl Expected {
-    pub(crate) fn allows(&self, found: Option<Value>) -> bool {
-        match self {
-            Expected::Exactly(value) => found == Some(*value),
-            Expected::AnyOf(candidates) => candidates.allowed.contains(&found),
-        }
-    }
-
-    /// Returns true if the store must return a sample.
-    pub(crate) fn is_present(&self) -> bool {
-        !self.allows(None)
-    }
-
-    /// Returns one of the values, if any.
-    pub(crate) fn value(&self) -> Option<Value> {
-        match self {
-            Expected::Exactly(value) => Some(*value),
-            Expected::AnyOf(candidates) => candidates.allowed.iter().flatten().next().copied(),
-        }
-    }
-
-    fn candidates(&self) -> Candidates {
-        match self {
-            Expected::Exactly(value) => Candidates { allowed: vec![Some(*value)], hidden: Vec::new() },
-            Expected::AnyOf(candidates) => (**candidates).clone(),
-        }
-    }
-}
 
 /// Acknowledgement of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,21 +98,6 @@ enum Certainty {
     Uncertain,
 }
 
-fn is_certain(expected: &Expected) -> bool {
-    match expected {
-        Expected::Exactly(_) => true,
-        Expected::AnyOf(candidates) => candidates.is_certain(),
-    }
-}
-
-/// One value, with none hidden, is certain.
-fn open(candidates: Candidates) -> Expected {
-    match candidates.allowed[..] {
-        [Some(value)] if candidates.hidden.is_empty() => Expected::Exactly(value),
-        _ => Expected::AnyOf(Box::new(candidates)),
-    }
-}
-
 impl SeriesLedger {
     /// Returns true if a sample may be refused because another value is stored.
     pub(crate) fn may_conflict(&self, time: i64, value: Value) -> bool {
@@ -203,6 +125,8 @@ pub(crate) struct TenantLedger {
     uncertain: BTreeSet<u32>,
     /// Label of all series, if several ledgers share a tenant.
     owner: Option<usize>,
+    /// Samples that the bucket has or may have, if there is one.
+    pub(crate) bucket: Option<BucketLedger>,
 }
 
 impl TenantLedger {
@@ -216,6 +140,7 @@ impl TenantLedger {
             by_labels: HashMap::default(),
             uncertain: BTreeSet::new(),
             owner,
+            bucket: None,
         }
     }
 
@@ -241,6 +166,9 @@ impl TenantLedger {
             by_labels.insert(labels.clone(), number);
             SeriesLedger { labels, samples: BTreeMap::new() }
         });
+        if let (Some(bucket), Some(known)) = (&mut self.bucket, series.samples.get(&time)) {
+            bucket.keep_earlier(number, time, known);
+        }
         if series.put(self.limits.duplicates, ack, time, value) == Certainty::Uncertain {
             self.uncertain.insert(number);
         }
@@ -270,6 +198,9 @@ impl TenantLedger {
             if !selectors.iter().any(|all| all.iter().all(|m| m.matches_labels(&series.labels))) {
                 continue;
             }
+            if let Some(bucket) = &mut self.bucket {
+                series.samples.range(range_of()).for_each(|(time, old)| bucket.delete(*number, *time, old));
+            }
             if ack == AckState::Acked {
                 let deleted: Vec<i64> = series.samples.range(range_of()).map(|(time, _)| *time).collect();
                 deleted.iter().for_each(|time| {
@@ -295,9 +226,38 @@ impl TenantLedger {
     /// Expects the found samples of a series from now on, where several were possible.
     pub(crate) fn resolve(&mut self, number: u32, found: &BTreeMap<i64, Value>) {
         if let Some(series) = self.series.get_mut(&number) {
+            if let Some(bucket) = &mut self.bucket {
+                series.samples.iter().for_each(|(time, old)| bucket.keep_earlier(number, *time, old));
+            }
             series.resolve(found);
         }
         self.uncertain.remove(&number);
+    }
+
+    /// Returns what a reader of the bucket alone may find: the samples that the bucket has, in any of their
+    /// versions, and perhaps others.
+    pub(crate) fn in_bucket(&self, state: BucketState) -> TenantLedger {
+        let mut copy = TenantLedger::new(self.id.clone(), self.limits.clone(), self.owner);
+        (copy.floor, copy.newest) = (self.floor, self.newest);
+        copy.by_labels.clone_from(&self.by_labels);
+        copy.bucket.clone_from(&self.bucket);
+        let Some(bucket) = &self.bucket else { return copy };
+        for (number, series) in &self.series {
+            let samples = bucket.samples_in_bucket(*number, self.floor, &series.samples, state);
+            if samples.values().any(|expected| !is_certain(expected)) {
+                copy.uncertain.insert(*number);
+            }
+            copy.series.insert(*number, SeriesLedger { labels: series.labels.clone(), samples });
+        }
+        copy
+    }
+
+    /// Records that all samples were read from the bucket.
+    pub(crate) fn confirm_all(&mut self) {
+        let Some(bucket) = &mut self.bucket else { return };
+        for (number, series) in &self.series {
+            series.samples.keys().for_each(|time| bucket.confirm(*number, *time));
+        }
     }
 
     /// Removes samples that may have expired at `now_ms`.

@@ -1,7 +1,8 @@
 //! Deterministic simulation of the real store with fault injection, checked against a model (the ledger).
 //!
 //! A test environment is a disk in memory that injects failures, torn writes and power cuts, a clock that
-//! jumps, and a store on both. Operations are drawn from a seed and executed; the ledger (a map of sorted
+//! jumps, and a store on both; with a bucket also objects that outlive the disk, requests to them that fail,
+//! and readers of the bucket alone. Operations are drawn from a seed and executed; the ledger (a map of sorted
 //! maps) records acknowledged samples, and every answer of the store is compared with it.
 //!
 //! Invariants: an acknowledged sample is returned with exactly its value until it is deleted or expired; a
@@ -10,9 +11,14 @@
 //! Not here: HTTP and PromQL, bit rot (`tsdb::check` and the tests of `format`).
 
 mod batch;
+mod bucket;
+mod bucket_crash_points;
+mod bucket_env;
+mod bucket_ledger;
 mod compare;
 mod concurrent;
 mod crash_points;
+mod expected;
 mod failure;
 mod labels;
 mod ledger;
@@ -25,12 +31,13 @@ mod test_env;
 mod value;
 mod write;
 
+pub use bucket_crash_points::run_bucket_crash_points;
 pub use concurrent::run_concurrent;
 pub use crash_points::{CrashPointTally, run_crash_points};
 pub use failure::{Failure, Mode};
 pub use op::{CrashKind, Mix, Op, Shape, draw_ops};
-pub use runner::{Budget, run_seeds};
-pub use setup::Setup;
+pub use runner::{Budget, run_bucket_seeds, run_seeds};
+pub use setup::{BucketSetup, Setup};
 pub use shrink::shrink;
-pub use tally::Tally;
+pub use tally::{BucketTally, Tally};
 pub use test_env::{TestEnv, run_ops};

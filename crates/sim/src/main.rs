@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use chronolith_base::Rng;
 use chronolith_sim::{
-    Budget, Failure, Mix, Mode, Setup, Tally, draw_ops, run_concurrent, run_crash_points, run_seeds, shrink,
+    Budget, Failure, Mix, Mode, Setup, Tally, draw_ops, run_bucket_crash_points, run_bucket_seeds,
+    run_concurrent, run_crash_points, run_seeds, shrink,
 };
 use clap::Parser;
 
@@ -33,6 +34,13 @@ struct Args {
     /// Runs several threads, for this many rounds per seed.
     #[arg(long)]
     concurrent: Option<u64>,
+    /// Runs with a bucket, whose requests fail and in which the process ends.
+    #[arg(long)]
+    bucket: bool,
+    /// Runs a script of this many operations per seed with a bucket, with an end of the process before and
+    /// after each of its requests.
+    #[arg(long)]
+    bucket_crash_points: Option<usize>,
     /// Does not shrink the list of operations that fails.
     #[arg(long)]
     no_shrink: bool,
@@ -49,14 +57,24 @@ fn main() -> ExitCode {
             println!("seed {seed}: {} crash points", done.crash_points);
             Ok(done.tally)
         })
+    } else if let Some(op_count) = args.bucket_crash_points {
+        run_each(seed, seeds, |seed| {
+            let done = run_bucket_crash_points(seed, op_count, 1)?;
+            println!("seed {seed}: {} ends at requests", done.crash_points);
+            Ok(done.tally)
+        })
     } else if let Some(rounds) = args.concurrent {
         run_each(seed, seeds, |seed| run_concurrent(seed, rounds))
     } else {
         let ops = args.seeds.map_or(args.ops, |seeds| seeds.saturating_mul(args.seed_ops));
         let budget = Budget { ops, seed_ops: args.seed_ops.min(ops) };
-        run_seeds(seed, budget, |seed, tally| {
+        let progress = |seed, tally: &Tally| {
             println!("seed {seed}: {} operations, {} starts", tally.ops(), tally.starts)
-        })
+        };
+        match args.bucket {
+            true => run_bucket_seeds(seed, budget, progress),
+            false => run_seeds(seed, budget, progress),
+        }
     };
     match done {
         Ok(tally) => {
@@ -86,10 +104,13 @@ fn run_each(
 }
 
 fn print_shrunk(failure: &Failure) {
-    let Mode::Single { seed_ops } = failure.mode else { return };
+    let (setup, mix, seed_ops) = match failure.mode {
+        Mode::Single { seed_ops } => (Setup::from_seed(failure.seed), Mix::Usual, seed_ops),
+        Mode::Bucket { seed_ops } => (Setup::with_bucket(failure.seed), Mix::Bucket, seed_ops),
+        _ => return,
+    };
     std::panic::set_hook(Box::new(|_| {}));
-    let setup = Setup::from_seed(failure.seed);
-    let ops = draw_ops(&setup, Mix::Usual, (seed_ops as usize).min(failure.op_idx.saturating_add(1)));
+    let ops = draw_ops(&setup, mix, (seed_ops as usize).min(failure.op_idx.saturating_add(1)));
     let short = shrink(&setup, &ops, &failure.text, 1500);
     println!("{} of {} operations fail, too:", short.len(), ops.len());
     short.iter().for_each(|op| println!("    Op::{op:?},"));

@@ -137,6 +137,32 @@ pub enum Op {
     },
     /// Frees the disk.
     FreeDisk,
+    /// Uploads blocks to the bucket.
+    Upload,
+    /// Flushes all windows and uploads until nothing waits; then the bucket has everything.
+    UploadEverything,
+    /// Loses the disk: the process starts again with an empty data directory.
+    LoseDisk,
+    /// Reads the bucket by a process that has nothing else.
+    ReadBucket {
+        /// Seed of process, matchers and range.
+        seed: u64,
+    },
+    /// Makes requests to the bucket fail.
+    BreakBucket,
+    /// Makes requests to the bucket succeed.
+    RepairBucket,
+    /// Ends the process at a later request to the bucket.
+    CrashDuringRequest {
+        /// Requests that are answered before.
+        after: u64,
+        /// Whether the request is carried out.
+        is_carried_out: bool,
+        /// Kind of crash.
+        kind: CrashKind,
+        /// Seed of the bytes that survive.
+        seed: u64,
+    },
 }
 
 /// Mix of operations.
@@ -146,6 +172,10 @@ pub enum Mix {
     Usual,
     /// Mostly control operations and few samples, for scripts that crash at each disk operation.
     Short,
+    /// As usual, and a bucket.
+    Bucket,
+    /// Few samples, for scripts that end at each request to the bucket.
+    BucketShort,
 }
 
 /// Weight and constructor of an operation.
@@ -185,8 +215,9 @@ impl OpGenerator<'_> {
             Shape::Boundary,
         ];
         let mut shape = pick(self.rng, &SHAPES);
-        // Blocks of many distant windows are slow and find no more than a few of them.
-        if shape == Shape::Boundary && self.rng.below(8) > 0 {
+        // Blocks of many distant windows are slow and find no more than a few of them. Those at the limits of
+        // time never end, so the bucket would never have them.
+        if shape == Shape::Boundary && (self.setup.bucket.is_some() || self.rng.below(8) > 0) {
             shape = Shape::Run;
         }
         Op::Write { tenant: self.tenant(), shape, seed: self.rng.next_u64() }
@@ -203,6 +234,14 @@ impl OpGenerator<'_> {
         let longest = pick(self.rng, &[4, 40, 400]);
         let (kind, seed) = (self.crash_kind(), self.rng.next_u64());
         Op::CrashDuring { after: self.rng.below(longest), kind, seed, second_after }
+    }
+
+    fn crash_during_request(&self) -> Op {
+        let longest = pick(self.rng, &[4, 20, 100]);
+        let kind = self.crash_kind();
+        let seed = self.rng.next_u64();
+        let is_carried_out = self.rng.below(2) == 0;
+        Op::CrashDuringRequest { after: self.rng.below(longest), is_carried_out, kind, seed }
     }
 }
 
@@ -241,22 +280,57 @@ const SHORT: &[Choice] = &[
     (2, |d| Op::Crash { kind: d.crash_kind(), seed: d.rng.next_u64() }),
 ];
 
+/// Added to [`USUAL`].
+const BUCKET: &[Choice] = &[
+    (40, |_| Op::Upload),
+    (5, |_| Op::UploadEverything),
+    (2, |_| Op::LoseDisk),
+    (30, |d| Op::ReadBucket { seed: d.rng.next_u64() }),
+    (6, |_| Op::BreakBucket),
+    (8, |_| Op::RepairBucket),
+    (12, |d| d.crash_during_request()),
+];
+
+const BUCKET_SHORT: &[Choice] = &[
+    (12, |d| d.write()),
+    (8, |d| d.advance_clock()),
+    (6, |d| Op::Delete { tenant: d.tenant(), seed: d.rng.next_u64() }),
+    (2, |d| Op::CleanTombstones { tenant: d.tenant() }),
+    (6, |_| Op::Upload),
+    (6, |_| Op::UploadEverything),
+    (2, |_| Op::LoseDisk),
+    (2, |d| Op::ReadBucket { seed: d.rng.next_u64() }),
+    (1, |_| Op::Close),
+];
+
+/// Names of blocks sort by the time of their creation, which decides between values of one timestamp. A store
+/// without local blocks does not know the names in the bucket, so its clock must not be before their time.
+fn restricted(mix: Mix, op: Op) -> Op {
+    match op {
+        Op::SetClockBack { .. } if mix == Mix::Bucket => Op::Upload,
+        op => op,
+    }
+}
+
 /// Draws `count` operations.
 #[must_use]
 pub fn draw_ops(setup: &Setup, mix: Mix, count: usize) -> Vec<Op> {
     let rng = Rng::from_seed(setup.seed ^ 0x0b5e_55ed);
     let generator = OpGenerator { rng: &rng, setup };
     let choices = match mix {
-        Mix::Usual => USUAL,
-        Mix::Short => SHORT,
+        Mix::Usual => vec![USUAL],
+        Mix::Short => vec![SHORT],
+        Mix::Bucket => vec![USUAL, BUCKET],
+        Mix::BucketShort => vec![BUCKET_SHORT],
     };
+    let choices = choices.concat();
     let total: u64 = choices.iter().map(|(weight, _)| weight).sum();
     let draw = |_| {
         let mut at = rng.below(total);
-        for (weight, choice) in choices {
+        for (weight, choice) in &choices {
             match at.checked_sub(*weight) {
                 Some(rest) => at = rest,
-                None => return choice(&generator),
+                None => return restricted(mix, choice(&generator)),
             }
         }
         unreachable!("weights add up")

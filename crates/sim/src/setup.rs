@@ -48,6 +48,15 @@ pub struct Setup {
     pub series_count: u32,
     /// Interval at which a new series replaces an active one.
     pub churn_ms: i64,
+    /// A bucket to which blocks are uploaded.
+    pub bucket: Option<BucketSetup>,
+}
+
+/// Settings of the bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketSetup {
+    /// Age from which local copies are removed.
+    pub local_retention_ms: i64,
 }
 
 impl Setup {
@@ -55,6 +64,18 @@ impl Setup {
     #[must_use]
     pub fn from_seed(seed: u64) -> Setup {
         Setup::draw(seed, Threads::One)
+    }
+
+    /// Returns the setup of `seed` with a bucket.
+    #[must_use]
+    pub fn with_bucket(seed: u64) -> Setup {
+        let rng = Rng::from_seed(seed ^ 0xb0c_0000);
+        let mut setup = Setup::draw(seed, Threads::One);
+        setup.series_count = setup.series_count.min(40);
+        setup.tenants.truncate(3);
+        let local_retention_ms = pick(&rng, &[0, HOUR_MS, 6 * HOUR_MS, 7 * DAY_MS]);
+        setup.bucket = Some(BucketSetup { local_retention_ms });
+        setup
     }
 
     pub(crate) fn draw(seed: u64, threads: Threads) -> Setup {
@@ -83,7 +104,7 @@ impl Setup {
         let series_count = 2 + rng.below(if rng.below(3) == 0 { SERIES_COUNT_MAX } else { 60 });
         options.histogram_bytes_max = pick(&rng, &[0, 100_000, 1 << 30]);
         let churn_ms = pick(&rng, &[MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, DAY_MS]);
-        Setup { seed, tenants, options, series_count: series_count as u32, churn_ms }
+        Setup { seed, tenants, options, series_count: series_count as u32, churn_ms, bucket: None }
     }
 
     /// Returns true if acknowledged samples survive a power cut.

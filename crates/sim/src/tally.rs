@@ -28,6 +28,39 @@ pub struct Tally {
     pub merges: u64,
     /// Written checkpoint slices.
     pub slices: u64,
+    /// Counts of the bucket.
+    pub bucket: BucketTally,
+}
+
+/// Counts of what a simulation did with its bucket.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BucketTally {
+    /// Requests of processes that write.
+    pub requests: u64,
+    /// Faults that were injected into them.
+    pub faults: u64,
+    /// Blocks that were uploaded.
+    pub uploads: u64,
+    /// Local copies that were removed.
+    pub removed_copies: u64,
+    /// Processes that ended at a request.
+    pub kills: u64,
+    /// Starts with an empty data directory.
+    pub lost_disks: u64,
+    /// Samples that were read from the bucket alone and compared with the ledger.
+    pub compared: u64,
+}
+
+impl BucketTally {
+    fn add(&mut self, other: &BucketTally) {
+        self.requests += other.requests;
+        self.faults += other.faults;
+        self.uploads += other.uploads;
+        self.removed_copies += other.removed_copies;
+        self.kills += other.kills;
+        self.lost_disks += other.lost_disks;
+        self.compared += other.compared;
+    }
 }
 
 impl Tally {
@@ -58,5 +91,6 @@ impl Tally {
         self.flushes += other.flushes;
         self.merges += other.merges;
         self.slices += other.slices;
+        self.bucket.add(&other.bucket);
     }
 }

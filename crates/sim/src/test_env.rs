@@ -15,13 +15,16 @@ use chronolith_tsdb::check::{Damage, check_dir};
 use chronolith_tsdb::{LimitsTable, ReplayProgress, SnapshotHead, Tsdb, TsdbOptions, WalError, WriteError};
 
 use crate::batch::{BatchGenerator, draw_matchers, draw_range, match_all};
-use crate::compare::Reader;
+use crate::bucket::BucketWorld;
+use crate::compare::{Reader, Source};
 use crate::ledger::{AckState, TenantLedger};
 use crate::op::{CrashKind, Op, Shape};
 use crate::setup::{START_MS, Setup};
 use crate::tally::Tally;
 use crate::write::{LedgerScope, write};
 
+/// Time that a start takes. Without it, blocks of one millisecond are in no order if none of them is local.
+const RESTART: Duration = Duration::from_secs(10);
 /// Operations with a poisoned WAL before the process is restarted.
 const POISONED_OPS_MAX: u64 = 5;
 
@@ -38,19 +41,20 @@ pub(crate) struct CrashPoint {
 
 /// The store with its disk, clock and ledgers.
 pub struct TestEnv {
-    setup: Setup,
-    env: Env,
-    clock: Arc<ManualClock>,
+    pub(crate) setup: Setup,
+    pub(crate) env: Env,
+    pub(crate) clock: Arc<ManualClock>,
     pub(crate) disk: Arc<MemDisk>,
-    options: TsdbOptions,
+    pub(crate) options: TsdbOptions,
     tsdb: Option<Arc<Tsdb>>,
-    ledgers: Vec<TenantLedger>,
-    crash_point: Option<CrashPoint>,
+    pub(crate) ledgers: Vec<TenantLedger>,
+    pub(crate) crash_point: Option<CrashPoint>,
     /// Failed disk operations before the last start.
     refused_before: u64,
     is_full: bool,
     was_full: bool,
     poisoned_ops: Option<u64>,
+    pub(crate) bucket: Option<BucketWorld>,
     pub(crate) tally: Tally,
 }
 
@@ -81,8 +85,10 @@ impl TestEnv {
             is_full: false,
             was_full: false,
             poisoned_ops: None,
+            bucket: None,
             tally: Tally::default(),
         };
+        env.make_bucket()?;
         env.begin(CrashKind::Kill)?;
         Ok(env)
     }
@@ -98,16 +104,21 @@ impl TestEnv {
         self.finish().map_err(|text| (ops.len(), format!("at the end: {text}")))
     }
 
-    fn tsdb(&self) -> Arc<Tsdb> {
+    pub(crate) fn tsdb(&self) -> Arc<Tsdb> {
         self.tsdb.clone().expect("the store runs between two operations")
     }
 
     /// Returns true if the store may return errors.
-    fn may_fail(&self) -> bool {
+    pub(crate) fn may_fail(&self) -> bool {
+        self.may_disk_fail() || self.bucket.as_ref().is_some_and(BucketWorld::may_fail)
+    }
+
+    /// Returns true if the disk may return errors.
+    pub(crate) fn may_disk_fail(&self) -> bool {
         self.disk.refused_count() > self.refused_before || self.was_full || self.poisoned_ops.is_some()
     }
 
-    fn allow_failure<T>(
+    pub(crate) fn allow_failure<T>(
         &self,
         what: &str,
         result: Result<T, impl std::fmt::Display>,
@@ -163,6 +174,10 @@ impl TestEnv {
             }
             Op::FreeDisk => return self.free_disk(&tsdb),
             Op::CrashDuring { .. } | Op::FailDisk { .. } => {}
+            _ => {
+                drop(tsdb);
+                return self.step_bucket(op);
+            }
         }
         Ok(())
     }
@@ -171,6 +186,10 @@ impl TestEnv {
     fn after_step(&mut self) -> Result<(), String> {
         let now_ms = self.clock.now_ms();
         self.ledgers.iter_mut().for_each(|ledger| ledger.expire(now_ms));
+        if let Some(kill) = self.bucket.as_mut().and_then(BucketWorld::take_ended) {
+            self.tally.bucket.kills += 1;
+            return self.restart(kill.crash, kill.seed);
+        }
         if let Some(point) = self.crash_point.filter(|point| self.disk.op_count() > point.at) {
             self.crash_point = None;
             return self.restart_at_crash_point(point);
@@ -236,7 +255,8 @@ impl TestEnv {
         let Some(name) = self.allow_failure("a snapshot", made)? else { return Ok(()) };
         let dir = self.options.data_dir.join("snapshots").join(name);
         // Opening the snapshot takes disk operations, which must not count or fail.
-        if self.crash_point.is_none() && !self.may_fail() {
+        // It has no blocks that only the bucket has.
+        if self.crash_point.is_none() && !self.may_fail() && self.bucket.is_none() {
             self.compare_snapshot(&dir).map_err(|text| format!("snapshot: {text}"))?;
         }
         // On a failing disk it may remain; it is not read again.
@@ -267,8 +287,7 @@ impl TestEnv {
         let ledger = &self.ledgers[rng.below(self.ledgers.len() as u64) as usize];
         let matchers = draw_matchers(&rng, ledger, None);
         let range = draw_range(&rng, ledger.unit(), self.clock.now_ms());
-        let reader = Reader { tsdb, clock: self.clock.clone() };
-        self.tally.compared += reader.compare(ledger, &matchers, range)?;
+        self.tally.compared += self.ask(tsdb, |reader| reader.compare(ledger, &matchers, range))?;
         Ok(())
     }
 
@@ -277,10 +296,10 @@ impl TestEnv {
         let ledger = &self.ledgers[rng.below(self.ledgers.len() as u64) as usize];
         let matchers = draw_matchers(&rng, ledger, None);
         let range = draw_range(&rng, ledger.unit(), self.clock.now_ms());
-        Reader { tsdb, clock: self.clock.clone() }.compare_labels(ledger, &matchers, range)
+        self.ask(tsdb, |reader| reader.compare_labels(ledger, &matchers, range).map(|()| 0)).map(drop)
     }
 
-    fn check_all(&mut self) -> Result<(), String> {
+    pub(crate) fn check_all(&mut self) -> Result<(), String> {
         let tsdb = self.tsdb();
         self.compare_all(&tsdb)?;
         let errors = tsdb.stats().maintenance.error_count;
@@ -291,9 +310,9 @@ impl TestEnv {
     }
 
     fn compare_all(&mut self, tsdb: &Tsdb) -> Result<(), String> {
-        let reader = Reader { tsdb, clock: self.clock.clone() };
         for ledger in &self.ledgers {
-            self.tally.compared += reader.compare(ledger, &match_all(None), TimeRange::ALL)?;
+            self.tally.compared +=
+                self.ask(tsdb, |reader| reader.compare(ledger, &match_all(None), TimeRange::ALL))?;
         }
         Ok(())
     }
@@ -330,13 +349,28 @@ impl TestEnv {
     }
 
     /// Crashes and starts again.
-    fn restart(&mut self, kind: CrashKind, seed: u64) -> Result<(), String> {
+    pub(crate) fn restart(&mut self, kind: CrashKind, seed: u64) -> Result<(), String> {
         self.crash(kind, seed);
         self.begin(kind)
     }
 
-    /// Starts after a crash of the given kind, repeatedly if the start crashes as well.
-    fn begin(&mut self, kind: CrashKind) -> Result<(), String> {
+    /// Starts after a crash of the given kind, repeatedly if the start crashes as well or the process ends at
+    /// one of its first requests to the bucket.
+    pub(crate) fn begin(&mut self, kind: CrashKind) -> Result<(), String> {
+        let mut kind = kind;
+        loop {
+            let begun = self.begin_once(kind);
+            let Some(kill) = self.bucket.as_mut().and_then(BucketWorld::take_ended) else { return begun };
+            self.tally.bucket.kills += 1;
+            self.crash(kill.crash, kill.seed);
+            // Samples that may be lost are still to be resolved.
+            if kind == CrashKind::Kill {
+                kind = kill.crash;
+            }
+        }
+    }
+
+    fn begin_once(&mut self, kind: CrashKind) -> Result<(), String> {
         let mut is_resolving = kind != CrashKind::Kill;
         while let Err(text) = self.start() {
             // The start reached the crash point, or the disk is full.
@@ -365,9 +399,12 @@ impl TestEnv {
         self.restart(point.kind, point.seed)
     }
 
-    fn crash(&mut self, kind: CrashKind, seed: u64) {
+    pub(crate) fn crash(&mut self, kind: CrashKind, seed: u64) {
         if let Some(tsdb) = &self.tsdb {
             let stats = tsdb.stats();
+            let count = |name: &str| stats.metric(name).unwrap_or(0.0) as u64;
+            self.tally.bucket.uploads += count("bucket_uploaded_blocks_total");
+            self.tally.bucket.removed_copies += count("bucket_removed_local_copies_total");
             self.tally.flushes += stats.maintenance.flush_count;
             self.tally.slices += stats.head.checkpoint.slice_count;
             self.tally.merges += stats.metric("compaction_runs_total").unwrap_or(0.0) as u64;
@@ -390,7 +427,11 @@ impl TestEnv {
         let refused = self.disk.refused_count();
         self.arm_crash_point();
         let progress = Arc::new(ReplayProgress::default());
-        let opened = Tsdb::open(self.env.clone(), self.options.clone(), progress);
+        let bucket = self.bucket.as_mut().map(|bucket| {
+            self.clock.advance(RESTART);
+            bucket.connect(&self.env, &self.disk)
+        });
+        let opened = Tsdb::open_with_bucket(self.env.clone(), self.options.clone(), progress, bucket);
         let opened = opened.map_err(|error| format!("the store does not start: {error}"))?;
         if self.disk.refused_count() > refused {
             return Err("the disk failed during the start".to_owned());
@@ -405,7 +446,10 @@ impl TestEnv {
     /// Samples that are found after a power cut are durable.
     fn resolve(&mut self) -> Result<(), String> {
         let tsdb = self.tsdb();
-        let reader = Reader { tsdb: &tsdb, clock: self.clock.clone() };
+        if let Some(bucket) = &self.bucket {
+            bucket.pause_faults();
+        }
+        let reader = Reader::new(Source::Store(&tsdb), self.clock.clone());
         for ledger in &mut self.ledgers {
             for number in ledger.uncertain() {
                 let matchers = [chronolith_model::Matcher::equal("id", &number.to_string())];
@@ -415,6 +459,9 @@ impl TestEnv {
                 let found = reader.read_series(ledger, number)?;
                 ledger.resolve(number, &found);
             }
+        }
+        if let Some(bucket) = &self.bucket {
+            bucket.apply_faults();
         }
         Ok(())
     }
@@ -432,10 +479,14 @@ impl TestEnv {
         drop(tsdb);
         self.crash_point = None;
         self.disk.heal();
+        if let Some(bucket) = &mut self.bucket {
+            bucket.set_faulty(false);
+        }
         if self.may_fail() {
             self.restart(CrashKind::Kill, 0)?;
         }
         self.check_all()?;
+        self.finish_bucket()?;
         let tsdb = self.tsdb();
         self.close(tsdb)?;
         let mut damages = self.check_files()?;
@@ -453,6 +504,10 @@ impl TestEnv {
         self.check_all()?;
         self.crash(CrashKind::Kill, 0);
         self.tally.refused = self.disk.refused_count();
+        if let Some(bucket) = &self.bucket {
+            self.tally.bucket.requests = bucket.request_count();
+            self.tally.bucket.faults = bucket.fault_count();
+        }
         Ok(())
     }
 }

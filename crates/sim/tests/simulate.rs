@@ -4,7 +4,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_sim::{Budget, Tally, run_concurrent, run_crash_points, run_seeds};
+use chronolith_sim::{
+    Budget, Op, Setup, Shape, Tally, run_bucket_crash_points, run_bucket_seeds, run_concurrent,
+    run_crash_points, run_ops, run_seeds,
+};
 
 /// Simulations in parallel: CI has two cores.
 const THREAD_COUNT: u64 = 2;
@@ -58,4 +61,55 @@ fn concurrent_writers_read_their_acknowledged_samples() {
             Err(failure) => panic!("{failure}"),
         }
     }
+}
+
+#[test]
+fn a_bucket_has_what_was_uploaded() {
+    let budget = Budget { ops: 100_000, seed_ops: 5_000 };
+    let tally = match run_bucket_seeds(300, budget, |_, _| {}) {
+        Ok(tally) => tally,
+        Err(failure) => panic!("{failure}"),
+    };
+    println!("{tally:?}");
+    let bucket = tally.bucket;
+    // Fails if the mix of operations no longer exercises one of these.
+    assert!(bucket.requests > 10_000 && bucket.faults > 100 && bucket.uploads > 300, "{tally:?}");
+    assert!(bucket.kills > 10 && bucket.lost_disks >= 20 && bucket.removed_copies > 50, "{tally:?}");
+    assert!(bucket.compared > tally.samples / 2, "{tally:?}");
+}
+
+#[test]
+fn a_process_may_end_at_any_request() {
+    for (seed, step) in [(2, 1), (4, 3)] {
+        match run_bucket_crash_points(seed, 12, step) {
+            Ok(done) => assert!(done.tally.bucket.kills > 40 && done.tally.bucket.uploads > 50, "{done:?}"),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+}
+
+/// A block whose samples were all deleted was removed locally before the bucket had its deletions, and
+/// queries read it from the bucket, with the deleted samples. It stays until they are there.
+#[test]
+fn deleted_samples_do_not_come_back_from_the_bucket() {
+    let setup = Setup::with_bucket(374);
+    let ops = [
+        Op::Write { tenant: 0, shape: Shape::Scrape, seed: 15_959_624_761_132_165_290 },
+        Op::Flush,
+        Op::Upload,
+        Op::Delete { tenant: 0, seed: 18_227_559_447_249_972_712 },
+        Op::AdvanceClock { ms: 44_669, rounds: 1 },
+    ];
+    run_ops(&setup, &ops, u64::MAX).unwrap_or_else(|(_, text)| panic!("{text}"));
+}
+
+/// Requests of one run at the same time may be answered in any order; faults must not depend on it.
+#[test]
+fn a_seed_repeats_its_run_with_a_bucket() {
+    let run = || run_bucket_seeds(210, Budget { ops: 5_000, seed_ops: 5_000 }, |_, _| {});
+    let [first, second] = [run(), run()].map(|done| done.unwrap_or_else(|failure| panic!("{failure}")));
+    assert!(first.bucket.uploads > 0);
+    let stored =
+        |tally: Tally| (tally.samples, tally.compared, tally.starts, tally.flushes, tally.bucket.uploads);
+    assert_eq!(stored(first), stored(second));
 }

@@ -74,9 +74,15 @@ impl BucketSources {
     /// [`BucketError::Config`].
     pub fn open(options: &BucketOptions, env: &Env, handle: &Handle) -> Result<BucketSources, BucketError> {
         let store = Arc::new(Store::open(&options.store, env, handle.clone())?);
+        Ok(BucketSources::over(store, options, env, handle))
+    }
+
+    /// As [`BucketSources::open`], with requests to `store`.
+    #[must_use]
+    pub fn over(store: Arc<Store>, options: &BucketOptions, env: &Env, handle: &Handle) -> BucketSources {
         let catalog = BlockCatalog::new(store.clone(), env.clock.clone(), handle.clone(), &options.catalog);
         let BucketOptions { is_read_only, local_retention, .. } = *options;
-        Ok(BucketSources {
+        BucketSources {
             uploader: Uploader::new(store.clone(), env, handle.clone()),
             handle: handle.clone(),
             upload_end: watch::Sender::new(false),
@@ -84,7 +90,7 @@ impl BucketSources {
             store,
             is_read_only,
             local_retention,
-        })
+        }
     }
 
     /// Returns true if its blocks are served alone.

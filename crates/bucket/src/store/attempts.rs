@@ -42,6 +42,8 @@ pub(crate) struct Requests {
     pub(crate) limits: Limits,
     pub(crate) budget: RetryBudget,
     pub(crate) request_timeout: Duration,
+    /// Longest backoff before an attempt.
+    pub(crate) backoff_max: Duration,
 }
 
 impl Requests {
@@ -150,7 +152,7 @@ impl Attempts<'_> {
         if !outcome.is_retryable(self.operation) {
             return Err(self.error(&failure));
         }
-        let pause = retry::backoff(self.count, &requests.rng);
+        let pause = retry::backoff(self.count, requests.backoff_max, &requests.rng);
         let fits = context.remaining(&*requests.clock) > pause;
         if self.count >= ATTEMPTS_MAX || !fits || !requests.budget.withdraw() {
             requests.meter.add_retry_refused();

@@ -22,7 +22,8 @@ const RETRY_BURST: u64 = 20;
 /// Attempts of one request, the first included.
 pub(crate) const ATTEMPTS_MAX: u32 = 10;
 const BACKOFF_FIRST: Duration = Duration::from_millis(20);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// Longest backoff of a bucket.
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Failure of one attempt.
 #[derive(Debug)]
@@ -245,10 +246,11 @@ fn classify_io(kind: io::ErrorKind) -> Outcome {
     }
 }
 
-/// Backoff before attempt `attempts` + 1: a random part of an exponentially growing limit, at least half.
-pub(crate) fn backoff(attempts: u32, rng: &Rng) -> Duration {
+/// Backoff before attempt `attempts` + 1: a random part of an exponentially growing limit of at most `max`,
+/// at least half.
+pub(crate) fn backoff(attempts: u32, max: Duration, rng: &Rng) -> Duration {
     let doubled = BACKOFF_FIRST.saturating_mul(1 << attempts.saturating_sub(1).min(16));
-    let limit_us = u64::try_from(doubled.min(BACKOFF_MAX).as_micros()).unwrap_or(u64::MAX);
+    let limit_us = u64::try_from(doubled.min(max).as_micros()).unwrap_or(u64::MAX);
     let half_us = limit_us / 2;
     Duration::from_micros(half_us + rng.below(half_us + 1))
 }

@@ -72,10 +72,10 @@ fn backoff_grows_to_its_limit_and_differs_between_callers() {
     let rng = Rng::from_seed(7);
     for attempts in 1..40 {
         let limit = BACKOFF_FIRST.saturating_mul(1 << (attempts - 1).min(16)).min(BACKOFF_MAX);
-        let pause = backoff(attempts, &rng);
+        let pause = backoff(attempts, BACKOFF_MAX, &rng);
         assert!(pause >= limit / 2 && pause <= limit, "attempt {attempts}: {pause:?} of {limit:?}");
     }
-    assert_ne!(backoff(8, &rng), backoff(8, &rng));
+    assert_ne!(backoff(8, BACKOFF_MAX, &rng), backoff(8, BACKOFF_MAX, &rng));
 }
 
 #[test]
