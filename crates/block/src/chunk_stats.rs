@@ -25,35 +25,33 @@ pub struct ChunkStats {
     pub range: TimeRange,
 }
 
-impl Block {
-    /// Calls `visit` with each series, in order of labels, and its chunks in order of time. Cost: one pass
-    /// over index and chunks, whose samples are not decoded.
-    ///
-    /// # Errors
-    /// [`QueryError::Corrupt`], [`QueryError::Io`].
-    pub fn visit_chunks(&self, visit: &mut dyn FnMut(&Labels, &[ChunkStats])) -> Result<(), QueryError> {
-        let contents = self.contents();
-        let budget = MemoryBudget::new("chunk sizes", u64::MAX);
-        let mut series = SeriesReader::new(all_refs(contents, &budget)?);
-        let mut chunks = Vec::new();
-        while let Some(series_ref) = series.next_ref(contents, &budget)? {
-            let entry = series.decode_checked(contents, series_ref)?;
-            let wave = [entry.chunks.as_slice()];
-            let bytes = contents.read(&contents.chunk_wave(&wave), &budget)?;
-            chunks.clear();
-            for chunk in &entry.chunks {
-                let failed = |error| chunk_error(&bytes, chunk.chunk_ref, ChunkError::Segment(error));
-                let raw = raw_chunk(&bytes, chunk.chunk_ref).map_err(failed)?;
-                chunks.push(ChunkStats {
-                    encoding: raw.encoding,
-                    data_bytes: raw.bytes.len() as u64,
-                    sample_count: u64::from(raw.sample_count().map_err(failed)?),
-                    range: TimeRange::inclusive(chunk.min_time, chunk.max_time),
-                });
-            }
-            let labels = series.ascending_labels(contents, series_ref)?;
-            visit(&labels, &chunks);
+/// Calls `visit` with each series of `block`, in order of labels, and its chunks in order of time. Cost: one
+/// pass over index and chunks, whose samples are not decoded.
+///
+/// # Errors
+/// [`QueryError::Corrupt`], [`QueryError::Io`].
+pub fn visit_chunks(block: &Block, visit: &mut dyn FnMut(&Labels, &[ChunkStats])) -> Result<(), QueryError> {
+    let contents = block.contents();
+    let budget = MemoryBudget::new("chunk sizes", u64::MAX);
+    let mut series = SeriesReader::new(all_refs(contents, &budget)?);
+    let mut chunks = Vec::new();
+    while let Some(series_ref) = series.next_ref(contents, &budget)? {
+        let entry = series.decode_checked(contents, series_ref)?;
+        let wave = [entry.chunks.as_slice()];
+        let bytes = contents.read(&contents.chunk_wave(&wave), &budget)?;
+        chunks.clear();
+        for chunk in &entry.chunks {
+            let failed = |error| chunk_error(&bytes, chunk.chunk_ref, ChunkError::Segment(error));
+            let raw = raw_chunk(&bytes, chunk.chunk_ref).map_err(failed)?;
+            chunks.push(ChunkStats {
+                encoding: raw.encoding,
+                data_bytes: raw.bytes.len() as u64,
+                sample_count: u64::from(raw.sample_count().map_err(failed)?),
+                range: TimeRange::inclusive(chunk.min_time, chunk.max_time),
+            });
         }
-        Ok(())
+        let labels = series.ascending_labels(contents, series_ref)?;
+        visit(&labels, &chunks);
     }
+    Ok(())
 }

@@ -36,7 +36,7 @@ mod waves;
 mod writer;
 
 pub use block::Block;
-pub use chunk_stats::ChunkStats;
+pub use chunk_stats::{ChunkStats, visit_chunks};
 pub use compact::{CompactError, MergeRules, Pace, compact};
 pub use delete::{DeleteError, Deleted};
 pub use dictionary::{LabelDictionary, LabelRanks};

@@ -238,7 +238,8 @@ impl OpGenerator<'_> {
 
     fn crash_during_request(&self) -> Op {
         let longest = pick(self.rng, &[4, 20, 100]);
-        let (kind, seed) = (self.crash_kind(), self.rng.next_u64());
+        let kind = self.crash_kind();
+        let seed = self.rng.next_u64();
         let is_carried_out = self.rng.below(2) == 0;
         Op::CrashDuringRequest { after: self.rng.below(longest), is_carried_out, kind, seed }
     }

@@ -52,7 +52,7 @@ pub struct Setup {
     pub bucket: Option<BucketSetup>,
 }
 
-/// The bucket.
+/// Settings of the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketSetup {
     /// Age from which local copies are removed.

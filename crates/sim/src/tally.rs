@@ -39,7 +39,7 @@ pub struct BucketTally {
     pub requests: u64,
     /// Faults that were injected into them.
     pub faults: u64,
-    /// Uploaded blocks.
+    /// Blocks that were uploaded.
     pub uploads: u64,
     /// Local copies that were removed.
     pub removed_copies: u64,

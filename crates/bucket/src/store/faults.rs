@@ -62,11 +62,11 @@ pub struct FaultPlan {
     pub conflict: u64,
     /// Requests that are delayed by up to `delay_ms`.
     pub delayed: u64,
-    /// Longest delay.
+    /// Longest of these delays, in milliseconds.
     pub delay_ms: u64,
     /// Reads that are answered after `stall_ms`.
     pub stalled: u64,
-    /// Delay of a stalled read.
+    /// Delay of a stalled read, in milliseconds.
     pub stall_ms: u64,
     /// Requests that are neither carried out nor answered.
     pub unanswered: u64,
@@ -326,7 +326,9 @@ fn range_hash(options: &GetOptions) -> u64 {
 
 /// An answer with another body.
 fn changed(answer: GetResult, change: impl FnOnce(&mut Vec<u8>) + Send + 'static) -> GetResult {
-    let (meta, range, attributes) = (answer.meta.clone(), answer.range.clone(), answer.attributes.clone());
+    let meta = answer.meta.clone();
+    let range = answer.range.clone();
+    let attributes = answer.attributes.clone();
     let body = stream::once(async move {
         let mut body = answer.into_stream().try_collect::<Vec<Bytes>>().await?.concat();
         change(&mut body);

@@ -23,6 +23,7 @@ const STALLED: FaultPlan = FaultPlan {
     delay_ms: 0,
     stalled: 1000,
     stall_ms: 60,
+    unanswered: 0,
 };
 
 async fn files(rig: &Rig) -> Arc<RemoteFiles> {

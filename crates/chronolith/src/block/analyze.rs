@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
-use chronolith_block::Block;
+use chronolith_block::{Block, visit_chunks};
 use clap::{Arg, ArgMatches, Command};
 
 use self::counts::BlockCounts;
@@ -44,7 +44,7 @@ pub(super) fn run(
         let block = Block::open(env, dir).with_context(|| format!("opening {}", dir.display()))?;
         let total = block.meta().stats.num_series;
         let mut counts = BlockCounts::default();
-        block.visit_chunks(&mut |labels, chunks| {
+        visit_chunks(&block, &mut |labels, chunks| {
             counts.add_series(labels, chunks);
             let done = counts.series;
             bar.draw(|seconds| format!("{}  {done} of {total} series, {seconds} s", cells(done, total)));

@@ -34,7 +34,8 @@ fn integers_text(count: u64, histogram: &FloatHistogram) -> String {
     for bucket in buckets.filter(|bucket| bucket.count != 0.0) {
         let open = if bucket.lower_inclusive { '[' } else { '(' };
         let close = if bucket.upper_inclusive { ']' } else { ')' };
-        let (lower, upper) = (go_float(bucket.lower), go_float(bucket.upper));
+        let lower = go_float(bucket.lower);
+        let upper = go_float(bucket.upper);
         let _ = write!(text, ", {open}{lower},{upper}{close}:{}", count_text(bucket.count));
     }
     text.push('}');

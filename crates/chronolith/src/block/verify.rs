@@ -127,7 +127,7 @@ struct Comparison<'a> {
     file: &'a dyn DiskFile,
     offset: u64,
     found: Vec<u8>,
-    /// First difference.
+    /// First byte that differs, with a description.
     difference: Option<(u64, String)>,
 }
 
