@@ -4,6 +4,7 @@ mod block_uploads;
 mod catalogued;
 mod faults;
 mod http;
+mod leases;
 mod maintenance;
 mod races;
 mod reading;
