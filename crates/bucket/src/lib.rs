@@ -11,6 +11,7 @@ mod buffers;
 mod cache;
 mod catalog;
 pub mod error;
+pub mod lease;
 pub mod maintenance;
 mod meta;
 mod ranges;
