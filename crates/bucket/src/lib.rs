@@ -12,6 +12,7 @@ mod cache;
 mod catalog;
 pub mod error;
 mod external_labels;
+pub mod lease;
 pub mod maintenance;
 mod meta;
 mod ranges;

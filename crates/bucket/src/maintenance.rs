@@ -1,4 +1,5 @@
-//! Maintenance of the blocks of a tenant in the bucket: removal of replaced blocks, retention, leftovers.
+//! Maintenance of the blocks of a tenant in the bucket: removal of replaced blocks, retention, leftovers,
+//! download for a compaction.
 //!
 //! Invariants: the catalogue decides. A block is removed only while the newest snapshot marks it and does not
 //! list it, and a marked block is not published again, so no upload that runs meanwhile can lose objects.
@@ -6,6 +7,7 @@
 //! catalogue, or with a damaged one, is left as it is.
 //! Not here: when a step runs and for which tenants (`tsdb`), who compacts (`lease`).
 
+pub mod download;
 pub mod leftovers;
 pub mod removal;
 pub mod retention;

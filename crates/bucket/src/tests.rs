@@ -4,6 +4,7 @@ mod block_uploads;
 mod catalogued;
 mod disk_cache;
 mod http;
+mod leases;
 mod maintenance;
 mod races;
 mod reading;

@@ -5,10 +5,17 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use chronolith_base::{Disk, RealDisk};
+use chronolith_block::{Block, BlockSource, BlockWriter, MergeRules};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, ReadContext, Selector, TimeRange};
 
 use super::block_uploads::Bench;
+use super::reading::{Answer, START_MS, labels, read_all, window};
 use super::*;
 use crate::error::BucketError;
+use crate::lease::Leases;
+use crate::maintenance::MaintenanceRun;
+use crate::maintenance::download::download_block;
+use crate::maintenance::removal::{find_due, remove_due};
 use crate::snapshots::SnapshotReader;
 use crate::store::CreateOutcome;
 use crate::store::list::ListOptions;
@@ -17,6 +24,7 @@ use crate::store::read::ReadRange;
 use crate::store::request::Operation;
 use crate::store::retry::Outcome;
 use crate::upload::{Published, Uploader};
+use crate::{BlockCatalog, CatalogOptions};
 
 const ENV: &str = "CHRONOLITH_TEST_VERSITYGW";
 const SECRET: &str = "test-secret";
@@ -178,4 +186,96 @@ async fn blocks_are_uploaded_to_an_s3_server_and_recorded_by_racing_writers() {
     let reader = SnapshotReader::new(Arc::new(store), env.clock.clone());
     let latest = reader.read_latest(&context(&env)).await.unwrap().unwrap();
     assert_eq!((latest.snapshot.number, latest.snapshot.blocks.len() as u64), (WRITERS, WRITERS));
+}
+
+/// Merges without a limit.
+struct NoLimit;
+
+impl chronolith_block::Pace for NoLimit {
+    fn spend(&self, _: u64) -> std::ops::ControlFlow<()> {
+        std::ops::ControlFlow::Continue(())
+    }
+}
+
+/// The samples of a tenant, as queries see them.
+fn answer(env: &Env, store: Arc<Store>) -> Answer {
+    let catalog = BlockCatalog::new(store, env.clock.clone(), Handle::current(), &CatalogOptions::default());
+    let budget = chronolith_base::MemoryBudget::new("query", u64::MAX);
+    let ctx = ReadContext::new(env.clock.clone(), u64::MAX, budget);
+    let blocks = catalog.blocks_in(&TenantId::anonymous(), TimeRange::ALL, &ctx).unwrap();
+    let selector = Selector { matchers: &[], range: TimeRange::ALL };
+    let mut series: std::collections::BTreeMap<_, Vec<(i64, u64)>> = std::collections::BTreeMap::new();
+    for block in &blocks {
+        for (labels, samples) in read_all(&mut *block.select(&selector, &ctx), TimeRange::ALL).unwrap() {
+            series.entry(labels).or_default().extend(samples);
+        }
+    }
+    series.into_iter().collect()
+}
+
+/// Upload, compaction by way of a local directory, removal of the inputs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn blocks_are_compacted_and_removed_on_an_s3_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(server) = start(dir.path()) else { return };
+    let (env, store) = open(&server, SECRET);
+    wait_until_ready(&env, &store).await;
+    let store = Arc::new(store);
+    let (disk, _, _) = Env::fake(START_MS, 3);
+    let local = Env { disk: disk.disk.clone(), ..env.clone() };
+    let request = context(&env);
+    let uploader = Uploader::new(store.clone(), &local, Handle::current());
+    for idx in 0..2 {
+        let mut writer = BlockWriter::create(&local, Path::new("blocks")).unwrap();
+        for pod in ["x", "y"] {
+            let times: Vec<i64> = (0..240).map(|k| window(idx).start + k * 15_000).collect();
+            let values: Vec<f64> = (0..240).map(|k| f64::from(k) * 0.1).collect();
+            writer.add_samples(&labels(&[("__name__", "m"), ("pod", pod)]), &times, &values).unwrap();
+        }
+        let meta = writer.finish(BlockSource::head(window(idx))).unwrap().unwrap();
+        let block = Path::new("blocks").join(meta.ulid.to_string());
+        let record = uploader.upload(&request, &block, None).await.unwrap();
+        uploader.publisher().publish(&request, &[record]).await.unwrap();
+    }
+    let read = async || {
+        let (env, store) = (env.clone(), store.clone());
+        tokio::task::spawn_blocking(move || answer(&env, store)).await.unwrap()
+    };
+    let before = read().await;
+    assert_eq!(before.iter().map(|(_, samples)| samples.len()).collect::<Vec<_>>(), [480, 480]);
+
+    let leases = Leases::new(store.clone(), &env, Duration::from_secs(60));
+    assert!(leases.acquire(&request).await.unwrap());
+    let snapshots = uploader.publisher().snapshots();
+    let inputs = snapshots.reader().read_latest(&request).await.unwrap().unwrap().snapshot.blocks.clone();
+    let mut opened = Vec::new();
+    for record in &inputs {
+        let work = Path::new("compaction");
+        let fetched = download_block(&store, &local, &request, record, work).await.unwrap();
+        opened.push(Block::open(&local, &fetched).unwrap());
+    }
+    let rules = MergeRules {
+        encoding: BlockEncoding::Dense,
+        duplicates: DuplicatePolicy::KeepFirst,
+        output_bytes_max: u64::MAX,
+    };
+    let outputs =
+        chronolith_block::compact(&local, Path::new("compaction"), None, &opened, rules, &NoLimit).unwrap();
+    let output = Path::new("compaction").join(outputs[0].meta().ulid.to_string());
+    let record = uploader.upload(&request, &output, None).await.unwrap();
+    let replaced = uploader.publisher().replace(&request, &inputs, &[record]).await.unwrap();
+    assert!(matches!(replaced, Published::Recorded(Some(_))), "{replaced:?}");
+    leases.release(&request).await.unwrap();
+    assert!(read().await == before, "compacted");
+
+    let now_ms = env.clock.now_ms() + 13 * 3_600_000;
+    let run = MaintenanceRun { store: &store, snapshots, request: &request, now_ms };
+    let due = find_due(&run, Duration::from_secs(12 * 3600)).await.unwrap();
+    let removed = remove_due(&run, &due).await.unwrap();
+    assert_eq!((removed.blocks.len(), removed.object_count), (2, 6));
+    let options =
+        ListOptions { prefix: "anonymous".to_owned(), is_delimited: true, ..ListOptions::default() };
+    let left = store.list(&request, &options).await.unwrap().prefixes;
+    assert_eq!(left.len(), 3, "one block, catalogue and lease: {left:?}");
+    assert!(read().await == before, "inputs removed");
 }

@@ -61,14 +61,40 @@ impl Publisher {
         request: &RequestContext,
         records: &[BucketBlock],
     ) -> Result<Published, BucketError> {
+        self.enter(request, records, &[], |snapshot| decide(snapshot, records)).await
+    }
+
+    /// Replaces `inputs` by `outputs`, which were made of them, in one snapshot. Unlike with
+    /// [`Publisher::publish`], the catalogue must have all inputs with these records: samples may have been
+    /// deleted since the outputs were made. Without outputs, the inputs leave. Repeating it changes nothing.
+    ///
+    /// # Errors
+    /// As [`crate::snapshots::Snapshots::update`].
+    pub async fn replace(
+        &self,
+        request: &RequestContext,
+        inputs: &[BucketBlock],
+        outputs: &[BucketBlock],
+    ) -> Result<Published, BucketError> {
+        self.enter(request, outputs, inputs, |snapshot| decide_replacement(snapshot, inputs, outputs)).await
+    }
+
+    /// Adds `records` and drops what they replace, and `inputs`, if `decide` finds that in order.
+    async fn enter(
+        &self,
+        request: &RequestContext,
+        records: &[BucketBlock],
+        inputs: &[BucketBlock],
+        decide: impl Fn(&Snapshot) -> Decision,
+    ) -> Result<Published, BucketError> {
         let now_ms = self.env.clock.now_ms();
         let mut decision = Decision::Done;
         let updated = self.snapshots.update(request, |snapshot| {
-            decision = decide(snapshot, records);
+            decision = decide(snapshot);
             if decision != Decision::Add {
                 return Change::Keep;
             }
-            apply(snapshot, records, now_ms);
+            apply(snapshot, records, inputs, now_ms);
             Change::Write
         });
         let updated = updated.await?;
@@ -129,14 +155,27 @@ fn decide(snapshot: &Snapshot, records: &[BucketBlock]) -> Decision {
     if is_done { Decision::Done } else { Decision::Add }
 }
 
+/// Reaction to blocks that are to replace `inputs`.
+fn decide_replacement(snapshot: &Snapshot, inputs: &[BucketBlock], outputs: &[BucketBlock]) -> Decision {
+    let live = |ulid: Ulid| snapshot.blocks.iter().find(|block| block.ulid == ulid);
+    let has_inputs = inputs.iter().any(|input| live(input.ulid).is_some());
+    if !has_inputs && outputs.iter().all(|output| live(output.ulid).is_some()) {
+        return Decision::Done;
+    }
+    let gone = inputs.iter().filter(|input| live(input.ulid) != Some(*input)).map(|input| input.ulid);
+    let gone: Vec<Ulid> = gone.collect();
+    if gone.is_empty() { Decision::Add } else { Decision::InputsGone(gone) }
+}
+
 /// Blocks of the catalogue whose samples are in `records`.
 fn replaced_by<'a>(snapshot: &'a Snapshot, records: &'a [BucketBlock]) -> impl Iterator<Item = Ulid> + 'a {
     let is_replaced = |block: &&BucketBlock| records.iter().any(|record| record.replaces(block));
     snapshot.blocks.iter().filter(is_replaced).map(|block| block.ulid)
 }
 
-fn apply(snapshot: &mut Snapshot, records: &[BucketBlock], now_ms: i64) {
-    let replaced: Vec<Ulid> = replaced_by(snapshot, records).collect();
+fn apply(snapshot: &mut Snapshot, records: &[BucketBlock], inputs: &[BucketBlock], now_ms: i64) {
+    let inputs = inputs.iter().map(|input| input.ulid);
+    let replaced: BTreeSet<Ulid> = replaced_by(snapshot, records).chain(inputs).collect();
     let is_gone = |ulid: Ulid| replaced.contains(&ulid) || records.iter().any(|record| record.ulid == ulid);
     snapshot.blocks.retain(|block| !is_gone(block.ulid));
     snapshot.blocks.extend(records.iter().cloned());

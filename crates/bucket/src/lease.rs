@@ -1,0 +1,184 @@
+//! Lease of a tenant: one process compacts its blocks in the bucket.
+//!
+//! Invariants: an epoch is an object `<tenant>/lease/<20 digits>`, created by create-if-absent and never
+//! changed; the one with the greatest number counts. A lease is over once a process has seen the same epoch
+//! for the duration that it names, by its own monotonic clock, so no clocks are compared.
+//! It saves work and protects nothing: two processes that both believe to hold it publish to the same
+//! catalogue, which drops the compaction whose inputs are gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronolith_base::Env;
+use chronolith_model::TenantId;
+use parking_lot::Mutex;
+
+use crate::store::CreateOutcome;
+use crate::store::list::ListOptions;
+use crate::store::read::ReadRange;
+use crate::{BucketError, RequestContext, Store};
+
+/// Folder of the epochs of a tenant.
+const FOLDER: &str = "lease";
+const NUMBER_DIGITS: usize = 20;
+/// Epochs that stay: a process that has read an older one must not create the number after it again.
+const KEPT_COUNT: u64 = 4;
+/// Tenants that are remembered; of more, none is.
+const TENANTS_MAX: usize = 10_000;
+
+/// Leases of one process.
+pub struct Leases {
+    store: Arc<Store>,
+    env: Env,
+    /// Random name of the process.
+    holder: u64,
+    duration: Duration,
+    /// Newest epoch that was seen of each tenant.
+    seen: Mutex<BTreeMap<TenantId, Seen>>,
+}
+
+/// An epoch and the monotonic time at which it was seen first, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    number: u64,
+    since_ns: u64,
+}
+
+/// Content of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Epoch {
+    number: u64,
+    holder: u64,
+    /// Zero if it was released.
+    duration_ms: u64,
+}
+
+impl Leases {
+    /// Leases of `duration` in `store`. Sends no request.
+    #[must_use]
+    pub fn new(store: Arc<Store>, env: &Env, duration: Duration) -> Leases {
+        let holder = env.rng.next_u64();
+        Leases { store, env: env.clone(), holder, duration, seen: Mutex::default() }
+    }
+
+    /// Takes the lease of the tenant of `request`, or renews it once half of it is over. Returns true if this
+    /// process holds it.
+    ///
+    /// Cost: a listing and a read; to take or renew it also a creation and the removal of an old epoch.
+    ///
+    /// # Errors
+    /// As other requests. The lease may be taken then: it ends by itself.
+    pub async fn acquire(&self, request: &RequestContext) -> Result<bool, BucketError> {
+        let newest = self.newest(request).await?;
+        let age_ns = newest.map_or(0, |epoch| self.age_ns(&request.tenant, epoch));
+        let age = Duration::from_nanos(age_ns);
+        match newest {
+            Some(epoch) if epoch.holder == self.holder && epoch.duration_ms > 0 => {
+                if age < self.duration / 2 {
+                    return Ok(true);
+                }
+            }
+            Some(epoch) if age < Duration::from_millis(epoch.duration_ms) => return Ok(false),
+            Some(_) | None => {}
+        }
+        let number = newest.map_or(1, |epoch| epoch.number.saturating_add(1));
+        let duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
+        self.create(request, Epoch { number, holder: self.holder, duration_ms }).await
+    }
+
+    /// Gives the lease back, if this process holds it.
+    ///
+    /// # Errors
+    /// As other requests. The lease ends by itself then.
+    pub async fn release(&self, request: &RequestContext) -> Result<(), BucketError> {
+        let newest = self.newest(request).await?.filter(|epoch| epoch.holder == self.holder);
+        if let Some(epoch) = newest.filter(|epoch| epoch.duration_ms > 0) {
+            let number = epoch.number.saturating_add(1);
+            self.create(request, Epoch { number, holder: self.holder, duration_ms: 0 }).await?;
+        }
+        self.seen.lock().remove(&request.tenant);
+        Ok(())
+    }
+
+    /// Creates the next epoch. Returns false if another process was first.
+    async fn create(&self, request: &RequestContext, epoch: Epoch) -> Result<bool, BucketError> {
+        let key = key(&request.tenant, epoch.number);
+        let created = self.store.create(request, &key, epoch.encode()).await?;
+        if created != CreateOutcome::Created {
+            return Ok(false);
+        }
+        self.age_ns(&request.tenant, epoch);
+        if let Some(old) = epoch.number.checked_sub(KEPT_COUNT) {
+            self.remove_until(request, old).await?;
+        }
+        Ok(true)
+    }
+
+    async fn remove_until(&self, request: &RequestContext, number: u64) -> Result<(), BucketError> {
+        for old in self.numbers(request).await?.into_iter().filter(|old| *old <= number) {
+            self.store.remove(request, &key(&request.tenant, old)).await?;
+        }
+        Ok(())
+    }
+
+    /// Time since this process has seen the epoch first, in ns.
+    fn age_ns(&self, tenant: &TenantId, epoch: Epoch) -> u64 {
+        let now_ns = self.env.clock.mono_ns();
+        let mut seen = self.seen.lock();
+        let known = seen.get(tenant).filter(|known| known.number == epoch.number).copied();
+        match known {
+            Some(known) => now_ns.saturating_sub(known.since_ns),
+            None => {
+                if seen.len() >= TENANTS_MAX {
+                    seen.clear();
+                }
+                seen.insert(tenant.clone(), Seen { number: epoch.number, since_ns: now_ns });
+                0
+            }
+        }
+    }
+
+    /// The newest epoch; one that cannot be read counts as that of another process.
+    async fn newest(&self, request: &RequestContext) -> Result<Option<Epoch>, BucketError> {
+        let Some(number) = self.numbers(request).await?.into_iter().max() else { return Ok(None) };
+        let key = key(&request.tenant, number);
+        let duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
+        let other = Epoch { number, holder: !self.holder, duration_ms };
+        match self.store.read(request, &key, ReadRange::Whole, None).await {
+            Ok(read) => Ok(Some(Epoch::decode(number, &read.bytes).unwrap_or(other))),
+            Err(BucketError::NotFound { .. } | BucketError::Corrupt { .. }) => Ok(Some(other)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn numbers(&self, request: &RequestContext) -> Result<Vec<u64>, BucketError> {
+        let folder = format!("{}/{FOLDER}", request.tenant);
+        let options = ListOptions { prefix: folder.clone(), ..ListOptions::default() };
+        let page = self.store.list(request, &options).await?;
+        let number = |key: &str| {
+            let digits = key.strip_prefix(&folder)?.strip_prefix('/')?;
+            let is_number = digits.len() == NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+            if is_number { digits.parse().ok() } else { None }
+        };
+        Ok(page.objects.iter().filter_map(|object| number(&object.key)).collect())
+    }
+}
+
+impl Epoch {
+    fn encode(self) -> Bytes {
+        format!("holder={:016x} duration_ms={}\n", self.holder, self.duration_ms).into()
+    }
+
+    fn decode(number: u64, body: &[u8]) -> Option<Epoch> {
+        let text = std::str::from_utf8(body).ok()?.strip_suffix('\n')?;
+        let (holder, duration_ms) = text.strip_prefix("holder=")?.split_once(" duration_ms=")?;
+        let holder = u64::from_str_radix(holder, 16).ok()?;
+        Some(Epoch { number, holder, duration_ms: duration_ms.parse().ok()? })
+    }
+}
+
+fn key(tenant: &TenantId, number: u64) -> String {
+    format!("{tenant}/{FOLDER}/{number:0NUMBER_DIGITS$}")
+}
