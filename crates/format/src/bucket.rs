@@ -3,9 +3,12 @@
 //! Not here: requests (`bucket`), files of blocks (`block`).
 
 pub mod catalogue;
+pub mod databases;
 pub mod mimir;
+mod numbered;
 mod packed;
 pub mod sidecar;
 mod texts;
 
+pub use numbered::{NumberedSnapshot, Stamp};
 pub use packed::Unpacker;
