@@ -152,10 +152,10 @@ impl BucketBlock {
         BucketBlock::new(identity, remote, None, cache)
     }
 
-    /// The block of a record of the catalogue of the tenant whose folder is the key of `tenant`.
+    /// The block of a record of the catalogue in the folder that is the key of `folder`.
     pub(crate) fn recorded(
         record: &catalogue::BucketBlock,
-        tenant: &Remote,
+        folder: &Remote,
         cache: Arc<BlockCache>,
     ) -> Arc<BucketBlock> {
         let identity = BlockIdentity {
@@ -166,10 +166,10 @@ impl BucketBlock {
             split_set: record.ancestry.split_set,
         };
         let key = match record.folder {
-            BlockFolder::Mimir => format!("{}/{}", tenant.key, record.ulid),
+            BlockFolder::Mimir => format!("{}/{}", folder.key, record.ulid),
             BlockFolder::Thanos => record.ulid.to_string(),
         };
-        let remote = Remote { key, ..tenant.clone() };
+        let remote = Remote { key, ..folder.clone() };
         BucketBlock::new(identity, remote, Some(Box::new(record.clone())), cache)
     }
 
@@ -281,7 +281,7 @@ impl BucketBlock {
             }
             bytes
         };
-        self.cache.add_header(self, &self.remote.tenant, bytes);
+        self.cache.add_header(self, self.remote.folder.tenant(), bytes);
     }
 
     /// Drops a reader by the sidecar, which remembers its damage.

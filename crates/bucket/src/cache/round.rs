@@ -33,7 +33,7 @@ impl RemoteFiles {
             if gaps.is_empty() {
                 break;
             }
-            let tenant = &self.remote.tenant;
+            let tenant = self.remote.folder.tenant();
             let looked = self.cache.look_up(self.cache_key, tenant, &gaps, &self.speed(), deadline_ns);
             let Lookup { found, own, others } = looked;
             let own_bytes: u64 = own.iter().map(|flight| flight.range().len()).sum();

@@ -38,6 +38,9 @@ impl RetentionJobs {
             cx.counters.errors.increment();
             tracing::error!(%error, "writing the retention clock failed, retrying later");
         }
+        if let Some(uploads) = cx.storage.uploads() {
+            uploads.set_retention_now(self.clock.time_ms());
+        }
     }
 
     pub(super) fn clock(&self) -> &GuardedClock {
