@@ -17,7 +17,7 @@ use chronolith_block::{Block, SidecarBlock, open_error};
 use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
 use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
-use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange};
+use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange, TimeUnit};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -154,10 +154,10 @@ impl BucketBlock {
         BucketBlock::new(identity, remote, None, cache)
     }
 
-    /// The block of a record of the catalogue of the tenant whose folder is the key of `tenant`.
+    /// The block of a record of the catalogue in the folder that is the key of `folder`.
     pub(crate) fn recorded(
         record: &catalogue::BucketBlock,
-        tenant: &Remote,
+        folder: &Remote,
         cache: Arc<BlockCache>,
     ) -> Arc<BucketBlock> {
         let identity = BlockIdentity {
@@ -168,10 +168,10 @@ impl BucketBlock {
             split_set: record.ancestry.split_set,
         };
         let key = match record.folder {
-            BlockFolder::Mimir => format!("{}/{}", tenant.key, record.ulid),
+            BlockFolder::Mimir => format!("{}/{}", folder.key, record.ulid),
             BlockFolder::Thanos => record.ulid.to_string(),
         };
-        let remote = Remote { key, ..tenant.clone() };
+        let remote = Remote { key, ..folder.clone() };
         BucketBlock::new(identity, remote, Some(Box::new(record.clone())), cache)
     }
 
@@ -215,7 +215,7 @@ impl BucketBlock {
     #[must_use]
     pub fn description(&self) -> String {
         let BlockIdentity { ulid, range, .. } = &self.identity;
-        let unit = self.remote.tenant.time_unit();
+        let unit = self.record().map_or(TimeUnit::Milli, |record| record.time_unit);
         let text = |time: i64| rfc3339_ms(unit.to_ms(time));
         format!("block {ulid} ({} to {})", text(range.start), text(range.end))
     }
@@ -292,7 +292,7 @@ impl BucketBlock {
             }
             bytes
         };
-        self.cache.add_header(self, &self.remote.tenant, bytes);
+        self.cache.add_header(self, self.remote.folder.tenant(), bytes);
     }
 
     /// Drops a reader by the sidecar, which remembers its damage.

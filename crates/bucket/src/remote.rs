@@ -14,12 +14,13 @@ use chronolith_block::source::{
     BlockFile, BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX,
     RangeBytes, Reread, WAVE_BYTES_MAX, Wave,
 };
-use chronolith_model::{QueryError, ReadContext, TenantId};
+use chronolith_model::{QueryError, ReadContext};
 use tokio::runtime::Handle;
 
 use crate::buffers::BufferPool;
 use crate::cache::disk::{FileVersions, ObjectFolder};
 use crate::cache::{BlockCache, BlockKey, CachedObjects};
+use crate::folder::Folder;
 use crate::ranges::{self, Speed};
 use crate::store::meter::Estimates;
 use crate::store::read::{Piece, ReadRange};
@@ -36,14 +37,14 @@ const BYTES_PER_US: f64 = 90.0;
 /// Speed of a local directory: a read is a system call and a copy, and none waits for another.
 const LOCAL_SPEED: Speed = Speed { first_byte_us: 1.0, bytes_per_us: 8000.0, connection_count: usize::MAX };
 
-/// Objects below one key of the bucket, on behalf of one tenant.
+/// Objects below one key of the bucket, on behalf of one store.
 #[derive(Clone)]
 pub(crate) struct Remote {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Runtime of the requests.
     pub(crate) handle: Handle,
-    pub(crate) tenant: TenantId,
+    pub(crate) folder: Folder,
     /// Without a slash at its end.
     pub(crate) key: String,
     pub(crate) rules: ReadRules,
@@ -79,7 +80,7 @@ impl Remote {
     }
 
     pub(crate) fn request(&self, deadline_ns: u64) -> RequestContext {
-        RequestContext { tenant: self.tenant.clone(), deadline_ns, purpose: Purpose::Query }
+        RequestContext { folder: self.folder.clone(), deadline_ns, purpose: Purpose::Query }
     }
 
     /// Reads an object below the key as a whole.

@@ -5,7 +5,7 @@
 //! once; its samples are deduplicated if it is seen twice.
 //! Not here: evaluation (`promql`), the merge of samples (`merge`), hidden labels (`kinds`).
 
-mod blocks;
+pub(crate) mod blocks;
 pub(crate) mod bucket;
 pub(crate) mod databases;
 mod failure;
@@ -15,8 +15,11 @@ mod kinds;
 pub(crate) mod measurements;
 mod merged;
 pub(crate) mod metrics;
+pub(crate) mod remote;
 pub(crate) mod typed;
+pub(crate) mod typed_bucket;
 pub(crate) mod unit;
+pub(crate) mod view;
 mod words;
 
 use std::sync::Arc;
@@ -43,7 +46,7 @@ pub(crate) struct TenantQueryable {
 impl TenantQueryable {
     pub(crate) fn new(storage: &Storage, tenant: &TenantId) -> TenantQueryable {
         let duplicates = storage.limits_of(tenant).duplicates;
-        let bucket = storage.bucket().map(|bucket| bucket.catalog().clone());
+        let bucket = storage.bucket_blocks(tenant);
         let blocks = QueryBlocks::new(tenant, storage.blocks(), bucket);
         TenantQueryable { head: storage.head().clone(), tenant: tenant.clone(), blocks, duplicates }
     }

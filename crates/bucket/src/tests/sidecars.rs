@@ -217,7 +217,7 @@ fn remote(world: &World, key: String) -> Remote {
         store: world.rig.store.clone(),
         clock: world.rig.env.clock.clone(),
         handle: world.runtime.handle().clone(),
-        tenant: super::reading::tenant(),
+        folder: super::reading::tenant().into(),
         key,
         rules: ReadRules::default(),
         buffers: BufferPool::new(0),

@@ -37,3 +37,4 @@ mod starts;
 mod stress;
 mod typed;
 mod upload;
+mod upload_databases;
