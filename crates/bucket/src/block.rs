@@ -210,6 +210,11 @@ impl BucketBlock {
         self.identity.range
     }
 
+    /// Bytes of all its chunks; `u64::MAX` if they are not known.
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        self.record().map_or(u64::MAX, |record| record.files.segments.iter().sum())
+    }
+
     /// Name and time range, for messages.
     #[must_use]
     pub fn description(&self) -> String {

@@ -110,17 +110,18 @@ impl RemoteFiles {
     }
 
     /// Reads the items of `wave` until `deadline_ns` of the clock. Items that fail their checksums are read
-    /// by `reread`, if there is one.
+    /// by `reread`, if there is one. `count` gets the bytes of each round before they are requested.
     ///
     /// # Errors
-    /// [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the bucket does not
-    /// answer or the object is gone, [`QueryError::Corrupt`] if it is shorter than it was.
+    /// That of `count`; [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the
+    /// bucket does not answer or the object is gone, [`QueryError::Corrupt`] if it is shorter than it was.
     pub(crate) async fn read(
         &self,
         wave: &dyn Wave,
         budget: &MemoryBudget,
         deadline_ns: u64,
         reread: Option<Arc<dyn Reread>>,
+        count: &(dyn Fn(u64) -> Result<(), QueryError> + Sync),
     ) -> Result<RangeBytes, QueryError> {
         let mut fetched = FetchedRanges::new(self.files.clone());
         if let Some(reread) = reread {
@@ -134,6 +135,7 @@ impl RemoteFiles {
                 break;
             }
             let round = std::mem::take(&mut ranges);
+            count(round.iter().map(ByteRange::len).sum())?;
             let batch = match self.is_kept(&round) {
                 true => self.read_cached(round, budget, deadline_ns).await?,
                 false => self.read_round(round, budget, deadline_ns).await?,
@@ -250,7 +252,7 @@ impl ByteSource for WaitingSource {
         let remote = &self.0.remote;
         let timeout_ns = u64::try_from(READ_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = remote.clock.mono_ns().saturating_add(timeout_ns);
-        remote.handle.block_on(self.0.read(wave, budget, deadline_ns, None))
+        remote.handle.block_on(self.0.read(wave, budget, deadline_ns, None, &|_| Ok(())))
     }
 
     fn wave_bytes_max(&self) -> Option<u64> {

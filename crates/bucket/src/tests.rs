@@ -4,6 +4,7 @@ mod block_uploads;
 mod catalogued;
 mod faults;
 mod http;
+mod limits;
 mod races;
 mod reading;
 mod requests;

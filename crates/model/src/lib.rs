@@ -29,5 +29,7 @@ pub use query::{
     Columns, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
 };
 pub use regex::{GoRegex, RegexError};
-pub use tenant::{BlockEncoding, DatabaseLimits, DuplicatePolicy, TenantId, TenantLimits};
+pub use tenant::{
+    BlockEncoding, DatabaseLimits, DuplicatePolicy, FetchLimits, QueryLimits, TenantId, TenantLimits,
+};
 pub use time::{TimeRange, TimeUnit};

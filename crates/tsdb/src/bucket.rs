@@ -25,6 +25,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::query::bucket::TenantBucket;
+use crate::query::lookback::bounded;
 
 /// Age of local copies at which they go unless it is set: compaction runs on blocks up to this age.
 const LOCAL_RETENTION: Duration = Duration::from_secs(7 * 86_400);
@@ -235,6 +236,6 @@ impl ChangeWatch for BucketSources {
 
 impl TenantSources for BucketSources {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        Arc::new(TenantBucket::new(self.catalog.clone(), tenant))
+        bounded(Arc::new(TenantBucket::new(self.catalog.clone(), tenant)))
     }
 }

@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
-use chronolith_bucket::BlockCatalog;
+use chronolith_bucket::{BlockCatalog, check_first_batches};
 use chronolith_model::query::{SelectHints, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
 };
 
 use super::blocks::{LabelList, LabelQuery, select_in_bucket};
+use super::counted::counted;
 use super::kinds;
 use super::merged::MergedBatches;
 
@@ -56,7 +57,9 @@ impl Queryable for TenantBucket {
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
         ctx.begin_wait()?;
         // Each selection starts to fetch at once; only the merge waits.
-        for block in self.catalog.blocks_in(&self.tenant, range, ctx)? {
+        let blocks = self.catalog.blocks_in(&self.tenant, range, ctx)?;
+        check_first_batches(&blocks, &Selector { matchers: &matchers, range }, ctx)?;
+        for block in blocks {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
                 let matchers = kinds::with_kind(&matchers, kind);
                 let selector = Selector { matchers: &matchers, range };
@@ -69,7 +72,7 @@ impl Queryable for TenantBucket {
             1 => sources.remove(0),
             _ => Box::new(MergedBatches::new(sources, DuplicatePolicy::default(), ctx.clone())?),
         };
-        Ok(hints.filter(batches))
+        Ok(hints.filter(counted(batches, ctx)))
     }
 
     fn label_names(
