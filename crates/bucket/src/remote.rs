@@ -104,6 +104,11 @@ impl RemoteFiles {
         RemoteFiles { remote, files: Arc::new(files), cache, cache_key, is_cached: AtomicBool::new(false) }
     }
 
+    /// Bytes of the index; `u64::MAX` if they are not known.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.files.len(BlockFile::Index).unwrap_or(u64::MAX)
+    }
+
     /// Keeps ranges in the cache from then on.
     pub(crate) fn start_caching(&self) {
         self.is_cached.store(true, Ordering::Release);

@@ -20,6 +20,7 @@ use chronolith_model::{Matcher, QueryError, ReadContext, Selector, SeriesBatches
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use crate::block::page_costs::is_by_lists;
 use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::recovery::Recovery;
 use crate::remote::RemoteFiles;
@@ -154,6 +155,10 @@ impl Waves {
 }
 
 impl Sent {
+    fn is_empty(&self) -> bool {
+        self.by_sidecar == 0 && self.by_index == 0
+    }
+
     /// Leaves out series that were sent before, of which `skip_count` are left; counts the others.
     fn add(&mut self, waves: &Waves, skip_count: &mut usize, series: &mut Vec<SeriesRead>) {
         let skipped = series.len().min(*skip_count);
@@ -193,15 +198,30 @@ impl Selected {
             return Ok(());
         }
         // The hashes of a shard are cached with the index.
-        let choice = if self.shard.is_some() { ReaderChoice::Index } else { ReaderChoice::Any };
+        let needs_index = self.shard.is_some();
+        let prefers_index = is_by_lists(&self.matchers) && self.block.page_costs().prefers_index();
+        let mut choice = if needs_index || prefers_index { ReaderChoice::Index } else { ReaderChoice::Any };
         let mut sent = Sent::default();
         let mut recovery = Recovery::default();
         loop {
-            let opened = self.block.open(choice, self.deadline_ns).await?;
-            let result = self.fetch_from(&opened, sender, &mut sent).await;
-            self.block.note_memory();
+            let result = match self.block.open(choice, self.deadline_ns).await {
+                Ok(opened) => {
+                    let result = self.fetch_from(&opened, sender, &mut sent).await;
+                    self.block.note_memory();
+                    match result {
+                        Err(error) if recovery.may_retry(&self.block, &opened, &error) => continue,
+                        result => result,
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            let is_by_preference = choice == ReaderChoice::Index && !needs_index;
             match result {
-                Err(error) if recovery.may_retry(&self.block, &opened, &error) => {}
+                Err(QueryError::Corrupt { .. }) if is_by_preference && sent.is_empty() => {
+                    self.block.page_costs().refuse_index();
+                    choice = ReaderChoice::Any;
+                    recovery = Recovery::default();
+                }
                 result => return result,
             }
         }
@@ -222,6 +242,7 @@ impl Selected {
         };
         let reread = QueryReread::new(files.clone(), self.deadline_ns, self.ctx.clone());
         let reread: Arc<dyn Reread> = Arc::new(reread);
+        let is_by_lists = is_by_lists(&self.matchers);
         let mut series_count = 0u64;
         loop {
             if self.ctx.counts_fetched(FetchLimit::Series) || self.ctx.counts_fetched(FetchLimit::Chunks) {
@@ -245,6 +266,9 @@ impl Selected {
             let wave_bytes = bytes.fetched_bytes();
             let mut series = Vec::new();
             let pushed = waves.push(bytes, &mut series);
+            if series.is_empty() && is_by_lists && matches!(waves, Waves::Sidecar(_)) {
+                self.block.page_costs().add(wave_bytes, files.index_bytes());
+            }
             // Series before damage of later ones are complete.
             sent.add(&waves, &mut skip_count, &mut series);
             if !series.is_empty() && !sender.send(series, wave_bytes).await {
