@@ -5,6 +5,7 @@
 //! Not here: which blocks a tenant has (`catalog`), memory of headers and ranges (`cache`), selections
 //! (`select`), the object with the sidecar (`sidecar`).
 
+pub(crate) mod page_costs;
 mod recorded;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange, TimeUnit};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use self::page_costs::PageCosts;
 use self::recorded::BlockObjects;
 use crate::cache::disk::FileVersions;
 use crate::cache::{BlockCache, BlockKey, HeaderOwner};
@@ -54,6 +56,7 @@ pub struct BucketBlock {
     remote: Remote,
     /// Record of the catalogue; `None` for a block that was found by a listing.
     record: Option<Box<catalogue::BucketBlock>>,
+    page_costs: PageCosts,
     opened: Mutex<OpenedReaders>,
     /// Held while the header is read.
     opening: tokio::sync::Mutex<()>,
@@ -186,6 +189,7 @@ impl BucketBlock {
             is_sidecar_unusable: AtomicBool::new(false),
             remote,
             record,
+            page_costs: PageCosts::default(),
             opened: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             cache_key: cache.new_block(),
@@ -209,6 +213,16 @@ impl BucketBlock {
     #[must_use]
     pub fn range(&self) -> TimeRange {
         self.identity.range
+    }
+
+    /// Costs of selections by the pages of its sidecar.
+    pub(crate) fn page_costs(&self) -> &PageCosts {
+        &self.page_costs
+    }
+
+    /// Bytes of all its chunks; `u64::MAX` if they are not known.
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        self.record().map_or(u64::MAX, |record| record.files.segments.iter().sum())
     }
 
     /// Name and time range, for messages.
@@ -444,6 +458,12 @@ impl BucketBlock {
     #[cfg(test)]
     pub(crate) fn is_read_by_sidecar(&self) -> bool {
         self.opened.lock().by_sidecar.is_some() && !self.is_sidecar_unusable.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if a reader by the index is in memory.
+    #[cfg(test)]
+    pub(crate) fn has_index_reader(&self) -> bool {
+        self.opened.lock().by_index.is_some()
     }
 
     pub(crate) fn handle(&self) -> &Handle {

@@ -33,6 +33,7 @@ pub use catalog::{BlockCatalog, CatalogOptions};
 pub use error::BucketError;
 pub use folder::{Folder, STORES_FOLDER, remove_store, tenants};
 pub use meta::{decode_meta, reason_left_out};
+pub use select::first_batch::check_first_batches;
 pub use store::Store;
 pub use store::config::StoreConfig;
 pub use store::request::{Purpose, RequestContext};

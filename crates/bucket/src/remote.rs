@@ -118,23 +118,29 @@ impl RemoteFiles {
         RemoteFiles { remote, files, cache, cache_key, is_cached: AtomicBool::new(false), objects }
     }
 
+    /// Bytes of the index; `u64::MAX` if they are not known.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.files.len(BlockFile::Index).unwrap_or(u64::MAX)
+    }
+
     /// Keeps ranges in the cache from then on.
     pub(crate) fn start_caching(&self) {
         self.is_cached.store(true, Ordering::Release);
     }
 
     /// Reads the items of `wave` until `deadline_ns` of the clock. Items that fail their checksums are read
-    /// by `reread`, if there is one.
+    /// by `reread`, if there is one. `count` gets the bytes of each round before they are requested.
     ///
     /// # Errors
-    /// [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the bucket does not
-    /// answer or the object is gone, [`QueryError::Corrupt`] if it is shorter than it was.
+    /// That of `count`; [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the
+    /// bucket does not answer or the object is gone, [`QueryError::Corrupt`] if it is shorter than it was.
     pub(crate) async fn read(
         &self,
         wave: &dyn Wave,
         budget: &MemoryBudget,
         deadline_ns: u64,
         reread: Option<Arc<dyn Reread>>,
+        count: &(dyn Fn(u64) -> Result<(), QueryError> + Sync),
     ) -> Result<RangeBytes, QueryError> {
         let mut fetched = FetchedRanges::new(self.files.clone());
         if let Some(reread) = reread {
@@ -148,6 +154,7 @@ impl RemoteFiles {
                 break;
             }
             let round = std::mem::take(&mut ranges);
+            count(round.iter().map(ByteRange::len).sum())?;
             let is_header = !self.is_cached.load(Ordering::Acquire);
             let batch = match &self.objects {
                 _ if self.is_kept(&round) => self.read_cached(round, budget, deadline_ns).await?,
@@ -279,7 +286,7 @@ impl ByteSource for WaitingSource {
         let remote = &self.0.remote;
         let timeout_ns = u64::try_from(READ_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = remote.clock.mono_ns().saturating_add(timeout_ns);
-        remote.handle.block_on(self.0.read(wave, budget, deadline_ns, None))
+        remote.handle.block_on(self.0.read(wave, budget, deadline_ns, None, &|_| Ok(())))
     }
 
     fn wave_bytes_max(&self) -> Option<u64> {

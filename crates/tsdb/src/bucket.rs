@@ -36,6 +36,7 @@ use tokio::sync::watch;
 use self::databases::{RemoteDatabases, store_of};
 use crate::query::blocks::FolderSource;
 use crate::query::bucket::TenantBucket;
+use crate::query::lookback::bounded;
 use crate::query::measurements::as_measurements;
 use crate::query::metrics::as_metrics;
 use crate::query::remote::{RemoteSources, RemoteView};
@@ -480,6 +481,6 @@ impl ChangeWatch for BucketSources {
 
 impl TenantSources for BucketSources {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        Arc::new(RemoteView { sources: self.remote.clone(), tenant: tenant.clone() })
+        bounded(Arc::new(RemoteView { sources: self.remote.clone(), tenant: tenant.clone() }))
     }
 }

@@ -41,6 +41,7 @@ use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
 use crate::query::fields::BlockFields;
+use crate::query::lookback::bounded;
 use crate::query::measurements::as_measurements;
 use crate::query::metrics::as_metrics;
 use crate::query::typed::TypedQueryable;
@@ -655,7 +656,7 @@ impl ChangeWatch for Tsdb {
 
 impl TenantSources for Tsdb {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        Tsdb::queryable(self, tenant)
+        bounded(Tsdb::queryable(self, tenant))
     }
 }
 

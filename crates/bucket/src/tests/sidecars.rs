@@ -333,3 +333,36 @@ fn shards_and_indexed_work_read_the_index() {
     let header_bytes = world.catalog.cache().header_bytes;
     assert!(blocks[0].is_read_by_sidecar() && header_bytes > 0);
 }
+
+/// Selections without a metric name read pages until these have cost more than the index, which answers from
+/// then on. Damage of the index leads back to the pages.
+#[test]
+fn selections_without_a_metric_change_to_the_index() {
+    let world = world_with_sidecars(2, BlockEncoding::Prometheus);
+    let damaged = &world.local[1];
+    let path = Path::new("blocks").join(damaged.meta().ulid.to_string()).join("index");
+    let mut index = world.disk.disk.read(&path).unwrap();
+    index[16..].iter_mut().step_by(64).for_each(|byte| *byte ^= 1);
+    world.put(&format!("{TENANT}/{}/index", damaged.meta().ulid), index);
+
+    let matchers = [Matcher::equal("pod", "pod-1")];
+    for (block, local) in world.blocks().unwrap().iter().zip(&world.local) {
+        let want = select_local(&world, local, &matchers);
+        assert!(select(&world, block, &matchers) == want);
+        assert!(!block.has_index_reader() && !block.page_costs().prefers_index(), "the first one");
+        let mut count = 1;
+        while !block.page_costs().prefers_index() {
+            assert!(select(&world, block, &matchers) == want);
+            count += 1;
+            assert!(count < 10_000, "the index is not due");
+        }
+        assert!(select(&world, block, &matchers) == want);
+        let is_damaged = Arc::ptr_eq(local, damaged);
+        assert_eq!(
+            (block.has_index_reader(), block.page_costs().prefers_index()),
+            (!is_damaged, !is_damaged)
+        );
+        assert!(select(&world, block, &matchers) == want);
+        assert!(block.is_read_by_sidecar(), "with a metric name");
+    }
+}

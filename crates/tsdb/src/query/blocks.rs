@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use chronolith_block::Block;
-use chronolith_bucket::{BlockCatalog, BucketBlock, Folder};
+use chronolith_bucket::{BlockCatalog, BucketBlock, Folder, check_first_batches};
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::{
     KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId, TimeRange,
@@ -55,6 +55,23 @@ impl QueryBlock {
             QueryBlock::Bucket(block) => Ok(select_in_bucket(block, selector, ctx)),
         }
     }
+}
+
+/// Checks that the first batches of the bucket blocks among `blocks` can be in memory.
+///
+/// # Errors
+/// As [`check_first_batches`].
+pub(super) fn check_memory(
+    blocks: &[QueryBlock],
+    selector: &Selector<'_>,
+    ctx: &ReadContext,
+) -> Result<(), QueryError> {
+    let in_bucket = |block: &QueryBlock| match block {
+        QueryBlock::Local(_) => None,
+        QueryBlock::Bucket(block) => Some(block.clone()),
+    };
+    let in_bucket: Vec<Arc<BucketBlock>> = blocks.iter().filter_map(in_bucket).collect();
+    check_first_batches(&in_bucket, selector, ctx)
 }
 
 /// Selects series of a bucket block, up to its failure if the query allows a partial result.

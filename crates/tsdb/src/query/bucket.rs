@@ -5,12 +5,16 @@
 //! nothing to answer from: every query fails.
 //! Not here: which blocks a tenant has, and reading them (`bucket`).
 
+use std::sync::Arc;
+
+use chronolith_bucket::check_first_batches;
 use chronolith_model::query::{SelectHints, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
 };
 
 use super::blocks::{FolderSource, LabelList, LabelQuery, select_in_bucket};
+use super::counted::counted;
 use super::kinds;
 use super::merged::MergedBatches;
 
@@ -51,7 +55,9 @@ impl Queryable for TenantBucket {
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
         ctx.begin_wait()?;
         // Each selection starts to fetch at once; only the merge waits.
-        for block in self.source.blocks_in(range, ctx)? {
+        let blocks = self.source.blocks_in(range, ctx)?;
+        check_first_batches(&blocks, &Selector { matchers: &matchers, range }, ctx)?;
+        for block in blocks {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
                 let matchers = kinds::with_kind(&matchers, kind);
                 let selector = Selector { matchers: &matchers, range };
@@ -64,7 +70,7 @@ impl Queryable for TenantBucket {
             1 => sources.remove(0),
             _ => Box::new(MergedBatches::new(sources, self.duplicates, ctx.clone())?),
         };
-        Ok(hints.filter(batches))
+        Ok(hints.filter(counted(batches, ctx)))
     }
 
     fn label_names(
