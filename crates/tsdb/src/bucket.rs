@@ -45,6 +45,8 @@ pub struct BucketOptions {
     pub local_retention: Duration,
     /// Time between the replacement or expiry of a block in the bucket and its removal.
     pub delete_delay: Duration,
+    /// Whether blocks without a local copy are compacted.
+    pub compacts: bool,
 }
 
 impl BucketOptions {
@@ -57,6 +59,7 @@ impl BucketOptions {
             is_read_only: false,
             local_retention: LOCAL_RETENTION,
             delete_delay: DELETE_DELAY,
+            compacts: true,
         }
     }
 }
@@ -68,6 +71,7 @@ pub struct BucketSources {
     is_read_only: bool,
     local_retention: Duration,
     delete_delay: Duration,
+    compacts: bool,
     uploader: Uploader,
     handle: Handle,
     /// Becomes true when uploads are to end.
@@ -82,7 +86,7 @@ impl BucketSources {
     pub fn open(options: &BucketOptions, env: &Env, handle: &Handle) -> Result<BucketSources, BucketError> {
         let store = Arc::new(Store::open(&options.store, env, handle.clone())?);
         let catalog = BlockCatalog::new(store.clone(), env.clock.clone(), handle.clone(), &options.catalog);
-        let BucketOptions { is_read_only, local_retention, delete_delay, .. } = *options;
+        let BucketOptions { is_read_only, local_retention, delete_delay, compacts, .. } = *options;
         Ok(BucketSources {
             uploader: Uploader::new(store.clone(), env, handle.clone()),
             handle: handle.clone(),
@@ -92,6 +96,7 @@ impl BucketSources {
             is_read_only,
             local_retention,
             delete_delay,
+            compacts,
         })
     }
 
@@ -111,8 +116,13 @@ impl BucketSources {
         self.delete_delay
     }
 
+    /// Returns true if blocks without a local copy are compacted.
+    pub(crate) fn compacts(&self) -> bool {
+        self.compacts
+    }
+
     /// Requests to the bucket.
-    pub(crate) fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
@@ -160,6 +170,20 @@ impl BucketSources {
         records: &[BucketBlock],
     ) -> Result<Published, BucketError> {
         self.wait(self.uploader.publisher().publish(request, records))
+    }
+
+    /// Replaces blocks of the catalogue of the tenant of `request` by others that were made of them.
+    ///
+    /// # Errors
+    /// As [`chronolith_bucket::upload::Publisher::replace`]; [`BucketError::Canceled`] after
+    /// [`BucketSources::stop_uploads`].
+    pub(crate) fn replace(
+        &self,
+        request: &RequestContext,
+        inputs: &[BucketBlock],
+        outputs: &[BucketBlock],
+    ) -> Result<Published, BucketError> {
+        self.wait(self.uploader.publisher().replace(request, inputs, outputs))
     }
 
     /// Changes the catalogue of the tenant of `request`; returns it as it is then.
@@ -232,16 +256,16 @@ impl BucketSources {
     ///
     /// # Errors
     /// Those of `work`; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
-    pub(crate) fn wait<T>(
+    pub(crate) fn wait<T, E: From<BucketError>>(
         &self,
-        work: impl Future<Output = Result<T, BucketError>>,
-    ) -> Result<T, BucketError> {
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let mut end = self.upload_end.subscribe();
         self.handle.block_on(async {
             tokio::select! {
                 done = work => done,
                 _ = end.wait_for(|is_ended| *is_ended) => {
-                    Err(BucketError::Canceled { what: "upload".to_owned() })
+                    Err(BucketError::Canceled { what: "upload".to_owned() }.into())
                 }
             }
         })

@@ -10,7 +10,7 @@
 mod counters;
 pub(crate) mod deletion;
 pub(crate) mod groups;
-mod sidecar;
+pub(crate) mod sidecar;
 pub(crate) mod state;
 
 use std::collections::BTreeMap;

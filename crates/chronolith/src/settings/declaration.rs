@@ -134,6 +134,7 @@ impl Setting {
             "bucket.local-retention",
             "bucket.retention",
             "bucket.delete-delay",
+            "bucket.compaction",
         ];
         let is_of_server = is_of_server.contains(&self.name);
         self.name == "bucket" || self.name.starts_with("bucket.") && !is_of_server

@@ -68,7 +68,7 @@ impl UploadState {
     }
 
     /// Records the blocks of a snapshot as uploaded, after queries see them.
-    pub(super) fn record(&self, tenant: &TenantId, snapshot: &Snapshot) -> Result<(), BucketError> {
+    pub(crate) fn record(&self, tenant: &TenantId, snapshot: &Snapshot) -> Result<(), BucketError> {
         self.bucket.refresh(&self.catalog_request(tenant))?;
         let deletions = snapshot.blocks.iter().map(|block| (block.ulid, block.counts.tombstones));
         self.tenants.lock().insert(tenant.clone(), deletions.collect());
