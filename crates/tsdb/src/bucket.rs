@@ -71,6 +71,8 @@ pub struct BucketOptions {
     /// Text between measurement and field in the names of metrics that PromQL sees of databases, on a
     /// read-only server.
     pub field_separator: String,
+    /// Whether blocks without a local copy are compacted.
+    pub compacts: bool,
 }
 
 impl BucketOptions {
@@ -86,6 +88,7 @@ impl BucketOptions {
             local_retention: LOCAL_RETENTION,
             delete_delay: DELETE_DELAY,
             field_separator: "_".to_owned(),
+            compacts: true,
         }
     }
 }
@@ -98,6 +101,7 @@ pub struct BucketSources {
     is_read_only: bool,
     local_retention: Duration,
     delete_delay: Duration,
+    compacts: bool,
     uploader: Uploader,
     databases: Snapshots<DatabasesSnapshot>,
     handle: Handle,
@@ -125,7 +129,7 @@ impl BucketSources {
             &options.catalog,
             open_disk_cache(options, env, handle),
         );
-        let BucketOptions { is_read_only, local_retention, delete_delay, .. } = *options;
+        let BucketOptions { is_read_only, local_retention, delete_delay, compacts, .. } = *options;
         let reader = SnapshotReader::of_kind(store.clone(), env.clock.clone());
         let poll = options.catalog.poll;
         let remote = RemoteSources {
@@ -145,6 +149,7 @@ impl BucketSources {
             is_read_only,
             local_retention,
             delete_delay,
+            compacts,
         }
     }
 
@@ -164,8 +169,13 @@ impl BucketSources {
         self.delete_delay
     }
 
+    /// Returns true if blocks without a local copy are compacted.
+    pub(crate) fn compacts(&self) -> bool {
+        self.compacts
+    }
+
     /// Requests to the bucket.
-    pub(crate) fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
@@ -213,6 +223,20 @@ impl BucketSources {
         records: &[BucketBlock],
     ) -> Result<Published, BucketError> {
         self.wait(self.uploader.publisher().publish(request, records))
+    }
+
+    /// Replaces blocks of the catalogue of the tenant of `request` by others that were made of them.
+    ///
+    /// # Errors
+    /// As [`chronolith_bucket::upload::Publisher::replace`]; [`BucketError::Canceled`] after
+    /// [`BucketSources::stop_uploads`].
+    pub(crate) fn replace(
+        &self,
+        request: &RequestContext,
+        inputs: &[BucketBlock],
+        outputs: &[BucketBlock],
+    ) -> Result<Published, BucketError> {
+        self.wait(self.uploader.publisher().replace(request, inputs, outputs))
     }
 
     /// Changes the catalogue of the tenant of `request`; returns it as it is then.
@@ -327,16 +351,16 @@ impl BucketSources {
     ///
     /// # Errors
     /// Those of `work`; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
-    pub(crate) fn wait<T>(
+    pub(crate) fn wait<T, E: From<BucketError>>(
         &self,
-        work: impl Future<Output = Result<T, BucketError>>,
-    ) -> Result<T, BucketError> {
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let mut end = self.upload_end.subscribe();
         self.handle.block_on(async {
             tokio::select! {
                 done = work => done,
                 _ = end.wait_for(|is_ended| *is_ended) => {
-                    Err(BucketError::Canceled { what: "upload".to_owned() })
+                    Err(BucketError::Canceled { what: "upload".to_owned() }.into())
                 }
             }
         })

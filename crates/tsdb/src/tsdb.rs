@@ -28,7 +28,7 @@ use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
 use crate::bucket::BucketSources;
-use crate::bucket_maintenance::BucketMaintenance;
+use crate::bucket_maintenance::{BucketMaintenance, BucketParts};
 use crate::data_dir::{lock_data_dir, make_dir};
 use crate::databases::DatabaseStore;
 use crate::exemplars::{ExemplarFate, ExemplarRing};
@@ -476,12 +476,13 @@ impl Tsdb {
         }
     }
 
-    /// Runs the maintenance of the bucket that is due: retention, removal of replaced blocks, leftovers. To
-    /// be called every second, on a thread of its own. A failure is logged, counted and retried by a later
-    /// call.
+    /// Runs the maintenance of the bucket that is due: retention, removal of replaced blocks, leftovers,
+    /// compaction of blocks without a local copy. To be called every second, on a thread of its own. A
+    /// failure is logged, counted and retried by a later call.
     pub fn maintain_bucket(&self) {
-        if let (Some(bucket), Some(now_ms)) = (self.storage.bucket(), self.maintenance.trusted_ms()) {
-            self.bucket_maintenance.run(&self.storage, bucket, now_ms);
+        if let (Some(state), Some(now_ms)) = (self.storage.uploads(), self.maintenance.trusted_ms()) {
+            let parts = BucketParts { storage: &self.storage, state, maintenance: &self.maintenance };
+            self.bucket_maintenance.run(parts, now_ms);
         }
     }
 

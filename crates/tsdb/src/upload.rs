@@ -15,7 +15,7 @@ pub(crate) mod deletion;
 mod expiry;
 pub(crate) mod groups;
 mod known;
-mod sidecar;
+pub(crate) mod sidecar;
 pub(crate) mod state;
 
 use std::collections::BTreeMap;

@@ -88,6 +88,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         },
     ),
     Setting::server(
+        "bucket.compaction",
+        "true",
+        Form::Switch,
+        "Compact blocks in the bucket that have no local copy any more, by way of the data directory",
+        |s, v| set_bucket(s, |bucket| &mut bucket.compacts, value::switch(v)),
+    ),
+    Setting::server(
         "bucket.memory",
         "256MiB",
         Form::Size,

@@ -102,7 +102,7 @@ impl UploadState {
     }
 
     /// Records the blocks of a snapshot as uploaded, after queries see them.
-    pub(super) fn record(&self, folder: &Folder, snapshot: &Snapshot) -> Result<(), BucketError> {
+    pub(crate) fn record(&self, folder: &Folder, snapshot: &Snapshot) -> Result<(), BucketError> {
         self.bucket.refresh(&self.catalog_request(folder))?;
         let deletions = snapshot.blocks.iter().map(|block| (block.ulid, block.counts.tombstones));
         self.folders.lock().insert(folder.clone(), deletions.collect());
