@@ -48,7 +48,7 @@ pub use link::link_block;
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use postings::PostingsPlan;
 pub use record::{FileSizes, damaged_record, precedence, read_record};
-pub use selection::Selection;
+pub use selection::{ChunkCounts, Selection};
 pub use shard::Shard;
 pub use sidecar::{SidecarBlock, SidecarSelection, write_sidecar};
 pub use verify::{BlockVerification, Damage};

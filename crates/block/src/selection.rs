@@ -36,6 +36,15 @@ impl AsRef<[ChunkMeta]> for SelectedSeries {
     }
 }
 
+/// Series of a wave of chunks, and their chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChunkCounts {
+    /// Number of series.
+    pub series: u64,
+    /// Number of their chunks.
+    pub chunks: u64,
+}
+
 /// Selected series of a block, wave by wave. [`Selection::next_wave`] and [`Selection::push`] alternate.
 pub struct Selection {
     contents: Arc<BlockContents>,
@@ -47,6 +56,8 @@ pub struct Selection {
     shard: Option<Shard>,
     ctx: ReadContext,
     _reserved: Reservation,
+    /// Memory of `selected`, where its chunks are requested.
+    memory: Option<Reservation>,
 }
 
 impl Selection {
@@ -69,6 +80,7 @@ impl Selection {
             shard: None,
             ctx: ctx.clone(),
             _reserved: reserved,
+            memory: None,
         })
     }
 
@@ -100,6 +112,14 @@ impl Selection {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.selected.is_empty() && self.series.len() == 0
+    }
+
+    /// Counts of the wave that is read next; 0 if it is none of chunks.
+    #[must_use]
+    pub fn chunk_counts(&self) -> ChunkCounts {
+        let series = self.chunk_wave_series();
+        let chunks = series.iter().map(|one| one.chunks.len() as u64).sum();
+        ChunkCounts { series: series.len() as u64, chunks }
     }
 
     /// The wave that is read next; `None` after the last one.
@@ -155,6 +175,12 @@ impl Selection {
             self.ctx.check()?;
             let selected = self.read_entry(series_ref, &mut slab, &mut hashes)?;
             self.selected.extend(selected);
+        }
+        if self.contents.wave_bytes_max().is_some() {
+            let label_bytes = |series: &SelectedSeries| size_of_val(series) + series.labels.heap_bytes();
+            let bytes = size_of_val(&*slab) + self.selected.iter().map(label_bytes).sum::<usize>();
+            self.memory = None;
+            self.memory = Some(self.ctx.budget.reserve(bytes as u64)?);
         }
         let slab = Arc::new(slab);
         self.selected.iter_mut().for_each(|series| series.chunks.set_slab(&slab));

@@ -5,6 +5,7 @@
 //! Not here: which blocks a tenant has (`catalog`), memory of headers and ranges (`cache`), selections
 //! (`select`), the object with the sidecar (`sidecar`).
 
+pub(crate) mod page_costs;
 mod recorded;
 
 use std::path::PathBuf;
@@ -17,10 +18,11 @@ use chronolith_block::{Block, SidecarBlock, open_error};
 use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
 use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
-use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange};
+use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange, TimeUnit};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use self::page_costs::PageCosts;
 use self::recorded::BlockObjects;
 use crate::cache::disk::FileVersions;
 use crate::cache::{BlockCache, BlockKey, HeaderOwner};
@@ -57,6 +59,7 @@ pub struct BucketBlock {
     remote: Remote,
     /// Record of the catalogue; `None` for a block that was found by a listing.
     record: Option<Box<catalogue::BucketBlock>>,
+    page_costs: PageCosts,
     opened: Mutex<OpenedReaders>,
     /// Held while the header is read.
     opening: tokio::sync::Mutex<()>,
@@ -157,10 +160,10 @@ impl BucketBlock {
         BucketBlock::new(identity, remote, None, cache)
     }
 
-    /// The block of a record of the catalogue of the tenant whose folder is the key of `tenant`.
+    /// The block of a record of the catalogue in the folder that is the key of `folder`.
     pub(crate) fn recorded(
         record: &catalogue::BucketBlock,
-        tenant: &Remote,
+        folder: &Remote,
         cache: Arc<BlockCache>,
     ) -> Arc<BucketBlock> {
         let identity = BlockIdentity {
@@ -172,10 +175,10 @@ impl BucketBlock {
             external_labels: None,
         };
         let key = match record.folder {
-            BlockFolder::Mimir => format!("{}/{}", tenant.key, record.ulid),
+            BlockFolder::Mimir => format!("{}/{}", folder.key, record.ulid),
             BlockFolder::Thanos => record.ulid.to_string(),
         };
-        let remote = Remote { key, ..tenant.clone() };
+        let remote = Remote { key, ..folder.clone() };
         BucketBlock::new(identity, remote, Some(Box::new(record.clone())), cache)
     }
 
@@ -190,6 +193,7 @@ impl BucketBlock {
             is_sidecar_unusable: AtomicBool::new(false),
             remote,
             record,
+            page_costs: PageCosts::default(),
             opened: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             cache_key: cache.new_block(),
@@ -215,11 +219,21 @@ impl BucketBlock {
         self.identity.range
     }
 
+    /// Costs of selections by the pages of its sidecar.
+    pub(crate) fn page_costs(&self) -> &PageCosts {
+        &self.page_costs
+    }
+
+    /// Bytes of all its chunks; `u64::MAX` if they are not known.
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        self.record().map_or(u64::MAX, |record| record.files.segments.iter().sum())
+    }
+
     /// Name and time range, for messages.
     #[must_use]
     pub fn description(&self) -> String {
         let BlockIdentity { ulid, range, .. } = &self.identity;
-        let unit = self.remote.tenant.time_unit();
+        let unit = self.record().map_or(TimeUnit::Milli, |record| record.time_unit);
         let text = |time: i64| rfc3339_ms(unit.to_ms(time));
         format!("block {ulid} ({} to {})", text(range.start), text(range.end))
     }
@@ -330,7 +344,7 @@ impl BucketBlock {
             }
             bytes
         };
-        self.cache.add_header(self, &self.remote.tenant, bytes);
+        self.cache.add_header(self, self.remote.folder.tenant(), bytes);
     }
 
     /// Drops a reader by the sidecar, which remembers its damage.
@@ -492,6 +506,12 @@ impl BucketBlock {
     #[cfg(test)]
     pub(crate) fn is_read_by_sidecar(&self) -> bool {
         self.opened.lock().by_sidecar.is_some() && !self.is_sidecar_unusable.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if a reader by the index is in memory.
+    #[cfg(test)]
+    pub(crate) fn has_index_reader(&self) -> bool {
+        self.opened.lock().by_index.is_some()
     }
 
     pub(crate) fn handle(&self) -> &Handle {

@@ -1,7 +1,7 @@
-//! Catalog of the blocks in the bucket: which blocks a tenant has, refreshed in the background.
+//! Catalog of the blocks in the bucket: which blocks a folder has, refreshed in the background.
 //!
-//! Invariants: a tenant with catalogue snapshots has the blocks of the newest one, and no other; without them
-//! its folder is listed. It is looked up at its first query, which waits within its deadline; a list younger
+//! Invariants: a folder with catalogue snapshots has the blocks of the newest one, and no other; without them
+//! it is listed. It is looked up at its first query, which waits within its deadline; a list younger
 //! than the poll interval is complete, an older one is used while it is refreshed, for an hour. A failed
 //! refresh keeps the list. A block stays the same object over refreshes.
 //! Not here: the listing itself (`catalog::listing`), snapshots (`snapshots`), reading blocks (`block`).
@@ -16,7 +16,7 @@ use chronolith_base::Clock;
 use chronolith_base::hash::HashMap;
 use chronolith_block::Block;
 use chronolith_format::block::meta::Ulid;
-use chronolith_model::{QueryError, Queryable, ReadContext, TenantId, TimeRange};
+use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -24,6 +24,7 @@ use tokio::runtime::Handle;
 use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::buffers::BufferPool;
 use crate::cache::{BlockCache, CacheSnapshot, DiskCache};
+use crate::folder::Folder;
 use crate::recovery::Recovery;
 use crate::remote::{ReadRules, Remote, query_error};
 use crate::snapshots::{Latest, SnapshotReader};
@@ -31,8 +32,8 @@ use crate::store::request::{Purpose, RequestContext};
 use crate::{BucketError, Store};
 use listing::{Listed, Listing};
 
-/// Tenants whose lists are in memory; of more, those that were read least recently are forgotten.
-const TENANTS_MAX: usize = 10_000;
+/// Folders whose lists are in memory; of more, those that were read least recently are forgotten.
+const FOLDERS_MAX: usize = 10_000;
 /// Blocks that one question for labels reads at the same time.
 const BLOCKS_AT_ONCE: usize = 32;
 /// Age from which a list is not used: blocks that it names may be removed, the soonest two hours after others
@@ -82,7 +83,7 @@ impl Default for CatalogOptions {
     }
 }
 
-/// Blocks of all tenants in a bucket.
+/// Blocks of all folders of a bucket.
 pub struct BlockCatalog {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
@@ -93,12 +94,12 @@ pub struct BlockCatalog {
     snapshots: SnapshotReader,
     rules: ReadRules,
     buffers: Arc<BufferPool>,
-    tenants: Mutex<HashMap<TenantId, Arc<TenantBlocks>>>,
+    folders: Mutex<HashMap<Folder, Arc<FolderBlocks>>>,
 }
 
-/// Blocks of one tenant.
+/// Blocks of one folder.
 #[derive(Default)]
-struct TenantBlocks {
+struct FolderBlocks {
     list: RwLock<Option<BlockList>>,
     /// Newest catalogue snapshot; `None` if the list is that of a listing.
     latest: Mutex<Option<Latest>>,
@@ -153,23 +154,23 @@ impl BlockCatalog {
             snapshots,
             rules: ReadRules { keeps_chunks: options.keeps_chunks, verifies_chunks: options.verifies_chunks },
             buffers: BufferPool::new(options.memory_bytes_max / BUFFERS_FRACTION),
-            tenants: Mutex::default(),
+            folders: Mutex::default(),
         })
     }
 
-    /// Returns the blocks of `tenant` with samples in `range`; those whose samples were written earlier come
-    /// first. The first call for a tenant waits on the calling thread, which is none of the runtime.
+    /// Returns the blocks in `folder` with samples in `range`; those whose samples were written earlier come
+    /// first. The first call for a folder waits on the calling thread, which is none of the runtime.
     ///
     /// # Errors
     /// [`QueryError::Unavailable`] if the bucket does not answer the first call; as [`ReadContext::check`].
     pub fn blocks_in(
         self: &Arc<BlockCatalog>,
-        tenant: &TenantId,
+        folder: impl Into<Folder>,
         range: TimeRange,
         ctx: &ReadContext,
     ) -> Result<Vec<Arc<BucketBlock>>, QueryError> {
         ctx.check()?;
-        let list = self.list(tenant, ctx)?;
+        let list = self.list(&folder.into(), ctx)?;
         Ok(list.blocks.iter().filter(|block| block.range().overlaps(range)).cloned().collect())
     }
 
@@ -179,10 +180,10 @@ impl BlockCatalog {
         self.store.url()
     }
 
-    /// Returns true if a block of `tenant` overlaps `range`; `None` if its blocks are not known yet.
+    /// Returns true if a block in `folder` overlaps `range`; `None` if its blocks are not known yet.
     #[must_use]
-    pub fn known_overlap(&self, tenant: &TenantId, range: TimeRange) -> Option<bool> {
-        let slot = self.tenants.lock().get(tenant).cloned()?;
+    pub fn known_overlap(&self, folder: &Folder, range: TimeRange) -> Option<bool> {
+        let slot = self.folders.lock().get(folder).cloned()?;
         let list = slot.list.read();
         Some(list.as_ref()?.blocks.iter().any(|block| block.range().overlaps(range)))
     }
@@ -267,20 +268,29 @@ impl BlockCatalog {
         }
     }
 
-    /// Reads the list of `tenant` again, so that queries see what was written before the call.
+    /// Starts to read the list of `folder` if it is not known: the next query that needs it waits for that read.
+    pub fn prefetch_list(self: &Arc<BlockCatalog>, folder: &Folder, ctx: &ReadContext) {
+        let slot = self.slot(folder);
+        if slot.list.read().is_none() {
+            let timeout_ns = ctx.remaining_ns().min(as_ns(REFRESH_TIMEOUT));
+            self.refresh(folder.clone(), slot, timeout_ns);
+        }
+    }
+
+    /// Reads the list of `folder` again, so that queries see what was written before the call.
     ///
     /// # Errors
     /// As other requests; the last list stays in use.
-    pub async fn refresh_now(&self, tenant: &TenantId, deadline_ns: u64) -> Result<(), BucketError> {
-        let slot = self.slot(tenant);
+    pub async fn refresh_now(&self, folder: &Folder, deadline_ns: u64) -> Result<(), BucketError> {
+        let slot = self.slot(folder);
         let _listing = slot.listing.lock().await;
-        self.read_list(tenant, &slot, deadline_ns).await.map(drop)
+        self.read_list(folder, &slot, deadline_ns).await.map(drop)
     }
 
-    /// Generation of the list of `tenant`, which ascends when its blocks change; 0 before its first query.
+    /// Generation of the list of `folder`, which ascends when its blocks change; 0 before its first query.
     #[must_use]
-    pub fn generation(&self, tenant: &TenantId) -> u64 {
-        let slot = self.tenants.lock().get(tenant).cloned();
+    pub fn generation(&self, folder: impl Into<Folder>) -> u64 {
+        let slot = self.folders.lock().get(&folder.into()).cloned();
         slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.generation)).unwrap_or(0)
     }
 
@@ -296,63 +306,63 @@ impl BlockCatalog {
         self.cache.corrupt_bytes(picks);
     }
 
-    /// Objects that look like blocks of `tenant` and are left out, with the reason; none before its first
+    /// Objects that look like blocks in `folder` and are left out, with the reason; none before its first
     /// query.
     #[must_use]
-    pub fn left_out(&self, tenant: &TenantId) -> Arc<[String]> {
-        let slot = self.tenants.lock().get(tenant).cloned();
+    pub fn left_out(&self, folder: impl Into<Folder>) -> Arc<[String]> {
+        let slot = self.folders.lock().get(&folder.into()).cloned();
         slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.left_out.clone())).unwrap_or_default()
     }
 
-    fn list(self: &Arc<BlockCatalog>, tenant: &TenantId, ctx: &ReadContext) -> Result<BlockList, QueryError> {
-        let slot = self.slot(tenant);
+    fn list(self: &Arc<BlockCatalog>, folder: &Folder, ctx: &ReadContext) -> Result<BlockList, QueryError> {
+        let slot = self.slot(folder);
         let Some(list) = self.usable(&slot) else {
             ctx.begin_wait()?;
             let left_ns = ctx.source_remaining_ns().min(as_ns(REFRESH_TIMEOUT));
             let deadline_ns = self.clock.mono_ns().saturating_add(left_ns);
-            let listing = self.first_list(tenant, &slot, deadline_ns);
+            let listing = self.first_list(folder, &slot, deadline_ns);
             // Another query that lists may have more time than this one.
             let listed = self
                 .handle
                 .block_on(async { tokio::time::timeout(Duration::from_nanos(left_ns), listing).await });
             return match listed {
                 Ok(Err(QueryError::Timeout)) | Err(_) => {
-                    let what = format!("listing the blocks of tenant {tenant} took too long; try again");
+                    let what = format!("listing the blocks of {folder} took too long; try again");
                     Err(QueryError::Unavailable { what })
                 }
                 Ok(result) => result,
             };
         };
         if self.clock.mono_ns().saturating_sub(list.listed_ns) >= self.poll_ns {
-            self.refresh(tenant.clone(), slot);
+            self.refresh(folder.clone(), slot, as_ns(REFRESH_TIMEOUT));
         }
         Ok(list)
     }
 
-    /// The list of a tenant, unless it is missing or too old.
-    fn usable(&self, slot: &TenantBlocks) -> Option<BlockList> {
+    /// The list of a folder, unless it is missing or too old.
+    fn usable(&self, slot: &FolderBlocks) -> Option<BlockList> {
         let age_max_ns = self.poll_ns.max(as_ns(LIST_AGE_MAX));
         let is_usable = |list: &BlockList| self.clock.mono_ns().saturating_sub(list.listed_ns) < age_max_ns;
         slot.list.read().clone().filter(is_usable)
     }
 
-    fn slot(&self, tenant: &TenantId) -> Arc<TenantBlocks> {
+    fn slot(&self, folder: &Folder) -> Arc<FolderBlocks> {
         let now_ns = self.clock.mono_ns();
-        let mut tenants = self.tenants.lock();
-        if tenants.len() >= TENANTS_MAX && !tenants.contains_key(tenant) {
-            let unused = tenants.iter().min_by_key(|(_, slot)| slot.used_ns.load(Ordering::Relaxed));
-            let unused = unused.map(|(tenant, _)| tenant.clone());
-            unused.and_then(|tenant| tenants.remove(&tenant));
+        let mut folders = self.folders.lock();
+        if folders.len() >= FOLDERS_MAX && !folders.contains_key(folder) {
+            let unused = folders.iter().min_by_key(|(_, slot)| slot.used_ns.load(Ordering::Relaxed));
+            let unused = unused.map(|(folder, _)| folder.clone());
+            unused.and_then(|folder| folders.remove(&folder));
         }
-        let slot = tenants.entry(tenant.clone()).or_default();
+        let slot = folders.entry(folder.clone()).or_default();
         slot.used_ns.store(now_ns, Ordering::Relaxed);
         slot.clone()
     }
 
     async fn first_list(
         &self,
-        tenant: &TenantId,
-        slot: &TenantBlocks,
+        folder: &Folder,
+        slot: &FolderBlocks,
         deadline_ns: u64,
     ) -> Result<BlockList, QueryError> {
         let _listing = slot.listing.lock().await;
@@ -360,34 +370,34 @@ impl BlockCatalog {
         if let Some(list) = self.usable(slot) {
             return Ok(list);
         }
-        self.read_list(tenant, slot, deadline_ns).await.map_err(query_error)
+        self.read_list(folder, slot, deadline_ns).await.map_err(query_error)
     }
 
     /// Lists in the background, unless that is being done.
-    fn refresh(self: &Arc<BlockCatalog>, tenant: TenantId, slot: Arc<TenantBlocks>) {
+    fn refresh(self: &Arc<BlockCatalog>, folder: Folder, slot: Arc<FolderBlocks>, timeout_ns: u64) {
         if slot.listing.try_lock().is_err() {
             return;
         }
         let catalog = self.clone();
         self.handle.spawn(async move {
             let Ok(_listing) = slot.listing.try_lock() else { return };
-            let deadline_ns = catalog.clock.mono_ns().saturating_add(as_ns(REFRESH_TIMEOUT));
-            if let Err(error) = catalog.read_list(&tenant, &slot, deadline_ns).await {
-                tracing::warn!(%tenant, %error, "listing the blocks in the bucket failed, the last list stays in use");
+            let deadline_ns = catalog.clock.mono_ns().saturating_add(timeout_ns);
+            if let Err(error) = catalog.read_list(&folder, &slot, deadline_ns).await {
+                tracing::warn!(%folder, %error, "listing the blocks in the bucket failed, the last list stays in use");
             }
         });
     }
 
     async fn read_list(
         &self,
-        tenant: &TenantId,
-        slot: &TenantBlocks,
+        folder: &Folder,
+        slot: &FolderBlocks,
         deadline_ns: u64,
     ) -> Result<BlockList, BucketError> {
         let listed_ns = self.clock.mono_ns();
         let known = slot.list.read().as_ref().map(|list| list.blocks.clone()).unwrap_or_default();
-        let request = RequestContext { tenant: tenant.clone(), deadline_ns, purpose: Purpose::Catalog };
-        let remote = self.remote(tenant);
+        let request = RequestContext { folder: folder.clone(), deadline_ns, purpose: Purpose::Catalog };
+        let remote = self.remote(folder);
         let listing = Listing {
             layout: self.layout,
             remote: &remote,
@@ -399,7 +409,7 @@ impl BlockCatalog {
             Some(latest) => self.recorded(&latest, &remote, &known),
             None => {
                 let listed = listing.run().await?;
-                // The first snapshot was written since the tenant was looked up first.
+                // The first snapshot was written since the folder was looked up first.
                 let latest = match listed.has_catalogue {
                     true => self.snapshots.read_latest(&request).await?,
                     false => None,
@@ -423,7 +433,7 @@ impl BlockCatalog {
     async fn latest(
         &self,
         request: &RequestContext,
-        slot: &TenantBlocks,
+        slot: &FolderBlocks,
     ) -> Result<Option<Latest>, BucketError> {
         if self.layout == BucketLayout::Thanos {
             return Ok(None);
@@ -455,14 +465,14 @@ impl BlockCatalog {
         listed
     }
 
-    fn remote(&self, tenant: &TenantId) -> Remote {
+    fn remote(&self, folder: &Folder) -> Remote {
         Remote {
             store: self.store.clone(),
             clock: self.clock.clone(),
             handle: self.handle.clone(),
-            tenant: tenant.clone(),
+            folder: folder.clone(),
             key: match self.layout {
-                BucketLayout::Mimir => tenant.to_string(),
+                BucketLayout::Mimir => folder.to_string(),
                 BucketLayout::Thanos => String::new(),
             },
             rules: self.rules,

@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::Env;
-use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
+use crate::folder::Folder;
 use crate::store::CreateOutcome;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
 use crate::{BucketError, RequestContext, Store};
 
-/// Folder of the epochs of a tenant.
+/// Folder of the epochs.
 const FOLDER: &str = "lease";
 const NUMBER_DIGITS: usize = 20;
 /// Epochs that stay: a process that has read an older one must not create the number after it again.
@@ -35,8 +35,8 @@ pub struct Leases {
     /// Random name of the process.
     holder: u64,
     duration: Duration,
-    /// Newest epoch that was seen of each tenant.
-    seen: Mutex<BTreeMap<TenantId, Seen>>,
+    /// Newest epoch that was seen of each folder.
+    seen: Mutex<BTreeMap<Folder, Seen>>,
 }
 
 /// An epoch and the monotonic time at which it was seen first, ns.
@@ -72,7 +72,7 @@ impl Leases {
     /// As other requests. The lease may be taken then: it ends by itself.
     pub async fn acquire(&self, request: &RequestContext) -> Result<bool, BucketError> {
         let newest = self.newest(request).await?;
-        let age_ns = newest.map_or(0, |epoch| self.age_ns(&request.tenant, epoch));
+        let age_ns = newest.map_or(0, |epoch| self.age_ns(&request.folder, epoch));
         let age = Duration::from_nanos(age_ns);
         match newest {
             Some(epoch) if epoch.holder == self.holder && epoch.duration_ms > 0 => {
@@ -98,18 +98,18 @@ impl Leases {
             let number = epoch.number.saturating_add(1);
             self.create(request, Epoch { number, holder: self.holder, duration_ms: 0 }).await?;
         }
-        self.seen.lock().remove(&request.tenant);
+        self.seen.lock().remove(&request.folder);
         Ok(())
     }
 
     /// Creates the next epoch. Returns false if another process was first.
     async fn create(&self, request: &RequestContext, epoch: Epoch) -> Result<bool, BucketError> {
-        let key = key(&request.tenant, epoch.number);
+        let key = key(&request.folder, epoch.number);
         let created = self.store.create(request, &key, epoch.encode()).await?;
         if created != CreateOutcome::Created {
             return Ok(false);
         }
-        self.age_ns(&request.tenant, epoch);
+        self.age_ns(&request.folder, epoch);
         if let Some(old) = epoch.number.checked_sub(KEPT_COUNT) {
             self.remove_until(request, old).await?;
         }
@@ -118,23 +118,23 @@ impl Leases {
 
     async fn remove_until(&self, request: &RequestContext, number: u64) -> Result<(), BucketError> {
         for old in self.numbers(request).await?.into_iter().filter(|old| *old <= number) {
-            self.store.remove(request, &key(&request.tenant, old)).await?;
+            self.store.remove(request, &key(&request.folder, old)).await?;
         }
         Ok(())
     }
 
     /// Time since this process has seen the epoch first, in ns.
-    fn age_ns(&self, tenant: &TenantId, epoch: Epoch) -> u64 {
+    fn age_ns(&self, folder: &Folder, epoch: Epoch) -> u64 {
         let now_ns = self.env.clock.mono_ns();
         let mut seen = self.seen.lock();
-        let known = seen.get(tenant).filter(|known| known.number == epoch.number).copied();
+        let known = seen.get(folder).filter(|known| known.number == epoch.number).copied();
         match known {
             Some(known) => now_ns.saturating_sub(known.since_ns),
             None => {
                 if seen.len() >= TENANTS_MAX {
                     seen.clear();
                 }
-                seen.insert(tenant.clone(), Seen { number: epoch.number, since_ns: now_ns });
+                seen.insert(folder.clone(), Seen { number: epoch.number, since_ns: now_ns });
                 0
             }
         }
@@ -143,7 +143,7 @@ impl Leases {
     /// The newest epoch; one that cannot be read counts as that of another process.
     async fn newest(&self, request: &RequestContext) -> Result<Option<Epoch>, BucketError> {
         let Some(number) = self.numbers(request).await?.into_iter().max() else { return Ok(None) };
-        let key = key(&request.tenant, number);
+        let key = key(&request.folder, number);
         let duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
         let other = Epoch { number, holder: !self.holder, duration_ms };
         match self.store.read(request, &key, ReadRange::Whole, None).await {
@@ -154,7 +154,7 @@ impl Leases {
     }
 
     async fn numbers(&self, request: &RequestContext) -> Result<Vec<u64>, BucketError> {
-        let folder = format!("{}/{FOLDER}", request.tenant);
+        let folder = format!("{}/{FOLDER}", request.folder);
         let options = ListOptions { prefix: folder.clone(), ..ListOptions::default() };
         let page = self.store.list(request, &options).await?;
         let number = |key: &str| {
@@ -179,6 +179,6 @@ impl Epoch {
     }
 }
 
-fn key(tenant: &TenantId, number: u64) -> String {
-    format!("{tenant}/{FOLDER}/{number:0NUMBER_DIGITS$}")
+fn key(folder: &Folder, number: u64) -> String {
+    format!("{folder}/{FOLDER}/{number:0NUMBER_DIGITS$}")
 }

@@ -67,7 +67,7 @@ impl MaintenanceRun<'_> {
     }
 
     fn folder(&self, ulid: Ulid) -> String {
-        format!("{}/{ulid}", self.request.tenant)
+        format!("{}/{ulid}", self.request.folder)
     }
 }
 

@@ -14,12 +14,13 @@ use chronolith_block::source::{
     BlockFile, BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX,
     RangeBytes, Reread, WAVE_BYTES_MAX, Wave,
 };
-use chronolith_model::{QueryError, ReadContext, TenantId};
+use chronolith_model::{QueryError, ReadContext};
 use tokio::runtime::Handle;
 
 use crate::buffers::BufferPool;
 use crate::cache::disk::{FileVersions, ObjectFolder};
 use crate::cache::{BlockCache, BlockKey, CachedObjects};
+use crate::folder::Folder;
 use crate::ranges::{self, Speed};
 use crate::store::meter::Estimates;
 use crate::store::read::{Piece, ReadRange};
@@ -36,14 +37,14 @@ const BYTES_PER_US: f64 = 90.0;
 /// Speed of a local directory: a read is a system call and a copy, and none waits for another.
 const LOCAL_SPEED: Speed = Speed { first_byte_us: 1.0, bytes_per_us: 8000.0, connection_count: usize::MAX };
 
-/// Objects below one key of the bucket, on behalf of one tenant.
+/// Objects below one key of the bucket, on behalf of one store.
 #[derive(Clone)]
 pub(crate) struct Remote {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Runtime of the requests.
     pub(crate) handle: Handle,
-    pub(crate) tenant: TenantId,
+    pub(crate) folder: Folder,
     /// Without a slash at its end; empty for the whole bucket.
     pub(crate) key: String,
     pub(crate) rules: ReadRules,
@@ -87,7 +88,7 @@ impl Remote {
     }
 
     pub(crate) fn request(&self, deadline_ns: u64) -> RequestContext {
-        RequestContext { tenant: self.tenant.clone(), deadline_ns, purpose: Purpose::Query }
+        RequestContext { folder: self.folder.clone(), deadline_ns, purpose: Purpose::Query }
     }
 
     /// Key of the object or folder `name` below the key.
@@ -130,23 +131,29 @@ impl RemoteFiles {
         RemoteFiles { remote, files, cache, cache_key, is_cached: AtomicBool::new(false), objects }
     }
 
+    /// Bytes of the index; `u64::MAX` if they are not known.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.files.len(BlockFile::Index).unwrap_or(u64::MAX)
+    }
+
     /// Keeps ranges in the cache from then on.
     pub(crate) fn start_caching(&self) {
         self.is_cached.store(true, Ordering::Release);
     }
 
     /// Reads the items of `wave` until `deadline_ns` of the clock. Items that fail their checksums are read
-    /// by `reread`, if there is one.
+    /// by `reread`, if there is one. `count` gets the bytes of each round before they are requested.
     ///
     /// # Errors
-    /// [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the bucket does not
-    /// answer or the object is gone, [`QueryError::Corrupt`] if it is shorter than it was.
+    /// That of `count`; [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the
+    /// bucket does not answer or the object is gone, [`QueryError::Corrupt`] if it is shorter than it was.
     pub(crate) async fn read(
         &self,
         wave: &dyn Wave,
         budget: &MemoryBudget,
         deadline_ns: u64,
         reread: Option<Arc<dyn Reread>>,
+        count: &(dyn Fn(u64) -> Result<(), QueryError> + Sync),
     ) -> Result<RangeBytes, QueryError> {
         let mut fetched = FetchedRanges::new(self.files.clone());
         if let Some(reread) = reread {
@@ -160,6 +167,7 @@ impl RemoteFiles {
                 break;
             }
             let round = std::mem::take(&mut ranges);
+            count(round.iter().map(ByteRange::len).sum())?;
             let is_header = !self.is_cached.load(Ordering::Acquire);
             let batch = match &self.objects {
                 _ if self.is_kept(&round) => self.read_cached(round, budget, deadline_ns).await?,
@@ -243,7 +251,7 @@ impl RemoteFiles {
     /// Keeps bytes in the cache that were read together with others.
     pub(crate) fn keep(&self, file: BlockFile, start: u64, bytes: &Bytes) {
         let range = ByteRange { file, start, end: start + bytes.len() as u64 };
-        let (tenant, speed) = (&self.remote.tenant, self.speed());
+        let (tenant, speed) = (self.remote.folder.tenant(), self.speed());
         let looked = self.cache.look_up(self.cache_key, tenant, &[range], &speed, u64::MAX, None);
         for flight in looked.own {
             let ByteRange { start: from, end: until, .. } = flight.range();
@@ -304,7 +312,7 @@ impl ByteSource for WaitingSource {
         let remote = &self.0.remote;
         let timeout_ns = u64::try_from(READ_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = remote.clock.mono_ns().saturating_add(timeout_ns);
-        remote.handle.block_on(self.0.read(wave, budget, deadline_ns, None))
+        remote.handle.block_on(self.0.read(wave, budget, deadline_ns, None, &|_| Ok(())))
     }
 
     fn wave_bytes_max(&self) -> Option<u64> {

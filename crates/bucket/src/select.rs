@@ -5,6 +5,7 @@
 //! when its reader is dropped, and at the deadline of the query.
 //! Not here: the waves (`block`), requests of a wave (`remote`).
 
+pub(crate) mod first_batch;
 mod queue;
 mod reread;
 
@@ -13,11 +14,13 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use chronolith_block::source::{RangeBytes, Reread, Wave};
-use chronolith_block::{Block, Selection, Shard, SidecarSelection};
+use chronolith_block::{Block, ChunkCounts, Selection, Shard, SidecarSelection};
+use chronolith_model::query::FetchLimit;
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use crate::block::page_costs::is_by_lists;
 use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::recovery::Recovery;
 use crate::remote::RemoteFiles;
@@ -67,31 +70,13 @@ impl BucketBlock {
         ctx: &ReadContext,
     ) -> Box<dyn SeriesBatches> {
         let Some(labels) = self.external_labels() else {
-            return self.select_own(selector.matchers.to_vec(), selector.range, shard, ctx);
+            return Box::new(BucketBatches::start(Selected::new(self, selector, shard, ctx), self.handle()));
         };
-        let mut matchers = labels.split(selector.matchers);
-        let of_series = std::mem::take(&mut matchers.of_series);
-        let batches = self.select_own(of_series, selector.range, shard, ctx);
+        let matchers = labels.split(selector.matchers);
+        let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
+        let selected = Selected::new(self, &of_series, shard, ctx);
+        let batches = Box::new(BucketBatches::start(selected, self.handle()));
         labels.add_to(self.key(), matchers, batches)
-    }
-
-    /// Selects series by their own labels.
-    fn select_own(
-        self: &Arc<BucketBlock>,
-        matchers: Vec<Matcher>,
-        range: TimeRange,
-        shard: Option<Shard>,
-        ctx: &ReadContext,
-    ) -> Box<dyn SeriesBatches> {
-        let selected = Selected {
-            block: self.clone(),
-            matchers,
-            range,
-            shard,
-            deadline_ns: self.deadline_ns(ctx),
-            ctx: ctx.clone(),
-        };
-        Box::new(BucketBatches::start(selected, self.handle()))
     }
 }
 
@@ -154,6 +139,13 @@ impl Waves {
         }
     }
 
+    fn chunk_counts(&self) -> ChunkCounts {
+        match self {
+            Waves::Sidecar(selection) => selection.chunk_counts(),
+            Waves::Index(selection) => selection.chunk_counts(),
+        }
+    }
+
     fn verify_chunks(&self, bytes: &RangeBytes) -> Result<(), QueryError> {
         match self {
             Waves::Sidecar(selection) => selection.verify_chunks(bytes),
@@ -170,6 +162,10 @@ impl Waves {
 }
 
 impl Sent {
+    fn is_empty(&self) -> bool {
+        self.by_sidecar == 0 && self.by_index == 0
+    }
+
     /// Leaves out series that were sent before, of which `skip_count` are left; counts the others.
     fn add(&mut self, waves: &Waves, skip_count: &mut usize, series: &mut Vec<SeriesRead>) {
         let skipped = series.len().min(*skip_count);
@@ -187,21 +183,52 @@ impl Sent {
 }
 
 impl Selected {
+    fn new(
+        block: &Arc<BucketBlock>,
+        selector: &Selector<'_>,
+        shard: Option<Shard>,
+        ctx: &ReadContext,
+    ) -> Selected {
+        Selected {
+            block: block.clone(),
+            matchers: selector.matchers.to_vec(),
+            range: selector.range,
+            shard,
+            deadline_ns: block.deadline_ns(ctx),
+            ctx: ctx.clone(),
+        }
+    }
+
     /// Sends all batches. After damage the block is read once more past the cache, then by its index.
     async fn fetch(&self, sender: &BatchSender) -> Result<(), QueryError> {
         if !self.range.overlaps(self.block.range()) {
             return Ok(());
         }
         // The hashes of a shard are cached with the index.
-        let choice = if self.shard.is_some() { ReaderChoice::Index } else { ReaderChoice::Any };
+        let needs_index = self.shard.is_some();
+        let prefers_index = is_by_lists(&self.matchers) && self.block.page_costs().prefers_index();
+        let mut choice = if needs_index || prefers_index { ReaderChoice::Index } else { ReaderChoice::Any };
         let mut sent = Sent::default();
         let mut recovery = Recovery::default();
         loop {
-            let opened = self.block.open(choice, self.deadline_ns).await?;
-            let result = self.fetch_from(&opened, sender, &mut sent).await;
-            self.block.note_memory();
+            let result = match self.block.open(choice, self.deadline_ns).await {
+                Ok(opened) => {
+                    let result = self.fetch_from(&opened, sender, &mut sent).await;
+                    self.block.note_memory();
+                    match result {
+                        Err(error) if recovery.may_retry(&self.block, &opened, &error) => continue,
+                        result => result,
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            let is_by_preference = choice == ReaderChoice::Index && !needs_index;
             match result {
-                Err(error) if recovery.may_retry(&self.block, &opened, &error) => {}
+                Err(QueryError::Corrupt { .. }) if is_by_preference && sent.is_empty() => {
+                    self.block.page_costs().refuse_index();
+                    choice = ReaderChoice::Any;
+                    recovery = Recovery::default();
+                }
                 result => return result,
             }
         }
@@ -215,25 +242,28 @@ impl Selected {
         sent: &mut Sent,
     ) -> Result<(), QueryError> {
         let files = &opened.files;
-        let (mut waves, mut skip_count) = match &opened.reader {
-            BlockReader::Sidecar(sidecar) => {
-                let selection = sidecar.select_waves(&self.matchers, self.range, &self.ctx);
-                (Waves::Sidecar(Box::new(selection)), sent.by_sidecar)
-            }
-            BlockReader::Index(index) => {
-                let Some(mut selection) = self.select_by_index(index, files).await? else { return Ok(()) };
-                if let Some(last_ref) = sent.last_ref {
-                    selection.skip_through(last_ref);
-                }
-                (Waves::Index(Box::new(selection)), sent.by_index)
-            }
+        let Some(mut waves) = self.waves(opened, sent).await? else { return Ok(()) };
+        let mut skip_count = match &waves {
+            Waves::Sidecar(_) => sent.by_sidecar,
+            Waves::Index(_) => sent.by_index,
         };
         let reread = QueryReread::new(files.clone(), self.deadline_ns, self.ctx.clone());
         let reread: Arc<dyn Reread> = Arc::new(reread);
+        let is_by_lists = is_by_lists(&self.matchers);
+        let mut series_count = 0u64;
         loop {
+            if self.ctx.counts_fetched(FetchLimit::Series) || self.ctx.counts_fetched(FetchLimit::Chunks) {
+                let ChunkCounts { series, chunks } = waves.chunk_counts();
+                series_count += series;
+                self.ctx.check_fetched(FetchLimit::Series, series_count)?;
+                // A block that is read again after damage counts again.
+                self.ctx.add_fetched(FetchLimit::Chunks, chunks)?;
+            }
             let bytes = match waves.next_wave() {
                 Some(wave) => {
-                    files.read(&*wave, &self.ctx.budget, self.deadline_ns, Some(reread.clone())).await?
+                    let budget = &self.ctx.budget;
+                    let reread = Some(reread.clone());
+                    files.read(&*wave, budget, self.deadline_ns, reread, &|bytes| self.count(bytes)).await?
                 }
                 None => return Ok(()),
             };
@@ -243,6 +273,9 @@ impl Selected {
             let wave_bytes = bytes.fetched_bytes();
             let mut series = Vec::new();
             let pushed = waves.push(bytes, &mut series);
+            if series.is_empty() && is_by_lists && matches!(waves, Waves::Sidecar(_)) {
+                self.block.page_costs().add(wave_bytes, files.index_bytes());
+            }
             // Series before damage of later ones are complete.
             sent.add(&waves, &mut skip_count, &mut series);
             if !series.is_empty() && !sender.send(series, wave_bytes).await {
@@ -252,6 +285,31 @@ impl Selected {
         }
     }
 
+    /// The selection by the reader of `opened`, which the index begins after the series that a sidecar
+    /// named; `None` if no series fits.
+    async fn waves(&self, opened: &OpenedBlock, sent: &Sent) -> Result<Option<Waves>, QueryError> {
+        match &opened.reader {
+            BlockReader::Sidecar(sidecar) => {
+                let selection = sidecar.select_waves(&self.matchers, self.range, &self.ctx);
+                Ok(Some(Waves::Sidecar(Box::new(selection))))
+            }
+            BlockReader::Index(index) => {
+                let Some(mut selection) = self.select_by_index(index, &opened.files).await? else {
+                    return Ok(None);
+                };
+                if let Some(last_ref) = sent.last_ref {
+                    selection.skip_through(last_ref);
+                }
+                Ok(Some(Waves::Index(Box::new(selection))))
+            }
+        }
+    }
+
+    /// Counts bytes that are about to be read.
+    fn count(&self, bytes: u64) -> Result<(), QueryError> {
+        self.ctx.add_fetched(FetchLimit::Bytes, bytes)
+    }
+
     /// Reads the lists; `None` if no series fits.
     async fn select_by_index(
         &self,
@@ -259,7 +317,9 @@ impl Selected {
         files: &RemoteFiles,
     ) -> Result<Option<Selection>, QueryError> {
         let Some(plan) = index.plan_postings(&self.matchers)? else { return Ok(None) };
-        let lists = files.read(&plan.wave(), &self.ctx.budget, self.deadline_ns, None).await?;
+        let wave = plan.wave();
+        let budget = &self.ctx.budget;
+        let lists = files.read(&wave, budget, self.deadline_ns, None, &|bytes| self.count(bytes)).await?;
         let selection = index.select_planned(&plan, lists, self.range, &self.ctx)?;
         Ok(Some(match self.shard {
             Some(shard) => selection.in_shard(shard),

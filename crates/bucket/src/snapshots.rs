@@ -1,9 +1,10 @@
-//! Catalogue of a tenant: numbered snapshots of its list of blocks, each created on top of the newest one.
+//! Numbered snapshots: the catalogue of blocks of a folder, and the databases of a tenant. Each is created on
+//! top of the newest one.
 //!
 //! Invariants: a snapshot is created by create-if-absent with the number after the newest one and never
 //! changed, so two writers cannot overwrite each other's update; old snapshots are removed in ascending
 //! order, so the numbers that remain have no gap and the newest one is followed by an absent one.
-//! Not here: bytes of a snapshot (`format::bucket::catalogue`), which blocks to record (`upload`).
+//! Not here: bytes of a snapshot (`format::bucket`), which blocks to record (`upload`).
 
 mod cleanup;
 mod reader;
@@ -14,12 +15,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use chronolith_base::Env;
 use chronolith_format::bucket::catalogue::Snapshot;
-use chronolith_model::TenantId;
+use chronolith_format::bucket::{NumberedSnapshot, Stamp};
 
 pub use self::reader::{Latest, SnapshotReader};
 
-pub(crate) use self::reader::HINT;
-use self::reader::{Found, key};
+use self::reader::{Found, hint_key, key};
+use crate::folder::Folder;
 use crate::store::CreateOutcome;
 use crate::{BucketError, RequestContext, Store};
 
@@ -32,9 +33,9 @@ const HINT_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Updates the catalogues of the tenants of a bucket.
-pub struct Snapshots {
-    reader: SnapshotReader,
+/// Updates the snapshots of one kind in a bucket.
+pub struct Snapshots<S = Snapshot> {
+    reader: SnapshotReader<S>,
     env: Env,
 }
 
@@ -49,27 +50,35 @@ pub enum Change {
 
 /// Result of an update.
 #[derive(Debug, Clone)]
-pub struct Updated {
+pub struct Updated<S = Snapshot> {
     /// Snapshot after the update; `None` if there is none and nothing was to be changed.
-    pub snapshot: Option<Arc<Snapshot>>,
+    pub snapshot: Option<Arc<S>>,
     /// True if this update created it.
     pub is_written: bool,
 }
 
 impl Snapshots {
-    /// Updates of the catalogues in `store`. Sends no request.
+    /// Updates of the block catalogues in `store`. Sends no request.
     #[must_use]
     pub fn new(store: Arc<Store>, env: &Env) -> Snapshots {
-        Snapshots { reader: SnapshotReader::new(store, env.clock.clone()), env: env.clone() }
+        Snapshots::of_kind(store, env)
+    }
+}
+
+impl<S: NumberedSnapshot> Snapshots<S> {
+    /// Updates of the snapshots of one kind in `store`. Sends no request.
+    #[must_use]
+    pub fn of_kind(store: Arc<Store>, env: &Env) -> Snapshots<S> {
+        Snapshots { reader: SnapshotReader::of_kind(store, env.clock.clone()), env: env.clone() }
     }
 
     /// The newest snapshots.
     #[must_use]
-    pub fn reader(&self) -> &SnapshotReader {
+    pub fn reader(&self) -> &SnapshotReader<S> {
         &self.reader
     }
 
-    /// Applies `change` to the newest snapshot, an empty one if the tenant of `request` has none, and creates
+    /// Applies `change` to the newest snapshot, an empty one if the folder of `request` has none, and creates
     /// the next one. If another writer was first, `change` is applied again to what that one wrote.
     ///
     /// Cost: that of [`SnapshotReader::read_latest`], creation, hint: five requests; at every 16th number
@@ -82,14 +91,14 @@ impl Snapshots {
     pub async fn update(
         &self,
         request: &RequestContext,
-        mut change: impl FnMut(&mut Snapshot) -> Change,
-    ) -> Result<Updated, BucketError> {
+        mut change: impl FnMut(&mut S) -> Change,
+    ) -> Result<Updated<S>, BucketError> {
         let request = &self.bounded(request, UPDATE_TIMEOUT);
         let mut found = self.reader.find(request).await?;
         let mut lost_races = 0;
         loop {
-            let base = self.base(&request.tenant, &found)?;
-            let mut next = base.as_deref().cloned().unwrap_or_else(empty);
+            let base = self.base(&request.folder, &found)?;
+            let mut next = base.as_deref().cloned().unwrap_or_else(S::empty);
             if change(&mut next) == Change::Keep {
                 return Ok(Updated { snapshot: base, is_written: false });
             }
@@ -97,13 +106,13 @@ impl Snapshots {
             let (body, snapshot) = self.encoded(request, next, number)?;
             let other = match self.create(request, number, body).await? {
                 CreateOutcome::Created => return Ok(self.written(request, snapshot).await),
-                CreateOutcome::Exists(other) => match Snapshot::decode(&other.bytes, number) {
+                CreateOutcome::Exists(other) => match S::decode_object(&other.bytes, number) {
                     Ok(other) => Some(Arc::new(other)),
                     Err(_) => self.reader.load(request, number).await?.into_snapshot(),
                 },
             };
             // The answer to the creation was lost, and the object damaged on its way when it was read back.
-            if other.as_ref().is_some_and(|other| other.writer == snapshot.writer) {
+            if other.as_ref().is_some_and(|other| other.stamp().writer == snapshot.stamp().writer) {
                 return Ok(self.written(request, snapshot).await);
             }
             found = Found { newest_number: number, snapshot: other };
@@ -114,9 +123,10 @@ impl Snapshots {
     }
 
     /// Ends an update that created `snapshot`.
-    async fn written(&self, request: &RequestContext, snapshot: Snapshot) -> Updated {
-        self.write_hint(request, snapshot.number).await;
-        self.reader.remove_old(request, snapshot.number).await;
+    async fn written(&self, request: &RequestContext, snapshot: S) -> Updated<S> {
+        let number = snapshot.stamp().number;
+        self.write_hint(request, number).await;
+        self.reader.remove_old(request, number).await;
         Updated { snapshot: Some(Arc::new(snapshot)), is_written: true }
     }
 
@@ -128,37 +138,33 @@ impl Snapshots {
     }
 
     /// Snapshot to update; `None` if there is none.
-    fn base(&self, tenant: &TenantId, found: &Found) -> Result<Option<Arc<Snapshot>>, BucketError> {
-        let usable_number = found.snapshot.as_ref().map_or(0, |snapshot| snapshot.number);
+    fn base(&self, folder: &Folder, found: &Found<S>) -> Result<Option<Arc<S>>, BucketError> {
+        let usable_number = found.snapshot.as_ref().map_or(0, |snapshot| snapshot.stamp().number);
         if usable_number == found.newest_number {
             return Ok(found.snapshot.clone());
         }
         Err(BucketError::Corrupt {
-            key: key(tenant, found.newest_number),
-            what: "catalogue snapshot",
+            key: key::<S>(folder, found.newest_number),
+            what: S::WHAT,
             expected: "one that this version can read, to update it".to_owned(),
             found: "damage, or a later version".to_owned(),
         })
     }
 
     /// Body of the next snapshot, and what it decodes to.
-    fn encoded(
-        &self,
-        request: &RequestContext,
-        mut next: Snapshot,
-        number: u64,
-    ) -> Result<(Bytes, Snapshot), BucketError> {
-        next.number = number;
-        self.env.rng.fill(&mut next.writer);
-        next.created_ms = next.created_ms.max(self.env.clock.now_ms());
+    fn encoded(&self, request: &RequestContext, mut next: S, number: u64) -> Result<(Bytes, S), BucketError> {
+        let mut stamp = Stamp { number, ..next.stamp() };
+        self.env.rng.fill(&mut stamp.writer);
+        stamp.created_ms = stamp.created_ms.max(self.env.clock.now_ms());
+        next.set_stamp(stamp);
         let refused = |detail: String| {
-            let what = format!("update of {}", key(&request.tenant, number));
+            let what = format!("update of {}", key::<S>(&request.folder, number));
             BucketError::Refused { what, detail }
         };
         let mut body = Vec::new();
-        next.encode(&mut body).map_err(|error| refused(error.to_string()))?;
+        next.encode_object(&mut body).map_err(|error| refused(error.to_string()))?;
         // Readers have limits that a writer could exceed: then no process could read the tenant any more.
-        let decoded = Snapshot::decode(&body, number).map_err(|error| refused(error.to_string()))?;
+        let decoded = S::decode_object(&body, number).map_err(|error| refused(error.to_string()))?;
         Ok((body.into(), decoded))
     }
 
@@ -169,7 +175,7 @@ impl Snapshots {
         number: u64,
         body: Bytes,
     ) -> Result<CreateOutcome, BucketError> {
-        let key = key(&request.tenant, number);
+        let key = key::<S>(&request.folder, number);
         let mut attempts = 0;
         loop {
             match self.reader.store.create(request, &key, body.clone()).await {
@@ -188,7 +194,7 @@ impl Snapshots {
         let limit_us = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
         let pause = Duration::from_micros(self.env.rng.below(limit_us.max(1)));
         if request.remaining(&*self.env.clock) <= pause {
-            let what = format!("update of the catalogue of tenant {}", request.tenant);
+            let what = format!("update of the {} of {}", S::WHAT, request.folder);
             return Err(BucketError::Deadline { what });
         }
         tokio::time::sleep(pause).await;
@@ -197,11 +203,11 @@ impl Snapshots {
 
     /// Records the number of the newest snapshot. A failure costs readers a listing.
     async fn write_hint(&self, request: &RequestContext, number: u64) {
-        let object = format!("{}/{HINT}", request.tenant);
+        let object = hint_key::<S>(&request.folder);
         let body = Bytes::from(format!("{number:020}"));
         let request = self.bounded(request, HINT_TIMEOUT);
         if let Err(error) = self.reader.store.put(&request, &object, body).await {
-            tracing::debug!(%error, "writing the number of the newest catalogue snapshot failed");
+            tracing::debug!(%error, "writing the number of the newest snapshot failed");
         }
     }
 }
@@ -212,9 +218,4 @@ impl Snapshots {
     pub(crate) fn keep_for(&mut self, kept_age: Duration) {
         self.reader.kept_age = kept_age;
     }
-}
-
-/// The snapshot before the first one.
-fn empty() -> Snapshot {
-    Snapshot { number: 0, writer: [0; 16], created_ms: 0, blocks: Vec::new(), deletion_marks: Vec::new() }
 }

@@ -234,7 +234,7 @@ impl Store {
         leave_query_thread().await;
         let permit = tokio::time::timeout(
             context.remaining(&*self.requests.clock),
-            self.requests.limits.acquire(&context.tenant),
+            self.requests.limits.acquire(context.tenant()),
         );
         let Ok(Some(_permit)) = permit.await else {
             return Err(BucketError::Deadline { what: "read of a local directory".to_owned() });
@@ -250,7 +250,7 @@ impl Store {
         piece: Piece<'_>,
     ) -> Result<(), BucketError> {
         let Piece { key, offset, out } = piece;
-        let record = self.requests.meter.start(Operation::Get, &context.tenant);
+        let record = self.requests.meter.start(Operation::Get, context.tenant());
         let received_bytes = out.len() as u64;
         match local.read_at(key, offset, out) {
             Ok(()) => {
@@ -292,7 +292,7 @@ impl Store {
         let slow_after_ns = self.requests.meter.estimates().slow_after_ns(range.len_hint());
         let Some(delay_ns) = slow_after_ns.filter(|_| is_hedgeable) else { return first.await };
         let raced = hedge::race(first, Duration::from_nanos(delay_ns), || {
-            let permit = self.requests.limits.try_acquire(&context.tenant)?;
+            let permit = self.requests.limits.try_acquire(context.tenant())?;
             if !self.hedges.withdraw() {
                 return None;
             }

@@ -5,6 +5,7 @@ mod catalogued;
 mod disk_cache;
 mod http;
 mod leases;
+mod limits;
 mod maintenance;
 mod races;
 mod reading;

@@ -97,7 +97,7 @@ impl Uploader {
         sidecar: Option<SidecarFile>,
     ) -> Result<BucketBlock, BucketError> {
         let local = open_local(&self.env, &self.handle, dir, sidecar.as_ref()).await?;
-        let folder = format!("{}/{}", request.tenant, local.meta.ulid);
+        let folder = format!("{}/{}", request.folder, local.meta.ulid);
         let present = self.present(request, &folder).await?;
         let present_bytes = |name: &str| present.get(name).copied();
         for file in &local.files {

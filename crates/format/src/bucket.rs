@@ -5,9 +5,12 @@
 
 pub mod cache_segment;
 pub mod catalogue;
+pub mod databases;
 pub mod mimir;
+mod numbered;
 mod packed;
 pub mod sidecar;
 mod texts;
 
+pub use numbered::{NumberedSnapshot, Stamp};
 pub use packed::Unpacker;

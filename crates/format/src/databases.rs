@@ -12,12 +12,17 @@ use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::databases::{
-    ContinuousQuery, Database, DatabaseCatalog, Privilege, RetentionPolicy, TenantCatalog, User,
+    BucketDrop, ContinuousQuery, Database, DatabaseCatalog, Privilege, RetentionPolicy, StoreId,
+    TenantCatalog, User,
 };
 use chronolith_model::{TenantId, TimeUnit};
 
+use crate::lists::{put_list, put_text, read_text};
+
 const MAGIC: [u8; 4] = *b"CLDB";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// Version without ids in a bucket.
+const VERSION_WITHOUT_IDS: u16 = 1;
 /// Last run of a continuous query that has not run.
 const NEVER: u64 = u64::MAX;
 
@@ -39,6 +44,10 @@ impl CatalogFile {
         out.extend_from_slice(&self.sequence.to_le_bytes());
         out.extend_from_slice(&self.catalog.next_store.to_le_bytes());
         put_list(out, &self.catalog.dropped, |out, store| put_text(out, store.as_str()));
+        put_list(out, &self.catalog.bucket_drops, |out, drop| {
+            put_text(out, drop.owner.as_str());
+            out.extend_from_slice(&drop.id.to_bytes());
+        });
         put_list(out, &self.catalog.tenants, |out, (tenant, own)| {
             put_text(out, tenant.as_str());
             put_list(out, &own.databases, put_database);
@@ -56,51 +65,41 @@ impl CatalogFile {
     pub fn decode(bytes: &[u8]) -> Result<CatalogFile, DecodeError> {
         let end = bytes.len().saturating_sub(4);
         let mut tail = ByteReader::new(bytes.get(end..).unwrap_or_default());
-        let mut r = Reader(ByteReader::new(bytes.get(..end).unwrap_or_default()));
-        let magic = r.0.bytes("magic", 4)?;
+        let bytes_read = ByteReader::new(bytes.get(..end).unwrap_or_default());
+        let mut r = Reader { bytes: bytes_read, has_ids: true };
+        let magic = r.bytes.bytes("magic", 4)?;
         if magic != MAGIC {
             return Err(r.invalid("magic", "CLDB", u64::from(magic.first().copied().unwrap_or(0))));
         }
-        let version = r.0.le_u16("version")?;
-        if version != VERSION {
-            return Err(r.invalid("version", "1", u64::from(version)));
+        let version = r.bytes.le_u16("version")?;
+        if version != VERSION && version != VERSION_WITHOUT_IDS {
+            return Err(r.invalid("version", "1 or 2", u64::from(version)));
         }
+        r.has_ids = version != VERSION_WITHOUT_IDS;
         let found = tail.le_u32("checksum")?;
         let expected = crc32c(bytes.get(..end).unwrap_or_default());
         if found != expected {
             return Err(DecodeError::Checksum { what: "database catalogue", offset: end, expected, found });
         }
-        let sequence = r.0.le_u64("sequence")?;
-        let next_store = r.0.le_u64("next store")?;
+        let sequence = r.bytes.le_u64("sequence")?;
+        let next_store = r.bytes.le_u64("next store")?;
         let dropped = r.list(|r| r.store())?;
+        let bucket_drops = match r.has_ids {
+            true => r.list(|r| Ok(BucketDrop { owner: r.tenant()?, id: r.store_id()? }))?,
+            false => Vec::new(),
+        };
         let tenants = r.list(|r| {
-            let tenant = r.text("tenant")?;
-            let tenant = TenantId::new(&tenant).map_err(|_| r.invalid("tenant", "a tenant id", 0))?;
+            let tenant = r.tenant()?;
             let databases = r.list(Reader::database)?;
             let users = r.list(Reader::user)?;
             Ok((tenant, Arc::new(TenantCatalog { databases, users })))
         })?;
-        if !r.0.is_empty() {
-            return Err(r.invalid("length", "the checksum", r.0.remaining() as u64));
+        if !r.bytes.is_empty() {
+            return Err(r.invalid("length", "the checksum", r.bytes.remaining() as u64));
         }
         let tenants = tenants.into_iter().collect();
-        Ok(CatalogFile { sequence, catalog: DatabaseCatalog { tenants, next_store, dropped } })
+        Ok(CatalogFile { sequence, catalog: DatabaseCatalog { tenants, next_store, dropped, bucket_drops } })
     }
-}
-
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    put_uvarint(out, text.len() as u64);
-    out.extend_from_slice(text.as_bytes());
-}
-
-fn put_list<T>(
-    out: &mut Vec<u8>,
-    list: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
-    put: impl Fn(&mut Vec<u8>, T),
-) {
-    let items = list.into_iter();
-    put_uvarint(out, items.len() as u64);
-    items.for_each(|item| put(out, item));
 }
 
 fn put_database(out: &mut Vec<u8>, database: &Database) {
@@ -112,6 +111,8 @@ fn put_database(out: &mut Vec<u8>, database: &Database) {
         put_uvarint(out, policy.shard_group_ns.unsigned_abs());
         put_uvarint(out, u64::from(policy.replica_count));
         put_text(out, policy.store.as_str());
+        out.push(u8::from(policy.bucket_id.is_some()));
+        policy.bucket_id.iter().for_each(|id| out.extend_from_slice(&id.to_bytes()));
     });
     put_list(out, &database.continuous_queries, |out, query| {
         put_text(out, &query.name);
@@ -134,25 +135,26 @@ fn put_user(out: &mut Vec<u8>, user: &User) {
     });
 }
 
-struct Reader<'a>(ByteReader<'a>);
+struct Reader<'a> {
+    bytes: ByteReader<'a>,
+    /// Set if policies have ids in a bucket.
+    has_ids: bool,
+}
 
 impl Reader<'_> {
     fn invalid(&self, what: &'static str, expected: &'static str, found: u64) -> DecodeError {
-        DecodeError::Invalid { what, offset: self.0.offset(), expected, found }
+        DecodeError::Invalid { what, offset: self.bytes.offset(), expected, found }
     }
 
     fn text(&mut self, what: &'static str) -> Result<String, DecodeError> {
-        let len = self.0.uvarint(what)?;
-        let bytes = self.0.bytes(what, usize::try_from(len).unwrap_or(usize::MAX))?;
-        let text = std::str::from_utf8(bytes).map(str::to_owned);
-        text.map_err(|_| self.invalid(what, "UTF-8", len))
+        read_text(&mut self.bytes, what)
     }
 
     fn list<T>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<Vec<T>, DecodeError> {
-        let count = self.0.uvarint("number of items")?;
+        let count = self.bytes.uvarint("number of items")?;
         let mut list = Vec::new();
         // The vector grows with the items that are there, whatever the number claims.
         for _ in 0..count {
@@ -167,8 +169,19 @@ impl Reader<'_> {
         store.ok_or_else(|| self.invalid("store", "the id of a store", 0))
     }
 
+    fn tenant(&mut self) -> Result<TenantId, DecodeError> {
+        let tenant = self.text("tenant")?;
+        TenantId::new(&tenant).map_err(|_| self.invalid("tenant", "a tenant id", 0))
+    }
+
+    fn store_id(&mut self) -> Result<StoreId, DecodeError> {
+        let bytes = self.bytes.bytes("id in the bucket", 16)?;
+        let bytes = bytes.try_into().map_err(|_| self.invalid("id in the bucket", "16 bytes", 0))?;
+        Ok(StoreId::from_bytes(bytes))
+    }
+
     fn duration(&mut self, what: &'static str) -> Result<i64, DecodeError> {
-        let ns = self.0.uvarint(what)?;
+        let ns = self.bytes.uvarint(what)?;
         i64::try_from(ns).map_err(|_| self.invalid(what, "nanoseconds below 2^63", ns))
     }
 
@@ -180,7 +193,7 @@ impl Reader<'_> {
             continuous_queries: self.list(|r| {
                 let name = r.text("continuous query")?;
                 let text = r.text("text of a continuous query")?;
-                let last_run_ns = r.0.le_u64("last run")?;
+                let last_run_ns = r.bytes.le_u64("last run")?;
                 let last_run_ns = (last_run_ns != NEVER).then_some(last_run_ns.cast_signed());
                 Ok(ContinuousQuery { name, text, last_run_ns })
             })?,
@@ -191,23 +204,25 @@ impl Reader<'_> {
         let name = self.text("retention policy")?;
         let duration_ns = self.duration("duration")?;
         let shard_group_ns = self.duration("shard duration")?;
-        let replica_count = self.0.uvarint("replicas")?;
+        let replica_count = self.bytes.uvarint("replicas")?;
         let replica_count = u32::try_from(replica_count)
             .map_err(|_| self.invalid("replicas", "below 2^32", replica_count))?;
         let store = self.store()?;
         if store.time_unit() != TimeUnit::Nano || shard_group_ns == 0 {
             return Err(self.invalid("retention policy", "a store in nanoseconds with shard groups", 0));
         }
-        Ok(RetentionPolicy { name, duration_ns, shard_group_ns, replica_count, store })
+        let has_id = self.has_ids && self.bytes.u8("id in the bucket")? != 0;
+        let bucket_id = if has_id { Some(self.store_id()?) } else { None };
+        Ok(RetentionPolicy { name, duration_ns, shard_group_ns, replica_count, store, bucket_id })
     }
 
     fn user(&mut self) -> Result<User, DecodeError> {
         let name = self.text("user")?;
         let password_hash = self.text("password hash")?;
-        let is_admin = self.0.u8("administrator")? != 0;
+        let is_admin = self.bytes.u8("administrator")? != 0;
         let privileges = self.list(|r| {
             let database = r.text("database")?;
-            let privilege = match r.0.u8("privilege")? {
+            let privilege = match r.bytes.u8("privilege")? {
                 1 => Privilege::Read,
                 2 => Privilege::Write,
                 3 => Privilege::All,

@@ -10,4 +10,5 @@ pub mod bucket;
 pub mod chunk;
 pub mod databases;
 pub mod head;
+mod lists;
 pub mod prometheus;

@@ -3,14 +3,19 @@
 //!
 //! Invariants: names are unique within their list; every retention policy has a store of its own, whose id
 //! was never used before; lists have the order of creation.
-//! Not here: the rules of changes (`change`), the file (`format::databases`).
+//! Not here: the rules of changes (`change`), the copy in a bucket (`bucket`), the file
+//! (`format::databases`).
 
+mod bucket;
 mod catalog;
 mod change;
+mod store_id;
 
+pub use bucket::{Adopted, BucketDatabase, BucketDatabases, BucketPolicy, DroppedStore, Recorded};
 pub use catalog::{
-    AUTOGEN, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
+    AUTOGEN, BucketDrop, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
     DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
     STORE_NAME_BYTES_MAX, TenantCatalog, USER_COUNT_MAX, User,
 };
 pub use change::{CatalogChange, CatalogError, PolicyOptions};
+pub use store_id::{StoreId, StoreIdError};

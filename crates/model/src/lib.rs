@@ -29,5 +29,8 @@ pub use query::{
     Columns, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
 };
 pub use regex::{GoRegex, RegexError};
-pub use tenant::{BlockEncoding, DatabaseLimits, DuplicatePolicy, IngestionLimits, TenantId, TenantLimits};
+pub use tenant::{
+    BlockEncoding, DatabaseLimits, DuplicatePolicy, FetchLimits, IngestionLimits, QueryLimits, TenantId,
+    TenantLimits,
+};
 pub use time::{TimeRange, TimeUnit};

@@ -7,6 +7,7 @@
 
 mod columns;
 mod hints;
+mod limits;
 mod mixed;
 mod typed;
 mod warnings;
@@ -18,12 +19,14 @@ use chronolith_base::{BudgetExceeded, Clock, MemoryBudget, SpareThreads, thread}
 
 pub use columns::Columns;
 pub use hints::{PresenceHints, Projection, SampleNeed, SelectHints, Shard};
+pub use limits::FetchLimit;
 pub use mixed::{SampleKind, merged};
 pub use typed::{ColumnType, TypedColumns, TypedValues};
 pub use warnings::SourceWarnings;
 
+use self::limits::{Exceeded, FetchCounts};
 use crate::change::ChangeWatch;
-use crate::{Labels, Matcher, TenantId, TimeRange};
+use crate::{FetchLimits, Labels, Matcher, TenantId, TimeRange};
 
 /// Series per batch.
 pub const SERIES_PER_BATCH_MAX: usize = 1024;
@@ -101,6 +104,9 @@ pub struct ReadContext {
     /// The calling thread may wait for requests to other machines.
     may_wait: bool,
     partial: Option<PartialResponse>,
+    limits: FetchLimits,
+    /// Time before which samples are not read.
+    start_ms: Option<i64>,
     /// Memory of this query.
     pub budget: MemoryBudget,
 }
@@ -122,6 +128,8 @@ struct ReadState {
     /// Time of the next check for long work; `u64::MAX` = never.
     long_work_check_ns: AtomicU64,
     warnings: Mutex<SourceWarnings>,
+    fetched: FetchCounts,
+    is_start_moved: AtomicBool,
 }
 
 /// CPU time after which a read is long work, and its threads get a lower priority.
@@ -133,7 +141,12 @@ impl ReadContext {
     pub fn new(clock: Arc<dyn Clock>, deadline_mono_ns: u64, budget: MemoryBudget) -> ReadContext {
         let canceled = Arc::new(AtomicBool::new(false));
         let long_work_check_ns = AtomicU64::new(u64::MAX);
-        let shared = Arc::new(ReadState { long_work_check_ns, warnings: Mutex::default() });
+        let shared = Arc::new(ReadState {
+            long_work_check_ns,
+            warnings: Mutex::default(),
+            fetched: FetchCounts::default(),
+            is_start_moved: AtomicBool::new(false),
+        });
         ReadContext {
             canceled,
             clock,
@@ -142,8 +155,67 @@ impl ReadContext {
             helpers: None,
             may_wait: true,
             partial: None,
+            limits: FetchLimits::default(),
+            start_ms: None,
             budget,
         }
+    }
+
+    /// The same read with limits of what it reads from blocks in object storage.
+    #[must_use]
+    pub fn with_fetch_limits(self, limits: FetchLimits) -> ReadContext {
+        ReadContext { limits, ..self }
+    }
+
+    /// The same read without samples before `start_ms`, which it returns from none of its sources.
+    #[must_use]
+    pub fn with_start(self, start_ms: i64) -> ReadContext {
+        ReadContext { start_ms: Some(start_ms), ..self }
+    }
+
+    /// Time before which no samples are read.
+    #[must_use]
+    pub fn start_ms(&self) -> Option<i64> {
+        self.start_ms
+    }
+
+    /// Notes that samples before the start were asked for.
+    pub fn note_moved_start(&self) {
+        self.shared.is_start_moved.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if samples before the start were asked for.
+    #[must_use]
+    pub fn is_start_moved(&self) -> bool {
+        self.shared.is_start_moved.load(Ordering::Relaxed)
+    }
+
+    /// Counts what the read is about to fetch from blocks in object storage.
+    ///
+    /// # Errors
+    /// [`QueryError::Limit`] if the count of the read is above its limit.
+    pub fn add_fetched(&self, limit: FetchLimit, count: u64) -> Result<(), QueryError> {
+        self.shared.fetched.add(&self.limits, limit, count).map_err(limit_error)
+    }
+
+    /// Returns true if the read has such a limit.
+    #[must_use]
+    pub fn counts_fetched(&self, limit: FetchLimit) -> bool {
+        limit.of(&self.limits) > 0
+    }
+
+    /// Checks the count of a part of the read, which is counted elsewhere.
+    ///
+    /// # Errors
+    /// [`QueryError::Limit`] if it is above the limit of the whole read.
+    pub fn check_fetched(&self, limit: FetchLimit, count: u64) -> Result<(), QueryError> {
+        self.shared.fetched.check(&self.limits, limit, count).map_err(limit_error)
+    }
+
+    /// Returns true if the read failed because of `limit`.
+    #[must_use]
+    pub fn is_exceeded(&self, limit: FetchLimit) -> bool {
+        self.shared.fetched.is_exceeded(limit)
     }
 
     /// The same read for a client that prefers a partial result to none: a source that fails is left out and
@@ -301,6 +373,10 @@ impl ReadContext {
             self.shared.long_work_check_ns.fetch_max(now_ns + left_ns, Ordering::Relaxed);
         }
     }
+}
+
+fn limit_error(exceeded: Exceeded) -> QueryError {
+    QueryError::Limit { what: exceeded.what, limit: exceeded.max }
 }
 
 /// Samples of one series of one or several sources.

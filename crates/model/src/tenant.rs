@@ -155,6 +155,30 @@ pub struct IngestionLimits {
     pub burst: u64,
 }
 
+/// Limits of what one query reads from blocks in object storage; 0 = no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FetchLimits {
+    /// Bytes of the ranges of blocks that its selections read.
+    pub bytes_max: u64,
+    /// Series that its selections return, each once per selection.
+    pub series_max: u64,
+    /// Chunks of these series in each block.
+    pub chunks_max: u64,
+}
+
+/// Limits of the queries of one tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueryLimits {
+    /// Concurrent queries; 0 = the quota of a tenant, which the server chooses.
+    pub concurrency_max: usize,
+    /// Memory of all queries together; 0 = the quota of a tenant, which the server chooses.
+    pub memory_bytes_max: u64,
+    /// Age from which queries see no samples, in milliseconds; 0 = they see all.
+    pub lookback_ms: i64,
+    /// Limits of one query that reads blocks in object storage.
+    pub fetch: FetchLimits,
+}
+
 /// Limits and policies of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimits {
@@ -186,10 +210,8 @@ pub struct TenantLimits {
     pub shard_group_ms: i64,
     /// Limits of writes.
     pub ingestion: IngestionLimits,
-    /// Concurrent queries of this tenant; 0 = the quota of a tenant, which the server chooses.
-    pub query_concurrency_max: usize,
-    /// Memory of all queries of this tenant together; 0 = the quota of a tenant, which the server chooses.
-    pub query_memory_bytes_max: u64,
+    /// Limits of queries.
+    pub queries: QueryLimits,
 }
 
 impl Default for TenantLimits {
@@ -208,8 +230,7 @@ impl Default for TenantLimits {
             block_encoding: BlockEncoding::Dense,
             shard_group_ms: 0,
             ingestion: IngestionLimits::default(),
-            query_concurrency_max: 0,
-            query_memory_bytes_max: 0,
+            queries: QueryLimits::default(),
         }
     }
 }

@@ -4,6 +4,9 @@
 //! for them waits.
 //! Not here: queries (`query::bucket`, `query::blocks`), which blocks are uploaded (`upload`).
 
+pub(crate) mod databases;
+
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,23 +14,34 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_base::Env;
-use chronolith_bucket::snapshots::{Change, Snapshots};
+use chronolith_base::hash::FixedState;
+use chronolith_bucket::snapshots::{Change, SnapshotReader, Snapshots};
 use chronolith_bucket::store::list::ListOptions;
 use chronolith_bucket::store::meter::MeterSnapshot;
 use chronolith_bucket::upload::{Published, SidecarFile, UploadSnapshot, Uploader};
 use chronolith_bucket::{
-    BlockCatalog, BucketError, CacheSnapshot, CatalogOptions, DiskCache, DiskCacheOptions, RequestContext,
-    Store, StoreConfig,
+    BlockCatalog, BucketError, CacheSnapshot, CatalogOptions, DiskCache, DiskCacheOptions, Folder,
+    RequestContext, Store, StoreConfig,
 };
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
+use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::change::{ChangeWatch, Changed};
+use chronolith_model::databases::TenantCatalog;
 use chronolith_model::query::TenantSources;
-use chronolith_model::{Queryable, TenantId};
+use chronolith_model::{DuplicatePolicy, QueryError, Queryable, ReadContext, TenantId, TimeRange};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use self::databases::{RemoteDatabases, store_of};
+use crate::query::blocks::FolderSource;
 use crate::query::bucket::TenantBucket;
+use crate::query::lookback::bounded;
+use crate::query::measurements::as_measurements;
+use crate::query::metrics::as_metrics;
+use crate::query::remote::{RemoteSources, RemoteView};
+use crate::query::typed_bucket::TypedBucket;
+use crate::query::unit::in_milliseconds;
 
 /// Age of local copies at which they go unless it is set: compaction runs on blocks up to this age.
 const LOCAL_RETENTION: Duration = Duration::from_secs(7 * 86_400);
@@ -54,6 +68,11 @@ pub struct BucketOptions {
     pub local_retention: Duration,
     /// Time between the replacement or expiry of a block in the bucket and its removal.
     pub delete_delay: Duration,
+    /// Text between measurement and field in the names of metrics that PromQL sees of databases, on a
+    /// read-only server.
+    pub field_separator: String,
+    /// Whether blocks without a local copy are compacted.
+    pub compacts: bool,
 }
 
 impl BucketOptions {
@@ -68,6 +87,8 @@ impl BucketOptions {
             cache_dir_bytes_max: CACHE_DIR_BYTES_MAX,
             local_retention: LOCAL_RETENTION,
             delete_delay: DELETE_DELAY,
+            field_separator: "_".to_owned(),
+            compacts: true,
         }
     }
 }
@@ -75,11 +96,14 @@ impl BucketOptions {
 /// Blocks in a bucket as the source of all tenants.
 pub struct BucketSources {
     catalog: Arc<BlockCatalog>,
+    remote: RemoteSources,
     store: Arc<Store>,
     is_read_only: bool,
     local_retention: Duration,
     delete_delay: Duration,
+    compacts: bool,
     uploader: Uploader,
+    databases: Snapshots<DatabasesSnapshot>,
     handle: Handle,
     /// Becomes true when uploads are to end.
     upload_end: watch::Sender<bool>,
@@ -105,16 +129,27 @@ impl BucketSources {
             &options.catalog,
             open_disk_cache(options, env, handle),
         );
-        let BucketOptions { is_read_only, local_retention, delete_delay, .. } = *options;
+        let BucketOptions { is_read_only, local_retention, delete_delay, compacts, .. } = *options;
+        let reader = SnapshotReader::of_kind(store.clone(), env.clock.clone());
+        let poll = options.catalog.poll;
+        let remote = RemoteSources {
+            blocks: catalog.clone(),
+            databases: RemoteDatabases::new(reader, env.clock.clone(), handle.clone(), poll),
+            clock: env.clock.clone(),
+            separator: options.field_separator.clone(),
+        };
         BucketSources {
             uploader: Uploader::new(store.clone(), env, handle.clone()),
+            databases: Snapshots::of_kind(store.clone(), env),
             handle: handle.clone(),
             upload_end: watch::Sender::new(false),
             catalog,
+            remote,
             store,
             is_read_only,
             local_retention,
             delete_delay,
+            compacts,
         }
     }
 
@@ -134,8 +169,13 @@ impl BucketSources {
         self.delete_delay
     }
 
+    /// Returns true if blocks without a local copy are compacted.
+    pub(crate) fn compacts(&self) -> bool {
+        self.compacts
+    }
+
     /// Requests to the bucket.
-    pub(crate) fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
@@ -185,6 +225,20 @@ impl BucketSources {
         self.wait(self.uploader.publisher().publish(request, records))
     }
 
+    /// Replaces blocks of the catalogue of the tenant of `request` by others that were made of them.
+    ///
+    /// # Errors
+    /// As [`chronolith_bucket::upload::Publisher::replace`]; [`BucketError::Canceled`] after
+    /// [`BucketSources::stop_uploads`].
+    pub(crate) fn replace(
+        &self,
+        request: &RequestContext,
+        inputs: &[BucketBlock],
+        outputs: &[BucketBlock],
+    ) -> Result<Published, BucketError> {
+        self.wait(self.uploader.publisher().replace(request, inputs, outputs))
+    }
+
     /// Changes the catalogue of the tenant of `request`; returns it as it is then.
     ///
     /// # Errors
@@ -208,12 +262,54 @@ impl BucketSources {
             .map(|latest| latest.snapshot))
     }
 
+    /// Returns the databases of the tenant of `request`; `None` if the bucket has none.
+    ///
+    /// # Errors
+    /// As other requests; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    pub(crate) fn databases(
+        &self,
+        request: &RequestContext,
+    ) -> Result<Option<Arc<DatabasesSnapshot>>, BucketError> {
+        let latest = self.wait(self.databases.reader().read_latest(request))?;
+        Ok(latest.map(|latest| latest.snapshot))
+    }
+
+    /// Changes the databases of the tenant of `request`; returns them as they are then.
+    ///
+    /// # Errors
+    /// As [`Snapshots::update`]; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    pub(crate) fn update_databases(
+        &self,
+        request: &RequestContext,
+        change: impl FnMut(&mut DatabasesSnapshot) -> Change,
+    ) -> Result<Option<Arc<DatabasesSnapshot>>, BucketError> {
+        Ok(self.wait(self.databases.update(request, change))?.snapshot)
+    }
+
+    /// Returns the tenants that have a folder in the bucket.
+    ///
+    /// # Errors
+    /// As other requests; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    pub(crate) fn tenants(&self, request: &RequestContext) -> Result<Vec<TenantId>, BucketError> {
+        self.wait(chronolith_bucket::tenants(&self.store, request))
+    }
+
+    /// Removes all objects in the folder of `request`, that of the store of a retention policy; returns their
+    /// number.
+    ///
+    /// # Errors
+    /// As other requests; part of the objects may be gone then. [`BucketError::Canceled`] after
+    /// [`BucketSources::stop_uploads`].
+    pub(crate) fn remove_store(&self, request: &RequestContext) -> Result<usize, BucketError> {
+        self.wait(chronolith_bucket::remove_store(&self.store, request))
+    }
+
     /// Lets queries see the catalogue of the tenant of `request` as it is now.
     ///
     /// # Errors
     /// As [`BlockCatalog::refresh_now`]; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
     pub(crate) fn refresh(&self, request: &RequestContext) -> Result<(), BucketError> {
-        self.wait(self.catalog.refresh_now(&request.tenant, request.deadline_ns))
+        self.wait(self.catalog.refresh_now(&request.folder, request.deadline_ns))
     }
 
     /// Writes the object `name` next to the files of the block `ulid` of the tenant of `request`.
@@ -227,7 +323,7 @@ impl BucketSources {
         name: &str,
         body: Bytes,
     ) -> Result<(), BucketError> {
-        let key = format!("{}/{ulid}/{name}", request.tenant);
+        let key = format!("{}/{ulid}/{name}", request.folder);
         self.wait(self.store.put(request, &key, body))
     }
 
@@ -255,16 +351,16 @@ impl BucketSources {
     ///
     /// # Errors
     /// Those of `work`; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
-    pub(crate) fn wait<T>(
+    pub(crate) fn wait<T, E: From<BucketError>>(
         &self,
-        work: impl Future<Output = Result<T, BucketError>>,
-    ) -> Result<T, BucketError> {
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let mut end = self.upload_end.subscribe();
         self.handle.block_on(async {
             tokio::select! {
                 done = work => done,
                 _ = end.wait_for(|is_ended| *is_ended) => {
-                    Err(BucketError::Canceled { what: "upload".to_owned() })
+                    Err(BucketError::Canceled { what: "upload".to_owned() }.into())
                 }
             }
         })
@@ -307,20 +403,108 @@ fn open_disk_cache(options: &BucketOptions, env: &Env, handle: &Handle) -> Optio
     None
 }
 
+/// Queries of a server without a data directory.
+impl BucketSources {
+    /// Returns the databases of `tenant`, without users. The first call for a tenant waits.
+    ///
+    /// # Errors
+    /// [`QueryError::Unavailable`] if the bucket does not answer the first call.
+    pub fn databases_of(
+        &self,
+        tenant: &TenantId,
+        ctx: &ReadContext,
+    ) -> Result<Arc<TenantCatalog>, QueryError> {
+        self.remote.databases.of(tenant, ctx)
+    }
+
+    /// Returns the source for languages with types of a store of `catalog`, the databases of `tenant`; as
+    /// [`crate::Tsdb::typed_queryable`].
+    #[must_use]
+    pub fn typed_queryable(
+        &self,
+        tenant: &TenantId,
+        catalog: &TenantCatalog,
+        store: &TenantId,
+    ) -> Option<Arc<dyn Queryable>> {
+        Some(Arc::new(TypedBucket(self.blocks_of(tenant, catalog, store)?)))
+    }
+
+    /// Returns the store of a retention policy as metrics; as [`crate::Tsdb::as_metrics`].
+    #[must_use]
+    pub fn as_metrics(
+        &self,
+        tenant: &TenantId,
+        catalog: &TenantCatalog,
+        store: &TenantId,
+    ) -> Option<Arc<dyn Queryable>> {
+        let source = self.blocks_of(tenant, catalog, store)?;
+        let bucket = TenantBucket::new(source, DuplicatePolicy::LastWins);
+        Some(as_metrics(in_milliseconds(Arc::new(bucket))))
+    }
+
+    /// Returns the default store of `tenant` as measurements; as [`crate::Tsdb::as_measurements`].
+    #[must_use]
+    pub fn as_measurements(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        as_measurements(self.remote.own(tenant))
+    }
+
+    /// Returns ranges of time in which a store of `catalog` has samples.
+    ///
+    /// # Errors
+    /// As a query that reads the list of blocks.
+    pub fn sample_ranges(
+        &self,
+        tenant: &TenantId,
+        catalog: &TenantCatalog,
+        store: &TenantId,
+        ctx: &ReadContext,
+    ) -> Result<Vec<TimeRange>, QueryError> {
+        let Some(source) = self.blocks_of(tenant, catalog, store) else { return Ok(Vec::new()) };
+        Ok(source.blocks_in(TimeRange::ALL, ctx)?.iter().map(|block| block.range()).collect())
+    }
+
+    fn blocks_of(
+        &self,
+        tenant: &TenantId,
+        catalog: &TenantCatalog,
+        store: &TenantId,
+    ) -> Option<FolderSource> {
+        let (folder, policy) = store_of(tenant, catalog, store)?;
+        Some(self.remote.store(folder, policy))
+    }
+}
+
 impl ChangeWatch for BucketSources {
+    /// A number that differs whenever the blocks or the databases of `tenant` do; 0 while one of them is not
+    /// known.
     fn generation(&self, tenant: &TenantId) -> u64 {
-        self.catalog.generation(tenant)
+        let own = self.catalog.generation(tenant);
+        let Some((databases, version)) = self.remote.databases.known(tenant) else { return 0 };
+        let policies = || databases.databases.iter().flat_map(|database| &database.policies);
+        if policies().next().is_none() {
+            return own;
+        }
+        let mut hasher = FixedState::default().build_hasher();
+        (own, version).hash(&mut hasher);
+        for id in policies().filter_map(|policy| policy.bucket_id) {
+            let of_store = self.catalog.generation(Folder::of_store(tenant, id));
+            if own == 0 || of_store == 0 {
+                return 0;
+            }
+            (id, of_store).hash(&mut hasher);
+        }
+        hasher.finish().max(1)
     }
 
     fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed {
         // A query that waits for the first listing sees the blocks of generation 1.
-        let is_same = generation > 0 && self.catalog.generation(tenant) == generation;
+        let is_same = generation > 0 && self.generation(tenant) == generation;
         if is_same { Changed::NOTHING } else { Changed::EVERYTHING }
     }
 }
 
 impl TenantSources for BucketSources {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        Arc::new(TenantBucket::new(self.catalog.clone(), tenant))
+        bounded(Arc::new(RemoteView { sources: self.remote.clone(), tenant: tenant.clone() }))
     }
 }

@@ -1,15 +1,19 @@
-//! Maintenance of the bucket by a server that uploads: retention, removal of replaced blocks, leftovers.
+//! Maintenance of the bucket by a server that uploads: retention, removal of replaced blocks, leftovers,
+//! compaction.
 //!
 //! Invariants: a block with a local copy never expires in the bucket and is no leftover, so uploads of this
 //! process need not wait for its maintenance; ages are measured by the clock of retention, which does not
 //! follow jumps. A failure is logged, counted and retried, and does not stop other tenants.
 //! Not here: the steps themselves (`bucket::maintenance`), local blocks (`maintenance`).
 
+mod compaction;
 mod counters;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use chronolith_bucket::lease::Leases;
 use chronolith_bucket::maintenance::MaintenanceRun;
 use chronolith_bucket::maintenance::leftovers::{
     LEFTOVER_AGE, LeftoverRules, find_leftovers, mark_leftovers,
@@ -23,8 +27,11 @@ use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
 use crate::bucket::BucketSources;
+use crate::maintenance::Maintenance;
 use crate::metric::Metric;
 use crate::storage::Storage;
+use crate::upload::state::UploadState;
+use compaction::{BucketCompaction, StepEnd};
 use counters::BucketMaintenanceCounters;
 
 /// Time between two runs of a tenant.
@@ -37,11 +44,18 @@ const RETRY_PAUSE_NS: u64 = 60_000_000_000;
 const RETRY_PAUSE_NS_MAX: u64 = 3_600_000_000_000;
 /// Time for the requests of one step of a tenant.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
+/// Time after which another process takes over the compaction of one that died.
+const LEASE_DURATION: Duration = Duration::from_secs(7200);
+/// Damaged blocks that are remembered until the next start; beyond it all are tried again.
+const REFUSED_MAX: usize = 10_000;
 
 /// Maintenance of all tenants of the bucket, by one thread.
 #[derive(Default)]
 pub(crate) struct BucketMaintenance {
     schedule: Mutex<Schedule>,
+    leases: OnceLock<Leases>,
+    /// Blocks whose compaction was refused because they are damaged.
+    refused: Mutex<BTreeSet<Ulid>>,
     counters: BucketMaintenanceCounters,
 }
 
@@ -63,20 +77,37 @@ struct Progress {
     foreign_count: u64,
 }
 
+/// Time of the next run of a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// There may be more to compact.
+    Soon,
+    Later,
+}
+
 /// One run of a tenant.
 struct TenantRun<'a> {
-    storage: &'a Storage,
-    bucket: &'a BucketSources,
-    counters: &'a BucketMaintenanceCounters,
+    parts: BucketParts<'a>,
+    owner: &'a BucketMaintenance,
     tenant: &'a TenantId,
     /// Time by which blocks expire and marks are due, in ms since 1970.
     now_ms: i64,
 }
 
+/// Parts of the database that the maintenance of the bucket works on.
+#[derive(Clone, Copy)]
+pub(crate) struct BucketParts<'a> {
+    pub(crate) storage: &'a Storage,
+    pub(crate) state: &'a UploadState,
+    pub(crate) maintenance: &'a Maintenance,
+}
+
 impl BucketMaintenance {
     /// Runs the maintenance that is due. `now_ms` is the time by which blocks expire. Blocks the thread until
     /// then.
-    pub(crate) fn run(&self, storage: &Storage, bucket: &BucketSources, now_ms: i64) {
+    pub(crate) fn run(&self, parts: BucketParts<'_>, now_ms: i64) {
+        let storage = parts.storage;
+        let bucket = parts.state.bucket();
         let clock = &storage.env().clock;
         self.list_tenants(storage, bucket);
         let is_due = |progress: &Progress| progress.run_ns <= clock.mono_ns();
@@ -87,16 +118,17 @@ impl BucketMaintenance {
         };
         for (tenant, before) in due {
             let mut progress = before;
-            let run = TenantRun { storage, bucket, counters: &self.counters, tenant: &tenant, now_ms };
+            let run = TenantRun { parts, owner: self, tenant: &tenant, now_ms };
             let done = run.run(&mut progress);
             if bucket.is_stopped() {
                 return;
             }
             let mono_ns = clock.mono_ns();
             match done {
-                Ok(()) => {
+                Ok(next) => {
                     progress.pause_ns = 0;
-                    progress.run_ns = mono_ns.saturating_add(RUN_INTERVAL_NS);
+                    let wait_ns = if next == Next::Soon { 0 } else { RUN_INTERVAL_NS };
+                    progress.run_ns = mono_ns.saturating_add(wait_ns);
                     self.counters.success_seconds.set(clock.now_ms().max(0).unsigned_abs() / 1000);
                 }
                 Err(error) => {
@@ -118,7 +150,7 @@ impl BucketMaintenance {
         if schedule.list_ns > mono_ns {
             return;
         }
-        let request = request(storage, &TenantId::anonymous());
+        let request = request(storage, &TenantId::anonymous(), STEP_TIMEOUT);
         match bucket.tenants(&request) {
             Ok(tenants) => {
                 let before = std::mem::take(&mut schedule.tenants);
@@ -144,33 +176,67 @@ impl BucketMaintenance {
     }
 }
 
-fn request(storage: &Storage, tenant: &TenantId) -> RequestContext {
+fn request(storage: &Storage, tenant: &TenantId, timeout: Duration) -> RequestContext {
     let clock = &*storage.env().clock;
-    RequestContext::with_timeout(clock, tenant.clone(), STEP_TIMEOUT, Purpose::Maintenance)
+    RequestContext::with_timeout(clock, tenant.clone(), timeout, Purpose::Maintenance)
 }
 
 impl TenantRun<'_> {
-    fn run(&self, progress: &mut Progress) -> Result<(), String> {
-        let snapshot = self.bucket.snapshot(&self.request()).map_err(|error| error.to_string())?;
-        let Some(snapshot) = snapshot else { return Ok(()) };
+    fn run(&self, progress: &mut Progress) -> Result<Next, String> {
+        let snapshot = self.bucket().snapshot(&self.request()).map_err(|error| error.to_string())?;
+        let Some(snapshot) = snapshot else { return Ok(Next::Later) };
         self.expire(&snapshot).map_err(|error| format!("retention: {error}"))?;
         self.remove_marked(&snapshot).map_err(|error| format!("removal of replaced blocks: {error}"))?;
-        let mono_ns = self.storage.env().clock.mono_ns();
+        let mono_ns = self.parts.storage.env().clock.mono_ns();
         if progress.search_ns <= mono_ns {
             progress.foreign_count =
                 self.mark_leftovers().map_err(|error| format!("search for leftovers: {error}"))?;
             progress.search_ns = mono_ns.saturating_add(SEARCH_INTERVAL_NS);
         }
-        Ok(())
+        self.compact(&snapshot).map_err(|error| format!("compaction: {error}"))
+    }
+
+    fn compact(&self, snapshot: &Snapshot) -> Result<Next, String> {
+        let BucketParts { storage, state, maintenance } = self.parts;
+        let new_leases = || Leases::new(self.bucket().store().clone(), storage.env(), LEASE_DURATION);
+        let refused = self.owner.refused.lock().clone();
+        let compaction = BucketCompaction {
+            storage,
+            state,
+            maintenance,
+            leases: self.owner.leases.get_or_init(new_leases),
+            counters: &self.owner.counters,
+            tenant: self.tenant,
+            now_ms: self.now_ms,
+            refused: &refused,
+        };
+        match compaction.run(snapshot)? {
+            StepEnd::Idle => Ok(Next::Later),
+            StepEnd::Replaced => Ok(Next::Soon),
+            StepEnd::Damaged(blocks, error) => {
+                tracing::error!(tenant = %self.tenant, ?blocks, error, "blocks in the bucket are not compacted, as they are damaged");
+                self.owner.counters.refused_blocks.add(blocks.len() as u64);
+                let mut refused = self.owner.refused.lock();
+                if refused.len() >= REFUSED_MAX {
+                    refused.clear();
+                }
+                refused.extend(blocks);
+                Ok(Next::Soon)
+            }
+        }
+    }
+
+    fn bucket(&self) -> &BucketSources {
+        self.parts.state.bucket()
     }
 
     fn request(&self) -> RequestContext {
-        request(self.storage, self.tenant)
+        request(self.parts.storage, self.tenant, STEP_TIMEOUT)
     }
 
     /// Blocks of the tenant that this process has.
     fn local_blocks(&self) -> BTreeSet<Ulid> {
-        let blocks = self.storage.blocks().tenant(self.tenant);
+        let blocks = self.parts.storage.blocks().tenant(self.tenant);
         blocks
             .iter()
             .flat_map(|blocks| blocks.list().iter().map(|entry| entry.ulid()).collect::<Vec<_>>())
@@ -178,7 +244,7 @@ impl TenantRun<'_> {
     }
 
     fn expire(&self, snapshot: &Snapshot) -> Result<(), BucketError> {
-        let retention_ms = self.storage.limits_of(self.tenant).bucket_retention_ms;
+        let retention_ms = self.parts.storage.limits_of(self.tenant).bucket_retention_ms;
         if retention_ms == 0 {
             return Ok(());
         }
@@ -188,24 +254,24 @@ impl TenantRun<'_> {
             return Ok(());
         }
         let request = self.request();
-        let expired = self.bucket.wait(retire_expired(&self.run_with(&request), &expiry))?;
-        self.counters.expired_blocks.add(expired.len() as u64);
+        let expired = self.bucket().wait(retire_expired(&self.run_with(&request), &expiry))?;
+        self.owner.counters.expired_blocks.add(expired.len() as u64);
         Ok(())
     }
 
     fn remove_marked(&self, snapshot: &Snapshot) -> Result<(), BucketError> {
-        let delay = self.bucket.delete_delay();
+        let delay = self.bucket().delete_delay();
         if due_marks(snapshot, self.now_ms, delay).is_empty() {
             return Ok(());
         }
         let request = self.request();
         let run = self.run_with(&request);
-        let removed = self.bucket.wait(async {
+        let removed = self.bucket().wait(async {
             let due = find_due(&run, delay).await?;
             remove_due(&run, &due).await
         })?;
-        self.counters.removed_blocks.add(removed.blocks.len() as u64);
-        self.counters.removed_bytes.add(removed.bytes);
+        self.owner.counters.removed_blocks.add(removed.blocks.len() as u64);
+        self.owner.counters.removed_bytes.add(removed.bytes);
         Ok(())
     }
 
@@ -215,13 +281,13 @@ impl TenantRun<'_> {
         let rules = LeftoverRules { age: LEFTOVER_AGE, kept: &kept, includes_foreign: false };
         let request = self.request();
         let run = self.run_with(&request);
-        let searched = self.bucket.wait(async {
+        let searched = self.bucket().wait(async {
             let found = find_leftovers(&run, &rules).await?;
             let marked = mark_leftovers(&run, &found).await?;
             Ok((found, marked))
         });
         let (found, marked) = searched?;
-        self.counters.leftovers.add((marked.folder_count + marked.tombstones_count) as u64);
+        self.owner.counters.leftovers.add((marked.folder_count + marked.tombstones_count) as u64);
         if found.foreign_count > 0 {
             let blocks = found.foreign_count;
             let bytes = found.foreign_bytes;
@@ -232,8 +298,8 @@ impl TenantRun<'_> {
 
     fn run_with<'r>(&'r self, request: &'r RequestContext) -> MaintenanceRun<'r> {
         MaintenanceRun {
-            store: self.bucket.store(),
-            snapshots: self.bucket.snapshots(),
+            store: self.bucket().store(),
+            snapshots: self.bucket().snapshots(),
             request,
             now_ms: self.now_ms,
         }

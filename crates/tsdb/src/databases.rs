@@ -12,8 +12,11 @@ use std::sync::Arc;
 
 use chronolith_base::Env;
 use chronolith_base::hash::FixedState;
+use chronolith_bucket::Folder;
 use chronolith_format::databases::CatalogFile;
-use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
+use chronolith_model::databases::{
+    Adopted, BucketDatabases, CatalogChange, CatalogError, DatabaseCatalog, StoreId,
+};
 use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
 use parking_lot::{Mutex, RwLock};
 
@@ -33,6 +36,7 @@ struct StorePolicy {
     owner: TenantId,
     duration_ns: i64,
     shard_group_ns: i64,
+    bucket_id: Option<StoreId>,
 }
 
 /// One version of the catalogue.
@@ -58,6 +62,7 @@ impl Version {
                 owner: owner.clone(),
                 duration_ns: policy.duration_ns,
                 shard_group_ns: policy.shard_group_ns,
+                bucket_id: policy.bucket_id,
             };
             (policy.store.clone(), of_store)
         });
@@ -151,6 +156,51 @@ impl DatabaseStore {
         self.publish(next)
     }
 
+    /// Gives an id in the bucket to each store of `owner` without one. Returns the catalogue as it is then.
+    ///
+    /// # Errors
+    /// [`CatalogError::Storage`]; no store has a new id then.
+    pub(crate) fn assign_bucket_ids(&self, owner: &TenantId) -> Result<Arc<DatabaseCatalog>, CatalogError> {
+        let _alone = self.changing.lock();
+        let mut next = self.current.read().file.clone();
+        let new_id = || {
+            let mut bytes = [0; 16];
+            self.env.rng.fill(&mut bytes);
+            StoreId::from_bytes(bytes)
+        };
+        if next.catalog.assign_bucket_ids(owner, new_id) {
+            self.publish(next)?;
+        }
+        Ok(self.catalog())
+    }
+
+    /// Takes over databases of the bucket that `owner` does not have, by the rules of
+    /// [`DatabaseCatalog::adopt`].
+    ///
+    /// # Errors
+    /// [`CatalogError::Storage`]; nothing is taken over then.
+    pub(crate) fn adopt(&self, owner: &TenantId, copy: &BucketDatabases) -> Result<Adopted, CatalogError> {
+        let _alone = self.changing.lock();
+        let before = self.catalog();
+        let mut next = self.current.read().file.clone();
+        let adopted = next.catalog.adopt(owner, copy);
+        if next.catalog != *before {
+            self.publish(next)?;
+        }
+        Ok(adopted)
+    }
+
+    /// Forgets dropped stores that the bucket does not name any more.
+    ///
+    /// # Errors
+    /// [`CatalogError::Storage`]; they stay.
+    pub(crate) fn forget_bucket_drops(&self, ids: &[StoreId]) -> Result<(), CatalogError> {
+        let _alone = self.changing.lock();
+        let mut next = self.current.read().file.clone();
+        next.catalog.bucket_drops.retain(|drop| !ids.contains(&drop.id));
+        self.publish(next)
+    }
+
     /// Makes `next` durable, then visible. The caller holds the lock of changes.
     fn publish(&self, mut next: CatalogFile) -> Result<(), CatalogError> {
         next.sequence += 1;
@@ -174,6 +224,7 @@ impl DatabaseStore {
             return None;
         }
         file.catalog.dropped.clear();
+        file.catalog.bucket_drops.clear();
         let mut bytes = Vec::new();
         file.encode(&mut bytes);
         Some(bytes)
@@ -182,6 +233,21 @@ impl DatabaseStore {
     /// Returns the owner of a store of the catalogue.
     pub(crate) fn owner_of(&self, store: &TenantId) -> Option<TenantId> {
         self.current.read().policies.get(store).map(|policy| policy.owner.clone())
+    }
+
+    /// Returns true if the bucket may know a store of `owner`: the databases of the bucket were read before.
+    pub(crate) fn has_bucket_ids(&self, owner: &TenantId) -> bool {
+        let current = self.current.read();
+        let own = current.catalog.of(owner).into_iter().flat_map(|own| &own.databases);
+        own.flat_map(|database| &database.policies).any(|policy| policy.bucket_id.is_some())
+            || current.catalog.bucket_drops.iter().any(|drop| drop.owner == *owner)
+    }
+
+    /// Returns the folder in the bucket of a store; `None` without an id in the bucket.
+    pub(crate) fn folder_of(&self, store: &TenantId) -> Option<Folder> {
+        let current = self.current.read();
+        let policy = current.policies.get(store)?;
+        Some(Folder::of_store(&policy.owner, policy.bucket_id?))
     }
 
     /// Returns the limits of a store, given those of its owner by `limits_of`; `None` if it is not in the

@@ -31,9 +31,10 @@ use crate::storage::Storage;
 use block_removal::BlockRemovalJobs;
 use checkpoint::CheckpointJobs;
 use compaction::CompactionJobs;
+use compaction::pace::{RewritePace, Urgency};
 use compaction::rewrite::BlockRewriter;
 use control::Control;
-pub(crate) use counters::Counters;
+pub(crate) use counters::{CompactionCounters, Counters};
 use deletion::DeletionJobs;
 use flush::FlushJobs;
 use flush::writer::FlushWriter;
@@ -245,6 +246,14 @@ impl Maintenance {
     pub(crate) fn trusted_ms(&self) -> Option<i64> {
         let trusted_ms = self.counters.retention.trusted_ms.get().cast_signed();
         (trusted_ms != 0).then_some(trusted_ms)
+    }
+
+    /// Returns the pace of a compaction on another thread, which ends for a pause of compaction and for the
+    /// shutdown.
+    pub(crate) fn detached_pace<'a>(&'a self, counters: &'a CompactionCounters) -> RewritePace<'a> {
+        let bytes_per_second = self.storage.options().compaction.bytes_per_second;
+        let clock = &*self.storage.env().clock;
+        RewritePace::new(clock, bytes_per_second, Urgency::Detached, &self.control, counters)
     }
 
     pub(crate) fn counters(&self) -> &Counters {

@@ -5,18 +5,23 @@
 //! once; its samples are deduplicated if it is seen twice.
 //! Not here: evaluation (`promql`), the merge of samples (`merge`), hidden labels (`kinds`).
 
-mod blocks;
+pub(crate) mod blocks;
 pub(crate) mod bucket;
+mod counted;
 pub(crate) mod databases;
 mod failure;
 pub(crate) mod fanout;
 pub(crate) mod fields;
 mod kinds;
+pub(crate) mod lookback;
 pub(crate) mod measurements;
 mod merged;
 pub(crate) mod metrics;
+pub(crate) mod remote;
 pub(crate) mod typed;
+pub(crate) mod typed_bucket;
 pub(crate) mod unit;
+pub(crate) mod view;
 mod words;
 
 use std::sync::Arc;
@@ -28,7 +33,8 @@ use chronolith_model::{
     TimeRange,
 };
 
-use self::blocks::{LabelList, LabelQuery, QueryBlocks};
+use self::blocks::{LabelList, LabelQuery, QueryBlock, QueryBlocks};
+use self::counted::counted;
 use self::merged::MergedBatches;
 use crate::storage::Storage;
 
@@ -43,7 +49,7 @@ pub(crate) struct TenantQueryable {
 impl TenantQueryable {
     pub(crate) fn new(storage: &Storage, tenant: &TenantId) -> TenantQueryable {
         let duplicates = storage.limits_of(tenant).duplicates;
-        let bucket = storage.bucket().map(|bucket| bucket.catalog().clone());
+        let bucket = storage.bucket_blocks(tenant);
         let blocks = QueryBlocks::new(tenant, storage.blocks(), bucket);
         TenantQueryable { head: storage.head().clone(), tenant: tenant.clone(), blocks, duplicates }
     }
@@ -107,7 +113,10 @@ impl TenantQueryable {
             }
         }
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
-        for block in self.blocks.in_range(range, ctx)? {
+        let blocks = self.blocks.in_range(range, ctx)?;
+        blocks::check_memory(&blocks, &Selector { matchers: &matchers, range }, ctx)?;
+        let has_remote = blocks.iter().any(|block| matches!(block, QueryBlock::Bucket(_)));
+        for block in blocks {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
                 let selector = &Selector { matchers: &of_kind(kind), range };
                 let batches = block.select(selector, ctx)?;
@@ -115,7 +124,8 @@ impl TenantQueryable {
             }
         }
         sources.extend(from_head);
-        self.merge(sources, ctx)
+        let merged = self.merge(sources, ctx)?;
+        Ok(if has_remote { counted(merged, ctx) } else { merged })
     }
 
     /// Merges sources, of which those that were written earlier come first.

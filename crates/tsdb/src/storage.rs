@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chronolith_base::Env;
 use chronolith_block::{BlockEntry, encoding_for};
+use chronolith_bucket::Folder;
 use chronolith_head::Head;
 use chronolith_model::{BlockEncoding, TenantId, TenantLimits};
 use parking_lot::RwLock;
@@ -18,6 +19,7 @@ use crate::databases::DatabaseStore;
 use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
+use crate::query::blocks::FolderSource;
 use crate::upload::state::UploadState;
 
 /// Parts of the storage that writes, queries and maintenance share.
@@ -87,6 +89,30 @@ impl Storage {
     /// The bucket, if there is one.
     pub(crate) fn bucket(&self) -> Option<&Arc<BucketSources>> {
         self.uploads.as_ref().map(UploadState::bucket)
+    }
+
+    /// Returns true if the bucket has a local block with all its deletions, and queries know that.
+    pub(crate) fn is_uploaded(&self, store: &TenantId, block: &BlockEntry) -> bool {
+        let uploads = self.uploads.as_ref().zip(self.folder_of(store));
+        uploads.is_some_and(|(uploads, folder)| uploads.has(&folder, block))
+    }
+
+    /// Folder of a store in the bucket; `None` for the store of a retention policy that was never uploaded
+    /// or is dropped.
+    pub(crate) fn folder_of(&self, store: &TenantId) -> Option<Folder> {
+        if store.is_store() { self.databases.folder_of(store) } else { Some(Folder::of_tenant(store)) }
+    }
+
+    /// Blocks of a store in the bucket; `None` without a bucket, or if that never had a block of the store.
+    pub(crate) fn bucket_blocks(&self, store: &TenantId) -> Option<FolderSource> {
+        let catalog = self.bucket()?.catalog().clone();
+        let folder = self.folder_of(store)?;
+        let retention_ms = if store.is_store() { self.limits_of(store).retention_ms } else { 0 };
+        let expired_end = match retention_ms {
+            0 => i64::MIN,
+            _ => store.time_unit().from_ms(self.env.clock.now_ms().saturating_sub(retention_ms)),
+        };
+        Some(FolderSource { catalog, folder, expired_end })
     }
 
     pub(crate) fn changes(&self) -> &Changes {

@@ -17,8 +17,8 @@ use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, Queryable, ReadContext, Selector,
-    TenantId, TenantLimits, TimeRange, TimeUnit, WriteBatch, WriteOutcome,
+    Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, QueryError, Queryable, ReadContext,
+    Selector, TenantId, TenantLimits, TimeRange, TimeUnit, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::error::AdminError;
@@ -28,7 +28,7 @@ use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
 use crate::bucket::BucketSources;
-use crate::bucket_maintenance::BucketMaintenance;
+use crate::bucket_maintenance::{BucketMaintenance, BucketParts};
 use crate::data_dir::{lock_data_dir, make_dir};
 use crate::databases::DatabaseStore;
 use crate::exemplars::{ExemplarFate, ExemplarRing};
@@ -40,12 +40,13 @@ use crate::memory::{self, TsdbMemory};
 use crate::metadata::{Change, MetadataStore};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
-use crate::query::databases::{PolicySource, WithDatabases};
 use crate::query::fields::BlockFields;
+use crate::query::lookback::bounded;
 use crate::query::measurements::as_measurements;
 use crate::query::metrics::as_metrics;
 use crate::query::typed::TypedQueryable;
 use crate::query::unit::in_milliseconds;
+use crate::query::view::{await_databases, knows_databases, tenant_view};
 use crate::snapshot::{SnapshotHead, remove_incomplete};
 use crate::stats::{self, StartReport, StatsSources, TsdbStats};
 use crate::storage::Storage;
@@ -256,22 +257,7 @@ impl Tsdb {
     /// tenant without data.
     #[must_use]
     pub fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        let own: Arc<dyn Queryable> = Arc::new(TenantQueryable::new(&self.storage, tenant));
-        let catalog = self.databases();
-        let Some(databases) = catalog.of(tenant).map(|own| &own.databases) else { return own };
-        let mut policies = Vec::new();
-        for database in databases {
-            policies.extend(database.policies.iter().map(|policy| PolicySource {
-                database: database.name.clone(),
-                policy: policy.name.clone(),
-                source: in_milliseconds(Arc::new(TenantQueryable::new(&self.storage, &policy.store))),
-            }));
-        }
-        if policies.is_empty() {
-            return own;
-        }
-        let separator = self.storage.options().field_separator.clone();
-        Arc::new(WithDatabases::new(own, policies, separator))
+        tenant_view(&self.storage, tenant)
     }
 
     /// Returns head and blocks of `tenant` as one source for languages with types: series with all their
@@ -295,7 +281,8 @@ impl Tsdb {
         as_metrics(in_milliseconds(Arc::new(TenantQueryable::new(&self.storage, store))))
     }
 
-    /// Returns ranges of time, in the unit of the tenant, in which it may have samples.
+    /// Returns ranges of time, in the unit of the tenant, in which it may have samples. Blocks that only the
+    /// bucket has are left out.
     #[must_use]
     pub fn sample_ranges(&self, tenant: &TenantId) -> Vec<TimeRange> {
         let windows = self.storage.head().windows().list_of(tenant);
@@ -372,6 +359,21 @@ impl Tsdb {
     #[must_use]
     pub fn databases(&self) -> Arc<DatabaseCatalog> {
         self.storage.databases().catalog()
+    }
+
+    /// Returns true if [`Tsdb::databases`] has all databases of `tenant`. Those that only the bucket has are
+    /// read in the background after the start: until then a name that is not in the catalogue may exist.
+    #[must_use]
+    pub fn knows_databases(&self, tenant: &TenantId) -> bool {
+        knows_databases(&self.storage, tenant)
+    }
+
+    /// Waits until [`Tsdb::knows_databases`]. Cost the first time: two requests to the bucket.
+    ///
+    /// # Errors
+    /// [`QueryError::Unavailable`] if the bucket does not answer; as [`ReadContext::begin_wait`].
+    pub fn await_databases(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<(), QueryError> {
+        await_databases(&self.storage, tenant, ctx)
     }
 
     /// Changes the databases of `tenant` and returns when the change is durable. The samples of dropped
@@ -474,12 +476,13 @@ impl Tsdb {
         }
     }
 
-    /// Runs the maintenance of the bucket that is due: retention, removal of replaced blocks, leftovers. To
-    /// be called every second, on a thread of its own. A failure is logged, counted and retried by a later
-    /// call.
+    /// Runs the maintenance of the bucket that is due: retention, removal of replaced blocks, leftovers,
+    /// compaction of blocks without a local copy. To be called every second, on a thread of its own. A
+    /// failure is logged, counted and retried by a later call.
     pub fn maintain_bucket(&self) {
-        if let (Some(bucket), Some(now_ms)) = (self.storage.bucket(), self.maintenance.trusted_ms()) {
-            self.bucket_maintenance.run(&self.storage, bucket, now_ms);
+        if let (Some(state), Some(now_ms)) = (self.storage.uploads(), self.maintenance.trusted_ms()) {
+            let parts = BucketParts { storage: &self.storage, state, maintenance: &self.maintenance };
+            self.bucket_maintenance.run(parts, now_ms);
         }
     }
 
@@ -654,7 +657,7 @@ impl ChangeWatch for Tsdb {
 
 impl TenantSources for Tsdb {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        Tsdb::queryable(self, tenant)
+        bounded(Tsdb::queryable(self, tenant))
     }
 }
 

@@ -7,10 +7,15 @@
 //! tenants.
 //! Not here: requests (`bucket::upload`), removal of local copies (`maintenance::local_retention`).
 
+pub(crate) mod adoption;
+mod backoff;
 mod counters;
+pub(crate) mod databases;
 pub(crate) mod deletion;
+mod expiry;
 pub(crate) mod groups;
-mod sidecar;
+mod known;
+pub(crate) mod sidecar;
 pub(crate) mod state;
 
 use std::collections::BTreeMap;
@@ -20,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chronolith_block::BlockEntry;
+use chronolith_bucket::Folder;
 use chronolith_bucket::upload::Published;
 use chronolith_format::bucket::catalogue::BucketBlock;
 use chronolith_model::TenantId;
@@ -27,21 +33,23 @@ use parking_lot::Mutex;
 
 use crate::blocks::tenant::TenantBlocks;
 use crate::storage::Storage;
+use backoff::Backoff;
+use databases::DatabaseUploads;
+use expiry::Expiry;
 use groups::{BlockGroup, groups_of};
 use sidecar::make_sidecar;
 use state::UploadState;
 
 /// Time for the requests of one block.
 const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Pause after the first failure of a tenant; each further one doubles it.
-const RETRY_PAUSE_NS: u64 = 5_000_000_000;
-const RETRY_PAUSE_NS_MAX: u64 = 300_000_000_000;
 
 /// Uploads of all tenants, by one thread.
 #[derive(Default)]
 pub(crate) struct Uploads {
     /// Of tenants with local blocks.
     tenants: Mutex<BTreeMap<TenantId, Progress>>,
+    databases: DatabaseUploads,
+    expiry: Expiry,
     has_started: AtomicBool,
     is_stopped: AtomicBool,
 }
@@ -51,9 +59,7 @@ pub(crate) struct Uploads {
 struct Progress {
     /// The local list that is in the bucket as a whole.
     done: Option<Arc<Vec<Arc<BlockEntry>>>>,
-    /// Monotonic time of the next attempt after a failure, ns.
-    retry_ns: u64,
-    pause_ns: u64,
+    backoff: Backoff,
 }
 
 /// Work on one tenant.
@@ -61,6 +67,7 @@ struct TenantUpload<'a> {
     storage: &'a Storage,
     state: &'a UploadState,
     tenant: &'a TenantId,
+    folder: Folder,
     blocks: &'a TenantBlocks,
 }
 
@@ -76,17 +83,20 @@ impl Uploads {
         if !self.has_started.swap(true, Ordering::SeqCst) {
             remove_old_sidecars(storage);
         }
+        self.databases.run(storage, state, &self.is_stopped);
         let all = storage.blocks().all();
         self.tenants.lock().retain(|tenant, _| storage.blocks().has_tenant(tenant));
         for (tenant, blocks) in &all {
             if self.is_stopped.load(Ordering::SeqCst) {
                 return;
             }
-            // Stores of databases have names that are unique in this data directory alone.
-            if !tenant.is_store() {
-                self.run_tenant(&TenantUpload { storage, state, tenant, blocks });
+            // The databases of the bucket name a store before it gets its first block.
+            let Some(folder) = storage.folder_of(tenant) else { continue };
+            if self.databases.has_recorded(&folder) {
+                self.run_tenant(&TenantUpload { storage, state, tenant, folder, blocks });
             }
         }
+        self.expiry.run(storage, state);
         count_waiting(storage, state);
     }
 
@@ -95,19 +105,18 @@ impl Uploads {
         let clock = &upload.storage.env().clock;
         let before = self.tenants.lock().get(upload.tenant).cloned().unwrap_or_default();
         let is_done = before.done.as_ref().is_some_and(|done| Arc::ptr_eq(done, &list));
-        if is_done || list.is_empty() || clock.mono_ns() < before.retry_ns {
+        if is_done || list.is_empty() || !before.backoff.is_due(clock.mono_ns()) {
             return;
         }
         let progress = match upload.upload_all() {
             Ok(()) => Progress { done: Some(list), ..Progress::default() },
             Err(_) if self.is_stopped.load(Ordering::SeqCst) => return,
             Err(error) => {
-                let pause_ns = (before.pause_ns * 2).clamp(RETRY_PAUSE_NS, RETRY_PAUSE_NS_MAX);
-                let tenant = upload.tenant;
-                let retry_s = pause_ns / 1_000_000_000;
-                tracing::error!(%tenant, error, retry_s, "uploading blocks failed, retrying after retry_s");
+                let backoff = before.backoff.after_failure(clock.mono_ns());
+                let (folder, retry_s) = (&upload.folder, backoff.pause_s());
+                tracing::error!(%folder, error, retry_s, "uploading blocks failed, retrying after retry_s");
                 upload.state.counters().failures.increment();
-                Progress { done: None, retry_ns: clock.mono_ns().saturating_add(pause_ns), pause_ns }
+                Progress { done: None, backoff }
             }
         };
         self.tenants.lock().insert(upload.tenant.clone(), progress);
@@ -129,11 +138,12 @@ fn count_waiting(storage: &Storage, state: &UploadState) {
     let mut count = 0;
     let mut bytes = 0;
     let mut oldest_end_ms = i64::MAX;
-    for (tenant, blocks) in storage.blocks().all().iter().filter(|(tenant, _)| !tenant.is_store()) {
-        for entry in blocks.list().iter().filter(|entry| !state.has(tenant, entry)) {
+    let is_dropped = |store: &TenantId| store.is_store() && storage.databases().owner_of(store).is_none();
+    for (tenant, blocks) in storage.blocks().all().iter().filter(|(tenant, _)| !is_dropped(tenant)) {
+        for entry in blocks.list().iter().filter(|entry| !storage.is_uploaded(tenant, entry)) {
             count += 1;
             bytes += entry.size_bytes();
-            oldest_end_ms = oldest_end_ms.min(entry.range().end);
+            oldest_end_ms = oldest_end_ms.min(tenant.time_unit().to_ms_ceil(entry.range().end));
         }
     }
     let counters = state.counters();
@@ -147,11 +157,11 @@ impl TenantUpload<'_> {
     fn upload_all(&self) -> Result<(), String> {
         let bucket = self.state.bucket();
         let recorded =
-            bucket.create_catalogue(&self.state.request(self.tenant, BLOCK_TIMEOUT)).map_err(text)?;
+            bucket.create_catalogue(&self.state.request(&self.folder, BLOCK_TIMEOUT)).map_err(text)?;
         if recorded > 0 {
-            tracing::info!(tenant = %self.tenant, blocks = recorded, "blocks of the bucket entered in a new catalogue");
+            tracing::info!(folder = %self.folder, blocks = recorded, "blocks of the bucket entered in a new catalogue");
         }
-        self.state.read(self.tenant).map_err(text)?;
+        self.state.read(&self.folder).map_err(text)?;
         for group in groups_of(self.storage.env(), self.blocks).map_err(text)? {
             self.upload_group(&group)?;
         }
@@ -161,13 +171,13 @@ impl TenantUpload<'_> {
     fn upload_group(&self, group: &BlockGroup) -> Result<(), String> {
         let mut records = Vec::new();
         let blocks = &group.blocks;
-        if blocks.iter().all(|entry| self.state.has(self.tenant, entry)) {
+        if blocks.iter().all(|entry| self.state.has(&self.folder, entry)) {
             return Ok(());
         }
         if !group.is_complete() {
-            let tenant = self.tenant;
+            let folder = &self.folder;
             let ulids = names_of(blocks);
-            tracing::warn!(%tenant, ulids, "blocks not uploaded: another block of the same compaction is damaged or missing");
+            tracing::warn!(%folder, ulids, "blocks not uploaded: another block of the same compaction is damaged or missing");
             return Ok(());
         }
         for entry in blocks {
@@ -178,17 +188,17 @@ impl TenantUpload<'_> {
                 Err(error) => return Err(format!("block {}: {error}", entry.ulid())),
             }
         }
-        let request = self.state.catalog_request(self.tenant);
+        let request = self.state.catalog_request(&self.folder);
         let snapshot = match self.state.bucket().publish(&request, &records).map_err(text)? {
             Published::Recorded(snapshot) => snapshot,
             Published::InputsGone(_) | Published::Superseded(_) => return Ok(()),
         };
         let Some(snapshot) = snapshot else { return Ok(()) };
-        self.state.record(self.tenant, &snapshot).map_err(text)?;
+        self.state.record(&self.folder, &snapshot).map_err(text)?;
         let bytes: u64 = blocks.iter().map(|entry| entry.size_bytes()).sum();
-        let tenant = self.tenant;
+        let folder = &self.folder;
         let ulids = names_of(blocks);
-        tracing::info!(%tenant, ulids, bytes, snapshot = snapshot.number, "blocks uploaded");
+        tracing::info!(%folder, ulids, bytes, snapshot = snapshot.number, "blocks uploaded");
         Ok(())
     }
 
@@ -198,7 +208,7 @@ impl TenantUpload<'_> {
         let block = self.storage.blocks().open(self.blocks, entry).map_err(text)?;
         let sidecar = make_sidecar(env, &dir, &block)?;
         drop(block);
-        let request = self.state.request(self.tenant, BLOCK_TIMEOUT);
+        let request = self.state.request(&self.folder, BLOCK_TIMEOUT);
         let path = sidecar.path.clone();
         let uploaded = self.state.bucket().upload(&request, &self.blocks.block_dir(entry.ulid()), sidecar);
         if let Err(error) = env.disk.remove_file(&path) {

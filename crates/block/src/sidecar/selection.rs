@@ -18,6 +18,7 @@ use chronolith_model::{Labels, Matcher, QueryError, ReadContext, SeriesRead, Tim
 use super::contents::SharedContents;
 use super::finder::{Purpose, SeriesFinder};
 use crate::chunk::{ChunkError, chunk_error, raw_chunk, times_chunk_of};
+use crate::selection::ChunkCounts;
 use crate::series::BlockSeries;
 use crate::series_chunks::SeriesChunks;
 use crate::series_reader::{has_repeated_chunk, is_deleted};
@@ -50,6 +51,8 @@ pub struct SidecarSelection {
     selected: Vec<SelectedSeries>,
     /// Frames of all their chunks, one series after the other.
     frames: Vec<ByteRange>,
+    /// Memory of both.
+    memory: Option<Reservation>,
     times: SharedTimes,
     last_labels: Option<Labels>,
     last_ref: Option<u32>,
@@ -74,6 +77,7 @@ impl SidecarSelection {
             finder,
             selected: Vec::new(),
             frames: Vec::new(),
+            memory: None,
             times: SharedTimes::default(),
             last_labels: None,
             last_ref: None,
@@ -98,6 +102,13 @@ impl SidecarSelection {
     #[must_use]
     pub fn last_ref(&self) -> Option<u32> {
         self.last_ref
+    }
+
+    /// Counts of the wave that is read next; 0 if it is none of chunks.
+    #[must_use]
+    pub fn chunk_counts(&self) -> ChunkCounts {
+        let (series, frames_end) = self.wave_series();
+        ChunkCounts { series: series as u64, chunks: (frames_end - self.frames_start()) as u64 }
     }
 
     /// The wave that is read next; `None` after the last one.
@@ -158,6 +169,7 @@ impl SidecarSelection {
             return Ok(());
         }
         self.frames.clear();
+        self.memory = None;
         let mut slab = Vec::new();
         while self.selected.len() < SERIES_PER_BATCH_MAX && self.finder.has_page() {
             self.ctx.check()?;
@@ -172,6 +184,10 @@ impl SidecarSelection {
             };
             self.finder.visit_page(&mut |series| taker.take(&series))?;
         }
+        let chunk_bytes = self.frames.len() * (size_of::<ByteRange>() + size_of::<ChunkMeta>());
+        let label_bytes = |series: &SelectedSeries| size_of_val(series) + series.labels.heap_bytes();
+        let bytes = chunk_bytes + self.selected.iter().map(label_bytes).sum::<usize>();
+        self.memory = Some(self.ctx.budget.reserve(bytes as u64)?);
         let slab = Arc::new(slab);
         self.selected.iter_mut().for_each(|series| series.chunks.set_slab(&slab));
         Ok(())

@@ -38,7 +38,7 @@ fn check(env: &Env, dir: &Path, gap_bytes: u64, matchers: &[Matcher], want: [u64
     let meter = files.meter();
     let block = Block::open_source(env, dir, Box::new(files)).unwrap();
     let opened = meter.stats();
-    assert_eq!((opened.waves, opened.rounds), (2, 2), "opening");
+    assert_eq!((opened.waves, opened.rounds), (1, 1), "opening");
     let found = read_one_source(env, &*block, matchers, TimeRange::ALL).unwrap();
     let RangedStats { waves, rounds, requests, .. } = meter.stats();
     let used = [waves - opened.waves, rounds - opened.rounds, requests - opened.requests, found.len() as u64];

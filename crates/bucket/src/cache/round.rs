@@ -35,7 +35,7 @@ impl RemoteFiles {
             if gaps.is_empty() {
                 break;
             }
-            let tenant = &self.remote.tenant;
+            let tenant = self.remote.folder.tenant();
             let objects = self.objects.as_ref();
             let looked = self.cache.look_up(
                 self.cache_key,

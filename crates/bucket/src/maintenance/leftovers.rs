@@ -95,7 +95,7 @@ pub async fn find_leftovers(
     let mut found = Leftovers::default();
     let Some(snapshot) = run.catalogue().await? else { return Ok(found) };
     let scan = Scan::new(run, rules, &snapshot);
-    let mut options = ListOptions { prefix: run.request.tenant.to_string(), ..ListOptions::default() };
+    let mut options = ListOptions { prefix: run.request.folder.to_string(), ..ListOptions::default() };
     let mut folder: Option<(Ulid, Vec<ListedObject>)> = None;
     loop {
         let page = run.store.list(run.request, &options).await?;
@@ -137,7 +137,7 @@ pub async fn mark_leftovers(run: &MaintenanceRun<'_>, found: &Leftovers) -> Resu
     });
     let snapshot = updated.await?.snapshot;
     for ulid in &marked {
-        tracing::info!(tenant = %run.request.tenant, block = %ulid, "folder without a block of the catalogue marked for removal");
+        tracing::info!(folder = %run.request.folder, block = %ulid, "folder without a block of the catalogue marked for removal");
     }
     // Read again just now: an upload may have published one of them since the search.
     let named: BTreeSet<String> =
@@ -177,7 +177,7 @@ impl<'a> Scan<'a> {
 
     /// The block in whose folder an object lies.
     fn block_of(&self, key: &str) -> Option<Ulid> {
-        let name = key.strip_prefix(self.run.request.tenant.as_str())?.strip_prefix('/')?;
+        let name = key.strip_prefix(self.run.request.folder.to_string().as_str())?.strip_prefix('/')?;
         name.split_once('/')?.0.parse().ok()
     }
 

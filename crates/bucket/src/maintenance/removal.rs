@@ -106,7 +106,7 @@ async fn remove_block(run: &MaintenanceRun<'_>, block: &DueBlock) -> Result<(), 
     for object in &block.objects {
         run.store.remove(run.request, &object.key).await?;
     }
-    tracing::info!(tenant = %run.request.tenant, block = %block.mark.ulid, bytes = block.bytes(), "replaced or expired block removed from the bucket");
+    tracing::info!(folder = %run.request.folder, block = %block.mark.ulid, bytes = block.bytes(), "replaced or expired block removed from the bucket");
     Ok(())
 }
 

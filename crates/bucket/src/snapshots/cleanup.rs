@@ -3,6 +3,8 @@
 //! Invariant: snapshots are removed one after the other, oldest first, and the first failure ends the
 //! removal, so the numbers that remain have no gap.
 
+use chronolith_format::bucket::NumberedSnapshot;
+
 use super::reader::SnapshotReader;
 use crate::store::list::ListedObject;
 use crate::{BucketError, RequestContext};
@@ -14,14 +16,14 @@ const CLEANUP_STEP: u64 = 16;
 /// Snapshots that one writer removes.
 const REMOVED_MAX: usize = 64;
 
-impl SnapshotReader {
+impl<S: NumberedSnapshot> SnapshotReader<S> {
     /// Removes old snapshots if it is the turn of the writer of `number`. Another writer repeats what fails.
     pub(super) async fn remove_old(&self, request: &RequestContext, number: u64) {
         if !number.is_multiple_of(CLEANUP_STEP) {
             return;
         }
         if let Err(error) = self.try_remove_old(request).await {
-            tracing::debug!(%error, "removing old catalogue snapshots failed");
+            tracing::debug!(%error, "removing old snapshots failed");
         }
     }
 
@@ -58,6 +60,6 @@ impl SnapshotReader {
         }
         let now_ms = self.clock.now_ms();
         let snapshot = self.load(request, number).await?.into_snapshot();
-        Ok(snapshot.map(|snapshot| now_ms.saturating_sub(snapshot.created_ms)))
+        Ok(snapshot.map(|snapshot| now_ms.saturating_sub(snapshot.stamp().created_ms)))
     }
 }

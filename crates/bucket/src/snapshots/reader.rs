@@ -1,21 +1,23 @@
-//! The newest snapshot of a tenant: hint, then number by number, else a listing.
+//! The newest snapshot of a folder: hint, then number by number, else a listing.
 //!
 //! Invariant: a snapshot counts as the newest one only if it exists after the next number was found absent.
 //! As snapshots are removed in ascending order, the next number was then never created.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::Clock;
-use chronolith_format::bucket::catalogue::{FOLDER, Snapshot};
-use chronolith_model::TenantId;
+use chronolith_format::bucket::NumberedSnapshot;
+use chronolith_format::bucket::catalogue::Snapshot;
 
+use crate::folder::Folder;
 use crate::store::list::{ListOptions, ListedObject};
 use crate::store::read::ReadRange;
 use crate::{BucketError, RequestContext, Store};
 
-/// Object within the folder of a tenant with the number of a recent snapshot.
-pub(crate) const HINT: &str = "catalog/latest";
+/// Object next to the snapshots with the number of a recent one.
+const HINT: &str = "latest";
 /// Age below which snapshots are kept: a process that has not polled for this long lists again.
 const KEPT_AGE: Duration = Duration::from_secs(60 * 60);
 /// Reads of a snapshot that cannot be decoded: bytes may be damaged on their way.
@@ -26,45 +28,46 @@ const STEPS_MAX: usize = 16;
 const DAMAGED_MAX: u64 = 16;
 /// Listings in which the newest snapshot is removed, or followed by [`STEPS_MAX`] others, before it is read.
 const LISTINGS_MAX: usize = 4;
-/// Reads the catalogues of the tenants of a bucket.
-pub struct SnapshotReader {
+
+/// Reads the snapshots of one kind in a bucket.
+pub struct SnapshotReader<S = Snapshot> {
     pub(super) store: Arc<Store>,
     pub(super) clock: Arc<dyn Clock>,
     /// Age from which a snapshot may be removed. After a quarter of it, a process that has not polled checks
     /// that the snapshot it knows is still there.
     pub(super) kept_age: Duration,
+    kind: PhantomData<fn() -> S>,
 }
 
-/// The newest snapshot of a tenant at one moment.
+/// The newest snapshot of a folder at one moment.
 #[derive(Debug, Clone)]
-pub struct Latest {
+pub struct Latest<S = Snapshot> {
     /// Newest snapshot that can be decoded.
-    pub snapshot: Arc<Snapshot>,
+    pub snapshot: Arc<S>,
     /// Number of the newest snapshot, greater than that of `snapshot` if the newer ones are damaged.
     pub newest_number: u64,
     /// Monotonic time at which no newer one was there, ns.
     confirmed_ns: u64,
 }
 
-/// Newest snapshot of a tenant.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Found {
+/// Newest snapshot of a folder.
+pub(super) struct Found<S> {
     /// Number of the newest one; 0 if there is none.
     pub(super) newest_number: u64,
     /// Newest one that can be decoded.
-    pub(super) snapshot: Option<Arc<Snapshot>>,
+    pub(super) snapshot: Option<Arc<S>>,
 }
 
 /// Result of reading one snapshot.
-pub(super) enum Loaded {
-    Decoded(Arc<Snapshot>),
+pub(super) enum Loaded<S> {
+    Decoded(Arc<S>),
     /// It is there and cannot be used.
     Damaged,
     Absent,
 }
 
-impl Loaded {
-    pub(super) fn into_snapshot(self) -> Option<Arc<Snapshot>> {
+impl<S> Loaded<S> {
+    pub(super) fn into_snapshot(self) -> Option<Arc<S>> {
         match self {
             Loaded::Decoded(snapshot) => Some(snapshot),
             Loaded::Damaged | Loaded::Absent => None,
@@ -73,20 +76,28 @@ impl Loaded {
 }
 
 impl SnapshotReader {
-    /// A reader of the catalogues in `store`. Sends no request.
+    /// A reader of the block catalogues in `store`. Sends no request.
     #[must_use]
     pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> SnapshotReader {
-        SnapshotReader { store, clock, kept_age: KEPT_AGE }
+        SnapshotReader::of_kind(store, clock)
+    }
+}
+
+impl<S: NumberedSnapshot> SnapshotReader<S> {
+    /// A reader of the snapshots of one kind in `store`. Sends no request.
+    #[must_use]
+    pub fn of_kind(store: Arc<Store>, clock: Arc<dyn Clock>) -> SnapshotReader<S> {
+        SnapshotReader { store, clock, kept_age: KEPT_AGE, kind: PhantomData }
     }
 
-    /// Returns the newest snapshot of the tenant of `request`; `None` without a catalogue, or if no snapshot
-    /// of it can be decoded. Damaged ones are named in a warning.
+    /// Returns the newest snapshot in the folder of `request`; `None` if there is none, or none that can be
+    /// decoded. Damaged ones are named in a warning.
     ///
     /// Cost: hint, the absent snapshot after the newest one, the newest one; without a hint, a listing.
     ///
     /// # Errors
     /// As other requests.
-    pub async fn read_latest(&self, request: &RequestContext) -> Result<Option<Latest>, BucketError> {
+    pub async fn read_latest(&self, request: &RequestContext) -> Result<Option<Latest<S>>, BucketError> {
         let confirmed_ns = self.clock.mono_ns();
         Ok(latest(self.find(request).await?, confirmed_ns))
     }
@@ -100,8 +111,8 @@ impl SnapshotReader {
     pub async fn poll(
         &self,
         request: &RequestContext,
-        known: &Latest,
-    ) -> Result<Option<Latest>, BucketError> {
+        known: &Latest<S>,
+    ) -> Result<Option<Latest<S>>, BucketError> {
         let start_ns = self.clock.mono_ns();
         let known_age = Duration::from_nanos(start_ns.saturating_sub(known.confirmed_ns));
         let mut found = Found { newest_number: known.newest_number, snapshot: Some(known.snapshot.clone()) };
@@ -113,7 +124,7 @@ impl SnapshotReader {
         self.read_latest(request).await
     }
 
-    pub(super) async fn find(&self, request: &RequestContext) -> Result<Found, BucketError> {
+    pub(super) async fn find(&self, request: &RequestContext) -> Result<Found<S>, BucketError> {
         if let Some(number) = self.hint(request).await?
             && let Some(found) = self.newest_from(request, number).await?
         {
@@ -126,28 +137,34 @@ impl SnapshotReader {
     pub(super) async fn newest_after(
         &self,
         request: &RequestContext,
-        mut found: Found,
-    ) -> Result<Found, BucketError> {
+        mut found: Found<S>,
+    ) -> Result<Found<S>, BucketError> {
         if self.step(request, &mut found).await? { Ok(found) } else { self.find(request).await }
     }
 
-    async fn find_listed(&self, request: &RequestContext) -> Result<Found, BucketError> {
+    async fn find_listed(&self, request: &RequestContext) -> Result<Found<S>, BucketError> {
         for _ in 0..LISTINGS_MAX {
             let listed = self.listed(request).await?;
-            let Some((number, _)) = listed.last() else { return Ok(Found::default()) };
+            let Some((number, _)) = listed.last() else {
+                return Ok(Found { newest_number: 0, snapshot: None });
+            };
             if let Some(found) = self.newest_from(request, *number).await? {
                 return Ok(found);
             }
         }
         Err(BucketError::Unavailable {
-            what: format!("reading the catalogue of tenant {}", request.tenant),
+            what: format!("reading the newest {} of {}", S::WHAT, request.folder),
             attempts: LISTINGS_MAX as u32,
             last: "it changes faster than it can be read".to_owned(),
         })
     }
 
     /// Newest snapshot, from snapshot `number` on; `None` if that is absent, or too many are later.
-    async fn newest_from(&self, request: &RequestContext, number: u64) -> Result<Option<Found>, BucketError> {
+    async fn newest_from(
+        &self,
+        request: &RequestContext,
+        number: u64,
+    ) -> Result<Option<Found<S>>, BucketError> {
         let Some(next) = number.checked_add(1) else { return Ok(None) };
         // The next one first: that the other one exists afterwards proves that it is the newest.
         let mut found = match self.load(request, next).await? {
@@ -171,7 +188,7 @@ impl SnapshotReader {
     }
 
     /// Reads the snapshots after `found`. Returns true if there are no more.
-    async fn step(&self, request: &RequestContext, found: &mut Found) -> Result<bool, BucketError> {
+    async fn step(&self, request: &RequestContext, found: &mut Found<S>) -> Result<bool, BucketError> {
         for _ in 0..STEPS_MAX {
             let Some(number) = found.newest_number.checked_add(1) else { return Ok(true) };
             match self.load(request, number).await? {
@@ -189,7 +206,7 @@ impl SnapshotReader {
         &self,
         request: &RequestContext,
         damaged: u64,
-    ) -> Result<Option<Arc<Snapshot>>, BucketError> {
+    ) -> Result<Option<Arc<S>>, BucketError> {
         for distance in 1..=DAMAGED_MAX {
             let Some(number) = damaged.checked_sub(distance) else { break };
             match self.load(request, number).await? {
@@ -201,11 +218,11 @@ impl SnapshotReader {
         Ok(None)
     }
 
-    pub(super) async fn load(&self, request: &RequestContext, number: u64) -> Result<Loaded, BucketError> {
-        let key = key(&request.tenant, number);
+    pub(super) async fn load(&self, request: &RequestContext, number: u64) -> Result<Loaded<S>, BucketError> {
+        let key = key::<S>(&request.folder, number);
         for attempt in 1.. {
             let damage = match self.store.read(request, &key, ReadRange::Whole, None).await {
-                Ok(read) => match Snapshot::decode(&read.bytes, number) {
+                Ok(read) => match S::decode_object(&read.bytes, number) {
                     Ok(snapshot) => return Ok(Loaded::Decoded(Arc::new(snapshot))),
                     Err(error) => error.to_string(),
                 },
@@ -214,7 +231,7 @@ impl SnapshotReader {
                 Err(error) => return Err(error),
             };
             if attempt == DECODE_ATTEMPTS {
-                tracing::warn!(%key, %damage, "catalogue snapshot is damaged, using the one before it");
+                tracing::warn!(%key, %damage, "snapshot is damaged, using the one before it");
                 break;
             }
         }
@@ -222,7 +239,7 @@ impl SnapshotReader {
     }
 
     async fn exists(&self, request: &RequestContext, number: u64) -> Result<bool, BucketError> {
-        match self.store.head(request, &key(&request.tenant, number)).await {
+        match self.store.head(request, &key::<S>(&request.folder, number)).await {
             Ok(_) => Ok(true),
             Err(BucketError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -231,14 +248,14 @@ impl SnapshotReader {
 
     /// Number in the hint, which may be out of date.
     async fn hint(&self, request: &RequestContext) -> Result<Option<u64>, BucketError> {
-        let object = format!("{}/{HINT}", request.tenant);
+        let object = hint_key::<S>(&request.folder);
         let read = match self.store.read(request, &object, ReadRange::Whole, None).await {
             Ok(read) => read,
             Err(BucketError::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
         let digits = std::str::from_utf8(&read.bytes).unwrap_or_default();
-        Ok(Snapshot::number_of(&format!("{FOLDER}{digits}")))
+        Ok(S::number_in(&format!("{}{digits}", S::FOLDER)))
     }
 
     /// All snapshots, ascending by number.
@@ -246,14 +263,14 @@ impl SnapshotReader {
         &self,
         request: &RequestContext,
     ) -> Result<Vec<(u64, ListedObject)>, BucketError> {
-        let prefix = format!("{}/{}", request.tenant, FOLDER.trim_end_matches('/'));
-        let tenant = format!("{}/", request.tenant);
+        let prefix = format!("{}/{}", request.folder, S::FOLDER.trim_end_matches('/'));
+        let folder = format!("{}/", request.folder);
         let mut options = ListOptions { prefix, ..ListOptions::default() };
         let mut listed = Vec::new();
         loop {
             let page = self.store.list(request, &options).await?;
             listed.extend(page.objects.into_iter().filter_map(|object| {
-                let number = Snapshot::number_of(object.key.strip_prefix(&tenant)?)?;
+                let number = S::number_in(object.key.strip_prefix(&folder)?)?;
                 Some((number, object))
             }));
             match page.next_after {
@@ -264,12 +281,17 @@ impl SnapshotReader {
     }
 }
 
-fn latest(found: Found, confirmed_ns: u64) -> Option<Latest> {
+fn latest<S>(found: Found<S>, confirmed_ns: u64) -> Option<Latest<S>> {
     let Found { newest_number, snapshot } = found;
     Some(Latest { snapshot: snapshot?, newest_number, confirmed_ns })
 }
 
 /// Key of a snapshot.
-pub(super) fn key(tenant: &TenantId, number: u64) -> String {
-    format!("{tenant}/{}", Snapshot::object_name(number))
+pub(super) fn key<S: NumberedSnapshot>(folder: &Folder, number: u64) -> String {
+    format!("{folder}/{}", S::name_of(number))
+}
+
+/// Key of the hint.
+pub(super) fn hint_key<S: NumberedSnapshot>(folder: &Folder) -> String {
+    format!("{folder}/{}{HINT}", S::FOLDER)
 }

@@ -88,7 +88,7 @@ impl Requests {
         if remaining.is_zero() {
             return Err(Failure::Deadline);
         }
-        let permit = match tokio::time::timeout(remaining, self.limits.acquire(&context.tenant)).await {
+        let permit = match tokio::time::timeout(remaining, self.limits.acquire(context.tenant())).await {
             Ok(Some(permit)) => permit,
             Ok(None) | Err(_) => return Err(Failure::Deadline),
         };
@@ -106,7 +106,7 @@ impl Requests {
     where
         F: Future<Output = Result<Answer<T>, Failure>>,
     {
-        let record = self.meter.start(operation, &context.tenant);
+        let record = self.meter.start(operation, context.tenant());
         let remaining = context.remaining(&*self.clock);
         let is_last = remaining <= self.request_timeout;
         let limit = remaining.min(self.request_timeout);

@@ -1,4 +1,4 @@
-//! Context and kind of a request: tenant, deadline, purpose, operation.
+//! Context and kind of a request: folder, deadline, purpose, operation.
 //! Invariants: the deadline is in the monotonic time of the `Clock` of the store.
 
 use std::fmt;
@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use chronolith_base::Clock;
 use chronolith_model::tenant::TenantId;
+
+use crate::folder::Folder;
 
 /// Reason of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,11 +24,11 @@ pub enum Purpose {
     Tool,
 }
 
-/// Tenant, deadline and purpose of one or more requests.
+/// Folder, deadline and purpose of one or more requests.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
-    /// Tenant whose limits and counters apply.
-    pub tenant: TenantId,
+    /// Folder of the objects; limits and counters are those of its tenant.
+    pub folder: Folder,
     /// Deadline in nanoseconds of [`Clock::mono_ns`]; waiting and retries end there.
     pub deadline_ns: u64,
     /// Reason of the requests.
@@ -38,12 +40,19 @@ impl RequestContext {
     #[must_use]
     pub fn with_timeout(
         clock: &dyn Clock,
-        tenant: TenantId,
+        folder: impl Into<Folder>,
         timeout: Duration,
         purpose: Purpose,
     ) -> RequestContext {
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        RequestContext { tenant, deadline_ns: clock.mono_ns().saturating_add(timeout_ns), purpose }
+        let deadline_ns = clock.mono_ns().saturating_add(timeout_ns);
+        RequestContext { folder: folder.into(), deadline_ns, purpose }
+    }
+
+    /// Tenant whose limits and counters apply.
+    #[must_use]
+    pub fn tenant(&self) -> &TenantId {
+        self.folder.tenant()
     }
 
     /// Returns the time until the deadline, zero once it has passed.

@@ -73,7 +73,7 @@ fn blocks_with_sidecars_answer_as_those_on_disk() {
         check_equal(&world);
         check_labels(&world);
         let lists = world.counters().requests(Operation::List, Outcome::Ok);
-        assert_eq!(lists, 3, "those of the tenant: its catalogue, markers, blocks");
+        assert_eq!(lists, 6, "catalogue, markers, blocks of the tenant; objects of each block");
     }
 }
 
@@ -196,7 +196,7 @@ fn the_head_is_read_where_the_record_has_it() {
     let before = world.gets();
     let matchers = [Matcher::equal("__name__", "m07")];
     assert!(select(&world, &block, &matchers) == select_local(&world, &local, &matchers));
-    assert_eq!(world.gets() - before, 3, "head, pages, chunks");
+    assert_eq!(world.gets() - before, 2, "sidecar, chunks");
 
     let files = catalogue::BlockFiles { index: record.files.index + 1, ..record.files.clone() };
     let other = recorded(&world, &catalogue::BucketBlock { files, ..record });
@@ -217,7 +217,7 @@ fn remote(world: &World, key: String) -> Remote {
         store: world.rig.store.clone(),
         clock: world.rig.env.clock.clone(),
         handle: world.runtime.handle().clone(),
-        tenant: super::reading::tenant(),
+        folder: super::reading::tenant().into(),
         key,
         rules: ReadRules::default(),
         buffers: BufferPool::new(0),
@@ -338,4 +338,37 @@ fn shards_and_indexed_work_read_the_index() {
     check_equal(&world);
     let header_bytes = world.catalog.cache().header_bytes;
     assert!(blocks[0].is_read_by_sidecar() && header_bytes > 0);
+}
+
+/// Selections without a metric name read pages until these have cost more than the index, which answers from
+/// then on. Damage of the index leads back to the pages.
+#[test]
+fn selections_without_a_metric_change_to_the_index() {
+    let world = world_with_sidecars(2, BlockEncoding::Prometheus);
+    let damaged = &world.local[1];
+    let path = Path::new("blocks").join(damaged.meta().ulid.to_string()).join("index");
+    let mut index = world.disk.disk.read(&path).unwrap();
+    index[16..].iter_mut().step_by(64).for_each(|byte| *byte ^= 1);
+    world.put(&format!("{TENANT}/{}/index", damaged.meta().ulid), index);
+
+    let matchers = [Matcher::equal("pod", "pod-1")];
+    for (block, local) in world.blocks().unwrap().iter().zip(&world.local) {
+        let want = select_local(&world, local, &matchers);
+        assert!(select(&world, block, &matchers) == want);
+        assert!(!block.has_index_reader() && !block.page_costs().prefers_index(), "the first one");
+        let mut count = 1;
+        while !block.page_costs().prefers_index() {
+            assert!(select(&world, block, &matchers) == want);
+            count += 1;
+            assert!(count < 10_000, "the index is not due");
+        }
+        assert!(select(&world, block, &matchers) == want);
+        let is_damaged = Arc::ptr_eq(local, damaged);
+        assert_eq!(
+            (block.has_index_reader(), block.page_costs().prefers_index()),
+            (!is_damaged, !is_damaged)
+        );
+        assert!(select(&world, block, &matchers) == want);
+        assert!(block.is_read_by_sidecar(), "with a metric name");
+    }
 }

@@ -32,7 +32,7 @@ async fn files(rig: &Rig) -> Arc<RemoteFiles> {
         store: rig.store.clone(),
         clock: rig.env.clock.clone(),
         handle: Handle::current(),
-        tenant: TenantId::anonymous(),
+        folder: TenantId::anonymous().into(),
         key: "t/block".to_owned(),
         rules: ReadRules::default(),
         buffers: BufferPool::new(1 << 20),

@@ -12,12 +12,13 @@ use chronolith_model::{TimeRange, TimeUnit};
 use super::s3_server::S3Server;
 use super::*;
 use crate::error::BucketError;
-use crate::snapshots::{Change, HINT, Snapshots};
+use crate::snapshots::{Change, Snapshots};
 use crate::store::read::ReadRange;
 use crate::store::request::Operation;
 use crate::store::retry::Outcome;
 
 const WRITERS: u64 = 32;
+const HINT: &str = "catalog/latest";
 const TENANT: &str = "anonymous";
 
 pub(super) fn record(n: u64) -> BucketBlock {

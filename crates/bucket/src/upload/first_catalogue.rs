@@ -62,14 +62,14 @@ impl Publisher {
 
     /// Objects of the blocks of a tenant that have no deletion marker.
     async fn folders(&self, request: &RequestContext) -> Result<BTreeMap<Ulid, Objects>, BucketError> {
-        let tenant = format!("{}/", request.tenant);
-        let mut options = ListOptions { prefix: request.tenant.to_string(), ..ListOptions::default() };
+        let own = format!("{}/", request.folder);
+        let mut options = ListOptions { prefix: request.folder.to_string(), ..ListOptions::default() };
         let mut folders: BTreeMap<Ulid, Objects> = BTreeMap::new();
         let mut marked = BTreeSet::new();
         loop {
             let page = self.store.list(request, &options).await?;
             for object in page.objects {
-                let Some(name) = object.key.strip_prefix(&tenant) else { continue };
+                let Some(name) = object.key.strip_prefix(&own) else { continue };
                 marked.extend(deletion_marker_of(name));
                 let Some((folder, name)) = name.split_once('/') else { continue };
                 let Ok(ulid) = folder.parse::<Ulid>() else { continue };
@@ -91,7 +91,7 @@ impl Publisher {
         ulid: Ulid,
         objects: Objects,
     ) -> Result<Option<BucketBlock>, BucketError> {
-        let key = format!("{}/{ulid}/{META}", request.tenant);
+        let key = format!("{}/{ulid}/{META}", request.folder);
         let text = self.store.read(request, &key, ReadRange::Whole, None).await?.bytes;
         let record = match record_in(ulid, &text, &objects) {
             Ok(record) => record,
@@ -101,7 +101,7 @@ impl Publisher {
             }
         };
         let Some(&len) = objects.get(TOMBSTONES) else { return Ok(Some(record)) };
-        let key = format!("{}/{ulid}/{TOMBSTONES}", request.tenant);
+        let key = format!("{}/{ulid}/{TOMBSTONES}", request.folder);
         let bytes = self.store.read(request, &key, ReadRange::Whole, None).await?.bytes;
         let crc = chronolith_base::crc::crc32c(&bytes);
         let tombstones = Some(TombstonesObject { name: TOMBSTONES.to_owned(), len, crc });

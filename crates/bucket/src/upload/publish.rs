@@ -106,11 +106,11 @@ impl Publisher {
                 return Ok(Published::Recorded(updated.snapshot));
             }
             Decision::InputsGone(inputs) => {
-                tracing::info!(tenant = %request.tenant, ?inputs, "compacted blocks are not recorded: their inputs were replaced by others");
+                tracing::info!(folder = %request.folder, ?inputs, "compacted blocks are not recorded: their inputs were replaced by others");
                 Published::InputsGone(inputs)
             }
             Decision::Superseded(blocks) => {
-                tracing::info!(tenant = %request.tenant, ?blocks, "blocks are not recorded: the catalogue has blocks made of them");
+                tracing::info!(folder = %request.folder, ?blocks, "blocks are not recorded: the catalogue has blocks made of them");
                 Published::Superseded(blocks)
             }
         };

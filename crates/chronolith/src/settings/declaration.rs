@@ -137,6 +137,7 @@ impl Setting {
             "bucket.local-retention",
             "bucket.retention",
             "bucket.delete-delay",
+            "bucket.compaction",
         ];
         self.name == "bucket" || self.name.starts_with("bucket.") && !of_server.contains(&self.name)
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{Disk, MemDisk};
-use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, FetchLimits, TenantId};
 use chronolith_server::{Features, ServerOptions};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 use clap::Command;
@@ -261,6 +261,17 @@ fn wrong_limits_name_tenant_and_line() {
     }
 }
 
+#[test]
+fn limits_of_queries_over_a_bucket_are_those_of_a_tenant() {
+    let yaml = "limits:\n  query.max-fetched-series: 10\ntenants:\n  a:\n    query:\n      max-lookback: 30d\n      \
+        max-fetched-bytes: 1GiB\n      max-fetched-chunks: 7\n";
+    let limits = resolve(&[], &[], Some(yaml)).unwrap().server.tsdb.limits;
+    let of = |tenant: &str| limits.of(&TenantId::new(tenant).unwrap()).queries;
+    let fetch = |bytes_max, chunks_max| FetchLimits { bytes_max, series_max: 10, chunks_max };
+    assert_eq!((of("a").lookback_ms, of("a").fetch), (30 * 86_400_000, fetch(1 << 30, 7)));
+    assert_eq!((of("b").lookback_ms, of("b").fetch), (0, fetch(0, 0)));
+}
+
 /// One limit had up to three names: `--series-limit`, `limits: series_max`, and words of its own in error
 /// texts.
 #[test]
@@ -273,7 +284,7 @@ fn one_name_per_limit_and_old_ones_with_a_warning() {
     assert_eq!(old.server.tsdb.limits, new.server.tsdb.limits);
     assert_eq!(old.server.config_yaml, new.server.config_yaml);
     let tenant = new.server.tsdb.limits.of(&TenantId::new("a.b").unwrap()).clone();
-    assert_eq!((tenant.series_max, tenant.label_count_max, tenant.query_concurrency_max), (1000, 7, 3));
+    assert_eq!((tenant.series_max, tenant.label_count_max, tenant.queries.concurrency_max), (1000, 7, 3));
     assert!(new.warnings.is_empty());
     assert_eq!(old.warnings.len(), 5, "{:?}", old.warnings);
     assert_eq!(

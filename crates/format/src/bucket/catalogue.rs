@@ -8,8 +8,10 @@
 mod decode;
 mod encode;
 
+use chronolith_base::DecodeError;
 use chronolith_model::{TimeRange, TimeUnit};
 
+use super::numbered::{NumberedSnapshot, Stamp};
 use crate::block::meta::{Provenance, Ulid};
 
 /// First four bytes of a snapshot.
@@ -20,8 +22,6 @@ pub const VERSION: u16 = 1;
 pub const HEADER_BYTES: usize = 48;
 /// Bytes of the unpacked records, and of the random parts of all ULIDs: some 500,000 blocks.
 pub const SNAPSHOT_RAW_BYTES_MAX: usize = 64 << 20;
-/// Digits of the number of a snapshot in its name, so that names sort as numbers do.
-const NUMBER_DIGITS: usize = 20;
 /// Folder of the snapshots of a tenant.
 pub const FOLDER: &str = "catalog/";
 
@@ -179,15 +179,39 @@ impl Snapshot {
     /// Name of snapshot `number`, within the folder of the tenant.
     #[must_use]
     pub fn object_name(number: u64) -> String {
-        format!("{FOLDER}{number:0NUMBER_DIGITS$}")
+        <Snapshot as NumberedSnapshot>::name_of(number)
     }
 
     /// Returns the number of the snapshot with this name; `None` for other objects.
     #[must_use]
     pub fn number_of(object_name: &str) -> Option<u64> {
-        let digits = object_name.strip_prefix(FOLDER)?;
-        let is_number = digits.len() == NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number { digits.parse().ok() } else { None }
+        <Snapshot as NumberedSnapshot>::number_in(object_name)
+    }
+}
+
+impl NumberedSnapshot for Snapshot {
+    const FOLDER: &'static str = FOLDER;
+    const WHAT: &'static str = "catalogue snapshot";
+    type EncodeError = EncodeError;
+
+    fn empty() -> Snapshot {
+        Snapshot { number: 0, writer: [0; 16], created_ms: 0, blocks: Vec::new(), deletion_marks: Vec::new() }
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp { number: self.number, writer: self.writer, created_ms: self.created_ms }
+    }
+
+    fn set_stamp(&mut self, stamp: Stamp) {
+        Stamp { number: self.number, writer: self.writer, created_ms: self.created_ms } = stamp;
+    }
+
+    fn encode_object(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encode(out)
+    }
+
+    fn decode_object(bytes: &[u8], number: u64) -> Result<Snapshot, DecodeError> {
+        Snapshot::decode(bytes, number)
     }
 }
 

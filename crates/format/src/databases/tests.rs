@@ -9,6 +9,7 @@ fn catalog() -> CatalogFile {
         shard_group_ns: 3_600_000_000_000,
         replica_count: 2,
         store: TenantId::of_store(TimeUnit::Nano, number),
+        bucket_id: (number > 0).then_some(StoreId::from_bytes([5; 16])),
     };
     let query = |name: &str, last_run_ns| ContinuousQuery {
         name: name.to_owned(),
@@ -33,6 +34,7 @@ fn catalog() -> CatalogFile {
         tenants: BTreeMap::from([(TenantId::anonymous(), Arc::new(own))]),
         next_store: 301,
         dropped: vec![TenantId::of_store(TimeUnit::Nano, 7)],
+        bucket_drops: vec![BucketDrop { owner: TenantId::anonymous(), id: StoreId::from_bytes([6; 16]) }],
     };
     CatalogFile { sequence: 12, catalog }
 }
@@ -75,7 +77,20 @@ fn forged_bytes_never_panic() {
 
 #[test]
 fn the_golden_file_is_read_and_written() {
-    let golden = include_bytes!("../../testdata/databases/v1.databases");
+    let golden = include_bytes!("../../testdata/databases/v2.databases");
     assert_eq!(CatalogFile::decode(golden).unwrap(), catalog());
     assert_eq!(encoded(), golden);
+}
+
+#[test]
+fn a_file_without_ids_is_read() {
+    let mut without_ids = catalog();
+    without_ids.catalog.bucket_drops.clear();
+    for own in without_ids.catalog.tenants.values_mut() {
+        let databases = &mut Arc::make_mut(own).databases;
+        let policies = databases.iter_mut().flat_map(|database| &mut database.policies);
+        policies.for_each(|policy| policy.bucket_id = None);
+    }
+    let golden = include_bytes!("../../testdata/databases/v1.databases");
+    assert_eq!(CatalogFile::decode(golden).unwrap(), without_ids);
 }

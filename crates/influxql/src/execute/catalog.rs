@@ -146,6 +146,7 @@ fn show_policies(
                     shard_group_ns: 7 * DAY_NS,
                     replica_count: 1,
                     store: chronolith_model::TenantId::anonymous(),
+                    bucket_id: None,
                 };
                 Ok(policy_row(&policy, true, sink)?)
             }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::StoreId;
 use crate::TenantId;
 
 /// Name of the retention policy that CREATE DATABASE makes.
@@ -35,6 +36,17 @@ pub struct DatabaseCatalog {
     pub next_store: u64,
     /// Stores that were dropped, with data that may still have to be removed.
     pub dropped: Vec<TenantId>,
+    /// Stores that were dropped and that the bucket may still name.
+    pub bucket_drops: Vec<BucketDrop>,
+}
+
+/// A dropped store that the copy of the catalogue in the bucket may still have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketDrop {
+    /// Tenant whose store it was.
+    pub owner: TenantId,
+    /// Its id in the bucket.
+    pub id: StoreId,
 }
 
 /// Databases and users of one tenant.
@@ -72,6 +84,8 @@ pub struct RetentionPolicy {
     pub replica_count: u32,
     /// Store of the points.
     pub store: TenantId,
+    /// Id of the store in the bucket; `None` until the first upload that names it.
+    pub bucket_id: Option<StoreId>,
 }
 
 /// A continuous query.
@@ -140,6 +154,21 @@ impl DatabaseCatalog {
             let policies = catalog.databases.iter().flat_map(|database| &database.policies);
             policies.map(move |policy| (tenant, policy))
         })
+    }
+
+    /// Gives an id in the bucket to each store of `owner` without one; returns true if there was such a
+    /// store. `new_id` returns an id that was never used.
+    pub fn assign_bucket_ids(&mut self, owner: &TenantId, mut new_id: impl FnMut() -> StoreId) -> bool {
+        let Some(own) = self.tenants.get_mut(owner) else { return false };
+        let has_id = |policy: &RetentionPolicy| policy.bucket_id.is_some();
+        if own.databases.iter().flat_map(|database| &database.policies).all(has_id) {
+            return false;
+        }
+        let policies = Arc::make_mut(own).databases.iter_mut().flat_map(|database| &mut database.policies);
+        for policy in policies.filter(|policy| policy.bucket_id.is_none()) {
+            policy.bucket_id = Some(new_id());
+        }
+        true
     }
 }
 

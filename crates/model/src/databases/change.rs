@@ -5,12 +5,14 @@
 //! Not here: durability (`tsdb::databases`), the statements (`influxql`).
 
 use super::catalog::{
-    AUTOGEN, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
+    AUTOGEN, BucketDrop, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
     DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
     STORE_NAME_BYTES_MAX, TenantCatalog, USER_COUNT_MAX, User,
 };
 use crate::{TenantId, TimeUnit};
 use std::sync::Arc;
+
+use chronolith_base::hash::HashSet;
 
 /// Shortest duration of a retention policy and of a shard group.
 const DURATION_NS_MIN: i64 = HOUR_NS;
@@ -202,12 +204,12 @@ impl DatabaseCatalog {
         if own == *before {
             return Ok(false);
         }
-        let stores = |catalog: &TenantCatalog| -> Vec<TenantId> {
-            let policies = catalog.databases.iter().flat_map(|database| &database.policies);
-            policies.map(|policy| policy.store.clone()).collect()
-        };
-        let left = stores(&own);
-        self.dropped.extend(stores(&before).into_iter().filter(|store| !left.contains(store)));
+        let left: HashSet<&TenantId> = policies_of(&own).map(|policy| &policy.store).collect();
+        for policy in policies_of(&before).filter(|policy| !left.contains(&policy.store)) {
+            self.dropped.push(policy.store.clone());
+            self.bucket_drops.extend(policy.bucket_id.map(|id| BucketDrop { owner: tenant.clone(), id }));
+        }
+        drop(left);
         self.next_store = next_store;
         if own == TenantCatalog::default() {
             self.tenants.remove(tenant);
@@ -216,6 +218,10 @@ impl DatabaseCatalog {
         }
         Ok(true)
     }
+}
+
+fn policies_of(catalog: &TenantCatalog) -> impl Iterator<Item = &RetentionPolicy> {
+    catalog.databases.iter().flat_map(|database| &database.policies)
 }
 
 fn apply(own: &mut TenantCatalog, next_store: &mut u64, change: &CatalogChange) -> Result<(), CatalogError> {
@@ -373,7 +379,14 @@ fn new_policy(name: &str, options: &PolicyOptions, store: TenantId) -> Result<Re
     let shard_group_ns = shard_group_ns(options.shard_group_ns.unwrap_or(0), duration_ns);
     check_durations(duration_ns, shard_group_ns)?;
     let replica_count = options.replica_count.unwrap_or(1);
-    Ok(RetentionPolicy { name: name.to_owned(), duration_ns, shard_group_ns, replica_count, store })
+    Ok(RetentionPolicy {
+        name: name.to_owned(),
+        duration_ns,
+        shard_group_ns,
+        replica_count,
+        store,
+        bucket_id: None,
+    })
 }
 
 fn alter_policy(

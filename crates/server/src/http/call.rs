@@ -29,7 +29,7 @@ pub(super) struct Call {
 pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
     let (parts, request_body) = request.into_parts();
     let tenant = tenant_of(app.options.multitenancy, &parts.headers)?;
-    let memory_max = app.limits_of(&tenant).query_memory_bytes_max;
+    let memory_max = app.limits_of(&tenant).queries.memory_bytes_max;
     let memory = app.admission.query_memory.of(&tenant, memory_max);
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     let query = parts.uri.query().unwrap_or("");

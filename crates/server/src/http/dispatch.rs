@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use chronolith_model::{ReadContext, TenantId};
+use chronolith_base::MemoryBudget;
+use chronolith_model::query::FetchLimit;
+use chronolith_model::{QueryLimits, ReadContext, TenantId};
 
 use super::error::{ApiError, ErrorKind};
 use crate::admission::small::Candidate;
@@ -39,6 +41,7 @@ impl Drop for CancelOnDrop {
 pub(super) struct Admitted {
     pub(super) ctx: ReadContext,
     deadline_ns: u64,
+    limits: QueryLimits,
     _memory: Arc<TenantBudget>,
     permit: Option<Permit>,
 }
@@ -67,14 +70,23 @@ pub(super) async fn admit(
     timeout_ms: u64,
 ) -> Result<Admitted, ApiError> {
     app.lifecycle.source()?;
-    let limits = app.limits_of(tenant);
+    let limits = app.limits_of(tenant).queries;
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
     let timeout = Duration::from_millis(timeout_ms);
-    let permit = class.acquire(tenant, limits.query_concurrency_max, timeout).await?;
-    let memory = app.admission.query_memory.of(tenant, limits.query_memory_bytes_max);
+    let permit = class.acquire(tenant, limits.concurrency_max, timeout).await?;
+    let memory = app.admission.query_memory.of(tenant, limits.memory_bytes_max);
     let budget = memory.budget.child("query", app.options.query.memory_bytes_max);
-    let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
-    Ok(Admitted { ctx, deadline_ns, _memory: memory, permit: Some(permit) })
+    let ctx = context(app, limits, deadline_ns, budget);
+    Ok(Admitted { ctx, deadline_ns, limits, _memory: memory, permit: Some(permit) })
+}
+
+/// The context of a read of a tenant with `limits`.
+fn context(app: &App, limits: QueryLimits, deadline_ns: u64, budget: MemoryBudget) -> ReadContext {
+    let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget).with_fetch_limits(limits.fetch);
+    match limits.lookback_ms {
+        0 => ctx,
+        lookback_ms => ctx.with_start(app.env.clock.now_ms().saturating_sub(lookback_ms)),
+    }
 }
 
 /// Runs `work` on a thread for queries, once there is a permit. `timeout_ms` counts the wait too.
@@ -140,7 +152,7 @@ fn attempt<T>(
     let slice_end_ns = clock.mono_ns().saturating_add(SMALL_QUERY_SLICE_NS);
     let ends_here = admitted.deadline_ns <= slice_end_ns;
     let budget = admitted.ctx.budget.clone();
-    let ctx = ReadContext::new(clock.clone(), slice_end_ns.min(admitted.deadline_ns), budget);
+    let ctx = context(app, admitted.limits, slice_end_ns.min(admitted.deadline_ns), budget);
     // A source in a bucket waits for requests, which no async worker may do.
     let ctx = ctx.without_waiting();
     // As a thread of its own would catch it.
@@ -150,7 +162,7 @@ fn attempt<T>(
         app.queries.small.outgrew(candidate);
         return None;
     }
-    count_end(app, result.as_ref().err());
+    count_end(app, &ctx, result.as_ref().err());
     Some(result)
 }
 
@@ -197,7 +209,7 @@ async fn run_aside<T: Send + 'static>(
         let admitted = admitted;
         admitted.ctx.begin_long_work();
         let result = work(&shared, &admitted.ctx);
-        count_end(&shared, result.as_ref().err());
+        count_end(&shared, &admitted.ctx, result.as_ref().err());
         result
     });
     let result = done.await;
@@ -211,8 +223,12 @@ fn bug(error: &dyn std::fmt::Display) -> ApiError {
     ApiError::new(ErrorKind::Internal, "internal error: the query panicked, see the server's log")
 }
 
-pub(super) fn count_end(app: &App, error: Option<&ApiError>) {
+pub(super) fn count_end(app: &App, ctx: &ReadContext, error: Option<&ApiError>) {
     let query = &app.metrics.query;
+    query.moved_starts.add(u64::from(ctx.is_start_moved()));
+    for limit in FetchLimit::ALL {
+        query.fetch_limits[limit as usize].add(u64::from(error.is_some() && ctx.is_exceeded(limit)));
+    }
     match error.map(|error| error.kind) {
         None => {}
         Some(ErrorKind::Canceled) => query.canceled.add(1),

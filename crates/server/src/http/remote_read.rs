@@ -53,7 +53,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
             return Err(refused);
         }
     };
-    let memory_max = app.limits_of(&tenant).query_memory_bytes_max;
+    let memory_max = app.limits_of(&tenant).queries.memory_bytes_max;
     let memory = app.admission.query_memory.of(&tenant, memory_max);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = decode(app, &tenant, body).await?;

@@ -85,8 +85,9 @@ pub(super) async fn answer(
     let parts = Parts { app: app.clone(), kind, sender };
     let job = move || {
         admitted.ctx.begin_long_work();
+        let ctx = admitted.ctx.clone();
         let printed = print(&parts.app, admitted, &parts);
-        dispatch::count_end(&parts.app, printed.as_ref().err());
+        dispatch::count_end(&parts.app, &ctx, printed.as_ref().err());
         let last = match printed {
             Ok(()) => Part::End,
             Err(error) => Part::Failed(error),

@@ -7,6 +7,7 @@ mod metrics;
 mod observe;
 mod partial;
 mod queries;
+mod query_limits;
 mod read_only;
 mod sources;
 

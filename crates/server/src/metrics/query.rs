@@ -1,5 +1,7 @@
 //! Metrics of queries and of the result cache.
 
+use chronolith_model::query::FetchLimit;
+
 use super::counter::{Counter, Seconds};
 use super::definition::Metric;
 use crate::http::query::range_cache::CacheCounts;
@@ -11,6 +13,9 @@ pub(crate) struct QueryMetrics {
     pub(crate) influxql: Seconds,
     pub(crate) samples: Counter,
     pub(crate) partial: Counter,
+    pub(crate) moved_starts: Counter,
+    /// Queries that exceeded a limit, by its number.
+    pub(crate) fetch_limits: [Counter; FetchLimit::ALL.len()],
     pub(crate) failed: Counter,
     pub(crate) canceled: Counter,
     pub(crate) timed_out: Counter,
@@ -34,6 +39,21 @@ pub(super) static QUERY: &[Metric<QueryMetrics>] = &[
         "chronolith_query_partial_responses_total",
         "Reads with partial_response=true whose result lacks a part of the source, named in a warning.",
         |query| query.partial.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_query_moved_starts_total",
+        "Reads that asked for samples older than query.max-lookback, which they did not see.",
+        |query| query.moved_starts.as_f64(),
+    ),
+    Metric::counters(
+        "chronolith_query_fetch_limit_failures_total",
+        &["limit"],
+        "Queries that failed because they exceeded a limit of what they read from blocks in the bucket.",
+        |query, samples| {
+            for limit in FetchLimit::ALL {
+                samples.push(&[limit.setting()], query.fetch_limits[limit as usize].as_f64());
+            }
+        },
     ),
     Metric::counters(
         "chronolith_query_failures_total",

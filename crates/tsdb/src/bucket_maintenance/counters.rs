@@ -1,5 +1,6 @@
 //! Statistics of the maintenance of the bucket since the start.
 
+use crate::maintenance::CompactionCounters;
 use crate::metric::{Metric, MetricValue};
 
 /// Statistics that the thread of bucket maintenance keeps.
@@ -12,6 +13,18 @@ pub(crate) struct BucketMaintenanceCounters {
     pub(super) expired_blocks: MetricValue,
     /// Folders that were marked, and tombstones that were removed.
     pub(super) leftovers: MetricValue,
+    /// Compactions whose outputs are in the catalogue.
+    pub(super) compactions: MetricValue,
+    /// Compactions that were dropped because others had replaced or changed their inputs.
+    pub(super) dropped_compactions: MetricValue,
+    /// Blocks whose compaction was refused because they are damaged.
+    pub(super) refused_blocks: MetricValue,
+    pub(super) read_bytes: MetricValue,
+    pub(super) written_bytes: MetricValue,
+    /// 1 while this process holds the lease of a tenant.
+    pub(super) lease_held: MetricValue,
+    /// Progress of the running compaction.
+    pub(super) compaction: CompactionCounters,
     /// Runs of a tenant that failed.
     pub(super) failures: MetricValue,
     /// Time of the last run of a tenant that succeeded, in seconds since 1970.
@@ -47,6 +60,36 @@ impl BucketMaintenanceCounters {
                 "bucket_foreign_blocks",
                 "Blocks of other programs that the catalogue does not name; they are not removed.",
                 foreign_count as f64,
+            ),
+            counter(
+                "bucket_compactions_total",
+                "Compactions of blocks in the bucket completed.",
+                self.compactions.as_f64(),
+            ),
+            counter(
+                "bucket_compactions_dropped_total",
+                "Compactions in the bucket dropped because their inputs were replaced or had deletions meanwhile.",
+                self.dropped_compactions.as_f64(),
+            ),
+            counter(
+                "bucket_compaction_refused_blocks_total",
+                "Blocks in the bucket that are not compacted because they are damaged.",
+                self.refused_blocks.as_f64(),
+            ),
+            counter(
+                "bucket_compaction_read_bytes_total",
+                "Bytes of blocks read by compaction in the bucket.",
+                self.read_bytes.as_f64(),
+            ),
+            counter(
+                "bucket_compaction_written_bytes_total",
+                "Bytes of blocks written by compaction in the bucket.",
+                self.written_bytes.as_f64(),
+            ),
+            gauge(
+                "bucket_lease_held",
+                "1 while this process compacts a tenant in the bucket.",
+                self.lease_held.as_f64(),
             ),
             counter(
                 "bucket_maintenance_failures_total",

@@ -7,8 +7,8 @@
 //! Not here: which blocks (`plan`), the replacement of blocks (`rewrite`), blocks with deletions
 //! (`deletion`).
 
-mod pace;
-mod plan;
+pub(crate) mod pace;
+pub(crate) mod plan;
 pub(crate) mod rewrite;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,11 +27,11 @@ use plan::{Candidate, PlanBounds, plan, with_deletions};
 use rewrite::{BlockRewriter, Rewrite, Urgency};
 
 /// A block is rewritten alone once more than one in this many of its series have deleted samples.
-const TOMBSTONE_PART: u64 = 20;
+pub(crate) const TOMBSTONE_PART: u64 = 20;
 /// Steps that are planned at once: a tenant with many blocks is not planned again for each step.
 const STEPS_PLANNED_MAX: usize = 32;
 /// A step that only joins adjacent blocks reads at most this many times the size of an output.
-const INPUT_PART: u64 = 4;
+pub(crate) const INPUT_PART: u64 = 4;
 
 /// Blocks of one step, by precedence.
 type Step = Vec<Arc<BlockEntry>>;

@@ -45,7 +45,7 @@ impl JobRunner for LocalRetentionJobs {
 /// Returns true if the bucket has `block` and it ended before `oldest_ms`.
 fn is_removable(storage: &Storage, tenant: &TenantId, block: &BlockEntry, oldest_ms: i64) -> bool {
     let end_ms = tenant.time_unit().to_ms_ceil(block.range().end);
-    end_ms <= oldest_ms && storage.uploads().is_some_and(|uploads| uploads.has(tenant, block))
+    end_ms <= oldest_ms && storage.is_uploaded(tenant, block)
 }
 
 fn remove_copies(cx: &JobContext<'_>, tenant: &TenantId) -> Result<(), BlockError> {

@@ -39,6 +39,9 @@ impl RetentionJobs {
             tracing::error!(%error, "writing the retention clock failed, retrying later");
         }
         cx.counters.retention.trusted_ms.set(self.clock.time_ms().cast_unsigned());
+        if let Some(uploads) = cx.storage.uploads() {
+            uploads.set_retention_now(self.clock.time_ms());
+        }
     }
 
     pub(super) fn clock(&self) -> &GuardedClock {

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use chronolith_block::Block;
-use chronolith_bucket::{BlockCatalog, BucketBlock};
+use chronolith_bucket::{BlockCatalog, BucketBlock, Folder, check_first_batches};
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::{
     KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId, TimeRange,
@@ -55,6 +55,23 @@ impl QueryBlock {
             QueryBlock::Bucket(block) => Ok(select_in_bucket(block, selector, ctx)),
         }
     }
+}
+
+/// Checks that the first batches of the bucket blocks among `blocks` can be in memory.
+///
+/// # Errors
+/// As [`check_first_batches`].
+pub(super) fn check_memory(
+    blocks: &[QueryBlock],
+    selector: &Selector<'_>,
+    ctx: &ReadContext,
+) -> Result<(), QueryError> {
+    let in_bucket = |block: &QueryBlock| match block {
+        QueryBlock::Local(_) => None,
+        QueryBlock::Bucket(block) => Some(block.clone()),
+    };
+    let in_bucket: Vec<Arc<BucketBlock>> = blocks.iter().filter_map(in_bucket).collect();
+    check_first_batches(&in_bucket, selector, ctx)
 }
 
 /// Selects series of a bucket block, up to its failure if the query allows a partial result.
@@ -170,14 +187,44 @@ pub(super) struct QueryBlocks {
     tenant: TenantId,
     /// Blocks of all tenants: this one may get its first block while a query runs.
     local: Arc<BlockStore>,
-    bucket: Option<Arc<BlockCatalog>>,
+    bucket: Option<FolderSource>,
+}
+
+/// Blocks that the bucket has of one store.
+#[derive(Clone)]
+pub(crate) struct FolderSource {
+    pub(crate) catalog: Arc<BlockCatalog>,
+    pub(crate) folder: Folder,
+    /// Time, in the unit of the store, at which expired samples end: blocks that end before are left out, as
+    /// retention removes them locally. `i64::MIN` without a retention.
+    pub(crate) expired_end: i64,
+}
+
+impl FolderSource {
+    /// As [`BlockCatalog::blocks_in`], without expired blocks.
+    pub(crate) fn blocks_in(
+        &self,
+        range: TimeRange,
+        ctx: &ReadContext,
+    ) -> Result<Vec<Arc<BucketBlock>>, QueryError> {
+        let mut blocks = self.catalog.blocks_in(&self.folder, range, ctx)?;
+        blocks.retain(|block| block.range().end > self.expired_end);
+        Ok(blocks)
+    }
+
+    /// Runs a label query on its blocks alone.
+    pub(super) fn label_query(&self, query: LabelQuery) -> Result<Vec<String>, QueryError> {
+        query.ctx.begin_wait()?;
+        let blocks = self.blocks_in(query.range, &query.ctx)?;
+        query.run_in_bucket(&self.catalog, &blocks, Vec::new())
+    }
 }
 
 impl QueryBlocks {
     pub(super) fn new(
         tenant: &TenantId,
         local: &Arc<BlockStore>,
-        bucket: Option<Arc<BlockCatalog>>,
+        bucket: Option<FolderSource>,
     ) -> QueryBlocks {
         QueryBlocks { tenant: tenant.clone(), local: local.clone(), bucket }
     }
@@ -217,7 +264,7 @@ impl QueryBlocks {
     /// are local as well count.
     pub(super) fn may_be_in_bucket(&self, range: TimeRange) -> bool {
         let Some(bucket) = &self.bucket else { return false };
-        bucket.known_overlap(&self.tenant, range).unwrap_or(true)
+        bucket.catalog.known_overlap(&bucket.folder, range).unwrap_or(true)
     }
 
     /// Returns the blocks in the bucket that overlap `range` and whose samples are in no block of `local`.
@@ -228,9 +275,9 @@ impl QueryBlocks {
         ctx: &ReadContext,
     ) -> Result<Vec<Arc<BucketBlock>>, QueryError> {
         let Some(bucket) = &self.bucket else { return Ok(Vec::new()) };
-        let mut blocks = match bucket.blocks_in(&self.tenant, range, ctx) {
+        let mut blocks = match bucket.blocks_in(range, ctx) {
             Err(error) if ctx.allows_partial() => {
-                let list = format!("the list of blocks in {}", bucket.bucket_url());
+                let list = format!("the list of blocks in {}", bucket.catalog.bucket_url());
                 FailurePolicy::new(&list, false).or_warn(Err(error), Vec::new, ctx)?
             }
             listed => listed?,
@@ -269,6 +316,6 @@ impl QueryBlocks {
         for block in &local {
             all = merged(all, query.run_local(block)?);
         }
-        query.run_in_bucket(bucket, &in_bucket, all)
+        query.run_in_bucket(&bucket.catalog, &in_bucket, all)
     }
 }

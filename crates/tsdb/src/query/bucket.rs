@@ -7,31 +7,30 @@
 
 use std::sync::Arc;
 
-use chronolith_bucket::BlockCatalog;
+use chronolith_bucket::check_first_batches;
 use chronolith_model::query::{SelectHints, VecBatches};
 use chronolith_model::{
-    DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
+    DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
 };
 
-use super::blocks::{LabelList, LabelQuery, select_in_bucket};
+use super::blocks::{FolderSource, LabelList, LabelQuery, select_in_bucket};
+use super::counted::counted;
 use super::kinds;
 use super::merged::MergedBatches;
 
-/// Blocks of one tenant in the bucket.
+/// Blocks of one store in the bucket.
 pub(crate) struct TenantBucket {
-    catalog: Arc<BlockCatalog>,
-    tenant: TenantId,
+    source: FolderSource,
+    duplicates: DuplicatePolicy,
 }
 
 impl TenantBucket {
-    pub(crate) fn new(catalog: Arc<BlockCatalog>, tenant: &TenantId) -> TenantBucket {
-        TenantBucket { catalog, tenant: tenant.clone() }
+    pub(crate) fn new(source: FolderSource, duplicates: DuplicatePolicy) -> TenantBucket {
+        TenantBucket { source, duplicates }
     }
 
     fn label_query(&self, query: LabelQuery) -> Result<Vec<String>, QueryError> {
-        query.ctx.begin_wait()?;
-        let blocks = self.catalog.blocks_in(&self.tenant, query.range, &query.ctx)?;
-        query.run_in_bucket(&self.catalog, &blocks, Vec::new())
+        self.source.label_query(query)
     }
 }
 
@@ -56,7 +55,9 @@ impl Queryable for TenantBucket {
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
         ctx.begin_wait()?;
         // Each selection starts to fetch at once; only the merge waits.
-        for block in self.catalog.blocks_in(&self.tenant, range, ctx)? {
+        let blocks = self.source.blocks_in(range, ctx)?;
+        check_first_batches(&blocks, &Selector { matchers: &matchers, range }, ctx)?;
+        for block in blocks {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
                 let matchers = kinds::with_kind(&matchers, kind);
                 let selector = Selector { matchers: &matchers, range };
@@ -67,9 +68,9 @@ impl Queryable for TenantBucket {
         let batches: Box<dyn SeriesBatches> = match sources.len() {
             0 => none(),
             1 => sources.remove(0),
-            _ => Box::new(MergedBatches::new(sources, DuplicatePolicy::default(), ctx.clone())?),
+            _ => Box::new(MergedBatches::new(sources, self.duplicates, ctx.clone())?),
         };
-        Ok(hints.filter(batches))
+        Ok(hints.filter(counted(batches, ctx)))
     }
 
     fn label_names(

@@ -4,12 +4,12 @@
 //! merged.
 //! Not here: the view of PromQL, which hides labels and reads floats (`query`, `kinds`).
 
-use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints, VecBatches};
-use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead, WordKind};
+use chronolith_model::query::{ReadEstimate, SampleNeed, SelectHints, VecBatches};
+use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
 
 use super::TenantQueryable;
 use super::blocks::{LabelList, LabelQuery};
-use super::words::TypedSource;
+use super::typed_bucket::TypedBatches;
 
 /// Head and blocks of one store, with types.
 pub(crate) struct TypedQueryable {
@@ -40,28 +40,7 @@ impl TypedQueryable {
         if !series.is_empty() {
             sources.push(Box::new(VecBatches::new(series)));
         }
-        Ok(Box::new(TypedBatches { batches: self.source.merge(sources, ctx)?, batch: Vec::new() }))
-    }
-}
-
-/// Series whose samples have the type of the label of their kind.
-struct TypedBatches {
-    batches: Box<dyn SeriesBatches>,
-    batch: Vec<SeriesRead>,
-}
-
-impl SeriesBatches for TypedBatches {
-    fn next_batch(&mut self, out: &mut Vec<SeriesRead>) -> Result<bool, QueryError> {
-        let has_more = self.batches.next_batch(&mut self.batch);
-        out.extend(self.batch.drain(..).map(|SeriesRead { labels, samples }| {
-            let kind = WordKind::of(&labels);
-            if kind == WordKind::Float {
-                return SeriesRead { labels, samples };
-            }
-            let column_type = ColumnType::of_words(kind);
-            SeriesRead { labels, samples: Box::new(TypedSource { words: samples, kind, column_type }) }
-        }));
-        has_more
+        Ok(Box::new(TypedBatches::new(self.source.merge(sources, ctx)?)))
     }
 }
 

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use chronolith_base::MemoryBudget;
 use chronolith_base::crc::crc32c;
 use chronolith_block::DeleteError;
-use chronolith_bucket::BucketError;
 use chronolith_bucket::snapshots::Change;
+use chronolith_bucket::{BucketError, Folder};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::bucket::catalogue::{Snapshot, TombstonesObject};
@@ -49,10 +49,9 @@ pub(crate) fn delete_in_bucket(
     range: TimeRange,
     report: &mut DeleteReport,
 ) -> Result<(), AdminError> {
-    if tenant.is_store() {
-        return Ok(());
-    }
-    let run = DeletionRun { state, storage, tenant, selectors: selectors.into(), range };
+    // Without a folder the bucket has no block of the store.
+    let Some(folder) = storage.folder_of(tenant) else { return Ok(()) };
+    let run = DeletionRun { state, storage, tenant, folder, selectors: selectors.into(), range };
     for _ in 0..ATTEMPTS_MAX {
         if let Some(done) = run.attempt()? {
             report.series_count += done.series_count;
@@ -68,6 +67,7 @@ struct DeletionRun<'a> {
     state: &'a UploadState,
     storage: &'a Storage,
     tenant: &'a TenantId,
+    folder: Folder,
     selectors: Arc<[Vec<Matcher>]>,
     range: TimeRange,
 }
@@ -76,7 +76,7 @@ impl DeletionRun<'_> {
     /// Returns `None` if another writer deleted samples of the same blocks meanwhile.
     fn attempt(&self) -> Result<Option<DeleteReport>, AdminError> {
         let mut report = DeleteReport::default();
-        let Some(snapshot) = self.state.read(self.tenant).map_err(failed)? else { return Ok(Some(report)) };
+        let Some(snapshot) = self.state.read(&self.folder).map_err(failed)? else { return Ok(Some(report)) };
         let mut deletions = BTreeMap::new();
         for (ulid, tombstones, series_count) in self.find()? {
             let record = snapshot.blocks.iter().find(|record| record.ulid == ulid);
@@ -95,10 +95,10 @@ impl DeletionRun<'_> {
             is_current = enter(snapshot, &deletions);
             if is_current { Change::Write } else { Change::Keep }
         };
-        let request = self.state.catalog_request(self.tenant);
+        let request = self.state.catalog_request(&self.folder);
         let updated = self.state.bucket().update(&request, change).map_err(failed)?;
         if let Some(snapshot) = updated {
-            self.state.record(self.tenant, &snapshot).map_err(failed)?;
+            self.state.record(&self.folder, &snapshot).map_err(failed)?;
         }
         Ok(is_current.then_some(report))
     }
@@ -110,7 +110,7 @@ impl DeletionRun<'_> {
         let ctx = ReadContext::new(clock, deadline_ns, MemoryBudget::new("deleting samples", u64::MAX));
         let local = self.storage.blocks().tenant(self.tenant).map(|blocks| blocks.list()).unwrap_or_default();
         let catalog = self.state.bucket().catalog();
-        let mut blocks = catalog.blocks_in(self.tenant, self.range, &ctx)?;
+        let mut blocks = catalog.blocks_in(&self.folder, self.range, &ctx)?;
         blocks.retain(|block| local.iter().all(|entry| entry.ulid() != block.ulid()));
         let selectors = self.selectors.clone();
         let range = self.range;
@@ -130,7 +130,7 @@ impl DeletionRun<'_> {
         tombstones.encode(&mut bytes);
         let name = format!("tombstones-{:016x}", self.storage.env().rng.next_u64());
         let object = TombstonesObject { len: bytes.len() as u64, crc: crc32c(&bytes), name };
-        let request = self.state.catalog_request(self.tenant);
+        let request = self.state.catalog_request(&self.folder);
         let bucket = self.state.bucket();
         bucket.write_object(&request, ulid, &object.name, Bytes::from(bytes)).map_err(failed)?;
         Ok(object)

@@ -15,7 +15,7 @@ pub(super) const DIR: &str = "bucket-upload";
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Makes the sidecar of `block` in `dir`. Cost: reads all of the block. The error names the file.
-pub(super) fn make_sidecar(env: &Env, dir: &Path, block: &Block) -> Result<SidecarFile, String> {
+pub(crate) fn make_sidecar(env: &Env, dir: &Path, block: &Block) -> Result<SidecarFile, String> {
     let path = dir.join(format!("{}.sidecar", block.meta().ulid));
     let in_file = |error: io::Error| format!("{}: {error}", path.display());
     env.disk.create_dir_all(dir).map_err(in_file)?;

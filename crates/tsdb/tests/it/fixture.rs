@@ -38,6 +38,11 @@ impl Machine {
         Tsdb::open(self.env.clone(), self.options.clone(), progress).expect("opens")
     }
 
+    pub(crate) fn open_at(&self, data_dir: &str) -> Arc<Tsdb> {
+        let options = TsdbOptions { data_dir: PathBuf::from(data_dir), ..self.options.clone() };
+        Tsdb::open(self.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens")
+    }
+
     /// Everything stored of one series.
     pub(crate) fn read(&self, tsdb: &Tsdb, tenant: &TenantId, name: &str) -> Vec<(i64, u64)> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());

@@ -4,6 +4,7 @@
 mod blocks;
 mod booleans;
 mod bucket;
+mod bucket_maintenance;
 mod clock_guard;
 mod compaction;
 mod damage;
@@ -37,3 +38,4 @@ mod starts;
 mod stress;
 mod typed;
 mod upload;
+mod upload_databases;

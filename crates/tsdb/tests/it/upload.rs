@@ -15,19 +15,19 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const HOURS: [i64; 4] = [-10, -8, -6, -4];
 
 /// A machine whose disk has the bucket as well.
-struct World {
-    machine: Machine,
+pub(crate) struct World {
+    pub(crate) machine: Machine,
     runtime: Runtime,
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    pub(crate) fn new(seed: u64) -> World {
         let machine = Machine::new(seed);
         machine.env.disk.create_dir_all(Path::new("/bucket")).expect("a directory");
         World { machine, runtime: Runtime::new().expect("threads") }
     }
 
-    fn open(&self, data_dir: &str) -> Arc<Tsdb> {
+    pub(crate) fn open(&self, data_dir: &str) -> Arc<Tsdb> {
         let local_retention = Duration::from_secs(1);
         let options = BucketOptions { local_retention, ..BucketOptions::new("file:///bucket") };
         let bucket = BucketSources::open(&options, &self.machine.env, self.runtime.handle()).expect("opens");
@@ -37,8 +37,14 @@ impl World {
         Tsdb::open_with_bucket(env, options, progress, Some(Arc::new(bucket))).expect("opens")
     }
 
+    /// The bucket of a process without a data directory.
+    pub(crate) fn open_read_only(&self) -> BucketSources {
+        let options = BucketOptions { is_read_only: true, ..BucketOptions::new("file:///bucket") };
+        BucketSources::open(&options, &self.machine.env, self.runtime.handle()).expect("opens")
+    }
+
     /// Uploads and removes local copies until none is left.
-    fn move_all(&self, tsdb: &Tsdb, want: &dyn Fn(&str)) {
+    pub(crate) fn move_all(&self, tsdb: &Tsdb, want: &dyn Fn(&str)) {
         for round in 0..20 {
             tsdb.upload_blocks();
             want(&format!("uploaded, round {round}"));

@@ -46,7 +46,13 @@ impl Running<'_> {
         // Before anything is read: what is written from here on counts as changed for the next reader.
         let generation = sources.generation(&request.call.tenant);
         let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: self.text() };
-        let changed = |since| sources.changed_since(&request.call.tenant, since);
+        let changed = |since| {
+            let mut changed = sources.changed_since(&request.call.tenant, since);
+            if let Some(start_ms) = self.ctx.start_ms() {
+                changed.removed_before_ms = changed.removed_before_ms.max(start_ms);
+            }
+            changed
+        };
         let result = match app.queries.cache.find(&key, wanted, changed) {
             None => run(query)?,
             Some(reused) => {

@@ -9,12 +9,12 @@ use chronolith_base::SystemClock;
 
 use super::*;
 
-const HOUR_MS: i64 = 3_600_000;
+pub(super) const HOUR_MS: i64 = 3_600_000;
 /// Ages of samples, each in a block of its own.
 const HOURS: [i64; 3] = [-10, -8, -6];
 
 /// A bucket with three blocks that a server has uploaded.
-struct BucketOfThree {
+pub(super) struct BucketOfThree {
     env: Env,
     /// Directories of the blocks, by time.
     blocks: Vec<PathBuf>,
@@ -40,7 +40,7 @@ fn uploading(env: &Env, bucket: &BucketOptions) -> (Fixture, Arc<Tsdb>) {
 }
 
 impl BucketOfThree {
-    async fn new() -> BucketOfThree {
+    pub(super) async fn new() -> BucketOfThree {
         let (env, clock, _) = Env::fake(NOW_MS, 1);
         env.disk.create_dir_all(Path::new("/bucket")).expect("a directory");
         let (server, store) = uploading(&env, &BucketOptions { is_read_only: false, ..bucket_options() });
@@ -74,7 +74,13 @@ impl BucketOfThree {
     }
 
     fn server(&self) -> Fixture {
-        let options = ServerOptions::new("/data".into());
+        self.server_with(|_| {})
+    }
+
+    /// A read-only server over the bucket.
+    pub(super) fn server_with(&self, change: impl FnOnce(&mut ServerOptions)) -> Fixture {
+        let mut options = ServerOptions::new("/data".into());
+        change(&mut options);
         let fixture = Fixture { app: Arc::new(App::new(self.env.clone(), options, None)) };
         let sources = sources(&self.env, &bucket_options());
         fixture.app.set_bucket(sources.clone());
@@ -106,14 +112,14 @@ impl BucketOfThree {
     }
 }
 
-const SUM: &str = "sum(count_over_time(m[12h]))";
+pub(super) const SUM: &str = "sum(count_over_time(m[12h]))";
 
 /// Answers of one request without and with the parameter.
 async fn both(server: &Fixture, path: &str) -> (Answer, Answer) {
     (server.get(path).await, server.get(&format!("{path}&partial_response=true")).await)
 }
 
-fn instant(query: &str) -> String {
+pub(super) fn instant(query: &str) -> String {
     format!("/api/v1/query?query={query}&time={NOW_S}")
 }
 

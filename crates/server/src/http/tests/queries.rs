@@ -194,7 +194,8 @@ async fn a_killed_query_tells_its_client() {
 
 #[tokio::test]
 async fn a_tenant_has_no_more_memory_than_its_share() {
-    let server = Fixture::with(|options| options.tsdb.limits.default.query_memory_bytes_max = 10_000).open();
+    let server =
+        Fixture::with(|options| options.tsdb.limits.default.queries.memory_bytes_max = 10_000).open();
     with_samples(&server).await;
     let path = format!("/api/v1/query_range?query=m&start={}&end={NOW_S}&step=1", NOW_S - 900);
     let answer = server.get(&path).await;

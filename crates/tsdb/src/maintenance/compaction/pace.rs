@@ -26,12 +26,14 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub(crate) enum Urgency {
     /// Maintenance: keeps to the rate limit, and ends for a pause or a waiting operator.
     Background,
+    /// Maintenance on a thread of its own: as `Background`, but no operator waits for it.
+    Detached,
     /// An operator waits for it: runs without a rate limit, until the shutdown.
     Requested,
 }
 
 /// Token bucket in bytes per second, checked between series.
-pub(super) struct RewritePace<'a> {
+pub(crate) struct RewritePace<'a> {
     clock: &'a dyn Clock,
     /// 0 = no limit.
     bytes_per_second: u64,
@@ -43,7 +45,7 @@ pub(super) struct RewritePace<'a> {
 }
 
 impl<'a> RewritePace<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         clock: &'a dyn Clock,
         bytes_per_second: u64,
         urgency: Urgency,
@@ -55,9 +57,13 @@ impl<'a> RewritePace<'a> {
     }
 
     fn is_ended(&self) -> bool {
-        let is_interrupted =
-            || self.control.is_paused(JobKind::Compaction as usize) || self.control.is_operator_waiting();
-        self.control.is_stopped() || (self.urgency == Urgency::Background && is_interrupted())
+        let is_paused = || self.control.is_paused(JobKind::Compaction as usize);
+        let is_interrupted = match self.urgency {
+            Urgency::Background => is_paused() || self.control.is_operator_waiting(),
+            Urgency::Detached => is_paused(),
+            Urgency::Requested => false,
+        };
+        self.control.is_stopped() || is_interrupted
     }
 }
 

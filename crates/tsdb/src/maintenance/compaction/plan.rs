@@ -39,29 +39,29 @@ const _: () = {
 
 /// A block, as far as planning needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Candidate {
-    pub(super) ulid: Ulid,
-    pub(super) precedence: (Ulid, Ulid),
+pub(crate) struct Candidate {
+    pub(crate) ulid: Ulid,
+    pub(crate) precedence: (Ulid, Ulid),
     /// In milliseconds, rounded to whole ones around it.
-    pub(super) range: TimeRange,
-    pub(super) size_bytes: u64,
+    pub(crate) range: TimeRange,
+    pub(crate) size_bytes: u64,
     /// Set of blocks, split by series, that it belongs to.
-    pub(super) split_set: Option<Ulid>,
+    pub(crate) split_set: Option<Ulid>,
     /// Enough of its series have deleted samples to rewrite it alone.
-    pub(super) has_many_deletions: bool,
+    pub(crate) has_many_deletions: bool,
     /// Compaction of it was refused, or `meta.json` marks it as failed.
-    pub(super) is_excluded: bool,
+    pub(crate) is_excluded: bool,
 }
 
 /// Bounds of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PlanBounds {
+pub(crate) struct PlanBounds {
     /// Windows that end later are still being written.
-    pub(super) closed_ms: i64,
+    pub(crate) closed_ms: i64,
     /// Retention; 0 = none.
-    pub(super) retention_ms: i64,
+    pub(crate) retention_ms: i64,
     /// Limit of all inputs of a step; two that overlap may be larger, as may one with deletions.
-    pub(super) input_bytes_max: u64,
+    pub(crate) input_bytes_max: u64,
 }
 
 /// Blocks that are planned as one: the blocks of a set that was split by series overlap in time on purpose.
@@ -106,7 +106,7 @@ fn units_of(blocks: &[Candidate]) -> Vec<Unit> {
 /// precedence. Overlapping blocks come first, the largest sets before others; then the narrowest aligned
 /// ranges with several blocks, the oldest before others. Cost: sorts the blocks, then one pass per kind of
 /// step.
-pub(super) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> Vec<Vec<Ulid>> {
+pub(crate) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> Vec<Vec<Ulid>> {
     let units = units_of(blocks);
     let by_start: Vec<&Unit> = units.iter().collect();
     let mut steps = overlapping(&by_start, bounds, limit);
@@ -118,7 +118,7 @@ pub(super) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> V
 }
 
 /// Returns the oldest block that is rewritten alone because of its deletions.
-pub(super) fn with_deletions(blocks: &[Candidate], bounds: &PlanBounds) -> Option<Ulid> {
+pub(crate) fn with_deletions(blocks: &[Candidate], bounds: &PlanBounds) -> Option<Ulid> {
     let is_due = |b: &&Candidate| b.has_many_deletions && b.range.end <= bounds.closed_ms && !b.is_excluded;
     blocks.iter().filter(is_due).min_by_key(|b| (b.range.start, b.precedence)).map(|b| b.ulid)
 }

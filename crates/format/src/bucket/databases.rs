@@ -1,0 +1,196 @@
+//! Databases of one tenant in a bucket: numbered snapshots like those of the catalogue of blocks.
+//!
+//! Invariants: checksums are verified before anything is returned; ids of stores are there once; users and
+//! password hashes are no part of it.
+//! Not here: which databases there are (`model::databases`). Layout: `docs/bucket/databases.md`.
+
+use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::crc::crc32c;
+use chronolith_base::hash::HashSet;
+use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::databases::{BucketDatabase, BucketDatabases, BucketPolicy, DroppedStore, StoreId};
+
+use super::numbered::{NumberedSnapshot, Stamp};
+use super::packed::{Unpacker, put_packed};
+use super::texts::check_end;
+use crate::lists::{put_list, put_text, read_list, read_text};
+
+/// First four bytes of a snapshot.
+const MAGIC: [u8; 4] = *b"CLDS";
+/// Version that is written and read.
+const VERSION: u16 = 1;
+/// Bytes of the unpacked content: 20,000 databases with the longest names and many policies.
+const RAW_BYTES_MAX: usize = 64 << 20;
+/// Bytes before the packed content.
+const HEADER_BYTES: usize = 44;
+const WHAT: &str = "databases in a bucket";
+
+/// The databases of a tenant at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DatabasesSnapshot {
+    /// Number, writer and time.
+    pub stamp: Stamp,
+    /// Databases, and stores that were dropped.
+    pub content: BucketDatabases,
+}
+
+/// The content is longer than readers accept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("databases of {0} bytes before compression, at most {RAW_BYTES_MAX}")]
+pub struct TooLong(usize);
+
+#[cold]
+fn invalid(expected: &'static str, offset: usize, found: u64) -> DecodeError {
+    DecodeError::Invalid { what: WHAT, offset, expected, found }
+}
+
+impl NumberedSnapshot for DatabasesSnapshot {
+    const FOLDER: &'static str = "databases/";
+    const WHAT: &'static str = "databases snapshot";
+    type EncodeError = TooLong;
+
+    fn empty() -> DatabasesSnapshot {
+        DatabasesSnapshot::default()
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    fn set_stamp(&mut self, stamp: Stamp) {
+        self.stamp = stamp;
+    }
+
+    fn encode_object(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let mut raw = Vec::new();
+        put_list(&mut raw, &self.content.databases, put_database);
+        put_list(&mut raw, &self.content.dropped, |out, dropped| {
+            out.extend_from_slice(&dropped.id.to_bytes());
+            put_varint(out, dropped.dropped_ms);
+        });
+        if raw.len() > RAW_BYTES_MAX {
+            return Err(TooLong(raw.len()));
+        }
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&self.stamp.number.to_le_bytes());
+        out.extend_from_slice(&self.stamp.writer);
+        out.extend_from_slice(&self.stamp.created_ms.to_le_bytes());
+        let sum = crc32c(out.get(start..).unwrap_or_default());
+        out.extend_from_slice(&sum.to_le_bytes());
+        put_packed(&raw, out);
+        Ok(())
+    }
+
+    fn decode_object(bytes: &[u8], number: u64) -> Result<DatabasesSnapshot, DecodeError> {
+        let mut header = ByteReader::new(bytes);
+        let stamp = read_header(&mut header, bytes)?;
+        if stamp.number != number {
+            return Err(invalid("the number of its name", 8, stamp.number));
+        }
+        let left = header.remaining();
+        let mut raw = Vec::new();
+        Unpacker::default().unpack(WHAT, header.bytes(WHAT, left)?, RAW_BYTES_MAX, &mut raw)?;
+        let mut reader = ByteReader::new(&raw);
+        let databases = read_list(&mut reader, WHAT, read_database)?;
+        let dropped = read_list(&mut reader, WHAT, |bytes| {
+            Ok(DroppedStore { id: read_id(bytes)?, dropped_ms: bytes.varint(WHAT)? })
+        })?;
+        check_end(WHAT, &reader)?;
+        let content = BucketDatabases { databases, dropped };
+        let mut seen = HashSet::default();
+        let ids = content.ids().chain(content.dropped.iter().map(|dropped| dropped.id));
+        if !ids.into_iter().all(|id| seen.insert(id)) {
+            return Err(invalid("each store once", HEADER_BYTES, 0));
+        }
+        Ok(DatabasesSnapshot { stamp, content })
+    }
+}
+
+fn read_header(header: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Stamp, DecodeError> {
+    let magic = header.bytes(WHAT, 4)?;
+    if magic != MAGIC {
+        return Err(invalid("magic CLDS", 0, u64::from(magic.first().copied().unwrap_or(0))));
+    }
+    let version = header.le_u16(WHAT)?;
+    if version != VERSION {
+        return Err(invalid("version 1", 4, u64::from(version)));
+    }
+    let zero = header.le_u16(WHAT)?;
+    let number = header.le_u64(WHAT)?;
+    let writer = read_bytes(header)?;
+    let created_ms = header.le_u64(WHAT)?.cast_signed();
+    let end = header.offset();
+    let found = header.le_u32(WHAT)?;
+    let expected = crc32c(bytes.get(..end).unwrap_or_default());
+    if found != expected {
+        return Err(DecodeError::Checksum { what: WHAT, offset: end, expected, found });
+    }
+    if zero != 0 {
+        return Err(invalid("zero", 6, u64::from(zero)));
+    }
+    Ok(Stamp { number, writer, created_ms })
+}
+
+fn put_database(out: &mut Vec<u8>, database: &BucketDatabase) {
+    put_text(out, &database.name);
+    put_text(out, &database.default_policy);
+    put_list(out, &database.policies, |out, policy| {
+        put_text(out, &policy.name);
+        put_uvarint(out, policy.duration_ns.unsigned_abs());
+        put_uvarint(out, policy.shard_group_ns.unsigned_abs());
+        put_uvarint(out, u64::from(policy.replica_count));
+        out.extend_from_slice(&policy.id.to_bytes());
+    });
+    put_list(out, &database.continuous_queries, |out, (name, text)| {
+        put_text(out, name);
+        put_text(out, text);
+    });
+}
+
+fn read_database(bytes: &mut ByteReader<'_>) -> Result<BucketDatabase, DecodeError> {
+    Ok(BucketDatabase {
+        name: read_text(bytes, "database")?,
+        default_policy: read_text(bytes, "default retention policy")?,
+        policies: read_list(bytes, WHAT, read_policy)?,
+        continuous_queries: read_list(bytes, WHAT, |bytes| {
+            Ok((read_text(bytes, "continuous query")?, read_text(bytes, "text of a continuous query")?))
+        })?,
+    })
+}
+
+fn read_policy(bytes: &mut ByteReader<'_>) -> Result<BucketPolicy, DecodeError> {
+    let name = read_text(bytes, "retention policy")?;
+    let duration_ns = read_duration(bytes)?;
+    let offset = bytes.offset();
+    let shard_group_ns = read_duration(bytes)?;
+    if shard_group_ns == 0 {
+        return Err(invalid("a width of shard groups", offset, 0));
+    }
+    let offset = bytes.offset();
+    let replica_count = bytes.uvarint(WHAT)?;
+    let replica_count =
+        u32::try_from(replica_count).map_err(|_| invalid("replicas below 2^32", offset, replica_count))?;
+    Ok(BucketPolicy { name, duration_ns, shard_group_ns, replica_count, id: read_id(bytes)? })
+}
+
+fn read_duration(bytes: &mut ByteReader<'_>) -> Result<i64, DecodeError> {
+    let offset = bytes.offset();
+    let ns = bytes.uvarint(WHAT)?;
+    i64::try_from(ns).map_err(|_| invalid("nanoseconds below 2^63", offset, ns))
+}
+
+fn read_id(bytes: &mut ByteReader<'_>) -> Result<StoreId, DecodeError> {
+    read_bytes(bytes).map(StoreId::from_bytes)
+}
+
+fn read_bytes(bytes: &mut ByteReader<'_>) -> Result<[u8; 16], DecodeError> {
+    let offset = bytes.offset();
+    let read = bytes.bytes(WHAT, 16)?;
+    read.try_into().map_err(|_| invalid("16 bytes", offset, read.len() as u64))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Numbered snapshots: objects of one folder, each created once with the number after the newest one.
+//!
+//! Invariant: names sort as numbers do.
+//! Not here: creating and finding them (`bucket::snapshots`), the content of each kind.
+
+use std::fmt::Display;
+
+use chronolith_base::DecodeError;
+
+/// Digits of the number of a snapshot in its name.
+const NUMBER_DIGITS: usize = 20;
+
+/// Number, writer and time of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stamp {
+    /// Number, one more than that of the snapshot it follows; 0 before the first one.
+    pub number: u64,
+    /// Random name of the process that wrote it, by which a writer recognizes its own snapshot.
+    pub writer: [u8; 16],
+    /// Milliseconds since 1970.
+    pub created_ms: i64,
+}
+
+/// Content of a numbered snapshot.
+pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
+    /// Folder of the snapshots, with a slash at its end.
+    const FOLDER: &'static str;
+    /// Name of the content in messages.
+    const WHAT: &'static str;
+    /// Reason why a snapshot cannot be written.
+    type EncodeError: Display;
+
+    /// The snapshot before the first one.
+    fn empty() -> Self;
+
+    /// Its number, writer and time.
+    fn stamp(&self) -> Stamp;
+
+    /// Replaces number, writer and time.
+    fn set_stamp(&mut self, stamp: Stamp);
+
+    /// Appends the object.
+    ///
+    /// # Errors
+    /// The content is beyond the limits of readers.
+    fn encode_object(&self, out: &mut Vec<u8>) -> Result<(), Self::EncodeError>;
+
+    /// Decodes the object of snapshot `number`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is damaged, of a later version or another snapshot.
+    fn decode_object(bytes: &[u8], number: u64) -> Result<Self, DecodeError>;
+
+    /// Name of snapshot `number`, within the folder of its store or tenant.
+    #[must_use]
+    fn name_of(number: u64) -> String {
+        format!("{}{number:0NUMBER_DIGITS$}", Self::FOLDER)
+    }
+
+    /// Returns the number of the snapshot with this name; `None` for other objects.
+    #[must_use]
+    fn number_in(object_name: &str) -> Option<u64> {
+        let digits = object_name.strip_prefix(Self::FOLDER)?;
+        let is_number = digits.len() == NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { digits.parse().ok() } else { None }
+    }
+}

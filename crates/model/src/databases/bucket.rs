@@ -1,0 +1,210 @@
+//! Copy of a tenant's databases in a bucket, and the rules by which it and the local catalogue follow each
+//! other.
+//!
+//! Invariants: users and their password hashes never leave the local catalogue; an id in the bucket that was
+//! dropped is not adopted again; where both have a policy of the same name with another id, the local one is
+//! kept and the conflict is returned by name.
+//! Not here: bytes (`format::bucket::databases`), requests (`bucket`), when they follow each other (`tsdb`).
+
+use super::{ContinuousQuery, Database, DatabaseCatalog, RetentionPolicy, StoreId, TenantCatalog};
+use crate::{TenantId, TimeUnit};
+use std::sync::Arc;
+
+/// Databases of one tenant, with the ids of their stores in the bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BucketDatabases {
+    /// In order of creation.
+    pub databases: Vec<BucketDatabase>,
+    /// Stores that were dropped and whose objects are not removed yet.
+    pub dropped: Vec<DroppedStore>,
+}
+
+/// A database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketDatabase {
+    /// Its name.
+    pub name: String,
+    /// Name of the policy that statements without one mean.
+    pub default_policy: String,
+    /// In order of creation.
+    pub policies: Vec<BucketPolicy>,
+    /// Names and texts of continuous queries, in order of creation.
+    pub continuous_queries: Vec<(String, String)>,
+}
+
+/// A retention policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketPolicy {
+    /// Its name.
+    pub name: String,
+    /// Age in nanoseconds from which points are removed; 0 = none.
+    pub duration_ns: i64,
+    /// Width of a shard group in nanoseconds.
+    pub shard_group_ns: i64,
+    /// As given in the statement.
+    pub replica_count: u32,
+    /// Id of its store.
+    pub id: StoreId,
+}
+
+/// A store whose objects are to be removed after a delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DroppedStore {
+    /// Its id.
+    pub id: StoreId,
+    /// Milliseconds since 1970 at which the copy in the bucket recorded the drop.
+    pub dropped_ms: i64,
+}
+
+/// Result of [`BucketDatabases::record`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recorded {
+    /// Set if the copy differs from the one before.
+    pub is_changed: bool,
+    /// Policies of the bucket that a local one of the same name with another id displaced: database, policy
+    /// and id.
+    pub displaced: Vec<(String, String, StoreId)>,
+}
+
+/// Result of [`DatabaseCatalog::adopt`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Adopted {
+    /// Policies that were taken over from the bucket.
+    pub policy_count: usize,
+    /// Policies of the bucket that were not taken over because a local one has their name.
+    pub conflicts: Vec<(String, String, StoreId)>,
+}
+
+impl BucketDatabase {
+    /// The copy of a database; policies without an id in the bucket are left out.
+    #[must_use]
+    pub fn of(database: &Database) -> BucketDatabase {
+        let policies = database.policies.iter().filter_map(|policy| {
+            Some(BucketPolicy {
+                name: policy.name.clone(),
+                duration_ns: policy.duration_ns,
+                shard_group_ns: policy.shard_group_ns,
+                replica_count: policy.replica_count,
+                id: policy.bucket_id?,
+            })
+        });
+        let queries = database.continuous_queries.iter();
+        BucketDatabase {
+            name: database.name.clone(),
+            default_policy: database.default_policy.clone(),
+            policies: policies.collect(),
+            continuous_queries: queries.map(|query| (query.name.clone(), query.text.clone())).collect(),
+        }
+    }
+}
+
+impl BucketDatabases {
+    /// Makes the copy follow the local catalogue `own`: its databases replace those of the same name, the
+    /// stores in `drops` leave, and databases of the bucket without any policy leave with them. Other
+    /// databases and policies of the bucket stay.
+    pub fn record(&mut self, own: &TenantCatalog, drops: &[StoreId], now_ms: i64) -> Recorded {
+        let before = self.clone();
+        let mut displaced = Vec::new();
+        let mut next: Vec<BucketDatabase> = Vec::new();
+        for mut database in std::mem::take(&mut self.databases) {
+            database.policies.retain(|policy| !drops.contains(&policy.id));
+            let local = own.database(&database.name);
+            if let Some(local) = local {
+                let mut copy = BucketDatabase::of(local);
+                for policy in database.policies {
+                    match copy.policies.iter().find(|other| other.name == policy.name) {
+                        Some(other) if other.id == policy.id => {}
+                        Some(_) => displaced.push((copy.name.clone(), policy.name, policy.id)),
+                        None => copy.policies.push(policy),
+                    }
+                }
+                next.push(copy);
+            } else if !database.policies.is_empty() {
+                next.push(database);
+            }
+        }
+        for local in &own.databases {
+            if next.iter().all(|database| database.name != local.name) {
+                next.push(BucketDatabase::of(local));
+            }
+        }
+        self.databases = next;
+        let live: Vec<StoreId> = self.ids().collect();
+        for id in drops {
+            if self.dropped.iter().all(|dropped| dropped.id != *id) && !live.contains(id) {
+                self.dropped.push(DroppedStore { id: *id, dropped_ms: now_ms });
+            }
+        }
+        self.dropped.retain(|dropped| !live.contains(&dropped.id));
+        Recorded { is_changed: *self != before, displaced }
+    }
+
+    /// Ids of the stores of all policies.
+    pub fn ids(&self) -> impl Iterator<Item = StoreId> + '_ {
+        self.databases.iter().flat_map(|database| &database.policies).map(|policy| policy.id)
+    }
+}
+
+impl DatabaseCatalog {
+    /// Takes over the databases and policies of `copy` that `owner` does not have. Stores that were dropped
+    /// here and that the bucket still names are left out.
+    pub fn adopt(&mut self, owner: &TenantId, copy: &BucketDatabases) -> Adopted {
+        let mut adopted = Adopted::default();
+        let mut own = self.tenants.get(owner).map(|own| TenantCatalog::clone(own)).unwrap_or_default();
+        let drops: Vec<StoreId> = self.bucket_drops.iter().map(|drop| drop.id).collect();
+        for database in &copy.databases {
+            let policies = database.policies.iter().filter(|policy| !drops.contains(&policy.id));
+            let policies: Vec<&BucketPolicy> = policies.collect();
+            if policies.is_empty() && !database.policies.is_empty() {
+                continue;
+            }
+            let idx = own.databases.iter().position(|other| other.name == database.name);
+            let target = match idx.and_then(|idx| own.databases.get_mut(idx)) {
+                Some(target) => target,
+                None => own.databases.push_mut(Database {
+                    name: database.name.clone(),
+                    default_policy: database.default_policy.clone(),
+                    policies: Vec::new(),
+                    continuous_queries: database.continuous_queries.iter().map(not_run).collect(),
+                }),
+            };
+            for policy in policies {
+                match target.policies.iter().find(|other| other.name == policy.name) {
+                    Some(other) if other.bucket_id == Some(policy.id) => {}
+                    Some(_) => {
+                        adopted.conflicts.push((database.name.clone(), policy.name.clone(), policy.id));
+                    }
+                    None => {
+                        let store = TenantId::of_store(TimeUnit::Nano, self.next_store);
+                        self.next_store += 1;
+                        target.policies.push(local_policy(policy, store));
+                        adopted.policy_count += 1;
+                    }
+                }
+            }
+        }
+        if own != TenantCatalog::default() {
+            self.tenants.insert(owner.clone(), Arc::new(own));
+        }
+        adopted
+    }
+}
+
+fn local_policy(policy: &BucketPolicy, store: TenantId) -> RetentionPolicy {
+    RetentionPolicy {
+        name: policy.name.clone(),
+        duration_ns: policy.duration_ns,
+        shard_group_ns: policy.shard_group_ns,
+        replica_count: policy.replica_count,
+        store,
+        bucket_id: Some(policy.id),
+    }
+}
+
+/// A continuous query whose last run is not known.
+fn not_run((name, text): &(String, String)) -> ContinuousQuery {
+    ContinuousQuery { name: name.clone(), text: text.clone(), last_run_ns: None }
+}
+
+#[cfg(test)]
+mod tests;

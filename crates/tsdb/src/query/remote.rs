@@ -1,0 +1,124 @@
+//! Views of a tenant and of its databases over the bucket alone, as `view` and `typed` give them with a data
+//! directory.
+//!
+//! Invariant: a view looks the databases up when it is read, within the deadline of the query, and fails if
+//! the bucket does not answer.
+//! Not here: which databases there are (`crate::bucket::databases`), blocks (`bucket`).
+
+use std::sync::Arc;
+
+use chronolith_base::Clock;
+use chronolith_bucket::{BlockCatalog, Folder};
+use chronolith_model::databases::RetentionPolicy;
+use chronolith_model::query::SelectHints;
+use chronolith_model::{
+    DuplicatePolicy, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
+};
+
+use super::blocks::FolderSource;
+use super::bucket::TenantBucket;
+use super::databases::{PolicySource, WithDatabases};
+use super::unit::in_milliseconds;
+use crate::bucket::databases::RemoteDatabases;
+
+/// Parts that all views share.
+#[derive(Clone)]
+pub(crate) struct RemoteSources {
+    pub(crate) blocks: Arc<BlockCatalog>,
+    pub(crate) databases: Arc<RemoteDatabases>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Text between measurement and field in the name of a metric.
+    pub(crate) separator: String,
+}
+
+impl RemoteSources {
+    /// Blocks of the store of `policy`, without expired ones.
+    pub(crate) fn store(&self, folder: Folder, policy: &RetentionPolicy) -> FolderSource {
+        let now_ns = self.clock.now_ms().saturating_mul(1_000_000);
+        let expired_end = match policy.duration_ns {
+            0 => i64::MIN,
+            duration_ns => now_ns.saturating_sub(duration_ns),
+        };
+        FolderSource { catalog: self.blocks.clone(), folder, expired_end }
+    }
+
+    /// The default store of `tenant`.
+    pub(crate) fn own(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        let source =
+            FolderSource { catalog: self.blocks.clone(), folder: tenant.into(), expired_end: i64::MIN };
+        Arc::new(TenantBucket::new(source, DuplicatePolicy::default()))
+    }
+
+    fn view(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> {
+        let own = self.own(tenant);
+        // Both are read at the same time by the first query.
+        self.blocks.prefetch_list(&tenant.into(), ctx);
+        let catalog = self.databases.of(tenant, ctx)?;
+        let mut policies = Vec::new();
+        for database in &catalog.databases {
+            for policy in &database.policies {
+                let Some(id) = policy.bucket_id else { continue };
+                let source = self.store(Folder::of_store(tenant, id), policy);
+                policies.push(PolicySource {
+                    database: database.name.clone(),
+                    policy: policy.name.clone(),
+                    source: in_milliseconds(Arc::new(TenantBucket::new(source, DuplicatePolicy::LastWins))),
+                });
+            }
+        }
+        if policies.is_empty() {
+            return Ok(own);
+        }
+        Ok(Arc::new(WithDatabases::new(own, policies, self.separator.clone())))
+    }
+}
+
+/// A tenant for PromQL: its default store and its databases.
+pub(crate) struct RemoteView {
+    pub(crate) sources: RemoteSources,
+    pub(crate) tenant: TenantId,
+}
+
+impl RemoteView {
+    fn view(&self, ctx: &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> {
+        self.sources.view(&self.tenant, ctx)
+    }
+}
+
+impl Queryable for RemoteView {
+    fn select(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.view(ctx)?.select(selector, ctx)
+    }
+
+    fn select_with(
+        &self,
+        selector: &Selector<'_>,
+        hints: &SelectHints<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.view(ctx)?.select_with(selector, hints, ctx)
+    }
+
+    fn label_names(
+        &self,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.view(ctx)?.label_names(selector, limit, ctx)
+    }
+
+    fn label_values(
+        &self,
+        name: &str,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.view(ctx)?.label_values(name, selector, limit, ctx)
+    }
+}

@@ -1,0 +1,124 @@
+//! View of a tenant for PromQL: its default store, and the stores of its databases under labels of their own.
+//!
+//! Invariant: while the databases that the bucket has are not known, a query waits for them within its
+//! deadline and fails otherwise, so that no answer is without the series of a database.
+//! Not here: labels of the view (`databases`), reading the databases of the bucket (`upload::adoption`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_model::query::SelectHints;
+use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId};
+
+use super::TenantQueryable;
+use super::databases::{PolicySource, WithDatabases};
+use super::unit::in_milliseconds;
+use crate::storage::Storage;
+use crate::upload::adoption::{ensure_known, is_known};
+
+/// Longest wait for the databases of the bucket.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Returns the view of `tenant`.
+pub(crate) fn tenant_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn Queryable> {
+    if knows_databases(storage, tenant) {
+        return known_view(storage, tenant);
+    }
+    Arc::new(UnknownDatabases { storage: storage.clone(), tenant: tenant.clone() })
+}
+
+/// Returns true if the local catalogue has all databases of `tenant`, also those of the bucket.
+pub(crate) fn knows_databases(storage: &Storage, tenant: &TenantId) -> bool {
+    storage.uploads().is_none_or(|uploads| is_known(storage, uploads, tenant))
+}
+
+/// Waits until the databases of `tenant` are known.
+///
+/// # Errors
+/// [`QueryError::Unavailable`] if the bucket does not answer; as [`ReadContext::begin_wait`].
+pub(crate) fn await_databases(
+    storage: &Storage,
+    tenant: &TenantId,
+    ctx: &ReadContext,
+) -> Result<(), QueryError> {
+    let Some(uploads) = storage.uploads() else { return Ok(()) };
+    if is_known(storage, uploads, tenant) {
+        return Ok(());
+    }
+    ctx.begin_wait()?;
+    let timeout = Duration::from_nanos(ctx.remaining_ns()).min(WAIT_MAX);
+    ensure_known(storage, uploads, tenant, timeout).map_err(|error| {
+        let what =
+            format!("the databases of tenant {tenant} in the bucket cannot be read: {error}; try again");
+        QueryError::Unavailable { what }
+    })
+}
+
+fn known_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn Queryable> {
+    let own: Arc<dyn Queryable> = Arc::new(TenantQueryable::new(storage, tenant));
+    let catalog = storage.databases().catalog();
+    let Some(databases) = catalog.of(tenant).map(|own| &own.databases) else { return own };
+    let mut policies = Vec::new();
+    for database in databases {
+        policies.extend(database.policies.iter().map(|policy| PolicySource {
+            database: database.name.clone(),
+            policy: policy.name.clone(),
+            source: in_milliseconds(Arc::new(TenantQueryable::new(storage, &policy.store))),
+        }));
+    }
+    if policies.is_empty() {
+        return own;
+    }
+    Arc::new(WithDatabases::new(own, policies, storage.options().field_separator.clone()))
+}
+
+/// A tenant whose databases in the bucket are read by the query that needs them first.
+struct UnknownDatabases {
+    storage: Arc<Storage>,
+    tenant: TenantId,
+}
+
+impl UnknownDatabases {
+    fn view(&self, ctx: &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> {
+        await_databases(&self.storage, &self.tenant, ctx)?;
+        Ok(known_view(&self.storage, &self.tenant))
+    }
+}
+
+impl Queryable for UnknownDatabases {
+    fn select(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.view(ctx)?.select(selector, ctx)
+    }
+
+    fn select_with(
+        &self,
+        selector: &Selector<'_>,
+        hints: &SelectHints<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.view(ctx)?.select_with(selector, hints, ctx)
+    }
+
+    fn label_names(
+        &self,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.view(ctx)?.label_names(selector, limit, ctx)
+    }
+
+    fn label_values(
+        &self,
+        name: &str,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.view(ctx)?.label_values(name, selector, limit, ctx)
+    }
+}

@@ -1,0 +1,99 @@
+//! Expiry of blocks in the bucket: blocks older than the duration of their retention policy leave the
+//! catalogue of its store.
+//!
+//! Invariants: age is measured by the clock of local retention, which does not follow jumps, so that a clock
+//! set ahead removes nothing; a failure is logged and retried with the next call that finds the block.
+//! Not here: removal of their files, which get a deletion mark; default stores.
+
+use chronolith_base::hash::HashSet;
+use chronolith_bucket::Folder;
+use chronolith_bucket::snapshots::Change;
+use chronolith_format::bucket::catalogue::{DeletionMark, Snapshot};
+use chronolith_model::{TenantId, TimeRange};
+use parking_lot::Mutex;
+
+use super::backoff::Backoff;
+use super::state::UploadState;
+use super::text;
+use crate::storage::Storage;
+
+/// Expiry of the stores of all retention policies.
+#[derive(Default)]
+pub(super) struct Expiry {
+    /// Stores whose catalogue was read by this process.
+    read: Mutex<HashSet<TenantId>>,
+    backoff: Mutex<Backoff>,
+}
+
+impl Expiry {
+    /// Lets expired blocks leave the catalogues. Cost: nothing for a store without an expired block, but one
+    /// read of its catalogue per process.
+    pub(super) fn run(&self, storage: &Storage, state: &UploadState) {
+        let clock = &storage.env().clock;
+        let before = *self.backoff.lock();
+        if !before.is_due(clock.mono_ns()) {
+            return;
+        }
+        let catalog = storage.databases().catalog();
+        let stores: HashSet<&TenantId> = catalog.policies().map(|(_, policy)| &policy.store).collect();
+        self.read.lock().retain(|store| stores.contains(store));
+        for (_, policy) in catalog.policies().filter(|(_, policy)| policy.duration_ns > 0) {
+            let Some(folder) = storage.folder_of(&policy.store) else { continue };
+            let Some(expired_end) = state.expired_end(policy.duration_ns) else { return };
+            if let Err(error) = self.expire(state, &policy.store, &folder, expired_end) {
+                let backoff = before.after_failure(clock.mono_ns());
+                let retry_s = backoff.pause_s();
+                tracing::error!(%folder, error, retry_s, "removing expired blocks from the catalogue failed, retrying after retry_s");
+                state.counters().failures.increment();
+                *self.backoff.lock() = backoff;
+                return;
+            }
+        }
+        *self.backoff.lock() = Backoff::default();
+    }
+
+    fn expire(
+        &self,
+        state: &UploadState,
+        store: &TenantId,
+        folder: &Folder,
+        expired_end: i64,
+    ) -> Result<(), String> {
+        if !self.read.lock().contains(store) {
+            state.read(folder).map_err(text)?;
+            self.read.lock().insert(store.clone());
+        }
+        let before_end = TimeRange::new(i64::MIN, expired_end);
+        if state.bucket().catalog().known_overlap(folder, before_end) != Some(true) {
+            return Ok(());
+        }
+        let request = state.catalog_request(folder);
+        let marked_ms = state.now_ms();
+        let mut expired_count = 0;
+        let updated = state.bucket().update(&request, |snapshot| {
+            expired_count = expire_blocks(snapshot, expired_end, marked_ms);
+            if expired_count > 0 { Change::Write } else { Change::Keep }
+        });
+        let Some(snapshot) = updated.map_err(text)? else { return Ok(()) };
+        if expired_count > 0 {
+            state.record(folder, &snapshot).map_err(text)?;
+            tracing::info!(%folder, expired_count, "expired blocks removed from the catalogue");
+        }
+        Ok(())
+    }
+}
+
+/// Marks blocks that end at or before `expired_end` for removal; returns their number.
+fn expire_blocks(snapshot: &mut Snapshot, expired_end: i64, marked_ms: i64) -> usize {
+    let is_expired = |end: i64| end <= expired_end;
+    let (expired, kept): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut snapshot.blocks).into_iter().partition(|block| is_expired(block.range.end));
+    snapshot.blocks = kept;
+    let marks = &mut snapshot.deletion_marks;
+    for block in &expired {
+        if !marks.iter().any(|mark| mark.ulid == block.ulid) {
+            marks.push(DeletionMark { ulid: block.ulid, marked_ms });
+        }
+    }
+    expired.len()
+}
