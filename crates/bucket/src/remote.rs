@@ -84,7 +84,7 @@ impl Remote {
 
     /// Its objects in the cache directory that serves `bucket`.
     pub(crate) fn folder(&self, bucket: &str) -> ObjectFolder {
-        ObjectFolder::new(&self.tenant, bucket, &self.key)
+        ObjectFolder::new(self.folder.tenant(), bucket, &self.key)
     }
 
     pub(crate) fn request(&self, deadline_ns: u64) -> RequestContext {
