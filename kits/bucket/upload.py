@@ -20,6 +20,7 @@ import tempfile
 import time
 import urllib.request
 
+from databases import databases
 from harness import (BUCKET, HOURS, START, Chronolith, blocks_of, check, compare, free_port, get, make_blocks, report,
                     s3_flags, start_gateway)
 
@@ -137,11 +138,13 @@ def main():
     directory = os.path.join(work, "bucket")
     os.mkdir(directory)
     upload(arguments, "directory", ["--bucket", "file://" + directory], blocks, work, log)
+    databases(arguments, "directory", ["--bucket", "file://" + directory], work, log)
     if arguments.versitygw:
         arguments.s3_port, arguments.s3_root = free_port(), os.path.join(work, "s3")
         os.makedirs(os.path.join(arguments.s3_root, BUCKET))
         start_gateway(arguments, log)
         upload(arguments, "s3", s3_flags(arguments), blocks, work, log)
+        databases(arguments, "s3", s3_flags(arguments), work, log)
     else:
         print("not run: S3 (no --versitygw)")
     report(log)

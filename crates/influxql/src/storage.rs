@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
-use chronolith_model::{Matcher, Queryable, TenantId, TimeRange, WriteBatch};
+use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, TenantId, TimeRange, WriteBatch};
 
 /// Databases and samples of one tenant.
 pub trait Storage: Send + Sync {
@@ -48,7 +48,10 @@ pub trait Storage: Send + Sync {
     fn kill(&self, id: u64) -> bool;
 
     /// Returns the ranges of time in which a store may have samples.
-    fn sample_ranges(&self, store: &TenantId) -> Vec<TimeRange>;
+    ///
+    /// # Errors
+    /// [`QueryError`] if its blocks cannot be listed.
+    fn sample_ranges(&self, store: &TenantId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError>;
 
     /// Monotonic time.
     fn mono_ns(&self) -> u64;

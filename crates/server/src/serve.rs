@@ -97,7 +97,11 @@ impl Server {
 
     fn spawn_opening(&mut self, opened: watch::Sender<Opening>) -> Result<(), RunError> {
         let app = self.running.app.clone();
-        let bucket = app.options.bucket.clone().map(|options| self.open_bucket(&options)).transpose()?;
+        let mut options = app.options.bucket.clone();
+        if let Some(options) = &mut options {
+            options.field_separator.clone_from(&app.options.tsdb.field_separator);
+        }
+        let bucket = options.map(|options| self.open_bucket(&options)).transpose()?;
         if let Some(bucket) = bucket.clone().filter(|bucket| bucket.is_read_only()) {
             app.lifecycle.set_sources(bucket);
             tracing::info!("ready, read-only over the bucket");

@@ -281,14 +281,21 @@ impl Tsdb {
         as_metrics(in_milliseconds(Arc::new(TenantQueryable::new(&self.storage, store))))
     }
 
-    /// Returns ranges of time, in the unit of the tenant, in which it may have samples. Blocks that only the
-    /// bucket has are left out.
-    #[must_use]
-    pub fn sample_ranges(&self, tenant: &TenantId) -> Vec<TimeRange> {
+    /// Returns ranges of time, in the unit of the tenant, in which it may have samples.
+    ///
+    /// # Errors
+    /// As a query that reads the list of blocks of the bucket.
+    pub fn sample_ranges(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
         let windows = self.storage.head().windows().list_of(tenant);
-        let blocks = self.storage.blocks().tenant(tenant);
-        let blocks = blocks.map(|blocks| blocks.list().iter().map(|block| block.range()).collect::<Vec<_>>());
-        windows.iter().map(|window| window.range).chain(blocks.unwrap_or_default()).collect()
+        let mut ranges: Vec<TimeRange> = windows.iter().map(|window| window.range).collect();
+        if let Some(blocks) = self.storage.blocks().tenant(tenant) {
+            ranges.extend(blocks.list().iter().map(|block| block.range()));
+        }
+        if let Some(source) = self.storage.bucket_blocks(tenant) {
+            let blocks = source.blocks_in(TimeRange::ALL, ctx)?;
+            ranges.extend(blocks.iter().map(|block| block.range()));
+        }
+        Ok(ranges)
     }
 
     /// Returns an estimate of the series of `tenant`: those in the head or in the block with most of them.

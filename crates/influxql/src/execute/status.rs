@@ -84,15 +84,16 @@ fn show_statistics(
 }
 
 /// Starts of the shard groups of a policy, from the times that its store has samples for.
-fn shard_groups(session: &Session<'_>, policy: &RetentionPolicy) -> BTreeSet<i64> {
+fn shard_groups(session: &Session<'_>, policy: &RetentionPolicy) -> Result<BTreeSet<i64>, StatementError> {
     let width_ns = policy.shard_group_ns;
-    let starts = session.storage.sample_ranges(&policy.store).into_iter().flat_map(|range| {
+    let ranges = session.storage.sample_ranges(&policy.store, session.ctx)?;
+    let starts = ranges.into_iter().flat_map(|range| {
         let group_of = move |time| TimeUnit::Nano.shard_group_of(time, width_ns).start;
         let last = group_of((range.end - 1).max(range.start));
         let next = move |start: &i64| start.checked_add(width_ns).map(group_of);
         std::iter::successors(Some(group_of(range.start)), next).take_while(move |start| *start <= last)
     });
-    starts.collect()
+    Ok(starts.collect())
 }
 
 fn show_shards(session: &Session<'_>, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
@@ -111,7 +112,7 @@ fn show_shards(session: &Session<'_>, sink: &mut dyn ResultSink) -> Result<(), S
     for database in &catalog.databases {
         sink.series(&SeriesHeader::new(&database.name, &columns))?;
         for policy in &database.policies {
-            for start_ns in shard_groups(session, policy) {
+            for start_ns in shard_groups(session, policy)? {
                 id += 1;
                 let end_ns = start_ns.saturating_add(policy.shard_group_ns);
                 sink.row(&[
@@ -137,7 +138,7 @@ fn show_shard_groups(session: &Session<'_>, sink: &mut dyn ResultSink) -> Result
     let mut id = 0;
     for database in &catalog.databases {
         for policy in &database.policies {
-            for start_ns in shard_groups(session, policy) {
+            for start_ns in shard_groups(session, policy)? {
                 id += 1;
                 let end_ns = start_ns.saturating_add(policy.shard_group_ns);
                 sink.row(&[

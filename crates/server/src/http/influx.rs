@@ -7,6 +7,7 @@
 pub(crate) mod context;
 pub(crate) mod continuous;
 pub(crate) mod credentials;
+mod databases;
 mod inflate;
 pub(crate) mod password;
 mod ping;

@@ -14,6 +14,7 @@ use chronolith_model::databases::{CatalogChange, ContinuousQuery, TenantCatalog}
 use chronolith_model::{ReadContext, TenantId};
 use chronolith_tsdb::Tsdb;
 
+use super::databases::TenantDatabases;
 use super::storage::TenantStorage;
 use super::watched::Watched;
 use crate::app::App;
@@ -92,7 +93,8 @@ fn compute(
     let deadline_ns =
         app.env.clock.mono_ns().saturating_add(app.options.query.timeout_ms.saturating_mul(1_000_000));
     let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
-    let storage = TenantStorage { app, store: store.clone(), tenant: query.tenant.clone() };
+    let databases = TenantDatabases::Local { store: store.clone(), tenant: query.tenant.clone() };
+    let storage = TenantStorage { app, databases, tenant: query.tenant };
     let session = Session {
         storage: &storage,
         database: query.database,

@@ -1,7 +1,7 @@
 //! Credentials of a request to the InfluxDB API, and what its user may do.
 //!
 //! Invariants: without `influx.auth-enabled` everybody may do everything; with it, a tenant without an
-//! administrator can only create one.
+//! administrator can only create one. A read-only server knows no users, so it refuses everybody then.
 //! Not here: hashes (`password`), signatures (`token`).
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{Privilege, User};
-use chronolith_tsdb::Tsdb;
 
+use super::databases::Databases;
 use super::reply::InfluxError;
 use super::token;
 use crate::app::App;
@@ -43,7 +43,7 @@ impl Caller {
     /// before; to be called on a thread that may take that long.
     pub(crate) fn of(
         app: &App,
-        store: &Tsdb,
+        databases: &Databases,
         tenant: &TenantId,
         headers: &HeaderMap,
         params: &Params,
@@ -51,8 +51,7 @@ impl Caller {
         if !app.options.influx.auth_enabled {
             return Ok(Caller::Anyone);
         }
-        let catalog = store.databases();
-        let Some(own) = catalog.of(tenant).filter(|own| own.has_admin()) else {
+        let Some(own) = databases.local_catalog(tenant).filter(|own| own.has_admin()) else {
             return Ok(Caller::BeforeFirstAdmin);
         };
         let unauthorized = |text: &str| InfluxError::new(StatusCode::UNAUTHORIZED, text);
@@ -85,7 +84,7 @@ impl Caller {
     /// As [`Caller::of`], on a thread that may take long if a password has to be hashed.
     pub(crate) async fn of_request(
         app: &Arc<App>,
-        store: &Arc<Tsdb>,
+        databases: &Databases,
         tenant: &TenantId,
         headers: &HeaderMap,
         params: &Params,
@@ -94,12 +93,12 @@ impl Caller {
             return Ok(Caller::Anyone);
         }
         let app = app.clone();
-        let store = store.clone();
+        let databases = databases.clone();
         let tenant = tenant.clone();
         let headers = headers.clone();
         let params = params.clone();
         let checked =
-            tokio::task::spawn_blocking(move || Caller::of(&app, &store, &tenant, &headers, &params));
+            tokio::task::spawn_blocking(move || Caller::of(&app, &databases, &tenant, &headers, &params));
         checked.await.unwrap_or_else(|error| {
             tracing::error!(%error, "checking credentials panicked");
             let message = "internal error: checking the credentials panicked, see the server's log";

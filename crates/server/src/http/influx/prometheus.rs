@@ -9,17 +9,18 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode};
+use chronolith_base::MemoryBudget;
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::databases::Privilege;
 use chronolith_model::query::TenantSources;
-use chronolith_model::{Queryable, TenantId};
-use chronolith_tsdb::Tsdb;
+use chronolith_model::{Queryable, ReadContext, TenantId};
 
 use super::credentials::Caller;
+use super::databases::{Databases, TenantDatabases};
 use super::reply::InfluxError;
 use crate::app::App;
 use crate::http::body;
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Params;
 use crate::http::remote_read;
 use crate::http::tenant::tenant_of;
@@ -54,13 +55,14 @@ async fn check(
     let mut params = Params::default();
     params.parse(query)?;
     let tenant = tenant_of(app.options.multitenancy, headers).map_err(ApiError::from)?;
-    let store = app.lifecycle.store()?.clone();
+    let databases = Databases::of(app)?;
     let name = params.get("db").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| InfluxError::bad_request("database is required"))?;
-    let caller = Caller::of_request(app, &store, &tenant, headers, &params).await?;
+    let caller = Caller::of_request(app, &databases, &tenant, headers, &params).await?;
     caller.check_read(name)?;
-    let catalog = store.databases();
-    let database = catalog.of(&tenant).and_then(|own| own.database(name)).ok_or_else(|| {
+    let databases = known(app, databases, &tenant).await?;
+    let catalog = databases.catalog();
+    let database = catalog.database(name).ok_or_else(|| {
         InfluxError::new(StatusCode::NOT_FOUND, format_args!("database not found: {name:?}"))
     })?;
     let policy = params.get("rp").unwrap_or("");
@@ -70,28 +72,49 @@ async fn check(
     })?;
     let policy_store = policy.store.clone();
     drop(catalog);
-    Ok((tenant, DatabaseMetrics { store, policy_store }))
+    Ok((tenant, DatabaseMetrics { databases, policy_store }))
+}
+
+/// Waits for the databases of a tenant on a thread that may wait.
+async fn known(
+    app: &Arc<App>,
+    databases: Databases,
+    tenant: &TenantId,
+) -> Result<TenantDatabases, InfluxError> {
+    let timeout_ns = app.options.query.timeout_ms.saturating_mul(1_000_000);
+    let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ns);
+    let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, MemoryBudget::new("databases", u64::MAX));
+    let tenant = tenant.clone();
+    let known = tokio::task::spawn_blocking(move || databases.known(&tenant, &ctx)).await;
+    let known = known.map_err(|error| ApiError::new(ErrorKind::Internal, error))?;
+    Ok(known.map_err(ApiError::from)?)
 }
 
 /// Store of a retention policy as the only source of remote read.
 struct DatabaseMetrics {
-    store: Arc<Tsdb>,
+    databases: TenantDatabases,
     policy_store: TenantId,
 }
 
 impl ChangeWatch for DatabaseMetrics {
     fn generation(&self, _: &TenantId) -> u64 {
-        self.store.generation(&self.policy_store)
+        match &self.databases {
+            TenantDatabases::Local { store, .. } => store.generation(&self.policy_store),
+            TenantDatabases::Bucket { .. } => 0,
+        }
     }
 
     fn changed_since(&self, _: &TenantId, since: u64) -> Changed {
-        self.store.changed_since(&self.policy_store, since)
+        match &self.databases {
+            TenantDatabases::Local { store, .. } => store.changed_since(&self.policy_store, since),
+            TenantDatabases::Bucket { .. } => Changed::EVERYTHING,
+        }
     }
 }
 
 impl TenantSources for DatabaseMetrics {
     fn queryable(&self, _: &TenantId) -> Arc<dyn Queryable> {
-        self.store.as_metrics(&self.policy_store)
+        self.databases.as_metrics(&self.policy_store)
     }
 }
 

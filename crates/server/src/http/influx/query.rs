@@ -19,13 +19,13 @@ use chronolith_influxql::ast::Statement;
 use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
 use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
-use chronolith_tsdb::Tsdb;
 use http_body_util::BodyExt as _;
 
 use self::format::Format;
 use self::request::QueryRequest;
 use self::response::ResponseSink;
 use super::credentials::Caller;
+use super::databases::Databases;
 use super::printer::Epoch;
 use super::reply::InfluxError;
 use super::storage::TenantStorage;
@@ -58,12 +58,18 @@ fn in_format(error: InfluxError, format: Format) -> Response<Body> {
 
 async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxError> {
     let request = QueryRequest::read(app, request).await?;
-    let store = app.lifecycle.store()?.clone();
-    if request.is_foreign_get && request.statements.iter().any(Statement::is_writing) {
+    let databases = Databases::of(app)?;
+    let is_writing = request.statements.iter().any(Statement::is_writing);
+    if is_writing {
+        // A read-only server has no store.
+        app.lifecycle.store()?;
+    }
+    if request.is_foreign_get && is_writing {
         let text = "cross-origin request refused: changes need an origin allowed by --web.cors.origin";
         return Err(InfluxError::new(StatusCode::FORBIDDEN, text));
     }
-    let caller = Caller::of_request(app, &store, &request.tenant, &request.headers, &request.params).await?;
+    let caller =
+        Caller::of_request(app, &databases, &request.tenant, &request.headers, &request.params).await?;
     caller.check_statements(&request.statements, &request.database)?;
     let timeout_ms = app.options.influx.query_timeout_ms(app.options.query.timeout_ms);
     let admitted = dispatch::admit(app, &app.admission.query, &request.tenant, timeout_ms).await?;
@@ -78,7 +84,7 @@ async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxE
     let shared = app.clone();
     let answered = async move {
         let print = move |app: &App, admitted, parts: &Parts| {
-            execute_all(app, store, &request, &caller, admitted, parts)
+            execute_all(app, &databases, &request, &caller, admitted, parts)
         };
         stream::answer(&shared, admitted, kind, print).await
     };
@@ -108,7 +114,7 @@ async fn drop_results(answered: Result<Response<Body>, ApiError>) {
 /// Runs the statements and sends their results.
 fn execute_all(
     app: &App,
-    store: Arc<Tsdb>,
+    databases: &Databases,
     request: &QueryRequest,
     caller: &Caller,
     admitted: Admitted,
@@ -133,18 +139,15 @@ fn execute_all(
             return sink.finish();
         }
     };
-    let storage = TenantStorage { app, store, tenant: request.tenant.clone() };
+    let storage =
+        TenantStorage { app, databases: databases.known(&request.tenant, ctx)?, tenant: &request.tenant };
     let session = Session {
         storage: &storage,
         database: &request.database,
         policy: &request.policy,
         access: caller.access(),
         now_ns: app.env.clock.now_ms().saturating_mul(1_000_000),
-        limits: SelectLimits {
-            series_max: app.options.influx.select_series_max as u64,
-            points_max: app.options.influx.select_point_max as u64,
-            buckets_max: app.options.influx.select_bucket_max as u64,
-        },
+        limits: select_limits(app),
         ctx,
     };
     let count = request.statements.len();
@@ -175,6 +178,14 @@ fn execute_all(
     }
     app.metrics.query.influxql.observe_ns(app.env.clock.mono_ns().saturating_sub(started_ns));
     sink.finish()
+}
+
+fn select_limits(app: &App) -> SelectLimits {
+    SelectLimits {
+        series_max: app.options.influx.select_series_max as u64,
+        points_max: app.options.influx.select_point_max as u64,
+        buckets_max: app.options.influx.select_bucket_max as u64,
+    }
 }
 
 pub(super) fn query_error(error: &QueryError) -> String {

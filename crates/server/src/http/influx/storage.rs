@@ -4,43 +4,56 @@ use std::sync::Arc;
 
 use chronolith_influxql::storage::{RunningQuery, Statistics, Storage};
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
-use chronolith_model::{Matcher, Queryable, Reject, TenantId, TimeRange, WriteBatch};
+use chronolith_model::{
+    Matcher, QueryError, Queryable, ReadContext, Reject, TenantId, TimeRange, WriteBatch,
+};
 use chronolith_tsdb::Tsdb;
 
+use super::databases::TenantDatabases;
 use super::password;
 use crate::app::App;
 
-/// The store of the server, of one tenant.
+/// The databases of one tenant.
 pub(super) struct TenantStorage<'a> {
     pub(super) app: &'a App,
-    pub(super) store: Arc<Tsdb>,
-    pub(super) tenant: TenantId,
+    pub(super) databases: TenantDatabases,
+    pub(super) tenant: &'a TenantId,
+}
+
+impl TenantStorage<'_> {
+    /// The store, for changes. The text of the error is for the client.
+    fn store(&self) -> Result<&Arc<Tsdb>, String> {
+        match &self.databases {
+            TenantDatabases::Local { store, .. } => Ok(store),
+            TenantDatabases::Bucket { .. } => self.app.lifecycle.store().map_err(|error| error.message),
+        }
+    }
 }
 
 impl Storage for TenantStorage<'_> {
     fn catalog(&self) -> Arc<TenantCatalog> {
-        self.store.databases().of(&self.tenant).cloned().unwrap_or_default()
+        self.databases.catalog()
     }
 
     fn change(&self, change: &CatalogChange) -> Result<(), CatalogError> {
-        self.store.change_databases(&self.tenant, change)
+        self.store().map_err(CatalogError::Storage)?.change_databases(self.tenant, change)
     }
 
     fn source(&self, store: &TenantId) -> Arc<dyn Queryable> {
-        self.store.typed_queryable(store)
+        self.databases.typed(store)
     }
 
     fn read_only(&self) -> Option<(String, Arc<dyn Queryable>)> {
         let name = self.app.options.influx.prometheus_database.clone()?;
-        Some((name, self.store.as_measurements(&self.tenant)))
+        Some((name, self.databases.as_measurements()))
     }
 
     fn delete(&self, store: &TenantId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String> {
-        self.store.delete_series(store, selectors, range).map(drop).map_err(|error| error.to_string())
+        self.store()?.delete_series(store, selectors, range).map(drop).map_err(|error| error.to_string())
     }
 
     fn write(&self, store: &TenantId, batch: &WriteBatch) -> Result<(), String> {
-        let outcome = self.store.append(store, batch).map_err(|error| error.to_string())?;
+        let outcome = self.store()?.append(store, batch).map_err(|error| error.to_string())?;
         self.app.metrics.write.count(&outcome);
         match outcome.first_rejects().next() {
             None => Ok(()),
@@ -59,15 +72,15 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn queries(&self) -> Vec<RunningQuery> {
-        self.app.influx.queries.list(&self.tenant, self.app.env.clock.mono_ns())
+        self.app.influx.queries.list(self.tenant, self.app.env.clock.mono_ns())
     }
 
     fn kill(&self, id: u64) -> bool {
-        self.app.influx.queries.kill(&self.tenant, id)
+        self.app.influx.queries.kill(self.tenant, id)
     }
 
-    fn sample_ranges(&self, store: &TenantId) -> Vec<TimeRange> {
-        self.store.sample_ranges(store)
+    fn sample_ranges(&self, store: &TenantId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
+        self.databases.sample_ranges(store, ctx)
     }
 
     fn mono_ns(&self) -> u64 {
@@ -106,7 +119,9 @@ impl Storage for TenantStorage<'_> {
             .databases
             .iter()
             .map(|database| {
-                let series = database.policies.iter().map(|policy| self.store.series_count(&policy.store));
+                // A read-only server has no estimate.
+                let series_of = |store: &TenantId| self.store().map_or(0, |tsdb| tsdb.series_count(store));
+                let series = database.policies.iter().map(|policy| series_of(&policy.store));
                 Statistics {
                     module: "database".to_owned(),
                     tags: vec![("database".to_owned(), database.name.clone())],

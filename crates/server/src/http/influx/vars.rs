@@ -9,6 +9,7 @@ use chronolith_influxql::storage::Storage as _;
 use chronolith_model::TenantId;
 use serde_json::{Map, Value, json};
 
+use super::databases::TenantDatabases;
 use super::reply::InfluxError;
 use super::storage::TenantStorage;
 use crate::app::App;
@@ -28,7 +29,8 @@ pub(super) async fn vars(State(app): State<Arc<App>>, request: Request) -> Respo
 async fn read(app: &Arc<App>, tenant: TenantId) -> Result<Response<Body>, ApiError> {
     let store = app.lifecycle.store()?.clone();
     let text = dispatch::run_status(app, move |app| {
-        let storage = TenantStorage { app, store, tenant };
+        let databases = TenantDatabases::Local { store, tenant: tenant.clone() };
+        let storage = TenantStorage { app, databases, tenant: &tenant };
         let mut all = Map::new();
         for module in storage.statistics() {
             let tags: Map<String, Value> =

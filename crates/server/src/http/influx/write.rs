@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use self::request::{Api, WriteRequest};
 use super::credentials::Caller;
+use super::databases::{self, Databases};
 use super::reply::InfluxError;
 use crate::app::App;
 use crate::http::body::{self, BodyBytes};
@@ -138,15 +139,20 @@ async fn check(
     };
     let precision = precision.map_err(InfluxError::bad_request)?;
     // Credentials come first: a client without them does not learn which databases there are.
-    let caller = Caller::of_request(app, &store, &tenant, headers, &params).await?;
+    let local = Databases::Local(store.clone());
+    let caller = Caller::of_request(app, &local, &tenant, headers, &params).await?;
     let target = Target::of(api, &params)?;
     let catalog = store.databases();
     let database = catalog.of(&tenant).and_then(|own| own.database(&target.database));
     let Some(database) = database else {
+        databases::check_known(&store, &tenant, &target.database)?;
         return Err(missing_database(app, &target.database));
     };
     caller.check_write(&target.database)?;
     check_consistency(params.get("consistency").unwrap_or(""))?;
+    if database.policy(&target.policy).is_none() {
+        databases::check_known(&store, &tenant, &target.policy)?;
+    }
     let policy = target.policy(database)?;
     let encoding = headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes());
     let request = WriteRequest {

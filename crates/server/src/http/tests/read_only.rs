@@ -44,3 +44,18 @@ async fn writes_and_administration_are_refused() {
     let created = server.post_form("/query", "q=CREATE+DATABASE+a").await;
     assert_eq!(created.status, StatusCode::METHOD_NOT_ALLOWED, "{}", created.text);
 }
+
+#[tokio::test]
+async fn statements_are_answered_over_the_bucket_and_changes_are_refused() {
+    let server = Fixture::read_only();
+    let databases = server.get("/query?q=SHOW+DATABASES").await;
+    assert_eq!(databases.status, StatusCode::OK, "{}", databases.text);
+    assert_eq!(databases.json()["results"][0]["series"][0]["columns"][0], "name", "{}", databases.text);
+    let missing = server.get("/query?db=a&q=SHOW+MEASUREMENTS").await;
+    assert!(missing.text.contains("database not found: a"), "{}", missing.text);
+    for statement in ["DROP+DATABASE+a", "DROP+MEASUREMENT+m", "SELECT+v+INTO+w+FROM+m"] {
+        let refused = server.post_form("/query", &format!("db=a&q={statement}")).await;
+        assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED, "{statement}: {}", refused.text);
+        assert!(refused.text.contains("--read-only"), "{statement}: {}", refused.text);
+    }
+}

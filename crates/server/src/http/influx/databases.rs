@@ -1,0 +1,156 @@
+//! Databases of a tenant: those of the store, or on a read-only server those in the bucket.
+//!
+//! Invariants: a request sees one version of the catalogue of a read-only server; a name that is not in the
+//! catalogue is missing only if all databases of the bucket are known.
+//! Not here: statements (`storage`), users and privileges (`credentials`).
+
+use std::sync::Arc;
+
+use chronolith_model::databases::TenantCatalog;
+use chronolith_model::query::VecBatches;
+use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId, TimeRange};
+use chronolith_tsdb::{BucketSources, Tsdb};
+
+use super::reply::InfluxError;
+use crate::app::App;
+use crate::http::error::{ApiError, ErrorKind};
+
+/// Source of the databases of all tenants.
+#[derive(Clone)]
+pub(crate) enum Databases {
+    /// A server with a data directory.
+    Local(Arc<Tsdb>),
+    /// A read-only server.
+    Bucket(Arc<BucketSources>),
+}
+
+/// Databases of one tenant during one request.
+pub(super) enum TenantDatabases {
+    Local { store: Arc<Tsdb>, tenant: TenantId },
+    Bucket { sources: Arc<BucketSources>, tenant: TenantId, catalog: Arc<TenantCatalog> },
+}
+
+impl Databases {
+    /// # Errors
+    /// `unavailable` while the server starts or stops.
+    pub(super) fn of(app: &App) -> Result<Databases, ApiError> {
+        app.lifecycle.source()?;
+        match (app.lifecycle.opened(), app.bucket.get()) {
+            (Some(store), _) => Ok(Databases::Local(store.clone())),
+            (None, Some(bucket)) => Ok(Databases::Bucket(bucket.clone())),
+            (None, None) => Err(ApiError::new(ErrorKind::Unavailable, "the store is not open")),
+        }
+    }
+
+    /// Users and databases of `tenant` in the data directory; a read-only server knows no users.
+    pub(super) fn local_catalog(&self, tenant: &TenantId) -> Option<Arc<TenantCatalog>> {
+        match self {
+            Databases::Local(store) => store.databases().of(tenant).cloned(),
+            Databases::Bucket(_) => None,
+        }
+    }
+
+    /// Waits until the databases of `tenant` are known. Called on a thread that may wait.
+    ///
+    /// # Errors
+    /// 503 if the bucket does not answer.
+    pub(super) fn known(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<TenantDatabases, QueryError> {
+        let tenant = tenant.clone();
+        Ok(match self {
+            Databases::Local(store) => {
+                store.await_databases(&tenant, ctx)?;
+                TenantDatabases::Local { store: store.clone(), tenant }
+            }
+            Databases::Bucket(sources) => {
+                let catalog = sources.databases_of(&tenant, ctx)?;
+                TenantDatabases::Bucket { sources: sources.clone(), tenant, catalog }
+            }
+        })
+    }
+}
+
+impl TenantDatabases {
+    /// The current catalogue.
+    pub(super) fn catalog(&self) -> Arc<TenantCatalog> {
+        match self {
+            TenantDatabases::Local { store, tenant } => {
+                store.databases().of(tenant).cloned().unwrap_or_default()
+            }
+            TenantDatabases::Bucket { catalog, .. } => catalog.clone(),
+        }
+    }
+
+    /// Series of a store with their types.
+    pub(super) fn typed(&self, store: &TenantId) -> Arc<dyn Queryable> {
+        match self {
+            TenantDatabases::Local { store: tsdb, .. } => tsdb.typed_queryable(store),
+            TenantDatabases::Bucket { sources, tenant, catalog } => {
+                sources.typed_queryable(tenant, catalog, store).unwrap_or_else(|| Arc::new(Nothing))
+            }
+        }
+    }
+
+    /// Fields `value` of a store as metrics.
+    pub(super) fn as_metrics(&self, store: &TenantId) -> Arc<dyn Queryable> {
+        match self {
+            TenantDatabases::Local { store: tsdb, .. } => tsdb.as_metrics(store),
+            TenantDatabases::Bucket { sources, tenant, catalog } => {
+                sources.as_metrics(tenant, catalog, store).unwrap_or_else(|| Arc::new(Nothing))
+            }
+        }
+    }
+
+    /// Series of other protocols as measurements.
+    pub(super) fn as_measurements(&self) -> Arc<dyn Queryable> {
+        match self {
+            TenantDatabases::Local { store, tenant } => store.as_measurements(tenant),
+            TenantDatabases::Bucket { sources, tenant, .. } => sources.as_measurements(tenant),
+        }
+    }
+
+    /// Ranges of time in which a store may have samples.
+    pub(super) fn sample_ranges(
+        &self,
+        store: &TenantId,
+        ctx: &ReadContext,
+    ) -> Result<Vec<TimeRange>, QueryError> {
+        match self {
+            TenantDatabases::Local { store: tsdb, .. } => tsdb.sample_ranges(store, ctx),
+            TenantDatabases::Bucket { sources, tenant, catalog } => {
+                sources.sample_ranges(tenant, catalog, store, ctx)
+            }
+        }
+    }
+}
+
+/// Refuses a name that is in no catalogue as long as the bucket may have it.
+pub(super) fn check_known(store: &Tsdb, tenant: &TenantId, name: &str) -> Result<(), InfluxError> {
+    if store.knows_databases(tenant) {
+        return Ok(());
+    }
+    let text = format!("databases of the bucket are being read, {name:?} may be one of them: try again");
+    Err(ApiError::new(ErrorKind::Unavailable, text).into())
+}
+
+/// A store that no policy of the catalogue has.
+struct Nothing;
+
+impl Queryable for Nothing {
+    fn select(&self, _: &Selector<'_>, _: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        Ok(Box::new(VecBatches::new(Vec::new())))
+    }
+
+    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
+        Ok(Vec::new())
+    }
+
+    fn label_values(
+        &self,
+        _: &str,
+        _: &Selector<'_>,
+        _: usize,
+        _: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        Ok(Vec::new())
+    }
+}
