@@ -2,8 +2,8 @@
 //!
 //! A test environment is a disk in memory that injects failures, torn writes and power cuts, a clock that
 //! jumps, and a store on both; with a bucket also objects that outlive the disk, requests to them that fail,
-//! and readers of the bucket alone. Operations are drawn from a seed and executed; the ledger (a map of sorted
-//! maps) records acknowledged samples, and every answer of the store is compared with it.
+//! and readers of the bucket alone. Operations are drawn from a seed and executed; the ledger (a map of
+//! sorted maps) records acknowledged samples, and every answer of the store is compared with it.
 //!
 //! Invariants: an acknowledged sample is returned with exactly its value until it is deleted or expired; a
 //! sample that was never written is not returned; a sample whose write was interrupted is returned or not,

@@ -2,8 +2,8 @@
 //! answers, and ends its process at a request.
 //!
 //! Invariants: which request fails depends on the seed, its kind, its key and how often it was sent, not on
-//! the order of requests for different keys; after [`Kill::EndsBefore`] and [`Kill::EndsAfter`] no request has
-//! an effect.
+//! the order of requests for different keys; after [`Kill::EndsBefore`] and [`Kill::EndsAfter`] no request
+//! has an effect.
 //! Not here: retries (`store::attempts`).
 
 use std::fmt;

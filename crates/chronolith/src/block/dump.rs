@@ -50,7 +50,7 @@ pub(super) fn command() -> Command {
 struct Wanted {
     /// Any of them selects a series; all series if there are none.
     selectors: Vec<Vec<Matcher>>,
-    /// Milliseconds.
+    /// In milliseconds since 1970.
     range: TimeRange,
     is_json: bool,
 }
