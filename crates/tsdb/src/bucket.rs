@@ -16,7 +16,6 @@ use bytes::Bytes;
 use chronolith_base::Env;
 use chronolith_base::hash::FixedState;
 use chronolith_bucket::snapshots::{Change, SnapshotReader, Snapshots};
-use chronolith_bucket::store::list::ListOptions;
 use chronolith_bucket::store::meter::MeterSnapshot;
 use chronolith_bucket::upload::{Published, SidecarFile, UploadSnapshot, Uploader};
 use chronolith_bucket::{
@@ -325,16 +324,6 @@ impl BucketSources {
     ) -> Result<(), BucketError> {
         let key = format!("{}/{ulid}/{name}", request.folder);
         self.wait(self.store.put(request, &key, body))
-    }
-
-    /// Tenants with objects in the bucket.
-    ///
-    /// # Errors
-    /// As [`Store::list`]; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
-    pub(crate) fn tenants(&self, request: &RequestContext) -> Result<Vec<TenantId>, BucketError> {
-        let options = ListOptions { is_delimited: true, ..ListOptions::default() };
-        let page = self.wait(self.store.list(request, &options))?;
-        Ok(page.prefixes.iter().filter_map(|key| TenantId::stored(key.trim_end_matches('/')).ok()).collect())
     }
 
     /// Ends uploads, maintenance and updates of the catalogue, also those that run.

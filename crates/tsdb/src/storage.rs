@@ -83,7 +83,10 @@ impl Storage {
 
     /// Returns true if the bucket has all deletions of a block, or none is to have them.
     pub(crate) fn has_bucket_deletions(&self, tenant: &TenantId, entry: &BlockEntry) -> bool {
-        tenant.is_store() || self.uploads().is_none_or(|uploads| uploads.has(tenant, entry))
+        match self.uploads.as_ref().zip(self.folder_of(tenant)) {
+            Some((uploads, folder)) => uploads.has(&folder, entry),
+            None => true,
+        }
     }
 
     /// The bucket, if there is one.

@@ -197,7 +197,7 @@ impl BucketCompaction<'_> {
         let published = self.bucket().replace(&request, inputs, &records).map_err(text)?;
         match published {
             Published::Recorded(Some(snapshot)) => {
-                self.state.record(self.tenant, &snapshot).map_err(text)?;
+                self.state.record(&self.tenant.into(), &snapshot).map_err(text)?;
                 let written_bytes: u64 = outputs.iter().map(|block| block.size_bytes()).sum();
                 self.counters.compactions.increment();
                 self.counters.written_bytes.add(written_bytes);

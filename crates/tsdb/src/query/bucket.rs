@@ -5,8 +5,6 @@
 //! nothing to answer from: every query fails.
 //! Not here: which blocks a tenant has, and reading them (`bucket`).
 
-use std::sync::Arc;
-
 use chronolith_bucket::check_first_batches;
 use chronolith_model::query::{SelectHints, VecBatches};
 use chronolith_model::{
