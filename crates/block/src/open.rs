@@ -128,7 +128,8 @@ pub(crate) fn open_remote(
     Ok(Opened { contents, mutable_bytes })
 }
 
-/// Reads the index header: both ends of the index at once, which are all that there is to read of most blocks,
+/// Reads the index header: both ends of the index at once, which are all that there is to read of most
+/// blocks,
 /// and what is missing of symbols and postings offset table. The headers of chunk segments are not read: each
 /// chunk has its checksum.
 fn read_header(source: &dyn ByteSource) -> Result<IndexHeader, BlockError> {

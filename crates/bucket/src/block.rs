@@ -440,7 +440,8 @@ impl BucketBlock {
         let request = self.remote.request(deadline_ns);
         let listed = self.remote.store.list(&request, &options);
         let (meta, listed) = futures_util::future::join(self.read_meta(deadline_ns), listed).await;
-        let (meta, listed) = (meta?, listed.map_err(query_error)?);
+        let meta = meta?;
+        let listed = listed.map_err(query_error)?;
         let objects = || {
             let name_of = |key_of: &str| key_of.strip_prefix(key)?.strip_prefix('/').map(str::to_owned);
             listed.objects.iter().filter_map(move |object| Some((name_of(&object.key)?, object.object_bytes)))

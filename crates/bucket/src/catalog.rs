@@ -25,6 +25,7 @@ use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::buffers::BufferPool;
 use crate::cache::{BlockCache, CacheSnapshot, DiskCache};
 use crate::folder::Folder;
+use crate::layout::BucketLayout;
 use crate::recovery::Recovery;
 use crate::remote::{ReadRules, Remote, query_error};
 use crate::snapshots::{Latest, SnapshotReader};
@@ -41,17 +42,6 @@ const BLOCKS_AT_ONCE: usize = 32;
 const LIST_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 /// Time of a refresh in the background.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// Folders of the blocks in a bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum BucketLayout {
-    /// `<tenant>/<ULID>/`, with a catalogue or without.
-    #[default]
-    Mimir,
-    /// `<ULID>/`, as Thanos has it: all tenants read all blocks, and series have the external labels of their
-    /// block. There is no catalogue.
-    Thanos,
-}
 
 /// Options of a catalog.
 #[derive(Debug, Clone)]
@@ -268,7 +258,8 @@ impl BlockCatalog {
         }
     }
 
-    /// Starts to read the list of `folder` if it is not known: the next query that needs it waits for that read.
+    /// Starts to read the list of `folder` if it is not known: the next query that needs it waits for that
+    /// read.
     pub fn prefetch_list(self: &Arc<BlockCatalog>, folder: &Folder, ctx: &ReadContext) {
         let slot = self.slot(folder);
         if slot.list.read().is_none() {

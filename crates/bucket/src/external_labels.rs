@@ -73,8 +73,8 @@ impl ExternalLabels {
         matchers: SplitMatchers,
         batches: Box<dyn SeriesBatches>,
     ) -> Box<dyn SeriesBatches> {
-        let (labels, block) = (self.clone(), block.to_owned());
-        Box::new(ExtendedBatches { labels, block, matchers, batches, sorted: None })
+        let block = block.to_owned();
+        Box::new(ExtendedBatches { labels: self.clone(), block, matchers, batches, sorted: None })
     }
 }
 

@@ -1,7 +1,9 @@
-//! Requests of a round: ranges joined where the bytes between them cost less than a request, and long requests
+//! Requests of a round: ranges joined where the bytes between them cost less than a request, and long
+//! requests
 //! split over connections that would be idle.
 //!
-//! Invariants: joined requests cover whole ranges, and every range is in exactly one of them; split ones cover
+//! Invariants: joined requests cover whole ranges, and every range is in exactly one of them; split ones
+//! cover
 //! the same bytes.
 //! Source of the cost model: a round of R requests over C connections takes about ceil(R / C) latencies plus
 //! the time of its bytes, so that a request below the number of connections costs only its overhead, and one
@@ -65,7 +67,8 @@ pub(crate) fn join(ranges: &mut Vec<ByteRange>, speed: &Speed) {
     coalesce(ranges, gap);
 }
 
-/// Splits long requests to pieces whose bytes take about a latency each, as long as there are idle connections.
+/// Splits long requests to pieces whose bytes take about a latency each, as long as there are idle
+/// connections.
 pub(crate) fn split(requests: &mut Vec<ByteRange>, speed: &Speed) {
     let idle = speed.connection_count.saturating_sub(requests.len());
     let latency_bytes = speed.latency_bytes();

@@ -251,8 +251,8 @@ impl RemoteFiles {
     /// Keeps bytes in the cache that were read together with others.
     pub(crate) fn keep(&self, file: BlockFile, start: u64, bytes: &Bytes) {
         let range = ByteRange { file, start, end: start + bytes.len() as u64 };
-        let (tenant, speed) = (self.remote.folder.tenant(), self.speed());
-        let looked = self.cache.look_up(self.cache_key, tenant, &[range], &speed, u64::MAX, None);
+        let tenant = self.remote.folder.tenant();
+        let looked = self.cache.look_up(self.cache_key, tenant, &[range], &self.speed(), u64::MAX, None);
         for flight in looked.own {
             let ByteRange { start: from, end: until, .. } = flight.range();
             let piece = usize::try_from(from - start).ok().zip(usize::try_from(until - start).ok());

@@ -74,7 +74,8 @@ pub(crate) async fn read_head(
     let damaged = |error: chronolith_base::DecodeError| HeadError::Damaged(error.to_string());
     let head_len = u64::from(head_len(&end.bytes).map_err(damaged)?);
     let head_start = end.object_bytes.saturating_sub(head_len);
-    let (mut read, mut read_from) = (end.bytes, end.offset);
+    let mut read = end.bytes;
+    let mut read_from = end.offset;
     if head_start < read_from {
         let range = ReadRange::Exact(head_start..read_from);
         let before = remote.store.read(&request, &key, range, None).await.map_err(head_error)?.bytes;
@@ -141,8 +142,9 @@ async fn read_end(
     }
     let end = remote.store.read(&remote.request(deadline_ns), key, range, None).await?;
     if let Some(cached) = cached {
-        let (start, len) = (end.offset, end.bytes.len() as u64);
-        cached.objects.write(ByteRange { file: BlockFile::Sidecar, start, end: start + len }, &end.bytes);
+        let start = end.offset;
+        let read = ByteRange { file: BlockFile::Sidecar, start, end: start + end.bytes.len() as u64 };
+        cached.objects.write(read, &end.bytes);
     }
     Ok(end)
 }

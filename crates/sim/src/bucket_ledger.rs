@@ -92,10 +92,10 @@ impl BucketLedger {
         for (_, time) in
             sources.into_iter().flatten().flat_map(|map| map.range(range.clone())).map(|(key, _)| *key)
         {
-            if !found.contains_key(&time) {
+            found.entry(time).or_insert_with(|| {
                 let allowed = earlier_of(time).map(Some).chain([None]).collect();
-                found.insert(time, open(Candidates { allowed, ..Candidates::default() }));
-            }
+                open(Candidates { allowed, ..Candidates::default() })
+            });
         }
         found
     }

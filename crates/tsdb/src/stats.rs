@@ -188,10 +188,14 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
     metrics.extend(flush_and_retention_metrics(sources.maintenance));
     metrics.extend(compaction_metrics(sources.maintenance));
     metrics.extend(sources.storage.blocks().metrics(sources.maintenance.scrub().is_done()));
-    if let Some(uploads) = sources.storage.uploads() {
-        metrics.extend(uploads.metrics());
-        metrics.extend(sources.bucket_maintenance.metrics());
-    }
+    metrics.extend(bucket_metrics(sources));
+    metrics
+}
+
+fn bucket_metrics(sources: &StatsSources<'_>) -> Vec<Metric> {
+    let Some(uploads) = sources.storage.uploads() else { return Vec::new() };
+    let mut metrics = Vec::from(uploads.metrics());
+    metrics.extend(sources.bucket_maintenance.metrics());
     metrics
 }
 

@@ -19,10 +19,8 @@ pub(crate) mod sidecar;
 pub(crate) mod state;
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use chronolith_block::BlockEntry;
 use chronolith_bucket::Folder;
@@ -38,10 +36,7 @@ use databases::DatabaseUploads;
 use expiry::Expiry;
 use groups::{BlockGroup, groups_of};
 use sidecar::make_sidecar;
-use state::UploadState;
-
-/// Time for the requests of one block.
-const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
+use state::{BLOCK_TIMEOUT, UploadState, text};
 
 /// Uploads of all tenants, by one thread.
 #[derive(Default)]
@@ -113,7 +108,8 @@ impl Uploads {
             Err(_) if self.is_stopped.load(Ordering::SeqCst) => return,
             Err(error) => {
                 let backoff = before.backoff.after_failure(clock.mono_ns());
-                let (folder, retry_s) = (&upload.folder, backoff.pause_s());
+                let folder = &upload.folder;
+                let retry_s = backoff.pause_s();
                 tracing::error!(%folder, error, retry_s, "uploading blocks failed, retrying after retry_s");
                 upload.state.counters().failures.increment();
                 Progress { done: None, backoff }
@@ -221,8 +217,4 @@ impl TenantUpload<'_> {
 fn names_of(blocks: &[Arc<BlockEntry>]) -> String {
     let names: Vec<String> = blocks.iter().map(|entry| entry.ulid().to_string()).collect();
     names.join(" ")
-}
-
-fn text(error: impl Display) -> String {
-    error.to_string()
 }

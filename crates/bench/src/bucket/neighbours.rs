@@ -1,4 +1,5 @@
-//! A tenant with a dashboard over a bucket, alone and next to a tenant with regexes over a year of everything.
+//! A tenant with a dashboard over a bucket, alone and next to a tenant with regexes over a year of
+//! everything.
 //!
 //! Invariants: answers of the dashboard are compared; memory is sampled every 50 ms.
 

@@ -92,7 +92,8 @@ fn serve(client: TcpStream, target: u16, distance: Distance, seen: &Mutex<Vec<Se
     server.set_nodelay(true)?;
     let mut from_client = BufReader::new(client.try_clone()?);
     let mut from_server = BufReader::with_capacity(PIECE_BYTES, server.try_clone()?);
-    let (mut to_client, mut to_server) = (client, server);
+    let mut to_client = client;
+    let mut to_server = server;
     loop {
         let Some(request) = read_head(&mut from_client)? else { return Ok(()) };
         let start = Instant::now();
@@ -142,7 +143,8 @@ struct Head {
 impl Head {
     fn what(&self) -> String {
         let mut words = self.text.split(' ');
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let method = words.next().unwrap_or_default();
+        let path = words.next().unwrap_or_default();
         let range = self.text.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("range").then(|| value.trim().to_owned())

@@ -21,7 +21,8 @@ const RATIO_MIN: f64 = 0.7;
 
 /// Measures both `repeats` times in alternation.
 pub(super) fn measure(gateway: &Gateway, tenant: &str, repeats: usize, report: &mut Report) -> Result<()> {
-    let (mut scans, mut bares) = (Vec::new(), Vec::new());
+    let mut scans = Vec::new();
+    let mut bares = Vec::new();
     for _ in 0..repeats {
         let (bytes, scan) = scan(gateway, tenant)?;
         scans.push(scan);

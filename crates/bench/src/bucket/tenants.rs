@@ -1,6 +1,7 @@
 //! 10,000 blocks of 200 tenants: start of a read-only process, memory, the first query of each tenant.
 //!
-//! Invariant: the bucket is a local directory; tenants share the objects by hard links, so that each block has
+//! Invariant: the bucket is a local directory; tenants share the objects by hard links, so that each block
+//! has
 //! files and a record of its own name.
 
 use std::path::{Path, PathBuf};

@@ -16,11 +16,11 @@ use chronolith_format::bucket::mimir::{BUCKET_INDEX, BucketIndex, MARKERS_FOLDER
 use chronolith_model::TimeRange;
 use futures_util::{StreamExt, stream};
 
-use super::BucketLayout;
 use crate::BucketError;
 use crate::block::{BlockIdentity, BucketBlock};
 use crate::cache::BlockCache;
 use crate::external_labels::ExternalLabels;
+use crate::layout::BucketLayout;
 use crate::meta::{decode_meta, reason_left_out};
 use crate::remote::Remote;
 use crate::store::list::ListOptions;

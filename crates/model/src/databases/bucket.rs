@@ -202,8 +202,8 @@ fn local_policy(policy: &BucketPolicy, store: TenantId) -> RetentionPolicy {
 }
 
 /// A continuous query whose last run is not known.
-fn not_run((name, text): &(String, String)) -> ContinuousQuery {
-    ContinuousQuery { name: name.clone(), text: text.clone(), last_run_ns: None }
+fn not_run(query: &(String, String)) -> ContinuousQuery {
+    ContinuousQuery { name: query.0.clone(), text: query.1.clone(), last_run_ns: None }
 }
 
 #[cfg(test)]

@@ -22,8 +22,7 @@ use parking_lot::Mutex;
 
 use super::adoption::{adopt_all, ensure_known};
 use super::backoff::Backoff;
-use super::state::{CATALOG_TIMEOUT, UploadState};
-use super::{BLOCK_TIMEOUT, text};
+use super::state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, UploadState, text};
 use crate::storage::Storage;
 
 /// Time between a drop and the removal of the objects: readers with an earlier copy end their queries, and an
@@ -137,7 +136,8 @@ impl DatabaseUploads {
             Err(_) if is_stopped.load(Ordering::SeqCst) => return,
             Err(error) => {
                 let backoff = backoff.after_failure(clock.mono_ns());
-                let (tenant, retry_s) = (upload.owner, backoff.pause_s());
+                let tenant = upload.owner;
+                let retry_s = backoff.pause_s();
                 tracing::error!(%tenant, error, retry_s, "uploading the databases failed, retrying after retry_s");
                 upload.state.counters().failures.increment();
                 OwnerProgress { recorded: None, backoff }

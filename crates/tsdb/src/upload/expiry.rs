@@ -13,8 +13,7 @@ use chronolith_model::{TenantId, TimeRange};
 use parking_lot::Mutex;
 
 use super::backoff::Backoff;
-use super::state::UploadState;
-use super::text;
+use super::state::{UploadState, text};
 use crate::storage::Storage;
 
 /// Expiry of the stores of all retention policies.

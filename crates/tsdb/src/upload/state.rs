@@ -5,6 +5,7 @@
 //! Not here: the uploads themselves (`upload`).
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -23,6 +24,8 @@ use crate::metric::Metric;
 
 /// Time for reading or updating the catalogue.
 pub(super) const CATALOG_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time for the requests of one block.
+pub(super) const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Deleted intervals of each block of a folder, by the latest snapshot.
 type Deletions = BTreeMap<Ulid, u64>;
@@ -121,4 +124,8 @@ impl UploadState {
     pub(super) fn request(&self, folder: &Folder, timeout: Duration) -> RequestContext {
         RequestContext::with_timeout(&*self.clock, folder, timeout, Purpose::Upload)
     }
+}
+
+pub(super) fn text(error: impl Display) -> String {
+    error.to_string()
 }

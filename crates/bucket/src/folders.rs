@@ -1,0 +1,54 @@
+//! Folders of a bucket: which tenants have one, removal of that of a dropped store.
+//!
+//! Invariant: only the folder of the store of a retention policy is removed as a whole.
+//! Not here: keys of a folder (`folder`), blocks that were replaced (`maintenance`).
+
+use chronolith_format::block::meta::Ulid;
+use chronolith_model::TenantId;
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::store::list::ListOptions;
+use crate::{BucketError, RequestContext, Store};
+
+/// Keys that are listed before they are removed.
+const PAGE_KEYS: usize = 1000;
+/// Objects that are removed at the same time.
+const REMOVALS_AT_ONCE: usize = 16;
+
+/// Returns the tenants that have a folder in the bucket, ascending. Blocks in Thanos's layout, which lie at
+/// the same level, are left out. Cost: one request per 1000 of them.
+///
+/// # Errors
+/// As [`Store::list`].
+pub async fn tenants(store: &Store, request: &RequestContext) -> Result<Vec<TenantId>, BucketError> {
+    let options = ListOptions { is_delimited: true, ..ListOptions::default() };
+    let page = store.list(request, &options).await?;
+    let names = page.prefixes.iter().map(|prefix| prefix.trim_end_matches('/'));
+    let names = names.filter(|name| name.parse::<Ulid>().is_err());
+    Ok(names.filter_map(|name| TenantId::new(name).ok()).collect())
+}
+
+/// Removes all objects in the folder of `request`, which is that of the store of a retention policy. Returns
+/// their number. It can be repeated after it died anywhere.
+///
+/// # Errors
+/// [`BucketError::Refused`] for the folder of a tenant; as other requests.
+pub async fn remove_store(store: &Store, request: &RequestContext) -> Result<usize, BucketError> {
+    let prefix = request.folder.to_string();
+    if request.folder.store().is_none() {
+        let detail = "only stores of retention policies are removed as a whole".to_owned();
+        return Err(BucketError::Refused { what: format!("removal of {prefix}"), detail });
+    }
+    let mut options = ListOptions { prefix, keys_max: PAGE_KEYS, ..ListOptions::default() };
+    let mut removed_count = 0;
+    loop {
+        let page = store.list(request, &options).await?;
+        removed_count += page.objects.len();
+        let removals = page.objects.iter().map(|object| store.remove(request, &object.key));
+        stream::iter(removals).buffer_unordered(REMOVALS_AT_ONCE).try_collect::<Vec<()>>().await?;
+        options.after = page.next_after;
+        if options.after.is_none() {
+            return Ok(removed_count);
+        }
+    }
+}
