@@ -104,11 +104,11 @@ fn a_list_follows_the_snapshots_and_keeps_its_blocks() {
     let first = add_block(&mut world, 0).ulid;
     wait_for(&world, &[first]);
     let block = world.blocks().unwrap().remove(0);
-    let generation = world.catalog.generation(&TenantId::new(TENANT).unwrap());
+    let generation = world.catalog.generation(TenantId::new(TENANT).unwrap());
     let second = add_block(&mut world, 1).ulid;
     wait_for(&world, &[first.min(second), first.max(second)]);
     assert!(world.blocks().unwrap().iter().any(|one| Arc::ptr_eq(one, &block)), "the same object");
-    assert!(world.catalog.generation(&TenantId::new(TENANT).unwrap()) > generation);
+    assert!(world.catalog.generation(TenantId::new(TENANT).unwrap()) > generation);
     let merged = world.write_block(TimeRange::new(window(0).start, window(1).end), BlockEncoding::Dense);
     let mut record = upload(&world, merged.ulid);
     record.ancestry.parents = vec![first, second];

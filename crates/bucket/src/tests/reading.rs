@@ -142,7 +142,7 @@ impl World {
     }
 
     pub(super) fn blocks(&self) -> Result<Vec<Arc<crate::BucketBlock>>, QueryError> {
-        self.catalog.blocks_in(&tenant(), TimeRange::ALL, &self.ctx(10_000))
+        self.catalog.blocks_in(tenant(), TimeRange::ALL, &self.ctx(10_000))
     }
 
     /// Ulids of the list, in its order.
@@ -280,7 +280,7 @@ fn an_unreachable_bucket_is_unavailable_within_the_deadline() {
     let world = World::with_blocks(1, BlockEncoding::Dense);
     world.rig.faults.set_plan(FaultPlan { unavailable: 1000, ..FaultPlan::default() });
     let start_ns = world.now_ns();
-    let found = world.catalog.blocks_in(&tenant(), TimeRange::ALL, &world.ctx(300));
+    let found = world.catalog.blocks_in(tenant(), TimeRange::ALL, &world.ctx(300));
     assert!(matches!(found, Err(QueryError::Unavailable { .. } | QueryError::Timeout)));
     assert!(world.now_ns() - start_ns < 2_000_000_000);
     // Nothing of the failure is kept.
@@ -375,7 +375,7 @@ fn marked_incomplete_and_downsampled_blocks_are_left_out() {
     let damaged = Ulid::new(5, 5);
     world.put(&format!("{TENANT}/{damaged}/meta.json"), b"{".to_vec());
     assert_eq!(world.ulids().len(), 1);
-    let left_out = world.catalog.left_out(&tenant());
+    let left_out = world.catalog.left_out(tenant());
     assert_eq!(left_out.len(), 2, "{left_out:?}");
     assert!(left_out.iter().any(|why| why.contains("downsampled by Thanos to 300000 ms")), "{left_out:?}");
     assert!(left_out.iter().any(|why| why.contains(&damaged.to_string())), "{left_out:?}");
@@ -390,7 +390,7 @@ fn a_new_block_is_seen_by_a_later_query() {
     let first = world.write_block(window(0), BlockEncoding::Dense).ulid;
     world.upload(first, &[]);
     let before = world.blocks().unwrap();
-    assert_eq!(world.catalog.generation(&tenant()), 1);
+    assert_eq!(world.catalog.generation(tenant()), 1);
     let second = world.write_block(window(1), BlockEncoding::Dense).ulid;
     world.upload(second, &[]);
     let deadline_ns = world.now_ns() + 10_000_000_000;
@@ -400,7 +400,7 @@ fn a_new_block_is_seen_by_a_later_query() {
         assert!(world.now_ns() < deadline_ns, "the second block is not seen");
         std::thread::yield_now();
     }
-    assert_eq!(world.catalog.generation(&tenant()), 2);
+    assert_eq!(world.catalog.generation(tenant()), 2);
     assert!(world.blocks().unwrap().iter().any(|block| Arc::ptr_eq(block, &before[0])));
     check_equal(&world);
 }
@@ -411,7 +411,7 @@ fn tenants_see_their_own_blocks() {
     let other = TenantId::new("team-b").unwrap();
     assert!(world.catalog.blocks_in(&other, TimeRange::ALL, &world.ctx(1000)).unwrap().is_empty());
     let elsewhere = TimeRange::new(0, START_MS);
-    assert!(world.catalog.blocks_in(&tenant(), elsewhere, &world.ctx(1000)).unwrap().is_empty());
+    assert!(world.catalog.blocks_in(tenant(), elsewhere, &world.ctx(1000)).unwrap().is_empty());
     assert_eq!(world.blocks().unwrap().len(), 1);
 }
 

@@ -202,7 +202,7 @@ fn answer(env: &Env, store: Arc<Store>) -> Answer {
     let catalog = BlockCatalog::new(store, env.clock.clone(), Handle::current(), &CatalogOptions::default());
     let budget = chronolith_base::MemoryBudget::new("query", u64::MAX);
     let ctx = ReadContext::new(env.clock.clone(), u64::MAX, budget);
-    let blocks = catalog.blocks_in(&TenantId::anonymous(), TimeRange::ALL, &ctx).unwrap();
+    let blocks = catalog.blocks_in(TenantId::anonymous(), TimeRange::ALL, &ctx).unwrap();
     let selector = Selector { matchers: &[], range: TimeRange::ALL };
     let mut series: std::collections::BTreeMap<_, Vec<(i64, u64)>> = std::collections::BTreeMap::new();
     for block in &blocks {
