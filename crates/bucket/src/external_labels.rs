@@ -160,10 +160,13 @@ impl ExtendedBlock<'_> {
     ) -> Result<(), QueryError> {
         let mut batches = self.select(selector, ctx)?;
         let mut series = Vec::new();
-        while batches.next_batch(&mut series)? {
+        loop {
+            let has_more = batches.next_batch(&mut series)?;
             series.drain(..).for_each(|series| visit(&series.labels));
+            if !has_more {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 }
 
