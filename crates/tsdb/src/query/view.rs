@@ -1,7 +1,8 @@
 //! View of a tenant for PromQL: its default store, and the stores of its databases under labels of their own.
 //!
 //! Invariant: while the databases that the bucket has are not known, a query waits for them within its
-//! deadline and fails otherwise, so that no answer is without the series of a database.
+//! deadline and fails otherwise, so that no answer is without the series of a database; one that allows a
+//! partial result names the list in its warnings.
 //! Not here: labels of the view (`databases`), reading the databases of the bucket (`upload::adoption`).
 
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub(crate) fn await_databases(
         return Ok(());
     }
     ctx.begin_wait()?;
-    let timeout = Duration::from_nanos(ctx.remaining_ns()).min(WAIT_MAX);
+    let timeout = Duration::from_nanos(ctx.source_remaining_ns()).min(WAIT_MAX);
     ensure_known(storage, uploads, tenant, timeout).map_err(|error| {
         let what =
             format!("the databases of tenant {tenant} in the bucket cannot be read: {error}; try again");
@@ -80,7 +81,13 @@ struct UnknownDatabases {
 
 impl UnknownDatabases {
     fn view(&self, ctx: &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> {
-        await_databases(&self.storage, &self.tenant, ctx)?;
+        match await_databases(&self.storage, &self.tenant, ctx) {
+            Err(error) if ctx.allows_partial() => {
+                let url = self.storage.bucket().map_or("", |bucket| bucket.catalog().bucket_url());
+                ctx.warn_partial(&format!("the list of databases in {url}"), error)?;
+            }
+            known => known?,
+        }
         Ok(known_view(&self.storage, &self.tenant))
     }
 }
