@@ -348,7 +348,6 @@ fn gc_removes_marked_blocks_after_the_delay_and_keeps_those_of_others() {
     assert!(!bucket.env.disk.exists(&marked) && bucket.env.disk.exists(&foreign));
     let again = bucket.text("gc", &["--tenant", "b", "--delete-delay", "0s"]);
     assert!(again.ends_with("1 tenants, 0 blocks removed, 0 bytes\n"), "{again}");
-    assert!(bucket.run("verify", &["--tenant", "b"]).unwrap().is_sound);
     bucket.check_error("gc", &["--delete-delay", "soon"], "expected a duration such as 12h");
 }
 

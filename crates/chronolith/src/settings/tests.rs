@@ -237,7 +237,7 @@ fn wrong_limits_name_tenant_and_line() {
     for (yaml, part) in [
         (
             of_a("series_mxa: 5"),
-            format!("{path}tenant \"team-a\": unknown limit \"series_mxa\", known are retention"),
+            format!("{path}tenant \"team-a\": unknown limit \"series_mxa\", known are bucket.retention"),
         ),
         (of_a("retention: soon"), format!("{path}tenant \"team-a\": retention: invalid duration \"soon\"")),
         (of_a("duplicates: both"), format!("{path}tenant \"team-a\": duplicates: invalid value \"both\"")),
