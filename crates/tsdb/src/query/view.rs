@@ -30,7 +30,8 @@ pub(crate) fn tenant_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn 
 
 /// Returns true if the local catalogue has all databases of `tenant`, also those of the bucket.
 pub(crate) fn knows_databases(storage: &Storage, tenant: &TenantId) -> bool {
-    storage.uploads().is_none_or(|uploads| is_known(storage, uploads, tenant))
+    // The store of a retention policy has no databases itself.
+    tenant.is_store() || storage.uploads().is_none_or(|uploads| is_known(storage, uploads, tenant))
 }
 
 /// Waits until the databases of `tenant` are known.
