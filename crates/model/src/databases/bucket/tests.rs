@@ -59,11 +59,11 @@ fn the_copy_follows_and_a_repeated_recording_changes_nothing() {
     assert_eq!(pair.record(1), Recorded { is_changed: true, displaced: vec![] });
     assert_eq!(pair.names(), [("a", id(1)), ("b", id(2))]);
     assert_eq!(pair.record(9), Recorded::default());
-    let options = PolicyOptions { duration_ns: Some(3_600_000_000_000), ..PolicyOptions::default() };
+    let options = PolicyOptions { duration_ns: Some(1_209_600_000_000_000), ..PolicyOptions::default() };
     let (database, name) = ("a".to_owned(), "autogen".to_owned());
     pair.change(CatalogChange::AlterPolicy { database, name, options, is_default: true });
     assert!(pair.record(9).is_changed);
-    assert_eq!(pair.copy.databases[0].policies[0].duration_ns, 3_600_000_000_000);
+    assert_eq!(pair.copy.databases[0].policies[0].duration_ns, 1_209_600_000_000_000);
 }
 
 #[test]
