@@ -12,7 +12,8 @@ pub const SUFFIX_DELETING: &str = ".tmp-for-deletion";
 
 pub(crate) const INDEX_FILE: &str = "index";
 pub(crate) const META_FILE: &str = "meta.json";
-pub(crate) const TOMBSTONES_FILE: &str = "tombstones";
+/// File with the deleted intervals of a block, within its directory.
+pub const TOMBSTONES_FILE: &str = "tombstones";
 pub(crate) const CHUNKS_DIR: &str = "chunks";
 
 /// Directory of the block `ulid` below `parent_dir`.

@@ -43,7 +43,7 @@ pub use dictionary::{LabelDictionary, LabelRanks};
 pub use directory::{is_leftover, open_dir, remove};
 pub use entry::BlockEntry;
 pub use error::BlockError;
-pub use layout::{SUFFIX_CREATING, SUFFIX_DELETING, block_dir};
+pub use layout::{SUFFIX_CREATING, SUFFIX_DELETING, TOMBSTONES_FILE, block_dir};
 pub use link::link_block;
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use postings::PostingsPlan;

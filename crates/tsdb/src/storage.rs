@@ -82,7 +82,7 @@ impl Storage {
     }
 
     /// Returns true if the bucket has all deletions of a block, or none is to have them.
-    pub(crate) fn has_bucket_deletions(&self, tenant: &TenantId, entry: &BlockEntry) -> bool {
+    pub(crate) fn has_bucket_deletions(&self, tenant: &TenantId, entry: &Arc<BlockEntry>) -> bool {
         match self.uploads.as_ref().zip(self.folder_of(tenant)) {
             Some((uploads, folder)) => uploads.has(&folder, entry),
             None => true,
@@ -95,7 +95,7 @@ impl Storage {
     }
 
     /// Returns true if the bucket has a local block with all its deletions, and queries know that.
-    pub(crate) fn is_uploaded(&self, store: &TenantId, block: &BlockEntry) -> bool {
+    pub(crate) fn is_uploaded(&self, store: &TenantId, block: &Arc<BlockEntry>) -> bool {
         let uploads = self.uploads.as_ref().zip(self.folder_of(store));
         uploads.is_some_and(|(uploads, folder)| uploads.has(&folder, block))
     }

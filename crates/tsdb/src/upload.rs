@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chronolith_block::BlockEntry;
+use chronolith_block::{BlockEntry, TOMBSTONES_FILE};
 use chronolith_bucket::Folder;
 use chronolith_bucket::upload::Published;
 use chronolith_format::bucket::catalogue::BucketBlock;
@@ -158,6 +158,7 @@ impl TenantUpload<'_> {
             tracing::info!(folder = %self.folder, blocks = recorded, "blocks of the bucket entered in a new catalogue");
         }
         self.state.read(&self.folder).map_err(text)?;
+        self.confirm_deletions(&self.blocks.list())?;
         for group in groups_of(self.storage.env(), self.blocks).map_err(text)? {
             self.upload_group(&group)?;
         }
@@ -191,10 +192,25 @@ impl TenantUpload<'_> {
         };
         let Some(snapshot) = snapshot else { return Ok(()) };
         self.state.record(&self.folder, &snapshot).map_err(text)?;
+        self.confirm_deletions(blocks)?;
         let bytes: u64 = blocks.iter().map(|entry| entry.size_bytes()).sum();
         let folder = &self.folder;
         let ulids = names_of(blocks);
         tracing::info!(%folder, ulids, bytes, snapshot = snapshot.number, "blocks uploaded");
+        Ok(())
+    }
+
+    /// Compares the tombstones of blocks that the bucket has with as many deleted intervals.
+    fn confirm_deletions(&self, entries: &[Arc<BlockEntry>]) -> Result<(), String> {
+        for entry in entries.iter().filter(|entry| self.state.is_unconfirmed(&self.folder, entry)) {
+            let path = self.blocks.block_dir(entry.ulid()).join(TOMBSTONES_FILE);
+            match self.storage.env().disk.read(&path) {
+                Ok(tombstones) => self.state.confirm(&self.folder, entry, &tombstones),
+                // Compaction has replaced the block.
+                Err(_) if !self.blocks.has(entry) => {}
+                Err(error) => return Err(format!("reading {}: {error}", path.display())),
+            }
+        }
         Ok(())
     }
 

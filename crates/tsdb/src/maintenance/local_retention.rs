@@ -43,7 +43,7 @@ impl JobRunner for LocalRetentionJobs {
 }
 
 /// Returns true if the bucket has `block` and it ended before `oldest_ms`.
-fn is_removable(storage: &Storage, tenant: &TenantId, block: &BlockEntry, oldest_ms: i64) -> bool {
+fn is_removable(storage: &Storage, tenant: &TenantId, block: &Arc<BlockEntry>, oldest_ms: i64) -> bool {
     let end_ms = tenant.time_unit().to_ms_ceil(block.range().end);
     end_ms <= oldest_ms && storage.is_uploaded(tenant, block)
 }

@@ -6,15 +6,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chronolith_base::Clock;
+use chronolith_base::crc::crc32c;
 use chronolith_block::BlockEntry;
 use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext};
 use chronolith_format::block::meta::Ulid;
-use chronolith_format::bucket::catalogue::Snapshot;
+use chronolith_format::bucket::catalogue::{Snapshot, TombstonesObject};
 use parking_lot::Mutex;
 
 use super::counters::UploadCounters;
@@ -27,14 +28,25 @@ pub(super) const CATALOG_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for the requests of one block.
 pub(super) const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Deleted intervals of each block of a folder, by the latest snapshot.
-type Deletions = BTreeMap<Ulid, u64>;
+/// A block of the latest snapshot.
+struct UploadedBlock {
+    tombstone_count: u64,
+    tombstones: Option<TombstonesObject>,
+    /// Local entry with the same tombstones, of a block that has some. Each deletion makes another entry.
+    confirmed: Weak<BlockEntry>,
+}
+
+impl UploadedBlock {
+    fn has_count_of(&self, entry: &BlockEntry) -> bool {
+        self.tombstone_count == entry.record().tombstone_count
+    }
+}
 
 /// Blocks in the bucket, as far as this process knows.
 pub(crate) struct UploadState {
     bucket: Arc<BucketSources>,
     clock: Arc<dyn Clock>,
-    folders: Mutex<BTreeMap<Folder, Deletions>>,
+    folders: Mutex<BTreeMap<Folder, BTreeMap<Ulid, UploadedBlock>>>,
     counters: UploadCounters,
     known: KnownTenants,
     /// Wall clock time of retention, which does not follow jumps; 0 until maintenance has run.
@@ -89,10 +101,38 @@ impl UploadState {
     }
 
     /// Returns true if the bucket has the block with all its deletions, and queries know that.
-    pub(crate) fn has(&self, folder: &Folder, entry: &BlockEntry) -> bool {
+    pub(crate) fn has(&self, folder: &Folder, entry: &Arc<BlockEntry>) -> bool {
         let folders = self.folders.lock();
-        let deletions = folders.get(folder).and_then(|blocks| blocks.get(&entry.ulid()));
-        deletions == Some(&entry.record().tombstone_count)
+        let Some(block) = folders.get(folder).and_then(|blocks| blocks.get(&entry.ulid())) else {
+            return false;
+        };
+        // Two sets of tombstones can have the same number of intervals.
+        let is_confirmed = || std::ptr::eq(block.confirmed.as_ptr(), Arc::as_ptr(entry));
+        block.has_count_of(entry) && (block.tombstone_count == 0 || is_confirmed())
+    }
+
+    /// Returns true if the bucket may have all deletions of the block, which is known once the tombstones are
+    /// compared.
+    pub(super) fn is_unconfirmed(&self, folder: &Folder, entry: &Arc<BlockEntry>) -> bool {
+        let folders = self.folders.lock();
+        let block = folders.get(folder).and_then(|blocks| blocks.get(&entry.ulid()));
+        let has_count = block.is_some_and(|block| block.tombstone_count > 0 && block.has_count_of(entry));
+        drop(folders);
+        has_count && !self.has(folder, entry)
+    }
+
+    /// Takes `tombstones`, the local file of a block, to be those of `entry`: if the bucket has the same, it
+    /// has all deletions of the block.
+    pub(super) fn confirm(&self, folder: &Folder, entry: &Arc<BlockEntry>, tombstones: &[u8]) {
+        let mut folders = self.folders.lock();
+        let block = folders.get_mut(folder).and_then(|blocks| blocks.get_mut(&entry.ulid()));
+        let Some(block) = block else { return };
+        let is_same = |object: &TombstonesObject| {
+            object.len == tombstones.len() as u64 && object.crc == crc32c(tombstones)
+        };
+        if block.tombstones.as_ref().is_some_and(is_same) {
+            block.confirmed = Arc::downgrade(entry);
+        }
     }
 
     /// Reads the catalogue of a folder and records its blocks as uploaded; `None` if it has none.
@@ -107,8 +147,19 @@ impl UploadState {
     /// Records the blocks of a snapshot as uploaded, after queries see them.
     pub(crate) fn record(&self, folder: &Folder, snapshot: &Snapshot) -> Result<(), BucketError> {
         self.bucket.refresh(&self.catalog_request(folder))?;
-        let deletions = snapshot.blocks.iter().map(|block| (block.ulid, block.counts.tombstones));
-        self.folders.lock().insert(folder.clone(), deletions.collect());
+        let mut folders = self.folders.lock();
+        let mut before = folders.remove(folder).unwrap_or_default();
+        let blocks = snapshot.blocks.iter().map(|record| {
+            let same = before.remove(&record.ulid).filter(|block| block.tombstones == record.tombstones);
+            let block = UploadedBlock {
+                tombstone_count: record.counts.tombstones,
+                tombstones: record.tombstones.clone(),
+                confirmed: same.map(|block| block.confirmed).unwrap_or_default(),
+            };
+            (record.ulid, block)
+        });
+        let blocks = blocks.collect();
+        folders.insert(folder.clone(), blocks);
         Ok(())
     }
 

@@ -138,3 +138,28 @@ fn a_deletion_after_the_upload_goes_to_the_bucket_with_the_local_copy() {
     let other = world.open("/empty");
     world.compare(&other, &HOURS, part, "without the data directory");
 }
+
+/// Uploads compared the number of deleted intervals: a deletion that extended one did not reach the bucket,
+/// and its samples came back with the removal of the local copy. The tombstones themselves are compared.
+#[test]
+fn a_deletion_that_extends_another_one_goes_to_the_bucket() {
+    let start = START_MS - 8 * HOUR_MS + 600_000;
+    let parts = [TimeRange::new(start, start + 300_000), TimeRange::new(start, start + 900_000)];
+    let world = World::new(3);
+    let tsdb = world.open("/data");
+    for hour in HOURS {
+        put(&tsdb, hour);
+        world.machine.clock.advance(Duration::from_millis(1));
+        tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
+    }
+    let by_name = [vec![Matcher::equal("__name__", "b")]];
+    for part in parts {
+        tsdb.delete_series(&TenantId::anonymous(), &by_name, part).expect("deletes");
+        tsdb.upload_blocks();
+        assert_eq!(metric(&tsdb, "bucket_upload_waiting_blocks"), 0.0);
+        world.compare(&world.open("/empty"), &HOURS, part, "without the data directory");
+    }
+    drop(tsdb);
+    let tsdb = world.open("/data");
+    world.move_all(&tsdb, &|when| world.compare(&tsdb, &HOURS, parts[1], when));
+}
