@@ -38,7 +38,7 @@ use crate::query::bucket::TenantBucket;
 use crate::query::lookback::bounded;
 use crate::query::measurements::as_measurements;
 use crate::query::metrics::as_metrics;
-use crate::query::remote::{RemoteSources, RemoteView};
+use crate::query::remote::RemoteSources;
 use crate::query::typed_bucket::TypedBucket;
 use crate::query::unit::in_milliseconds;
 
@@ -494,6 +494,6 @@ impl ChangeWatch for BucketSources {
 
 impl TenantSources for BucketSources {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        bounded(Arc::new(RemoteView { sources: self.remote.clone(), tenant: tenant.clone() }))
+        bounded(self.remote.tenant(tenant))
     }
 }

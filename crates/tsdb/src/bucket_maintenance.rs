@@ -26,6 +26,7 @@ use chronolith_format::bucket::catalogue::Snapshot;
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
+use crate::backoff::{Backoff, PauseBounds};
 use crate::bucket::BucketSources;
 use crate::maintenance::Maintenance;
 use crate::metric::Metric;
@@ -39,9 +40,8 @@ const RUN_INTERVAL_NS: u64 = 300_000_000_000;
 /// Time between two searches for leftovers, and between two listings of the tenants.
 const SEARCH_INTERVAL_NS: u64 = 6 * 3_600_000_000_000;
 const TENANTS_INTERVAL_NS: u64 = 3_600_000_000_000;
-/// Pause after the first failure of a tenant; each further one doubles it.
-const RETRY_PAUSE_NS: u64 = 60_000_000_000;
-const RETRY_PAUSE_NS_MAX: u64 = 3_600_000_000_000;
+/// Pauses after failures of a tenant.
+const RETRY_PAUSES: PauseBounds = PauseBounds { min_ns: 60_000_000_000, max_ns: 3_600_000_000_000 };
 /// Time for the requests of one step of a tenant.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time after which another process takes over the compaction of one that died.
@@ -72,7 +72,7 @@ struct Schedule {
 struct Progress {
     run_ns: u64,
     search_ns: u64,
-    pause_ns: u64,
+    backoff: Backoff,
     /// Blocks of other programs that the catalogue does not name, as of the last search.
     foreign_count: u64,
 }
@@ -126,15 +126,15 @@ impl BucketMaintenance {
             let mono_ns = clock.mono_ns();
             match done {
                 Ok(next) => {
-                    progress.pause_ns = 0;
+                    progress.backoff = Backoff::default();
                     let wait_ns = if next == Next::Soon { 0 } else { RUN_INTERVAL_NS };
                     progress.run_ns = mono_ns.saturating_add(wait_ns);
                     self.counters.success_seconds.set(clock.now_ms().max(0).unsigned_abs() / 1000);
                 }
                 Err(error) => {
-                    progress.pause_ns = (before.pause_ns * 2).clamp(RETRY_PAUSE_NS, RETRY_PAUSE_NS_MAX);
-                    progress.run_ns = mono_ns.saturating_add(progress.pause_ns);
-                    let retry_s = progress.pause_ns / 1_000_000_000;
+                    progress.backoff = before.backoff.after_failure(mono_ns, RETRY_PAUSES);
+                    progress.run_ns = progress.backoff.retry_ns();
+                    let retry_s = progress.backoff.pause_s();
                     tracing::error!(%tenant, error, retry_s, "maintenance of the bucket failed, retrying after retry_s");
                     self.counters.failures.increment();
                 }
@@ -161,7 +161,7 @@ impl BucketMaintenance {
                 schedule.list_ns = mono_ns.saturating_add(TENANTS_INTERVAL_NS);
             }
             Err(error) => {
-                schedule.list_ns = mono_ns.saturating_add(RETRY_PAUSE_NS);
+                schedule.list_ns = mono_ns.saturating_add(RETRY_PAUSES.min_ns);
                 if !bucket.is_stopped() {
                     self.counters.failures.increment();
                     tracing::error!(%error, "listing the tenants of the bucket failed, retrying in 60 s");

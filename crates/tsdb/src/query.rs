@@ -9,6 +9,7 @@ pub(crate) mod blocks;
 pub(crate) mod bucket;
 mod counted;
 pub(crate) mod databases;
+mod deferred;
 mod failure;
 pub(crate) mod fanout;
 pub(crate) mod fields;

@@ -8,7 +8,6 @@
 //! Not here: requests (`bucket::upload`), removal of local copies (`maintenance::local_retention`).
 
 pub(crate) mod adoption;
-mod backoff;
 mod counters;
 pub(crate) mod databases;
 pub(crate) mod deletion;
@@ -29,14 +28,14 @@ use chronolith_format::bucket::catalogue::BucketBlock;
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
+use crate::backoff::Backoff;
 use crate::blocks::tenant::TenantBlocks;
 use crate::storage::Storage;
-use backoff::Backoff;
 use databases::DatabaseUploads;
 use expiry::Expiry;
 use groups::{BlockGroup, groups_of};
 use sidecar::make_sidecar;
-use state::{BLOCK_TIMEOUT, UploadState, text};
+use state::{BLOCK_TIMEOUT, RETRY_PAUSES, UploadState, text};
 
 /// Uploads of all tenants, by one thread.
 #[derive(Default)]
@@ -107,7 +106,7 @@ impl Uploads {
             Ok(()) => Progress { done: Some(list), ..Progress::default() },
             Err(_) if self.is_stopped.load(Ordering::SeqCst) => return,
             Err(error) => {
-                let backoff = before.backoff.after_failure(clock.mono_ns());
+                let backoff = before.backoff.after_failure(clock.mono_ns(), RETRY_PAUSES);
                 let folder = &upload.folder;
                 let retry_s = backoff.pause_s();
                 tracing::error!(%folder, error, retry_s, "uploading blocks failed, retrying after retry_s");

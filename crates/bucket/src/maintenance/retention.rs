@@ -28,6 +28,21 @@ impl Expiry<'_> {
     }
 }
 
+/// Takes the blocks that `is_expired` selects out of a snapshot and marks them. Returns them.
+pub fn expire(
+    snapshot: &mut Snapshot,
+    now_ms: i64,
+    is_expired: impl Fn(&BucketBlock) -> bool,
+) -> Vec<BucketBlock> {
+    let expired: Vec<BucketBlock> = snapshot.blocks.extract_if(.., |block| is_expired(block)).collect();
+    for block in &expired {
+        if !snapshot.deletion_marks.iter().any(|mark| mark.ulid == block.ulid) {
+            snapshot.deletion_marks.push(DeletionMark { ulid: block.ulid, marked_ms: now_ms });
+        }
+    }
+    expired
+}
+
 /// Takes the expired blocks out of the catalogue and marks them. Returns them.
 ///
 /// # Errors
@@ -38,13 +53,7 @@ pub async fn retire_expired(
 ) -> Result<Vec<BucketBlock>, BucketError> {
     let mut expired = Vec::new();
     let change = |snapshot: &mut Snapshot| {
-        expired = snapshot.blocks.extract_if(.., |block| expiry.applies_to(block)).collect();
-        for block in &expired {
-            let is_marked = snapshot.deletion_marks.iter().any(|mark| mark.ulid == block.ulid);
-            if !is_marked {
-                snapshot.deletion_marks.push(DeletionMark { ulid: block.ulid, marked_ms: run.now_ms });
-            }
-        }
+        expired = expire(snapshot, run.now_ms, |block| expiry.applies_to(block));
         if expired.is_empty() { Change::Keep } else { Change::Write }
     };
     run.snapshots.update(run.request, change).await?;

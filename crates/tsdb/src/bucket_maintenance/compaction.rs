@@ -28,14 +28,10 @@ use crate::maintenance::compaction::{INPUT_PART, TOMBSTONE_PART};
 use crate::maintenance::{JobKind, Maintenance};
 use crate::storage::Storage;
 use crate::upload::sidecar::make_sidecar;
-use crate::upload::state::UploadState;
+use crate::upload::state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, UploadState, text};
 
 /// Directory of inputs and outputs below the data directory.
 const DIR: &str = "bucket-compaction";
-/// Time for the requests of one block.
-const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Time for a request to lease or catalogue.
-const CATALOG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Compaction of the blocks of one tenant in the bucket.
 pub(super) struct BucketCompaction<'a> {
@@ -252,8 +248,4 @@ fn candidate(record: &BucketBlock, is_excluded: bool) -> Candidate {
 
 fn bytes_of(record: &BucketBlock) -> u64 {
     record.files.segments.iter().fold(record.files.index, |sum, bytes| sum.saturating_add(*bytes))
-}
-
-fn text(error: BucketError) -> String {
-    error.to_string()
 }

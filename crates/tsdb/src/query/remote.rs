@@ -10,14 +10,12 @@ use std::sync::Arc;
 use chronolith_base::Clock;
 use chronolith_bucket::{BlockCatalog, Folder};
 use chronolith_model::databases::RetentionPolicy;
-use chronolith_model::query::SelectHints;
-use chronolith_model::{
-    DuplicatePolicy, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
-};
+use chronolith_model::{DuplicatePolicy, QueryError, Queryable, ReadContext, TenantId};
 
 use super::blocks::FolderSource;
 use super::bucket::TenantBucket;
 use super::databases::{PolicySource, WithDatabases};
+use super::deferred::DeferredSource;
 use super::unit::in_milliseconds;
 use crate::bucket::databases::RemoteDatabases;
 
@@ -49,6 +47,13 @@ impl RemoteSources {
         Arc::new(TenantBucket::new(source, DuplicatePolicy::default()))
     }
 
+    /// A tenant for PromQL: its default store and its databases.
+    pub(crate) fn tenant(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+        let sources = self.clone();
+        let tenant = tenant.clone();
+        Arc::new(DeferredSource::new(move |ctx| sources.view(&tenant, ctx)))
+    }
+
     fn view(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> {
         let own = self.own(tenant);
         // Both are read at the same time by the first query.
@@ -70,55 +75,5 @@ impl RemoteSources {
             return Ok(own);
         }
         Ok(Arc::new(WithDatabases::new(own, policies, self.separator.clone())))
-    }
-}
-
-/// A tenant for PromQL: its default store and its databases.
-pub(crate) struct RemoteView {
-    pub(crate) sources: RemoteSources,
-    pub(crate) tenant: TenantId,
-}
-
-impl RemoteView {
-    fn view(&self, ctx: &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> {
-        self.sources.view(&self.tenant, ctx)
-    }
-}
-
-impl Queryable for RemoteView {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.view(ctx)?.select(selector, ctx)
-    }
-
-    fn select_with(
-        &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.view(ctx)?.select_with(selector, hints, ctx)
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.view(ctx)?.label_names(selector, limit, ctx)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.view(ctx)?.label_values(name, selector, limit, ctx)
     }
 }

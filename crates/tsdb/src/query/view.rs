@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::query::SelectHints;
-use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId};
+use chronolith_model::{QueryError, Queryable, ReadContext, TenantId};
 
 use super::TenantQueryable;
 use super::databases::{PolicySource, WithDatabases};
+use super::deferred::DeferredSource;
 use super::unit::in_milliseconds;
 use crate::storage::Storage;
 use crate::upload::adoption::{ensure_known, is_known};
@@ -25,7 +25,9 @@ pub(crate) fn tenant_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn 
     if knows_databases(storage, tenant) {
         return known_view(storage, tenant);
     }
-    Arc::new(UnknownDatabases { storage: storage.clone(), tenant: tenant.clone() })
+    let storage = storage.clone();
+    let tenant = tenant.clone();
+    Arc::new(DeferredSource::new(move |ctx| awaited_view(&storage, &tenant, ctx)))
 }
 
 /// Returns true if the local catalogue has all databases of `tenant`, also those of the bucket.
@@ -74,59 +76,18 @@ fn known_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn Queryable> {
     Arc::new(WithDatabases::new(own, policies, storage.options().field_separator.clone()))
 }
 
-/// A tenant whose databases in the bucket are read by the query that needs them first.
-struct UnknownDatabases {
-    storage: Arc<Storage>,
-    tenant: TenantId,
-}
-
-impl UnknownDatabases {
-    fn view(&self, ctx: &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> {
-        match await_databases(&self.storage, &self.tenant, ctx) {
-            Err(error) if ctx.allows_partial() => {
-                let url = self.storage.bucket().map_or("", |bucket| bucket.catalog().bucket_url());
-                ctx.warn_partial(&format!("the list of databases in {url}"), error)?;
-            }
-            known => known?,
+/// View of a tenant whose databases in the bucket are read by the first query that needs them.
+fn awaited_view(
+    storage: &Arc<Storage>,
+    tenant: &TenantId,
+    ctx: &ReadContext,
+) -> Result<Arc<dyn Queryable>, QueryError> {
+    match await_databases(storage, tenant, ctx) {
+        Err(error) if ctx.allows_partial() => {
+            let url = storage.bucket().map_or("", |bucket| bucket.catalog().bucket_url());
+            ctx.warn_partial(&format!("the list of databases in {url}"), error)?;
         }
-        Ok(known_view(&self.storage, &self.tenant))
+        known => known?,
     }
-}
-
-impl Queryable for UnknownDatabases {
-    fn select(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.view(ctx)?.select(selector, ctx)
-    }
-
-    fn select_with(
-        &self,
-        selector: &Selector<'_>,
-        hints: &SelectHints<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        self.view(ctx)?.select_with(selector, hints, ctx)
-    }
-
-    fn label_names(
-        &self,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.view(ctx)?.label_names(selector, limit, ctx)
-    }
-
-    fn label_values(
-        &self,
-        name: &str,
-        selector: &Selector<'_>,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.view(ctx)?.label_values(name, selector, limit, ctx)
-    }
+    Ok(known_view(storage, tenant))
 }

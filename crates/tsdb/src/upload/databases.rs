@@ -21,8 +21,8 @@ use chronolith_model::databases::{
 use parking_lot::Mutex;
 
 use super::adoption::{adopt_all, ensure_known};
-use super::backoff::Backoff;
-use super::state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, UploadState, text};
+use super::state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, RETRY_PAUSES, UploadState, text};
+use crate::backoff::Backoff;
 use crate::storage::Storage;
 
 /// Time between a drop and the removal of the objects: readers with an earlier copy end their queries, and an
@@ -95,7 +95,7 @@ impl DatabaseUploads {
             Ok(with_drops) => with_drops,
             Err(_) if is_stopped.load(Ordering::SeqCst) => Vec::new(),
             Err(error) => {
-                let backoff = before.after_failure(clock.mono_ns());
+                let backoff = before.after_failure(clock.mono_ns(), RETRY_PAUSES);
                 let retry_s = backoff.pause_s();
                 tracing::error!(
                     error,
@@ -135,7 +135,7 @@ impl DatabaseUploads {
             Ok(copy) => OwnerProgress { recorded: Some(copy), backoff: Backoff::default() },
             Err(_) if is_stopped.load(Ordering::SeqCst) => return,
             Err(error) => {
-                let backoff = backoff.after_failure(clock.mono_ns());
+                let backoff = backoff.after_failure(clock.mono_ns(), RETRY_PAUSES);
                 let tenant = upload.owner;
                 let retry_s = backoff.pause_s();
                 tracing::error!(%tenant, error, retry_s, "uploading the databases failed, retrying after retry_s");

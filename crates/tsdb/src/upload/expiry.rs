@@ -7,13 +7,13 @@
 
 use chronolith_base::hash::HashSet;
 use chronolith_bucket::Folder;
+use chronolith_bucket::maintenance::retention::expire;
 use chronolith_bucket::snapshots::Change;
-use chronolith_format::bucket::catalogue::{DeletionMark, Snapshot};
 use chronolith_model::{TenantId, TimeRange};
 use parking_lot::Mutex;
 
-use super::backoff::Backoff;
-use super::state::{UploadState, text};
+use super::state::{RETRY_PAUSES, UploadState, text};
+use crate::backoff::Backoff;
 use crate::storage::Storage;
 
 /// Expiry of the stores of all retention policies.
@@ -40,7 +40,7 @@ impl Expiry {
             let Some(folder) = storage.folder_of(&policy.store) else { continue };
             let Some(expired_end) = state.expired_end(policy.duration_ns) else { return };
             if let Err(error) = self.expire(state, &policy.store, &folder, expired_end) {
-                let backoff = before.after_failure(clock.mono_ns());
+                let backoff = before.after_failure(clock.mono_ns(), RETRY_PAUSES);
                 let retry_s = backoff.pause_s();
                 tracing::error!(%folder, error, retry_s, "removing expired blocks from the catalogue failed, retrying after retry_s");
                 state.counters().failures.increment();
@@ -70,7 +70,7 @@ impl Expiry {
         let marked_ms = state.now_ms();
         let mut expired_count = 0;
         let updated = state.bucket().update(&request, |snapshot| {
-            expired_count = expire_blocks(snapshot, expired_end, marked_ms);
+            expired_count = expire(snapshot, marked_ms, |block| block.range.end <= expired_end).len();
             if expired_count > 0 { Change::Write } else { Change::Keep }
         });
         let Some(snapshot) = updated.map_err(text)? else { return Ok(()) };
@@ -80,19 +80,4 @@ impl Expiry {
         }
         Ok(())
     }
-}
-
-/// Marks blocks that end at or before `expired_end` for removal; returns their number.
-fn expire_blocks(snapshot: &mut Snapshot, expired_end: i64, marked_ms: i64) -> usize {
-    let is_expired = |end: i64| end <= expired_end;
-    let (expired, kept): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut snapshot.blocks).into_iter().partition(|block| is_expired(block.range.end));
-    snapshot.blocks = kept;
-    let marks = &mut snapshot.deletion_marks;
-    for block in &expired {
-        if !marks.iter().any(|mark| mark.ulid == block.ulid) {
-            marks.push(DeletionMark { ulid: block.ulid, marked_ms });
-        }
-    }
-    expired.len()
 }

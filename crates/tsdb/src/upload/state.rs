@@ -20,13 +20,16 @@ use parking_lot::Mutex;
 
 use super::counters::UploadCounters;
 use super::known::KnownTenants;
+use crate::backoff::PauseBounds;
 use crate::bucket::BucketSources;
 use crate::metric::Metric;
 
 /// Time for reading or updating the catalogue.
-pub(super) const CATALOG_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const CATALOG_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for the requests of one block.
-pub(super) const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
+pub(crate) const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Pauses after failures of a folder.
+pub(super) const RETRY_PAUSES: PauseBounds = PauseBounds { min_ns: 5_000_000_000, max_ns: 300_000_000_000 };
 
 /// A block of the latest snapshot.
 struct UploadedBlock {
@@ -177,6 +180,6 @@ impl UploadState {
     }
 }
 
-pub(super) fn text(error: impl Display) -> String {
+pub(crate) fn text(error: impl Display) -> String {
     error.to_string()
 }
