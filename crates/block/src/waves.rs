@@ -114,7 +114,7 @@ impl ChunkRun<'_> {
         let last = self.chunks.last()?.chunk_ref;
         let last_bytes = match self.chunks.len() {
             RUN_CHUNKS_MIN.. => self.chunk_bytes_max + self.chunk_bytes_max / 16 + 16,
-            // Too few to tell: rather some bytes in vain than another round for the rest of a chunk.
+            // Too few chunks for an estimate: reading some bytes in vain costs less than another request.
             _ => estimate.max(self.chunk_bytes_max),
         };
         let end = u64::from(last.offset()) + last_bytes;

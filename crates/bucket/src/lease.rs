@@ -69,7 +69,7 @@ impl Leases {
     /// Cost: a listing and a read; to take or renew it also a creation and the removal of an old epoch.
     ///
     /// # Errors
-    /// As other requests. The lease may be taken then: it ends by itself.
+    /// As other requests. The lease may be taken then, and expires.
     pub async fn acquire(&self, request: &RequestContext) -> Result<bool, BucketError> {
         let newest = self.newest(request).await?;
         let age_ns = newest.map_or(0, |epoch| self.age_ns(&request.folder, epoch));
@@ -88,7 +88,7 @@ impl Leases {
         self.create(request, Epoch { number, holder: self.holder, duration_ms }).await
     }
 
-    /// Gives the lease back, if this process holds it.
+    /// Releases the lease if this process holds it.
     ///
     /// # Errors
     /// As other requests. The lease ends by itself then.

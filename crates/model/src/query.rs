@@ -179,12 +179,12 @@ impl ReadContext {
         self.start_ms
     }
 
-    /// Notes that samples before the start were asked for.
+    /// Records that the query selects samples before the start.
     pub fn note_moved_start(&self) {
         self.shared.is_start_moved.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if samples before the start were asked for.
+    /// Returns true if the query selects samples before the start.
     #[must_use]
     pub fn is_start_moved(&self) -> bool {
         self.shared.is_start_moved.load(Ordering::Relaxed)

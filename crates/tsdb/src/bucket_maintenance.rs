@@ -291,7 +291,7 @@ impl TenantRun<'_> {
         if found.foreign_count > 0 {
             let blocks = found.foreign_count;
             let bytes = found.foreign_bytes;
-            tracing::info!(tenant = %self.tenant, blocks, bytes, "blocks of other programs that the catalogue does not name");
+            tracing::info!(tenant = %self.tenant, blocks, bytes, "unreferenced blocks of other programs found");
         }
         Ok(found.foreign_count)
     }

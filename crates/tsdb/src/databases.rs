@@ -156,7 +156,7 @@ impl DatabaseStore {
         self.publish(next)
     }
 
-    /// Gives an id in the bucket to each store of `owner` without one. Returns the catalogue as it is then.
+    /// Assigns an id in the bucket to each store of `owner` without one. Returns the changed catalogue.
     ///
     /// # Errors
     /// [`CatalogError::Storage`]; no store has a new id then.

@@ -1,5 +1,5 @@
 //! Cache directory: byte ranges of objects on local disk, found again after a restart. A log of segments; the
-//! oldest one goes for room, but for its entries that were read (FIFO with reinsertion).
+//! oldest one is evicted, and its entries that were read are written again (FIFO with reinsertion).
 //!
 //! Invariants: the files never have more than `bytes_max` bytes; bytes that fail a checksum are a miss; an
 //! error of the disk turns the cache off, and fails no query. Bytes that were fetched before a damaged range

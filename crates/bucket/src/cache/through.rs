@@ -30,7 +30,7 @@ pub(super) struct ReadFlights {
     pub(super) failed: Vec<OwnFlight>,
 }
 
-/// Reads the ranges of own requests, and hands their bytes to memory and to the queries that wait.
+/// Reads the ranges of own requests from disk, and completes them with the bytes.
 ///
 /// # Errors
 /// [`QueryError::Canceled`] if the runtime ends.

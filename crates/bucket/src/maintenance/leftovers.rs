@@ -137,7 +137,7 @@ pub async fn mark_leftovers(run: &MaintenanceRun<'_>, found: &Leftovers) -> Resu
     });
     let snapshot = updated.await?.snapshot;
     for ulid in &marked {
-        tracing::info!(folder = %run.request.folder, block = %ulid, "folder without a block of the catalogue marked for removal");
+        tracing::info!(folder = %run.request.folder, block = %ulid, "unreferenced block folder marked for removal");
     }
     // Read again just now: an upload may have published one of them since the search.
     let named: BTreeSet<String> =
@@ -145,7 +145,7 @@ pub async fn mark_leftovers(run: &MaintenanceRun<'_>, found: &Leftovers) -> Resu
     let unnamed = || found.tombstones.iter().filter(|object| !named.contains(&object.key));
     for object in unnamed() {
         run.store.remove(run.request, &object.key).await?;
-        tracing::info!(key = object.key, "tombstones that the catalogue does not name removed");
+        tracing::info!(key = object.key, "unreferenced tombstones removed");
     }
     Ok(Marked { folder_count: marked.len(), tombstones_count: unnamed().count() })
 }

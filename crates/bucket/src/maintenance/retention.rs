@@ -59,7 +59,7 @@ pub async fn retire_expired(
     run.snapshots.update(run.request, change).await?;
     for block in &expired {
         let end = block.range.end;
-        tracing::info!(folder = %run.request.folder, block = %block.ulid, end, "expired block left the catalogue");
+        tracing::info!(folder = %run.request.folder, block = %block.ulid, end, "expired block removed from the catalogue");
     }
     Ok(expired)
 }

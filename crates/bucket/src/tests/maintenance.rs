@@ -1,5 +1,5 @@
 //! Maintenance of a tenant's folder: killed at every request and repeated by another process, blocks of the
-//! catalogue stay complete, and what is marked, expired or left over goes.
+//! catalogue stay complete, and marked, expired and leftover blocks are removed.
 
 use std::collections::BTreeSet;
 

@@ -156,7 +156,7 @@ impl DatabaseCatalog {
         })
     }
 
-    /// Gives an id in the bucket to each store of `owner` without one; returns true if there was such a
+    /// Assigns an id in the bucket to each store of `owner` without one; returns true if there was such a
     /// store. `new_id` returns an id that was never used.
     pub fn assign_bucket_ids(&mut self, owner: &TenantId, mut new_id: impl FnMut() -> StoreId) -> bool {
         let Some(own) = self.tenants.get_mut(owner) else { return false };

@@ -78,7 +78,7 @@ impl BucketCompaction<'_> {
         }
         let request = self.request(CATALOG_TIMEOUT);
         if let Err(error) = self.bucket().wait(self.leases.release(&request)) {
-            tracing::debug!(%error, "releasing the lease failed, it ends by itself");
+            tracing::debug!(%error, "releasing the lease failed, it expires instead");
         }
         self.counters.lease_held.set(0);
         end
