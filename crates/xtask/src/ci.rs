@@ -13,7 +13,7 @@ mod tally;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use crate::process::run_within;
 use checkout::Checkout;
@@ -23,55 +23,83 @@ use tally::Tally;
 const PROMETHEUS_SCRIPTS_TEST: &str = "prometheus_scripts_pass";
 const CARGO_WITHIN: Duration = Duration::from_secs(1500);
 
+/// A step, and those that may run at the same time.
 struct Step {
     name: &'static str,
     title: &'static str,
+    group: Group,
     run: fn(&Checkout) -> Result<Tally>,
 }
 
+/// Steps of one group run one after another, and the two last groups at the same time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    /// Before all others, which need what it builds.
+    First,
+    /// Compilers: they leave no core free, but need no server.
+    Compilers,
+    /// Kits, which mostly wait.
+    Kits,
+}
+
 const STEPS: [Step; 19] = [
-    Step { name: "tidy", title: "rules of sources and documents", run: tidy },
-    Step { name: "fmt", title: "formatting", run: fmt },
-    Step { name: "clippy", title: "lints", run: clippy },
-    Step { name: "test", title: "tests of the crates", run: test },
-    Step { name: "loom", title: "every order of threads over commit and series map", run: loom },
-    Step { name: "append-path", title: "instructions and cache misses of appends", run: append_path },
-    Step { name: "build", title: "the server and its tools", run: build },
-    Step { name: "promqltest", title: "kit promqltest: PromQL scripts over HTTP", run: promqltest::run },
-    Step { name: "abuse", title: "kit abuse: hostile requests", run: kits::abuse },
-    Step { name: "grafana", title: "kit grafana-replay: calls of Grafana's data source", run: kits::grafana },
-    Step { name: "page", title: "kit page: the web page in a browser", run: kits::page },
-    Step {
-        name: "prom-peer",
-        title: "kit prom-peer: a real Prometheus writes, reads, federates",
-        run: kits::prom_peer,
-    },
-    Step { name: "influxql", title: "random InfluxQL and line protocol against InfluxDB", run: influxql },
-    Step { name: "crash", title: "kit crash: SIGKILL while writing", run: kits::crash },
-    Step { name: "clients", title: "kit clients: client libraries", run: kits::clients },
-    Step {
-        name: "influx-clients",
-        title: "kit influx-clients: Telegraf, Grafana, influx, libraries of InfluxDB",
-        run: kits::influx_clients,
-    },
-    Step {
-        name: "bucket-read",
-        title: "kit bucket: blocks of Prometheus in a directory and an S3 server are read",
-        run: kits::bucket_read,
-    },
-    Step {
-        name: "bucket-upload",
-        title: "kit bucket: blocks are uploaded to a directory and an S3 server",
-        run: kits::bucket_upload,
-    },
-    Step {
-        name: "bucket-readers",
-        title: "kit bucket: read-only servers are killed while another one writes",
-        run: kits::bucket_readers,
-    },
+    step("tidy", "rules of sources and documents", Group::First, tidy),
+    step("fmt", "formatting", Group::First, fmt),
+    step("test", "tests of the crates", Group::First, test),
+    step("build", "the server and its tools", Group::First, build),
+    step("clippy", "lints", Group::Compilers, clippy),
+    step("loom", "every order of threads over commit and series map", Group::Compilers, loom),
+    step("append-path", "instructions and cache misses of appends", Group::Compilers, append_path),
+    step("promqltest", "kit promqltest: PromQL scripts over HTTP", Group::Kits, promqltest::run),
+    step("abuse", "kit abuse: hostile requests", Group::Kits, kits::abuse),
+    step("grafana", "kit grafana-replay: calls of Grafana's data source", Group::Kits, kits::grafana),
+    step("page", "kit page: the web page in a browser", Group::Kits, kits::page),
+    step(
+        "prom-peer",
+        "kit prom-peer: a real Prometheus writes, reads, federates",
+        Group::Kits,
+        kits::prom_peer,
+    ),
+    step("influxql", "random InfluxQL and line protocol against InfluxDB", Group::Kits, influxql),
+    step("crash", "kit crash: SIGKILL while writing", Group::Kits, kits::crash),
+    step("clients", "kit clients: client libraries", Group::Kits, kits::clients),
+    step(
+        "influx-clients",
+        "kit influx-clients: Telegraf, Grafana, influx, libraries of InfluxDB",
+        Group::Kits,
+        kits::influx_clients,
+    ),
+    step(
+        "bucket-read",
+        "kit bucket: blocks of Prometheus in a directory and an S3 server are read",
+        Group::Kits,
+        kits::bucket_read,
+    ),
+    step(
+        "bucket-upload",
+        "kit bucket: blocks are uploaded to a directory and an S3 server",
+        Group::Kits,
+        kits::bucket_upload,
+    ),
+    step(
+        "bucket-readers",
+        "kit bucket: read-only servers are killed while another one writes",
+        Group::Kits,
+        kits::bucket_readers,
+    ),
 ];
 
+const fn step(
+    name: &'static str,
+    title: &'static str,
+    group: Group,
+    run: fn(&Checkout) -> Result<Tally>,
+) -> Step {
+    Step { name, title, group, run }
+}
+
 /// Result of one step for the table.
+#[derive(Clone)]
 struct Row {
     name: &'static str,
     elapsed: Duration,
@@ -81,22 +109,34 @@ struct Row {
 pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     let chosen = choose(flags)?;
     let ci = Checkout { root: root.to_owned(), target_dir: crate::process::target_dir(root)? };
-    let mut rows = Vec::new();
-    for step in chosen {
-        println!("\n=== {}: {}", step.name, step.title);
-        let start = Instant::now();
-        let tally = (step.run)(&ci).unwrap_or_else(|error| Tally::failed(format!("{error:#}")));
-        let elapsed = start.elapsed();
-        println!("=== {}: {} ({:.1} s)", step.name, tally.verdict(), elapsed.as_secs_f64());
-        rows.push(Row { name: step.name, elapsed, tally });
-    }
+    let start = Instant::now();
+    let run_group = |group: Group| -> Vec<Row> {
+        chosen.iter().filter(|step| step.group == group).map(|step| run_step(&ci, step)).collect()
+    };
+    let mut rows = run_group(Group::First);
+    let last = std::thread::scope(|scope| {
+        let compilers = scope.spawn(|| run_group(Group::Compilers));
+        let kits = run_group(Group::Kits);
+        compilers.join().map(|compilers| [compilers, kits].concat())
+    });
+    rows.extend(last.map_err(|_| anyhow!("a step panicked"))?);
     print_table(&rows);
+    println!("all steps took {:.0} s", start.elapsed().as_secs_f64());
     let mut sum = Tally::default();
     for row in &rows {
         sum.add(&row.tally);
     }
     println!("{}", sum.closing_line());
     Ok(sum.failed_count == 0)
+}
+
+fn run_step(ci: &Checkout, step: &Step) -> Row {
+    println!("\n=== {}: {}", step.name, step.title);
+    let start = Instant::now();
+    let tally = (step.run)(ci).unwrap_or_else(|error| Tally::failed(format!("{error:#}")));
+    let elapsed = start.elapsed();
+    println!("=== {}: {} ({:.1} s)", step.name, tally.verdict(), elapsed.as_secs_f64());
+    Row { name: step.name, elapsed, tally }
 }
 
 /// The steps that `flags` ask for, in their fixed order.
