@@ -227,6 +227,7 @@ fn promtool_dumps_what_was_sent() {
     let window_ms = 7_200_000;
     let start = now_ms() / window_ms * window_ms - 3 * window_ms;
     let mut want = Vec::new();
+    let mut sent: Vec<(String, Vec<(i64, f64)>)> = Vec::new();
     for i in 0..40i64 {
         // Odd series come back to front: out-of-order samples must lie in the block in order.
         let mut samples: Vec<_> =
@@ -236,10 +237,14 @@ fn promtool_dumps_what_was_sent() {
         if i % 2 == 1 {
             samples.reverse();
         }
-        let labels = [("__name__", &*name), ("dc", "ü")];
-        for part in samples.chunks(70) {
-            assert_eq!(server.write(&[SeriesToSend { labels: &labels, samples: part }]).status, 204);
-        }
+        sent.push((name, samples));
+    }
+    // Few requests, so that the flush does not come between them.
+    for start in (0..300).step_by(70) {
+        let labels: Vec<_> = sent.iter().map(|(name, _)| [("__name__", &**name), ("dc", "ü")]).collect();
+        let parts = sent.iter().map(|(_, samples)| &samples[start..300.min(start + 70)]);
+        let series = labels.iter().zip(parts).map(|(labels, samples)| SeriesToSend { labels, samples });
+        assert_eq!(server.write(&series.collect::<Vec<_>>()).status, 204);
     }
     server.wait_for_block();
     assert_eq!(server.stop(), Some(0));
