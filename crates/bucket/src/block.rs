@@ -229,6 +229,12 @@ impl BucketBlock {
         self.record().map_or(u64::MAX, |record| record.files.segments.iter().sum())
     }
 
+    /// Times that it covers, in whole milliseconds around it.
+    pub(crate) fn range_ms(&self) -> TimeRange {
+        let unit = self.record().map_or(TimeUnit::Milli, |record| record.time_unit);
+        unit.range_to_ms(self.identity.range)
+    }
+
     /// Name and time range, for messages.
     #[must_use]
     pub fn description(&self) -> String {

@@ -16,7 +16,7 @@ use chronolith_base::Clock;
 use chronolith_base::hash::HashMap;
 use chronolith_block::Block;
 use chronolith_format::block::meta::Ulid;
-use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange};
+use chronolith_model::{DuplicatePolicy, QueryError, Queryable, ReadContext, TimeRange};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -99,6 +99,44 @@ struct FolderBlocks {
     used_ns: AtomicU64,
 }
 
+/// What is known of the blocks of one folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FolderSummary {
+    /// Key of the folder, without a slash at its end.
+    pub folder: String,
+    /// Blocks that queries read.
+    pub block_count: usize,
+    /// Bytes of index and chunks of those that a catalogue records.
+    pub bytes: u64,
+    /// From the start of the first to the end of the last block, in milliseconds since 1970.
+    pub range_ms: Option<TimeRange>,
+    /// Objects that look like blocks and are left out.
+    pub left_out_count: usize,
+    /// Time since the list was read.
+    pub age: Duration,
+}
+
+impl FolderSummary {
+    fn of(folder: &Folder, list: &BlockList, now_ns: u64) -> FolderSummary {
+        let ranges = || list.blocks.iter().map(|block| block.range_ms());
+        let start = ranges().map(|range| range.start).min();
+        let end = ranges().map(|range| range.end).max();
+        FolderSummary {
+            folder: folder.to_string(),
+            block_count: list.blocks.len(),
+            bytes: list
+                .blocks
+                .iter()
+                .filter_map(|block| block.record())
+                .map(|record| record.files.bytes())
+                .sum(),
+            range_ms: start.zip(end).map(|(start, end)| TimeRange::new(start, end)),
+            left_out_count: list.left_out.len(),
+            age: Duration::from_nanos(now_ns.saturating_sub(list.listed_ns)),
+        }
+    }
+}
+
 /// A list of blocks at one moment.
 #[derive(Clone)]
 struct BlockList {
@@ -110,6 +148,8 @@ struct BlockList {
     listed_ns: u64,
     /// Ascends with each list that differs from the one before.
     generation: u64,
+    /// Which of several samples with one timestamp is read.
+    duplicates: DuplicatePolicy,
 }
 
 impl BlockCatalog {
@@ -176,6 +216,26 @@ impl BlockCatalog {
         let slot = self.folders.lock().get(folder).cloned()?;
         let list = slot.list.read();
         Some(list.as_ref()?.blocks.iter().any(|block| block.range().overlaps(range)))
+    }
+
+    /// Summaries of the folders whose blocks are known. Cost: reads the list of each.
+    #[must_use]
+    pub fn folders(&self) -> Vec<FolderSummary> {
+        let slots: Vec<(Folder, Arc<FolderBlocks>)> =
+            self.folders.lock().iter().map(|(folder, slot)| (folder.clone(), slot.clone())).collect();
+        let now_ns = self.clock.mono_ns();
+        let summary = |(folder, slot): &(Folder, Arc<FolderBlocks>)| {
+            slot.list.read().as_ref().map(|list| FolderSummary::of(folder, list, now_ns))
+        };
+        slots.iter().filter_map(summary).collect()
+    }
+
+    /// Which of several samples with one timestamp is read in `folder`: the first one, unless its catalogue
+    /// says otherwise or is not known yet.
+    #[must_use]
+    pub fn duplicates(&self, folder: &Folder) -> DuplicatePolicy {
+        let slot = self.folders.lock().get(folder).cloned();
+        slot.and_then(|slot| slot.list.read().as_ref().map(|list| list.duplicates)).unwrap_or_default()
     }
 
     /// Runs `work` for each block on threads that may wait, several at the same time, after its header was
@@ -411,10 +471,14 @@ impl BlockCatalog {
         };
         let is_same =
             blocks.len() == known.len() && blocks.iter().zip(&*known).all(|(a, b)| Arc::ptr_eq(a, b));
+        let duplicates = slot.latest.lock().as_ref().map(|latest| latest.snapshot.duplicates);
+        let duplicates = duplicates.unwrap_or_default();
         let mut current = slot.list.write();
+        let is_same = is_same && current.as_ref().is_none_or(|list| list.duplicates == duplicates);
         let last_generation = current.as_ref().map_or(0, |list| list.generation);
         let generation = last_generation + u64::from(!is_same || last_generation == 0);
-        let list = BlockList { blocks: blocks.into(), left_out: left_out.into(), listed_ns, generation };
+        let list =
+            BlockList { blocks: blocks.into(), left_out: left_out.into(), listed_ns, generation, duplicates };
         *current = Some(list.clone());
         Ok(list)
     }

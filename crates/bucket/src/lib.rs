@@ -32,7 +32,7 @@ mod tests;
 
 pub use block::BucketBlock;
 pub use cache::{CacheSnapshot, DiskCache, DiskCacheOptions, DiskCacheSnapshot};
-pub use catalog::{BlockCatalog, CatalogOptions};
+pub use catalog::{BlockCatalog, CatalogOptions, FolderSummary};
 pub use error::BucketError;
 pub use folder::{Folder, STORES_FOLDER};
 pub use folders::{remove_store, tenants};

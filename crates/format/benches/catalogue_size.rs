@@ -10,7 +10,7 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{
     Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, SidecarObject, Snapshot,
 };
-use chronolith_model::{TimeRange, TimeUnit};
+use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
 /// Size of a measurement.
 #[derive(Clone, Copy)]
@@ -76,6 +76,7 @@ fn measure(source_count: u64, size: Size) {
         writer: [1; 16],
         created_ms: 0,
         blocks: (0..size.block_count).map(|n| block(n, source_count)).collect(),
+        duplicates: DuplicatePolicy::default(),
         deletion_marks: Vec::new(),
     };
     let mut bytes = Vec::new();

@@ -5,6 +5,7 @@
 mod active;
 mod admin;
 mod body;
+mod bucket_status;
 mod call;
 mod cors_origin;
 mod dispatch;
@@ -105,6 +106,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/active_queries/kill", post(active::kill))
         .route("/api/v1/status/storage", get(status::storage))
         .route("/api/v1/status/memory", get(status::memory))
+        .route("/api/v1/status/bucket", get(bucket_status::bucket))
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/config", get(status::config))
         .route("/api/v1/status/walreplay", get(status::replay))

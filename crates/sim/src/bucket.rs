@@ -19,6 +19,8 @@ use crate::op::CrashKind;
 /// List of a process that is the only writer: it never has to be read again.
 const NEVER: Duration = Duration::from_secs(u64::MAX >> 32);
 
+/// The shortest that a server accepts.
+const DELETE_DELAY: Duration = Duration::from_secs(2 * 3600);
 /// Faults while the bucket is faulty.
 const FAULTY: FaultPlan = FaultPlan {
     unavailable: 40,
@@ -72,6 +74,7 @@ impl BucketWorld {
         let mut options = BucketOptions::new("memory://");
         options.local_retention = local_retention;
         options.catalog.poll = NEVER;
+        options.delete_delay = DELETE_DELAY;
         let mut following = options.clone();
         following.catalog.poll = Duration::ZERO;
         let env = with_own_rng(env, seed);

@@ -262,10 +262,10 @@ impl TenantLedger {
 
     /// Removes samples that may have expired at `now_ms`.
     pub(crate) fn expire(&mut self, now_ms: i64) {
-        if self.limits.retention_ms == 0 {
-            return;
-        }
-        let floor = self.unit().from_ms(now_ms.saturating_sub(self.limits.retention_ms));
+        let in_bucket = self.bucket.as_ref().map(|_| self.limits.bucket_retention_ms);
+        let retentions = [Some(self.limits.retention_ms), in_bucket].into_iter().flatten();
+        let Some(retention_ms) = retentions.filter(|retention_ms| *retention_ms > 0).min() else { return };
+        let floor = self.unit().from_ms(now_ms.saturating_sub(retention_ms));
         if floor > self.floor {
             self.floor = floor;
             for series in self.series.values_mut() {

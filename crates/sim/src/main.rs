@@ -44,6 +44,9 @@ struct Args {
     /// Does not shrink the list of operations that fails.
     #[arg(long)]
     no_shrink: bool,
+    /// Prints the log of the database while the shrunk list of operations runs.
+    #[arg(long)]
+    log: bool,
 }
 
 fn main() -> ExitCode {
@@ -84,7 +87,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             println!("{failure}");
             if !args.no_shrink {
-                print_shrunk(&failure);
+                print_shrunk(&failure, args.log);
             }
             ExitCode::FAILURE
         }
@@ -103,7 +106,7 @@ fn run_each(
     Ok(all)
 }
 
-fn print_shrunk(failure: &Failure) {
+fn print_shrunk(failure: &Failure, is_logged: bool) {
     let (setup, mix, seed_ops) = match failure.mode {
         Mode::Single { seed_ops } => (Setup::from_seed(failure.seed), Mix::Usual, seed_ops),
         Mode::Bucket { seed_ops } => (Setup::with_bucket(failure.seed), Mix::Bucket, seed_ops),
@@ -114,7 +117,10 @@ fn print_shrunk(failure: &Failure) {
     let short = shrink(&setup, &ops, &failure.text, 1500);
     println!("{} of {} operations fail, too:", short.len(), ops.len());
     short.iter().for_each(|op| println!("    Op::{op:?},"));
-    if let Err((_, text)) = chronolith_sim::run_ops(&setup, &short, u64::MAX) {
+    let run = || chronolith_sim::run_ops(&setup, &short, u64::MAX);
+    let log = || tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time().finish();
+    let result = if is_logged { tracing::subscriber::with_default(log(), run) } else { run() };
+    if let Err((_, text)) = result {
         println!("{text}");
     }
 }

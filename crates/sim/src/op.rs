@@ -141,6 +141,8 @@ pub enum Op {
     Upload,
     /// Flushes all windows and uploads until nothing waits; then the bucket has everything.
     UploadEverything,
+    /// Runs the maintenance of the bucket that is due.
+    MaintainBucket,
     /// Loses the disk: the process starts again with an empty data directory.
     LoseDisk,
     /// Reads the bucket by a process that has nothing else.
@@ -284,6 +286,7 @@ const SHORT: &[Choice] = &[
 const BUCKET: &[Choice] = &[
     (40, |_| Op::Upload),
     (5, |_| Op::UploadEverything),
+    (30, |_| Op::MaintainBucket),
     (2, |_| Op::LoseDisk),
     (30, |d| Op::ReadBucket { seed: d.rng.next_u64() }),
     (6, |_| Op::BreakBucket),
@@ -298,19 +301,11 @@ const BUCKET_SHORT: &[Choice] = &[
     (2, |d| Op::CleanTombstones { tenant: d.tenant() }),
     (6, |_| Op::Upload),
     (6, |_| Op::UploadEverything),
+    (6, |_| Op::MaintainBucket),
     (2, |_| Op::LoseDisk),
     (2, |d| Op::ReadBucket { seed: d.rng.next_u64() }),
     (1, |_| Op::Close),
 ];
-
-/// Names of blocks sort by the time of their creation, which decides between values of one timestamp. A store
-/// without local blocks does not know the names in the bucket, so its clock must not be before their time.
-fn restricted(mix: Mix, op: Op) -> Op {
-    match op {
-        Op::SetClockBack { .. } if mix == Mix::Bucket => Op::Upload,
-        op => op,
-    }
-}
 
 /// Draws `count` operations.
 #[must_use]
@@ -330,7 +325,7 @@ pub fn draw_ops(setup: &Setup, mix: Mix, count: usize) -> Vec<Op> {
         for (weight, choice) in &choices {
             match at.checked_sub(*weight) {
                 Some(rest) => at = rest,
-                None => return restricted(mix, choice(&generator)),
+                None => return choice(&generator),
             }
         }
         unreachable!("weights add up")

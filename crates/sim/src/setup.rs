@@ -75,6 +75,11 @@ impl Setup {
         setup.tenants.truncate(3);
         let local_retention_ms = pick(&rng, &[0, HOUR_MS, 6 * HOUR_MS, 7 * DAY_MS]);
         setup.bucket = Some(BucketSetup { local_retention_ms });
+        for tenant in &mut setup.tenants {
+            tenant.limits.bucket_retention_ms = pick(&rng, &[0, 0, 0, DAY_MS, 3 * DAY_MS]);
+        }
+        let by_tenant = setup.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.limits.clone()));
+        setup.options.limits.by_tenant = by_tenant.collect();
         setup
     }
 

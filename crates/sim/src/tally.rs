@@ -43,6 +43,12 @@ pub struct BucketTally {
     pub uploads: u64,
     /// Local copies that were removed.
     pub removed_copies: u64,
+    /// Compactions of blocks without a local copy.
+    pub compactions: u64,
+    /// Blocks that left the catalogue by retention.
+    pub expired: u64,
+    /// Replaced and expired blocks whose objects were removed.
+    pub removed: u64,
     /// Processes that ended at a request.
     pub kills: u64,
     /// Starts with an empty data directory.
@@ -57,6 +63,9 @@ impl BucketTally {
         self.faults += other.faults;
         self.uploads += other.uploads;
         self.removed_copies += other.removed_copies;
+        self.compactions += other.compactions;
+        self.expired += other.expired;
+        self.removed += other.removed;
         self.kills += other.kills;
         self.lost_disks += other.lost_disks;
         self.compared += other.compared;

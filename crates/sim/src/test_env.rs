@@ -405,6 +405,9 @@ impl TestEnv {
             let count = |name: &str| stats.metric(name).unwrap_or(0.0) as u64;
             self.tally.bucket.uploads += count("bucket_uploaded_blocks_total");
             self.tally.bucket.removed_copies += count("bucket_removed_local_copies_total");
+            self.tally.bucket.compactions += count("bucket_compactions_total");
+            self.tally.bucket.expired += count("bucket_expired_blocks_total");
+            self.tally.bucket.removed += count("bucket_removed_blocks_total");
             self.tally.flushes += stats.maintenance.flush_count;
             self.tally.slices += stats.head.checkpoint.slice_count;
             self.tally.merges += stats.metric("compaction_runs_total").unwrap_or(0.0) as u64;

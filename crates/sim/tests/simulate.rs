@@ -75,6 +75,7 @@ fn a_bucket_has_what_was_uploaded() {
     // Fails if the mix of operations no longer exercises one of these.
     assert!(bucket.requests > 10_000 && bucket.faults > 100 && bucket.uploads > 300, "{tally:?}");
     assert!(bucket.kills > 10 && bucket.lost_disks >= 20 && bucket.removed_copies > 50, "{tally:?}");
+    assert!(bucket.compactions > 5 && bucket.expired > 3 && bucket.removed > 5, "{tally:?}");
     assert!(bucket.compared > tally.samples / 2, "{tally:?}");
 }
 

@@ -181,6 +181,11 @@ impl BlockStore {
         std::mem::take(&mut *self.changed.lock())
     }
 
+    /// Marks `tenant` for compaction to plan it again.
+    pub(crate) fn mark_changed(&self, tenant: &TenantId) {
+        self.changed.lock().insert(tenant.clone());
+    }
+
     /// Marks the tenants for which `is_changed` holds for compaction to plan them again.
     pub(crate) fn mark_changed_if(&self, is_changed: impl Fn(&TenantId) -> bool) {
         let changed: Vec<_> =

@@ -20,7 +20,7 @@ use chronolith_bucket::store::meter::MeterSnapshot;
 use chronolith_bucket::upload::{Published, SidecarFile, UploadSnapshot, Uploader};
 use chronolith_bucket::{
     BlockCatalog, BucketError, CacheSnapshot, CatalogOptions, DiskCache, DiskCacheOptions, Folder,
-    RequestContext, Store, StoreConfig,
+    FolderSummary, RequestContext, Store, StoreConfig,
 };
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
@@ -28,7 +28,7 @@ use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::databases::TenantCatalog;
 use chronolith_model::query::TenantSources;
-use chronolith_model::{DuplicatePolicy, QueryError, Queryable, ReadContext, TenantId, TimeRange};
+use chronolith_model::{QueryError, Queryable, ReadContext, TenantId, TimeRange};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -97,6 +97,7 @@ pub struct BucketSources {
     catalog: Arc<BlockCatalog>,
     remote: RemoteSources,
     store: Arc<Store>,
+    memory_bytes_max: u64,
     is_read_only: bool,
     local_retention: Duration,
     delete_delay: Duration,
@@ -145,6 +146,7 @@ impl BucketSources {
             catalog,
             remote,
             store,
+            memory_bytes_max: options.catalog.memory_bytes_max,
             is_read_only,
             local_retention,
             delete_delay,
@@ -355,6 +357,24 @@ impl BucketSources {
         })
     }
 
+    /// URL of the bucket.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.catalog.bucket_url()
+    }
+
+    /// As [`BlockCatalog::folders`].
+    #[must_use]
+    pub fn folders(&self) -> Vec<FolderSummary> {
+        self.catalog.folders()
+    }
+
+    /// Memory of cached headers and ranges at most, requests in flight included.
+    #[must_use]
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.memory_bytes_max
+    }
+
     /// Counters of uploads.
     #[must_use]
     pub fn uploads(&self) -> UploadSnapshot {
@@ -427,8 +447,7 @@ impl BucketSources {
         store: &TenantId,
     ) -> Option<Arc<dyn Queryable>> {
         let source = self.blocks_of(tenant, catalog, store)?;
-        let bucket = TenantBucket::new(source, DuplicatePolicy::LastWins);
-        Some(as_metrics(in_milliseconds(Arc::new(bucket))))
+        Some(as_metrics(in_milliseconds(Arc::new(TenantBucket::of_policy(source)))))
     }
 
     /// Returns the default store of `tenant` as measurements; as [`crate::Tsdb::as_measurements`].

@@ -1,18 +1,21 @@
 //! Maintenance of the bucket by a server that uploads: retention, removal of replaced blocks, leftovers,
 //! compaction.
 //!
-//! Invariants: a block with a local copy never expires in the bucket and is no leftover, so uploads of this
-//! process need not wait for its maintenance; ages are measured by the clock of retention, which does not
-//! follow jumps. A failure is logged, counted and retried, and does not stop other tenants.
-//! Not here: the steps themselves (`bucket::maintenance`), local blocks (`maintenance`).
+//! Invariants: a block whose times overlap a local one never expires in the bucket, and one with a local copy
+//! is no leftover, so uploads of this process need not wait for its maintenance; ages are measured by the
+//! clock of retention, which does not follow jumps. A failure is logged, counted and retried, and does not
+//! stop other tenants and stores.
+//! Not here: the steps themselves (`bucket::maintenance`), local blocks (`maintenance`), expiry by retention
+//! policies and removal of dropped stores (`upload`).
 
 mod compaction;
 mod counters;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use chronolith_block::BlockEntry;
 use chronolith_bucket::lease::Leases;
 use chronolith_bucket::maintenance::MaintenanceRun;
 use chronolith_bucket::maintenance::leftovers::{
@@ -20,10 +23,10 @@ use chronolith_bucket::maintenance::leftovers::{
 };
 use chronolith_bucket::maintenance::removal::{due_marks, find_due, remove_due};
 use chronolith_bucket::maintenance::retention::{Expiry, retire_expired};
-use chronolith_bucket::{BucketError, Purpose, RequestContext};
+use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::Snapshot;
-use chronolith_model::TenantId;
+use chronolith_model::{TenantId, TimeRange};
 use parking_lot::Mutex;
 
 use crate::backoff::{Backoff, PauseBounds};
@@ -35,21 +38,22 @@ use crate::upload::state::UploadState;
 use compaction::{BucketCompaction, StepEnd};
 use counters::BucketMaintenanceCounters;
 
-/// Time between two runs of a tenant.
+/// Time between two runs of a tenant, and of the store of a retention policy: there may be thousands.
 const RUN_INTERVAL_NS: u64 = 300_000_000_000;
+const STORE_INTERVAL_NS: u64 = 3_600_000_000_000;
 /// Time between two searches for leftovers, and between two listings of the tenants.
 const SEARCH_INTERVAL_NS: u64 = 6 * 3_600_000_000_000;
 const TENANTS_INTERVAL_NS: u64 = 3_600_000_000_000;
-/// Pauses after failures of a tenant.
+/// Pauses after failures of a store.
 const RETRY_PAUSES: PauseBounds = PauseBounds { min_ns: 60_000_000_000, max_ns: 3_600_000_000_000 };
-/// Time for the requests of one step of a tenant.
+/// Time for the requests of one step of a store.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time after which another process takes over the compaction of one that died.
 const LEASE_DURATION: Duration = Duration::from_secs(7200);
 /// Damaged blocks that are remembered until the next start; beyond it all are tried again.
 const REFUSED_MAX: usize = 10_000;
 
-/// Maintenance of all tenants of the bucket, by one thread.
+/// Maintenance of all tenants of the bucket and of their databases, by one thread.
 #[derive(Default)]
 pub(crate) struct BucketMaintenance {
     schedule: Mutex<Schedule>,
@@ -62,12 +66,12 @@ pub(crate) struct BucketMaintenance {
 /// Times of the next work, in ns of the monotonic clock.
 #[derive(Default)]
 struct Schedule {
-    /// Tenants of the bucket.
-    tenants: BTreeMap<TenantId, Progress>,
+    /// Tenants of the bucket, and stores of retention policies that it has.
+    stores: BTreeMap<TenantId, Progress>,
     list_ns: u64,
 }
 
-/// Progress of one tenant.
+/// Progress of one store.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
     run_ns: u64,
@@ -77,7 +81,7 @@ struct Progress {
     foreign_count: u64,
 }
 
-/// Time of the next run of a tenant.
+/// Time of the next run of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// There may be more to compact.
@@ -85,11 +89,12 @@ enum Next {
     Later,
 }
 
-/// One run of a tenant.
-struct TenantRun<'a> {
+/// One run of a store: the default one of a tenant, or that of a retention policy.
+struct StoreRun<'a> {
     parts: BucketParts<'a>,
     owner: &'a BucketMaintenance,
-    tenant: &'a TenantId,
+    store: &'a TenantId,
+    folder: Folder,
     /// Time by which blocks expire and marks are due, in ms since 1970.
     now_ms: i64,
 }
@@ -109,16 +114,18 @@ impl BucketMaintenance {
         let storage = parts.storage;
         let bucket = parts.state.bucket();
         let clock = &storage.env().clock;
-        self.list_tenants(storage, bucket);
+        self.list_stores(storage, bucket);
         let is_due = |progress: &Progress| progress.run_ns <= clock.mono_ns();
         let due: Vec<(TenantId, Progress)> = {
             let schedule = self.schedule.lock();
-            let due = schedule.tenants.iter().filter(|(_, progress)| is_due(progress));
-            due.map(|(tenant, progress)| (tenant.clone(), *progress)).collect()
+            let due = schedule.stores.iter().filter(|(_, progress)| is_due(progress));
+            due.map(|(store, progress)| (store.clone(), *progress)).collect()
         };
-        for (tenant, before) in due {
+        for (store, before) in due {
+            // A store may be dropped since it was listed.
+            let Some(folder) = storage.folder_of(&store) else { continue };
             let mut progress = before;
-            let run = TenantRun { parts, owner: self, tenant: &tenant, now_ms };
+            let run = StoreRun { parts, owner: self, store: &store, folder, now_ms };
             let done = run.run(&mut progress);
             if bucket.is_stopped() {
                 return;
@@ -127,7 +134,11 @@ impl BucketMaintenance {
             match done {
                 Ok(next) => {
                     progress.backoff = Backoff::default();
-                    let wait_ns = if next == Next::Soon { 0 } else { RUN_INTERVAL_NS };
+                    let wait_ns = match next {
+                        Next::Soon => 0,
+                        Next::Later if store.is_store() => STORE_INTERVAL_NS,
+                        Next::Later => RUN_INTERVAL_NS,
+                    };
                     progress.run_ns = mono_ns.saturating_add(wait_ns);
                     self.counters.success_seconds.set(clock.now_ms().max(0).unsigned_abs() / 1000);
                 }
@@ -135,29 +146,32 @@ impl BucketMaintenance {
                     progress.backoff = before.backoff.after_failure(mono_ns, RETRY_PAUSES);
                     progress.run_ns = progress.backoff.retry_ns();
                     let retry_s = progress.backoff.pause_s();
-                    tracing::error!(%tenant, error, retry_s, "maintenance of the bucket failed, retrying after retry_s");
+                    let folder = &run.folder;
+                    tracing::error!(%folder, error, retry_s, "maintenance of the bucket failed, retrying after retry_s");
                     self.counters.failures.increment();
                 }
             }
-            self.schedule.lock().tenants.insert(tenant, progress);
+            self.schedule.lock().stores.insert(store, progress);
         }
     }
 
-    /// Brings the list of tenants up to date, if that is due.
-    fn list_tenants(&self, storage: &Storage, bucket: &BucketSources) {
+    /// Brings the list of tenants and stores up to date, if that is due.
+    fn list_stores(&self, storage: &Storage, bucket: &BucketSources) {
         let mono_ns = storage.env().clock.mono_ns();
         let mut schedule = self.schedule.lock();
         if schedule.list_ns > mono_ns {
             return;
         }
-        let request = request(storage, &TenantId::anonymous(), STEP_TIMEOUT);
+        let request = request(storage, &Folder::of_tenant(&TenantId::anonymous()), STEP_TIMEOUT);
         match bucket.tenants(&request) {
             Ok(tenants) => {
-                let before = std::mem::take(&mut schedule.tenants);
-                let of = |tenant: &TenantId| before.get(tenant).copied().unwrap_or_default();
-                // Stores of databases have names that are unique in one data directory alone.
-                let tenants = tenants.into_iter().filter(|tenant| !tenant.is_store());
-                schedule.tenants = tenants.map(|tenant| (tenant.clone(), of(&tenant))).collect();
+                let before = std::mem::take(&mut schedule.stores);
+                let of = |store: &TenantId| before.get(store).copied().unwrap_or_default();
+                let catalog = storage.databases().catalog();
+                let policies = catalog.policies().map(|(_, policy)| policy.store.clone());
+                let in_bucket = policies.filter(|store| storage.folder_of(store).is_some());
+                let stores = tenants.into_iter().filter(|tenant| !tenant.is_store()).chain(in_bucket);
+                schedule.stores = stores.map(|store| (store.clone(), of(&store))).collect();
                 schedule.list_ns = mono_ns.saturating_add(TENANTS_INTERVAL_NS);
             }
             Err(error) => {
@@ -171,17 +185,17 @@ impl BucketMaintenance {
     }
 
     pub(crate) fn metrics(&self) -> Vec<Metric> {
-        let foreign_count = self.schedule.lock().tenants.values().map(|of| of.foreign_count).sum();
+        let foreign_count = self.schedule.lock().stores.values().map(|of| of.foreign_count).sum();
         self.counters.metrics(foreign_count)
     }
 }
 
-fn request(storage: &Storage, tenant: &TenantId, timeout: Duration) -> RequestContext {
+fn request(storage: &Storage, folder: &Folder, timeout: Duration) -> RequestContext {
     let clock = &*storage.env().clock;
-    RequestContext::with_timeout(clock, tenant.clone(), timeout, Purpose::Maintenance)
+    RequestContext::with_timeout(clock, folder, timeout, Purpose::Maintenance)
 }
 
-impl TenantRun<'_> {
+impl StoreRun<'_> {
     fn run(&self, progress: &mut Progress) -> Result<Next, String> {
         let snapshot = self.bucket().snapshot(&self.request()).map_err(|error| error.to_string())?;
         let Some(snapshot) = snapshot else { return Ok(Next::Later) };
@@ -206,7 +220,8 @@ impl TenantRun<'_> {
             maintenance,
             leases: self.owner.leases.get_or_init(new_leases),
             counters: &self.owner.counters,
-            tenant: self.tenant,
+            store: self.store,
+            folder: &self.folder,
             now_ms: self.now_ms,
             refused: &refused,
         };
@@ -214,7 +229,7 @@ impl TenantRun<'_> {
             StepEnd::Idle => Ok(Next::Later),
             StepEnd::Replaced => Ok(Next::Soon),
             StepEnd::Damaged(blocks, error) => {
-                tracing::error!(tenant = %self.tenant, ?blocks, error, "blocks in the bucket are not compacted, as they are damaged");
+                tracing::error!(folder = %self.folder, ?blocks, error, "blocks in the bucket are not compacted, as they are damaged");
                 self.owner.counters.refused_blocks.add(blocks.len() as u64);
                 let mut refused = self.owner.refused.lock();
                 if refused.len() >= REFUSED_MAX {
@@ -231,31 +246,32 @@ impl TenantRun<'_> {
     }
 
     fn request(&self) -> RequestContext {
-        request(self.parts.storage, self.tenant, STEP_TIMEOUT)
+        request(self.parts.storage, &self.folder, STEP_TIMEOUT)
     }
 
-    /// Blocks of the tenant that this process has.
-    fn local_blocks(&self) -> BTreeSet<Ulid> {
-        let blocks = self.parts.storage.blocks().tenant(self.tenant);
-        blocks
-            .iter()
-            .flat_map(|blocks| blocks.list().iter().map(|entry| entry.ulid()).collect::<Vec<_>>())
-            .collect()
+    /// Blocks of the store that this process has.
+    fn local_blocks(&self) -> Arc<Vec<Arc<BlockEntry>>> {
+        self.parts.storage.blocks().tenant(self.store).map(|blocks| blocks.list()).unwrap_or_default()
     }
 
     fn expire(&self, snapshot: &Snapshot) -> Result<(), BucketError> {
-        let retention_ms = self.parts.storage.limits_of(self.tenant).bucket_retention_ms;
+        let retention_ms = self.parts.storage.limits_of(self.store).bucket_retention_ms;
         if retention_ms == 0 {
             return Ok(());
         }
-        let kept = self.local_blocks();
-        let expiry = Expiry { oldest_ms: self.now_ms.saturating_sub(retention_ms), kept: &kept };
+        let unit = self.store.time_unit();
+        let local: Vec<TimeRange> =
+            self.local_blocks().iter().map(|entry| unit.range_to_ms(entry.range())).collect();
+        let expiry = Expiry { oldest_ms: self.now_ms.saturating_sub(retention_ms), local: &local };
         if !snapshot.blocks.iter().any(|block| expiry.applies_to(block)) {
             return Ok(());
         }
         let request = self.request();
         let expired = self.bucket().wait(retire_expired(&self.run_with(&request), &expiry))?;
         self.owner.counters.expired_blocks.add(expired.len() as u64);
+        if !expired.is_empty() {
+            self.parts.state.read(&self.folder)?;
+        }
         Ok(())
     }
 
@@ -277,7 +293,7 @@ impl TenantRun<'_> {
 
     /// Returns the number of blocks of other programs that the catalogue does not name.
     fn mark_leftovers(&self) -> Result<u64, BucketError> {
-        let kept = self.local_blocks();
+        let kept: BTreeSet<Ulid> = self.local_blocks().iter().map(|entry| entry.ulid()).collect();
         let rules = LeftoverRules { age: LEFTOVER_AGE, kept: &kept, includes_foreign: false };
         let request = self.request();
         let run = self.run_with(&request);
@@ -291,7 +307,7 @@ impl TenantRun<'_> {
         if found.foreign_count > 0 {
             let blocks = found.foreign_count;
             let bytes = found.foreign_bytes;
-            tracing::info!(tenant = %self.tenant, blocks, bytes, "unreferenced blocks of other programs found");
+            tracing::info!(folder = %self.folder, blocks, bytes, "unreferenced blocks of other programs found");
         }
         Ok(found.foreign_count)
     }

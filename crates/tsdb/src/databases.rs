@@ -272,6 +272,7 @@ impl DatabaseStore {
             label_value_bytes_max: LABEL_BYTES_MAX,
             future_ms_max: 0,
             retention_ms: duration_ms,
+            bucket_retention_ms: 0,
             shard_group_ms: policy.shard_group_ns / 1_000_000,
             out_of_order_ms: 0,
             duplicates: DuplicatePolicy::LastWins,

@@ -35,9 +35,9 @@ pub use admin::report::DeleteReport;
 pub use blocks::tenant::tenant_dir;
 pub use bucket::{BucketOptions, BucketSources};
 pub use chronolith_block::PoolLimits;
-pub use chronolith_bucket::CacheSnapshot;
-pub use chronolith_bucket::store::meter::MeterSnapshot;
+pub use chronolith_bucket::store::meter::{MeterSnapshot, Outcome};
 pub use chronolith_bucket::{BucketError, CatalogOptions, StoreConfig};
+pub use chronolith_bucket::{CacheSnapshot, FolderSummary};
 pub use chronolith_format::chunk::xor::EncodedChunk;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WalError,

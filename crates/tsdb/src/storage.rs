@@ -8,11 +8,13 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_block::{BlockEntry, encoding_for};
 use chronolith_bucket::Folder;
+use chronolith_format::block::meta::Ulid;
 use chronolith_head::Head;
 use chronolith_model::{BlockEncoding, TenantId, TenantLimits};
 use parking_lot::RwLock;
 
 use crate::blocks::BlockStore;
+use crate::blocks::tenant::TenantBlocks;
 use crate::bucket::BucketSources;
 use crate::changes::Changes;
 use crate::databases::DatabaseStore;
@@ -20,7 +22,7 @@ use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
 use crate::query::blocks::FolderSource;
-use crate::upload::state::UploadState;
+use crate::upload::state::{BlockPlace, UploadState};
 
 /// Parts of the storage that writes, queries and maintenance share.
 pub(crate) struct Storage {
@@ -98,6 +100,28 @@ impl Storage {
     pub(crate) fn is_uploaded(&self, store: &TenantId, block: &Arc<BlockEntry>) -> bool {
         let uploads = self.uploads.as_ref().zip(self.folder_of(store));
         uploads.is_some_and(|(uploads, folder)| uploads.has(&folder, block))
+    }
+
+    /// Returns the blocks that the bucket has of a store, local ones included; `None` if that is not known.
+    pub(crate) fn places_in_bucket(&self, store: &TenantId) -> Option<Vec<BlockPlace>> {
+        match self.uploads.as_ref().zip(self.folder_of(store)) {
+            None => Some(Vec::new()),
+            Some((uploads, folder)) => {
+                uploads.read_once(&folder);
+                uploads.places(&folder)
+            }
+        }
+    }
+
+    /// Returns the latest name of a block of a store, of those in the bucket as far as they are known: the
+    /// next block gets a later one.
+    pub(crate) fn newest_ulid(&self, blocks: &TenantBlocks) -> Option<Ulid> {
+        let uploads = self.uploads.as_ref().zip(self.folder_of(blocks.tenant()));
+        let in_bucket = uploads.and_then(|(uploads, folder)| {
+            uploads.read_once(&folder);
+            uploads.newest_ulid(&folder)
+        });
+        blocks.newest_ulid().max(in_bucket)
     }
 
     /// Folder of a store in the bucket; `None` for the store of a retention policy that was never uploaded

@@ -25,7 +25,7 @@ use chronolith_block::{BlockEntry, TOMBSTONES_FILE};
 use chronolith_bucket::Folder;
 use chronolith_bucket::upload::Published;
 use chronolith_format::bucket::catalogue::BucketBlock;
-use chronolith_model::TenantId;
+use chronolith_model::{DuplicatePolicy, TenantId};
 use parking_lot::Mutex;
 
 use crate::backoff::Backoff;
@@ -156,7 +156,11 @@ impl TenantUpload<'_> {
         if recorded > 0 {
             tracing::info!(folder = %self.folder, blocks = recorded, "blocks of the bucket entered in a new catalogue");
         }
-        self.state.read(&self.folder).map_err(text)?;
+        let snapshot = self.state.read(&self.folder).map_err(text)?;
+        let duplicates = self.storage.limits_of(self.tenant).duplicates;
+        if snapshot.map_or(DuplicatePolicy::default(), |snapshot| snapshot.duplicates) != duplicates {
+            self.state.record_duplicates(&self.folder, duplicates).map_err(text)?;
+        }
         self.confirm_deletions(&self.blocks.list())?;
         for group in groups_of(self.storage.env(), self.blocks).map_err(text)? {
             self.upload_group(&group)?;

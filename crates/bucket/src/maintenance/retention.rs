@@ -2,10 +2,8 @@
 //!
 //! Not here: the age of a tenant's blocks (`tsdb`), removal of their objects (`removal`).
 
-use std::collections::BTreeSet;
-
-use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, DeletionMark, Snapshot};
+use chronolith_model::TimeRange;
 
 use super::MaintenanceRun;
 use crate::BucketError;
@@ -16,15 +14,17 @@ use crate::snapshots::Change;
 pub struct Expiry<'a> {
     /// Blocks that end at this time or before it expire, in milliseconds since 1970.
     pub oldest_ms: i64,
-    /// Blocks that stay, as they have a local copy.
-    pub kept: &'a BTreeSet<Ulid>,
+    /// Times of local blocks, in milliseconds since 1970. Blocks of the bucket that overlap them stay: they
+    /// may have a local copy, or a local block that was made of them and is not uploaded yet.
+    pub local: &'a [TimeRange],
 }
 
 impl Expiry<'_> {
     /// Returns true if the block expires.
     #[must_use]
     pub fn applies_to(&self, block: &BucketBlock) -> bool {
-        block.time_unit.to_ms_ceil(block.range.end) <= self.oldest_ms && !self.kept.contains(&block.ulid)
+        let range = block.time_unit.range_to_ms(block.range);
+        range.end <= self.oldest_ms && !self.local.iter().any(|local| local.overlaps(range))
     }
 }
 

@@ -21,7 +21,7 @@ pub use self::histogram::{HistogramSnapshot, LATENCY_BOUNDS_MS};
 use self::estimates::ReadEstimates;
 use self::histogram::Histogram;
 use super::request::Operation;
-use super::retry::Outcome;
+pub use super::retry::Outcome;
 
 /// Tenants with counters of their own.
 pub const TENANTS_MAX: usize = 10_000;

@@ -72,7 +72,7 @@ impl Bench {
         tombstones.encode(&mut body);
         self.write(&dir.join("tombstones"), &body);
         let json = format!(
-            r#"{{"ulid":"{}","minTime":0,"maxTime":7200000,"version":1,"stats":{{"numSeries":3,"numTombstones":1}},
+            r#"{{"ulid":"{}","minTime":{n}000,"maxTime":{n}999,"version":1,"stats":{{"numSeries":3,"numTombstones":1}},
                "compaction":{{"level":{},"sources":["{}"]}}}}"#,
             ulid(n),
             1 + u32::from(!parents.is_empty()),

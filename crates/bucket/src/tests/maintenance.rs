@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{Snapshot, TombstonesObject};
+use chronolith_model::TimeRange;
 
 use super::block_uploads::{Bench, ulid};
 use super::faults::Kill;
@@ -75,8 +76,8 @@ async fn remove(run: &MaintenanceRun<'_>) -> Result<Removed, BucketError> {
 }
 
 async fn expire(run: &MaintenanceRun<'_>) -> Result<usize, BucketError> {
-    let kept = BTreeSet::from([ulid(3)]);
-    let expiry = Expiry { oldest_ms: 7_200_000, kept: &kept };
+    let local = [TimeRange::new(3_500, 8_000_000)];
+    let expiry = Expiry { oldest_ms: 7_200_000, local: &local };
     Ok(retire_expired(run, &expiry).await?.len())
 }
 
@@ -214,7 +215,7 @@ async fn expired_blocks_leave_in_one_snapshot_whatever_request_it_is_killed_at()
         let blocks = bench.latest().await.unwrap().blocks.len();
         assert!(blocks == 3 || blocks == 1, "{blocks} blocks: all expired ones or none");
         bench.at(0, expire).await.unwrap();
-        // Block 3 is kept, as it has a local copy.
+        // A local block overlaps block 3.
         bench.check_live(&[3]).await;
         assert_eq!(bench.marks().await, [ulid(1), ulid(2)]);
         let number = bench.latest().await.unwrap().number;

@@ -9,7 +9,7 @@ mod decode;
 mod encode;
 
 use chronolith_base::DecodeError;
-use chronolith_model::{TimeRange, TimeUnit};
+use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
 use super::numbered::{NumberedSnapshot, Stamp};
 use crate::block::meta::{Provenance, Ulid};
@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub writer: [u8; 16],
     /// Milliseconds since 1970.
     pub created_ms: i64,
+    /// Which of several samples with one timestamp is read.
+    pub duplicates: DuplicatePolicy,
     /// Blocks to be queried.
     pub blocks: Vec<BucketBlock>,
     /// Blocks that wait for their removal. They may also be among `blocks`.
@@ -105,6 +107,14 @@ pub struct BlockFiles {
     pub segments: Vec<u64>,
     /// Size of `meta.json`.
     pub meta: u64,
+}
+
+impl BlockFiles {
+    /// Bytes of index and segments.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.segments.iter().fold(self.index, |sum, bytes| sum.saturating_add(*bytes))
+    }
 }
 
 /// Sidecar of a block.
@@ -195,7 +205,14 @@ impl NumberedSnapshot for Snapshot {
     type EncodeError = EncodeError;
 
     fn empty() -> Snapshot {
-        Snapshot { number: 0, writer: [0; 16], created_ms: 0, blocks: Vec::new(), deletion_marks: Vec::new() }
+        Snapshot {
+            number: 0,
+            writer: [0; 16],
+            created_ms: 0,
+            duplicates: DuplicatePolicy::default(),
+            blocks: Vec::new(),
+            deletion_marks: Vec::new(),
+        }
     }
 
     fn stamp(&self) -> Stamp {

@@ -1,7 +1,7 @@
 //! Compaction of blocks that only the bucket has: downloaded, compacted as local ones are, uploaded, and
 //! published in place of their inputs.
 //!
-//! Invariants: inputs are older than local copies get, so no local compaction reads them as well; outputs
+//! Invariants: inputs have no local copy, and no local block that waits for its upload overlaps them; outputs
 //! enter the catalogue in the snapshot in which all inputs leave it, and only if these are as they were
 //! downloaded: a deletion meanwhile is not lost. One step runs at a time; its files are removed after it, and
 //! those of an earlier process before it.
@@ -16,7 +16,7 @@ use chronolith_block::{Block, CompactError, MergeRules, block_dir};
 use chronolith_bucket::lease::Leases;
 use chronolith_bucket::maintenance::download::{DownloadError, download_block};
 use chronolith_bucket::upload::Published;
-use chronolith_bucket::{BucketError, Purpose, RequestContext};
+use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BlockFolder, BucketBlock, Snapshot};
 use chronolith_model::TenantId;
@@ -33,14 +33,15 @@ use crate::upload::state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, UploadState, text};
 /// Directory of inputs and outputs below the data directory.
 const DIR: &str = "bucket-compaction";
 
-/// Compaction of the blocks of one tenant in the bucket.
+/// Compaction of the blocks of one store in the bucket.
 pub(super) struct BucketCompaction<'a> {
     pub(super) storage: &'a Storage,
     pub(super) state: &'a UploadState,
     pub(super) maintenance: &'a Maintenance,
     pub(super) leases: &'a Leases,
     pub(super) counters: &'a BucketMaintenanceCounters,
-    pub(super) tenant: &'a TenantId,
+    pub(super) store: &'a TenantId,
+    pub(super) folder: &'a Folder,
     pub(super) now_ms: i64,
     /// Blocks whose compaction was refused because they are damaged.
     pub(super) refused: &'a BTreeSet<Ulid>,
@@ -58,7 +59,7 @@ pub(super) enum StepEnd {
 }
 
 impl BucketCompaction<'_> {
-    /// Runs the next step under the lease of the tenant. Blocks the thread until then.
+    /// Runs the next step under the lease of the store. Blocks the thread until then.
     pub(super) fn run(&self, snapshot: &Snapshot) -> Result<StepEnd, String> {
         let is_off = self.storage.options().compaction.block_bytes_max == 0 || !self.bucket().compacts();
         if is_off || self.maintenance.is_paused(JobKind::Compaction) {
@@ -90,36 +91,44 @@ impl BucketCompaction<'_> {
 
     fn request(&self, timeout: Duration) -> RequestContext {
         let clock = &*self.storage.env().clock;
-        RequestContext::with_timeout(clock, self.tenant.clone(), timeout, Purpose::Maintenance)
+        RequestContext::with_timeout(clock, self.folder, timeout, Purpose::Maintenance)
     }
 
     /// Records of the blocks that are compacted next, by precedence.
     fn next_step(&self, snapshot: &Snapshot) -> Option<Vec<BucketBlock>> {
-        let local = self.storage.blocks().tenant(self.tenant);
+        let local = self.storage.blocks().tenant(self.store);
         let local = local.map(|blocks| blocks.list()).unwrap_or_default();
-        let of_local = |ulid: Ulid| local.iter().any(|entry| entry.ulid() == ulid);
+        let is_recorded = |ulid: Ulid| snapshot.blocks.iter().any(|record| record.ulid == ulid);
+        let waiting: Vec<_> = local.iter().filter(|entry| !is_recorded(entry.ulid())).collect();
+        // A block that waits for its upload may have been made of those whose times it overlaps.
+        let is_input = |record: &BucketBlock| {
+            let has_copy = local.iter().any(|entry| entry.ulid() == record.ulid);
+            has_copy || waiting.iter().any(|entry| entry.range().overlaps(record.range))
+        };
         let is_excluded = |record: &BucketBlock| {
-            of_local(record.ulid)
+            is_input(record)
                 || self.refused.contains(&record.ulid)
                 || record.ancestry.is_compaction_failed
                 || record.folder != BlockFolder::Mimir
         };
         let mut candidates: Vec<Candidate> =
             snapshot.blocks.iter().map(|record| candidate(record, is_excluded(record))).collect();
-        // Local blocks that are not uploaded yet are between others in order of precedence.
-        let is_recorded = |ulid: Ulid| snapshot.blocks.iter().any(|record| record.ulid == ulid);
-        candidates.extend(local.iter().filter(|entry| !is_recorded(entry.ulid())).map(|entry| Candidate {
+        // Those that wait are between others in order of precedence.
+        candidates.extend(waiting.iter().map(|entry| Candidate {
             ulid: entry.ulid(),
             precedence: entry.precedence(),
-            range: self.tenant.time_unit().range_to_ms(entry.range()),
+            range: self.store.time_unit().range_to_ms(entry.range()),
             size_bytes: entry.size_bytes(),
             split_set: entry.record().split_set,
             has_many_deletions: false,
             is_excluded: true,
         }));
+        let limits = self.storage.limits_of(self.store);
+        let retention_ms =
+            if self.store.is_store() { limits.retention_ms } else { limits.bucket_retention_ms };
         let bounds = PlanBounds {
             closed_ms: self.now_ms.saturating_sub(self.bucket().local_retention_ms()),
-            retention_ms: self.storage.limits_of(self.tenant).bucket_retention_ms,
+            retention_ms,
             input_bytes_max: self.storage.options().compaction.block_bytes_max.saturating_mul(INPUT_PART),
         };
         let step = plan(&candidates, &bounds, 1).into_iter().next();
@@ -130,11 +139,11 @@ impl BucketCompaction<'_> {
 
     fn compact(&self, inputs: &[BucketBlock], dir: &Path) -> Result<StepEnd, String> {
         let env = self.storage.env();
-        let read_bytes = inputs.iter().map(bytes_of).sum::<u64>();
+        let read_bytes = inputs.iter().map(|record| record.files.bytes()).sum::<u64>();
         if !self.has_room_for(read_bytes, dir)? {
             return Ok(StepEnd::Idle);
         }
-        tracing::info!(tenant = %self.tenant, blocks = inputs.len(), read_bytes, "compaction in the bucket started");
+        tracing::info!(folder = %self.folder, blocks = inputs.len(), read_bytes, "compaction in the bucket started");
         let mut opened = Vec::new();
         for record in inputs {
             let request = self.request(BLOCK_TIMEOUT);
@@ -172,8 +181,8 @@ impl BucketCompaction<'_> {
     fn write_outputs(&self, opened: &[Arc<Block>], dir: &Path) -> Result<Vec<Arc<Block>>, CompactError> {
         let options = self.storage.options();
         let rules = MergeRules {
-            encoding: self.storage.block_encoding_of(self.tenant),
-            duplicates: self.storage.limits_of(self.tenant).duplicates,
+            encoding: self.storage.block_encoding_of(self.store),
+            duplicates: self.storage.limits_of(self.store).duplicates,
             output_bytes_max: options.compaction.block_bytes_max.max(1),
         };
         let pace = self.maintenance.detached_pace(&self.counters.compaction);
@@ -193,13 +202,13 @@ impl BucketCompaction<'_> {
         let published = self.bucket().replace(&request, inputs, &records).map_err(text)?;
         match published {
             Published::Recorded(Some(snapshot)) => {
-                self.state.record(&self.tenant.into(), &snapshot).map_err(text)?;
+                self.state.record(self.folder, &snapshot).map_err(text)?;
                 let written_bytes: u64 = outputs.iter().map(|block| block.size_bytes()).sum();
                 self.counters.compactions.increment();
                 self.counters.written_bytes.add(written_bytes);
-                let tenant = self.tenant;
+                let folder = self.folder;
                 let blocks = outputs.len();
-                tracing::info!(%tenant, inputs = inputs.len(), blocks, written_bytes, "compaction in the bucket done");
+                tracing::info!(%folder, inputs = inputs.len(), blocks, written_bytes, "compaction in the bucket done");
             }
             Published::Recorded(None) | Published::InputsGone(_) | Published::Superseded(_) => {
                 self.counters.dropped_compactions.increment();
@@ -217,8 +226,8 @@ impl BucketCompaction<'_> {
         let needed = input_bytes.saturating_mul(3).saturating_add(reserve);
         match env.disk.free_bytes(dir) {
             Some(free) if free < needed => {
-                let tenant = self.tenant;
-                tracing::warn!(%tenant, free, needed, "compaction in the bucket postponed: too little free disk space");
+                let folder = self.folder;
+                tracing::warn!(%folder, free, needed, "compaction in the bucket postponed: too little free disk space");
                 Ok(false)
             }
             _ => Ok(true),
@@ -239,13 +248,9 @@ fn candidate(record: &BucketBlock, is_excluded: bool) -> Candidate {
         ulid: record.ulid,
         precedence: (record.ancestry.oldest_source, record.ulid),
         range: record.time_unit.range_to_ms(record.range),
-        size_bytes: bytes_of(record),
+        size_bytes: record.files.bytes(),
         split_set: record.ancestry.split_set,
         has_many_deletions: record.counts.tombstones.saturating_mul(TOMBSTONE_PART) > record.counts.series,
         is_excluded,
     }
-}
-
-fn bytes_of(record: &BucketBlock) -> u64 {
-    record.files.segments.iter().fold(record.files.index, |sum, bytes| sum.saturating_add(*bytes))
 }

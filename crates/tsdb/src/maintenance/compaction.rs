@@ -11,7 +11,7 @@ pub(crate) mod pace;
 pub(crate) mod plan;
 pub(crate) mod rewrite;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use chronolith_block::{BlockEntry, CompactError};
@@ -22,6 +22,7 @@ use chronolith_model::{TenantId, TimeRange};
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::blocks::tenant::TenantBlocks;
 use crate::storage::Storage;
+use crate::upload::state::BlockPlace;
 use crate::window::WINDOW_MS;
 use plan::{Candidate, PlanBounds, plan, with_deletions};
 use rewrite::{BlockRewriter, Rewrite, Urgency};
@@ -51,7 +52,13 @@ impl CompactionJobs {
         self.planned.remove(tenant);
         let blocks = storage.blocks().tenant(tenant)?;
         let list = blocks.list();
-        let candidates = candidates(storage, tenant, &list);
+        let mut candidates = candidates(storage, tenant, &list);
+        let Some(others) = only_in_bucket(storage, tenant, &list) else {
+            // Planned again with the next search.
+            storage.blocks().mark_changed(tenant);
+            return None;
+        };
+        candidates.extend(others);
         let bounds = plan_bounds(storage, tenant, now_ms);
         let by_ulid: BTreeMap<Ulid, &Arc<BlockEntry>> =
             list.iter().map(|entry| (entry.ulid(), entry)).collect();
@@ -206,6 +213,29 @@ fn plan_bounds(storage: &Storage, tenant: &TenantId, now_ms: i64) -> PlanBounds 
         retention_ms: storage.limits_of(tenant).retention_ms,
         input_bytes_max: storage.options().compaction.block_bytes_max.saturating_mul(INPUT_PART),
     }
+}
+
+/// Blocks that only the bucket has and that overlap local ones of `list`: they may be between these in order
+/// of precedence. `None` if they are not known.
+fn only_in_bucket(storage: &Storage, tenant: &TenantId, list: &[Arc<BlockEntry>]) -> Option<Vec<Candidate>> {
+    if list.len() < 2 {
+        return Some(Vec::new());
+    }
+    let mut others = storage.places_in_bucket(tenant)?;
+    let local: BTreeSet<Ulid> = list.iter().map(|entry| entry.ulid()).collect();
+    others.retain(|place| {
+        !local.contains(&place.ulid) && list.iter().any(|entry| entry.range().overlaps(place.range))
+    });
+    let candidate = |place: BlockPlace| Candidate {
+        ulid: place.ulid,
+        precedence: place.precedence,
+        range: tenant.time_unit().range_to_ms(place.range),
+        size_bytes: 0,
+        split_set: place.split_set,
+        has_many_deletions: false,
+        is_excluded: true,
+    };
+    Some(others.into_iter().map(candidate).collect())
 }
 
 fn candidates(storage: &Storage, tenant: &TenantId, list: &[Arc<BlockEntry>]) -> Vec<Candidate> {

@@ -13,7 +13,8 @@ use chronolith_block::Block;
 use chronolith_bucket::{BlockCatalog, BucketBlock, Folder, check_first_batches};
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::{
-    KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId, TimeRange,
+    DuplicatePolicy, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
+    TenantId, TimeRange,
 };
 
 use super::failure::{FailurePolicy, source_error};
@@ -210,6 +211,11 @@ impl FolderSource {
         let mut blocks = self.catalog.blocks_in(&self.folder, range, ctx)?;
         blocks.retain(|block| block.range().end > self.expired_end);
         Ok(blocks)
+    }
+
+    /// Which of several samples with one timestamp is read, as its catalogue says.
+    pub(super) fn duplicates(&self) -> DuplicatePolicy {
+        self.catalog.duplicates(&self.folder)
     }
 
     /// Runs a label query on its blocks alone.

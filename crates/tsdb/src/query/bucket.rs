@@ -19,12 +19,19 @@ use super::merged::MergedBatches;
 /// Blocks of one store in the bucket.
 pub(crate) struct TenantBucket {
     source: FolderSource,
-    duplicates: DuplicatePolicy,
+    /// `None` = as the catalogue says.
+    duplicates: Option<DuplicatePolicy>,
 }
 
 impl TenantBucket {
-    pub(crate) fn new(source: FolderSource, duplicates: DuplicatePolicy) -> TenantBucket {
-        TenantBucket { source, duplicates }
+    /// A default store, of which the catalogue says which of several samples with one timestamp is read.
+    pub(crate) fn of_tenant(source: FolderSource) -> TenantBucket {
+        TenantBucket { source, duplicates: None }
+    }
+
+    /// The store of a retention policy, where the last sample with a timestamp counts.
+    pub(crate) fn of_policy(source: FolderSource) -> TenantBucket {
+        TenantBucket { source, duplicates: Some(DuplicatePolicy::LastWins) }
     }
 
     fn label_query(&self, query: LabelQuery) -> Result<Vec<String>, QueryError> {
@@ -66,7 +73,10 @@ impl Queryable for TenantBucket {
         let batches: Box<dyn SeriesBatches> = match sources.len() {
             0 => none(),
             1 => sources.remove(0),
-            _ => Box::new(MergedBatches::new(sources, self.duplicates, ctx.clone())?),
+            _ => {
+                let duplicates = self.duplicates.unwrap_or_else(|| self.source.duplicates());
+                Box::new(MergedBatches::new(sources, duplicates, ctx.clone())?)
+            }
         };
         Ok(hints.filter(counted(batches, ctx)))
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chronolith_base::Clock;
 use chronolith_bucket::{BlockCatalog, Folder};
 use chronolith_model::databases::RetentionPolicy;
-use chronolith_model::{DuplicatePolicy, QueryError, Queryable, ReadContext, TenantId};
+use chronolith_model::{QueryError, Queryable, ReadContext, TenantId};
 
 use super::blocks::FolderSource;
 use super::bucket::TenantBucket;
@@ -44,7 +44,7 @@ impl RemoteSources {
     pub(crate) fn own(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         let source =
             FolderSource { catalog: self.blocks.clone(), folder: tenant.into(), expired_end: i64::MIN };
-        Arc::new(TenantBucket::new(source, DuplicatePolicy::default()))
+        Arc::new(TenantBucket::of_tenant(source))
     }
 
     /// A tenant for PromQL: its default store and its databases.
@@ -67,7 +67,7 @@ impl RemoteSources {
                 policies.push(PolicySource {
                     database: database.name.clone(),
                     policy: policy.name.clone(),
-                    source: in_milliseconds(Arc::new(TenantBucket::new(source, DuplicatePolicy::LastWins))),
+                    source: in_milliseconds(Arc::new(TenantBucket::of_policy(source))),
                 });
             }
         }

@@ -13,26 +13,51 @@ use std::time::Duration;
 use chronolith_base::Clock;
 use chronolith_base::crc::crc32c;
 use chronolith_block::BlockEntry;
+use chronolith_bucket::snapshots::Change;
 use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext};
 use chronolith_format::block::meta::Ulid;
-use chronolith_format::bucket::catalogue::{Snapshot, TombstonesObject};
+use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot, TombstonesObject};
+use chronolith_model::{DuplicatePolicy, TimeRange};
 use parking_lot::Mutex;
 
 use super::counters::UploadCounters;
 use super::known::KnownTenants;
-use crate::backoff::PauseBounds;
+use crate::backoff::{Backoff, PauseBounds};
 use crate::bucket::BucketSources;
 use crate::metric::Metric;
 
 /// Time for reading or updating the catalogue.
 pub(crate) const CATALOG_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time for reading a catalogue that flushes and compactions wait for, and pauses after failures.
+const FIRST_READ_TIMEOUT: Duration = Duration::from_secs(5);
+const FIRST_READ_PAUSES: PauseBounds = PauseBounds { min_ns: 60_000_000_000, max_ns: 60_000_000_000 };
 /// Time for the requests of one block.
 pub(crate) const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Pauses after failures of a folder.
 pub(super) const RETRY_PAUSES: PauseBounds = PauseBounds { min_ns: 5_000_000_000, max_ns: 300_000_000_000 };
 
+/// Position of a block of the bucket among those of its store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockPlace {
+    pub(crate) ulid: Ulid,
+    /// Order in which samples were written, as [`chronolith_block::precedence`].
+    pub(crate) precedence: (Ulid, Ulid),
+    /// In the unit of the store.
+    pub(crate) range: TimeRange,
+    pub(crate) split_set: Option<Ulid>,
+}
+
+impl BlockPlace {
+    fn of(record: &BucketBlock) -> BlockPlace {
+        let BucketBlock { ulid, range, ref ancestry, .. } = *record;
+        let precedence = (ancestry.oldest_source, ulid);
+        BlockPlace { ulid, precedence, range, split_set: ancestry.split_set }
+    }
+}
+
 /// A block of the latest snapshot.
 struct UploadedBlock {
+    place: BlockPlace,
     tombstone_count: u64,
     tombstones: Option<TombstonesObject>,
     /// Local entry with the same tombstones, of a block that has some. Each deletion makes another entry.
@@ -52,6 +77,8 @@ pub(crate) struct UploadState {
     folders: Mutex<BTreeMap<Folder, BTreeMap<Ulid, UploadedBlock>>>,
     counters: UploadCounters,
     known: KnownTenants,
+    /// Next attempt of [`UploadState::read_once`] after a failure.
+    first_reads: Mutex<Backoff>,
     /// Wall clock time of retention, which does not follow jumps; 0 until maintenance has run.
     retention_now_ms: AtomicI64,
 }
@@ -64,6 +91,7 @@ impl UploadState {
             folders: Mutex::default(),
             counters: UploadCounters::default(),
             known: KnownTenants::default(),
+            first_reads: Mutex::default(),
             retention_now_ms: AtomicI64::new(0),
         }
     }
@@ -114,6 +142,35 @@ impl UploadState {
         block.has_count_of(entry) && (block.tombstone_count == 0 || is_confirmed())
     }
 
+    /// Returns the blocks of a folder; `None` until its catalogue was read.
+    pub(crate) fn places(&self, folder: &Folder) -> Option<Vec<BlockPlace>> {
+        let folders = self.folders.lock();
+        Some(folders.get(folder)?.values().map(|block| block.place).collect())
+    }
+
+    /// Reads the catalogue of a folder unless that was done; nothing soon after a failure. Waits on the
+    /// calling thread for at most [`FIRST_READ_TIMEOUT`].
+    pub(crate) fn read_once(&self, folder: &Folder) {
+        let before = *self.first_reads.lock();
+        if self.folders.lock().contains_key(folder) || !before.is_due(self.clock.mono_ns()) {
+            return;
+        }
+        let request = self.request(folder, FIRST_READ_TIMEOUT);
+        let read = self.bucket.snapshot(&request).and_then(|snapshot| self.record_if_any(folder, snapshot));
+        *self.first_reads.lock() = match read {
+            Ok(_) => Backoff::default(),
+            Err(error) => {
+                tracing::warn!(%folder, %error, "reading the list of blocks in the bucket failed");
+                before.after_failure(self.clock.mono_ns(), FIRST_READ_PAUSES)
+            }
+        };
+    }
+
+    /// Returns the latest name of a block of a folder, as far as its catalogue was read.
+    pub(crate) fn newest_ulid(&self, folder: &Folder) -> Option<Ulid> {
+        self.folders.lock().get(folder)?.keys().next_back().copied()
+    }
+
     /// Returns true if the bucket may have all deletions of the block, which is known once the tombstones are
     /// compared.
     pub(super) fn is_unconfirmed(&self, folder: &Folder, entry: &Arc<BlockEntry>) -> bool {
@@ -139,12 +196,34 @@ impl UploadState {
     }
 
     /// Reads the catalogue of a folder and records its blocks as uploaded; `None` if it has none.
-    pub(super) fn read(&self, folder: &Folder) -> Result<Option<Arc<Snapshot>>, BucketError> {
+    pub(crate) fn read(&self, folder: &Folder) -> Result<Option<Arc<Snapshot>>, BucketError> {
         let snapshot = self.bucket.snapshot(&self.catalog_request(folder))?;
-        if let Some(snapshot) = &snapshot {
-            self.record(folder, snapshot)?;
+        self.record_if_any(folder, snapshot)
+    }
+
+    fn record_if_any(
+        &self,
+        folder: &Folder,
+        snapshot: Option<Arc<Snapshot>>,
+    ) -> Result<Option<Arc<Snapshot>>, BucketError> {
+        match &snapshot {
+            Some(snapshot) => self.record(folder, snapshot)?,
+            None => drop(self.folders.lock().entry(folder.clone()).or_default()),
         }
         Ok(snapshot)
+    }
+
+    /// Lets the catalogue of a folder say which of several samples with one timestamp is read.
+    pub(super) fn record_duplicates(
+        &self,
+        folder: &Folder,
+        duplicates: DuplicatePolicy,
+    ) -> Result<(), BucketError> {
+        let updated = self.bucket.update(&self.catalog_request(folder), |snapshot| {
+            let before = std::mem::replace(&mut snapshot.duplicates, duplicates);
+            if before == duplicates { Change::Keep } else { Change::Write }
+        })?;
+        updated.map_or(Ok(()), |snapshot| self.record(folder, &snapshot))
     }
 
     /// Records the blocks of a snapshot as uploaded, after queries see them.
@@ -155,6 +234,7 @@ impl UploadState {
         let blocks = snapshot.blocks.iter().map(|record| {
             let same = before.remove(&record.ulid).filter(|block| block.tombstones == record.tombstones);
             let block = UploadedBlock {
+                place: BlockPlace::of(record),
                 tombstone_count: record.counts.tombstones,
                 tombstones: record.tombstones.clone(),
                 confirmed: same.map(|block| block.confirmed).unwrap_or_default(),

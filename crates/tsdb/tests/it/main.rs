@@ -10,6 +10,7 @@ mod compaction;
 mod damage;
 mod delete;
 mod disk_full;
+mod duplicates_in_bucket;
 #[path = "../../../head/tests/harness/fault_disk.rs"]
 #[expect(unreachable_pub, reason = "shared with the tests of the head, where it is a module of each file")]
 mod fault_disk;

@@ -2,12 +2,14 @@
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
-use chronolith_model::{TimeRange, TimeUnit};
+use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
+use super::super::numbered::NumberedSnapshot;
 use super::super::packed::Unpacker;
 use super::super::texts::check_end;
 use super::encode::{
-    FLAG_COMPACTION_FAILED, FLAG_NANO, FLAG_SIDECAR, FLAG_SPLIT_SET, FLAG_THANOS, FLAG_TOMBSTONES,
+    FLAG_COMPACTION_FAILED, FLAG_LAST_WINS, FLAG_NANO, FLAG_SIDECAR, FLAG_SPLIT_SET, FLAG_THANOS,
+    FLAG_TOMBSTONES,
 };
 use super::{
     Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, DeletionMark, HEADER_BYTES, MAGIC,
@@ -88,7 +90,8 @@ fn read_header(reader: &mut ByteReader<'_>) -> Result<Header, DecodeError> {
         return Err(invalid("CLCS", 0, u64::from(magic)));
     }
     let version = reader.le_u16("bucket catalogue version")?;
-    reader.bytes(WHAT, 2)?;
+    let flags = reader.bytes(WHAT, 2)?;
+    let is_last_wins = flags.first().is_some_and(|flags| flags & FLAG_LAST_WINS != 0);
     let number = reader.le_u64(WHAT)?;
     let mut writer = [0; 16];
     writer.copy_from_slice(reader.bytes(WHAT, 16)?);
@@ -102,7 +105,8 @@ fn read_header(reader: &mut ByteReader<'_>) -> Result<Header, DecodeError> {
     if version != VERSION {
         return Err(invalid("version 1", 4, u64::from(version)));
     }
-    let snapshot = Snapshot { number, writer, created_ms, blocks: Vec::new(), deletion_marks: Vec::new() };
+    let duplicates = if is_last_wins { DuplicatePolicy::LastWins } else { DuplicatePolicy::KeepFirst };
+    let snapshot = Snapshot { number, writer, created_ms, duplicates, ..Snapshot::empty() };
     Ok(Header { snapshot, record_bytes })
 }
 

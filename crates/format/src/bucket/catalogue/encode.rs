@@ -2,7 +2,7 @@
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;
-use chronolith_model::TimeUnit;
+use chronolith_model::{DuplicatePolicy, TimeUnit};
 
 use super::super::packed::{put_packed, put_plain};
 use super::{
@@ -10,6 +10,9 @@ use super::{
 };
 use crate::block::meta::Ulid;
 
+/// Flag of the header.
+pub(super) const FLAG_LAST_WINS: u8 = 1;
+/// Flags of a block.
 pub(super) const FLAG_THANOS: u8 = 1;
 pub(super) const FLAG_NANO: u8 = 2;
 pub(super) const FLAG_SIDECAR: u8 = 4;
@@ -114,7 +117,8 @@ impl Snapshot {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&[0, 0]);
+        let flags = if self.duplicates == DuplicatePolicy::LastWins { FLAG_LAST_WINS } else { 0 };
+        out.extend_from_slice(&[flags, 0]);
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.writer);
         out.extend_from_slice(&self.created_ms.to_le_bytes());

@@ -51,6 +51,7 @@ fn snapshot(block_count: u64) -> Snapshot {
         number: 42,
         writer: *b"sixteen bytes!!!",
         created_ms: 1_800_000_000_001,
+        duplicates: DuplicatePolicy::KeepFirst,
         blocks: (0..block_count).map(block).collect(),
         deletion_marks: (0..block_count / 3).map(mark).collect(),
     }
@@ -66,7 +67,9 @@ fn encoded(snapshot: &Snapshot) -> Vec<u8> {
 fn snapshots_round_trip() {
     for count in [0, 1, 100] {
         let snapshot = snapshot(count);
+        let last_wins = Snapshot { duplicates: DuplicatePolicy::LastWins, ..snapshot.clone() };
         assert_eq!(Snapshot::decode(&encoded(&snapshot), 42), Ok(snapshot));
+        assert_eq!(Snapshot::decode(&encoded(&last_wins), 42), Ok(last_wins));
     }
 }
 

@@ -270,3 +270,33 @@ async fn without_the_list_of_blocks_a_read_only_server_is_unavailable() {
     let (refused, partial) = both(&fixture, "/api/v1/query?query=m&timeout=800ms").await;
     assert_eq!((refused.status.as_u16(), partial.status.as_u16()), (503, 503), "{}", partial.text);
 }
+
+#[tokio::test]
+async fn the_status_of_the_bucket_shows_blocks_cache_and_requests() {
+    let without = Fixture::ready().get("/api/v1/status/bucket").await;
+    assert!(without.json()["data"].is_null(), "{}", without.text);
+    let bucket = BucketOfThree::new().await;
+    let server = bucket.server();
+    let before = server.get("/api/v1/status/bucket").await.json()["data"].clone();
+    assert_eq!(before["blocks"], 0, "no query has read the list yet: {before}");
+    assert_eq!(server.get("/api/v1/query?query=m").await.status, StatusCode::OK);
+    let path = format!("/api/v1/query?query=m&time={}", (NOW_MS - 10 * HOUR_MS) / 1000 + 60);
+    assert_eq!(server.get(&path).await.status, StatusCode::OK);
+    let status = server.get("/api/v1/status/bucket").await;
+    let data = &status.json()["data"];
+    assert_eq!(data["url"], "file:///bucket");
+    assert_eq!(data["readOnly"], true);
+    assert_eq!(data["blocks"], 3, "{}", status.text);
+    assert_eq!(data["folders"][0]["folder"], "anonymous");
+    assert_eq!(data["folders"][0]["blockBytes"], data["blockBytes"]);
+    assert!(data["blockBytes"].as_u64() > Some(0), "{}", status.text);
+    assert!(data["folders"][0]["minTime"].as_i64() <= Some(NOW_MS - 10 * HOUR_MS), "{}", status.text);
+    let cached = data["cache"]["rangeBytes"].as_u64().zip(data["cache"]["headerBytes"].as_u64());
+    assert!(cached.is_some_and(|(ranges, headers)| ranges + headers > 0), "{}", status.text);
+    assert!(data["cache"]["budgetBytes"].as_u64() > Some(1 << 20));
+    let operations = data["requests"]["operations"].as_array().expect("a list");
+    let reads = operations.iter().find(|operation| operation["operation"] == "get").expect("reads");
+    assert!(reads["requests"].as_u64() > Some(0) && reads["receivedBytes"].as_u64() > Some(0));
+    assert_eq!(reads["failed"], 0, "{}", status.text);
+    assert!(data["uploads"].is_null(), "a read-only server uploads nothing");
+}

@@ -19,6 +19,7 @@ async fn queries_are_answered_without_a_store() {
         "/api/v1/status/storage",
         "/api/v1/status/runtimeinfo",
         "/api/v1/status/flags",
+        "/api/v1/status/bucket",
         "/federate?match[]=up",
         "/",
         "/metrics",

@@ -126,9 +126,10 @@ impl<'a> BlockRewriter<'a> {
         let pace = RewritePace::new(&*env.clock, bytes_per_second, urgency, self.control, self.counters);
         self.counters.step_moved_bytes.set(0);
         self.counters.step_bytes.set(rewrite.input_bytes());
-        let written = self.open_inputs(rewrite).and_then(|opened| {
-            chronolith_block::compact(env, blocks.dir(), blocks.newest_ulid(), &opened, rules, &pace)
-        });
+        let previous = self.storage.newest_ulid(blocks);
+        let written = self
+            .open_inputs(rewrite)
+            .and_then(|opened| chronolith_block::compact(env, blocks.dir(), previous, &opened, rules, &pace));
         self.counters.step_bytes.set(0);
         written
     }

@@ -101,7 +101,7 @@ impl<'a> FlushWriter<'a> {
         let blocks = self.storage.blocks().tenant_or_new(tenant);
         blocks.make_dir(&*env.disk)?;
         let encoding = self.storage.block_encoding_of(tenant);
-        let writer = BlockWriter::create_after(env, blocks.dir(), blocks.newest_ulid())?;
+        let writer = BlockWriter::create_after(env, blocks.dir(), self.storage.newest_ulid(&blocks))?;
         let mut writer = writer.with_unit(tenant.time_unit()).with_encoding(encoding);
         let mut encoder = SeriesEncoder::default();
         for series in snapshot.series() {

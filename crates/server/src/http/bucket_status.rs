@@ -1,0 +1,131 @@
+//! `status/bucket`: blocks, cache, requests and uploads of the bucket. An endpoint of our own.
+//!
+//! Not here: the counters themselves (`tsdb`, `bucket`), their metrics (`metrics::bucket`).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Response;
+use chronolith_tsdb::{BucketSources, CacheSnapshot, FolderSummary, MeterSnapshot, Outcome, TsdbStats};
+use serde_json::{Value, json};
+
+use super::dispatch;
+use super::error::ApiError;
+use super::status::success;
+use crate::app::App;
+
+/// Folders of the answer, those with most bytes first.
+const FOLDERS_MAX: usize = 50;
+
+/// What the server knows of its bucket; `data` is null without one. Sends no request to it.
+pub(super) async fn bucket(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
+    let value = dispatch::run_status(&app, |app| match app.bucket.get() {
+        Some(sources) => bucket_value(app, sources),
+        None => Value::Null,
+    });
+    Ok(success(&value.await?))
+}
+
+fn bucket_value(app: &App, sources: &BucketSources) -> Value {
+    let requests = sources.requests();
+    let mut folders = sources.folders();
+    folders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.folder.cmp(&b.folder)));
+    let stats = app.lifecycle.opened().map(|store| store.stats());
+    json!({
+        "url": sources.url(),
+        "readOnly": sources.is_read_only(),
+        // Of folders that a query or an upload has read; the others are not known.
+        "folderCount": folders.len(),
+        "blocks": folders.iter().map(|folder| folder.block_count as u64).sum::<u64>(),
+        "blockBytes": folders.iter().map(|folder| folder.bytes).sum::<u64>(),
+        "folders": folders.iter().take(FOLDERS_MAX).map(folder_value).collect::<Vec<_>>(),
+        "cache": cache_value(&sources.cache(), sources.memory_bytes_max()),
+        "requests": requests_value(&requests),
+        "uploads": stats.as_ref().map(uploads_value),
+    })
+}
+
+fn folder_value(folder: &FolderSummary) -> Value {
+    json!({
+        "folder": folder.folder,
+        "blocks": folder.block_count,
+        "blockBytes": folder.bytes,
+        "minTime": folder.range_ms.map(|range| range.start),
+        "maxTime": folder.range_ms.map(|range| range.end),
+        "leftOut": folder.left_out_count,
+        "ageSeconds": folder.age.as_secs(),
+    })
+}
+
+fn cache_value(cache: &CacheSnapshot, memory_bytes_max: u64) -> Value {
+    let disk = &cache.disk;
+    let on_disk = disk.is_on.then(|| {
+        json!({
+            "bytes": disk.file_bytes,
+            "entries": disk.entry_count,
+            "hits": disk.hits,
+            "misses": disk.misses,
+            "evictions": disk.evictions,
+            "damages": disk.damages,
+        })
+    });
+    json!({
+        "budgetBytes": memory_bytes_max,
+        "headerBytes": cache.header_bytes,
+        "headers": cache.header_count,
+        "rangeBytes": cache.range_bytes,
+        "inFlightBytes": cache.in_flight_bytes,
+        "hits": cache.hits,
+        "misses": cache.misses,
+        "evictions": cache.evictions,
+        "damages": cache.damages,
+        "disk": on_disk,
+    })
+}
+
+fn requests_value(requests: &MeterSnapshot) -> Value {
+    let operations = requests.operations.iter().map(|operation| {
+        let count_of = |is_wanted: &dyn Fn(Outcome) -> bool| -> u64 {
+            operation.requests.iter().filter(|(outcome, _)| is_wanted(*outcome)).map(|(_, count)| count).sum()
+        };
+        let all = count_of(&|_| true);
+        let mean_ms = (all > 0).then(|| operation.latency.sum_ns as f64 / 1e6 / all as f64);
+        json!({
+            "operation": operation.operation.as_str(),
+            "requests": all,
+            "failed": count_of(&|outcome| !is_answer(outcome)),
+            "sentBytes": operation.sent_bytes,
+            "receivedBytes": operation.received_bytes,
+            "meanMs": mean_ms,
+        })
+    });
+    let estimates = &requests.estimates;
+    json!({
+        "inFlight": requests.in_flight,
+        "waits": requests.waits,
+        "retries": requests.retries,
+        "hedges": requests.hedges,
+        "firstByteMs": estimates.first_byte_ns.map(|ns| ns as f64 / 1e6),
+        "bytesPerSecond": estimates.bytes_per_second,
+        "operations": operations.collect::<Vec<_>>(),
+    })
+}
+
+/// Outcomes that requests expect: those of the search for the newest snapshot, for example.
+fn is_answer(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Ok | Outcome::NotFound | Outcome::Exists)
+}
+
+fn uploads_value(stats: &TsdbStats) -> Value {
+    let metric = |name: &str| stats.metric(name).unwrap_or(0.0);
+    json!({
+        "waitingBlocks": metric("bucket_upload_waiting_blocks"),
+        "waitingBytes": metric("bucket_upload_waiting_bytes"),
+        "failures": metric("bucket_upload_failures_total"),
+        "uploadedBlocks": metric("bucket_uploaded_blocks_total"),
+        "compactions": metric("bucket_compactions_total"),
+        "removedBlocks": metric("bucket_removed_blocks_total"),
+        "maintenanceFailures": metric("bucket_maintenance_failures_total"),
+    })
+}
