@@ -42,8 +42,7 @@ async fn files(rig: &Rig) -> Arc<RemoteFiles> {
     let cache = BlockCache::new(1 << 20, None);
     let key = cache.new_block();
     let lengths = BlockFiles::new(PathBuf::from("t/block"), INDEX_BYTES as u64, Vec::new());
-    let files = Arc::new(RemoteFiles::new(remote, lengths, &FileVersions::default(), cache, key));
-    files
+    Arc::new(RemoteFiles::new(remote, lengths, &FileVersions::default(), cache, key))
 }
 
 /// Reads bytes 100..900 of the index; returns true if they are right.
