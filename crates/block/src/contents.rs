@@ -17,11 +17,15 @@ use crate::error::query_error;
 use crate::own_times::OwnTimes;
 use crate::shard::HashCache;
 use crate::source::{BlockFile, BlockFiles, ByteSource, RangeBytes, Wave};
-use crate::waves::ChunkWave;
+use crate::waves::{ChunkWave, SeriesWave};
 
 /// Bounds of the length that a chunk is taken to have: twice the average, so that most are not longer.
 const CHUNK_BYTES_ESTIMATE_MIN: u64 = 128;
 const CHUNK_BYTES_ESTIMATE_MAX: u64 = 64 << 10;
+/// Bounds of the length that a series entry is taken to have: a quarter more than the average. Most have ten
+/// labels of two symbols and a few chunks.
+const SERIES_BYTES_ESTIMATE_MIN: u64 = 512;
+const SERIES_BYTES_ESTIMATE_MAX: u64 = 16 << 10;
 
 /// Contents of an open block.
 pub(crate) struct BlockContents {
@@ -31,6 +35,7 @@ pub(crate) struct BlockContents {
     source: Box<dyn ByteSource>,
     regex_cache: RegexCache,
     chunk_bytes_estimate: u64,
+    series_bytes_estimate: u64,
     hashes: HashCache,
     own_times: OwnTimes,
 }
@@ -45,6 +50,10 @@ impl BlockContents {
     ) -> BlockContents {
         let average = source.files().chunks_bytes() / meta.stats.num_chunks.max(1);
         let chunk_bytes_estimate = (2 * average).clamp(CHUNK_BYTES_ESTIMATE_MIN, CHUNK_BYTES_ESTIMATE_MAX);
+        let entries = header.toc().section(header.toc().series, header.file_len());
+        let average = entries.end.saturating_sub(entries.start) / meta.stats.num_series.max(1);
+        let series_bytes_estimate =
+            (average + average / 4).clamp(SERIES_BYTES_ESTIMATE_MIN, SERIES_BYTES_ESTIMATE_MAX);
         let hashes = HashCache::default();
         let own_times = OwnTimes::default();
         BlockContents {
@@ -54,6 +63,7 @@ impl BlockContents {
             source,
             regex_cache,
             chunk_bytes_estimate,
+            series_bytes_estimate,
             hashes,
             own_times,
         }
@@ -110,6 +120,11 @@ impl BlockContents {
     /// Bytes that a chunk is taken to have if no chunk of its series follows it.
     pub(crate) fn chunk_bytes_estimate(&self) -> u64 {
         self.chunk_bytes_estimate
+    }
+
+    /// The wave of the entries of the series `refs`.
+    pub(crate) fn series_wave<'a>(&'a self, refs: &'a [u32]) -> SeriesWave<'a> {
+        SeriesWave { header: &self.header, refs, entry_bytes_estimate: self.series_bytes_estimate }
     }
 
     /// Reads the items of `wave`.

@@ -45,12 +45,13 @@ pub use entry::BlockEntry;
 pub use error::BlockError;
 pub use layout::{SUFFIX_CREATING, SUFFIX_DELETING, TOMBSTONES_FILE, block_dir};
 pub use link::link_block;
+pub use open::{INDEX_END_BYTES, INDEX_START_BYTES};
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use postings::PostingsPlan;
 pub use record::{FileSizes, damaged_record, precedence, read_record};
 pub use selection::{ChunkCounts, Selection};
 pub use shard::Shard;
-pub use sidecar::{SidecarBlock, SidecarSelection, write_sidecar};
+pub use sidecar::{IndexSidecar, SidecarBlock, SidecarSelection, write_sidecar};
 pub use verify::{BlockVerification, Damage};
 pub use writer::{BlockSource, BlockWriter, BulkSeries, BulkVisit, WrittenBlock, encoding_for, publish};
 

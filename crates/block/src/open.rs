@@ -64,8 +64,9 @@ impl FileOpener<'_> {
 
 /// Bytes of an index that are read at first, from its start for the symbols and from its end for the postings
 /// offset table: together a few milliseconds of a distant storage, and so less than another request.
-const INDEX_START_BYTES: u64 = 128 << 10;
-const INDEX_END_BYTES: u64 = 256 << 10;
+pub const INDEX_START_BYTES: u64 = 128 << 10;
+/// The same from its end.
+pub const INDEX_END_BYTES: u64 = 256 << 10;
 
 /// Opens the block in `dir` with its files mapped or copied. Cost: one pass over symbols and postings offset
 /// table; chunk segments are touched at their first page.
@@ -129,9 +130,8 @@ pub(crate) fn open_remote(
 }
 
 /// Reads the index header: both ends of the index at once, which are all that there is to read of most
-/// blocks,
-/// and what is missing of symbols and postings offset table. The headers of chunk segments are not read: each
-/// chunk has its checksum.
+/// blocks, and what is missing of symbols and postings offset table. The headers of chunk segments are not
+/// read: each chunk has its checksum.
 fn read_header(source: &dyn ByteSource) -> Result<IndexHeader, BlockError> {
     let files = source.files();
     let budget = MemoryBudget::new("opening a block", u64::MAX);

@@ -126,7 +126,7 @@ impl Selection {
     #[must_use]
     pub fn next_wave(&self) -> Option<Box<dyn Wave + '_>> {
         match self.chunk_wave_series() {
-            [] => Some(Box::new(self.series.next_wave(self.contents.header())?)),
+            [] => Some(Box::new(self.series.next_wave(&self.contents)?)),
             series => Some(Box::new(self.contents.chunk_wave(series))),
         }
     }

@@ -1,7 +1,7 @@
 //! Series entries by ref, read from the index in waves.
 
 use chronolith_base::{DecodeError, MemoryBudget};
-use chronolith_format::block::index::{ChunkMeta, IndexHeader, SeriesEntry};
+use chronolith_format::block::index::{ChunkMeta, SeriesEntry};
 use chronolith_format::block::tombstones::Interval;
 use chronolith_model::query::SERIES_PER_BATCH_MAX;
 use chronolith_model::{Labels, QueryError};
@@ -55,10 +55,10 @@ impl SeriesReader {
 
     /// The wave of the next entries; `None` after the last series, or while entries of a wave are still to be
     /// decoded.
-    pub(crate) fn next_wave<'a>(&'a self, header: &'a IndexHeader) -> Option<SeriesWave<'a>> {
+    pub(crate) fn next_wave<'a>(&'a self, contents: &'a BlockContents) -> Option<SeriesWave<'a>> {
         let refs = self.refs.as_slice();
         let refs = refs.get(..SERIES_PER_WAVE).unwrap_or(refs);
-        (self.wave_left == 0 && !refs.is_empty()).then_some(SeriesWave { header, refs })
+        (self.wave_left == 0 && !refs.is_empty()).then(|| contents.series_wave(refs))
     }
 
     /// Takes the bytes of the wave that [`SeriesReader::next_wave`] returned.
@@ -82,7 +82,7 @@ impl SeriesReader {
         contents: &BlockContents,
         budget: &MemoryBudget,
     ) -> Result<Option<u32>, QueryError> {
-        if let Some(wave) = self.next_wave(contents.header()) {
+        if let Some(wave) = self.next_wave(contents) {
             let bytes = contents.read(&wave, budget)?;
             self.set_wave_bytes(bytes);
         }

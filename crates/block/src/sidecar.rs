@@ -9,10 +9,12 @@ mod block;
 mod contents;
 mod cursor;
 mod finder;
+mod from_index;
 mod labels;
 mod selection;
 mod write;
 
 pub use block::SidecarBlock;
+pub use from_index::IndexSidecar;
 pub use selection::SidecarSelection;
 pub use write::write_sidecar;

@@ -52,11 +52,14 @@ impl Wave for PostingsWave<'_> {
 pub(crate) struct SeriesWave<'a> {
     pub(crate) header: &'a IndexHeader,
     pub(crate) refs: &'a [u32],
+    /// Bytes that an entry is taken to have.
+    pub(crate) entry_bytes_estimate: u64,
 }
 
 impl Wave for SeriesWave<'_> {
     fn ranges(&self, out: &mut Vec<ByteRange>) {
-        out.extend(self.refs.iter().map(|series_ref| index_range(&self.header.series_range(*series_ref))));
+        let range_of = |series_ref: &u32| self.header.series_range(*series_ref, self.entry_bytes_estimate);
+        out.extend(self.refs.iter().map(|series_ref| index_range(&range_of(series_ref))));
     }
 
     fn missing(&self, fetched: &FetchedRanges, out: &mut Vec<ByteRange>) {

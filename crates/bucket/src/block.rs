@@ -5,36 +5,35 @@
 //! Not here: which blocks a tenant has (`catalog`), memory of headers and ranges (`cache`), selections
 //! (`select`), the object with the sidecar (`sidecar`).
 
+mod listed;
+mod local_sidecar;
 pub(crate) mod page_costs;
 mod recorded;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::utc::rfc3339_ms;
 use chronolith_block::source::{BlockFile, BlockFiles};
 use chronolith_block::{Block, SidecarBlock, open_error};
-use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
+use chronolith_format::block::meta::{Provenance, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
-use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
+use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SidecarFile, SidecarHead};
 use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange, TimeUnit};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use self::listed::IndexPart;
+use self::local_sidecar::LocalSidecar;
 use self::page_costs::PageCosts;
 use self::recorded::BlockObjects;
 use crate::cache::disk::FileVersions;
 use crate::cache::{BlockCache, BlockKey, HeaderOwner};
 use crate::external_labels::{ExtendedBlock, ExternalLabels};
 use crate::remote::{Remote, RemoteFiles, WaitingSource, query_error};
-use crate::sidecar::{HeadError, read_head};
-use crate::store::list::{ListOptions, ListedObject};
-
-const META: &str = "meta.json";
-const TOMBSTONES: &str = "tombstones";
-const INDEX: &str = "index";
-const CHUNKS: &str = "chunks/";
+use crate::sidecar::{HeadError, read_head, read_local_head};
+use crate::sidecar_queue::SidecarQueue;
+use crate::store::request::Purpose;
 
 /// Name, time range and ancestry of a block, as a listing finds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +59,7 @@ pub struct BucketBlock {
     /// Record of the catalogue; `None` for a block that was found by a listing.
     record: Option<Box<catalogue::BucketBlock>>,
     page_costs: PageCosts,
+    local_sidecar: LocalSidecar,
     opened: Mutex<OpenedReaders>,
     /// Held while the header is read.
     opening: tokio::sync::Mutex<()>,
@@ -98,6 +98,17 @@ impl OpenedReaders {
 pub(crate) struct OpenedBlock {
     pub(crate) reader: BlockReader,
     pub(crate) files: Arc<RemoteFiles>,
+    /// Objects by which the index was found, of which a sidecar can be made.
+    objects: Option<Box<BlockObjects>>,
+}
+
+/// Index of a block of which a sidecar is made.
+pub(crate) struct BuildSource {
+    pub(crate) index: Arc<Block>,
+    /// Files for reading the index, under a key of their own in the cache.
+    pub(crate) files: RemoteFiles,
+    /// Files with the sidecar, for keeping it.
+    pub(crate) target: RemoteFiles,
 }
 
 /// Readers that some work can use.
@@ -194,6 +205,7 @@ impl BucketBlock {
             remote,
             record,
             page_costs: PageCosts::default(),
+            local_sidecar: LocalSidecar::default(),
             opened: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             cache_key: cache.new_block(),
@@ -298,16 +310,18 @@ impl BucketBlock {
         if let Some(opened) = self.used(choice) {
             return Ok(opened);
         }
-        let objects = match self.record() {
-            Some(record) => recorded::objects(record, &self.remote.key),
-            None => self.listed_objects(deadline_ns).await?,
+        let (objects, ends) = match self.record() {
+            Some(record) => (recorded::objects(record, &self.remote.key), Vec::new()),
+            None => {
+                // A cache directory may have the header: the listing has the versions of its objects.
+                let reads_index = self.cache.disk().is_none()
+                    && self.local_sidecar.len().is_none()
+                    && self.used(ReaderChoice::Index).is_none();
+                listed::objects(&self.remote, reads_index, deadline_ns).await?
+            }
         };
         let by_sidecar = match choice {
-            ReaderChoice::Any if objects.has_sidecar => self.read_sidecar(deadline_ns).await?,
-            ReaderChoice::Any => {
-                self.is_sidecar_unusable.store(true, Ordering::Relaxed);
-                None
-            }
+            ReaderChoice::Any => self.open_by_sidecar(&objects, deadline_ns).await?,
             ReaderChoice::Index => None,
         };
         let opened = match by_sidecar {
@@ -315,7 +329,7 @@ impl BucketBlock {
             // Work that needs the index may have read it before.
             None => match self.used(ReaderChoice::Index) {
                 Some(opened) => return Ok(opened),
-                None => self.read_index_header(&objects, deadline_ns).await?,
+                None => self.read_index_header(objects, ends, deadline_ns).await?,
             },
         };
         let opened = Arc::new(opened);
@@ -324,19 +338,158 @@ impl BucketBlock {
         Ok(opened)
     }
 
-    async fn read_index_header(
+    /// Opens the block by its sidecar in the bucket, else by a local one; `None` if it has neither.
+    async fn open_by_sidecar(
         &self,
         objects: &BlockObjects,
         deadline_ns: u64,
+    ) -> Result<Option<OpenedBlock>, QueryError> {
+        if objects.has_sidecar {
+            let opened = self.read_sidecar(deadline_ns).await?;
+            if opened.is_some() {
+                return Ok(opened);
+            }
+        }
+        self.is_sidecar_unusable.store(true, Ordering::Relaxed);
+        self.open_local_sidecar(objects, deadline_ns).await
+    }
+
+    async fn read_index_header(
+        &self,
+        objects: BlockObjects,
+        ends: Vec<IndexPart>,
+        deadline_ns: u64,
     ) -> Result<OpenedBlock, QueryError> {
-        match self.read_header(objects, deadline_ns).await {
+        let opened = match self.read_header(&objects, ends, deadline_ns).await {
             // The damage may be that of the transfer.
             Err(QueryError::Corrupt { .. }) => {
                 self.forget();
-                self.read_header(objects, deadline_ns).await
+                self.read_header(&objects, Vec::new(), deadline_ns).await
             }
             result => result,
+        };
+        Ok(OpenedBlock { objects: Some(Box::new(objects)), ..opened? })
+    }
+
+    /// Opens the block by its local sidecar; `None` if the cache does not have all of it, or it does not fit
+    /// to `objects`.
+    async fn open_local_sidecar(
+        &self,
+        objects: &BlockObjects,
+        deadline_ns: u64,
+    ) -> Result<Option<OpenedBlock>, QueryError> {
+        let lacks_deletions = objects.meta.stats.num_tombstones > 0 && objects.tombstones.is_none();
+        let known = self.local_sidecar.len();
+        let found = known.or_else(|| self.files_with_local_sidecar(objects, 0).local_sidecar_end());
+        // Without the deletions the block is damaged, as opening its index tells.
+        let Some(len) = found.filter(|_| !lacks_deletions) else {
+            self.local_sidecar.note_missing();
+            return Ok(None);
+        };
+        let files = Arc::new(self.files_with_local_sidecar(objects, len));
+        let head = read_local_head(&files, self.ulid(), deadline_ns).await;
+        let is_of_objects = |head: &SidecarHead| {
+            head.time_unit == objects.meta.time_unit()
+                && head.file(SidecarFile::Index).map(|sum| sum.len) == objects.files.len(BlockFile::Index)
+        };
+        let Some(head) = head?.filter(is_of_objects) else {
+            files.drop_sidecar();
+            self.note_sidecar_loss();
+            return Ok(None);
+        };
+        self.local_sidecar.note_found(len);
+        let source = Box::new(WaitingSource(files.clone()));
+        let reader = BlockReader::Sidecar(SidecarBlock::new(head, self.range(), source));
+        Ok(Some(OpenedBlock { reader, files, objects: None }))
+    }
+
+    /// Files of the block with its local sidecar, which has `len` bytes.
+    fn files_with_local_sidecar(&self, objects: &BlockObjects, len: u64) -> RemoteFiles {
+        let mut versions = objects.versions.clone();
+        versions.add_local_sidecar(objects.files.segment_count());
+        let files = objects.files.clone().with_tombstones(objects.tombstones.clone()).with_sidecar(len);
+        self.files(files, &versions).with_local_sidecar()
+    }
+
+    /// Index of which a local sidecar can be made.
+    ///
+    /// # Errors
+    /// As [`BucketBlock::open`].
+    pub(crate) async fn build_source(
+        self: &Arc<BucketBlock>,
+        deadline_ns: u64,
+    ) -> Result<BuildSource, QueryError> {
+        let opened = self.open(ReaderChoice::Index, deadline_ns).await?;
+        let (BlockReader::Index(index), Some(objects)) = (&opened.reader, &opened.objects) else {
+            return Err(QueryError::Canceled);
+        };
+        let remote = Remote { purpose: Purpose::Maintenance, ..self.remote.clone() };
+        let versions = FileVersions::default();
+        let cache_key = self.cache.new_block();
+        Ok(BuildSource {
+            index: index.clone(),
+            files: RemoteFiles::new(remote, objects.files.clone(), &versions, self.cache.clone(), cache_key),
+            target: self.files_with_local_sidecar(objects, 0),
+        })
+    }
+
+    /// Reads the block by its local sidecar from now on, which was made and has `len` bytes. Returns false if
+    /// the cache does not have all of it.
+    ///
+    /// # Errors
+    /// As [`BucketBlock::open`].
+    pub(crate) async fn use_local_sidecar(
+        self: &Arc<BucketBlock>,
+        len: u64,
+        deadline_ns: u64,
+    ) -> Result<bool, QueryError> {
+        let by_index = self.open(ReaderChoice::Index, deadline_ns).await?;
+        let Some(objects) = &by_index.objects else { return Ok(false) };
+        let _opening = self.opening.lock().await;
+        if !self.files_with_local_sidecar(objects, len).has_whole_sidecar() {
+            return Ok(false);
         }
+        self.local_sidecar.note_found(len);
+        let Some(opened) = self.open_local_sidecar(objects, deadline_ns).await? else { return Ok(false) };
+        {
+            let mut readers = self.opened.lock();
+            readers.by_sidecar = Some(Arc::new(opened));
+            readers.by_index = None;
+        }
+        self.note_memory();
+        Ok(true)
+    }
+
+    /// Drops the local sidecar, of which `opened` has met a missing or damaged part.
+    pub(crate) fn lose_local_sidecar(&self, opened: &Arc<OpenedBlock>) {
+        let is_current = {
+            let mut readers = self.opened.lock();
+            readers.by_sidecar.take_if(|current| Arc::ptr_eq(current, opened)).is_some()
+        };
+        if is_current {
+            opened.files.drop_sidecar();
+            self.note_sidecar_loss();
+        }
+    }
+
+    fn note_sidecar_loss(&self) {
+        self.local_sidecar.note_missing();
+        self.local_sidecar.note_failure(self.now_ns());
+        self.remote.sidecars.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn local_sidecar(&self) -> &LocalSidecar {
+        &self.local_sidecar
+    }
+
+    /// Tasks that make local sidecars.
+    pub(crate) fn sidecar_queue(&self) -> &Arc<SidecarQueue> {
+        &self.remote.sidecars
+    }
+
+    /// Monotonic time of the clock of the requests, ns.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.remote.clock.mono_ns()
     }
 
     /// Passes the memory of the headers to the cache if it has changed: parts of a sidecar are read at their
@@ -393,11 +546,10 @@ impl BucketBlock {
             Err(HeadError::Bucket(error)) => return Err(query_error(error)),
         };
         let files = Arc::new(self.files(found.files, &found.versions));
-        files.start_caching();
         files.keep(BlockFile::Sidecar, found.read_from, &found.read);
         let source = Box::new(WaitingSource(files.clone()));
         let reader = BlockReader::Sidecar(SidecarBlock::new(found.head, self.range(), source));
-        Ok(Some(OpenedBlock { reader, files }))
+        Ok(Some(OpenedBlock { reader, files, objects: None }))
     }
 
     fn files(&self, files: BlockFiles, versions: &FileVersions) -> RemoteFiles {
@@ -414,10 +566,15 @@ impl BucketBlock {
     /// Returns a reader that is in memory; for [`ReaderChoice::Any`] that of the index only if the sidecar
     /// cannot be used.
     fn used(&self, choice: ReaderChoice) -> Option<Arc<OpenedBlock>> {
-        let by_index = choice == ReaderChoice::Index || self.is_sidecar_unusable.load(Ordering::Relaxed);
+        let is_unusable = self.is_sidecar_unusable.load(Ordering::Relaxed);
+        let has_sidecar = !is_unusable || self.local_sidecar.may_exist();
         let opened = {
             let opened = self.opened.lock();
-            if by_index { opened.by_index.clone() } else { opened.by_sidecar.clone() }
+            match choice {
+                ReaderChoice::Index => opened.by_index.clone(),
+                ReaderChoice::Any if has_sidecar => opened.by_sidecar.clone(),
+                ReaderChoice::Any => opened.by_index.clone(),
+            }
         };
         if opened.is_some() {
             self.cache.note_header_use(self);
@@ -425,76 +582,26 @@ impl BucketBlock {
         opened
     }
 
-    async fn read_header(&self, objects: &BlockObjects, deadline_ns: u64) -> Result<OpenedBlock, QueryError> {
+    /// `ends` are parts of the index that were read before.
+    async fn read_header(
+        &self,
+        objects: &BlockObjects,
+        ends: Vec<IndexPart>,
+        deadline_ns: u64,
+    ) -> Result<OpenedBlock, QueryError> {
         let tombstones = match &objects.tombstones {
-            Some(name) => Some(self.remote.read_whole(name, deadline_ns).await.map_err(query_error)?),
+            Some(file) => Some(self.remote.read_whole(&file.name, deadline_ns).await.map_err(query_error)?),
             None => None,
         };
         let meta = objects.meta.clone();
         let files = Arc::new(self.files(objects.files.clone(), &objects.versions));
+        ends.iter().for_each(|end| files.keep(BlockFile::Index, end.start, &end.bytes));
         let source = Box::new(WaitingSource(files.clone()));
         let open = move || Block::open_remote(meta, tombstones.as_deref(), source);
         let opened = self.remote.handle.spawn_blocking(open).await;
         let block = opened.map_err(|_| QueryError::Canceled)?.map_err(open_error)?;
-        files.start_caching();
-        Ok(OpenedBlock { reader: BlockReader::Index(block), files })
-    }
-
-    async fn listed_objects(&self, deadline_ns: u64) -> Result<BlockObjects, QueryError> {
-        let key = &self.remote.key;
-        let options = ListOptions { prefix: key.clone(), ..ListOptions::default() };
-        let request = self.remote.request(deadline_ns);
-        let listed = self.remote.store.list(&request, &options);
-        let (meta, listed) = futures_util::future::join(self.read_meta(deadline_ns), listed).await;
-        let meta = meta?;
-        let listed = listed.map_err(query_error)?;
-        let objects = || {
-            let name_of = |key_of: &str| key_of.strip_prefix(key)?.strip_prefix('/').map(str::to_owned);
-            listed.objects.iter().filter_map(move |object| Some((name_of(&object.key)?, object.object_bytes)))
-        };
-        let len_of = |name: &str| objects().find(|(found, _)| found == name).map(|(_, len)| len);
-        let mut versions = FileVersions::default();
-        let mut add_version = |file: BlockFile| {
-            let key_of = |object: &&ListedObject| object.key == format!("{key}/{}", file.name());
-            if let Some(object) = listed.objects.iter().find(key_of) {
-                versions.add_etag(file, object.object_bytes, object.etag.as_deref());
-            }
-        };
-        add_version(BlockFile::Index);
-        let mut segments = Vec::new();
-        for number in 1..=objects().count() {
-            let Some(len) = len_of(&format!("{CHUNKS}{number:06}")) else { break };
-            segments.push(len);
-            add_version(BlockFile::Segment(number as u32 - 1));
-        }
-        let segment_count = objects().filter(|(name, _)| name.starts_with(CHUNKS)).count();
-        let Some(index_bytes) = len_of(INDEX).filter(|_| segments.len() == segment_count) else {
-            let what = format!("block {key} is incomplete: its index or a chunk segment is missing");
-            return Err(QueryError::Unavailable { what });
-        };
-        let tombstones = len_of(TOMBSTONES).map(|_| TOMBSTONES.to_owned());
-        Ok(BlockObjects {
-            meta,
-            has_sidecar: len_of(SIDECAR_OBJECT).is_some(),
-            files: BlockFiles::new(PathBuf::from(key), index_bytes, segments),
-            versions,
-            tombstones,
-        })
-    }
-
-    /// Reads `meta.json`, once more if it is damaged: the damage may be that of the transfer.
-    async fn read_meta(&self, deadline_ns: u64) -> Result<BlockMeta, QueryError> {
-        let read = async || {
-            let text = self.remote.read_whole(META, deadline_ns).await.map_err(query_error)?;
-            BlockMeta::decode(&text).map_err(|error| {
-                let path = format!("{}/{META}", self.remote.key);
-                QueryError::Corrupt { path, what: error.to_string() }
-            })
-        };
-        match read().await {
-            Err(QueryError::Corrupt { .. }) => read().await,
-            result => result,
-        }
+        files.drop_header_sections();
+        Ok(OpenedBlock { reader: BlockReader::Index(block), files, objects: None })
     }
 
     /// Time at which requests for a query end.
@@ -512,7 +619,12 @@ impl BucketBlock {
     /// Returns true if a reader by the sidecar is in memory and in use.
     #[cfg(test)]
     pub(crate) fn is_read_by_sidecar(&self) -> bool {
-        self.opened.lock().by_sidecar.is_some() && !self.is_sidecar_unusable.load(Ordering::Relaxed)
+        self.opened.lock().by_sidecar.is_some()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn cache_key(&self) -> BlockKey {
+        self.cache_key
     }
 
     /// Returns true if a reader by the index is in memory.

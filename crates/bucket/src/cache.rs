@@ -39,6 +39,7 @@ use state::{Released, State};
 pub(crate) struct BlockCache {
     /// Ranges that are not in memory any more, or were there before a restart.
     disk: Option<Arc<DiskCache>>,
+    bytes_max: u64,
     state: Mutex<State>,
     block_count: AtomicU64,
     hits: AtomicU64,
@@ -73,6 +74,7 @@ impl BlockCache {
     pub(crate) fn new(bytes_max: u64, disk: Option<Arc<DiskCache>>) -> Arc<BlockCache> {
         Arc::new(BlockCache {
             disk,
+            bytes_max,
             state: Mutex::new(State::new(bytes_max)),
             block_count: AtomicU64::default(),
             hits: AtomicU64::default(),
@@ -140,6 +142,18 @@ impl BlockCache {
     /// Counts an item that failed its checksum and is read once more.
     pub(crate) fn note_damage(&self) {
         self.damages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if all of `range` is in memory; it counts as used.
+    pub(crate) fn has(&self, block: BlockKey, range: ByteRange) -> bool {
+        let mut missing = Vec::new();
+        self.state.lock().find(block, range, &mut Vec::new(), &mut missing);
+        missing.is_empty()
+    }
+
+    /// Bytes of memory at most.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     /// Drops the cached parts of a block that overlap one of `ranges`.

@@ -28,6 +28,8 @@ use crate::folder::Folder;
 use crate::layout::BucketLayout;
 use crate::recovery::Recovery;
 use crate::remote::{ReadRules, Remote, query_error};
+use crate::sidecar_builder::request_sidecar;
+use crate::sidecar_queue::SidecarQueue;
 use crate::snapshots::{Latest, SnapshotReader};
 use crate::store::request::{Purpose, RequestContext};
 use crate::{BucketError, Store};
@@ -84,6 +86,7 @@ pub struct BlockCatalog {
     snapshots: SnapshotReader,
     rules: ReadRules,
     buffers: Arc<BufferPool>,
+    sidecars: Arc<SidecarQueue>,
     folders: Mutex<HashMap<Folder, Arc<FolderBlocks>>>,
 }
 
@@ -184,6 +187,7 @@ impl BlockCatalog {
             snapshots,
             rules: ReadRules { keeps_chunks: options.keeps_chunks, verifies_chunks: options.verifies_chunks },
             buffers: BufferPool::new(options.memory_bytes_max / BUFFERS_FRACTION),
+            sidecars: Arc::default(),
             folders: Mutex::default(),
         })
     }
@@ -313,7 +317,12 @@ impl BlockCatalog {
             block.note_memory();
             match result {
                 Err(error) if recovery.may_retry(block, &opened, &error) => {}
-                result => return result,
+                result => {
+                    if choice == ReaderChoice::Any && result.is_ok() {
+                        request_sidecar(block, &opened);
+                    }
+                    return result;
+                }
             }
         }
     }
@@ -348,7 +357,21 @@ impl BlockCatalog {
     /// Counters of the cache of headers and ranges.
     #[must_use]
     pub fn cache(&self) -> CacheSnapshot {
-        self.cache.snapshot()
+        CacheSnapshot { local_sidecars: self.sidecars.snapshot(), ..self.cache.snapshot() }
+    }
+
+    /// Tasks that make sidecars.
+    #[cfg(test)]
+    pub(crate) fn sidecars(&self) -> &Arc<SidecarQueue> {
+        &self.sidecars
+    }
+
+    /// Drops the parts of the sidecar of `block` that overlap `bytes` from memory.
+    #[cfg(test)]
+    pub(crate) fn drop_cached(&self, block: &BucketBlock, bytes: std::ops::Range<u64>) {
+        let file = chronolith_block::source::BlockFile::Sidecar;
+        let range = chronolith_block::source::ByteRange { file, start: bytes.start, end: bytes.end };
+        self.cache.remove_ranges(block.cache_key(), &[range]);
     }
 
     /// Flips a bit in each cached byte that `picks` names by its file and offset.
@@ -531,7 +554,9 @@ impl BlockCatalog {
                 BucketLayout::Thanos => String::new(),
             },
             rules: self.rules,
+            purpose: Purpose::Query,
             buffers: self.buffers.clone(),
+            sidecars: self.sidecars.clone(),
         }
     }
 }

@@ -26,6 +26,15 @@ impl Recovery {
         error: &QueryError,
     ) -> bool {
         let damage = opened.reader.sidecar_damage();
+        let files = &opened.files;
+        if files.has_lost_sidecar() || (damage.is_some() && files.has_local_sidecar()) {
+            if damage.is_some() {
+                block.forget();
+            }
+            // The query goes on by the index.
+            block.lose_local_sidecar(opened);
+            return true;
+        }
         if damage.is_none() && !matches!(error, QueryError::Corrupt { .. }) {
             return false;
         }

@@ -14,6 +14,7 @@ use chronolith_block::source::{
     BlockFile, BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX,
     RangeBytes, Reread, WAVE_BYTES_MAX, Wave,
 };
+use chronolith_block::{INDEX_END_BYTES, INDEX_START_BYTES};
 use chronolith_model::{QueryError, ReadContext};
 use tokio::runtime::Handle;
 
@@ -22,6 +23,7 @@ use crate::cache::disk::{FileVersions, ObjectFolder};
 use crate::cache::{BlockCache, BlockKey, CachedObjects};
 use crate::folder::Folder;
 use crate::ranges::{self, Speed};
+use crate::sidecar_queue::SidecarQueue;
 use crate::store::meter::Estimates;
 use crate::store::read::{Piece, ReadRange};
 use crate::{BucketError, Purpose, RequestContext, Store};
@@ -48,7 +50,11 @@ pub(crate) struct Remote {
     /// Without a slash at its end; empty for the whole bucket.
     pub(crate) key: String,
     pub(crate) rules: ReadRules,
+    /// Reason of its reads.
+    pub(crate) purpose: Purpose,
     pub(crate) buffers: Arc<BufferPool>,
+    /// Tasks that make sidecars of blocks that have none.
+    pub(crate) sidecars: Arc<SidecarQueue>,
 }
 
 /// Treatment of chunks.
@@ -88,7 +94,7 @@ impl Remote {
     }
 
     pub(crate) fn request(&self, deadline_ns: u64) -> RequestContext {
-        RequestContext { folder: self.folder.clone(), deadline_ns, purpose: Purpose::Query }
+        RequestContext { folder: self.folder.clone(), deadline_ns, purpose: self.purpose }
     }
 
     /// Key of the object or folder `name` below the key.
@@ -109,10 +115,10 @@ pub(crate) struct RemoteFiles {
     files: Arc<BlockFiles>,
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) cache_key: BlockKey,
-    /// False while the header is read, which is kept as a header and would be in memory twice.
-    is_cached: AtomicBool,
     /// Its files in the cache directory, if there is one.
     pub(crate) objects: Option<Arc<CachedObjects>>,
+    /// Of a local sidecar, which the cache alone has: true once a part of it was missing.
+    local_sidecar_loss: Option<AtomicBool>,
 }
 
 impl RemoteFiles {
@@ -128,17 +134,27 @@ impl RemoteFiles {
             .disk()
             .map(|disk| CachedObjects::new(disk, &remote.folder(disk.bucket()), &files, versions));
         let files = Arc::new(files);
-        RemoteFiles { remote, files, cache, cache_key, is_cached: AtomicBool::new(false), objects }
+        RemoteFiles { remote, files, cache, cache_key, objects, local_sidecar_loss: None }
+    }
+
+    /// With a local sidecar: what the cache does not have of it is requested from nowhere.
+    pub(crate) fn with_local_sidecar(self) -> RemoteFiles {
+        RemoteFiles { local_sidecar_loss: Some(AtomicBool::new(false)), ..self }
+    }
+
+    /// Returns true if its sidecar is a local one.
+    pub(crate) fn has_local_sidecar(&self) -> bool {
+        self.local_sidecar_loss.is_some()
+    }
+
+    /// Returns true if a part of its local sidecar was missing.
+    pub(crate) fn has_lost_sidecar(&self) -> bool {
+        self.local_sidecar_loss.as_ref().is_some_and(|loss| loss.load(Ordering::Relaxed))
     }
 
     /// Bytes of the index; `u64::MAX` if they are not known.
     pub(crate) fn index_bytes(&self) -> u64 {
         self.files.len(BlockFile::Index).unwrap_or(u64::MAX)
-    }
-
-    /// Keeps ranges in the cache from then on.
-    pub(crate) fn start_caching(&self) {
-        self.is_cached.store(true, Ordering::Release);
     }
 
     /// Reads the items of `wave` until `deadline_ns` of the clock. Items that fail their checksums are read
@@ -168,11 +184,9 @@ impl RemoteFiles {
             }
             let round = std::mem::take(&mut ranges);
             count(round.iter().map(ByteRange::len).sum())?;
-            let is_header = !self.is_cached.load(Ordering::Acquire);
-            let batch = match &self.objects {
-                _ if self.is_kept(&round) => self.read_cached(round, budget, deadline_ns).await?,
-                Some(objects) if is_header => self.read_through(objects, round, budget, deadline_ns).await?,
-                _ => self.read_round(round, budget, deadline_ns).await?,
+            let batch = match self.is_kept(&round) {
+                true => self.read_cached(round, budget, deadline_ns).await?,
+                false => self.read_round(round, budget, deadline_ns).await?,
             };
             fetched.push(batch);
             wave.missing(&fetched, &mut ranges);
@@ -183,7 +197,7 @@ impl RemoteFiles {
     /// Returns true if the cache keeps the ranges of a round.
     fn is_kept(&self, round: &[ByteRange]) -> bool {
         let has_chunks = round.iter().any(|range| matches!(range.file, BlockFile::Segment(_)));
-        self.is_cached.load(Ordering::Acquire) && (self.remote.rules.keeps_chunks || !has_chunks)
+        self.remote.rules.keeps_chunks || !has_chunks
     }
 
     /// Reads a round past the cache to one reused buffer.
@@ -226,6 +240,11 @@ impl RemoteFiles {
         range: ByteRange,
     ) -> Result<FetchedPart, QueryError> {
         let ByteRange { file, start, end } = range;
+        if let Some(loss) = self.local_sidecar_loss.as_ref().filter(|_| file == BlockFile::Sidecar) {
+            loss.store(true, Ordering::Relaxed);
+            let path = self.files.path(file).display().to_string();
+            return Err(QueryError::Corrupt { path, what: "the cache has lost a part of it".to_owned() });
+        }
         let key = format!("{}/{}", self.remote.key, self.files.name(file));
         let read = self.remote.store.read(request, &key, ReadRange::Exact(start..end), None).await;
         let bytes = read.map_err(query_error)?.bytes;
@@ -233,6 +252,71 @@ impl RemoteFiles {
             objects.write(range, &bytes);
         }
         Ok(FetchedPart { file, start, bytes })
+    }
+
+    /// Drops the sections of a large index from the cache: its header has a copy of them. A small index stays
+    /// as a whole, with its postings and series entries.
+    pub(crate) fn drop_header_sections(&self) {
+        let end = self.index_bytes();
+        if end > INDEX_START_BYTES + INDEX_END_BYTES {
+            self.cache.remove_ranges(self.cache_key, &[ByteRange { file: BlockFile::Index, start: 0, end }]);
+        }
+    }
+
+    /// Keeps a piece of the local sidecar in the cache directory, or in memory without one. Returns false if
+    /// the directory refuses it. May wait for the disk.
+    pub(crate) fn keep_sidecar(&self, start: u64, bytes: &Bytes) -> bool {
+        let range = ByteRange { file: BlockFile::Sidecar, start, end: start + bytes.len() as u64 };
+        match self.sidecar_directory() {
+            Some(objects) => objects.write_and_wait(range, bytes),
+            None => {
+                self.keep(BlockFile::Sidecar, start, bytes);
+                true
+            }
+        }
+    }
+
+    /// Returns the end of the local sidecar in the cache directory, if the directory has one.
+    pub(crate) fn local_sidecar_end(&self) -> Option<u64> {
+        self.objects.as_ref()?.end_of(BlockFile::Sidecar)
+    }
+
+    /// Returns true if the cache has all of the local sidecar.
+    pub(crate) fn has_whole_sidecar(&self) -> bool {
+        let end = self.files.len(BlockFile::Sidecar).unwrap_or(0);
+        let whole = ByteRange { file: BlockFile::Sidecar, start: 0, end };
+        match self.sidecar_directory() {
+            Some(objects) => objects.has(whole),
+            None => self.cache.has(self.cache_key, whole),
+        }
+    }
+
+    /// Bytes of the cache that keeps local sidecars.
+    pub(crate) fn cache_bytes_max(&self) -> u64 {
+        match (self.sidecar_directory(), self.cache.disk()) {
+            (Some(_), Some(disk)) => disk.bytes_max(),
+            _ => self.cache.bytes_max(),
+        }
+    }
+
+    /// The cache directory, if it can keep a local sidecar.
+    fn sidecar_directory(&self) -> Option<&Arc<CachedObjects>> {
+        self.objects.as_ref().filter(|objects| objects.has_version(BlockFile::Sidecar))
+    }
+
+    /// Drops its local sidecar from the cache.
+    pub(crate) fn drop_sidecar(&self) {
+        let end = self.files.len(BlockFile::Sidecar).unwrap_or(0);
+        let whole = [ByteRange { file: BlockFile::Sidecar, start: 0, end }];
+        self.cache.remove_ranges(self.cache_key, &whole);
+        if let Some(objects) = &self.objects {
+            objects.remove_ranges(&whole);
+        }
+    }
+
+    /// Drops all its ranges from the cache in memory.
+    pub(crate) fn drop_ranges(&self) {
+        self.cache.remove_block(self.cache_key);
     }
 
     /// Drops cached ranges of which one is damaged, in memory and on disk.
@@ -246,6 +330,22 @@ impl RemoteFiles {
 
     pub(crate) fn speed(&self) -> Speed {
         self.remote.speed()
+    }
+
+    /// Bytes of the sidecar, if there is one.
+    pub(crate) fn sidecar_bytes(&self) -> Option<u64> {
+        self.files.len(BlockFile::Sidecar)
+    }
+
+    /// Reads one range, past the budgets of queries.
+    ///
+    /// # Errors
+    /// As [`RemoteFiles::read`].
+    pub(crate) async fn read_exact(&self, range: ByteRange, deadline_ns: u64) -> Result<Bytes, QueryError> {
+        let budget = MemoryBudget::new("range of a block", u64::MAX);
+        let mut fetched = FetchedRanges::new(self.files.clone());
+        fetched.push(self.read_cached(vec![range], &budget, deadline_ns).await?);
+        Ok(Bytes::copy_from_slice(fetched.at(range.file, range.start)))
     }
 
     /// Keeps bytes in the cache that were read together with others.

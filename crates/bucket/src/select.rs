@@ -24,6 +24,7 @@ use crate::block::page_costs::is_by_lists;
 use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::recovery::Recovery;
 use crate::remote::RemoteFiles;
+use crate::sidecar_builder::request_sidecar;
 use queue::{BatchReceiver, BatchSender, batch_queue};
 use reread::QueryReread;
 
@@ -217,6 +218,10 @@ impl Selected {
                     self.block.note_memory();
                     match result {
                         Err(error) if recovery.may_retry(&self.block, &opened, &error) => continue,
+                        Ok(()) if choice == ReaderChoice::Any => {
+                            request_sidecar(&self.block, &opened);
+                            Ok(())
+                        }
                         result => result,
                     }
                 }

@@ -9,15 +9,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use chronolith_base::DecodeError;
 use chronolith_block::source::{BlockFile, BlockFiles, ByteRange, TombstonesFile};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, SidecarObject};
 use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SUFFIX_BYTES, SidecarFile, SidecarHead, head_len};
+use chronolith_model::QueryError;
 
 use crate::BucketError;
 use crate::cache::disk::FileVersions;
 use crate::cache::{CachedObjects, DiskCache};
-use crate::remote::Remote;
+use crate::remote::{Remote, RemoteFiles};
 use crate::store::ObjectBytes;
 use crate::store::read::ReadRange;
 
@@ -95,6 +97,35 @@ pub(crate) async fn read_head(
         None => files,
     };
     Ok(Some(HeadRead { head, files, versions, read_from, read }))
+}
+
+/// Reads the head of the local sidecar of block `ulid` from the cache; `None` if that does not have all of
+/// it, or it is damaged.
+///
+/// # Errors
+/// [`QueryError::Canceled`] if the runtime ends.
+pub(crate) async fn read_local_head(
+    files: &RemoteFiles,
+    ulid: Ulid,
+    deadline_ns: u64,
+) -> Result<Option<SidecarHead>, QueryError> {
+    let Some(end) = files.sidecar_bytes() else { return Ok(None) };
+    let mut bytes = SUFFIX_BYTES;
+    // The trailer has the length of a head that is longer.
+    for _ in 0..2 {
+        let range = ByteRange { file: BlockFile::Sidecar, start: end.saturating_sub(bytes), end };
+        let found = match files.read_exact(range, deadline_ns).await {
+            Ok(found) => found,
+            Err(QueryError::Corrupt { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match SidecarHead::decode(&found) {
+            Ok(head) => return Ok(Some(head).filter(|head| head.block == ulid && head.is_of_index_alone())),
+            Err(DecodeError::Short { needed, .. }) if needed as u64 > bytes => bytes = needed as u64,
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(None)
 }
 
 /// Head of a sidecar in the cache directory, which the catalogue records.

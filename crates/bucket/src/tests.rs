@@ -3,9 +3,11 @@
 mod block_uploads;
 mod catalogued;
 mod disk_cache;
+mod foreign;
 mod http;
 mod leases;
 mod limits;
+mod local_sidecars;
 mod maintenance;
 mod races;
 mod reading;

@@ -123,6 +123,11 @@ impl SidecarContents {
         self.times.get().map_or(&[], Vec::as_slice)
     }
 
+    /// Returns true if chunks of the block may have the times of others.
+    pub(super) fn may_share_times(&self) -> bool {
+        self.head.is_of_index_alone() || !self.times().is_empty()
+    }
+
     /// Deleted intervals of a series, once they were read.
     pub(super) fn deleted(&self, series_ref: u32) -> &[Interval] {
         self.tombstones.get().map_or(&[], |tombstones| tombstones.get(u64::from(series_ref)))

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use chronolith_base::{MemoryBudget, Reservation};
-use chronolith_format::block::chunks::{chunk_len, decode_chunk};
+use chronolith_format::block::chunks::{chunk_len, decode_chunk, read_chunk_unverified};
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
 use chronolith_format::bucket::sidecar::{PageSeries, SegmentRange, SizedChunk};
@@ -120,7 +120,7 @@ impl SidecarSelection {
         let frames = self.wave_frames();
         let times = self.times.ranges_for(frames, self.contents.times());
         let kept = self.times.kept.as_deref();
-        Some(Box::new(FrameWave { frames, times, kept, has_shared: !self.contents.times().is_empty() }))
+        Some(Box::new(FrameWave { frames, times, kept, may_share: self.contents.may_share_times() }))
     }
 
     /// Takes the bytes of the wave that [`SidecarSelection::next_wave`] named, or the error of reading it.
@@ -384,14 +384,15 @@ impl SharedTimes {
     }
 }
 
-/// Wave of chunks with exact lengths.
+/// Wave of chunks whose lengths the sidecar has: exact ones, or expected ones if it was made of the index
+/// alone.
 struct FrameWave<'a> {
     frames: &'a [ByteRange],
     times: Vec<SegmentRange>,
     /// Shared times that were read before.
     kept: Option<&'a FetchedRanges>,
-    /// Chunks of the block share times.
-    has_shared: bool,
+    /// Chunks may have the times of others.
+    may_share: bool,
 }
 
 impl Wave for FrameWave<'_> {
@@ -411,10 +412,14 @@ impl Wave for FrameWave<'_> {
                 out.push(rest);
                 continue;
             }
-            if !self.has_shared {
+            if !self.may_share {
                 continue;
             }
             let Ok(offset) = u32::try_from(start) else { continue };
+            // Most chunks have their own times, and are verified when they are decoded.
+            if read_chunk_unverified(bytes, offset).ok().and_then(times_chunk_of).is_none() {
+                continue;
+            }
             let Some(times) = decode_chunk(bytes, offset).ok().and_then(times_chunk_of) else { continue };
             let times = u64::from(times);
             if self.kept.is_some_and(|kept| !kept.at(file, times).is_empty()) {

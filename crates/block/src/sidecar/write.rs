@@ -10,7 +10,7 @@ use std::path::Path;
 use chronolith_base::crc::{Crc32c, crc32c};
 use chronolith_base::{DecodeError, Env, MemoryBudget};
 use chronolith_format::block::chunks::{ChunkRef, chunk_len};
-use chronolith_format::block::index::{ChunkMeta, Postings};
+use chronolith_format::block::index::{ChunkMeta, Postings, SeriesEntry};
 use chronolith_format::bucket::sidecar::{
     FileSum, SidecarFile, SidecarSummary, SidecarWriter, SizedChunk, SparseOffsets,
 };
@@ -73,7 +73,7 @@ impl SeriesSource<'_> {
         let bytes = bytes.map_err(read_error)?;
         let all: Postings<'_> = postings_at(&bytes, &list).map_err(self.corrupt_index())?;
         let mut refs = all.iter().peekable();
-        let mut last_labels = None;
+        let mut checks = EntryChecks::default();
         let mut last_times = None;
         let mut chunks = Vec::new();
         while refs.peek().is_some() {
@@ -81,21 +81,9 @@ impl SeriesSource<'_> {
             let mut series = SeriesReader::new(batch);
             while let Some(series_ref) = series.next_ref(contents, &self.budget).map_err(read_error)? {
                 let entry = series.decode(contents, series_ref).map_err(self.corrupt_index())?;
-                let pair_count = entry.pairs().count();
-                let labels = entry.labels();
-                // An entry with a label twice or without value would match otherwise than its postings lists.
-                if labels.len() != pair_count {
-                    return Err(self.series_error(series_ref, "each label once, with a value", pair_count));
-                }
-                if last_labels.as_ref().is_some_and(|last| *last >= labels) {
-                    return Err(self.series_error(series_ref, "labels after those of the series before", 0));
-                }
-                if has_repeated_chunk(&entry.chunks) {
-                    return Err(self.series_error(series_ref, "each chunk once", entry.chunks.len()));
-                }
+                let labels = checks.labels(contents, series_ref, entry)?;
                 self.sized_chunks(&entry.chunks, &mut chunks, &mut last_times, writer)?;
                 self.add_one(writer, series_ref, &labels, &chunks)?;
-                last_labels = Some(labels);
             }
         }
         Ok(())
@@ -149,19 +137,12 @@ impl SeriesSource<'_> {
 
     /// Samples of the postings offset table; `None` for an index whose table is in no order.
     fn sparse_offsets(&self) -> Result<Option<SparseOffsets>, BlockError> {
-        let header = self.contents.header();
-        if header.version() == VERSION_UNORDERED {
+        if has_unordered_table(self.contents) {
             return Ok(None);
         }
-        let toc = header.toc();
-        let table = toc.section(toc.postings_table, header.file_len());
-        let lists_end = toc.section(toc.postings, header.file_len()).end;
-        let range = ByteRange { file: BlockFile::Index, start: table.start, end: table.end };
+        let range = table_range(self.contents);
         let bytes = self.contents.read(&ExactWave(vec![range]), &self.budget).map_err(read_error)?;
-        let section = exact(&bytes, &range).unwrap_or_default();
-        let in_file = |error| shifted(error, table.start);
-        let offsets = SparseOffsets::of_table(section, table.start, lists_end);
-        offsets.map(Some).map_err(|error| self.corrupt_index()(in_file(error)))
+        offsets_of_table(self.contents, &bytes).map(Some)
     }
 
     /// Lengths and checksums of all files.
@@ -205,13 +186,83 @@ impl SeriesSource<'_> {
     fn corrupt(&self, file: BlockFile) -> impl FnOnce(DecodeError) -> BlockError {
         move |error| BlockError::Corrupt { path: self.contents.files().path(file), error }
     }
+}
 
-    #[cold]
-    fn series_error(&self, series_ref: u32, expected: &'static str, found: usize) -> BlockError {
-        let offset = usize::try_from(self.contents.header().series_offset(series_ref)).unwrap_or(usize::MAX);
-        let what = "series entry";
-        self.corrupt_index()(DecodeError::Invalid { what, offset, expected, found: found as u64 })
+/// Checks of series entries before anything is derived from them: those of the readers of the index, and that
+/// matching by the labels of an entry is matching by its postings lists.
+#[derive(Default)]
+pub(super) struct EntryChecks {
+    last_labels: Option<Labels>,
+}
+
+impl EntryChecks {
+    /// Returns the labels of the entry of `series_ref`, which comes after those that were checked before.
+    ///
+    /// # Errors
+    /// [`BlockError::Corrupt`].
+    pub(super) fn labels(
+        &mut self,
+        contents: &BlockContents,
+        series_ref: u32,
+        entry: &mut SeriesEntry,
+    ) -> Result<Labels, BlockError> {
+        let error = |expected, found| series_error(contents, series_ref, expected, found);
+        let pair_count = entry.pairs().count();
+        let labels = entry.labels();
+        if labels.len() != pair_count {
+            return Err(error("each label once, with a value", pair_count));
+        }
+        if self.last_labels.as_ref().is_some_and(|last| *last >= labels) {
+            return Err(error("labels after those of the series before", 0));
+        }
+        if has_repeated_chunk(&entry.chunks) {
+            return Err(error("each chunk once", entry.chunks.len()));
+        }
+        self.last_labels = Some(labels.clone());
+        Ok(labels)
     }
+}
+
+#[cold]
+fn series_error(
+    contents: &BlockContents,
+    series_ref: u32,
+    expected: &'static str,
+    found: usize,
+) -> BlockError {
+    let offset = usize::try_from(contents.header().series_offset(series_ref)).unwrap_or(usize::MAX);
+    let what = "series entry";
+    let error = DecodeError::Invalid { what, offset, expected, found: found as u64 };
+    BlockError::Corrupt { path: contents.files().path(BlockFile::Index), error }
+}
+
+/// Range of the postings offset table.
+pub(super) fn table_range(contents: &BlockContents) -> ByteRange {
+    let header = contents.header();
+    let table = header.toc().section(header.toc().postings_table, header.file_len());
+    ByteRange { file: BlockFile::Index, start: table.start, end: table.end }
+}
+
+/// Samples of the postings offset table, from `bytes` that have it.
+///
+/// # Errors
+/// [`BlockError::Corrupt`].
+pub(super) fn offsets_of_table(
+    contents: &BlockContents,
+    bytes: &RangeBytes,
+) -> Result<SparseOffsets, BlockError> {
+    let header = contents.header();
+    let lists_end = header.toc().section(header.toc().postings, header.file_len()).end;
+    let range = table_range(contents);
+    let section = exact(bytes, &range).unwrap_or_default();
+    let offsets = SparseOffsets::of_table(section, range.start, lists_end);
+    let path = || contents.files().path(BlockFile::Index);
+    offsets.map_err(|error| BlockError::Corrupt { path: path(), error: shifted(error, range.start) })
+}
+
+/// Returns true if the postings offset table is in no order and cannot be sampled.
+pub(super) fn has_unordered_table(contents: &BlockContents) -> bool {
+    contents.header().version() == VERSION_UNORDERED
 }
 
 /// Bytes of the frame of a chunk that was verified.

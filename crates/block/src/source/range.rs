@@ -80,6 +80,12 @@ impl BlockFiles {
         BlockFiles { tombstones, ..self }
     }
 
+    /// With a sidecar of `len` bytes.
+    #[must_use]
+    pub fn with_sidecar(self, len: u64) -> BlockFiles {
+        BlockFiles { sidecar_bytes: Some(len), ..self }
+    }
+
     /// Lengths of all chunk segments in bytes.
     #[must_use]
     pub fn segment_lens(&self) -> &[u64] {

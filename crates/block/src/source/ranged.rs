@@ -14,9 +14,9 @@ use chronolith_model::QueryError;
 
 use super::bytes::{ByteSource, ROUND_COUNT_MAX, RangeBytes, Wave};
 use super::fetched::{FetchedBatch, FetchedPart, FetchedRanges};
-use super::range::{BlockFile, BlockFiles, ByteRange, coalesce};
+use super::range::{BlockFile, BlockFiles, ByteRange, TombstonesFile, coalesce};
 use crate::BlockError;
-use crate::layout::{CHUNKS_DIR, INDEX_FILE, is_segment_name, segment_path};
+use crate::layout::{CHUNKS_DIR, INDEX_FILE, TOMBSTONES_FILE, is_segment_name, segment_path};
 
 /// Bytes that a wave should read at most.
 pub const WAVE_BYTES_MAX: u64 = 16 << 20;
@@ -67,6 +67,17 @@ impl RangedMeter {
     }
 }
 
+/// Tombstones of the block in `dir`, which a sidecar of the index alone does not describe.
+fn tombstones_in(env: &Env, dir: &Path) -> Result<Option<TombstonesFile>, BlockError> {
+    let path = dir.join(TOMBSTONES_FILE);
+    if !env.disk.exists(&path) {
+        return Ok(None);
+    }
+    let file = env.disk.open_read(&path).map_err(BlockError::io(&path))?;
+    let len = file.len().map_err(BlockError::io(&path))?;
+    Ok(Some(TombstonesFile { name: TOMBSTONES_FILE.to_owned(), len }))
+}
+
 impl RangedFiles {
     /// Opens the files of the block in `dir`. Ranges with at most `gap_bytes` between them are read together.
     ///
@@ -101,7 +112,11 @@ impl RangedFiles {
         let files = BlockFiles::of_sidecar(dir, &head, bytes.len() as u64);
         let no_index =
             || DecodeError::Invalid { what: "sidecar head", offset: 0, expected: "an index", found: 0 };
-        self.files = Arc::new(files.ok_or_else(no_index).map_err(BlockError::corrupt(path))?);
+        let mut files = files.ok_or_else(no_index).map_err(BlockError::corrupt(path))?;
+        if head.is_of_index_alone() {
+            files = files.with_tombstones(tombstones_in(env, self.files.dir())?);
+        }
+        self.files = Arc::new(files);
         self.sidecar = Some(env.disk.open_read(path).map_err(BlockError::io(path))?);
         if self.files.len(BlockFile::Tombstones).is_some() {
             let path = self.files.path(BlockFile::Tombstones);

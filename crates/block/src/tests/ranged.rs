@@ -117,19 +117,36 @@ fn memory_of_ranges_is_reserved_until_the_series_are_dropped() {
     assert!(matches!(refused, Err(QueryError::Memory(_))));
 }
 
-/// Entries and lists that are longer than their ranges are read again, in one round for all of them.
-#[test]
-fn items_longer_than_expected_are_read_in_one_round_more() {
-    let (env, _, _) = Env::fake(WINDOW.end, 7);
-    let mut writer = BlockWriter::create(&env, Path::new(DIR)).unwrap();
+/// Writes 40 series of 117 chunks and `short_count` of one chunk.
+fn write_long_entries(env: &Env, short_count: i64) -> PathBuf {
+    let mut writer = BlockWriter::create(env, Path::new(DIR)).unwrap();
     let times: Vec<i64> = (0..14_000).map(|i| WINDOW.start + i * 500 + (i * 7919) % 97).collect();
     let values: Vec<f64> = times.iter().map(|time| (time % 7919) as f64).collect();
     for idx in 0..40 {
         let labels = labels(&[("__name__", "m"), ("i", &format!("{idx:02}"))]);
         writer.add(&labels, &xor::encode(&times, &values)).unwrap();
     }
-    let dir = block_dir(&writer.finish(BlockSource::head(WINDOW)).unwrap().unwrap());
-    // 117 chunks per series: an entry is longer than the range that is read at first.
+    for idx in 0..short_count {
+        let labels = labels(&[("__name__", "n"), ("short", &format!("{idx:03}"))]);
+        writer.add(&labels, &xor::encode(&times[..10], &values[..10])).unwrap();
+    }
+    block_dir(&writer.finish(BlockSource::head(WINDOW)).unwrap().unwrap())
+}
+
+/// Entries that are longer than their ranges are read again, in one round for all of them.
+#[test]
+fn items_longer_than_expected_are_read_in_one_round_more() {
+    let (env, _, _) = Env::fake(WINDOW.end, 7);
+    let dir = write_long_entries(&env, 900);
     check(&env, &dir, 0, &[Matcher::equal("i", "07")], [3, 4, 4, 1]);
     check(&env, &dir, 0, &[regex("i", MatchOp::Regex, "0[1357]")], [3, 4, 4 + 4 + 4 + 4, 4]);
+}
+
+/// Where all entries are long, they are expected to be.
+#[test]
+fn entries_of_average_length_are_read_at_once() {
+    let (env, _, _) = Env::fake(WINDOW.end, 7);
+    let dir = write_long_entries(&env, 0);
+    check(&env, &dir, 0, &[Matcher::equal("i", "07")], [3, 3, 3, 1]);
+    check(&env, &dir, 0, &[regex("i", MatchOp::Regex, "0[1357]")], [3, 3, 4 + 4 + 4, 4]);
 }

@@ -16,7 +16,7 @@ use proptest::prelude::{Strategy, prop, proptest};
 use super::*;
 use crate::chunk::{raw_chunk, times_offset};
 use crate::source::BlockFile;
-use crate::{SidecarBlock, write_sidecar};
+use crate::{IndexSidecar, SidecarBlock, write_sidecar};
 
 pub(crate) fn sidecar_of(env: &Env, block: &Block) -> Result<(Vec<u8>, SidecarSummary), BlockError> {
     let mut out = Vec::new();
@@ -31,11 +31,30 @@ pub(crate) fn open_by_sidecar(env: &Env, block: &Block) -> Vec<SidecarBlock> {
         return Vec::new();
     }
     let Ok((bytes, _)) = sidecar_of(env, block) else { return Vec::new() };
-    let source = || open_sidecar(env, block, &bytes, 64).unwrap();
-    let [direct, lists] = [source(), source()];
+    let source = |bytes: &[u8]| open_sidecar(env, block, bytes, 64).unwrap();
+    let of_index = sidecar_of_index(block).unwrap();
+    let [direct, lists, of_index] = [source(&bytes), source(&bytes), source(&of_index)];
     let range = block.range();
     let direct = SidecarBlock::new(direct.1, range, Box::new(direct.0));
-    vec![direct, SidecarBlock::by_lists(lists.1, range, Box::new(lists.0))]
+    let of_index = SidecarBlock::new(of_index.1, range, Box::new(of_index.0));
+    vec![direct, SidecarBlock::by_lists(lists.1, range, Box::new(lists.0)), of_index]
+}
+
+/// The sidecar that is made of the index alone.
+fn sidecar_of_index(block: &Block) -> Result<Vec<u8>, BlockError> {
+    let mut out = Vec::new();
+    let mut sidecar = IndexSidecar::new(block, |bytes: &[u8]| out.extend_from_slice(bytes))?;
+    let budget = MemoryBudget::new("sidecar", u64::MAX);
+    loop {
+        let bytes = {
+            let Some(wave) = sidecar.next_wave() else { break };
+            block.contents().read(&*wave, &budget).unwrap()
+        };
+        sidecar.push(&bytes)?;
+    }
+    let summary = sidecar.finish()?;
+    assert_eq!((summary.len, summary.crc), (out.len() as u64, crc32c(&out)));
+    Ok(out)
 }
 
 /// Source of a block with the sidecar that has these bytes, and its head.
@@ -45,7 +64,7 @@ fn open_sidecar(
     sidecar: &[u8],
     gap_bytes: u64,
 ) -> Result<(RangedFiles, SidecarHead), BlockError> {
-    let path = Path::new("/sidecars").join(block.meta().ulid.to_string());
+    let path = Path::new("/sidecars").join(format!("{}-{}", block.meta().ulid, sidecar.len()));
     env.disk.create_dir_all(Path::new("/sidecars")).unwrap();
     env.disk.create(&path).unwrap().write_at(sidecar, 0).unwrap();
     RangedFiles::open(env, block.dir(), gap_bytes)?.with_sidecar(env, &path)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use chronolith_block::source::{BlockFile, BlockFiles};
+use chronolith_block::source::{BlockFile, BlockFiles, TombstonesFile};
 use chronolith_format::block::meta::{BlockDesc, BlockMeta, BlockStats, Compaction, VERSION};
 use chronolith_format::bucket::catalogue::BucketBlock;
 
@@ -13,7 +13,8 @@ pub(super) struct BlockObjects {
     pub(super) meta: BlockMeta,
     pub(super) files: BlockFiles,
     pub(super) versions: FileVersions,
-    pub(super) tombstones: Option<String>,
+    /// File with its deletions; `None` without any.
+    pub(super) tombstones: Option<TombstonesFile>,
     /// False if it is known that there is none.
     pub(super) has_sidecar: bool,
 }
@@ -31,7 +32,10 @@ pub(super) fn objects(record: &BucketBlock, key: &str) -> BlockObjects {
         files: BlockFiles::new(PathBuf::from(key), files.index, files.segments.clone()),
         has_sidecar: record.sidecar.is_some(),
         versions,
-        tombstones: record.tombstones.as_ref().map(|object| object.name.clone()),
+        tombstones: record
+            .tombstones
+            .as_ref()
+            .map(|object| TombstonesFile { name: object.name.clone(), len: object.len }),
     }
 }
 

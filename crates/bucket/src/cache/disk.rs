@@ -51,6 +51,7 @@ pub struct DiskCacheOptions {
 /// Ranges of objects in a directory.
 pub struct DiskCache {
     bucket: String,
+    bytes_max: u64,
     index: Mutex<Index>,
     /// Held while segments are written.
     log: Mutex<SegmentLog>,
@@ -91,6 +92,7 @@ impl DiskCache {
         counters.file_bytes.store(log.file_bytes(), Ordering::Relaxed);
         Ok(Arc::new(DiskCache {
             bucket: bucket.to_owned(),
+            bytes_max: geometry.bytes_max,
             index: Mutex::new(recovered.index),
             log: Mutex::new(log),
             queue: WriteQueue::default(),
@@ -103,6 +105,16 @@ impl DiskCache {
     /// Returns the sub-ranges of `start..end` that the directory lacks.
     pub(super) fn gaps(&self, key: &str, start: u64, end: u64) -> Vec<(u64, u64)> {
         self.index.lock().gaps(key, start, end)
+    }
+
+    /// Returns the end of the last range of an object that the directory has.
+    pub(super) fn end_of(&self, key: &str) -> Option<u64> {
+        self.index.lock().end_of(key)
+    }
+
+    /// Bytes of its files at most; 0 after an error of the disk.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        if self.is_off.load(Ordering::Relaxed) { 0 } else { self.bytes_max }
     }
 
     /// Reads a range; `None` unless all of its bytes are there and sound. Waits for the disk.
@@ -164,18 +176,29 @@ impl DiskCache {
         }
     }
 
+    /// Writes a range, and waits for it. Returns false if the directory lacks some of it then.
+    pub(super) fn write_and_wait(&self, key: &Arc<str>, start: u64, bytes: &Bytes) -> bool {
+        let removal_count = self.index.lock().removal_count();
+        self.write_one(&QueuedWrite { key: key.clone(), start, bytes: bytes.clone(), removal_count });
+        self.gaps(key, start, start + bytes.len() as u64).is_empty()
+    }
+
     /// Writes until nothing waits.
     fn write_queued(&self) {
         while let Some(write) = self.queue.pop() {
-            if self.is_off.load(Ordering::Relaxed) {
-                continue;
-            }
-            let mut log = self.log.lock();
-            if let Err(error) = self.write_now(&mut log, &write) {
-                self.turn_off(&error);
-            }
-            self.counters.file_bytes.store(log.file_bytes(), Ordering::Relaxed);
+            self.write_one(&write);
         }
+    }
+
+    fn write_one(&self, write: &QueuedWrite) {
+        if self.is_off.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut log = self.log.lock();
+        if let Err(error) = self.write_now(&mut log, write) {
+            self.turn_off(&error);
+        }
+        self.counters.file_bytes.store(log.file_bytes(), Ordering::Relaxed);
     }
 
     /// Writes what of a range is not in the directory yet, in pieces.

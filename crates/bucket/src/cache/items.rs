@@ -7,6 +7,7 @@ use chronolith_block::source::ByteRange;
 use tokio::sync::watch;
 
 use super::disk::DiskCacheSnapshot;
+use crate::sidecar_queue::LocalSidecarSnapshot;
 
 /// Owner of an index header.
 pub(crate) trait HeaderOwner: Send + Sync {
@@ -41,6 +42,8 @@ pub struct CacheSnapshot {
     pub evictions: u64,
     /// Items that failed their checksums and were read once more from the bucket.
     pub damages: u64,
+    /// Those of sidecars that this process made.
+    pub local_sidecars: LocalSidecarSnapshot,
     /// Those of the cache directory.
     pub disk: DiskCacheSnapshot,
 }

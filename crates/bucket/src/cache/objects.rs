@@ -60,6 +60,27 @@ impl CachedObjects {
         }
     }
 
+    /// Writes the bytes of a range, and waits for it. Returns false if the directory lacks some of it then.
+    pub(crate) fn write_and_wait(&self, range: ByteRange, bytes: &Bytes) -> bool {
+        self.keys.get(&range.file).is_some_and(|key| self.cache.write_and_wait(key, range.start, bytes))
+    }
+
+    /// Returns the end of the last range of `file` that the directory has.
+    pub(crate) fn end_of(&self, file: BlockFile) -> Option<u64> {
+        self.cache.end_of(self.keys.get(&file)?)
+    }
+
+    /// Returns true if the version of `file` is known, so that the directory may have it.
+    pub(crate) fn has_version(&self, file: BlockFile) -> bool {
+        self.keys.contains_key(&file)
+    }
+
+    /// Returns true if the directory has all of `range`.
+    pub(crate) fn has(&self, range: ByteRange) -> bool {
+        let key = self.keys.get(&range.file);
+        key.is_some_and(|key| self.cache.gaps(key, range.start, range.end).is_empty())
+    }
+
     /// Removes ranges that a reader found damaged.
     pub(crate) fn remove_ranges(&self, ranges: &[ByteRange]) {
         for range in ranges {

@@ -1,5 +1,4 @@
-//! Reads of the cache directory on behalf of a query: requests of a round whose bytes are there, and the
-//! header of a block, which memory keeps in another form.
+//! Reads of the cache directory on behalf of a query: requests of a round whose bytes are there.
 //!
 //! Invariants: the disk is read by threads that may wait, never by those of the runtime; a range that cannot
 //! be read from the directory is requested from the bucket.
@@ -7,15 +6,10 @@
 
 use std::sync::Arc;
 
-use chronolith_base::MemoryBudget;
-use chronolith_block::source::{ByteRange, FetchedBatch, FetchedPart, coalesce};
+use chronolith_block::source::{ByteRange, FetchedPart};
 use chronolith_model::QueryError;
-use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::parts::PartSet;
 use super::{CachedObjects, OwnFlight};
-use crate::ranges;
-use crate::remote::{REQUESTS_AHEAD, RemoteFiles};
 
 /// Threads that read ranges of one round at the same time, at most.
 const READERS_MAX: usize = 16;
@@ -68,30 +62,4 @@ fn land(objects: &CachedObjects, flights: Vec<OwnFlight>) -> ReadFlights {
         }
     }
     read
-}
-
-impl RemoteFiles {
-    /// Reads a round by way of the directory `objects`, and past the cache in memory.
-    pub(crate) async fn read_through(
-        &self,
-        objects: &Arc<CachedObjects>,
-        mut wanted: Vec<ByteRange>,
-        budget: &MemoryBudget,
-        deadline_ns: u64,
-    ) -> Result<FetchedBatch, QueryError> {
-        coalesce(&mut wanted, 0);
-        let (cached, mut missing) = objects.split(&wanted);
-        ranges::join(&mut missing, &self.speed());
-        let mut memory = budget.reserve(cached.iter().chain(&missing).map(ByteRange::len).sum())?;
-        let request = self.remote.request(deadline_ns);
-        let mut parts = PartSet::default();
-        let (read, failed) = objects.read(cached).await?;
-        parts.extend(read);
-        missing.extend(failed);
-        let requests = stream::iter(missing).map(|range| self.fetch(&request, range));
-        let fetched: Vec<FetchedPart> = requests.buffer_unordered(REQUESTS_AHEAD).try_collect().await?;
-        parts.extend(fetched);
-        parts.stitch(&wanted, |bytes| memory.grow(bytes))?;
-        Ok(FetchedBatch::new(parts.into_parts(), memory))
-    }
 }

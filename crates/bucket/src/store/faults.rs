@@ -6,6 +6,9 @@
 //! has an effect.
 //! Not here: retries (`store::attempts`).
 
+#[cfg(test)]
+pub(crate) mod read_log;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -142,6 +145,8 @@ pub struct FaultStore {
     pub(crate) died: Arc<Notify>,
     has_ended: AtomicBool,
     on_end: Mutex<Option<OnEnd>>,
+    #[cfg(test)]
+    pub(crate) reads: read_log::ReadLog,
 }
 
 impl FaultStore {
@@ -160,6 +165,8 @@ impl FaultStore {
             died: Arc::default(),
             has_ended: AtomicBool::new(false),
             on_end: Mutex::default(),
+            #[cfg(test)]
+            reads: read_log::ReadLog::default(),
         }
     }
 
@@ -372,31 +379,9 @@ impl ObjectStore for FaultStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let kind = if options.head { "head" } else { "get" };
-        let injected = self.before(self.id_of(kind, location.as_ref(), range_hash(&options))).await?;
-        let Injected { plan, id, .. } = injected;
-        if self.stalls_left.load(Ordering::Relaxed) > 0 && self.hits(id, Fault::Stalled, plan.stalled) {
-            self.stalls_left.fetch_sub(1, Ordering::Relaxed);
-            tokio::time::sleep(Duration::from_millis(plan.stall_ms)).await;
-        }
-        let is_head = options.head;
-        // No checksum covers it.
-        let is_checked = !location.as_ref().ends_with("/meta.json");
-        let answer = self.inner.get_opts(location, options).await?;
-        self.end_after(injected).await?;
-        let body_bytes = answer.range.end.saturating_sub(answer.range.start);
-        if is_head || body_bytes == 0 {
-            return Ok(answer);
-        }
-        if self.hits(id, Fault::Cut, plan.cut) {
-            return Ok(cut(answer, self.draw(id, Fault::Cut, body_bytes * 1000) / 1000));
-        }
-        let may_flip = is_checked && self.flips_left.load(Ordering::Relaxed) > 0;
-        if may_flip && self.hits(id, Fault::Flipped, plan.flipped) {
-            self.flips_left.fetch_sub(1, Ordering::Relaxed);
-            return Ok(flipped(answer, self.draw(id, Fault::Flipped, body_bytes * 8000) / 1000));
-        }
-        Ok(answer)
+        #[cfg(test)]
+        let _logged = self.reads.begin(location.as_ref());
+        self.answer(location, options).await
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
@@ -511,6 +496,35 @@ impl MultipartStore for FaultStore {
 }
 
 impl FaultStore {
+    /// Answer to a read.
+    async fn answer(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let kind = if options.head { "head" } else { "get" };
+        let injected = self.before(self.id_of(kind, location.as_ref(), range_hash(&options))).await?;
+        let Injected { plan, id, .. } = injected;
+        if self.stalls_left.load(Ordering::Relaxed) > 0 && self.hits(id, Fault::Stalled, plan.stalled) {
+            self.stalls_left.fetch_sub(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(plan.stall_ms)).await;
+        }
+        let is_head = options.head;
+        // No checksum covers it.
+        let is_checked = !location.as_ref().ends_with("/meta.json");
+        let answer = self.inner.get_opts(location, options).await?;
+        self.end_after(injected).await?;
+        let body_bytes = answer.range.end.saturating_sub(answer.range.start);
+        if is_head || body_bytes == 0 {
+            return Ok(answer);
+        }
+        if self.hits(id, Fault::Cut, plan.cut) {
+            return Ok(cut(answer, self.draw(id, Fault::Cut, body_bytes * 1000) / 1000));
+        }
+        let may_flip = is_checked && self.flips_left.load(Ordering::Relaxed) > 0;
+        if may_flip && self.hits(id, Fault::Flipped, plan.flipped) {
+            self.flips_left.fetch_sub(1, Ordering::Relaxed);
+            return Ok(flipped(answer, self.draw(id, Fault::Flipped, body_bytes * 8000) / 1000));
+        }
+        Ok(answer)
+    }
+
     /// Writes without faults.
     #[cfg(test)]
     pub(crate) async fn inner_put(&self, key: &str, body: Bytes) {

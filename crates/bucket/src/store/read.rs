@@ -27,6 +27,8 @@ pub enum ReadRange {
     Whole,
     /// Exactly these bytes, at least one.
     Exact(std::ops::Range<u64>),
+    /// The first bytes; the whole object if it is shorter.
+    Prefix(u64),
     /// The last bytes; the whole object if it is shorter.
     Suffix(u64),
 }
@@ -36,6 +38,7 @@ impl ReadRange {
         match self {
             ReadRange::Whole => None,
             ReadRange::Exact(range) => Some(GetRange::Bounded(range.clone())),
+            ReadRange::Prefix(len) => Some(GetRange::Bounded(0..*len)),
             ReadRange::Suffix(len) => Some(GetRange::Suffix(*len)),
         }
     }
@@ -45,7 +48,7 @@ impl ReadRange {
         match self {
             ReadRange::Whole => WHOLE_BYTES_HINT,
             ReadRange::Exact(range) => range.end.saturating_sub(range.start),
-            ReadRange::Suffix(len) => *len,
+            ReadRange::Prefix(len) | ReadRange::Suffix(len) => *len,
         }
     }
 }
@@ -122,6 +125,10 @@ fn check_promise(answer: &GetResult, range: &ReadRange) -> Result<u64, Failure> 
     let (is_asked, expected_bytes) = match range {
         ReadRange::Whole => (answer.range == (0..object_bytes), object_bytes),
         ReadRange::Exact(exact) => (answer.range == *exact, exact.end.saturating_sub(exact.start)),
+        ReadRange::Prefix(len) => {
+            let asked = (*len).min(object_bytes);
+            (answer.range == (0..asked), asked)
+        }
         ReadRange::Suffix(len) => {
             let asked = (*len).min(object_bytes);
             (promised == asked && answer.range.end == object_bytes, asked)

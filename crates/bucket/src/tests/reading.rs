@@ -287,8 +287,9 @@ fn an_unreachable_bucket_is_unavailable_within_the_deadline() {
     world.rig.faults.set_plan(FaultPlan::default());
     check_equal(&world);
 
-    world.rig.faults.set_plan(FaultPlan { unavailable: 1000, ..FaultPlan::default() });
+    let world = World::without_cache(1, BlockEncoding::Dense);
     let block = &world.blocks().unwrap()[0];
+    world.rig.faults.set_plan(FaultPlan { unavailable: 1000, ..FaultPlan::default() });
     let selector = Selector { matchers: &[Matcher::equal("__name__", "m1")], range: TimeRange::ALL };
     let found = read_all(&mut *block.select(&selector, &world.ctx(300)), TimeRange::ALL);
     assert!(matches!(found, Err(QueryError::Unavailable { .. } | QueryError::Timeout)));

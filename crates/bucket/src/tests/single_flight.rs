@@ -35,14 +35,14 @@ async fn files(rig: &Rig) -> Arc<RemoteFiles> {
         folder: TenantId::anonymous().into(),
         key: "t/block".to_owned(),
         rules: ReadRules::default(),
+        purpose: Purpose::Query,
+        sidecars: Arc::default(),
         buffers: BufferPool::new(1 << 20),
     };
     let cache = BlockCache::new(1 << 20, None);
     let key = cache.new_block();
     let lengths = BlockFiles::new(PathBuf::from("t/block"), INDEX_BYTES as u64, Vec::new());
-    let files = Arc::new(RemoteFiles::new(remote, lengths, &FileVersions::default(), cache, key));
-    files.start_caching();
-    files
+    Arc::new(RemoteFiles::new(remote, lengths, &FileVersions::default(), cache, key))
 }
 
 /// Reads bytes 100..900 of the index; returns true if they are right.

@@ -21,6 +21,8 @@ pub const VERSION: u8 = 1;
 const VERSION_NANO: u8 = 2;
 const HEADER_BYTES: usize = 5;
 const CHECKSUM_BYTES: usize = 4;
+/// Bytes of a file without intervals.
+pub const EMPTY_BYTES: u64 = (HEADER_BYTES + CHECKSUM_BYTES) as u64;
 
 /// A deleted stretch of time, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -125,6 +125,26 @@ pub(crate) static BUCKET: &[Metric<BucketState>] = &[
         "Memory of requests for ranges of blocks without an answer yet.",
         |state| state.cache.in_flight_bytes as f64,
     ),
+    Metric::counter(
+        "chronolith_bucket_local_sidecars_total",
+        "Sidecars of blocks of other programs that were made of their indexes and kept in the cache.",
+        |state| state.cache.local_sidecars.built as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_local_sidecar_bytes_total",
+        "Bytes of sidecars that were made of the indexes of blocks.",
+        |state| state.cache.local_sidecars.built_bytes as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_local_sidecar_failures_total",
+        "Sidecars that could not be made of the index of a block.",
+        |state| state.cache.local_sidecars.failures as f64,
+    ),
+    Metric::counter(
+        "chronolith_bucket_local_sidecar_losses_total",
+        "Sidecars in the cache that were damaged or evicted in part, so that the block is read by its index.",
+        |state| state.cache.local_sidecars.losses as f64,
+    ),
     Metric::gauge(
         "chronolith_bucket_disk_cache_on",
         "1 if bucket.cache-dir is in use; 0 without one, or after an error of its disk.",

@@ -122,6 +122,12 @@ impl Index {
         gaps
     }
 
+    /// Returns the end of the last entry of an object.
+    pub(super) fn end_of(&self, key: &str) -> Option<u64> {
+        let object = self.ids.get(key).and_then(|id| self.objects.get(id))?;
+        object.slots.last_key_value().map(|(start, slot)| start + u64::from(slot.len))
+    }
+
     /// Returns the entries that have bytes of `start..end`, ascending, and marks them as read.
     pub(super) fn find(&mut self, key: &str, start: u64, end: u64) -> Vec<FoundEntry> {
         let Some(object) = self.ids.get(key).and_then(|id| self.objects.get_mut(id)) else {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chronolith_base::crc::Crc32c;
 use chronolith_block::source::BlockFile;
 use chronolith_format::bucket::cache_segment::KEY_BYTES_MAX;
 use chronolith_format::bucket::catalogue::BucketBlock;
@@ -14,6 +15,9 @@ use chronolith_model::TenantId;
 
 /// Ends each part of a key; neither tenants nor keys of blocks have it.
 const SEPARATOR: char = '\n';
+
+/// Ascends when other bytes are made of equal files.
+const LOCAL_SIDECAR_VERSION: u32 = 1;
 
 /// Versions of the files of a block.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +39,21 @@ impl FileVersions {
     /// Adds a file of a block in the catalogue, which records its length: files of a block never change.
     pub(crate) fn add_recorded(&mut self, file: BlockFile, len: u64, record: &BucketBlock) {
         self.0.insert(file, format!("uploaded {len} {}", record.uploaded_ms));
+    }
+
+    /// Adds the sidecar that is made of the index, whose version is that of all files that it describes.
+    /// There is none if one of their versions is not known.
+    pub(crate) fn add_local_sidecar(&mut self, segment_count: usize) {
+        let Some(index) = self.0.get(&BlockFile::Index) else { return };
+        let mut sum = Crc32c::new();
+        for idx in (0u32..).take(segment_count) {
+            let Some(version) = self.0.get(&BlockFile::Segment(idx)) else { return };
+            sum.update(version.as_bytes());
+            sum.update(&[0]);
+        }
+        let version =
+            format!("local {LOCAL_SIDECAR_VERSION} of {index} {segment_count} {:08x}", sum.finish());
+        self.0.insert(BlockFile::Sidecar, version);
     }
 
     /// Adds a file as the head of the sidecar describes it, or else as the catalogue records it.

@@ -15,9 +15,6 @@ use super::symbols::Symbols;
 use super::table::PostingsTable;
 use super::toc::{HEADER_BYTES, SERIES_ALIGN_BYTES, TOC_BYTES, Toc, decode_version};
 
-/// Bytes that a series entry is taken to have: most have ten labels of two symbols and a few chunks.
-const SERIES_BYTES_ESTIMATE: u64 = 512;
-
 /// Header of an index.
 pub struct IndexHeader {
     version: u8,
@@ -132,11 +129,12 @@ impl IndexHeader {
         u64::from(series_ref) * unit
     }
 
-    /// Range in the file of the series entry `series_ref`, taken to be of average length: `series_len` tells.
+    /// Range in the file of the series entry `series_ref`, taken to have `bytes_estimate` bytes: `series_len`
+    /// tells.
     #[must_use]
-    pub fn series_range(&self, series_ref: u32) -> Range<u64> {
+    pub fn series_range(&self, series_ref: u32, bytes_estimate: u64) -> Range<u64> {
         let start = self.series_offset(series_ref);
-        let end = (start + SERIES_BYTES_ESTIMATE).min(self.file_len.saturating_sub(TOC_BYTES as u64));
+        let end = (start + bytes_estimate).min(self.file_len.saturating_sub(TOC_BYTES as u64));
         start..end.max(start)
     }
 

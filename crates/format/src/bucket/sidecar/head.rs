@@ -334,6 +334,13 @@ impl SidecarHead {
         self.files.iter().find(|sum| sum.file == file)
     }
 
+    /// Returns true if the sidecar was made of the index alone: no file has a checksum, lengths of chunks are
+    /// expected ones, and chunks whose times others share are not recorded.
+    #[must_use]
+    pub fn is_of_index_alone(&self) -> bool {
+        self.file(SidecarFile::Index).is_some_and(|sum| sum.crc.is_none())
+    }
+
     /// Indices of the pages that have series of `ordinals`.
     #[must_use]
     pub fn pages_of(&self, ordinals: Range<u32>) -> Range<usize> {
