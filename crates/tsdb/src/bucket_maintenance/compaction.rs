@@ -114,14 +114,10 @@ impl BucketCompaction<'_> {
         let mut candidates: Vec<Candidate> =
             snapshot.blocks.iter().map(|record| candidate(record, is_excluded(record))).collect();
         // Those that wait are between others in order of precedence.
-        candidates.extend(waiting.iter().map(|entry| Candidate {
-            ulid: entry.ulid(),
-            precedence: entry.precedence(),
-            range: self.store.time_unit().range_to_ms(entry.range()),
-            size_bytes: entry.size_bytes(),
-            split_set: entry.record().split_set,
-            has_many_deletions: false,
-            is_excluded: true,
+        let unit = self.store.time_unit();
+        candidates.extend(waiting.iter().map(|entry| {
+            let range = unit.range_to_ms(entry.range());
+            Candidate::excluded(entry.ulid(), entry.precedence(), range, entry.record().split_set)
         }));
         let limits = self.storage.limits_of(self.store);
         let retention_ms =

@@ -226,14 +226,8 @@ fn only_in_bucket(storage: &Storage, tenant: &TenantId, list: &[Arc<BlockEntry>]
     others.retain(|place| {
         !local.contains(&place.ulid) && list.iter().any(|entry| entry.range().overlaps(place.range))
     });
-    let candidate = |place: BlockPlace| Candidate {
-        ulid: place.ulid,
-        precedence: place.precedence,
-        range: tenant.time_unit().range_to_ms(place.range),
-        size_bytes: 0,
-        split_set: place.split_set,
-        has_many_deletions: false,
-        is_excluded: true,
+    let candidate = |BlockPlace { ulid, precedence, range, split_set }: BlockPlace| {
+        Candidate::excluded(ulid, precedence, tenant.time_unit().range_to_ms(range), split_set)
     };
     Some(others.into_iter().map(candidate).collect())
 }

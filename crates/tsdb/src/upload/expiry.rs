@@ -1,5 +1,5 @@
 //! Expiry of blocks in the bucket: blocks older than the duration of their retention policy leave the
-//! catalogue of its store.
+//! catalogue of its store, unless a local block overlaps them.
 //!
 //! Invariants: age is measured by the clock of local retention, which does not follow jumps, so that a clock
 //! set ahead removes nothing; a failure is logged and retried with the next call that finds the block.
@@ -39,7 +39,7 @@ impl Expiry {
         for (_, policy) in catalog.policies().filter(|(_, policy)| policy.duration_ns > 0) {
             let Some(folder) = storage.folder_of(&policy.store) else { continue };
             let Some(expired_end) = state.expired_end(policy.duration_ns) else { return };
-            if let Err(error) = self.expire(state, &policy.store, &folder, expired_end) {
+            if let Err(error) = self.expire(storage, state, &policy.store, &folder, expired_end) {
                 let backoff = before.after_failure(clock.mono_ns(), RETRY_PAUSES);
                 let retry_s = backoff.pause_s();
                 tracing::error!(%folder, error, retry_s, "removing expired blocks from the catalogue failed, retrying after retry_s");
@@ -53,6 +53,7 @@ impl Expiry {
 
     fn expire(
         &self,
+        storage: &Storage,
         state: &UploadState,
         store: &TenantId,
         folder: &Folder,
@@ -62,15 +63,19 @@ impl Expiry {
             state.read(folder).map_err(text)?;
             self.read.lock().insert(store.clone());
         }
-        let before_end = TimeRange::new(i64::MIN, expired_end);
-        if state.bucket().catalog().known_overlap(folder, before_end) != Some(true) {
+        let local = storage.blocks().tenant(store).map(|blocks| blocks.list()).unwrap_or_default();
+        // A local block of the same time may have been made of it and wait for its upload.
+        let is_expired = |range: TimeRange| {
+            range.end <= expired_end && !local.iter().any(|entry| entry.range().overlaps(range))
+        };
+        if !state.places(folder).is_some_and(|places| places.iter().any(|place| is_expired(place.range))) {
             return Ok(());
         }
         let request = state.catalog_request(folder);
         let marked_ms = state.now_ms();
         let mut expired_count = 0;
         let updated = state.bucket().update(&request, |snapshot| {
-            expired_count = expire(snapshot, marked_ms, |block| block.range.end <= expired_end).len();
+            expired_count = expire(snapshot, marked_ms, |block| is_expired(block.range)).len();
             if expired_count > 0 { Change::Write } else { Change::Keep }
         });
         let Some(snapshot) = updated.map_err(text)? else { return Ok(()) };

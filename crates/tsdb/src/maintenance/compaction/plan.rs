@@ -53,6 +53,26 @@ pub(crate) struct Candidate {
     pub(crate) is_excluded: bool,
 }
 
+impl Candidate {
+    /// A block that is not compacted, but may be between others in order of precedence.
+    pub(crate) fn excluded(
+        ulid: Ulid,
+        precedence: (Ulid, Ulid),
+        range: TimeRange,
+        split_set: Option<Ulid>,
+    ) -> Candidate {
+        Candidate {
+            ulid,
+            precedence,
+            range,
+            size_bytes: 0,
+            split_set,
+            has_many_deletions: false,
+            is_excluded: true,
+        }
+    }
+}
+
 /// Bounds of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PlanBounds {
