@@ -36,6 +36,7 @@ mod retention;
 mod snapshot;
 mod starts;
 mod stress;
+mod thanos;
 mod typed;
 mod upload;
 mod upload_databases;
