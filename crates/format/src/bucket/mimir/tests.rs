@@ -155,7 +155,8 @@ fn the_thanos_section_is_written_as_thanos_does() {
     });
     assert_eq!(written.unknown.get("thanos"), Some(&expected));
     assert_eq!(ThanosMeta::of(&written).expect("reads"), Some(section.clone()));
-    let mut of_sidecar = ThanosMeta { source: "sidecar".to_owned(), ..ThanosMeta::default() };
+    let of_sidecar = meta(r#","thanos":{"version":1,"source":"sidecar"}"#);
+    let mut of_sidecar = ThanosMeta::of(&of_sidecar).expect("reads").expect("a section");
     assert!(section.is_of_chronolith() && !of_sidecar.is_of_chronolith());
     of_sidecar.set_producer([("cluster".to_owned(), "eu".to_owned())].into());
     of_sidecar.put_into(&mut written);
