@@ -48,6 +48,8 @@ pub(crate) struct BlockIdentity {
     pub(crate) split_set: Option<Ulid>,
     /// Labels that each series has in addition to its own.
     pub(crate) external_labels: Option<ExternalLabels>,
+    /// Chronolith uploaded it.
+    pub(crate) is_of_chronolith: bool,
 }
 
 /// A block in the bucket that can be queried.
@@ -175,6 +177,7 @@ impl BucketBlock {
     pub(crate) fn recorded(
         record: &catalogue::BucketBlock,
         folder: &Remote,
+        external_labels: Option<ExternalLabels>,
         cache: Arc<BlockCache>,
     ) -> Arc<BucketBlock> {
         let identity = BlockIdentity {
@@ -183,7 +186,8 @@ impl BucketBlock {
             precedence: (record.ancestry.oldest_source, record.ulid),
             sources: record.ancestry.sources.as_slice().into(),
             split_set: record.ancestry.split_set,
-            external_labels: None,
+            external_labels,
+            is_of_chronolith: true,
         };
         let key = match record.folder {
             BlockFolder::Mimir => format!("{}/{}", folder.key, record.ulid),
@@ -272,6 +276,11 @@ impl BucketBlock {
     /// Labels that each series has in addition to its own.
     pub(crate) fn external_labels(&self) -> Option<&ExternalLabels> {
         self.identity.external_labels.as_ref()
+    }
+
+    /// Returns true if Chronolith uploaded it.
+    pub(crate) fn is_of_chronolith(&self) -> bool {
+        self.identity.is_of_chronolith
     }
 
     /// Key of its folder.

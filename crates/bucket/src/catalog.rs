@@ -1,12 +1,14 @@
 //! Catalog of the blocks in the bucket: which blocks a folder has, refreshed in the background.
 //!
 //! Invariants: a folder with catalogue snapshots has the blocks of the newest one, and no other; without them
-//! it is listed. It is looked up at its first query, which waits within its deadline; a list younger
-//! than the poll interval is complete, an older one is used while it is refreshed, for an hour. A failed
-//! refresh keeps the list. A block stays the same object over refreshes.
+//! it is listed, but for that of a writer in Thanos's layout, which is empty then. It is looked up at its
+//! first query, which waits within its deadline; a list younger than the poll interval is complete, an older
+//! one is used while it is refreshed, for an hour. A failed refresh keeps the list. A block stays
+//! the same object over refreshes.
 //! Not here: the listing itself (`catalog::listing`), snapshots (`snapshots`), reading blocks (`block`).
 
 mod listing;
+mod writers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +17,6 @@ use std::time::Duration;
 use chronolith_base::Clock;
 use chronolith_base::hash::HashMap;
 use chronolith_block::Block;
-use chronolith_format::block::meta::Ulid;
 use chronolith_model::{DuplicatePolicy, QueryError, Queryable, ReadContext, TimeRange};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
@@ -25,7 +26,6 @@ use crate::block::{BlockReader, BucketBlock, OpenedBlock, ReaderChoice};
 use crate::buffers::BufferPool;
 use crate::cache::{BlockCache, CacheSnapshot, DiskCache};
 use crate::folder::Folder;
-use crate::layout::BucketLayout;
 use crate::recovery::Recovery;
 use crate::remote::{ReadRules, Remote, query_error};
 use crate::sidecar_builder::request_sidecar;
@@ -34,6 +34,7 @@ use crate::snapshots::{Latest, SnapshotReader};
 use crate::store::request::{Purpose, RequestContext};
 use crate::{BucketError, Store};
 use listing::{Listed, Listing};
+use writers::WriterCatalogues;
 
 /// Folders whose lists are in memory; of more, those that were read least recently are forgotten.
 const FOLDERS_MAX: usize = 10_000;
@@ -48,8 +49,6 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(300);
 /// Options of a catalog.
 #[derive(Debug, Clone)]
 pub struct CatalogOptions {
-    /// Folders of the blocks.
-    pub layout: BucketLayout,
     /// Age from which a list of blocks is refreshed.
     pub poll: Duration,
     /// Memory of index headers and ranges of all blocks, requests in flight included.
@@ -66,7 +65,6 @@ const BUFFERS_FRACTION: u64 = 4;
 impl Default for CatalogOptions {
     fn default() -> CatalogOptions {
         CatalogOptions {
-            layout: BucketLayout::default(),
             poll: Duration::from_secs(30),
             memory_bytes_max: 256 << 20,
             keeps_chunks: true,
@@ -80,7 +78,7 @@ pub struct BlockCatalog {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     handle: Handle,
-    layout: BucketLayout,
+    writers: WriterCatalogues,
     poll_ns: u64,
     cache: Arc<BlockCache>,
     snapshots: SnapshotReader,
@@ -177,11 +175,12 @@ impl BlockCatalog {
         disk_cache: Option<Arc<DiskCache>>,
     ) -> Arc<BlockCatalog> {
         let snapshots = SnapshotReader::new(store.clone(), clock.clone());
+        let writers = WriterCatalogues::new(store.clone(), clock.clone());
         Arc::new(BlockCatalog {
             store,
             clock,
             handle,
-            layout: options.layout,
+            writers,
             poll_ns: u64::try_from(options.poll.as_nanos()).unwrap_or(u64::MAX),
             cache: BlockCache::new(options.memory_bytes_max, disk_cache),
             snapshots,
@@ -473,14 +472,19 @@ impl BlockCatalog {
         let request = RequestContext { folder: folder.clone(), deadline_ns, purpose: Purpose::Catalog };
         let remote = self.remote(folder);
         let listing = Listing {
-            layout: self.layout,
             remote: &remote,
+            writers: &self.writers,
             request: &request,
             cache: &self.cache,
             known: &known,
         };
+        let recorded = |latest: Latest| Listed {
+            blocks: listing.recorded(&latest.snapshot, None),
+            has_catalogue: true,
+            ..Listed::default()
+        };
         let Listed { blocks, left_out, .. } = match self.latest(&request, slot).await? {
-            Some(latest) => self.recorded(&latest, &remote, &known),
+            Some(latest) => recorded(latest),
             None => {
                 let listed = listing.run().await?;
                 // The first snapshot was written since the folder was looked up first.
@@ -489,7 +493,7 @@ impl BlockCatalog {
                     false => None,
                 };
                 *slot.latest.lock() = latest.clone();
-                latest.map_or(listed, |latest| self.recorded(&latest, &remote, &known))
+                latest.map_or(listed, recorded)
             }
         };
         let is_same =
@@ -507,40 +511,26 @@ impl BlockCatalog {
     }
 
     /// Newest catalogue snapshot; `None` without one, or if that is not known and the folder was listed
-    /// before.
+    /// before. A process that reads Thanos's layout finds the catalogues by listing.
     async fn latest(
         &self,
         request: &RequestContext,
         slot: &FolderBlocks,
     ) -> Result<Option<Latest>, BucketError> {
-        if self.layout == BucketLayout::Thanos {
+        let layout = self.store.layout();
+        let is_flat = layout.is_flat(&request.folder);
+        if is_flat && layout.writer().is_none() {
             return Ok(None);
         }
         let known = slot.latest.lock().clone();
         let is_first = slot.list.read().is_none();
         let latest = match known {
             Some(known) => self.snapshots.poll(request, &known).await?,
-            None if is_first => self.snapshots.read_latest(request).await?,
+            None if is_first || is_flat => self.snapshots.read_latest(request).await?,
             None => None,
         };
         *slot.latest.lock() = latest.clone();
         Ok(latest)
-    }
-
-    /// Blocks of a snapshot. Those that have the same record as before stay the same objects.
-    fn recorded(&self, latest: &Latest, remote: &Remote, known: &[Arc<BucketBlock>]) -> Listed {
-        let known: HashMap<Ulid, &Arc<BucketBlock>> =
-            known.iter().map(|block| (block.ulid(), block)).collect();
-        let blocks = latest.snapshot.blocks.iter().map(|record| {
-            let same = known.get(&record.ulid).filter(|block| block.record() == Some(record));
-            match same {
-                Some(block) => (*block).clone(),
-                None => BucketBlock::recorded(record, remote, self.cache.clone()),
-            }
-        });
-        let mut listed = Listed { blocks: blocks.collect(), has_catalogue: true, ..Listed::default() };
-        listed.blocks.sort_by_key(|block| block.precedence());
-        listed
     }
 
     fn remote(&self, folder: &Folder) -> Remote {
@@ -549,10 +539,7 @@ impl BlockCatalog {
             clock: self.clock.clone(),
             handle: self.handle.clone(),
             folder: folder.clone(),
-            key: match self.layout {
-                BucketLayout::Mimir => folder.to_string(),
-                BucketLayout::Thanos => String::new(),
-            },
+            key: self.store.layout().block_keys(folder).prefix().to_owned(),
             rules: self.rules,
             purpose: Purpose::Query,
             buffers: self.buffers.clone(),

@@ -3,7 +3,9 @@
 //!
 //! Invariants: a label of a series wins over an external one of the same name, as in Prometheus; series leave
 //! sorted by all their labels. Reserved names (`__...`) are none.
-//! Not here: `meta.json`, which has them (`catalog::listing`).
+//! Not here: `meta.json`, which has them (`catalog::listing`), their texts (`text`).
+
+mod text;
 
 use std::sync::Arc;
 
@@ -13,9 +15,9 @@ use chronolith_model::{
     Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, SeriesRead,
 };
 
-/// External labels of one block, sorted by name, at least one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ExternalLabels(Arc<[(String, String)]>);
+/// External labels of one block or one writer, sorted by name, at least one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExternalLabels(Arc<[(String, String)]>);
 
 /// Matchers of a selector, by what they can be applied to.
 pub(crate) struct SplitMatchers {

@@ -7,6 +7,7 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_model::TenantId;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use crate::layout::BucketLayout;
 use crate::store::list::ListOptions;
 use crate::{BucketError, RequestContext, Store};
 
@@ -16,11 +17,14 @@ const PAGE_KEYS: usize = 1000;
 const REMOVALS_AT_ONCE: usize = 16;
 
 /// Returns the tenants that have a folder in the bucket, ascending. Blocks in Thanos's layout, which lie at
-/// the same level, are left out. Cost: one request per 1000 of them.
+/// the same level, are left out. In that layout there is one tenant. Cost: one request per 1000 of them.
 ///
 /// # Errors
 /// As [`Store::list`].
 pub async fn tenants(store: &Store, request: &RequestContext) -> Result<Vec<TenantId>, BucketError> {
+    if *store.layout() != BucketLayout::Mimir {
+        return Ok(vec![TenantId::anonymous()]);
+    }
     let options = ListOptions { is_delimited: true, ..ListOptions::default() };
     let page = store.list(request, &options).await?;
     let names = page.prefixes.iter().map(|prefix| prefix.trim_end_matches('/'));
@@ -34,7 +38,7 @@ pub async fn tenants(store: &Store, request: &RequestContext) -> Result<Vec<Tena
 /// # Errors
 /// [`BucketError::Refused`] for the folder of a tenant; as other requests.
 pub async fn remove_store(store: &Store, request: &RequestContext) -> Result<usize, BucketError> {
-    let prefix = request.folder.to_string();
+    let prefix = store.layout().folder_key(&request.folder);
     if request.folder.store().is_none() {
         let detail = "only stores of retention policies are removed as a whole".to_owned();
         return Err(BucketError::Refused { what: format!("removal of {prefix}"), detail });

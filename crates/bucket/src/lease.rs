@@ -104,7 +104,7 @@ impl Leases {
 
     /// Creates the next epoch. Returns false if another process was first.
     async fn create(&self, request: &RequestContext, epoch: Epoch) -> Result<bool, BucketError> {
-        let key = key(&request.folder, epoch.number);
+        let key = self.key(&request.folder, epoch.number);
         let created = self.store.create(request, &key, epoch.encode()).await?;
         if created != CreateOutcome::Created {
             return Ok(false);
@@ -118,7 +118,7 @@ impl Leases {
 
     async fn remove_until(&self, request: &RequestContext, number: u64) -> Result<(), BucketError> {
         for old in self.numbers(request).await?.into_iter().filter(|old| *old <= number) {
-            self.store.remove(request, &key(&request.folder, old)).await?;
+            self.store.remove(request, &self.key(&request.folder, old)).await?;
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Leases {
     /// The newest epoch; one that cannot be read counts as that of another process.
     async fn newest(&self, request: &RequestContext) -> Result<Option<Epoch>, BucketError> {
         let Some(number) = self.numbers(request).await?.into_iter().max() else { return Ok(None) };
-        let key = key(&request.folder, number);
+        let key = self.key(&request.folder, number);
         let duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
         let other = Epoch { number, holder: !self.holder, duration_ms };
         match self.store.read(request, &key, ReadRange::Whole, None).await {
@@ -153,8 +153,17 @@ impl Leases {
         }
     }
 
+    /// Prefix of the epochs of a folder.
+    fn leases_of(&self, folder: &Folder) -> String {
+        format!("{}/{FOLDER}", self.store.layout().folder_key(folder))
+    }
+
+    fn key(&self, folder: &Folder, number: u64) -> String {
+        format!("{}/{number:0NUMBER_DIGITS$}", self.leases_of(folder))
+    }
+
     async fn numbers(&self, request: &RequestContext) -> Result<Vec<u64>, BucketError> {
-        let folder = format!("{}/{FOLDER}", request.folder);
+        let folder = self.leases_of(&request.folder);
         let options = ListOptions { prefix: folder.clone(), ..ListOptions::default() };
         let page = self.store.list(request, &options).await?;
         let number = |key: &str| {
@@ -177,8 +186,4 @@ impl Epoch {
         let holder = u64::from_str_radix(holder, 16).ok()?;
         Some(Epoch { number, holder, duration_ms: duration_ms.parse().ok()? })
     }
-}
-
-fn key(folder: &Folder, number: u64) -> String {
-    format!("{folder}/{FOLDER}/{number:0NUMBER_DIGITS$}")
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{DeletionMark, Snapshot};
 
+use crate::layout::BlockKeys;
 use crate::snapshots::{Change, Snapshots};
 use crate::store::list::{ListOptions, ListedObject};
 use crate::{BucketError, RequestContext, Store};
@@ -66,8 +67,13 @@ impl MaintenanceRun<'_> {
         Ok(objects)
     }
 
+    /// Keys of the blocks of the folder.
+    fn keys(&self) -> BlockKeys {
+        self.store.layout().block_keys(&self.request.folder)
+    }
+
     fn folder(&self, ulid: Ulid) -> String {
-        format!("{}/{ulid}", self.request.folder)
+        self.keys().of_block(ulid)
     }
 }
 

@@ -19,7 +19,7 @@ use chronolith_format::bucket::{NumberedSnapshot, Stamp};
 
 pub use self::reader::{Latest, SnapshotReader};
 
-use self::reader::{Found, hint_key, key};
+use self::reader::Found;
 use crate::folder::Folder;
 use crate::store::CreateOutcome;
 use crate::{BucketError, RequestContext, Store};
@@ -144,7 +144,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
             return Ok(found.snapshot.clone());
         }
         Err(BucketError::Corrupt {
-            key: key::<S>(folder, found.newest_number),
+            key: self.reader.key(folder, found.newest_number),
             what: S::WHAT,
             expected: "one that this version can read, to update it".to_owned(),
             found: "damage, or a later version".to_owned(),
@@ -158,7 +158,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
         stamp.created_ms = stamp.created_ms.max(self.env.clock.now_ms());
         next.set_stamp(stamp);
         let refused = |detail: String| {
-            let what = format!("update of {}", key::<S>(&request.folder, number));
+            let what = format!("update of {}", self.reader.key(&request.folder, number));
             BucketError::Refused { what, detail }
         };
         let mut body = Vec::new();
@@ -175,7 +175,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
         number: u64,
         body: Bytes,
     ) -> Result<CreateOutcome, BucketError> {
-        let key = key::<S>(&request.folder, number);
+        let key = self.reader.key(&request.folder, number);
         let mut attempts = 0;
         loop {
             match self.reader.store.create(request, &key, body.clone()).await {
@@ -203,7 +203,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
 
     /// Records the number of the newest snapshot. A failure costs readers a listing.
     async fn write_hint(&self, request: &RequestContext, number: u64) {
-        let object = hint_key::<S>(&request.folder);
+        let object = self.reader.hint_key(&request.folder);
         let body = Bytes::from(format!("{number:020}"));
         let request = self.bounded(request, HINT_TIMEOUT);
         if let Err(error) = self.reader.store.put(&request, &object, body).await {

@@ -3,7 +3,7 @@
 //! Invariants: keys are relative to the prefix of the bucket; the only conditional write is create-if-absent,
 //! and a refused or lost creation is settled by reading the object back; a read returns exactly the bytes
 //! that were asked for, or an error.
-//! Not here: layout of the bucket, caches.
+//! Not here: keys of the layout (`layout`), caches.
 
 pub mod config;
 pub mod faults;
@@ -45,6 +45,7 @@ use self::read::{Fetched, Piece, ReadRange};
 use self::request::{Operation, Purpose, RequestContext};
 use self::retry::{Failure, Outcome, RetryBudget, classify};
 use crate::error::BucketError;
+use crate::layout::BucketLayout;
 
 /// Time to the end of an answer in a simulation.
 const SIMULATED_TIMEOUT: Duration = Duration::from_millis(250);
@@ -89,6 +90,7 @@ pub struct Store {
     backend: Arc<dyn Backend>,
     local: Option<LocalDir>,
     url: String,
+    layout: BucketLayout,
     prefix: String,
     requests: Requests,
     hedges: HedgeBudget,
@@ -142,6 +144,7 @@ impl Store {
             backend,
             local: None,
             url: config.url.clone(),
+            layout: config.layout.clone(),
             prefix: String::new(),
             requests,
             hedges,
@@ -174,6 +177,12 @@ impl Store {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Arrangement of its blocks.
+    #[must_use]
+    pub fn layout(&self) -> &BucketLayout {
+        &self.layout
     }
 
     /// Returns true if the bucket is a local directory.

@@ -16,6 +16,7 @@ mod s3_server;
 mod sidecars;
 mod single_flight;
 mod snapshots;
+mod thanos;
 mod uploads;
 mod versitygw;
 
@@ -28,6 +29,7 @@ use chronolith_model::tenant::TenantId;
 use object_store::memory::InMemory;
 use tokio::runtime::Handle;
 
+use crate::layout::BucketLayout;
 use crate::store::Store;
 use crate::store::backend::Backend;
 use crate::store::config::StoreConfig;
@@ -45,7 +47,11 @@ struct Rig {
 
 impl Rig {
     fn over(backend: Arc<dyn Backend>, plan: FaultPlan, seed: u64) -> Rig {
-        let mut config = StoreConfig::new("memory://");
+        Rig::in_layout(backend, plan, seed, BucketLayout::Mimir)
+    }
+
+    fn in_layout(backend: Arc<dyn Backend>, plan: FaultPlan, seed: u64, layout: BucketLayout) -> Rig {
+        let mut config = StoreConfig { layout, ..StoreConfig::new("memory://") };
         config.request_timeout = Duration::from_secs(5);
         let env = Env { rng: Arc::new(chronolith_base::Rng::from_seed(seed)), ..Env::real() };
         let faults = Arc::new(FaultStore::new(backend, plan, seed));

@@ -1,4 +1,5 @@
-//! Upload of local blocks: files, sidecar, `meta.json` last, then the catalogue.
+//! Upload of local blocks: files, sidecar, `meta.json` last, then the catalogue. In Thanos's layout the claim
+//! of the folder comes first.
 //!
 //! Invariants: `meta.json` is written once all other objects have the bytes of the local files, so a block
 //! without it is incomplete; an upload can be repeated after it died anywhere, and does not send again what
@@ -6,6 +7,7 @@
 //! file twice, are in memory.
 //! Not here: which blocks to upload and when, removal of the local copy (`tsdb`).
 
+pub(crate) mod claim;
 mod counters;
 mod first_catalogue;
 mod local;
@@ -29,6 +31,8 @@ pub use self::publish::{Published, Publisher};
 use self::counters::UploadCounters;
 use self::local::{META, TOMBSTONES, open_local};
 use self::record::{meta_in_bucket, record};
+use crate::external_labels::ExternalLabels;
+use crate::folder::Folder;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
 use crate::{BucketError, RequestContext, Store};
@@ -96,10 +100,15 @@ impl Uploader {
         dir: &Path,
         sidecar: Option<SidecarFile>,
     ) -> Result<BucketBlock, BucketError> {
+        let writer = self.writer_of(&request.folder)?;
         let local = open_local(&self.env, &self.handle, dir, sidecar.as_ref()).await?;
-        let folder = format!("{}/{}", request.folder, local.meta.ulid);
+        let layout = self.store.layout();
+        let folder = layout.block_keys(&request.folder).of_block(local.meta.ulid);
         let present = self.present(request, &folder).await?;
         let present_bytes = |name: &str| present.get(name).copied();
+        if let Some(writer) = writer {
+            self.claim(request, &local, writer, &present_bytes, !present.is_empty()).await?;
+        }
         for file in &local.files {
             let key = format!("{folder}/{}", file.name);
             self.send_file(request, &key, file, present_bytes(&file.name)).await?;
@@ -108,10 +117,24 @@ impl Uploader {
             Some(body) => Some(self.send_tombstones(request, &folder, body, &present_bytes).await?),
             None => None,
         };
-        let meta = meta_in_bucket(&local);
+        let meta = meta_in_bucket(&local, writer);
         self.send_body(request, &format!("{folder}/{META}"), meta.clone(), present_bytes(META)).await?;
         let record = record(&local, meta.len() as u64, self.env.clock.now_ms());
-        Ok(BucketBlock { tombstones, ..record })
+        Ok(BucketBlock { folder: layout.block_folder(&request.folder), tombstones, ..record })
+    }
+
+    /// External labels that the blocks of `folder` get; `None` in folders that no other writer shares.
+    fn writer_of(&self, folder: &Folder) -> Result<Option<&ExternalLabels>, BucketError> {
+        let layout = self.store.layout();
+        match (layout.is_flat(folder), layout.writer()) {
+            (false, _) => Ok(None),
+            (true, Some(writer)) => Ok(Some(writer)),
+            (true, None) => Err(BucketError::Config {
+                setting: "bucket.external-labels",
+                expected: "at least one label, to upload in the layout thanos".to_owned(),
+                found: "none".to_owned(),
+            }),
+        }
     }
 
     /// Sends tombstones. Later ones get a name of their own, as readers may have a catalogue that names the

@@ -1,8 +1,10 @@
 //! Settings of the server. One table (`table`) declares each with name, form, default, help and scope; flags
 //! and `--help` (`flags`), environment variables and keys of the configuration file (`sources`), limits of
 //! single tenants (`tenants`) and docs/reference/settings.md (checked by a test) are made from it.
-//! Invariants: the files depend on each other in one direction: declaration, value, table, then the others.
+//! Invariants: the files depend on each other in one direction: declaration, value,
+//! bucket_layout, table, then the others.
 
+mod bucket_layout;
 mod declaration;
 mod file;
 mod flags;

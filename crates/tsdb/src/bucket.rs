@@ -324,8 +324,8 @@ impl BucketSources {
         name: &str,
         body: Bytes,
     ) -> Result<(), BucketError> {
-        let key = format!("{}/{ulid}/{name}", request.folder);
-        self.wait(self.store.put(request, &key, body))
+        let block = self.store.layout().block_keys(&request.folder).of_block(ulid);
+        self.wait(self.store.put(request, &format!("{block}/{name}"), body))
     }
 
     /// Ends uploads, maintenance and updates of the catalogue, also those that run.

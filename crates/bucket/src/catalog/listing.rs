@@ -1,26 +1,31 @@
 //! Lists the blocks of a tenant in Mimir's layout: `<tenant>/<ULID>/`, deletion markers in
 //! `<tenant>/markers/`, Mimir's bucket index. Or all blocks of Thanos's layout: `<ULID>/`, with deletion
-//! markers in the folders of the blocks.
+//! markers in the folders of the blocks, and the catalogues of the Chronolith servers among the writers.
 //!
-//! Invariants: markers are listed before blocks, so that a block which replaces a marked one is seen. A block
-//! without `meta.json` is being uploaded, and not in the list. Files of others decide nothing but whether a
-//! block is left out.
-//! Not here: when to list (`catalog`).
+//! Invariants: markers are listed before blocks, and blocks before catalogues, so that a block which replaces
+//! another one is seen. A block without `meta.json` is being uploaded, and not in the list; so is a block of
+//! a Chronolith server whose catalogue does not name it. Files of others decide nothing but whether a block
+//! is left out.
+//! Not here: when to list (`catalog`), reading the catalogues (`writers`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronolith_block::precedence;
 use chronolith_format::block::meta::Ulid;
-use chronolith_format::bucket::mimir::{BUCKET_INDEX, BucketIndex, MARKERS_FOLDER, deletion_marker_of};
+use chronolith_format::bucket::catalogue::{FOLDER, Snapshot};
+use chronolith_format::bucket::mimir::{
+    BUCKET_INDEX, BucketIndex, DELETION_MARK, MARKERS_FOLDER, ThanosMeta, deletion_marker_of,
+};
 use chronolith_model::TimeRange;
 use futures_util::{StreamExt, stream};
 
+use super::writers::{WriterCatalogue, WriterCatalogues};
 use crate::BucketError;
 use crate::block::{BlockIdentity, BucketBlock};
 use crate::cache::BlockCache;
 use crate::external_labels::ExternalLabels;
-use crate::layout::BucketLayout;
+use crate::layout::writer_of_catalogue;
 use crate::meta::{decode_meta, reason_left_out};
 use crate::remote::Remote;
 use crate::store::list::ListOptions;
@@ -28,8 +33,6 @@ use crate::store::read::ReadRange;
 use crate::store::request::RequestContext;
 
 const META: &str = "meta.json";
-/// Object of a block that is to be removed, in Thanos's layout.
-const DELETION_MARK: &str = "deletion-mark.json";
 /// Folder of the catalogue snapshots.
 const CATALOGUE: &str = "catalog";
 /// Files `meta.json` that are read at the same time.
@@ -37,9 +40,10 @@ const METAS_AT_ONCE: usize = 32;
 
 /// One listing of a tenant.
 pub(super) struct Listing<'a> {
-    pub(super) layout: BucketLayout,
     /// Directory of the tenant.
     pub(super) remote: &'a Remote,
+    /// Catalogues of a bucket in Thanos's layout.
+    pub(super) writers: &'a WriterCatalogues,
     pub(super) request: &'a RequestContext,
     pub(super) cache: &'a Arc<BlockCache>,
     /// Blocks of the list before, which stay the same objects.
@@ -67,12 +71,40 @@ enum Found {
 
 impl Listing<'_> {
     /// Cost: one request per 1000 blocks, in Thanos's layout per 1000 objects; one for each block that is
-    /// neither known nor in the bucket index.
+    /// neither known nor in the bucket index or a catalogue.
     pub(super) async fn run(&self) -> Result<Listed, BucketError> {
-        match self.layout {
-            BucketLayout::Mimir => self.run_mimir().await,
-            BucketLayout::Thanos => self.run_thanos().await,
+        let layout = self.remote.store.layout();
+        match layout.is_flat(&self.request.folder) {
+            false => self.run_mimir().await,
+            // The other blocks at the top level are not its own.
+            true if layout.writer().is_some() => Ok(Listed::default()),
+            true => self.run_thanos().await,
         }
+    }
+
+    /// Blocks of a snapshot, whose series get `external_labels`. Those that have the same record as before
+    /// stay the same objects.
+    pub(super) fn recorded(
+        &self,
+        snapshot: &Snapshot,
+        external_labels: Option<&ExternalLabels>,
+    ) -> Vec<Arc<BucketBlock>> {
+        let known: BTreeMap<Ulid, &Arc<BucketBlock>> =
+            self.known.iter().map(|block| (block.ulid(), block)).collect();
+        let blocks = snapshot.blocks.iter().map(|record| {
+            let is_same = |block: &&&Arc<BucketBlock>| {
+                block.record() == Some(record) && block.external_labels() == external_labels
+            };
+            match known.get(&record.ulid).filter(is_same) {
+                Some(block) => (*block).clone(),
+                None => {
+                    BucketBlock::recorded(record, self.remote, external_labels.cloned(), self.cache.clone())
+                }
+            }
+        });
+        let mut blocks: Vec<Arc<BucketBlock>> = blocks.collect();
+        blocks.sort_by_key(|block| block.precedence());
+        blocks
     }
 
     async fn run_mimir(&self) -> Result<Listed, BucketError> {
@@ -94,17 +126,18 @@ impl Listing<'_> {
 
     async fn run_thanos(&self) -> Result<Listed, BucketError> {
         let mut options = ListOptions::default();
+        let keys = self.remote.store.layout().block_keys(&self.request.folder);
         let mut complete = BTreeSet::new();
-        let mut marked = BTreeSet::new();
+        let mut unread = BTreeSet::new();
+        let mut writers = BTreeSet::new();
         loop {
             let page = self.remote.store.list(self.request, &options).await?;
             for object in &page.objects {
-                let Some((folder, name)) = object.key.split_once('/') else { continue };
-                let Ok(ulid) = folder.parse::<Ulid>() else { continue };
-                match name {
-                    META => drop(complete.insert(ulid)),
-                    DELETION_MARK => drop(marked.insert(ulid)),
-                    _ => {}
+                match keys.split(&object.key) {
+                    Some((ulid, META)) => drop(complete.insert(ulid)),
+                    Some((ulid, DELETION_MARK)) => drop(unread.insert(ulid)),
+                    Some(_) => {}
+                    None => writers.extend(writer_of_catalogue(&object.key, FOLDER).map(str::to_owned)),
                 }
             }
             options.after = page.next_after;
@@ -112,8 +145,23 @@ impl Listing<'_> {
                 break;
             }
         }
-        let ulids = complete.difference(&marked).copied().collect();
-        self.look_at(ulids, &BTreeMap::new()).await
+        let catalogues = self.writers.read(self.request, &writers).await?;
+        let mut recorded = Vec::new();
+        for WriterCatalogue { labels, snapshot } in &catalogues {
+            recorded.extend(self.recorded(snapshot, Some(labels)));
+            unread.extend(snapshot.blocks.iter().map(|record| record.ulid));
+            unread.extend(snapshot.deletion_marks.iter().map(|mark| mark.ulid));
+        }
+        let ulids = complete.difference(&unread).copied().collect();
+        let mut listed = self.look_at(ulids, &BTreeMap::new()).await?;
+        // Its catalogue decides: the block is being uploaded, was replaced or is left over.
+        listed.blocks.retain(|block| {
+            let is_of = |catalogue: &WriterCatalogue| block.external_labels() == Some(&catalogue.labels);
+            !block.is_of_chronolith() || !catalogues.iter().any(is_of)
+        });
+        listed.blocks.extend(recorded);
+        listed.blocks.sort_by_key(|block| block.precedence());
+        Ok(listed)
     }
 
     /// Blocks by their `meta.json`, unless they are known or in the bucket index.
@@ -179,6 +227,7 @@ impl Listing<'_> {
                     sources: Arc::default(),
                     split_set: None,
                     external_labels: None,
+                    is_of_chronolith: false,
                 };
                 let blocks = index.blocks.iter().filter(|block| block.min_time < block.max_time);
                 blocks.map(|b| (b.block_id, identity(b.block_id, b.min_time, b.max_time))).collect()
@@ -198,7 +247,8 @@ impl Listing<'_> {
             Err(BucketError::NotFound { .. }) => return Ok(Found::Incomplete),
             Err(error) => return Err(error),
         };
-        Ok(match identity_of(self.layout, ulid, &text) {
+        let is_flat = self.remote.store.layout().is_flat(&self.request.folder);
+        Ok(match identity_of(is_flat, ulid, &text) {
             Ok(identity) => Found::Block(self.block(ulid, identity)),
             Err(why) => Found::LeftOut(format!("{key}: {why}")),
         })
@@ -210,18 +260,23 @@ impl Listing<'_> {
     }
 }
 
-/// Identity of the block `ulid` from its `meta.json`, or the reason why its samples are not read.
-fn identity_of(layout: BucketLayout, ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, String> {
+/// Identity of the block `ulid` from its `meta.json`, or the reason why its samples are not read. `is_flat`
+/// is true in Thanos's layout.
+fn identity_of(is_flat: bool, ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, String> {
     let (meta, thanos) = decode_meta(ulid, text)?;
     if let Some(why) = reason_left_out(thanos.as_ref()) {
         return Err(why);
     }
+    let is_of_chronolith = thanos.as_ref().is_some_and(ThanosMeta::is_of_chronolith);
     // In Mimir's layout they name tenant and shard, which are no labels of series.
-    let external_labels = thanos
-        .filter(|_| layout == BucketLayout::Thanos)
-        .and_then(|thanos| ExternalLabels::new(&thanos.labels));
-    let sources = meta.compaction.sources.as_slice().into();
-    let split_set = meta.compaction.split_set;
-    let precedence = precedence(&meta);
-    Ok(BlockIdentity { ulid, range: meta.range(), precedence, sources, split_set, external_labels })
+    let external_labels = thanos.filter(|_| is_flat).and_then(|thanos| ExternalLabels::new(&thanos.labels));
+    Ok(BlockIdentity {
+        ulid,
+        range: meta.range(),
+        precedence: precedence(&meta),
+        sources: meta.compaction.sources.as_slice().into(),
+        split_set: meta.compaction.split_set,
+        external_labels,
+        is_of_chronolith,
+    })
 }

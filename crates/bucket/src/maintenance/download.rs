@@ -57,7 +57,7 @@ pub async fn download_block(
     let dir = parent_dir.join(record.ulid.to_string());
     let chunks = dir.join(CHUNKS);
     env.disk.create_dir_all(&chunks).map_err(|error| DownloadError::Disk { path: chunks, error })?;
-    let folder = format!("{}/{}", request.folder, record.ulid);
+    let folder = store.layout().block_keys(&request.folder).of_block(record.ulid);
     let segments = (1..).zip(&record.files.segments);
     let mut files = vec![(META.to_owned(), record.files.meta), (INDEX.to_owned(), record.files.index)];
     files.extend(segments.map(|(number, bytes)| (format!("{CHUNKS}/{number:06}"), *bytes)));

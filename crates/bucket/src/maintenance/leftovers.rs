@@ -3,7 +3,8 @@
 //! Invariants: nothing younger than the age of [`LeftoverRules`] is a leftover, by the times of the storage;
 //! what has no known time is none. A folder is not removed here but marked in the catalogue, where an upload
 //! that goes on meanwhile loses against the mark or the mark against it. Blocks of other programs are counted
-//! only, unless the caller asks for them.
+//! only, unless the caller asks for them. In Thanos's layout all folders without the claim of this writer are
+//! those of others, complete or not, and stay in any case.
 //! Not here: multipart uploads that were not aborted, which need a lifecycle rule of the storage; temporary
 //! files of a local directory (`store::local`).
 
@@ -12,12 +13,17 @@ use std::time::Duration;
 
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
+use chronolith_format::bucket::mimir::NO_COMPACT_MARK;
 use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
 
 use super::{META, MaintenanceRun, as_ms, mark};
 use crate::BucketError;
+use crate::external_labels::ExternalLabels;
+use crate::layout::{BlockKeys, WRITERS_FOLDER};
 use crate::snapshots::Change;
 use crate::store::list::{ListOptions, ListedObject};
+use crate::store::read::ReadRange;
+use crate::upload::claim::claim_of;
 
 /// Age from which an object that nothing names is a leftover, as Mimir's compactor has it for partial blocks.
 pub const LEFTOVER_AGE: Duration = Duration::from_secs(48 * 60 * 60);
@@ -45,7 +51,8 @@ pub enum LeftoverKind {
     Incomplete,
     /// It has `meta.json` and a sidecar: the process died before it published the block.
     Unpublished,
-    /// It has `meta.json` and no sidecar: a block of another program.
+    /// It has `meta.json` and no sidecar: a block of another program. In Thanos's layout a folder that this
+    /// writer has not claimed.
     Foreign,
 }
 
@@ -94,13 +101,14 @@ pub async fn find_leftovers(
 ) -> Result<Leftovers, BucketError> {
     let mut found = Leftovers::default();
     let Some(snapshot) = run.catalogue().await? else { return Ok(found) };
-    let scan = Scan::new(run, rules, &snapshot);
-    let mut options = ListOptions { prefix: run.request.folder.to_string(), ..ListOptions::default() };
+    let others = blocks_of_others(run).await?;
+    let scan = Scan::new(run, rules, &snapshot, others);
+    let mut options = ListOptions { prefix: scan.keys.prefix().to_owned(), ..ListOptions::default() };
     let mut folder: Option<(Ulid, Vec<ListedObject>)> = None;
     loop {
         let page = run.store.list(run.request, &options).await?;
         for object in page.objects {
-            let ulid = scan.block_of(&object.key);
+            let ulid = scan.keys.split(&object.key).map(|(ulid, _)| ulid);
             match &mut folder {
                 Some((current, objects)) if Some(*current) == ulid => objects.push(object),
                 _ => {
@@ -160,25 +168,49 @@ fn named_tombstones<'a>(
     })
 }
 
+/// Blocks at the top level that other writers name. Cost: a listing of the writers, three requests for each.
+async fn blocks_of_others(run: &MaintenanceRun<'_>) -> Result<BTreeSet<Ulid>, BucketError> {
+    let mut blocks = BTreeSet::new();
+    let layout = run.store.layout();
+    let own = layout.writer().filter(|_| layout.is_flat(&run.request.folder));
+    let Some(own) = own else { return Ok(blocks) };
+    let prefix = WRITERS_FOLDER.to_owned();
+    let options = ListOptions { prefix, is_delimited: true, ..ListOptions::default() };
+    let page = run.store.list(run.request, &options).await?;
+    let folder = |key: &String| {
+        let name = key.strip_prefix(WRITERS_FOLDER)?.trim_matches('/').to_owned();
+        ExternalLabels::of_folder(&name).filter(|labels| labels != own)
+    };
+    for labels in page.prefixes.iter().filter_map(folder) {
+        let reader = run.snapshots.reader().of_writer(labels);
+        let Some(latest) = reader.read_latest(run.request).await? else { continue };
+        blocks.extend(latest.snapshot.blocks.iter().map(|block| block.ulid));
+        blocks.extend(latest.snapshot.deletion_marks.iter().map(|mark| mark.ulid));
+    }
+    Ok(blocks)
+}
+
 /// One search for leftovers.
 struct Scan<'a> {
     run: &'a MaintenanceRun<'a>,
+    keys: BlockKeys,
     rules: &'a LeftoverRules<'a>,
     live: BTreeMap<Ulid, &'a BucketBlock>,
     marked: BTreeSet<Ulid>,
+    /// Blocks of other writers.
+    others: BTreeSet<Ulid>,
 }
 
 impl<'a> Scan<'a> {
-    fn new(run: &'a MaintenanceRun<'a>, rules: &'a LeftoverRules<'a>, snapshot: &'a Snapshot) -> Scan<'a> {
+    fn new(
+        run: &'a MaintenanceRun<'a>,
+        rules: &'a LeftoverRules<'a>,
+        snapshot: &'a Snapshot,
+        others: BTreeSet<Ulid>,
+    ) -> Scan<'a> {
         let live = snapshot.blocks.iter().map(|block| (block.ulid, block)).collect();
         let marked = snapshot.deletion_marks.iter().map(|mark| mark.ulid).collect();
-        Scan { run, rules, live, marked }
-    }
-
-    /// The block in whose folder an object lies.
-    fn block_of(&self, key: &str) -> Option<Ulid> {
-        let name = key.strip_prefix(self.run.request.folder.to_string().as_str())?.strip_prefix('/')?;
-        name.split_once('/')?.0.parse().ok()
+        Scan { run, keys: run.keys(), rules, live, marked, others }
     }
 
     async fn visit(
@@ -196,13 +228,17 @@ impl<'a> Scan<'a> {
         }
         let folder = self.run.folder(ulid);
         let has = |name: &str| objects.iter().any(|object| object.key == format!("{folder}/{name}"));
+        let layout = self.run.store.layout();
+        let is_shared = layout.is_flat(&self.run.request.folder);
+        let has_claim = is_shared && has(NO_COMPACT_MARK) && self.has_own_claim(ulid).await?;
         let kind = match (has(META), has(SIDECAR_OBJECT)) {
+            _ if is_shared && !has_claim => LeftoverKind::Foreign,
             (false, _) => LeftoverKind::Incomplete,
             (true, true) => LeftoverKind::Unpublished,
             (true, false) => LeftoverKind::Foreign,
         };
         let bytes = objects.iter().map(|object| object.object_bytes).sum();
-        if kind == LeftoverKind::Foreign && !self.rules.includes_foreign {
+        if kind == LeftoverKind::Foreign && (is_shared || !self.rules.includes_foreign) {
             found.foreign_count += 1;
             found.foreign_bytes += bytes;
             return Ok(());
@@ -214,6 +250,19 @@ impl<'a> Scan<'a> {
         }
         found.folders.push(LeftoverFolder { ulid, kind, bytes });
         Ok(())
+    }
+
+    /// Returns true if the folder of a block at the top level was begun by this server, or one with its
+    /// external labels.
+    async fn has_own_claim(&self, ulid: Ulid) -> Result<bool, BucketError> {
+        let writer = self.run.store.layout().writer().filter(|_| !self.others.contains(&ulid));
+        let Some(writer) = writer else { return Ok(false) };
+        let key = format!("{}/{NO_COMPACT_MARK}", self.run.folder(ulid));
+        match self.run.store.read(self.run.request, &key, ReadRange::Whole, None).await {
+            Ok(read) => Ok(read.bytes == claim_of(ulid, writer)),
+            Err(BucketError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Finds tombstones that the record does not name. They were replaced when those that it names were

@@ -11,7 +11,9 @@ use chronolith_base::Clock;
 use chronolith_format::bucket::NumberedSnapshot;
 use chronolith_format::bucket::catalogue::Snapshot;
 
+use crate::external_labels::ExternalLabels;
 use crate::folder::Folder;
+use crate::layout::BucketLayout;
 use crate::store::list::{ListOptions, ListedObject};
 use crate::store::read::ReadRange;
 use crate::{BucketError, RequestContext, Store};
@@ -36,6 +38,7 @@ pub struct SnapshotReader<S = Snapshot> {
     /// Age from which a snapshot may be removed. After a quarter of it, a process that has not polled checks
     /// that the snapshot it knows is still there.
     pub(super) kept_age: Duration,
+    layout: BucketLayout,
     kind: PhantomData<fn() -> S>,
 }
 
@@ -81,13 +84,20 @@ impl SnapshotReader {
     pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> SnapshotReader {
         SnapshotReader::of_kind(store, clock)
     }
+
+    /// A reader of the block catalogue of the writer with these external labels. Sends no request.
+    pub(crate) fn of_writer(&self, writer: ExternalLabels) -> SnapshotReader {
+        let layout = BucketLayout::Thanos { writer: Some(writer) };
+        SnapshotReader { layout, ..SnapshotReader::new(self.store.clone(), self.clock.clone()) }
+    }
 }
 
 impl<S: NumberedSnapshot> SnapshotReader<S> {
     /// A reader of the snapshots of one kind in `store`. Sends no request.
     #[must_use]
     pub fn of_kind(store: Arc<Store>, clock: Arc<dyn Clock>) -> SnapshotReader<S> {
-        SnapshotReader { store, clock, kept_age: KEPT_AGE, kind: PhantomData }
+        let layout = store.layout().clone();
+        SnapshotReader { store, clock, kept_age: KEPT_AGE, layout, kind: PhantomData }
     }
 
     /// Returns the newest snapshot in the folder of `request`; `None` if there is none, or none that can be
@@ -219,7 +229,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
     }
 
     pub(super) async fn load(&self, request: &RequestContext, number: u64) -> Result<Loaded<S>, BucketError> {
-        let key = key::<S>(&request.folder, number);
+        let key = self.key(&request.folder, number);
         for attempt in 1.. {
             let damage = match self.store.read(request, &key, ReadRange::Whole, None).await {
                 Ok(read) => match S::decode_object(&read.bytes, number) {
@@ -239,7 +249,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
     }
 
     async fn exists(&self, request: &RequestContext, number: u64) -> Result<bool, BucketError> {
-        match self.store.head(request, &key::<S>(&request.folder, number)).await {
+        match self.store.head(request, &self.key(&request.folder, number)).await {
             Ok(_) => Ok(true),
             Err(BucketError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -248,7 +258,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
 
     /// Number in the hint, which may be out of date.
     async fn hint(&self, request: &RequestContext) -> Result<Option<u64>, BucketError> {
-        let object = hint_key::<S>(&request.folder);
+        let object = self.hint_key(&request.folder);
         let read = match self.store.read(request, &object, ReadRange::Whole, None).await {
             Ok(read) => read,
             Err(BucketError::NotFound { .. }) => return Ok(None),
@@ -258,13 +268,23 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         Ok(S::number_in(&format!("{}{digits}", S::FOLDER)))
     }
 
+    /// Key of a snapshot.
+    pub(super) fn key(&self, folder: &Folder, number: u64) -> String {
+        format!("{}/{}", self.layout.folder_key(folder), S::name_of(number))
+    }
+
+    /// Key of the hint.
+    pub(super) fn hint_key(&self, folder: &Folder) -> String {
+        format!("{}/{}{HINT}", self.layout.folder_key(folder), S::FOLDER)
+    }
+
     /// All snapshots, ascending by number.
     pub(crate) async fn listed(
         &self,
         request: &RequestContext,
     ) -> Result<Vec<(u64, ListedObject)>, BucketError> {
-        let prefix = format!("{}/{}", request.folder, S::FOLDER.trim_end_matches('/'));
-        let folder = format!("{}/", request.folder);
+        let folder = format!("{}/", self.layout.folder_key(&request.folder));
+        let prefix = format!("{folder}{}", S::FOLDER.trim_end_matches('/'));
         let mut options = ListOptions { prefix, ..ListOptions::default() };
         let mut listed = Vec::new();
         loop {
@@ -284,14 +304,4 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
 fn latest<S>(found: Found<S>, confirmed_ns: u64) -> Option<Latest<S>> {
     let Found { newest_number, snapshot } = found;
     Some(Latest { snapshot: snapshot?, newest_number, confirmed_ns })
-}
-
-/// Key of a snapshot.
-pub(super) fn key<S: NumberedSnapshot>(folder: &Folder, number: u64) -> String {
-    format!("{folder}/{}", S::name_of(number))
-}
-
-/// Key of the hint.
-pub(super) fn hint_key<S: NumberedSnapshot>(folder: &Folder) -> String {
-    format!("{folder}/{}{HINT}", S::FOLDER)
 }

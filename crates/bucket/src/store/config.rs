@@ -23,6 +23,7 @@ use super::backend::Backend;
 use super::http::StatusConnector;
 use super::local::LocalDir;
 use crate::error::BucketError;
+use crate::layout::BucketLayout;
 
 /// Time to the end of an answer.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,6 +42,8 @@ const URL_FORMS: &str =
 pub struct StoreConfig {
     /// `s3://`, `gs://`, `az://`, `file:///` or `memory://` URL.
     pub url: String,
+    /// Arrangement of its blocks.
+    pub layout: BucketLayout,
     /// URL of the server, for stores compatible with S3, Azure or GCS.
     pub endpoint: Option<String>,
     /// Region of S3.
@@ -70,6 +73,7 @@ impl fmt::Debug for StoreConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreConfig")
             .field("url", &self.url)
+            .field("layout", &self.layout)
             .field("endpoint", &self.endpoint)
             .field("region", &self.region)
             .field("is_virtual_hosted", &self.is_virtual_hosted)
@@ -105,6 +109,7 @@ impl StoreConfig {
     pub fn new(url: &str) -> StoreConfig {
         StoreConfig {
             url: url.to_owned(),
+            layout: BucketLayout::default(),
             endpoint: None,
             region: None,
             is_virtual_hosted: false,

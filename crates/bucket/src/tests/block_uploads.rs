@@ -14,6 +14,7 @@ use chronolith_format::bucket::mimir::ThanosMeta;
 use super::faults::Kill;
 use super::*;
 use crate::error::BucketError;
+use crate::external_labels::ExternalLabels;
 use crate::snapshots::Snapshots;
 use crate::store::list::ListOptions;
 use crate::store::multipart::PART_BYTES;
@@ -39,7 +40,11 @@ impl Bench {
     }
 
     pub(super) fn over(backend: Arc<dyn Backend>, plan: FaultPlan) -> Bench {
-        let rig = Rig::over(backend, plan, 1);
+        Bench::in_layout(backend, plan, BucketLayout::Mimir)
+    }
+
+    pub(super) fn in_layout(backend: Arc<dyn Backend>, plan: FaultPlan, layout: BucketLayout) -> Bench {
+        let rig = Rig::in_layout(backend, plan, 1, layout);
         let disk = Arc::new(MemDisk::new());
         let env = Env { disk: disk.clone(), ..rig.env.clone() };
         Bench { rig, disk, env }
@@ -106,14 +111,19 @@ impl Bench {
         snapshots.reader().read_latest(&self.request()).await.unwrap().map(|latest| latest.snapshot)
     }
 
-    async fn object(&self, key: &str) -> Bytes {
+    /// Prefix of the objects of a block.
+    pub(super) fn folder(&self, ulid: Ulid) -> String {
+        self.rig.store.layout().block_keys(&self.request().folder).of_block(ulid)
+    }
+
+    pub(super) async fn object(&self, key: &str) -> Bytes {
         self.rig.store.read(&self.request(), key, ReadRange::Whole, None).await.unwrap().bytes
     }
 
     /// Each object that the record names has the bytes of its file.
     pub(super) async fn check_block(&self, record: &BucketBlock) {
         let dir = PathBuf::from(format!("/blocks/{}", record.ulid));
-        let folder = format!("{TENANT}/{}", record.ulid);
+        let folder = self.folder(record.ulid);
         let mut files = vec![("index".to_owned(), record.files.index)];
         for (number, len) in (1..).zip(&record.files.segments) {
             files.push((format!("chunks/{number:06}"), *len));
@@ -132,7 +142,8 @@ impl Bench {
         assert_eq!(text.len() as u64, record.files.meta);
         let mut meta = BlockMeta::decode(&text).unwrap();
         let thanos = ThanosMeta::of(&meta).unwrap().unwrap();
-        assert!(thanos.labels.is_empty());
+        let labels = self.rig.store.layout().writer().map(ExternalLabels::to_map);
+        assert_eq!(thanos.labels, labels.unwrap_or_default());
         assert_eq!(thanos.size_of("index"), Some(record.files.index));
         assert_eq!(thanos.size_of("chunks/000001"), record.files.segments.first().copied());
         meta.unknown.clear();
@@ -227,28 +238,34 @@ async fn check_kill(bench: &Bench, dir: &Path, parents: &[u64], kill_at: u64, ki
     is_killed
 }
 
+/// Replaces a block in an upload that is killed at each of its requests in turn.
+async fn check_replacement(layout: &BucketLayout, kill: Kill) {
+    for kill_at in 0.. {
+        let bench = Bench::in_layout(Arc::new(InMemory::new()), FaultPlan::default(), layout.clone());
+        let (first, merged) = (bench.block(1, &[], &[4000]), bench.block(2, &[1], &[4000, 100]));
+        bench.run(&bench.uploader(), &first).await.unwrap();
+        let is_killed = check_kill(&bench, &merged, &[1], kill_at, kill).await;
+        let snapshot = bench.latest().await.unwrap();
+        let blocks: Vec<Ulid> = snapshot.blocks.iter().map(|block| block.ulid).collect();
+        assert_eq!(blocks, [ulid(2)], "{kill:?} at request {kill_at}");
+        assert_eq!(snapshot.number, 2, "{kill:?} at request {kill_at}: one snapshot per update");
+        let marks: Vec<Ulid> = snapshot.deletion_marks.iter().map(|mark| mark.ulid).collect();
+        assert_eq!(marks, [ulid(1)]);
+        bench.check_block(&snapshot.blocks[0]).await;
+        if !is_killed {
+            assert!(kill_at > 15, "{kill_at} requests");
+            break;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_is_killed_at_any_request_is_done_once_by_repeating_it() {
-    for kill in Kill::ALL {
-        let mut kill_at = 0;
-        loop {
-            let bench = Bench::new(FaultPlan::default());
-            let (first, merged) = (bench.block(1, &[], &[4000]), bench.block(2, &[1], &[4000, 100]));
-            bench.run(&bench.uploader(), &first).await.unwrap();
-            let is_killed = check_kill(&bench, &merged, &[1], kill_at, kill).await;
-            let snapshot = bench.latest().await.unwrap();
-            let blocks: Vec<Ulid> = snapshot.blocks.iter().map(|block| block.ulid).collect();
-            assert_eq!(blocks, [ulid(2)], "{kill:?} at request {kill_at}");
-            assert_eq!(snapshot.number, 2, "{kill:?} at request {kill_at}: one snapshot per update");
-            let marks: Vec<Ulid> = snapshot.deletion_marks.iter().map(|mark| mark.ulid).collect();
-            assert_eq!(marks, [ulid(1)]);
-            bench.check_block(&snapshot.blocks[0]).await;
-            if !is_killed {
-                break;
-            }
-            kill_at += 1;
+    let writer = Some(ExternalLabels::parse(r#"cluster="eu""#).unwrap());
+    for layout in [BucketLayout::Mimir, BucketLayout::Thanos { writer }] {
+        for kill in Kill::ALL {
+            check_replacement(&layout, kill).await;
         }
-        assert!(kill_at > 15, "{kill_at} requests");
     }
 }
 

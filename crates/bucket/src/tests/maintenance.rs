@@ -27,7 +27,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 impl Bench {
     /// Runs one step `hours` from now, in a process that has just started.
-    async fn at<T>(
+    pub(super) async fn at<T>(
         &self,
         hours: i64,
         step: impl AsyncFnOnce(&MaintenanceRun<'_>) -> Result<T, BucketError>,
@@ -40,27 +40,27 @@ impl Bench {
     }
 
     /// Names of all objects in the folder of a block.
-    async fn names(&self, n: u64) -> Vec<String> {
-        let prefix = format!("{TENANT}/{}", ulid(n));
+    pub(super) async fn names(&self, n: u64) -> Vec<String> {
+        let prefix = self.folder(ulid(n));
         let options = ListOptions { prefix: prefix.clone(), ..ListOptions::default() };
         let page = self.rig.store.list(&self.request(), &options).await.unwrap();
         let name = |key: &str| key.strip_prefix(&prefix).unwrap().trim_start_matches('/').to_owned();
         page.objects.iter().map(|object| name(&object.key)).collect()
     }
 
-    async fn marks(&self) -> Vec<Ulid> {
+    pub(super) async fn marks(&self) -> Vec<Ulid> {
         let snapshot = self.latest().await.unwrap();
         snapshot.deletion_marks.iter().map(|mark| mark.ulid).collect()
     }
 
     /// Uploads and publishes block `n` in place of its parents.
-    async fn publish(&self, n: u64, parents: &[u64]) -> Published {
+    pub(super) async fn publish(&self, n: u64, parents: &[u64]) -> Published {
         let dir = self.block(n, parents, &[4000]);
         self.run(&self.uploader(), &dir).await.unwrap()
     }
 
     /// Each block of the catalogue is complete.
-    async fn check_live(&self, want: &[u64]) {
+    pub(super) async fn check_live(&self, want: &[u64]) {
         let snapshot = self.latest().await.unwrap();
         let live: Vec<Ulid> = snapshot.blocks.iter().map(|block| block.ulid).collect();
         assert_eq!(live, want.iter().map(|n| ulid(*n)).collect::<Vec<_>>());
@@ -70,23 +70,23 @@ impl Bench {
     }
 }
 
-async fn remove(run: &MaintenanceRun<'_>) -> Result<Removed, BucketError> {
+pub(super) async fn remove(run: &MaintenanceRun<'_>) -> Result<Removed, BucketError> {
     let due = find_due(run, DELAY).await?;
     remove_due(run, &due).await
 }
 
-async fn expire(run: &MaintenanceRun<'_>) -> Result<usize, BucketError> {
+pub(super) async fn expire(run: &MaintenanceRun<'_>) -> Result<usize, BucketError> {
     let local = [TimeRange::new(3_500, 8_000_000)];
     let expiry = Expiry { oldest_ms: 7_200_000, local: &local };
     Ok(retire_expired(run, &expiry).await?.len())
 }
 
-async fn find(run: &MaintenanceRun<'_>, includes_foreign: bool) -> Result<Leftovers, BucketError> {
+pub(super) async fn find(run: &MaintenanceRun<'_>, includes_foreign: bool) -> Result<Leftovers, BucketError> {
     let kept = BTreeSet::from([ulid(8)]);
     find_leftovers(run, &LeftoverRules { age: LEFTOVER_AGE, kept: &kept, includes_foreign }).await
 }
 
-async fn clean(run: &MaintenanceRun<'_>) -> Result<(), BucketError> {
+pub(super) async fn clean(run: &MaintenanceRun<'_>) -> Result<(), BucketError> {
     let found = find(run, false).await?;
     mark_leftovers(run, &found).await.map(drop)
 }

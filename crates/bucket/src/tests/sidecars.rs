@@ -229,7 +229,7 @@ fn remote(world: &World, key: String) -> Remote {
 
 /// The block in the bucket by its record.
 fn recorded(world: &World, record: &catalogue::BucketBlock) -> Arc<BucketBlock> {
-    BucketBlock::recorded(record, &remote(world, TENANT.to_owned()), BlockCache::new(64 << 20, None))
+    BucketBlock::recorded(record, &remote(world, TENANT.to_owned()), None, BlockCache::new(64 << 20, None))
 }
 
 /// The block in the bucket without a record.
@@ -243,6 +243,7 @@ fn listed(world: &World, local: &Block) -> Arc<BucketBlock> {
         sources,
         split_set: None,
         external_labels: None,
+        is_of_chronolith: true,
     };
     BucketBlock::listed(identity, remote(world, format!("{TENANT}/{ulid}")), BlockCache::new(64 << 20, None))
 }

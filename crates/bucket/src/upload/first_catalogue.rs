@@ -1,21 +1,23 @@
 //! First catalogue snapshot of a tenant whose folder has blocks already: uploaded by other programs, or by a
-//! Chronolith whose catalogue is lost.
+//! Chronolith whose catalogue is lost. In Thanos's layout the latter only.
 //!
 //! Invariants: blocks are entered only into a catalogue that does not exist yet, in its first snapshot, so
-//! that readers see all of them or none; blocks that readers of a listing leave out are left out here.
+//! that readers see all of them or none; blocks that readers of a listing leave out are left out here. In
+//! Thanos's layout no block of another program or writer is entered.
 //! Not here: listings of readers (`catalog::listing`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BlockFiles, BucketBlock, TombstonesObject};
-use chronolith_format::bucket::mimir::deletion_marker_of;
+use chronolith_format::bucket::mimir::{DELETION_MARK, NO_COMPACT_MARK, deletion_marker_of};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::claim::is_upload_of;
 use super::local::{META, TOMBSTONES};
 use super::publish::Publisher;
 use super::record::record_of_meta;
-use crate::meta::decode_read_meta;
+use crate::meta::{decode_meta, decode_read_meta};
 use crate::snapshots::Change;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
@@ -62,17 +64,16 @@ impl Publisher {
 
     /// Objects of the blocks of a tenant that have no deletion marker.
     async fn folders(&self, request: &RequestContext) -> Result<BTreeMap<Ulid, Objects>, BucketError> {
-        let own = format!("{}/", request.folder);
-        let mut options = ListOptions { prefix: request.folder.to_string(), ..ListOptions::default() };
+        let layout = self.store.layout();
+        let keys = layout.block_keys(&request.folder);
+        let mut options = ListOptions { prefix: keys.prefix().to_owned(), ..ListOptions::default() };
         let mut folders: BTreeMap<Ulid, Objects> = BTreeMap::new();
         let mut marked = BTreeSet::new();
         loop {
             let page = self.store.list(request, &options).await?;
             for object in page.objects {
-                let Some(name) = object.key.strip_prefix(&own) else { continue };
-                marked.extend(deletion_marker_of(name));
-                let Some((folder, name)) = name.split_once('/') else { continue };
-                let Ok(ulid) = folder.parse::<Ulid>() else { continue };
+                marked.extend(keys.below(&object.key).and_then(deletion_marker_of));
+                let Some((ulid, name)) = keys.split(&object.key) else { continue };
                 folders.entry(ulid).or_default().insert(name.to_owned(), object.object_bytes);
             }
             options.after = page.next_after;
@@ -80,7 +81,13 @@ impl Publisher {
                 break;
             }
         }
-        folders.retain(|ulid, objects| !marked.contains(ulid) && objects.contains_key(META));
+        let is_flat = layout.is_flat(&request.folder);
+        let is_marked = |ulid: &Ulid, objects: &Objects| {
+            marked.contains(ulid) || is_flat && objects.contains_key(DELETION_MARK)
+        };
+        // Each upload at the top level begins with the claim.
+        folders.retain(|_, objects| !is_flat || objects.contains_key(NO_COMPACT_MARK));
+        folders.retain(|ulid, objects| !is_marked(ulid, objects) && objects.contains_key(META));
         Ok(folders)
     }
 
@@ -91,21 +98,32 @@ impl Publisher {
         ulid: Ulid,
         objects: Objects,
     ) -> Result<Option<BucketBlock>, BucketError> {
-        let key = format!("{}/{ulid}/{META}", request.folder);
+        let layout = self.store.layout();
+        let folder = layout.block_keys(&request.folder).of_block(ulid);
+        let key = format!("{folder}/{META}");
         let text = self.store.read(request, &key, ReadRange::Whole, None).await?.bytes;
+        if layout.is_flat(&request.folder) && !self.has_uploaded(ulid, &text) {
+            return Ok(None);
+        }
         let record = match record_in(ulid, &text, &objects) {
-            Ok(record) => record,
+            Ok(record) => BucketBlock { folder: layout.block_folder(&request.folder), ..record },
             Err(why) => {
                 tracing::warn!(key, why, "block left out of the new catalogue");
                 return Ok(None);
             }
         };
         let Some(&len) = objects.get(TOMBSTONES) else { return Ok(Some(record)) };
-        let key = format!("{}/{ulid}/{TOMBSTONES}", request.folder);
+        let key = format!("{folder}/{TOMBSTONES}");
         let bytes = self.store.read(request, &key, ReadRange::Whole, None).await?.bytes;
         let crc = chronolith_base::crc::crc32c(&bytes);
         let tombstones = Some(TombstonesObject { name: TOMBSTONES.to_owned(), len, crc });
         Ok(Some(BucketBlock { tombstones, ..record }))
+    }
+
+    /// Returns true if a block at the top level was uploaded by this server, or one with its external labels.
+    fn has_uploaded(&self, ulid: Ulid, text: &[u8]) -> bool {
+        let thanos = decode_meta(ulid, text).ok().and_then(|(_, thanos)| thanos);
+        self.store.layout().writer().is_some_and(|writer| is_upload_of(thanos.as_ref(), writer))
     }
 }
 

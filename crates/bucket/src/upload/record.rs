@@ -7,10 +7,14 @@ use chronolith_format::bucket::mimir::{ThanosFile, ThanosMeta};
 use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
 
 use super::local::{LocalBlock, LocalFile, META};
+use crate::external_labels::ExternalLabels;
 
-/// `meta.json` with the Thanos section, by which other programs know the files of the block. External labels
-/// that the block has stay.
-pub(super) fn meta_in_bucket(local: &LocalBlock) -> Bytes {
+/// `meta.json` with the Thanos section, by which other programs know the files of the block. It gets the
+/// external labels of `writer`; without one, those that the block has stay.
+///
+/// Thanos takes a block for a duplicate if another one of the same labels has all its sources, so a block
+/// that a compaction split by series is a source of its own there.
+pub(super) fn meta_in_bucket(local: &LocalBlock, writer: Option<&ExternalLabels>) -> Bytes {
     let listed = |name: &str, size_bytes| ThanosFile { rel_path: name.to_owned(), size_bytes };
     let of_block = local.files.iter().filter(|file| file.name != SIDECAR_OBJECT);
     let mut files: Vec<ThanosFile> = of_block.map(|file| listed(&file.name, file.len)).collect();
@@ -19,7 +23,13 @@ pub(super) fn meta_in_bucket(local: &LocalBlock) -> Bytes {
     let mut thanos = local.thanos.clone().unwrap_or_else(|| ThanosMeta::of_upload(Vec::new()));
     thanos.files = files;
     thanos.segment_files = Vec::new();
+    if let Some(writer) = writer {
+        thanos.set_producer(writer.to_map());
+    }
     let mut meta = local.meta.clone();
+    if writer.is_some() && meta.compaction.split_set.is_some() {
+        meta.compaction.sources.push(meta.ulid);
+    }
     thanos.put_into(&mut meta);
     let mut text = Vec::new();
     meta.encode(&mut text);

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use chronolith_bucket::snapshots::SnapshotReader;
 use chronolith_bucket::store::list::ListOptions;
 use chronolith_bucket::store::read::ReadRange;
-use chronolith_bucket::{BucketError, decode_meta, reason_left_out};
+use chronolith_bucket::{BucketError, BucketLayout, decode_meta, reason_left_out};
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_format::bucket::catalogue::{self, Snapshot};
 use chronolith_format::bucket::mimir::{DELETION_MARK, MARKERS_FOLDER, ThanosMeta, deletion_marker_of};
@@ -53,6 +53,9 @@ impl BlockInBucket {
 
 /// Tenants of the bucket, ascending.
 pub(super) fn tenants(bucket: &Bucket) -> anyhow::Result<Vec<TenantId>> {
+    if *bucket.store.layout() != BucketLayout::Mimir {
+        return Ok(vec![TenantId::anonymous()]);
+    }
     let options = ListOptions { is_delimited: true, ..ListOptions::default() };
     let request = bucket.request(&TenantId::anonymous());
     let page = bucket.runtime.block_on(bucket.store.list(&request, &options));
@@ -63,11 +66,12 @@ pub(super) fn tenants(bucket: &Bucket) -> anyhow::Result<Vec<TenantId>> {
 
 /// Names of the blocks of `tenant`, ascending. Cost: one request per 1000 blocks.
 pub(super) fn ulids(bucket: &Bucket, tenant: &TenantId) -> anyhow::Result<Vec<Ulid>> {
-    let prefix = format!("{tenant}/");
-    let options = ListOptions { prefix: tenant.to_string(), is_delimited: true, ..ListOptions::default() };
+    let keys = bucket.block_keys(tenant);
+    let prefix = keys.prefix().to_owned();
+    let options = ListOptions { prefix, is_delimited: true, ..ListOptions::default() };
     let page = bucket.runtime.block_on(bucket.store.list(&bucket.request(tenant), &options));
     let page = page.with_context(|| format!("listing the blocks of tenant {tenant}"))?;
-    let ulid = |key: &String| key.strip_prefix(&prefix)?.trim_end_matches('/').parse().ok();
+    let ulid = |key: &String| keys.below(key)?.trim_end_matches('/').parse().ok();
     Ok(page.prefixes.iter().filter_map(ulid).collect())
 }
 
@@ -116,10 +120,12 @@ impl TenantMarks {
         self.markers.contains(&ulid) || marks.any(|mark| mark.ulid == ulid)
     }
 
-    /// Reason why queries leave a block out, from the one that its own objects give.
-    fn left_out(&self, ulid: Ulid, own: Option<String>) -> Option<String> {
+    /// Reason why queries leave a block out, from the one that its own objects give. `has_mark` is true if a
+    /// mark in its folder counts.
+    fn left_out(&self, ulid: Ulid, has_mark: bool, own: Option<String>) -> Option<String> {
+        let is_marked = has_mark || self.markers.contains(&ulid);
         match (&self.catalogue, self.records.contains_key(&ulid)) {
-            (None, _) => self.markers.contains(&ulid).then(|| "marked for deletion".to_owned()).or(own),
+            (None, _) => is_marked.then(|| "marked for deletion".to_owned()).or(own),
             (Some(_), true) => own.map(|why| format!("queries over it fail: {why}")),
             (Some(_), false) if self.is_marked(ulid) => Some("marked for deletion".to_owned()),
             (Some(_), false) => Some("not in the catalogue".to_owned()),
@@ -134,7 +140,7 @@ pub(super) fn look(
     ulid: Ulid,
     marks: &TenantMarks,
 ) -> anyhow::Result<BlockInBucket> {
-    let key = format!("{tenant}/{ulid}");
+    let key = bucket.block_key(tenant, ulid);
     let options = ListOptions { prefix: key.clone(), ..ListOptions::default() };
     let page = bucket.runtime.block_on(bucket.store.list(&bucket.request(tenant), &options));
     let page = page.with_context(|| format!("listing the objects of block {key}"))?;
@@ -156,7 +162,8 @@ pub(super) fn look(
     };
     let is_incomplete = !objects.iter().any(|object| object.name == META);
     let record = marks.records.get(&ulid).cloned();
-    let left_out = marks.left_out(ulid, why);
+    let has_mark = bucket.store.layout().is_flat(&tenant.into()) && is_marked && record.is_none();
+    let left_out = marks.left_out(ulid, has_mark, why);
     Ok(BlockInBucket { ulid, objects, meta, thanos, record, is_marked, is_incomplete, left_out })
 }
 

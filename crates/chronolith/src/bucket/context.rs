@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
-use chronolith_bucket::{Purpose, RequestContext, Store};
+use chronolith_bucket::{BlockKeys, BucketLayout, Purpose, RequestContext, Store};
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::TenantId;
 use clap::{Arg, ArgMatches};
@@ -59,6 +59,43 @@ impl Bucket {
         Ok(Bucket { env: env.clone(), runtime, store: Arc::new(store) })
     }
 
+    /// The tenant of `--tenant`; in Thanos's layout the only one.
+    pub(super) fn tenant(&self, matches: &ArgMatches) -> anyhow::Result<Option<TenantId>> {
+        let id = value(matches, "tenant");
+        if *self.store.layout() != BucketLayout::Mimir {
+            anyhow::ensure!(id.is_none(), "--tenant: expected none, the layout thanos has no tenants");
+            return Ok(Some(TenantId::anonymous()));
+        }
+        id.map(|id| TenantId::stored(id).with_context(|| format!("--tenant {id}"))).transpose()
+    }
+
+    /// As [`Bucket::tenant`], for tools on one tenant.
+    pub(super) fn one_tenant(&self, matches: &ArgMatches) -> anyhow::Result<TenantId> {
+        self.tenant(matches)?.context("--tenant is missing")
+    }
+
+    /// Checks that blocks can be written, or removed: in Thanos's layout the server with certain external
+    /// labels has those that are its own.
+    pub(super) fn check_writable(&self) -> anyhow::Result<()> {
+        let is_writable =
+            *self.store.layout() == BucketLayout::Mimir || self.store.layout().writer().is_some();
+        anyhow::ensure!(
+            is_writable,
+            "--bucket.external-labels: expected those of the server whose blocks are meant, such as cluster=\"eu\""
+        );
+        Ok(())
+    }
+
+    /// Keys of the blocks of a tenant.
+    pub(super) fn block_keys(&self, tenant: &TenantId) -> BlockKeys {
+        self.store.layout().block_keys(&tenant.into())
+    }
+
+    /// Prefix of the objects of a block, by which people know it.
+    pub(super) fn block_key(&self, tenant: &TenantId, ulid: Ulid) -> String {
+        self.block_keys(tenant).of_block(ulid)
+    }
+
     /// Context of the next request.
     pub(super) fn request(&self, tenant: &TenantId) -> RequestContext {
         RequestContext::with_timeout(&*self.env.clock, tenant.clone(), REQUEST_TIMEOUT, Purpose::Tool)
@@ -66,17 +103,14 @@ impl Bucket {
 }
 
 pub(super) fn tenant_arg() -> Arg {
-    Arg::new("tenant").long("tenant").value_name("ID").help("Tenant, a directory of the bucket")
+    Arg::new("tenant")
+        .long("tenant")
+        .value_name("ID")
+        .help("Tenant, a directory of the bucket; none in the layout thanos")
 }
 
 pub(super) fn ulids_arg() -> Arg {
     Arg::new("ulid").value_name("ULID").num_args(0..).help("Blocks; default: all")
-}
-
-/// The tenant of `--tenant`.
-pub(super) fn tenant_of(matches: &ArgMatches) -> anyhow::Result<Option<TenantId>> {
-    let parse = |id: &str| TenantId::stored(id).with_context(|| format!("--tenant {id}"));
-    value(matches, "tenant").map(parse).transpose()
 }
 
 /// Parses names of blocks.

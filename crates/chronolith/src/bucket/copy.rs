@@ -8,11 +8,12 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use chronolith_bucket::BucketLayout;
 use chronolith_model::TenantId;
 use clap::{Arg, ArgMatches, Command};
 
 use super::blocks::BlockInBucket;
-use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of, ulids_arg};
+use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, ulids_arg};
 use super::download::{chosen, time_args};
 use super::fetch::{fetch_block, files_of};
 use super::upload::{LocalBlock, Upload, by_compaction, local_block};
@@ -22,7 +23,7 @@ use crate::args::value;
 pub(super) fn command() -> Command {
     Command::new("copy")
         .about("Copy blocks to another tenant or bucket; a second run goes on where the first one ended")
-        .arg(tenant_arg().required(true))
+        .arg(tenant_arg())
         .arg(
             Arg::new("to-tenant")
                 .long("to-tenant")
@@ -36,7 +37,12 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
-    let tenant = tenant_of(matches)?.context("--tenant is missing")?;
+    anyhow::ensure!(
+        *bucket.store.layout() == BucketLayout::Mimir,
+        "copy works in the layout mimir: a block keeps its ULID and its external labels in the layout thanos; \
+         download the blocks and upload them to the other bucket"
+    );
+    let tenant = bucket.one_tenant(matches)?;
     let to_tenant = match value(matches, "to-tenant") {
         Some(id) => TenantId::stored(id).with_context(|| format!("--to-tenant {id}"))?,
         None => tenant.clone(),

@@ -13,14 +13,14 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::json;
 
 use super::blocks::{BlockInBucket, look, marks, ulids};
-use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
+use super::context::{Bucket, Outcome, parse_ulids, tenant_arg};
 use super::fetch::{fetch_block, files_of, is_complete};
 use crate::progress::{Bar, WithoutTerminal, cells};
 
 pub(super) fn command() -> Command {
     Command::new("download")
         .about("Download blocks of a tenant into a directory; a second run goes on where the first one ended")
-        .arg(tenant_arg().required(true))
+        .arg(tenant_arg())
         .args(time_args())
         .arg(
             Arg::new("targets")
@@ -44,7 +44,7 @@ pub(super) fn time_args() -> [Arg; 2] {
 }
 
 pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
-    let tenant = tenant_of(matches)?.context("--tenant is missing")?;
+    let tenant = bucket.one_tenant(matches)?;
     let targets: Vec<&String> = matches.get_many("targets").into_iter().flatten().collect();
     let (dir, names) = targets.split_last().context("the directory is missing")?;
     let dir = PathBuf::from(dir);
@@ -66,7 +66,8 @@ pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outco
             bar.draw(|seconds| progress_line(done_bytes, total_bytes, seconds));
         };
         fetch_block(bucket, &tenant, block, &dir, &mut progress).with_context(|| {
-            format!("downloading block {tenant}/{}; run the command again to go on", block.ulid)
+            let key = bucket.block_key(&tenant, block.ulid);
+            format!("downloading block {key}; run the command again to go on")
         })?;
     }
     bar.clear();
@@ -107,7 +108,8 @@ pub(super) fn chosen(
         let block = look(bucket, tenant, ulid, &marks)?;
         let Some(meta) = &block.meta else {
             let why = block.left_out.as_deref().unwrap_or_default();
-            anyhow::ensure!(named.is_empty(), "block {tenant}/{ulid} cannot be downloaded: {why}");
+            let key = bucket.block_key(tenant, ulid);
+            anyhow::ensure!(named.is_empty(), "block {key} cannot be downloaded: {why}");
             continue;
         };
         let is_in_range = meta.range().overlaps_inclusive(first, last);

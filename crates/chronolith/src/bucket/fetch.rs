@@ -70,7 +70,7 @@ pub(super) fn fetch_block(
         fetch_file(
             bucket,
             tenant,
-            &format!("{tenant}/{name}/{}", object.name),
+            &format!("{}/{}", bucket.block_key(tenant, block.ulid), object.name),
             object.bytes,
             &path,
             progress,

@@ -15,14 +15,14 @@ use chronolith_bucket::maintenance::leftovers::{
 };
 use chronolith_bucket::maintenance::removal::{DueBlock, Removed, find_due, remove_due};
 use chronolith_bucket::snapshots::Snapshots;
-use chronolith_bucket::{BucketError, Purpose, RequestContext};
+use chronolith_bucket::{BlockKeys, BucketError, BucketLayout, Purpose, RequestContext};
 use chronolith_model::TenantId;
 use chronolith_server::duration::parse_duration_ms;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::blocks::tenants;
-use super::context::{Bucket, Outcome, tenant_arg, tenant_of};
+use super::context::{Bucket, Outcome, tenant_arg};
 use crate::args::value;
 use crate::progress::{Bar, WithoutTerminal};
 
@@ -57,6 +57,7 @@ struct Rules {
 /// Result for one tenant.
 struct Cleaned {
     tenant: TenantId,
+    keys: BlockKeys,
     /// Blocks whose mark is due.
     due: Vec<DueBlock>,
     dropped_marks: usize,
@@ -74,7 +75,12 @@ pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outco
         includes_foreign: matches.get_flag("unreferenced"),
         is_dry_run: matches.get_flag("dry-run"),
     };
-    let tenants = match tenant_of(matches)? {
+    bucket.check_writable()?;
+    anyhow::ensure!(
+        !rules.includes_foreign || *bucket.store.layout() == BucketLayout::Mimir,
+        "--unreferenced: expected the layout mimir; in the layout thanos these are blocks of other writers"
+    );
+    let tenants = match bucket.tenant(matches)? {
         Some(tenant) => vec![tenant],
         None => tenants(bucket)?,
     };
@@ -142,7 +148,8 @@ fn clean(bucket: &Bucket, tenant: &TenantId, rules: &Rules) -> anyhow::Result<Cl
         Ok((leftovers, marked))
     });
     let (leftovers, marked) = step.context("searching for leftovers")?;
-    Ok(Cleaned { tenant: tenant.clone(), due: blocks, dropped_marks, leftovers, marked })
+    let keys = bucket.block_keys(tenant);
+    Ok(Cleaned { tenant: tenant.clone(), keys, due: blocks, dropped_marks, leftovers, marked })
 }
 
 fn kind_name(kind: LeftoverKind) -> &'static str {
@@ -159,20 +166,18 @@ fn report(all: &[Cleaned], rules: &Rules) -> String {
     let mut text = String::new();
     let mut block_count = 0;
     let mut bytes = 0;
-    for Cleaned { tenant, due, leftovers, .. } in all {
+    for Cleaned { tenant, keys, due, leftovers, .. } in all {
         for block in due {
-            let ulid = block.mark.ulid;
+            let key = keys.of_block(block.mark.ulid);
             let objects = block.objects.len();
-            text.push_str(&format!(
-                "{tenant}/{ulid}: {removed}, {objects} objects, {} bytes\n",
-                block.bytes()
-            ));
+            text.push_str(&format!("{key}: {removed}, {objects} objects, {} bytes\n", block.bytes()));
             block_count += 1;
             bytes += block.bytes();
         }
         for folder in &leftovers.folders {
             let kind = kind_name(folder.kind);
-            text.push_str(&format!("{tenant}/{}: {kind}, {marked}, {} bytes\n", folder.ulid, folder.bytes));
+            let key = keys.of_block(folder.ulid);
+            text.push_str(&format!("{key}: {kind}, {marked}, {} bytes\n", folder.bytes));
         }
         for object in &leftovers.tombstones {
             text.push_str(&format!("{}: {removed}\n", object.key));
@@ -180,8 +185,10 @@ fn report(all: &[Cleaned], rules: &Rules) -> String {
         if leftovers.foreign_count > 0 {
             let blocks = leftovers.foreign_count;
             let bytes = leftovers.foreign_bytes;
+            // At the top level they belong to other writers.
+            let kept = if keys.prefix().is_empty() { "kept" } else { "kept (--unreferenced)" };
             text.push_str(&format!(
-                "{tenant}: {blocks} blocks of other programs that the catalogue does not name, {bytes} bytes, kept (--unreferenced)\n"
+                "{tenant}: {blocks} blocks of other programs that the catalogue does not name, {bytes} bytes, {kept}\n"
             ));
         }
     }

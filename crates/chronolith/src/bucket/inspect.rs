@@ -6,24 +6,25 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::blocks::{BlockInBucket, look, marks};
-use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of};
+use super::context::{Bucket, Outcome, parse_ulids, tenant_arg};
 use super::ls::block_json;
 
 pub(super) fn command() -> Command {
     Command::new("inspect")
         .about("Show one block: counts, objects with sizes, Thanos section, marks")
-        .arg(tenant_arg().required(true))
+        .arg(tenant_arg())
         .arg(Arg::new("ulid").value_name("ULID").required(true).help("Block"))
 }
 
 pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
-    let tenant = tenant_of(matches)?.context("--tenant is missing")?;
+    let tenant = bucket.one_tenant(matches)?;
     let named = parse_ulids(matches.get_many("ulid").into_iter().flatten())?;
     let ulid = *named.first().context("the block is missing")?;
     let block = look(bucket, &tenant, ulid, &marks(bucket, &tenant)?)?;
     anyhow::ensure!(
         !block.objects.is_empty(),
-        "no objects of block {tenant}/{ulid}; `chronolith bucket ls --tenant {tenant}` lists the blocks"
+        "no objects of block {}; `chronolith bucket ls` lists the blocks of a tenant",
+        bucket.block_key(&tenant, ulid)
     );
     let text =
         if matches.get_flag("json") { format!("{}\n", block_as_json(&block)) } else { text_of(&block) };

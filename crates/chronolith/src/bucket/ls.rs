@@ -10,7 +10,7 @@ use clap::{ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::blocks::{BlockInBucket, look, marks, tenants, ulids};
-use super::context::{Bucket, Outcome, tenant_arg, tenant_of};
+use super::context::{Bucket, Outcome, tenant_arg};
 
 pub(super) fn command() -> Command {
     Command::new("ls").about("List tenants, or the blocks of a tenant with their counts").arg(tenant_arg())
@@ -18,7 +18,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let is_json = matches.get_flag("json");
-    match tenant_of(matches)? {
+    match bucket.tenant(matches)? {
         Some(tenant) => all_blocks(bucket, &tenant, is_json),
         None => all_tenants(bucket, is_json),
     }

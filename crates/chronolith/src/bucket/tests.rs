@@ -352,6 +352,54 @@ fn gc_removes_marked_blocks_after_the_delay_and_keeps_those_of_others() {
 }
 
 #[test]
+fn tools_know_the_layout_of_thanos() {
+    let (local, bucket) = (Fixture::new(), tempfile::tempdir().unwrap());
+    let url = format!("file://{}", bucket.path().display());
+    let run = |tool: &str, args: &[&str]| {
+        let given = ["bucket", tool, "--bucket", &url, "--bucket.layout", "thanos"];
+        let matches = command().try_get_matches_from(given.iter().chain(args)).unwrap();
+        outcome_of(&local.env, &matches)
+    };
+    let text = |tool: &str, args: &[&str]| run(tool, args).unwrap().text;
+    let refused = |tool: &str, args: &[&str], want: &str| {
+        let error = run(tool, args).err().map(|error| format!("{error:#}")).unwrap_or_default();
+        assert!(error.contains(want), "{tool}: {error:?} has no {want:?}");
+    };
+    let dir = local.dir.path().join("a");
+    let dir = dir.to_str().unwrap();
+    let (eu, us) = (["--bucket.external-labels", "c=\"eu\""], ["--bucket.external-labels", "c=\"us\""]);
+    let ulid = local.ulid(0);
+    let sent = text("upload", &[eu[0], eu[1], dir]);
+    assert!(sent.starts_with(&format!("{ulid}: recorded\n")), "{sent}");
+    assert!(text("upload", &[eu[0], eu[1], dir]).contains("uploaded 2 blocks: 0 bytes sent, "));
+    refused("upload", &[us[0], us[1], dir], "a server with other external labels than {c=\"us\"}");
+    refused("upload", &[dir], "--bucket.external-labels: expected those of the server");
+
+    assert!(text("ls", &[]).starts_with(&format!("{ulid} ")), "a process that reads");
+    assert!(text("ls", &[]).contains("2 blocks, 0 of them left out: 6 series, 1440 samples"));
+    assert!(text("ls", &eu).contains("level 1, 1 sources, in the catalogue\n"), "{}", text("ls", &eu));
+    let inspected = text("inspect", &[eu[0], eu[1], &ulid]);
+    for line in ["thanos labels: {c=\"eu\"}\n", "thanos source: chronolith\n", "in the catalogue: "] {
+        assert!(inspected.contains(line), "{inspected}");
+    }
+    let verified = run("verify", &[]).unwrap();
+    assert!(verified.is_sound && verified.text.contains("verified 2 blocks with 1440 samples"));
+    let out = tempfile::tempdir().unwrap();
+    text("download", &[out.path().to_str().unwrap()]);
+    for idx in 0..2 {
+        let block = Block::open(&local.env, &out.path().join(local.ulid(idx))).unwrap();
+        assert_eq!((block.verify(), block.meta().stats.num_samples), (vec![], 720));
+    }
+    assert!(text("gc", &eu).ends_with("1 tenants, 0 blocks removed, 0 bytes\n"));
+    let of_us = text("gc", &us);
+    assert!(of_us.ends_with("1 tenants, 0 blocks removed, 0 bytes\n"), "{of_us}");
+    refused("gc", &[], "--bucket.external-labels: expected those of the server");
+    refused("gc", &[eu[0], eu[1], "--unreferenced"], "blocks of other writers");
+    refused("copy", &[eu[0], eu[1], "--to", "file:///x"], "copy works in the layout mimir");
+    refused("ls", &["--tenant", "a"], "the layout thanos has no tenants");
+}
+
+#[test]
 fn errors_name_what_to_do() {
     let (bucket, out) = (Fixture::new(), tempfile::tempdir().unwrap());
     let (dir, ulid) = (out.path().to_str().unwrap(), bucket.ulid(0));

@@ -20,7 +20,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use super::blocks::catalogue;
-use super::context::{Bucket, Outcome, tenant_arg, tenant_of};
+use super::context::{Bucket, Outcome, tenant_arg};
 use crate::progress::{Bar, WithoutTerminal, cells};
 
 const META: &str = "meta.json";
@@ -32,7 +32,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub(super) fn command() -> Command {
     Command::new("upload")
         .about("Upload the blocks of a directory to a tenant; a second run goes on where the first one ended")
-        .arg(tenant_arg().required(true))
+        .arg(tenant_arg())
         .arg(
             Arg::new("files-only")
                 .long("files-only")
@@ -61,7 +61,8 @@ struct Uploaded {
 }
 
 pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
-    let tenant = tenant_of(matches)?.context("--tenant is missing")?;
+    let tenant = bucket.one_tenant(matches)?;
+    bucket.check_writable()?;
     let dir = PathBuf::from(matches.get_one::<String>("dir").context("the directory is missing")?);
     let blocks = local_blocks(bucket, &dir)?;
     let total_bytes = blocks.iter().map(|block| block.bytes).sum();
@@ -115,8 +116,8 @@ impl<'b> Upload<'b> {
             let upload = uploader.upload(&request, &block.dir, None);
             let watched = progress.watched(uploader, upload);
             let record = bucket.runtime.block_on(watched).with_context(|| {
-                let ulid = block.meta.ulid;
-                format!("uploading block {tenant}/{ulid}; run the command again to go on")
+                let key = bucket.block_key(tenant, block.meta.ulid);
+                format!("uploading block {key}; run the command again to go on")
             })?;
             records.push(record);
         }
@@ -130,8 +131,33 @@ impl<'b> Upload<'b> {
 
     /// Ends the upload and returns its report.
     pub(super) fn finish(self, is_json: bool) -> String {
+        let report = self.report(is_json);
         self.progress.bar.clear();
-        report(&self.tenant, &self.uploaded, &self.uploader, is_json)
+        report
+    }
+
+    fn report(&self, is_json: bool) -> String {
+        let counters = self.uploader.counters();
+        let all = &self.uploaded;
+        if is_json {
+            let blocks: Vec<Value> =
+                all.iter().map(|one| json!({ "ulid": one.ulid.to_string(), "end": one.end })).collect();
+            let value = json!({ "tenant": self.tenant.as_str(), "blocks": blocks,
+                "sentBytes": counters.sent_bytes, "presentBytes": counters.present_bytes });
+            return format!("{value}\n");
+        }
+        let line = |one: &Uploaded| {
+            let key = self.bucket.block_key(&self.tenant, one.ulid);
+            format!("{key}: {}\n", one.end)
+        };
+        let mut text: String = all.iter().map(line).collect();
+        text.push_str(&format!(
+            "uploaded {} blocks: {} bytes sent, {} bytes were there\n",
+            all.len(),
+            counters.sent_bytes,
+            counters.present_bytes
+        ));
+        text
     }
 }
 
@@ -234,23 +260,4 @@ impl UploadProgress {
             });
         }
     }
-}
-
-fn report(tenant: &TenantId, all: &[Uploaded], uploader: &Uploader, is_json: bool) -> String {
-    let counters = uploader.counters();
-    if is_json {
-        let blocks: Vec<Value> =
-            all.iter().map(|one| json!({ "ulid": one.ulid.to_string(), "end": one.end })).collect();
-        let value = json!({ "tenant": tenant.as_str(), "blocks": blocks, "sentBytes": counters.sent_bytes,
-            "presentBytes": counters.present_bytes });
-        return format!("{value}\n");
-    }
-    let mut text: String = all.iter().map(|one| format!("{tenant}/{}: {}\n", one.ulid, one.end)).collect();
-    text.push_str(&format!(
-        "uploaded {} blocks: {} bytes sent, {} bytes were there\n",
-        all.len(),
-        counters.sent_bytes,
-        counters.present_bytes
-    ));
-    text
 }

@@ -16,7 +16,7 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::json;
 
 use super::blocks::{BlockInBucket, TenantMarks, look, marks, tenants, ulids};
-use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, tenant_of, ulids_arg};
+use super::context::{Bucket, Outcome, parse_ulids, tenant_arg, ulids_arg};
 use super::fetch::{fetch_block, files_of};
 use crate::args::value;
 
@@ -24,7 +24,7 @@ pub(super) fn command() -> Command {
     Command::new("verify")
         .about("Verify blocks completely; exit code 1 if something is damaged")
         .arg(tenant_arg())
-        .arg(ulids_arg().requires("tenant"))
+        .arg(ulids_arg())
         .arg(work_dir_arg())
 }
 
@@ -79,8 +79,9 @@ impl WorkDir<'_> {
 
 pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let named = parse_ulids(matches.get_many("ulid").into_iter().flatten())?;
-    let tenants = match tenant_of(matches)? {
+    let tenants = match bucket.tenant(matches)? {
         Some(tenant) => vec![tenant],
+        None if !named.is_empty() => anyhow::bail!("--tenant is missing: blocks are named within a tenant"),
         None => tenants(bucket)?,
     };
     let work_dir = WorkDir::create(bucket, matches)?;
@@ -107,7 +108,7 @@ impl Report {
         work_dir: &Path,
     ) -> anyhow::Result<()> {
         let block = look(bucket, tenant, ulid, marks)?;
-        let key = format!("{tenant}/{ulid}");
+        let key = bucket.block_key(tenant, ulid);
         if !is_named && (block.is_marked || block.is_incomplete) {
             let why = block.left_out.as_deref().unwrap_or("marked for deletion");
             self.skipped.push(format!("{key}: {why}"));
@@ -165,7 +166,7 @@ impl Report {
         block: &BlockInBucket,
         work_dir: &Path,
     ) -> anyhow::Result<()> {
-        let key = format!("{tenant}/{}", block.ulid);
+        let key = bucket.block_key(tenant, block.ulid);
         let dir = match fetch_block(bucket, tenant, block, work_dir, &mut |_| ()) {
             Ok(dir) => dir,
             Err(error) => match error.downcast_ref::<BucketError>() {

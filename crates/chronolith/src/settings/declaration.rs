@@ -129,7 +129,6 @@ impl Setting {
     /// Returns true if the setting says where the bucket is or how it is reached, which the tools need, too.
     pub(super) fn is_of_bucket(&self) -> bool {
         let of_server = [
-            "bucket.layout",
             "bucket.poll",
             "bucket.memory",
             "bucket.cache-dir",

@@ -11,6 +11,7 @@ use chronolith_server::Reloaded;
 use chronolith_tsdb::StoreConfig;
 use clap::ArgMatches;
 
+use super::bucket_layout;
 use super::declaration::{Setting, Settings};
 use super::file::{self, Entry};
 use super::influx_names::{missing_listener, own_name};
@@ -68,6 +69,7 @@ impl Sources<'_> {
         let limits = tenants::table(settings.server.tsdb.limits.default.clone(), &tenants);
         let shown_path = path.as_deref().unwrap_or(Path::new("")).display();
         settings.server.tsdb.limits = limits.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
+        bucket_layout::check(&settings).map_err(SettingsError)?;
         settings.server.shown.extend(tenants::shown(&tenants));
         settings.server.config_yaml = show_yaml(&settings.server.shown);
         Ok(settings)

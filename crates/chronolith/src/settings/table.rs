@@ -5,11 +5,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use chronolith_bucket::BucketLayout;
 use chronolith_tsdb::BucketOptions;
 
 use super::declaration::{Form, Setting, Settings};
-use super::value;
+use super::{bucket_layout, value};
 
 /// All settings, in the order of help and reference.
 pub(super) static SETTINGS: &[Setting] = &[
@@ -45,15 +44,15 @@ pub(super) static SETTINGS: &[Setting] = &[
         "bucket.layout",
         "mimir",
         Form::Choice("mimir|thanos"),
-        "Folders of the blocks: TENANT/ULID (mimir), or ULID with external labels (thanos), which needs read-only",
-        |s, v| match (value::bucket_layout(v)?, &mut s.server.bucket) {
-            (BucketLayout::Mimir, None) => Ok(()),
-            (BucketLayout::Thanos, Some(bucket)) if !bucket.is_read_only => {
-                Err("expected read-only as well: blocks are uploaded in the layout mimir".to_owned())
-            }
-            (BucketLayout::Thanos, None) => Err("expected the URL of a bucket (bucket) as well".to_owned()),
-            (layout, Some(bucket)) => set(&mut bucket.catalog.layout, Ok(layout)),
-        },
+        "Folders of the blocks: TENANT/ULID (mimir), or ULID with external labels, without tenants (thanos)",
+        bucket_layout::set_layout,
+    ),
+    Setting::server(
+        "bucket.external-labels",
+        "",
+        Form::Text("LABELS"),
+        "Labels of this server in a bucket in the layout thanos, at least one to upload, as cluster=\"eu\",replica=\"a\"",
+        bucket_layout::set_external_labels,
     ),
     Setting::server(
         "bucket.poll",
@@ -212,8 +211,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Take the tenant from X-Scope-OrgID; otherwise all is one tenant",
         |s, v| {
             let is_on = value::switch(v)?;
-            let layout = s.server.bucket.as_ref().map(|bucket| bucket.catalog.layout);
-            if is_on && layout == Some(BucketLayout::Thanos) {
+            if is_on && !bucket_layout::has_tenants(s) {
                 return Err("expected false: the layout thanos (bucket.layout) has no tenants".to_owned());
             }
             set(&mut s.server.multitenancy, Ok(is_on))

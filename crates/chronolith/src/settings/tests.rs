@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use chronolith_base::{Disk, MemDisk};
+use chronolith_bucket::{BucketLayout, ExternalLabels};
 use chronolith_model::{BlockEncoding, DuplicatePolicy, FetchLimits, TenantId};
 use chronolith_server::{Features, ServerOptions};
 use chronolith_tsdb::{HeadMemory, SyncMode};
@@ -141,6 +142,30 @@ fn features_have_the_names_of_prometheus() {
     assert!(start_timestamps && type_and_unit_labels);
     let always_on = "promql-duration-expr, promql-extended-range-selectors, native-histograms";
     assert_eq!(features(always_on), Features::default());
+}
+
+#[test]
+fn uploads_in_thanos_layout_need_external_labels() {
+    let with = |args: &[&'static str]| {
+        let fixed = ["--bucket", "file:///b", "--bucket.layout", "thanos"];
+        fixed.into_iter().chain(args.iter().copied()).collect::<Vec<_>>()
+    };
+    let layout =
+        |args: &[&'static str]| resolve(&with(args), &[], None).unwrap().server.bucket.unwrap().store.layout;
+    let eu = "--bucket.external-labels=cluster=\"eu\"";
+    let writer = Some(ExternalLabels::parse("cluster=\"eu\"").unwrap());
+    assert_eq!(layout(&[eu, "--block-encoding", "prometheus"]), BucketLayout::Thanos { writer });
+    assert_eq!(layout(&["--read-only"]), BucketLayout::Thanos { writer: None });
+
+    let refused = |args: &[&'static str], part: &str| check_error(&with(args), &[], None, part);
+    refused(&[], "bucket.external-labels: expected at least one label");
+    refused(&[eu], "block-encoding: expected prometheus");
+    refused(&[eu, "--read-only"], "expected none with read-only");
+    refused(&["--bucket.external-labels", "cluster=eu"], "expected for example cluster=\"eu\"");
+    let tenants = [eu, "--block-encoding", "prometheus", "--multitenancy"];
+    refused(&tenants, "multitenancy: expected false: the layout thanos");
+    check_error(&["--bucket.layout", "thanos"], &[], None, "expected the URL of a bucket");
+    check_error(&["--bucket", "file:///b", eu], &[], None, "expected the layout thanos (bucket.layout)");
 }
 
 /// The secret of tokens was readable by everyone at `/api/v1/status/flags` and `/api/v1/status/config`.

@@ -104,7 +104,7 @@ pub(super) fn sync_mode(text: &str) -> Result<SyncMode, String> {
 pub(super) fn bucket_layout(text: &str) -> Result<BucketLayout, String> {
     match text {
         "mimir" => Ok(BucketLayout::Mimir),
-        "thanos" => Ok(BucketLayout::Thanos),
+        "thanos" => Ok(BucketLayout::Thanos { writer: None }),
         _ => Err(format!("invalid value {text:?}, expected mimir or thanos")),
     }
 }

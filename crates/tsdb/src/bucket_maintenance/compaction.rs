@@ -18,7 +18,7 @@ use chronolith_bucket::maintenance::download::{DownloadError, download_block};
 use chronolith_bucket::upload::Published;
 use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext};
 use chronolith_format::block::meta::Ulid;
-use chronolith_format::bucket::catalogue::{BlockFolder, BucketBlock, Snapshot};
+use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
 use chronolith_model::TenantId;
 
 use super::counters::BucketMaintenanceCounters;
@@ -106,10 +106,7 @@ impl BucketCompaction<'_> {
             has_copy || waiting.iter().any(|entry| entry.range().overlaps(record.range))
         };
         let is_excluded = |record: &BucketBlock| {
-            is_input(record)
-                || self.refused.contains(&record.ulid)
-                || record.ancestry.is_compaction_failed
-                || record.folder != BlockFolder::Mimir
+            is_input(record) || self.refused.contains(&record.ulid) || record.ancestry.is_compaction_failed
         };
         let mut candidates: Vec<Candidate> =
             snapshot.blocks.iter().map(|record| candidate(record, is_excluded(record))).collect();

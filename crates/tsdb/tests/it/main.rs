@@ -37,6 +37,7 @@ mod retention;
 mod snapshot;
 mod starts;
 mod stress;
+mod thanos;
 mod typed;
 mod upload;
 mod upload_databases;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_bucket::BucketLayout;
 use chronolith_model::{Matcher, TenantId, TimeRange};
 use chronolith_tsdb::{BucketOptions, BucketSources, ReplayProgress, Tsdb};
 use tokio::runtime::Runtime;
@@ -28,8 +29,13 @@ impl World {
     }
 
     pub(crate) fn open(&self, data_dir: &str) -> Arc<Tsdb> {
+        self.open_in(data_dir, BucketLayout::Mimir)
+    }
+
+    pub(crate) fn open_in(&self, data_dir: &str, layout: BucketLayout) -> Arc<Tsdb> {
         let local_retention = Duration::from_secs(1);
-        let options = BucketOptions { local_retention, ..BucketOptions::new("file:///bucket") };
+        let mut options = BucketOptions { local_retention, ..BucketOptions::new("file:///bucket") };
+        options.store.layout = layout;
         let bucket = BucketSources::open(&options, &self.machine.env, self.runtime.handle()).expect("opens");
         let mut options = self.machine.options.clone();
         options.data_dir = PathBuf::from(data_dir);
@@ -39,7 +45,12 @@ impl World {
 
     /// The bucket of a process without a data directory.
     pub(crate) fn open_read_only(&self) -> BucketSources {
-        let options = BucketOptions { is_read_only: true, ..BucketOptions::new("file:///bucket") };
+        self.open_read_only_in(BucketLayout::Mimir)
+    }
+
+    pub(crate) fn open_read_only_in(&self, layout: BucketLayout) -> BucketSources {
+        let mut options = BucketOptions { is_read_only: true, ..BucketOptions::new("file:///bucket") };
+        options.store.layout = layout;
         BucketSources::open(&options, &self.machine.env, self.runtime.handle()).expect("opens")
     }
 

@@ -1,6 +1,6 @@
 //! Markers of blocks, which Mimir and Thanos share: to be deleted, not to be compacted.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::file::{MimirError, parse_mark};
 use crate::block::meta::Ulid;
@@ -12,6 +12,8 @@ pub const NO_COMPACT_MARK: &str = "no-compact-mark.json";
 /// Folder of a tenant in which Mimir repeats the marks of all blocks, so that one listing finds them.
 pub const MARKERS_FOLDER: &str = "markers/";
 const VERSION: i64 = 1;
+/// Reason of a mark that Chronolith writes.
+const REASON: &str = "chronolith";
 
 /// Content of [`DELETION_MARK`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -27,7 +29,7 @@ pub struct DeletionMark {
 }
 
 /// Content of [`NO_COMPACT_MARK`].
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoCompactMark {
     /// Name of the block.
     pub id: Ulid,
@@ -56,6 +58,22 @@ impl DeletionMark {
 }
 
 impl NoCompactMark {
+    /// A mark of Chronolith, which compacts the block itself; it has the time of the block, so that equal
+    /// blocks have equal marks.
+    #[must_use]
+    pub fn of_upload(block: Ulid, details: String) -> NoCompactMark {
+        let no_compact_time = block.time_ms() / 1000;
+        NoCompactMark { id: block, version: VERSION, no_compact_time, reason: REASON.to_owned(), details }
+    }
+
+    /// Appends the file to `out`.
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        serde_json::to_writer(out, self).expect("the mark has a JSON form");
+    }
+
     /// Reads the file.
     ///
     /// # Errors

@@ -95,6 +95,19 @@ fn marks_are_read() {
 }
 
 #[test]
+fn a_mark_of_an_upload_has_the_form_of_thanos() {
+    let mark = NoCompactMark::of_upload(ulid(BLOCK), "of a server".to_owned());
+    let mut text = Vec::new();
+    mark.encode(&mut text);
+    let seconds = ulid(BLOCK).time_ms() / 1000;
+    let want = format!(
+        r#"{{"id":"{BLOCK}","version":1,"no_compact_time":{seconds},"reason":"chronolith","details":"of a server"}}"#
+    );
+    assert_eq!(String::from_utf8(text.clone()).expect("text"), want);
+    assert_eq!(NoCompactMark::decode(&text).expect("reads"), mark);
+}
+
+#[test]
 fn names_of_deletion_markers_round_trip() {
     let name = deletion_marker_name(ulid(BLOCK));
     assert_eq!(name, format!("markers/{BLOCK}-deletion-mark.json"));
@@ -141,7 +154,17 @@ fn the_thanos_section_is_written_as_thanos_does() {
         "files": [{"rel_path": "index", "size_bytes": 9}, {"rel_path": "meta.json"}],
     });
     assert_eq!(written.unknown.get("thanos"), Some(&expected));
-    assert_eq!(ThanosMeta::of(&written).expect("reads"), Some(section));
+    assert_eq!(ThanosMeta::of(&written).expect("reads"), Some(section.clone()));
+    let of_sidecar = meta(r#","thanos":{"version":1,"source":"sidecar"}"#);
+    let mut of_sidecar = ThanosMeta::of(&of_sidecar).expect("reads").expect("a section");
+    assert!(section.is_of_chronolith() && !of_sidecar.is_of_chronolith());
+    of_sidecar.set_producer([("cluster".to_owned(), "eu".to_owned())].into());
+    of_sidecar.put_into(&mut written);
+    let expected = serde_json::json!({
+        "version": 1, "labels": {"cluster": "eu"}, "downsample": {"resolution": 0}, "source": "chronolith",
+        "files": [],
+    });
+    assert_eq!(written.unknown.get("thanos"), Some(&expected));
 }
 
 #[test]

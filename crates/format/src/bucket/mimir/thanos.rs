@@ -73,6 +73,19 @@ impl ThanosMeta {
         ThanosMeta { version: VERSION, source: SOURCE.to_owned(), files, ..ThanosMeta::default() }
     }
 
+    /// Names Chronolith as the program that uploads the block, for the producer with these external labels.
+    pub fn set_producer(&mut self, labels: BTreeMap<String, String>) {
+        self.version = VERSION;
+        self.source = SOURCE.to_owned();
+        self.labels = labels;
+    }
+
+    /// Returns true if Chronolith uploaded the block.
+    #[must_use]
+    pub fn is_of_chronolith(&self) -> bool {
+        self.source == SOURCE
+    }
+
     /// Sets the section of a `meta.json`, in place of one that it has.
     ///
     /// # Panics
