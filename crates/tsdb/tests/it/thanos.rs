@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use chronolith_bucket::{BucketLayout, ExternalLabels};
 use chronolith_model::query::TenantSources;
-use chronolith_model::{
-    BlockEncoding, Columns, Labels, Matcher, Queryable, ReadContext, Selector, TenantId, TimeRange,
-};
+use chronolith_model::{BlockEncoding, Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::{BucketSources, Tsdb};
 
 use crate::fixture::{HOUR_MS, START_MS, write};
