@@ -31,8 +31,8 @@ pub enum Mode {
     },
     /// A script that ends at each request to the bucket.
     BucketCrashPoints {
-        /// Operations of the script.
-        op_count: usize,
+        /// Operations of the script; `None` = the script of maintenance.
+        op_count: Option<usize>,
         /// Request, and whether it was carried out, unless the script failed without an end.
         at: Option<(u64, bool)>,
     },
@@ -68,12 +68,16 @@ impl fmt::Display for Failure {
                 write!(f, "--crash-points {op_count} ({kind:?} at disk operation {at})")
             }
             Mode::Bucket { seed_ops } => write!(f, "--bucket --seed-ops {seed_ops} --seeds 1"),
-            Mode::BucketCrashPoints { op_count, at: None } => {
-                write!(f, "--bucket-crash-points {op_count} (without an end)")
-            }
-            Mode::BucketCrashPoints { op_count, at: Some((at, is_carried_out)) } => {
-                let when = if is_carried_out { "after" } else { "before" };
-                write!(f, "--bucket-crash-points {op_count} (end {when} request {at})")
+            Mode::BucketCrashPoints { op_count, at } => {
+                match op_count {
+                    Some(op_count) => write!(f, "--bucket-crash-points {op_count} ")?,
+                    None => write!(f, "--bucket-maintenance-points ")?,
+                }
+                match at {
+                    None => write!(f, "(without an end)"),
+                    Some((at, true)) => write!(f, "(end after request {at})"),
+                    Some((at, false)) => write!(f, "(end before request {at})"),
+                }
             }
         }
     }

@@ -31,7 +31,7 @@ mod test_env;
 mod value;
 mod write;
 
-pub use bucket_crash_points::run_bucket_crash_points;
+pub use bucket_crash_points::{run_bucket_crash_points, run_bucket_maintenance_points};
 pub use concurrent::run_concurrent;
 pub use crash_points::{CrashPointTally, run_crash_points};
 pub use failure::{Failure, Mode};

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use chronolith_base::Rng;
 use chronolith_sim::{
-    Budget, Failure, Mix, Mode, Setup, Tally, draw_ops, run_bucket_crash_points, run_bucket_seeds,
-    run_concurrent, run_crash_points, run_seeds, shrink,
+    Budget, Failure, Mix, Mode, Setup, Tally, draw_ops, run_bucket_crash_points,
+    run_bucket_maintenance_points, run_bucket_seeds, run_concurrent, run_crash_points, run_seeds, shrink,
 };
 use clap::Parser;
 
@@ -41,6 +41,10 @@ struct Args {
     /// after each of its requests.
     #[arg(long)]
     bucket_crash_points: Option<usize>,
+    /// Runs a script in which a bucket is maintained, with an end of the process before and after each of its
+    /// requests.
+    #[arg(long)]
+    bucket_maintenance_points: bool,
     /// Does not shrink the list of operations that fails.
     #[arg(long)]
     no_shrink: bool,
@@ -63,6 +67,12 @@ fn main() -> ExitCode {
     } else if let Some(op_count) = args.bucket_crash_points {
         run_each(seed, seeds, |seed| {
             let done = run_bucket_crash_points(seed, op_count, 1)?;
+            println!("seed {seed}: {} ends at requests", done.crash_points);
+            Ok(done.tally)
+        })
+    } else if args.bucket_maintenance_points {
+        run_each(seed, seeds, |seed| {
+            let done = run_bucket_maintenance_points(seed, 1)?;
             println!("seed {seed}: {} ends at requests", done.crash_points);
             Ok(done.tally)
         })

@@ -231,6 +231,12 @@ impl OpGenerator<'_> {
         Op::AdvanceClock { ms: self.rng.below(longest.unsigned_abs()), rounds: 1 + self.rng.below(6) }
     }
 
+    /// Time enough for maintenance of the bucket: blocks have no local copy, and delays are over.
+    fn let_a_day_pass(&self) -> Op {
+        let ms = (12 * HOUR_MS + DAY_MS).unsigned_abs();
+        Op::AdvanceClock { ms: ms + self.rng.below(ms), rounds: 2 }
+    }
+
     fn crash_during(&self) -> Op {
         let second_after = (self.rng.below(3) == 0).then(|| self.rng.below(60));
         let longest = pick(self.rng, &[4, 40, 400]);
@@ -301,8 +307,9 @@ const BUCKET_SHORT: &[Choice] = &[
     (2, |d| Op::CleanTombstones { tenant: d.tenant() }),
     (6, |_| Op::Upload),
     (6, |_| Op::UploadEverything),
-    (6, |_| Op::MaintainBucket),
-    (2, |_| Op::LoseDisk),
+    (8, |d| d.let_a_day_pass()),
+    (12, |_| Op::MaintainBucket),
+    (1, |_| Op::LoseDisk),
     (2, |d| Op::ReadBucket { seed: d.rng.next_u64() }),
     (1, |_| Op::Close),
 ];

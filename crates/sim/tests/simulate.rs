@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_sim::{
-    Budget, Op, Setup, Shape, Tally, run_bucket_crash_points, run_bucket_seeds, run_concurrent,
-    run_crash_points, run_ops, run_seeds,
+    Budget, Op, Setup, Shape, Tally, run_bucket_crash_points, run_bucket_maintenance_points,
+    run_bucket_seeds, run_concurrent, run_crash_points, run_ops, run_seeds,
 };
 
 /// Simulations in parallel: CI has two cores.
@@ -81,11 +81,22 @@ fn a_bucket_has_what_was_uploaded() {
 
 #[test]
 fn a_process_may_end_at_any_request() {
-    for (seed, step) in [(2, 1), (4, 3)] {
-        match run_bucket_crash_points(seed, 12, step) {
+    for (seed, step) in [(2, 5), (3, 3)] {
+        match run_bucket_crash_points(seed, 24, step) {
             Ok(done) => assert!(done.tally.bucket.kills > 40 && done.tally.bucket.uploads > 50, "{done:?}"),
             Err(failure) => panic!("{failure}"),
         }
+    }
+}
+
+#[test]
+fn the_maintenance_of_a_bucket_may_end_at_any_request() {
+    match run_bucket_maintenance_points(1, 2) {
+        Ok(done) => {
+            let bucket = done.tally.bucket;
+            assert!(bucket.kills > 40 && bucket.compactions > 40 && bucket.removed > 40, "{done:?}");
+        }
+        Err(failure) => panic!("{failure}"),
     }
 }
 
