@@ -86,7 +86,11 @@ impl SidecarQueue {
 
     async fn work(self: Arc<SidecarQueue>) {
         while let Some(task) = self.next() {
-            task.await;
+            // A panic ends its task alone.
+            if Handle::current().spawn(task).await.is_err() {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                tracing::error!("making a sidecar of a block panicked");
+            }
         }
     }
 
