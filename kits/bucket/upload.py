@@ -10,6 +10,7 @@ started again on an empty data directory, and read-only. Blocks that
 """
 import argparse
 import atexit
+import concurrent.futures
 import os
 import random
 import re
@@ -123,6 +124,24 @@ def upload(arguments, label, flags, blocks, work, log):
         one.process.kill()
 
 
+def in_directory(arguments, blocks, work, log):
+    directory = os.path.join(work, "bucket")
+    os.mkdir(directory)
+    upload(arguments, "directory", ["--bucket", "file://" + directory], blocks, work, log)
+    # Elsewhere: answers without a metric name would have the series of both.
+    other = os.path.join(work, "bucket-databases")
+    os.mkdir(other)
+    databases(arguments, "directory", ["--bucket", "file://" + other], work, log)
+
+
+def in_s3(arguments, blocks, work, log):
+    arguments.s3_port, arguments.s3_root = free_port(), os.path.join(work, "s3-server")
+    os.makedirs(os.path.join(arguments.s3_root, BUCKET))
+    start_gateway(arguments, log)
+    upload(arguments, "s3", s3_flags(arguments), blocks, work, log)
+    databases(arguments, "s3", ["--bucket", "s3://%s/databases" % BUCKET] + s3_flags(arguments)[2:], work, log)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", required=True, help="binary of Chronolith")
@@ -135,21 +154,15 @@ def main():
     log = open(os.path.join(work, "log"), "w")
     blocks = os.path.join(work, "blocks")
     make_blocks(arguments.promtool, blocks, (0, HOURS), 3)
-    directory = os.path.join(work, "bucket")
-    os.mkdir(directory)
-    upload(arguments, "directory", ["--bucket", "file://" + directory], blocks, work, log)
-    # Elsewhere: answers without a metric name would have the series of both.
-    other = os.path.join(work, "bucket-databases")
-    os.mkdir(other)
-    databases(arguments, "directory", ["--bucket", "file://" + other], work, log)
+    parts = [in_directory]
     if arguments.versitygw:
-        arguments.s3_port, arguments.s3_root = free_port(), os.path.join(work, "s3")
-        os.makedirs(os.path.join(arguments.s3_root, BUCKET))
-        start_gateway(arguments, log)
-        upload(arguments, "s3", s3_flags(arguments), blocks, work, log)
-        databases(arguments, "s3", ["--bucket", "s3://%s/databases" % BUCKET] + s3_flags(arguments)[2:], work, log)
+        parts.append(in_s3)
     else:
         print("not run: S3 (no --versitygw)")
+    # At the same time: each waits for its servers most of the time.
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for done in [pool.submit(part, arguments, blocks, work, log) for part in parts]:
+            done.result()
     report(log)
 
 
