@@ -134,7 +134,7 @@ fn measure_gateway(options: &Options, work: &Path, end_ms: i64, report: &mut Rep
             dashboard_tenant: DAY_TENANT,
             dashboard_query: &format!("sum(rate({}[1h]))", dense_metric(DAY_SHAPE)),
             greedy_tenant: YEAR_TENANT,
-            greedy_query: "sum(count_over_time({__name__=~\".+\"}[1d]))",
+            greedy_query: "count(last_over_time({__name__=~\".+\"}[1d]))",
             greedy_range: (end_ms - year_ms + DAY_MS, end_ms - 1000, 86_400),
             end_ms,
             phase: Duration::from_secs(options.seconds),
