@@ -21,7 +21,7 @@ use tally::Tally;
 
 /// The test of `crates/promql` that needs Prometheus's own scripts.
 const PROMETHEUS_SCRIPTS_TEST: &str = "prometheus_scripts_pass";
-const CARGO_WITHIN: Duration = Duration::from_secs(1500);
+const CARGO_WITHIN: Duration = Duration::from_secs(2400);
 
 /// A step, and those that may run at the same time.
 struct Step {
