@@ -6,6 +6,7 @@
 //! Not here: samples and everything above them.
 
 pub mod append_file;
+pub mod backoff;
 pub mod budget;
 pub mod bytes;
 pub mod clock;

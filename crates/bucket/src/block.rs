@@ -390,7 +390,7 @@ impl BucketBlock {
         let lacks_deletions = objects.meta.stats.num_tombstones > 0 && objects.tombstones.is_none();
         let known = self.local_sidecar.len();
         let found = known.or_else(|| self.files_with_local_sidecar(objects, 0).local_sidecar_end());
-        // Without the deletions the block is damaged, as opening its index tells.
+        // Without its deletions the block is damaged, which opening its index reports.
         let Some(len) = found.filter(|_| !lacks_deletions) else {
             self.local_sidecar.note_missing();
             return Ok(None);

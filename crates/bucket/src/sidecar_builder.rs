@@ -75,12 +75,12 @@ async fn make(block: Weak<BucketBlock>, queue: Arc<SidecarQueue>) {
         Err(BuildError::Refused(error)) => {
             queue.failures.fetch_add(1, Ordering::Relaxed);
             block.local_sidecar().give_up();
-            tracing::warn!(%key, %error, "no sidecar can be made of a block, which is read by its index");
+            tracing::warn!(%key, %error, "making a sidecar of a block is not possible, queries read its index");
         }
         Err(BuildError::Failed(error)) => {
             queue.failures.fetch_add(1, Ordering::Relaxed);
             block.local_sidecar().note_failure(block.now_ns());
-            tracing::warn!(%key, %error, "making a sidecar of a block failed, it is tried again later");
+            tracing::warn!(%key, %error, "making a sidecar of a block failed, retrying later");
         }
     }
     block.local_sidecar().end();

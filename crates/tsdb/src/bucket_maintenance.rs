@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use chronolith_base::backoff::{Backoff, PauseBounds};
 use chronolith_block::BlockEntry;
 use chronolith_bucket::lease::Leases;
 use chronolith_bucket::maintenance::MaintenanceRun;
@@ -29,7 +30,6 @@ use chronolith_format::bucket::catalogue::Snapshot;
 use chronolith_model::{TenantId, TimeRange};
 use parking_lot::Mutex;
 
-use crate::backoff::{Backoff, PauseBounds};
 use crate::bucket::BucketSources;
 use crate::maintenance::Maintenance;
 use crate::metric::Metric;

@@ -4,7 +4,6 @@
 //! Not here: bytes (`format`), how samples are stored (`head`, `block`), HTTP (`server`).
 
 mod admin;
-mod backoff;
 mod blocks;
 mod bucket;
 mod bucket_maintenance;

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use chronolith_base::backoff::Backoff;
 use chronolith_block::{BlockEntry, TOMBSTONES_FILE};
 use chronolith_bucket::Folder;
 use chronolith_bucket::upload::Published;
@@ -28,7 +29,6 @@ use chronolith_format::bucket::catalogue::BucketBlock;
 use chronolith_model::{DuplicatePolicy, TenantId};
 use parking_lot::Mutex;
 
-use crate::backoff::Backoff;
 use crate::blocks::tenant::TenantBlocks;
 use crate::storage::Storage;
 use databases::DatabaseUploads;

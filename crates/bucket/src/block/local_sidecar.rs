@@ -5,12 +5,11 @@
 //! waits, twice as long each time.
 //! Not here: making it (`crate::sidecar_builder`), its bytes (`cache`).
 
+use chronolith_base::backoff::{Backoff, PauseBounds};
 use parking_lot::Mutex;
 
-/// Pause after the first failure.
-const PAUSE_NS: u64 = 60_000_000_000;
-/// Pause after many failures.
-const PAUSE_NS_MAX: u64 = 3_600_000_000_000;
+/// Pauses after failures.
+const PAUSES: PauseBounds = PauseBounds { min_ns: 60_000_000_000, max_ns: 3_600_000_000_000 };
 
 /// State of the local sidecar of one block.
 #[derive(Debug, Default)]
@@ -20,12 +19,12 @@ pub(crate) struct LocalSidecar(Mutex<State>);
 struct State {
     /// Bytes of the sidecar, if the cache has one.
     len: Option<u64>,
-    /// The cache directory was asked for the one of an earlier process.
+    /// The cache directory was searched for one of an earlier process.
     was_looked_for: bool,
     is_queued: bool,
-    /// Monotonic time from which the next attempt is allowed; `u64::MAX` for never.
-    due_ns: u64,
-    pause_ns: u64,
+    /// No attempt can succeed.
+    is_impossible: bool,
+    backoff: Backoff,
 }
 
 impl LocalSidecar {
@@ -57,8 +56,8 @@ impl LocalSidecar {
     /// Returns true if the caller queues an attempt to make it, which [`LocalSidecar::end`] ends.
     pub(crate) fn begin(&self, now_ns: u64) -> bool {
         let mut state = self.0.lock();
-        let is_due = state.len.is_none() && state.was_looked_for && now_ns >= state.due_ns;
-        is_due && !std::mem::replace(&mut state.is_queued, true)
+        let is_missing = state.len.is_none() && state.was_looked_for && !state.is_impossible;
+        is_missing && state.backoff.is_due(now_ns) && !std::mem::replace(&mut state.is_queued, true)
     }
 
     /// Ends an attempt.
@@ -70,15 +69,14 @@ impl LocalSidecar {
     pub(crate) fn note_failure(&self, now_ns: u64) {
         let mut state = self.0.lock();
         state.len = None;
-        state.pause_ns = state.pause_ns.saturating_mul(2).clamp(PAUSE_NS, PAUSE_NS_MAX);
-        state.due_ns = state.due_ns.max(now_ns.saturating_add(state.pause_ns));
+        state.backoff = state.backoff.after_failure(now_ns, PAUSES);
     }
 
     /// Records that no later attempt can succeed.
     pub(crate) fn give_up(&self) {
         let mut state = self.0.lock();
         state.len = None;
-        state.due_ns = u64::MAX;
+        state.is_impossible = true;
     }
 }
 
@@ -95,18 +93,18 @@ mod tests {
         assert!(sidecar.begin(5) && !sidecar.begin(5), "one at a time");
         sidecar.note_failure(10);
         sidecar.end();
-        assert!(!sidecar.begin(9 + PAUSE_NS) && sidecar.begin(10 + PAUSE_NS));
+        assert!(!sidecar.begin(9 + PAUSES.min_ns) && sidecar.begin(10 + PAUSES.min_ns));
         sidecar.note_found(7);
         sidecar.end();
         assert!(sidecar.len() == Some(7) && sidecar.may_exist() && !sidecar.begin(u64::MAX), "there is one");
         sidecar.note_failure(1000);
         assert_eq!(sidecar.len(), None);
-        assert!(!sidecar.begin(999 + 2 * PAUSE_NS) && sidecar.begin(1000 + 2 * PAUSE_NS));
+        assert!(!sidecar.begin(999 + 2 * PAUSES.min_ns) && sidecar.begin(1000 + 2 * PAUSES.min_ns));
         sidecar.end();
         for _ in 0..100 {
             sidecar.note_failure(0);
         }
-        assert!(sidecar.begin(1000 + PAUSE_NS_MAX));
+        assert!(!sidecar.begin(PAUSES.max_ns - 1) && sidecar.begin(PAUSES.max_ns));
         sidecar.end();
         sidecar.give_up();
         assert!(!sidecar.begin(u64::MAX - 1));

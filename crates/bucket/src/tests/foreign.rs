@@ -77,7 +77,7 @@ fn latency() -> FaultPlan {
 }
 
 /// The first query reads `meta.json` and both ends of the index in the round of the listing, then postings,
-/// series entries and chunks: five requests besides `meta.json`. A second one for another metric takes three.
+/// series entries and chunks: five requests and `meta.json`. A second one for another metric takes three.
 #[test]
 fn a_cold_query_for_one_metric_takes_four_rounds() {
     let mut world = World::new(CatalogOptions::default());

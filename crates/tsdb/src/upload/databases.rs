@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use chronolith_base::backoff::Backoff;
 use chronolith_base::hash::HashSet;
 use chronolith_bucket::Folder;
 use chronolith_bucket::snapshots::Change;
@@ -22,7 +23,6 @@ use parking_lot::Mutex;
 
 use super::adoption::{adopt_all, ensure_known};
 use super::state::{BLOCK_TIMEOUT, CATALOG_TIMEOUT, RETRY_PAUSES, UploadState, text};
-use crate::backoff::Backoff;
 use crate::storage::Storage;
 
 /// Time between a drop and the removal of the objects: readers with an earlier copy end their queries, and an

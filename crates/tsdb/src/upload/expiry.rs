@@ -5,6 +5,7 @@
 //! set ahead removes nothing; a failure is logged and retried with the next call that finds the block.
 //! Not here: removal of their files, which get a deletion mark; default stores.
 
+use chronolith_base::backoff::Backoff;
 use chronolith_base::hash::HashSet;
 use chronolith_bucket::Folder;
 use chronolith_bucket::maintenance::retention::expire;
@@ -13,7 +14,6 @@ use chronolith_model::{TenantId, TimeRange};
 use parking_lot::Mutex;
 
 use super::state::{RETRY_PAUSES, UploadState, text};
-use crate::backoff::Backoff;
 use crate::storage::Storage;
 
 /// Expiry of the stores of all retention policies.

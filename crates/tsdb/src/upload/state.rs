@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chronolith_base::Clock;
+use chronolith_base::backoff::{Backoff, PauseBounds};
 use chronolith_base::crc::crc32c;
 use chronolith_block::BlockEntry;
 use chronolith_bucket::snapshots::Change;
@@ -22,7 +23,6 @@ use parking_lot::Mutex;
 
 use super::counters::UploadCounters;
 use super::known::KnownTenants;
-use crate::backoff::{Backoff, PauseBounds};
 use crate::bucket::BucketSources;
 use crate::metric::Metric;
 
@@ -155,9 +155,7 @@ impl UploadState {
         if self.folders.lock().contains_key(folder) || !before.is_due(self.clock.mono_ns()) {
             return;
         }
-        let request = self.request(folder, FIRST_READ_TIMEOUT);
-        let read = self.bucket.snapshot(&request).and_then(|snapshot| self.record_if_any(folder, snapshot));
-        *self.first_reads.lock() = match read {
+        *self.first_reads.lock() = match self.read_within(folder, FIRST_READ_TIMEOUT) {
             Ok(_) => Backoff::default(),
             Err(error) => {
                 tracing::warn!(%folder, %error, "reading the list of blocks in the bucket failed");
@@ -197,17 +195,14 @@ impl UploadState {
 
     /// Reads the catalogue of a folder and records its blocks as uploaded; `None` if it has none.
     pub(crate) fn read(&self, folder: &Folder) -> Result<Option<Arc<Snapshot>>, BucketError> {
-        let snapshot = self.bucket.snapshot(&self.catalog_request(folder))?;
-        self.record_if_any(folder, snapshot)
+        self.read_within(folder, CATALOG_TIMEOUT)
     }
 
-    fn record_if_any(
-        &self,
-        folder: &Folder,
-        snapshot: Option<Arc<Snapshot>>,
-    ) -> Result<Option<Arc<Snapshot>>, BucketError> {
+    fn read_within(&self, folder: &Folder, timeout: Duration) -> Result<Option<Arc<Snapshot>>, BucketError> {
+        let request = self.request(folder, timeout);
+        let snapshot = self.bucket.snapshot(&request)?;
         match &snapshot {
-            Some(snapshot) => self.record(folder, snapshot)?,
+            Some(snapshot) => self.record_by(&request, snapshot)?,
             None => drop(self.folders.lock().entry(folder.clone()).or_default()),
         }
         Ok(snapshot)
@@ -228,7 +223,13 @@ impl UploadState {
 
     /// Records the blocks of a snapshot as uploaded, after queries see them.
     pub(crate) fn record(&self, folder: &Folder, snapshot: &Snapshot) -> Result<(), BucketError> {
-        self.bucket.refresh(&self.catalog_request(folder))?;
+        self.record_by(&self.catalog_request(folder), snapshot)
+    }
+
+    /// As [`UploadState::record`], within the deadline of `request`.
+    fn record_by(&self, request: &RequestContext, snapshot: &Snapshot) -> Result<(), BucketError> {
+        self.bucket.refresh(request)?;
+        let folder = &request.folder;
         let mut folders = self.folders.lock();
         let mut before = folders.remove(folder).unwrap_or_default();
         let blocks = snapshot.blocks.iter().map(|record| {
