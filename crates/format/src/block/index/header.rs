@@ -129,8 +129,8 @@ impl IndexHeader {
         u64::from(series_ref) * unit
     }
 
-    /// Range in the file of the series entry `series_ref`, if it has `bytes_estimate` bytes: its length is that
-    /// of `series_len`.
+    /// Range in the file of the series entry `series_ref`, if it has `bytes_estimate` bytes: its length is
+    /// that of `series_len`.
     #[must_use]
     pub fn series_range(&self, series_ref: u32, bytes_estimate: u64) -> Range<u64> {
         let start = self.series_offset(series_ref);
