@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chronolith_base::utc::rfc3339_ms;
 use chronolith_block::source::{BlockFile, BlockFiles};
 use chronolith_block::{Block, SidecarBlock, open_error};
-use chronolith_format::block::meta::{Provenance, Ulid};
+use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
 use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SidecarFile, SidecarHead};
 use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange, TimeUnit};
@@ -58,8 +58,7 @@ pub struct BucketBlock {
     /// The sidecar is missing or damaged.
     is_sidecar_unusable: AtomicBool,
     remote: Remote,
-    /// Record of the catalogue; `None` for a block that was found by a listing.
-    record: Option<Box<catalogue::BucketBlock>>,
+    origin: BlockOrigin,
     page_costs: PageCosts,
     local_sidecar: LocalSidecar,
     opened: Mutex<OpenedReaders>,
@@ -68,6 +67,14 @@ pub struct BucketBlock {
     cache: Arc<BlockCache>,
     /// Key of its ranges in the cache.
     cache_key: BlockKey,
+}
+
+/// Source of the list that names a block.
+enum BlockOrigin {
+    /// The record of a catalogue.
+    Catalogue(Box<catalogue::BucketBlock>),
+    /// A listing: `meta.json` if the listing read it, until the block is opened.
+    Listing(Mutex<Option<Box<BlockMeta>>>),
 }
 
 /// Readers of a block whose headers are in memory.
@@ -164,13 +171,14 @@ impl BlockReader {
 }
 
 impl BucketBlock {
-    /// The block below the key of `remote`, found by a listing.
+    /// The block below the key of `remote`, found by a listing, with its `meta.json` if the listing read it.
     pub(crate) fn listed(
         identity: BlockIdentity,
+        meta: Option<Box<BlockMeta>>,
         remote: Remote,
         cache: Arc<BlockCache>,
     ) -> Arc<BucketBlock> {
-        BucketBlock::new(identity, remote, None, cache)
+        BucketBlock::new(identity, remote, BlockOrigin::Listing(Mutex::new(meta)), cache)
     }
 
     /// The block of a record of the catalogue in the folder that is the key of `folder`.
@@ -194,20 +202,20 @@ impl BucketBlock {
             BlockFolder::Thanos => record.ulid.to_string(),
         };
         let remote = Remote { key, ..folder.clone() };
-        BucketBlock::new(identity, remote, Some(Box::new(record.clone())), cache)
+        BucketBlock::new(identity, remote, BlockOrigin::Catalogue(Box::new(record.clone())), cache)
     }
 
     fn new(
         identity: BlockIdentity,
         remote: Remote,
-        record: Option<Box<catalogue::BucketBlock>>,
+        origin: BlockOrigin,
         cache: Arc<BlockCache>,
     ) -> Arc<BucketBlock> {
         Arc::new(BucketBlock {
             identity,
             is_sidecar_unusable: AtomicBool::new(false),
             remote,
-            record,
+            origin,
             page_costs: PageCosts::default(),
             local_sidecar: LocalSidecar::default(),
             opened: Mutex::default(),
@@ -220,7 +228,10 @@ impl BucketBlock {
     /// Record of the catalogue; `None` for a block that was found by a listing.
     #[must_use]
     pub fn record(&self) -> Option<&catalogue::BucketBlock> {
-        self.record.as_deref()
+        match &self.origin {
+            BlockOrigin::Catalogue(record) => Some(record),
+            BlockOrigin::Listing(_) => None,
+        }
     }
 
     /// Name.
@@ -319,14 +330,15 @@ impl BucketBlock {
         if let Some(opened) = self.used(choice) {
             return Ok(opened);
         }
-        let (objects, ends) = match self.record() {
-            Some(record) => (recorded::objects(record, &self.remote.key), Vec::new()),
-            None => {
+        let (objects, ends) = match &self.origin {
+            BlockOrigin::Catalogue(record) => (recorded::objects(record, &self.remote.key), Vec::new()),
+            BlockOrigin::Listing(meta) => {
                 // A cache directory may have the header: the listing has the versions of its objects.
                 let reads_index = self.cache.disk().is_none()
                     && self.local_sidecar.len().is_none()
                     && self.used(ReaderChoice::Index).is_none();
-                listed::objects(&self.remote, reads_index, deadline_ns).await?
+                let meta = meta.lock().take().map(|meta| *meta);
+                listed::objects(&self.remote, meta, reads_index, deadline_ns).await?
             }
         };
         let by_sidecar = match choice {

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use chronolith_base::MemoryBudget;
-use chronolith_block::{INDEX_END_BYTES, INDEX_START_BYTES, IndexSidecar};
+use chronolith_block::IndexSidecar;
+use tokio::time::Instant;
 
 use self::error::BuildError;
 use self::pieces::PieceWriter;
@@ -22,8 +23,6 @@ use crate::sidecar_queue::SidecarQueue;
 
 /// Longest index of which a sidecar is made.
 const INDEX_BYTES_MAX: u64 = 1 << 30;
-/// An index of at most this length is read and cached as a whole: a sidecar would save nothing.
-const INDEX_BYTES_MIN: u64 = INDEX_START_BYTES + INDEX_END_BYTES;
 /// Part of the cache that one sidecar may take.
 const CACHE_FRACTION_MAX: u64 = 4;
 /// A sidecar has at least this part of the bytes of the index.
@@ -39,31 +38,23 @@ pub(crate) fn request_sidecar(block: &Arc<BucketBlock>, opened: &OpenedBlock) {
     }
     let queue = block.sidecar_queue();
     let index_bytes = opened.files.index_bytes();
-    let is_worthwhile =
-        (index_bytes > INDEX_BYTES_MIN || takes_small(queue)) && index_bytes <= INDEX_BYTES_MAX;
+    let rules = queue.rules();
+    let is_worthwhile = index_bytes > rules.index_bytes_min && index_bytes <= INDEX_BYTES_MAX;
     let sidecar_bytes_min = index_bytes / SIDECAR_FRACTION_MIN;
     let fits = sidecar_bytes_min < opened.files.cache_bytes_max() / CACHE_FRACTION_MAX;
     if !is_worthwhile || !fits || !block.local_sidecar().begin(block.now_ns()) {
         return;
     }
-    let task = make(Arc::downgrade(block), queue.clone());
+    let start = Instant::now() + rules.delay;
+    let task = make(Arc::downgrade(block), queue.clone(), start);
     if !queue.push(block.handle(), task) {
         block.local_sidecar().end();
     }
 }
 
-#[cfg(test)]
-fn takes_small(queue: &SidecarQueue) -> bool {
-    queue.takes_small.load(Ordering::Relaxed)
-}
-
-#[cfg(not(test))]
-fn takes_small(_queue: &SidecarQueue) -> bool {
-    false
-}
-
-/// Makes the sidecar of `block`, unless it was removed, and records the outcome.
-async fn make(block: Weak<BucketBlock>, queue: Arc<SidecarQueue>) {
+/// Makes the sidecar of `block` from `start` on, unless it was removed, and records the outcome.
+async fn make(block: Weak<BucketBlock>, queue: Arc<SidecarQueue>, start: Instant) {
+    tokio::time::sleep_until(start).await;
     let Some(block) = block.upgrade() else { return };
     let key = block.key();
     match build(&block).await {

@@ -8,10 +8,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use chronolith_block::{INDEX_END_BYTES, INDEX_START_BYTES};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+/// Time between a query by the index and its sidecar.
+const BUILD_DELAY: Duration = Duration::from_secs(1);
 /// Tasks that wait at most.
 const WAITING_MAX: usize = 1024;
 
@@ -39,9 +43,22 @@ pub(crate) struct SidecarQueue {
     pub(crate) built_bytes: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) losses: AtomicU64,
-    /// Indexes of fewer bytes get a sidecar as well.
-    #[cfg(test)]
-    pub(crate) takes_small: std::sync::atomic::AtomicBool,
+    rules: Mutex<BuildRules>,
+}
+
+/// Conditions of a local sidecar.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BuildRules {
+    /// An index of at most this length is read and cached as a whole: a sidecar would save nothing.
+    pub(crate) index_bytes_min: u64,
+    /// Time after the query that asked for it, which its requests would slow down.
+    pub(crate) delay: Duration,
+}
+
+impl Default for BuildRules {
+    fn default() -> BuildRules {
+        BuildRules { index_bytes_min: INDEX_START_BYTES + INDEX_END_BYTES, delay: BUILD_DELAY }
+    }
 }
 
 #[derive(Default)]
@@ -76,6 +93,16 @@ impl SidecarQueue {
             failures: load(&self.failures),
             losses: load(&self.losses),
         }
+    }
+
+    pub(crate) fn rules(&self) -> BuildRules {
+        *self.rules.lock()
+    }
+
+    /// Replaces the rules: blocks of tests are small.
+    #[cfg(test)]
+    pub(crate) fn set_rules(&self, rules: BuildRules) {
+        *self.rules.lock() = rules;
     }
 
     /// Returns true if no task runs or waits.

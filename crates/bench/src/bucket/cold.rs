@@ -66,7 +66,8 @@ pub(super) fn measure(
     repeats: usize,
     report: &mut Report,
 ) -> Result<()> {
-    let columns = ["cold ms", "GETs", "rounds", "MB", "warm ms", "warm GETs", "local ms", "warm / local"];
+    let columns =
+        ["cold ms", "GETs", "LISTs", "rounds", "MB", "warm ms", "warm GETs", "local ms", "warm / local"];
     let mut table = Table::new("Queries", columns);
     for case in cases {
         let runs = (0..repeats).map(|_| run(case, proxy, local, parent)).collect::<Result<Vec<Cold>>>()?;
@@ -121,14 +122,15 @@ pub(super) fn ok(answer: (u16, String)) -> Result<Value> {
 fn add(case: &Case, runs: &[Cold], table: &mut Table, report: &mut Report) {
     let of = |value: fn(&Cold) -> f64| median(runs.iter().map(value).collect());
     let ms = of(|run| run.ms);
-    let gets = of(|run| run.seen.len() as f64);
+    let gets = of(|run| run.seen.iter().filter(|seen| !is_list(seen)).count() as f64);
+    let lists = of(|run| run.seen.iter().filter(|seen| is_list(seen)).count() as f64);
     let rounds = of(|run| waves(&run.seen).len() as f64);
     let megabytes = of(|run| run.seen.iter().map(|seen| seen.bytes).sum::<u64>() as f64 / 1e6);
     let warm_requests = of(|run| run.warm_requests as f64);
     let warm_ms = of(|run| run.warm_ms);
     let local_ms = of(|run| run.local_ms);
     let ratio = of(|run| run.warm_ms / run.local_ms);
-    table.row(case.name, 2, [ms, gets, rounds, megabytes, warm_ms, warm_requests, local_ms, ratio]);
+    table.row(case.name, 2, [ms, gets, lists, rounds, megabytes, warm_ms, warm_requests, local_ms, ratio]);
     if let Some(run) = runs.first() {
         report.notes.push(format!("{}: {}", case.name, described(&run.seen)));
     }
@@ -138,7 +140,7 @@ fn add(case: &Case, runs: &[Cold], table: &mut Table, report: &mut Report) {
             report.targets.push(Target::new(format!("{}: {what}", case.name), found, Bound::AtMost(most)));
         }
     };
-    target("requests", gets, bounds.gets);
+    target("GETs", gets, bounds.gets);
     target("rounds", rounds, bounds.rounds);
     target("cold ms", ms, bounds.ms);
     target(
@@ -154,11 +156,21 @@ fn described(seen: &[Seen]) -> String {
     let origin = seen.first().map(|first| first.start);
     let wave = |wave: &[Seen]| {
         let bytes = wave.iter().map(|seen| seen.bytes).sum::<u64>();
-        let first = wave.first().map_or("", |first| first.what.as_str());
+        let requests = wave.iter().map(short).collect::<Vec<&str>>().join(", ");
         let start = wave.first().zip(origin).map_or(0, |(first, origin)| (first.start - origin).as_millis());
         let end = wave.iter().map(|seen| seen.end).max().zip(origin);
         let end = end.map_or(0, |(end, origin)| (end - origin).as_millis());
-        format!("{} requests of {bytes} bytes from {start} to {end} ms ({first})", wave.len())
+        format!("{} requests of {bytes} bytes from {start} to {end} ms ({requests})", wave.len())
     };
     waves(seen).into_iter().map(wave).collect::<Vec<String>>().join("; ")
+}
+
+/// Returns true if the request lists objects.
+fn is_list(seen: &Seen) -> bool {
+    seen.what.contains("list-type=2")
+}
+
+/// File and range of a request.
+fn short(seen: &Seen) -> &str {
+    seen.what.rsplit_once('/').map_or(seen.what.as_str(), |(_, file)| file)
 }

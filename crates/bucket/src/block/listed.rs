@@ -33,13 +33,14 @@ pub(super) struct IndexPart {
     pub(super) bytes: Bytes,
 }
 
-/// Reads what is needed to open the block below the key of `remote`; both ends of its index only if
-/// `reads_index`.
+/// Reads what is needed to open the block below the key of `remote`: `meta.json` unless `known_meta` has it,
+/// and both ends of its index only if `reads_index`.
 ///
 /// # Errors
 /// [`QueryError::Unavailable`], [`QueryError::Corrupt`] if `meta.json` is damaged.
 pub(super) async fn objects(
     remote: &Remote,
+    known_meta: Option<BlockMeta>,
     reads_index: bool,
     deadline_ns: u64,
 ) -> Result<(BlockObjects, Vec<IndexPart>), QueryError> {
@@ -52,8 +53,13 @@ pub(super) async fn objects(
             false => Vec::new(),
         }
     };
-    let (meta, listed, ends) =
-        futures_util::future::join3(read_meta(remote, deadline_ns), listed, ends).await;
+    let meta = async {
+        match known_meta {
+            Some(meta) => Ok(meta),
+            None => read_meta(remote, deadline_ns).await,
+        }
+    };
+    let (meta, listed, ends) = futures_util::future::join3(meta, listed, ends).await;
     let listed = listed.map_err(query_error)?;
     let objects = block_objects(&remote.key, meta?, &listed.objects)?;
     let index_bytes = objects.files.len(BlockFile::Index);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronolith_block::precedence;
-use chronolith_format::block::meta::Ulid;
+use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_format::bucket::catalogue::{FOLDER, Snapshot};
 use chronolith_format::bucket::mimir::{
     BUCKET_INDEX, BucketIndex, DELETION_MARK, MARKERS_FOLDER, ThanosMeta, deletion_marker_of,
@@ -178,7 +178,7 @@ impl Listing<'_> {
             async move {
                 match (known, indexed) {
                     (Some(block), _) => Ok(Found::Block(block.clone())),
-                    (None, Some(identity)) => Ok(Found::Block(self.block(ulid, identity))),
+                    (None, Some(identity)) => Ok(Found::Block(self.block(ulid, identity, None))),
                     (None, None) => self.look(ulid).await,
                 }
             }
@@ -249,20 +249,20 @@ impl Listing<'_> {
         };
         let is_flat = self.remote.store.layout().is_flat(&self.request.folder);
         Ok(match identity_of(is_flat, ulid, &text) {
-            Ok(identity) => Found::Block(self.block(ulid, identity)),
+            Ok((identity, meta)) => Found::Block(self.block(ulid, identity, Some(Box::new(meta)))),
             Err(why) => Found::LeftOut(format!("{key}: {why}")),
         })
     }
 
-    fn block(&self, ulid: Ulid, identity: BlockIdentity) -> Arc<BucketBlock> {
+    fn block(&self, ulid: Ulid, identity: BlockIdentity, meta: Option<Box<BlockMeta>>) -> Arc<BucketBlock> {
         let remote = Remote { key: self.remote.key_of(&ulid.to_string()), ..self.remote.clone() };
-        BucketBlock::listed(identity, remote, self.cache.clone())
+        BucketBlock::listed(identity, meta, remote, self.cache.clone())
     }
 }
 
-/// Identity of the block `ulid` from its `meta.json`, or the reason why its samples are not read. `is_flat`
-/// is true in Thanos's layout.
-fn identity_of(is_flat: bool, ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, String> {
+/// Identity of the block `ulid` and its `meta.json`, or the reason why its samples are not read. `is_flat` is
+/// true in Thanos's layout.
+fn identity_of(is_flat: bool, ulid: Ulid, text: &[u8]) -> Result<(BlockIdentity, BlockMeta), String> {
     let (meta, thanos) = decode_meta(ulid, text)?;
     if let Some(why) = reason_left_out(thanos.as_ref()) {
         return Err(why);
@@ -270,7 +270,7 @@ fn identity_of(is_flat: bool, ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, 
     let is_of_chronolith = thanos.as_ref().is_some_and(ThanosMeta::is_of_chronolith);
     // In Mimir's layout they name tenant and shard, which are no labels of series.
     let external_labels = thanos.filter(|_| is_flat).and_then(|thanos| ExternalLabels::new(&thanos.labels));
-    Ok(BlockIdentity {
+    let identity = BlockIdentity {
         ulid,
         range: meta.range(),
         precedence: precedence(&meta),
@@ -278,5 +278,6 @@ fn identity_of(is_flat: bool, ulid: Ulid, text: &[u8]) -> Result<BlockIdentity, 
         split_set: meta.compaction.split_set,
         external_labels,
         is_of_chronolith,
-    })
+    };
+    Ok((identity, meta))
 }

@@ -16,6 +16,7 @@ use super::foreign::{add_wide_block, metric, rounds_of, select, select_local};
 use super::reading::{World, check_equal, check_equal_with_retries, regex, window};
 use super::*;
 use crate::block::BucketBlock;
+use crate::sidecar_queue::BuildRules;
 use crate::{CatalogOptions, LocalSidecarSnapshot};
 
 fn counters(world: &World) -> LocalSidecarSnapshot {
@@ -33,7 +34,7 @@ fn wait(world: &World) {
 
 /// Has sidecars made of the blocks of tests, whose indexes are small.
 fn take_small(world: &World) {
-    world.catalog.sidecars().takes_small.store(true, std::sync::atomic::Ordering::Relaxed);
+    world.catalog.sidecars().set_rules(BuildRules { index_bytes_min: 0, delay: Duration::ZERO });
 }
 
 /// Every block is read by a sidecar that was made of its index.

@@ -245,7 +245,12 @@ fn listed(world: &World, local: &Block) -> Arc<BucketBlock> {
         external_labels: None,
         is_of_chronolith: true,
     };
-    BucketBlock::listed(identity, remote(world, format!("{TENANT}/{ulid}")), BlockCache::new(64 << 20, None))
+    BucketBlock::listed(
+        identity,
+        None,
+        remote(world, format!("{TENANT}/{ulid}")),
+        BlockCache::new(64 << 20, None),
+    )
 }
 
 /// A flipped bit anywhere in the sidecar: the block answers by its index.

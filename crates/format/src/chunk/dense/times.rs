@@ -624,10 +624,8 @@ fn append_grid(head: &TimesHead<'_>, picked: &mut Picked<'_>) -> Result<(), Deco
         };
         let (start, end) = (index_of(picked.range.start), index_of(picked.range.end));
         if start < end {
-            let at = picked.times.len();
-            picked.times.resize(at + end - start, 0);
-            let from = first.wrapping_add(head.step.wrapping_mul(start as i64));
-            fill_run(from, head.step, picked.times.get_mut(at..).unwrap_or_default());
+            let time_at = |idx: i64| first.wrapping_add(head.step.wrapping_mul(idx));
+            picked.times.extend((start as i64..end as i64).map(time_at));
         }
         picked.pass(len, start);
         before = Some(last);
