@@ -3,5 +3,7 @@
 
 pub mod line_protocol;
 pub mod metric_family;
+mod number;
 pub mod remote_read;
 pub mod remote_write;
+mod structural;
