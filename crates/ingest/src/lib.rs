@@ -1,6 +1,7 @@
 //! Protocol bytes to [`chronolith_model::WriteBatch`], and those of answers: remote read, federation. Sees no
 //! socket and no storage.
 
+pub mod carbon;
 pub mod line_protocol;
 pub mod metric_family;
 mod number;
