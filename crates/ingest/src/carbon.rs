@@ -8,12 +8,15 @@
 //! are milliseconds; times that carbon cannot return and control characters in paths are refused.
 //! Not here: sockets and HTTP (`server`), the store of the points and its limits (`tsdb`, `head`).
 
+mod aggregation;
 mod error;
+mod float;
 mod ini;
 mod pattern;
 mod retention;
 mod schemas;
 
+pub use aggregation::{AggregationMethod, AggregationRule, AggregationRules, X_FILES_FACTOR_DEFAULT};
 pub use error::{ConfigError, Note};
 pub use retention::Archive;
 pub use schemas::{ReorderBuffer, Schema, Schemas};
