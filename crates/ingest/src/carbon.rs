@@ -10,13 +10,35 @@
 
 mod aggregation;
 mod error;
+mod explanation;
 mod float;
 mod ini;
+mod key;
+mod limits;
 mod pattern;
+mod refused;
 mod retention;
+mod rewrite;
 mod schemas;
+
+use chronolith_model::WriteBatch;
+use chronolith_model::batch::LabelSource;
 
 pub use aggregation::{AggregationMethod, AggregationRule, AggregationRules, X_FILES_FACTOR_DEFAULT};
 pub use error::{ConfigError, Note};
+pub use explanation::{Explanation, RuleName, explain};
+pub use key::{canonical_path, parse_key, path_of_labels};
+pub use limits::{BATCH_BYTES_MAX, INPUT_BYTES_MAX, LINE_BYTES_MAX, NODE_BYTES_MAX, PREFIX_BYTES_MAX};
+pub use refused::{Refused, RefusedLine, RefusedReason, TEXT_BYTES_MAX};
 pub use retention::Archive;
+pub use rewrite::{RewriteOutcome, RewriteRules, Rewriter};
 pub use schemas::{ReorderBuffer, Schema, Schemas};
+
+/// Number of this protocol in [`LabelSource::protocol`].
+pub const PROTOCOL: u8 = 4;
+
+/// An empty batch for this protocol.
+#[must_use]
+pub fn new_batch() -> WriteBatch {
+    WriteBatch::new(LabelSource { protocol: PROTOCOL, parse: parse_key, is_typed: false })
+}
