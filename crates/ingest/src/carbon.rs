@@ -15,11 +15,17 @@ mod float;
 mod ini;
 mod key;
 mod limits;
+mod line;
 mod pattern;
+mod points;
 mod refused;
 mod retention;
 mod rewrite;
 mod schemas;
+mod time;
+
+#[cfg(test)]
+mod tests;
 
 use chronolith_model::WriteBatch;
 use chronolith_model::batch::LabelSource;
@@ -29,6 +35,8 @@ pub use error::{ConfigError, Note};
 pub use explanation::{Explanation, RuleName, explain};
 pub use key::{canonical_path, parse_key, path_of_labels};
 pub use limits::{BATCH_BYTES_MAX, INPUT_BYTES_MAX, LINE_BYTES_MAX, NODE_BYTES_MAX, PREFIX_BYTES_MAX};
+pub use line::{InputEnd, LineDecoder};
+pub use points::PointWriter;
 pub use refused::{Refused, RefusedLine, RefusedReason, TEXT_BYTES_MAX};
 pub use retention::Archive;
 pub use rewrite::{RewriteOutcome, RewriteRules, Rewriter};
