@@ -1,5 +1,7 @@
 //! Points of all inputs, rendered by series, and the counters of refused ones.
 
+mod arbitrary;
+
 use chronolith_model::LabelsBuilder;
 
 use super::*;
