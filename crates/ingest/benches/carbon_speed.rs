@@ -17,6 +17,8 @@ struct Size {
 
 const MEASURED: Size = Size { point_count: 10_000, round_count: 300 };
 const TESTED: Size = Size { point_count: 20, round_count: 1 };
+/// Points per frame.
+const FRAME_POINTS: usize = 500;
 const NOW_MS: i64 = 1_700_000_000_000;
 
 /// Makes the line of an index, without its newline.
@@ -127,10 +129,21 @@ fn measure(size: &Size, only: Option<&str>) {
         measure_rewrites(size, &input);
     }
     if is_wanted("pickle") {
-        let frame = pickle(size.point_count);
-        let mut decoder = PickleDecoder::new();
-        run("pickle", size, &frame, |points| decoder.decode(&frame, points).expect("a valid pickle"));
+        measure_pickle(size);
     }
+}
+
+/// Frames of 500 points, as carbon-relay sends them.
+fn measure_pickle(size: &Size) {
+    let frame_points = FRAME_POINTS.min(size.point_count);
+    let frame = pickle(frame_points);
+    let frames: Vec<&[u8]> = vec![&frame; size.point_count / frame_points];
+    let mut decoder = PickleDecoder::new();
+    run("pickle", size, &frames.concat(), |points| {
+        for frame in &frames {
+            decoder.decode(frame, points).expect("a valid pickle");
+        }
+    });
 }
 
 fn lines(size: &Size, line: Line) -> Vec<u8> {

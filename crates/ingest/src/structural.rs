@@ -12,7 +12,7 @@ const GATHER: u64 = 0x0102_0408_1020_4080;
 
 /// Bytes at which the parser of a protocol stops.
 pub(crate) trait ByteClass {
-    /// Returns 1 if the byte is structural, otherwise 0. Without branches, so that it becomes vector compares.
+    /// Returns 1 if the byte is structural, otherwise 0. Without branches: it becomes vector compares.
     fn flag(byte: u8) -> u8;
 }
 

@@ -194,7 +194,7 @@ fn fields_of_line(line: &[u8], points: &mut PointWriter<'_>) -> Result<(), Refus
     if fields.next().is_some() {
         return Err(RefusedReason::TooManyFields);
     }
-    check_path(path)?;
+    let path = check_path(path)?;
     let value = float::parse(value).ok_or(RefusedReason::BadValue)?;
     let time_ms = match time {
         Some(text) => time::parse(text, points.now_ms())?,
@@ -203,7 +203,7 @@ fn fields_of_line(line: &[u8], points: &mut PointWriter<'_>) -> Result<(), Refus
     if value.is_nan() {
         return Err(RefusedReason::Nan);
     }
-    points.push_checked(path, value, time_ms);
+    points.push_checked(&path, value, time_ms);
     Ok(())
 }
 

@@ -76,8 +76,7 @@ fn push_metric(metric: &Value, points: &mut PointWriter<'_>) -> Result<(), Refus
         path.push(';');
         path.push_str(tag);
     }
-    check_path(path.as_bytes())?;
-    points.push_checked(path.as_bytes(), value, time_ms);
+    points.push_checked(&check_path(path.as_bytes())?, value, time_ms);
     Ok(())
 }
 

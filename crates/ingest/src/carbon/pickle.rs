@@ -12,7 +12,7 @@ mod opcode;
 mod text;
 mod value;
 
-use super::points::{PointWriter, check_path, may_have_tags};
+use super::points::{PointWriter, check_path};
 use super::refused::RefusedReason;
 use super::{float, time};
 
@@ -44,8 +44,8 @@ impl PickleDecoder {
     /// refused alone; numbers may be texts.
     ///
     /// # Errors
-    /// [`PickleError`] if the frame is not a pickle of a list or tuple; none of its points is appended, and it
-    /// is counted as [`RefusedReason::BadPickle`]. The connection can go on with the next frame.
+    /// [`PickleError`] if the frame is not a pickle of a list or tuple; no point is appended, and it is
+    /// counted as [`RefusedReason::BadPickle`]. The connection can go on with the next frame.
     ///
     /// # Panics
     /// If the frame is larger than [`super::INPUT_BYTES_MAX`], or the batch has more than
@@ -93,7 +93,7 @@ fn push_point(
     let Value::Text(range) = path else { return Err(RefusedReason::BadTuple) };
     let path = machine.text_of(frame, range);
     *path_bytes_left = path_bytes_left.checked_sub(path.len()).ok_or(RefusedReason::LineTooLong)?;
-    check_path(path)?;
+    let path = check_path(path)?;
     let value = number(machine, frame, value).ok_or(RefusedReason::BadValue)?;
     let time = number(machine, frame, time).ok_or(RefusedReason::BadTime)?;
     if value.is_nan() {
@@ -101,10 +101,11 @@ fn push_point(
     }
     let time_ms = time::from_number(time, points.now_ms())?;
     let start = range.start as usize;
-    if points.keeps_paths() && start + path.len() <= frame.len() && !may_have_tags(path) {
-        points.push_kept(base + start..base + start + path.len(), value, time_ms);
+    let end = range.end as usize;
+    if points.keeps_paths() && end <= frame.len() && !path.may_have_tags {
+        points.push_kept(base + start..base + end, value, time_ms);
     } else {
-        points.push_checked(path, value, time_ms);
+        points.push_checked(&path, value, time_ms);
     }
     Ok(())
 }

@@ -85,13 +85,13 @@ impl<'a> PointWriter<'a> {
         self.batch.values.push(value);
     }
 
-    /// Pushes a point whose path was checked, in canonical form if it has tags: they may be in any order.
-    pub(super) fn push_checked(&mut self, path: &[u8], value: f64, time_ms: i64) {
-        match std::str::from_utf8(path) {
-            Ok(text) if may_have_tags(path) => {
+    /// Pushes a point, in canonical form if it has tags: they may be in any order.
+    pub(super) fn push_checked(&mut self, path: &CheckedPath<'_>, value: f64, time_ms: i64) {
+        match std::str::from_utf8(path.bytes) {
+            Ok(text) if path.may_have_tags => {
                 self.push_path(canonical_path(text).as_bytes(), value, time_ms);
             }
-            _ => self.push_path(path, value, time_ms),
+            _ => self.push_path(path.bytes, value, time_ms),
         }
     }
 
@@ -130,36 +130,106 @@ impl<'a> PointWriter<'a> {
     }
 }
 
-/// Returns true if the path may have tags, in one of both forms.
-pub(super) fn may_have_tags(path: &[u8]) -> bool {
-    path.contains(&b';') || path.ends_with(b"\"}")
+/// A path within the limits.
+pub(super) struct CheckedPath<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Set if the path may have tags, in one of both forms.
+    pub(super) may_have_tags: bool,
+}
+
+/// Kinds of bytes that a path has.
+#[derive(Default)]
+struct PathBytes {
+    /// Each not 0 if there is such a byte.
+    control: u64,
+    semicolon: u64,
+    wide: u64,
+}
+
+/// Lowest bit of each byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
+/// Highest bit of each byte.
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+impl PathBytes {
+    // PERF: eight bytes at a time, the last eight again for the rest: 155 -> 128 ns and 1756 -> 1462
+    // instructions per pickled point. A loop over bytes becomes vectors only for the first 16 of 26.
+    //   cargo bench -p chronolith-ingest --bench carbon_speed -- pickle
+    fn of(bytes: &[u8]) -> PathBytes {
+        let mut found = PathBytes::default();
+        for eight in bytes.as_chunks::<8>().0 {
+            found.add(u64::from_le_bytes(*eight));
+        }
+        let last = bytes.last_chunk::<8>().copied().unwrap_or_else(|| {
+            let mut padded = [b'a'; 8];
+            padded.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            padded
+        });
+        found.add(u64::from_le_bytes(last));
+        found
+    }
+
+    fn add(&mut self, word: u64) {
+        // A subtraction borrows from the highest bit of a byte only if the byte is below the subtrahend, or
+        // if one before it is.
+        let has_below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & HIGHS;
+        self.control |= has_below(word, 0x20) | has_below(word ^ (ONES * 0x7f), 1);
+        self.semicolon |= has_below(word ^ (ONES * u64::from(b';')), 1);
+        self.wide |= word & HIGHS;
+    }
 }
 
 /// Checks the limits of a path, and that it has no control characters.
-pub(super) fn check_path(path: &[u8]) -> Result<(), RefusedReason> {
-    if path.iter().all(|byte| *byte == b'.') {
+pub(super) fn check_path(bytes: &[u8]) -> Result<CheckedPath<'_>, RefusedReason> {
+    if bytes.iter().all(|byte| *byte == b'.') {
         return Err(RefusedReason::EmptyPath);
     }
-    if path.len() > LINE_BYTES_MAX {
+    if bytes.len() > LINE_BYTES_MAX {
         return Err(RefusedReason::LineTooLong);
     }
-    if path.iter().any(u8::is_ascii_control) {
+    let found = PathBytes::of(bytes);
+    if found.control != 0 {
         return Err(RefusedReason::ControlByte);
     }
-    if std::str::from_utf8(path).is_err() {
+    if found.wide != 0 && std::str::from_utf8(bytes).is_err() {
         return Err(RefusedReason::InvalidUtf8);
     }
-    if path.len() <= NODE_BYTES_MAX {
-        return Ok(());
-    }
-    let name_end = path.iter().position(|byte| *byte == b';').unwrap_or(path.len());
-    let mut nodes = path.get(..name_end).unwrap_or(path).split(|byte| *byte == b'.');
-    if nodes.any(|node| node.len() > NODE_BYTES_MAX) {
+    if bytes.len() > NODE_BYTES_MAX && has_long_node(bytes) {
         return Err(RefusedReason::NodeTooLong);
     }
-    Ok(())
+    Ok(CheckedPath { bytes, may_have_tags: found.semicolon != 0 || bytes.ends_with(b"\"}") })
+}
+
+/// Returns true if a node of the name is too long.
+fn has_long_node(path: &[u8]) -> bool {
+    let name_end = path.iter().position(|byte| *byte == b';').unwrap_or(path.len());
+    let mut nodes = path.get(..name_end).unwrap_or(path).split(|byte| *byte == b'.');
+    nodes.any(|node| node.len() > NODE_BYTES_MAX)
 }
 
 fn index(at: usize) -> u32 {
     u32::try_from(at).expect("offsets into a batch fit u32")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each byte at each place of paths of each length, also with a byte of another kind before it.
+    #[test]
+    fn kinds_of_bytes_are_found_at_any_place() {
+        for len in 1..20 {
+            for at in 0..len {
+                for byte in 0..=255u8 {
+                    let mut path = vec![b'a'; len];
+                    path[at / 2] = b';';
+                    path[at] = byte;
+                    let found = PathBytes::of(&path);
+                    assert_eq!(found.control != 0, byte.is_ascii_control(), "{byte} at {at} of {len}");
+                    assert_eq!(found.semicolon != 0, path.contains(&b';'), "{byte} at {at} of {len}");
+                    assert_eq!(found.wide != 0, byte >= 0x80, "{byte} at {at} of {len}");
+                }
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Retentions: `precision:points` or `precision:duration` lists to archives, with whisper's rules for a list.
 //!
-//! Invariants: archives ascend by step; each step divides the next one, each archive covers a longer time than
-//! the one before and has enough points to make one of the next. Not here: rules and paths (`schemas`).
+//! Invariants: archives ascend by step; each step divides the next one, each archive covers a longer time
+//! than the one before and has enough points to make one of the next. Not here: rules and paths (`schemas`).
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Rewrite rules: a path becomes another name with labels, or is dropped, before it is stored.
 //!
 //! The file has the form of storage-schemas.conf. A section has `pattern`, searched in the name of the path
-//! without its tags, and either `action = drop`, or `name` (a template) and `labels` (lines of `tag: template`)
-//! or one of both:
+//! without its tags, and either `action = drop`, or `name` (a template) and `labels` (lines of `tag:
+//! template`) or one of both:
 //!
 //! ```ini
 //! [web]
@@ -13,8 +13,8 @@
 //!   host: \2
 //! ```
 //!
-//! Invariants: the first section whose pattern is found applies, and no other; tags of the path stay, unless a
-//! label has the same name; a label that expands to nothing removes the tag. Rules run once per path and
+//! Invariants: the first section whose pattern is found applies, and no other; tags of the path stay, unless
+//! a label has the same name; a label that expands to nothing removes the tag. Rules run once per path and
 //! [`Rewriter`], not per point. Not here: labels of the result (`key`).
 
 mod template;
@@ -83,8 +83,8 @@ impl RewriteRules {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ConfigError`] for syntax, patterns, templates with groups that the pattern does not have, label names
-    /// that tags cannot have, and sections without an effect.
+    /// [`ConfigError`] for syntax, patterns, templates with groups that the pattern does not have, label
+    /// names that tags cannot have, and sections without an effect.
     pub fn parse(text: &str) -> Result<(RewriteRules, Vec<Note>), ConfigError> {
         let mut found = RewriteRules::default();
         let mut notes = Vec::new();

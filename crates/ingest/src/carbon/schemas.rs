@@ -68,8 +68,8 @@ impl Schemas {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ConfigError`] for all that carbon does not start with: syntax, patterns, retentions, and wrong values
-    /// of Metrictank's keys.
+    /// [`ConfigError`] for all that carbon does not start with: syntax, patterns, retentions, and wrong
+    /// values of Metrictank's keys.
     pub fn parse(text: &str) -> Result<(Schemas, Vec<Note>), ConfigError> {
         let mut schemas = Schemas::default();
         let mut notes = Vec::new();

@@ -228,11 +228,12 @@ impl Machine {
             return Err(PickleFault::MemoOrder(memo));
         }
         self.memos_stored += 1;
-        if slot >= self.memo.len() {
-            self.memo.resize(slot + 1, None);
+        if slot > self.memo.len() {
+            self.memo.resize(slot, None);
         }
-        if let Some(stored) = self.memo.get_mut(slot) {
-            *stored = Some(value);
+        match self.memo.get_mut(slot) {
+            Some(stored) => *stored = Some(value),
+            None => self.memo.push(Some(value)),
         }
         Ok(())
     }

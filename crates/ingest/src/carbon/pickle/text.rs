@@ -35,8 +35,8 @@ pub(super) fn push_quoted(literal: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Appends the UTF-8 of a text in Python's raw-unicode-escape: Latin-1 with `\uXXXX` and `\UXXXXXXXX`; `None`
-/// for an escape that is no character.
+/// Appends the UTF-8 of a text in Python's raw-unicode-escape: Latin-1 with `\u` and four, `\U` and eight
+/// digits; `None` for an escape that is no character.
 pub(super) fn push_unicode(literal: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut at = 0;
     while let Some(&byte) = literal.get(at) {

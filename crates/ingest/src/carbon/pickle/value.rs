@@ -6,7 +6,7 @@
 /// Nested sequences at most; points need three.
 pub(super) const DEPTH_MAX: u8 = 8;
 
-/// No item.
+/// End of the list of items.
 const ITEM_NONE: u32 = u32::MAX;
 
 /// A range of the frame, or after its end of the decoded texts.

@@ -11,7 +11,7 @@ const TEMPLATE_BYTES_MAX: usize = 1024;
 /// Groups of a template at most.
 const GROUP_COUNT_MAX: usize = 32;
 
-/// A template.
+/// Text with groups of a match in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Template {
     parts: Vec<Part>,
