@@ -46,7 +46,13 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, ConfigError> {
     if text.len() > FILE_BYTES_MAX {
         return Err(ConfigError::new(1, format!("the file is larger than {FILE_BYTES_MAX} bytes")));
     }
-    let mut parser = Parser { sections: Vec::new(), defaults: Vec::new(), key_indent: 0, place: Place::None };
+    let mut parser = Parser {
+        sections: Vec::new(),
+        defaults: Vec::new(),
+        key_indent: 0,
+        place: Place::None,
+        is_in_value: false,
+    };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (idx, line) in text.split('\n').enumerate() {
         parser.line(idx + 1, line)?;
@@ -69,6 +75,8 @@ struct Parser {
     /// Blanks before the last key or section.
     key_indent: usize,
     place: Place,
+    /// Set after a key, so that an indented line continues its value.
+    is_in_value: bool,
 }
 
 impl Parser {
@@ -79,7 +87,7 @@ impl Parser {
         }
         if text.is_empty() {
             // Within a value; removed again at its end.
-            if let Some(entry) = self.entries().and_then(|entries| entries.last_mut()) {
+            if let Some(entry) = self.open_entry() {
                 entry.value.push('\n');
             }
             return Ok(());
@@ -87,7 +95,7 @@ impl Parser {
         let indent = line.len() - line.trim_start().len();
         let key_indent = self.key_indent;
         if indent > key_indent
-            && let Some(entry) = self.entries().and_then(|entries| entries.last_mut())
+            && let Some(entry) = self.open_entry()
         {
             entry.value.push('\n');
             entry.value.push_str(text);
@@ -100,6 +108,11 @@ impl Parser {
         }
     }
 
+    /// Entry whose value the next line may continue.
+    fn open_entry(&mut self) -> Option<&mut Entry> {
+        if self.is_in_value { self.entries()?.last_mut() } else { None }
+    }
+
     fn entries(&mut self) -> Option<&mut Vec<Entry>> {
         match self.place {
             Place::None => None,
@@ -109,6 +122,7 @@ impl Parser {
     }
 
     fn start_section(&mut self, line: usize, name: &str) -> Result<(), ConfigError> {
+        self.is_in_value = false;
         if name == DEFAULT_SECTION {
             self.place = Place::Default;
             return Ok(());
@@ -142,6 +156,7 @@ impl Parser {
             return Err(ConfigError::in_section(line, &section, &what));
         }
         entries.push(Entry { key, value: value.trim().to_owned(), line });
+        self.is_in_value = true;
         Ok(())
     }
 
@@ -235,6 +250,7 @@ mod tests {
         check("[a]\nx =\n  1\n  2", "[a] x=\"\\n1\\n2\"");
         check("[a] trailing\nx=1", "[a] x=\"1\"");
         check("[DEFAULT]\nx=0\ny=1\n[a]\nx=2", "[a] x=\"2\" y=\"1\"");
+        check("[DEFAULT]\nx=0\n[DEFAULT]\n  y=1\n[a]", "[a] x=\"0\" y=\"1\"");
         check("[a]\nx = 100%%\ny = %%d%%", "[a] x=\"100%\" y=\"%d%\"");
         check("[a]\n", "[a] ");
         check("", "");

@@ -1,11 +1,13 @@
 //! Python's regular expressions in the syntax of `fancy_regex`.
 //!
 //! Invariant: only constructs that both read differently are rewritten: literal braces, `{,n}`, `\Z`,
-//! escapes that Python reads as literals, and characters of a class that are set operators elsewhere.
+//! escapes that Python reads as literals, characters of a class that are set operators elsewhere, and flags
+//! after the start, which Python applies to the whole pattern.
 
 /// Returns the pattern as `fancy_regex` reads it.
 pub(super) fn translate(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 8);
+    let mut flags = String::new();
     let mut rest = pattern;
     while let Some(char) = rest.chars().next() {
         let used = match char {
@@ -14,6 +16,7 @@ pub(super) fn translate(pattern: &str) -> String {
             '{' => brace(rest, &mut out),
             '}' => literal("\\}", &mut out),
             '(' if rest.starts_with("(?#") => comment_bytes(rest),
+            '(' => group_start(rest, &mut flags, &mut out),
             _ => {
                 out.push(char);
                 char.len_utf8()
@@ -21,7 +24,20 @@ pub(super) fn translate(pattern: &str) -> String {
         };
         rest = rest.get(used.max(1)..).unwrap_or("");
     }
-    out
+    if flags.is_empty() { out } else { format!("(?{flags}){out}") }
+}
+
+/// Collects flags of the whole pattern, or copies the parenthesis; returns the length.
+fn group_start(text: &str, flags: &mut String, out: &mut String) -> usize {
+    let global = text.strip_prefix("(?").and_then(|rest| rest.split_once(')')).map(|(letters, _)| letters);
+    match global.filter(|letters| !letters.is_empty() && letters.bytes().all(|byte| b"imsux".contains(&byte)))
+    {
+        Some(letters) => {
+            flags.extend(letters.chars().filter(|letter| !flags.contains(*letter)).collect::<Vec<_>>());
+            letters.len() + 3
+        }
+        None => literal("(", out),
+    }
 }
 
 fn literal(text: &str, out: &mut String) -> usize {
