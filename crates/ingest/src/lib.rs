@@ -1,7 +1,10 @@
 //! Protocol bytes to [`chronolith_model::WriteBatch`], and those of answers: remote read, federation. Sees no
 //! socket and no storage.
 
+pub mod carbon;
 pub mod line_protocol;
 pub mod metric_family;
+mod number;
 pub mod remote_read;
 pub mod remote_write;
+mod structural;

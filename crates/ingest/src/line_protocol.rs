@@ -11,12 +11,10 @@ mod labels;
 mod line;
 mod memory;
 mod name_filter;
-mod number;
 mod options;
 mod pieces;
 mod precision;
 mod refused;
-mod structural;
 
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,9 @@
 use chronolith_model::WordKind;
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 
+use crate::number;
+
 use super::fault::{Fault, KEY_BYTES_MAX, ParseReason};
-use super::number;
 use super::precision::Precision;
 
 /// Bytes that 1.8 counts between series key and field key.

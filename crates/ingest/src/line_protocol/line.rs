@@ -11,15 +11,16 @@ use chronolith_base::{BudgetExceeded, Reservation};
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::{BatchSeries, WordKind, WriteBatch};
 
+use crate::number;
+use crate::structural::{ByteClass, StructuralBytes};
+
 use super::fault::{Fault, KEY_BYTES_MAX};
 use super::grammar::{self, FieldValue, KEY_SEPARATOR_BYTES, ParsedLine, TagPairs, has_duplicate_tags};
 use super::labels::{field_of, measurement_of, split_key, tag_of, unescape, unescape_into};
 use super::memory::{RESERVED_LINE_BYTES, line_memory_bytes};
 use super::name_filter::NameFilter;
-use super::number;
 use super::options::DecodeOptions;
 use super::refused::{DropReason, Refused, field_name_text, tag_key_text, text_too_long_text};
-use super::structural::StructuralBytes;
 
 /// Field and tag that name the time of a point.
 const TIME_NAME: &[u8] = b"time";
@@ -31,12 +32,27 @@ const TEXT_ESCAPES: &[u8] = b"\"\\";
 /// Fields of a line of the usual form at most.
 const FIELD_COUNT_MAX: usize = 512;
 
+/// Bytes that can end a token, and bytes outside of ASCII.
+struct Delimiters;
+
+impl ByteClass for Delimiters {
+    fn flag(byte: u8) -> u8 {
+        u8::from(byte == b'\n')
+            | u8::from(byte == b' ')
+            | u8::from(byte == b'"')
+            | u8::from(byte == b',')
+            | u8::from(byte == b'=')
+            | u8::from(byte == b'\\')
+            | (byte >> 7)
+    }
+}
+
 /// State of the walk over one request.
 pub(super) struct LineWalk<'a, 'b> {
     body: &'a [u8],
     options: &'a DecodeOptions,
     now_ns: i64,
-    structural: StructuralBytes<'a>,
+    structural: StructuralBytes<'a, Delimiters>,
     batch: &'b mut WriteBatch,
     /// Texts without their escapes; they follow the body.
     copies: Vec<u8>,

@@ -1,8 +1,8 @@
-//! Numbers of lines: floats, integers, digits of times.
+//! Numbers of text protocols: floats, integers, digits of times.
 //!
 //! Invariants: a float has the bits that [`str::parse`] gives; an integer that does not fit is `None`; only
 //! ASCII digits, signs, points and exponents are numbers.
-//! Not here: which error a bad number is (`grammar`).
+//! Not here: which error a bad number is (the grammar of a protocol).
 
 /// Largest mantissa below which every integer is a float.
 const MANTISSA_MAX: u64 = 1 << 53;
@@ -17,7 +17,7 @@ const ZEROS: u64 = 0x3030_3030_3030_3030;
 const HIGH_NIBBLES: u64 = 0xf0f0_f0f0_f0f0_f0f0;
 
 /// Returns the value of a finite decimal number.
-pub(super) fn float(text: &[u8]) -> Option<f64> {
+pub(crate) fn float(text: &[u8]) -> Option<f64> {
     let (is_negative, digits) = split_sign(text);
     let mut mantissa = 0u64;
     let mut digit_count = 0usize;
@@ -57,14 +57,14 @@ fn any_float(text: &[u8]) -> Option<f64> {
 }
 
 /// Returns the value of a decimal integer.
-pub(super) fn integer(text: &[u8]) -> Option<i64> {
+pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = split_sign(text);
     let magnitude = unsigned(digits)?;
     if is_negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
 /// Returns the value of decimal digits, at least one.
-pub(super) fn unsigned(digits: &[u8]) -> Option<u64> {
+pub(crate) fn unsigned(digits: &[u8]) -> Option<u64> {
     let (eights, rest) = digits.as_chunks::<8>();
     if digits.is_empty() || digits.len() > DIGIT_COUNT_EXACT {
         return unsigned_of_many(digits);
