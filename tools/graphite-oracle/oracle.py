@@ -12,6 +12,7 @@ ORACLE_BACKEND=memory (default; exact points) or whisper (one .wsp per series; o
 """
 import json
 import os
+import signal
 import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'oracle_settings')
@@ -24,6 +25,14 @@ from django.core.management import call_command
 call_command('migrate', run_syncdb=True, verbosity=0)
 from django.test import Client
 
+REQUEST_SECONDS = 3   # some intervals never end in graphite-web
+
+
+def expire(signum, frame):
+    raise TimeoutError('the oracle gave up after %d s' % REQUEST_SECONDS)
+
+
+signal.signal(signal.SIGALRM, expire)
 BACKEND = os.environ.get('ORACLE_BACKEND', 'memory')
 
 
@@ -58,10 +67,13 @@ def answer(client, req):
     path = req.get('path', '/render')
     if path == '/render':
         params.setdefault('format', 'json')
+    signal.alarm(REQUEST_SECONDS)
     try:
         r = (client.post if req.get('method') == 'POST' else client.get)(path, params)
     except Exception as e:   # graphite-web lets some errors escape as exceptions -> HTTP 500 in production
         return {'status': 500, 'exception': '%s: %s' % (type(e).__name__, e)}
+    finally:
+        signal.alarm(0)
     ct = r.get('Content-Type', '')
     body = r.content
     out = {'status': r.status_code, 'type': ct}

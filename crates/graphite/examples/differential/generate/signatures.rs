@@ -1,0 +1,31 @@
+//! Arguments of each function, one letter per kind; `?` may be left out, `*` repeats.
+
+/// Name and kinds. L list, N number, I whole number, P interval, H shift, W window, A aggregation, C callback, B boolean, T text,
+/// K tag, D node or tag, R regex with replacement, G regex, F factor, O operator, Z consolidation, E time, U unit,
+/// S season, V legend value; anything else is itself.
+pub const SIGNATURES: &[(&str, &str)] = &[
+    ("absolute", "L"), ("add", "L N"), ("aggregate", "L A ?F"), ("aggregateLine", "L ?A ?B"), ("aggregateSeriesLists", "L L A ?F"),
+    ("aggregateWithWildcards", "L A I*"), ("alias", "L T"), ("aliasByMetric", "L"), ("aliasByNode", "L D*"), ("aliasByTags", "L K*"),
+    ("aliasSub", "L R"), ("aliasQuery", "servers.web1.cpu.user 'user' 'idle' '%d'"), ("alpha", "L N"), ("applyByNode", "servers.*.cpu.user 1 M"), ("areaBetween", "servers.web1.cpu.{user,idle}"),
+    ("asPercent", "L ?N"), ("asPercent", "L L ?D*"), ("asPercent", "L none D*"), ("averageAbove", "L N"), ("averageBelow", "L N"),
+    ("averageOutsidePercentile", "L N"), ("averageSeries", "L*"), ("averageSeriesWithWildcards", "L I*"), ("avg", "L*"), ("cactiStyle", "L ?'si'"),
+    ("changed", "L"), ("color", "L 'red'"), ("compressPeriodicGaps", "L"), ("consolidateBy", "L Z"), ("constantLine", "N"), ("countSeries", "L*"),
+    ("cumulative", "L"), ("currentAbove", "L N"), ("currentBelow", "L N"), ("dashed", "L ?I"), ("delay", "L I"), ("derivative", "L"), ("diffSeries", "L*"),
+    ("diffSeriesLists", "L L"), ("divideSeries", "L servers.web1.cpu.idle"), ("divideSeriesLists", "L L"), ("drawAsInfinite", "L"), ("events", "'*'"), ("exclude", "L G"), ("exp", "L"),
+    ("exponentialMovingAverage", "L W"), ("fallbackSeries", "L L"), ("filterSeries", "L A O N"), ("grep", "L G"), ("group", "L*"), ("groupByNode", "L D ?C"),
+    ("groupByNodes", "L C D*"), ("groupByTags", "L C K*"), ("highest", "L I ?A"), ("highestAverage", "L I"), ("highestCurrent", "L I"), ("highestMax", "L I"), ("hitcount", "L P ?B"),
+    ("holtWintersAberration", "L 3 S '5min'"), ("holtWintersConfidenceArea", "servers.web1.cpu.user 3 S '5min'"), ("holtWintersConfidenceBands", "L I S '5min'"), ("holtWintersForecast", "L S '5min'"),
+    ("identity", "T"), ("integral", "L"), ("integralByInterval", "L P"), ("interpolate", "L ?I"), ("invert", "L"), ("isNonNull", "L"), ("keepLastValue", "L ?I"),
+    ("keepLastValue", "L inf"), ("legendValue", "L V*"), ("limit", "L I"), ("lineWidth", "L N"), ("linearRegression", "L"), ("linearRegression", "L E"), ("log", "L ?I"), ("logit", "L"), ("lower", "L"),
+    ("lowest", "L I ?A"), ("lowestAverage", "L I"), ("lowestCurrent", "L I"), ("reduceSeries", "map(servers.*.cpu.*,1) 'asPercent' 3 'user' 'idle'"), ("maxSeries", "L*"), ("maximumAbove", "L N"), ("maximumBelow", "L N"),
+    ("minMax", "L"), ("minSeries", "L*"), ("minimumAbove", "L N"), ("minimumBelow", "L N"), ("mostDeviant", "L I"), ("movingAverage", "L W ?F"), ("movingMax", "L W ?F"),
+    ("movingMedian", "L W ?F"), ("movingMin", "L W ?F"), ("movingSum", "L W ?F"), ("movingWindow", "L W ?A ?F"), ("multiplySeries", "L*"), ("multiplySeriesLists", "L L"),
+    ("multiplySeriesWithWildcards", "L I*"), ("nPercentile", "L N"), ("nonNegativeDerivative", "L ?N ?N"), ("offset", "L N"), ("offsetToZero", "L"), ("pct", "L"), ("perSecond", "L ?N ?N"),
+    ("percentileOfSeries", "L N ?B"), ("pow", "L N"), ("powSeries", "L*"), ("rangeOfSeries", "L*"), ("removeAbovePercentile", "L N"), ("removeAboveValue", "L N"), ("removeBelowPercentile", "L N"),
+    ("removeBelowValue", "L N"), ("removeBetweenPercentile", "L N"), ("removeEmptySeries", "L ?F"), ("round", "L ?I"), ("scale", "L N"), ("scaleToSeconds", "L N"), ("secondYAxis", "L"),
+    ("setXFilesFactor", "L F"), ("xFilesFactor", "L F"), ("sigmoid", "L"), ("sin", "T ?I ?60"), ("sinFunction", "T ?I"), ("smartSummarize", "L P ?A ?U"), ("sortBy", "L ?A ?B"), ("sortByMaxima", "L"), ("sortByMinima", "L"),
+    ("sortByName", "L ?B ?B"), ("sortByTotal", "L"), ("squareRoot", "L"), ("stacked", "L ?T"), ("stddevSeries", "L*"), ("stdev", "L I ?F"), ("substr", "L ?I ?I"), ("sum", "L*"), ("sumSeries", "L*"),
+    ("sumSeriesLists", "L L"), ("sumSeriesWithWildcards", "L I*"), ("summarize", "L P ?A ?B"), ("threshold", "N ?T ?'red'"), ("time", "T ?60"), ("timeFunction", "T"), ("timeShift", "L H ?B"),
+    ("timeSlice", "L E ?E"), ("timeStack", "L H I I"), ("transformNull", "L ?N ?L"), ("unique", "L*"), ("upper", "L"), ("upper", "L I*"), ("lower", "L I*"), ("useSeriesAbove", "servers.*.cpu.user N 'user' 'idle'"), ("verticalLine", "E ?T"),
+    ("weightedAverage", "servers.*.cpu.user servers.*.cpu.idle 1"), ("weightedAverage", "L L D*"), ("map", "L D*"),
+];
