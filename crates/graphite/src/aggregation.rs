@@ -70,13 +70,22 @@ impl Aggregation {
     /// [`EvalError::Parameter`] if no aggregation has this name.
     pub(crate) fn named(name: &str) -> Result<Self, EvalError> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|(_, aggregation)| *aggregation).ok_or_else(|| EvalError::Parameter(format!("unsupported aggregation function: {name}")))
+        found
+            .map(|(_, aggregation)| *aggregation)
+            .ok_or_else(|| EvalError::Parameter(format!("unsupported aggregation function: {name}")))
     }
 
     /// Returns true if the result has no fraction where the values have none.
     #[must_use]
     pub(crate) fn keeps_integers(self) -> bool {
-        !matches!(self, Aggregation::Average | Aggregation::AverageZero | Aggregation::StdDev | Aggregation::Range | Aggregation::Multiply)
+        !matches!(
+            self,
+            Aggregation::Average
+                | Aggregation::AverageZero
+                | Aggregation::StdDev
+                | Aggregation::Range
+                | Aggregation::Multiply
+        )
     }
 
     /// Returns the value of a row or series; NaN if there is none.
@@ -96,12 +105,16 @@ impl Aggregation {
             Aggregation::Sum => sum_in_order(present(values)),
             Aggregation::Min => smallest(values),
             Aggregation::Max => largest(values),
-            Aggregation::Diff => present(values).enumerate().fold(0.0, |diff, (idx, value)| if idx == 0 { value } else { diff - value }),
+            Aggregation::Diff => present(values)
+                .enumerate()
+                .fold(0.0, |diff, (idx, value)| if idx == 0 { value } else { diff - value }),
             Aggregation::StdDev => deviation(values, count as f64),
             Aggregation::Count => count as f64,
             Aggregation::Range => largest(values) - smallest(values),
             Aggregation::Multiply if count < values.len() => ABSENT,
-            Aggregation::Multiply => values.iter().copied().reduce(|product, value| product * value).unwrap_or(ABSENT),
+            Aggregation::Multiply => {
+                values.iter().copied().reduce(|product, value| product * value).unwrap_or(ABSENT)
+            }
             Aggregation::Last => present(values).next_back().unwrap_or(ABSENT),
         }
     }

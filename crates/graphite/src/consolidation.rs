@@ -60,13 +60,22 @@ impl Consolidation {
     }
 
     /// Points of `count` values each; the last may have fewer, and is measured against `count` all the same.
-    pub(crate) fn points(&self, values: &[f64], count: usize, x_files_factor: f64) -> Result<Vec<f64>, EvalError> {
+    pub(crate) fn points(
+        &self,
+        values: &[f64],
+        count: usize,
+        x_files_factor: f64,
+    ) -> Result<Vec<f64>, EvalError> {
         if let Consolidation::Unknown(name) = self {
             return Err(EvalError::Parameter(format!("invalid consolidation function: '{name}'")));
         }
         let point = |bucket: &[f64]| {
             let present = bucket.iter().filter(|value| !value.is_nan()).count();
-            if present == 0 || (present as f64) / (count as f64) < x_files_factor { ABSENT } else { self.point(bucket, present) }
+            if present == 0 || (present as f64) / (count as f64) < x_files_factor {
+                ABSENT
+            } else {
+                self.point(bucket, present)
+            }
         };
         Ok(values.chunks(count.max(1)).map(point).collect())
     }

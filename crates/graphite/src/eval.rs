@@ -50,7 +50,12 @@ pub struct Request {
 /// Cost: one fetch for all paths of all targets, one more per function that reads another range.
 /// # Errors
 /// [`EvalError`]; the first target that fails ends the request.
-pub fn evaluate(request: &Request, source: &dyn Source, limits: Limits, is_canceled: &dyn Fn() -> bool) -> Result<Vec<Series>, EvalError> {
+pub fn evaluate(
+    request: &Request,
+    source: &dyn Source,
+    limits: Limits,
+    is_canceled: &dyn Fn() -> bool,
+) -> Result<Vec<Series>, EvalError> {
     let walker = Walker;
     let shared = Shared {
         source,
@@ -85,15 +90,16 @@ fn evaluate_nodes(scope: &mut Scope<'_>, nodes: &[Node]) -> Result<Vec<Series>, 
         scope.shared.budget.reserve_target()?;
         match evaluate_node(scope, node)? {
             Value::Series(list) => results.extend(list),
-            Value::None | Value::Lists(_) if node_is_empty(node) => {}
-            other => return Err(EvalError::Parameter(format!("target is {} and no list of series", kind_of(&other)))),
+            Value::Lists(lists) if lists.is_empty() => {}
+            other => {
+                return Err(EvalError::Parameter(format!(
+                    "target is {} and no list of series",
+                    kind_of(&other)
+                )));
+            }
         }
     }
     Ok(results)
-}
-
-fn node_is_empty(node: &Node) -> bool {
-    matches!(node, Node::Literal(_))
 }
 
 fn kind_of(value: &Value) -> &'static str {
@@ -108,7 +114,9 @@ fn evaluate_node(scope: &mut Scope<'_>, node: &Node) -> Result<Value, EvalError>
     match node {
         Node::Literal(literal) => Ok(Value::from(literal)),
         Node::Path(path) => prefetch::fetched(scope, path).map(Value::Series),
-        Node::Call(call) if call.name == "seriesByTag" => prefetch::fetched(scope, &call.raw).map(Value::Series),
+        Node::Call(call) if call.name == "seriesByTag" => {
+            prefetch::fetched(scope, &call.raw).map(Value::Series)
+        }
         Node::Call(call) => evaluate_call(scope, call),
         Node::Template(template) => evaluate_node(scope, &template.body),
     }
@@ -116,9 +124,12 @@ fn evaluate_node(scope: &mut Scope<'_>, node: &Node) -> Result<Value, EvalError>
 
 fn evaluate_call(scope: &mut Scope<'_>, call: &FunctionCall) -> Result<Value, EvalError> {
     if call.name == "template" {
-        return Err(EvalError::Parameter("invalid template() syntax, only string and numeric arguments are allowed".to_owned()));
+        return Err(EvalError::Parameter(
+            "invalid template() syntax, only string and numeric arguments are allowed".to_owned(),
+        ));
     }
-    let function = functions::find(&call.name).ok_or_else(|| EvalError::UnknownFunction(call.name.clone()))?;
+    let function =
+        functions::find(&call.name).ok_or_else(|| EvalError::UnknownFunction(call.name.clone()))?;
     scope.shared.budget.check()?;
     let mut args = Vec::with_capacity(call.args.len());
     for arg in &call.args {

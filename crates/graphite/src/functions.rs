@@ -33,11 +33,11 @@ use crate::scope::Scope;
 use crate::value::Value;
 
 /// Implementation of a function.
-pub type Implementation = fn(&mut Scope<'_>, &mut Bound) -> Result<Value, EvalError>;
+pub(crate) type Implementation = fn(&mut Scope<'_>, &mut Bound) -> Result<Value, EvalError>;
 
 /// One function.
 #[derive(Debug, Clone, Copy)]
-pub struct Function {
+pub(crate) struct Function {
     /// Name in targets.
     pub name: &'static str,
     /// Group in `/functions`.
@@ -52,7 +52,7 @@ pub struct Function {
 
 /// Group of a function in `/functions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub(crate) enum Group {
     /// Several series to one.
     Combine,
     /// Each value to another.
@@ -76,7 +76,7 @@ pub enum Group {
 impl Group {
     /// Name in `/functions`.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Group::Combine => "Combine",
             Group::Transform => "Transform",
@@ -111,12 +111,12 @@ const TABLES: [&[Function]; 16] = [
 ];
 
 /// All functions, by theme.
-pub fn all() -> impl Iterator<Item = &'static Function> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Function> {
     TABLES.iter().copied().chain([transform::FUNCTIONS]).flatten()
 }
 
 /// Returns the function of this name.
 #[must_use]
-pub fn find(name: &str) -> Option<&'static Function> {
+pub(crate) fn find(name: &str) -> Option<&'static Function> {
     all().find(|function| function.name == name)
 }

@@ -12,7 +12,7 @@ use crate::value::{Value, parse_integer, parse_number};
 
 /// Type of a parameter; the names are those of `/functions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParameterType {
+pub(crate) enum ParameterType {
     /// Name of an aggregation.
     AggFunc,
     /// Name of an aggregation or of an aggregating function.
@@ -50,7 +50,7 @@ pub enum ParameterType {
 impl ParameterType {
     /// Name in `/functions`.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             ParameterType::AggFunc => "aggFunc",
             ParameterType::AggOrSeriesFunc => "aggOrSeriesFunc",
@@ -74,7 +74,7 @@ impl ParameterType {
 
 /// How often a parameter is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Occurrence {
+pub(crate) enum Occurrence {
     /// Once.
     Required,
     /// Once or not at all.
@@ -87,7 +87,7 @@ pub enum Occurrence {
 
 /// Default value that `/functions` shows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum DefaultValue {
+pub(crate) enum DefaultValue {
     /// None.
     Absent,
     /// A number; infinities print as 1e9999.
@@ -100,7 +100,7 @@ pub enum DefaultValue {
 
 /// One parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parameter {
+pub(crate) struct Parameter {
     /// Name for keyword arguments.
     pub name: &'static str,
     /// Type.
@@ -115,7 +115,7 @@ pub struct Parameter {
 
 /// Arguments of a call, bound to parameters.
 #[derive(Debug, Default)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// One per parameter that is given once; `None` if it is not given.
     single: Vec<Option<Value>>,
     /// Values of the repeated parameter.
@@ -125,11 +125,18 @@ pub struct Bound {
 /// Binds positional and keyword arguments.
 /// # Errors
 /// [`EvalError::Parameter`] if there are too many, or a name is unknown or given twice.
-pub(crate) fn bind(function: &str, parameters: &[Parameter], mut args: Vec<Value>, mut named: Vec<(String, Value)>) -> Result<Bound, EvalError> {
+pub(crate) fn bind(
+    function: &str,
+    parameters: &[Parameter],
+    mut args: Vec<Value>,
+    mut named: Vec<(String, Value)>,
+) -> Result<Bound, EvalError> {
     if let Some((converted, converted_named)) = converted(parameters, &mut args, &mut named) {
         (args, named) = (converted, converted_named);
     }
-    let is_repeated = parameters.last().is_some_and(|last| matches!(last.occurrence, Occurrence::Repeated | Occurrence::OptionalRepeated));
+    let is_repeated = parameters
+        .last()
+        .is_some_and(|last| matches!(last.occurrence, Occurrence::Repeated | Occurrence::OptionalRepeated));
     let single_count = parameters.len() - usize::from(is_repeated);
     let mut args = args.into_iter();
     let mut single: Vec<Option<Value>> = args.by_ref().take(single_count).map(Some).collect();
@@ -143,7 +150,12 @@ pub(crate) fn bind(function: &str, parameters: &[Parameter], mut args: Vec<Value
         let idx = parameters.iter().take(single_count).position(|parameter| parameter.name == name);
         match idx.filter(|idx| *idx >= positional_count).and_then(|idx| single.get_mut(idx)) {
             Some(slot) => *slot = Some(value),
-            None => return Err(EvalError::of_function(function, &format!("unexpected keyword argument '{name}'"))),
+            None => {
+                return Err(EvalError::of_function(
+                    function,
+                    &format!("unexpected keyword argument '{name}'"),
+                ));
+            }
         }
     }
     Ok(Bound { single, repeated })
@@ -152,7 +164,11 @@ pub(crate) fn bind(function: &str, parameters: &[Parameter], mut args: Vec<Value
 type Converted = (Vec<Value>, Vec<(String, Value)>);
 
 /// The converted arguments if all are valid; then the originals are taken.
-fn converted(parameters: &[Parameter], args: &mut Vec<Value>, named: &mut Vec<(String, Value)>) -> Option<Converted> {
+fn converted(
+    parameters: &[Parameter],
+    args: &mut Vec<Value>,
+    named: &mut Vec<(String, Value)>,
+) -> Option<Converted> {
     let last = parameters.last()?;
     let is_repeated = matches!(last.occurrence, Occurrence::Repeated | Occurrence::OptionalRepeated);
     let is_over = args.len() + named.len() > parameters.len();
@@ -170,22 +186,32 @@ fn converted(parameters: &[Parameter], args: &mut Vec<Value>, named: &mut Vec<(S
         check(parameter, value)?;
     }
     let is_missing = |parameter: &&Parameter| {
-        matches!(parameter.occurrence, Occurrence::Required | Occurrence::Repeated) && !named.iter().any(|(name, _)| name == parameter.name)
+        matches!(parameter.occurrence, Occurrence::Required | Occurrence::Repeated)
+            && !named.iter().any(|(name, _)| name == parameter.name)
     };
     if parameters.iter().skip(args.len()).any(|parameter| is_missing(&parameter)) {
         return None;
     }
     let args = std::mem::take(args).into_iter().enumerate();
     let args = args.map(|(idx, value)| convert(parameters.get(idx).unwrap_or(last).kind, value)).collect();
-    let kind_of = |name: &str| parameters.iter().find(|parameter| parameter.name == name).map_or(ParameterType::Any, |found| found.kind);
-    let named = std::mem::take(named).into_iter().map(|(name, value)| (name.clone(), convert(kind_of(&name), value))).collect();
+    let kind_of = |name: &str| {
+        parameters
+            .iter()
+            .find(|parameter| parameter.name == name)
+            .map_or(ParameterType::Any, |found| found.kind)
+    };
+    let named = std::mem::take(named)
+        .into_iter()
+        .map(|(name, value)| (name.clone(), convert(kind_of(&name), value)))
+        .collect();
     Some((args, named))
 }
 
 /// `Some` if the value is valid for the parameter.
 fn check(parameter: &Parameter, value: &Value) -> Option<()> {
     if matches!(value, Value::None)
-        && (parameter.default != DefaultValue::Absent || !matches!(parameter.occurrence, Occurrence::Required | Occurrence::Repeated))
+        && (parameter.default != DefaultValue::Absent
+            || !matches!(parameter.occurrence, Occurrence::Required | Occurrence::Repeated))
     {
         return Some(());
     }
@@ -196,7 +222,9 @@ fn check(parameter: &Parameter, value: &Value) -> Option<()> {
         }
     }
     let is_valid = match (parameter.kind, value) {
-        (ParameterType::Boolean, Value::Text(text)) => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false"),
+        (ParameterType::Boolean, Value::Text(text)) => {
+            text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false")
+        }
         (ParameterType::Boolean, Value::Int(value)) => (0..=1).contains(value),
         (ParameterType::Boolean, Value::Float(value)) => *value == 0.0 || *value == 1.0,
         (ParameterType::Float, Value::Text(text)) => parse_number(text).is_some(),
@@ -206,7 +234,9 @@ fn check(parameter: &Parameter, value: &Value) -> Option<()> {
         (ParameterType::Integer | ParameterType::Node, _) => false,
         (ParameterType::IntOrInf, Value::Int(_) | Value::Bool(_)) => true,
         (ParameterType::IntOrInf, Value::Float(value)) => *value == f64::INFINITY,
-        (ParameterType::IntOrInf, Value::Text(text)) => parse_integer(text).is_some() || parse_number(text) == Some(f64::INFINITY),
+        (ParameterType::IntOrInf, Value::Text(text)) => {
+            parse_integer(text).is_some() || parse_number(text) == Some(f64::INFINITY)
+        }
         (ParameterType::IntOrInf, _) => false,
         (ParameterType::Interval, Value::Text(text)) => interval_seconds(text).is_ok(),
         (ParameterType::Interval, _) => false,
@@ -230,11 +260,15 @@ fn convert(kind: ParameterType, value: Value) -> Value {
         (ParameterType::Boolean, value) => Value::Bool(value.is_truthy()),
         (ParameterType::Float, Value::Text(text)) => Value::Float(parse_number(&text).unwrap_or(0.0)),
         (ParameterType::Float, value) => Value::Float(value.number().unwrap_or(0.0)),
-        (ParameterType::IntOrInf, Value::Text(text)) => parse_integer(&text).map_or(Value::Float(f64::INFINITY), Value::Int),
-        (ParameterType::Integer | ParameterType::Node | ParameterType::IntOrInf, value) => match value.whole() {
-            Some(whole) => Value::Int(whole),
-            None => value,
-        },
+        (ParameterType::IntOrInf, Value::Text(text)) => {
+            parse_integer(&text).map_or(Value::Float(f64::INFINITY), Value::Int)
+        }
+        (ParameterType::Integer | ParameterType::Node | ParameterType::IntOrInf, value) => {
+            match value.whole() {
+                Some(whole) => Value::Int(whole),
+                None => value,
+            }
+        }
         (_, value) => value,
     }
 }
@@ -242,13 +276,13 @@ fn convert(kind: ParameterType, value: Value) -> Value {
 impl Bound {
     /// The value of a parameter, if it is given.
     #[must_use]
-    pub fn value(&self, idx: usize) -> Option<&Value> {
+    pub(crate) fn value(&self, idx: usize) -> Option<&Value> {
         self.single.get(idx).and_then(Option::as_ref)
     }
 
     /// The value of a parameter if it is given and not `none`.
     #[must_use]
-    pub fn given(&self, idx: usize) -> Option<&Value> {
+    pub(crate) fn given(&self, idx: usize) -> Option<&Value> {
         self.value(idx).filter(|value| !matches!(value, Value::None))
     }
 
@@ -259,9 +293,10 @@ impl Bound {
     /// Takes a list of series.
     /// # Errors
     /// [`EvalError::Parameter`] if the parameter is missing or is something else.
-    pub fn take_series(&mut self, idx: usize) -> Result<Vec<Series>, EvalError> {
+    pub(crate) fn take_series(&mut self, idx: usize) -> Result<Vec<Series>, EvalError> {
         match self.single.get_mut(idx).and_then(Option::take) {
             Some(Value::Series(list)) => Ok(list),
+            Some(Value::Lists(lists)) if lists.is_empty() => Ok(Vec::new()),
             _ => Err(Self::wrong(idx, "a list of series")),
         }
     }
@@ -269,7 +304,7 @@ impl Bound {
     /// Takes a list of lists.
     /// # Errors
     /// [`EvalError::Parameter`] if the parameter is missing or is something else.
-    pub fn take_lists(&mut self, idx: usize) -> Result<Vec<Vec<Series>>, EvalError> {
+    pub(crate) fn take_lists(&mut self, idx: usize) -> Result<Vec<Vec<Series>>, EvalError> {
         match self.single.get_mut(idx).and_then(Option::take) {
             Some(Value::Lists(lists)) => Ok(lists),
             Some(Value::Series(list)) if list.is_empty() => Ok(Vec::new()),
@@ -280,21 +315,21 @@ impl Bound {
     /// A number.
     /// # Errors
     /// [`EvalError::Parameter`] if the parameter is missing or is something else.
-    pub fn number(&self, idx: usize) -> Result<f64, EvalError> {
+    pub(crate) fn number(&self, idx: usize) -> Result<f64, EvalError> {
         self.value(idx).and_then(Value::number).ok_or_else(|| Self::wrong(idx, "a number"))
     }
 
     /// A number or `none`.
     /// # Errors
     /// [`EvalError::Parameter`] if the parameter is something else.
-    pub fn optional_number(&self, idx: usize) -> Result<Option<f64>, EvalError> {
+    pub(crate) fn optional_number(&self, idx: usize) -> Result<Option<f64>, EvalError> {
         self.given(idx).map(|value| value.number().ok_or_else(|| Self::wrong(idx, "a number"))).transpose()
     }
 
     /// A whole number, `default` if it is not given.
     /// # Errors
     /// [`EvalError::Parameter`] if the parameter is something else.
-    pub fn integer_or(&self, idx: usize, default: i64) -> Result<i64, EvalError> {
+    pub(crate) fn integer_or(&self, idx: usize, default: i64) -> Result<i64, EvalError> {
         match self.value(idx) {
             None => Ok(default),
             Some(Value::Int(value)) => Ok(*value),
@@ -306,7 +341,7 @@ impl Bound {
     /// A whole number.
     /// # Errors
     /// [`EvalError::Parameter`] if the parameter is missing or is something else.
-    pub fn integer(&self, idx: usize) -> Result<i64, EvalError> {
+    pub(crate) fn integer(&self, idx: usize) -> Result<i64, EvalError> {
         self.value(idx).ok_or_else(|| Self::wrong(idx, "a whole number"))?;
         self.integer_or(idx, 0)
     }
@@ -314,7 +349,7 @@ impl Bound {
     /// A text.
     /// # Errors
     /// [`EvalError::Parameter`] if the parameter is missing or is something else.
-    pub fn text(&self, idx: usize) -> Result<&str, EvalError> {
+    pub(crate) fn text(&self, idx: usize) -> Result<&str, EvalError> {
         match self.value(idx) {
             Some(Value::Text(text)) => Ok(text),
             _ => Err(Self::wrong(idx, "a text")),
@@ -324,26 +359,26 @@ impl Bound {
     /// A text, `default` if it is not given.
     /// # Errors
     /// [`EvalError::Parameter`] if the parameter is something else.
-    pub fn text_or<'a>(&'a self, idx: usize, default: &'a str) -> Result<&'a str, EvalError> {
+    pub(crate) fn text_or<'a>(&'a self, idx: usize, default: &'a str) -> Result<&'a str, EvalError> {
         if self.value(idx).is_none() { Ok(default) } else { self.text(idx) }
     }
 
     /// Returns true if the parameter counts as true; `default` if it is not given.
     #[must_use]
-    pub fn is_set_or(&self, idx: usize, default: Toggle) -> bool {
+    pub(crate) fn is_set_or(&self, idx: usize, default: Toggle) -> bool {
         self.value(idx).map_or(default == Toggle::On, Value::is_truthy)
     }
 
     /// Values of the repeated parameter.
     #[must_use]
-    pub fn repeated(&self) -> &[Value] {
+    pub(crate) fn repeated(&self) -> &[Value] {
         &self.repeated
     }
 
     /// Takes the repeated parameter as lists of series.
     /// # Errors
     /// [`EvalError::Parameter`] if one is something else.
-    pub fn take_repeated_series(&mut self) -> Result<Vec<Vec<Series>>, EvalError> {
+    pub(crate) fn take_repeated_series(&mut self) -> Result<Vec<Vec<Series>>, EvalError> {
         let lists = std::mem::take(&mut self.repeated).into_iter().enumerate();
         lists
             .map(|(idx, value)| match value {
@@ -356,7 +391,7 @@ impl Bound {
 
 /// Default of a parameter that is on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Toggle {
+pub(crate) enum Toggle {
     /// true
     On,
     /// false

@@ -27,10 +27,14 @@ impl PythonRegex {
     /// [`EvalError::Parameter`] if it does not compile or is too long.
     pub(crate) fn new(pattern: &str) -> Result<Self, EvalError> {
         if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(EvalError::Parameter(format!("regex has {} bytes, limit {PATTERN_BYTES_MAX}", pattern.len())));
+            return Err(EvalError::Parameter(format!(
+                "regex has {} bytes, limit {PATTERN_BYTES_MAX}",
+                pattern.len()
+            )));
         }
         let regex = RegexBuilder::new(&translate(pattern)).backtrack_limit(BACKTRACK_MAX).build();
-        let regex = regex.map_err(|error| EvalError::Parameter(format!("invalid regex '{pattern}': {error}")))?;
+        let regex =
+            regex.map_err(|error| EvalError::Parameter(format!("invalid regex '{pattern}': {error}")))?;
         Ok(PythonRegex { regex })
     }
 
@@ -57,7 +61,9 @@ impl PythonRegex {
             copied = whole.end();
             search = if whole.end() > whole.start() { whole.end() } else { next_char(text, whole.end()) };
             if out.len() > SUBSTITUTED_BYTES_MAX {
-                return Err(EvalError::Parameter(format!("substituted name exceeds {SUBSTITUTED_BYTES_MAX} bytes")));
+                return Err(EvalError::Parameter(format!(
+                    "substituted name exceeds {SUBSTITUTED_BYTES_MAX} bytes"
+                )));
             }
         }
         out.push_str(text.get(copied..).unwrap_or(""));

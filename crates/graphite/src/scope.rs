@@ -37,7 +37,7 @@ impl Default for Limits {
 }
 
 /// What a request has used, and whether it goes on.
-pub struct Budget<'a> {
+pub(crate) struct Budget<'a> {
     limits: Limits,
     is_canceled: &'a dyn Fn() -> bool,
     series: Cell<u64>,
@@ -51,45 +51,43 @@ const POINT_BYTES: u64 = 8;
 impl<'a> Budget<'a> {
     /// A budget that asks `is_canceled` (deadline passed, client gone) at each reservation.
     #[must_use]
-    pub fn new(limits: Limits, is_canceled: &'a dyn Fn() -> bool) -> Self {
+    pub(crate) fn new(limits: Limits, is_canceled: &'a dyn Fn() -> bool) -> Self {
         Budget { limits, is_canceled, series: Cell::new(0), points: Cell::new(0), targets: Cell::new(0) }
     }
 
     /// # Errors
     /// [`EvalError::Canceled`] if the request is to end.
-    pub fn check(&self) -> Result<(), EvalError> {
+    pub(crate) fn check(&self) -> Result<(), EvalError> {
         if (self.is_canceled)() { Err(EvalError::Canceled) } else { Ok(()) }
     }
 
     /// # Errors
     /// [`EvalError::Limit`] if the points or their bytes exceed a limit, [`EvalError::Canceled`].
-    pub fn reserve_points(&self, count: u64) -> Result<(), EvalError> {
+    pub(crate) fn reserve_points(&self, count: u64) -> Result<(), EvalError> {
         self.check()?;
         let points = take(&self.points, count, self.limits.points_max, "points")?;
         let bytes = points.saturating_mul(POINT_BYTES);
         if bytes > self.limits.bytes_max {
-            return Err(EvalError::Limit { what: "bytes of points", found: bytes, limit: self.limits.bytes_max });
+            return Err(EvalError::Limit {
+                what: "bytes of points",
+                found: bytes,
+                limit: self.limits.bytes_max,
+            });
         }
         Ok(())
     }
 
     /// # Errors
     /// [`EvalError::Limit`] if more series are fetched than allowed.
-    pub fn reserve_series(&self, count: u64) -> Result<(), EvalError> {
+    pub(crate) fn reserve_series(&self, count: u64) -> Result<(), EvalError> {
         take(&self.series, count, self.limits.series_max, "series").map(|_| ())
     }
 
     /// # Errors
     /// [`EvalError::Limit`] if more targets are evaluated than allowed, [`EvalError::Canceled`].
-    pub fn reserve_target(&self) -> Result<(), EvalError> {
+    pub(crate) fn reserve_target(&self) -> Result<(), EvalError> {
         self.check()?;
         take(&self.targets, 1, self.limits.targets_max, "targets").map(|_| ())
-    }
-
-    /// Points reserved until now.
-    #[must_use]
-    pub fn points(&self) -> u64 {
-        self.points.get()
     }
 }
 
@@ -106,7 +104,7 @@ fn take(used: &Cell<u64>, count: u64, limit: u64, what: &'static str) -> Result<
 pub(crate) type PrefetchKey = (i64, i64, String);
 
 /// What all scopes of a request share.
-pub struct Shared<'a> {
+pub(crate) struct Shared<'a> {
     /// The store.
     pub source: &'a dyn Source,
     /// Zone of the server: times without a zone are read in it.
@@ -128,7 +126,7 @@ pub struct Shared<'a> {
 }
 
 /// The way from a function back to the evaluator.
-pub trait Evaluator {
+pub(crate) trait Evaluator {
     /// Evaluates an expression in `scope`, after prefetching its paths.
     /// # Errors
     /// As the evaluation of a target.
@@ -148,7 +146,7 @@ pub(crate) type Stacks = Rc<RefCell<BTreeMap<String, Vec<f64>>>>;
 
 /// Context of one evaluation.
 #[derive(Clone)]
-pub struct Scope<'a> {
+pub(crate) struct Scope<'a> {
     /// Exclusive start.
     pub start: Moment,
     /// Inclusive end.
@@ -167,7 +165,7 @@ impl Scope<'_> {
     /// Evaluates the first argument of the current call again, in another range.
     /// # Errors
     /// As the evaluation of a target.
-    pub fn reevaluate(&self, start: Moment, end: Moment) -> Result<Vec<Series>, EvalError> {
+    pub(crate) fn reevaluate(&self, start: Moment, end: Moment) -> Result<Vec<Series>, EvalError> {
         let mut scope = self.clone();
         scope.start = start;
         scope.end = end;
@@ -180,14 +178,15 @@ impl Scope<'_> {
     /// Evaluates a target in a copy of this scope.
     /// # Errors
     /// As the evaluation of a target.
-    pub fn evaluate_text(&self, target: &str) -> Result<Vec<Series>, EvalError> {
+    pub(crate) fn evaluate_text(&self, target: &str) -> Result<Vec<Series>, EvalError> {
         self.shared.evaluator.evaluate_text(&mut self.clone(), target)
     }
 
     /// Seconds since 1970 of the wall clock of `moment`, read in the zone of the server.
     #[must_use]
-    pub fn wall_seconds(&self, moment: Moment) -> i64 {
-        let wall = jiff::Timestamp::from_second(moment.wall_seconds()).map(|timestamp| TimeZone::UTC.to_datetime(timestamp));
+    pub(crate) fn wall_seconds(&self, moment: Moment) -> i64 {
+        let wall = jiff::Timestamp::from_second(moment.wall_seconds())
+            .map(|timestamp| TimeZone::UTC.to_datetime(timestamp));
         let read = wall.and_then(|wall| self.shared.server_zone.to_ambiguous_timestamp(wall).later());
         read.map_or(moment.seconds, jiff::Timestamp::as_second)
     }

@@ -63,8 +63,12 @@ impl TaggedName {
     /// The canonical form: name, then `;key=value` in the order of that text.
     #[must_use]
     pub fn canonical(&self) -> String {
-        let mut parts: Vec<String> =
-            self.tags.iter().filter(|(key, _)| *key != "name").map(|(key, value)| format!(";{key}={value}")).collect();
+        let mut parts: Vec<String> = self
+            .tags
+            .iter()
+            .filter(|(key, _)| *key != "name")
+            .map(|(key, value)| format!(";{key}={value}"))
+            .collect();
         parts.sort();
         self.tags.get("name").cloned().unwrap_or_default() + &parts.concat()
     }
@@ -120,7 +124,11 @@ fn insert(tags: &mut BTreeMap<String, String>, key: &str, value: &str) -> Result
     Ok(())
 }
 
-fn finish(path: &str, metric: &str, mut tags: BTreeMap<String, String>) -> Result<TaggedName, TaggedNameError> {
+fn finish(
+    path: &str,
+    metric: &str,
+    mut tags: BTreeMap<String, String>,
+) -> Result<TaggedName, TaggedNameError> {
     let name = metric.trim_start_matches('~');
     if name.is_empty() {
         return Err(TaggedNameError::NoMetric(path.to_owned()));

@@ -54,14 +54,16 @@ impl Moment {
     /// Returns the moment with the offset that `zone` has at `seconds`.
     #[must_use]
     pub fn new(seconds: i64, zone: &TimeZone) -> Self {
-        let offset = jiff::Timestamp::from_second(seconds).map_or(0, |timestamp| zone.to_offset(timestamp).seconds());
+        let offset =
+            jiff::Timestamp::from_second(seconds).map_or(0, |timestamp| zone.to_offset(timestamp).seconds());
         Moment { seconds, offset }
     }
 
     /// Moves by `delta` seconds and keeps the offset, as dates of pytz do in arithmetic.
     #[must_use]
     pub fn plus(self, delta: i64) -> Self {
-        Moment { seconds: self.seconds.saturating_add(delta), offset: self.offset }
+        let seconds = self.seconds.saturating_add(delta).clamp(SECONDS_MIN, SECONDS_MAX);
+        Moment { seconds, offset: self.offset }
     }
 
     /// Seconds since 1970 of the wall clock, read as UTC.
@@ -83,7 +85,12 @@ pub struct RequestRange {
 /// Reads `from` and `until` (default one day before `now`, and `now`); a reversed range is swapped.
 /// # Errors
 /// [`TimeError`] if one of them is malformed or both are the same time.
-pub fn request_range(from: Option<&str>, until: Option<&str>, zone: &TimeZone, now: i64) -> Result<RequestRange, TimeError> {
+pub fn request_range(
+    from: Option<&str>,
+    until: Option<&str>,
+    zone: &TimeZone,
+    now: i64,
+) -> Result<RequestRange, TimeError> {
     let until = until.map_or(Ok(now), |text| parse_time(text, zone, now))?;
     let from = parse_time(from.unwrap_or(DEFAULT_FROM), zone, now)?;
     if from == until {

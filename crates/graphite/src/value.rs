@@ -9,7 +9,7 @@ use crate::syntax::Literal;
 
 /// An argument or a result.
 #[derive(Debug, Clone)]
-pub enum Value {
+pub(crate) enum Value {
     /// `none`
     None,
     /// A truth value.
@@ -41,7 +41,7 @@ impl From<&Literal> for Value {
 impl Value {
     /// The number of a constant, a truth value as 0 or 1.
     #[must_use]
-    pub fn number(&self) -> Option<f64> {
+    pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Value::Bool(value) => Some(f64::from(u8::from(*value))),
             Value::Int(value) => Some(*value as f64),
@@ -52,7 +52,7 @@ impl Value {
 
     /// The number without a fraction, truncated; texts are read as integers.
     #[must_use]
-    pub fn whole(&self) -> Option<i64> {
+    pub(crate) fn whole(&self) -> Option<i64> {
         match self {
             Value::Bool(value) => Some(i64::from(*value)),
             Value::Int(value) => Some(*value),
@@ -64,7 +64,7 @@ impl Value {
 
     /// Returns true if the value counts as true: neither empty nor zero.
     #[must_use]
-    pub fn is_truthy(&self) -> bool {
+    pub(crate) fn is_truthy(&self) -> bool {
         match self {
             Value::None => false,
             Value::Bool(value) => *value,
@@ -78,7 +78,7 @@ impl Value {
 
     /// The text of `%s`.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Value::None => "None".to_owned(),
             Value::Bool(true) => "True".to_owned(),
@@ -93,13 +93,13 @@ impl Value {
 
     /// The text of `%g`.
     #[must_use]
-    pub fn general_text(&self) -> Option<String> {
+    pub(crate) fn general_text(&self) -> Option<String> {
         self.number().map(general)
     }
 
     /// The text of `%d`.
     #[must_use]
-    pub fn whole_text(&self) -> Option<String> {
+    pub(crate) fn whole_text(&self) -> Option<String> {
         match self {
             Value::Int(value) => Some(value.to_string()),
             other => other.number().and_then(truncated),

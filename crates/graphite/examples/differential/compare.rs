@@ -37,7 +37,9 @@ pub fn verdict(request: &Request, theirs: &Value, ours: &Value) -> Verdict {
         None => Verdict::Equal,
         Some(reason) => match explaining(request, theirs, ours) {
             Some(rule) => Verdict::Explained(rule),
-            None => Verdict::Different(format!("{reason}\n  theirs {}\n  ours   {}", short(theirs), short(ours))),
+            None => {
+                Verdict::Different(format!("{reason}\n  theirs {}\n  ours   {}", short(theirs), short(ours)))
+            }
         },
     }
 }
@@ -66,7 +68,11 @@ fn differs(theirs: &Value, ours: &Value, path: &str) -> Option<String> {
         (Value::Array(a), Value::Array(b)) => Some(format!("{path}: {} and {} items", a.len(), b.len())),
         (Value::Object(a), Value::Object(b)) => {
             if a.len() != b.len() {
-                return Some(format!("{path}: keys {:?} and {:?}", a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>()));
+                return Some(format!(
+                    "{path}: keys {:?} and {:?}",
+                    a.keys().collect::<Vec<_>>(),
+                    b.keys().collect::<Vec<_>>()
+                ));
             }
             a.iter().find_map(|(key, a)| match b.get(key) {
                 Some(b) => differs(a, b, &format!("{path}.{key}")),

@@ -44,14 +44,21 @@ fn value(kind: u64, seed: u64, idx: u64) -> Option<f64> {
 
 fn entry(name: &str, step: i64, kind: u64, seed: u64) -> Entry {
     let count = u64::try_from(LENGTH / step).unwrap_or(0);
-    Entry { name: name.to_owned(), start: START, step, values: (0..count).map(|idx| value(kind, seed, idx)).collect() }
+    Entry {
+        name: name.to_owned(),
+        start: START,
+        step,
+        values: (0..count).map(|idx| value(kind, seed, idx)).collect(),
+    }
 }
 
 /// All series.
 pub fn dataset() -> Vec<Entry> {
     let mut entries = Vec::new();
     for (host, step) in [("web1", 10), ("web2", 10), ("web10", 10), ("db1", 60), ("db2", 300)] {
-        for (metric, kind) in [("cpu.user", 0), ("cpu.idle", 5), ("mem.used", 1), ("net.bytes", 2), ("disk.util", 4)] {
+        for (metric, kind) in
+            [("cpu.user", 0), ("cpu.idle", 5), ("mem.used", 1), ("net.bytes", 2), ("disk.util", 4)]
+        {
             let seed = entries.len() as u64;
             entries.push(entry(&format!("servers.{host}.{metric}"), step, kind, seed));
         }
@@ -74,7 +81,8 @@ pub fn dataset() -> Vec<Entry> {
     for (idx, (name, kind)) in special.into_iter().enumerate() {
         entries.push(entry(name, if idx % 3 == 2 { 60 } else { 10 }, kind, 100 + idx as u64));
     }
-    for (idx, (dc, host)) in [("ams", "a"), ("ams", "b"), ("fra", "a"), ("fra", "c")].into_iter().enumerate() {
+    for (idx, (dc, host)) in [("ams", "a"), ("ams", "b"), ("fra", "a"), ("fra", "c")].into_iter().enumerate()
+    {
         for (metric, kind) in [("load", 0), ("requests", 2), ("free.bytes", 1)] {
             let step = if idx % 2 == 0 { 10 } else { 60 };
             entries.push(entry(&format!("{metric};dc={dc};host={host}"), step, kind, 200 + idx as u64));

@@ -57,23 +57,59 @@ pub struct Generator {
 }
 
 const LEAVES: &[&str] = &[
-    "servers.web1.cpu.user", "servers.*.cpu.user", "servers.web*.cpu.*", "servers.{web1,db1}.mem.used", "servers.web[12].net.bytes",
-    "servers.*.disk.util", "servers.db?.cpu.idle", "servers.web2.*.*", "special.*", "special.negative", "special.periodic", "special.empty",
-    "special.single", "special.zero", "special.huge", "special.constant", "odd.a-b_c.x:y", "odd.123.45", "odd.a%b.*", "odd.*.Case", "no.such.path",
-    "servers.web1.cpu.{user,idle}", "servers.*.net.bytes", "servers.w*1.mem.used", "special.{negative,huge}", "servers.db1.*.*",
-    "seriesByTag('name=load')", "seriesByTag('dc=ams','name=~^(load|free)')", "seriesByTag('host!=a','dc=~f')", "seriesByTag('name=requests','host=b')",
+    "servers.web1.cpu.user",
+    "servers.*.cpu.user",
+    "servers.web*.cpu.*",
+    "servers.{web1,db1}.mem.used",
+    "servers.web[12].net.bytes",
+    "servers.*.disk.util",
+    "servers.db?.cpu.idle",
+    "servers.web2.*.*",
+    "special.*",
+    "special.negative",
+    "special.periodic",
+    "special.empty",
+    "special.single",
+    "special.zero",
+    "special.huge",
+    "special.constant",
+    "odd.a-b_c.x:y",
+    "odd.123.45",
+    "odd.a%b.*",
+    "odd.*.Case",
+    "no.such.path",
+    "servers.web1.cpu.{user,idle}",
+    "servers.*.net.bytes",
+    "servers.w*1.mem.used",
+    "special.{negative,huge}",
+    "servers.db1.*.*",
+    "seriesByTag('name=load')",
+    "seriesByTag('dc=ams','name=~^(load|free)')",
+    "seriesByTag('host!=a','dc=~f')",
+    "seriesByTag('name=requests','host=b')",
 ];
 const INTERVALS: &[&str] = &["10s", "1min", "5min", "90s", "7min", "1h", "30min", "1hour", "1d", "100s"];
 const AGGREGATIONS: &[&str] = &[
-    "sum", "average", "avg", "min", "max", "last", "median", "count", "diff", "stddev", "range", "multiply", "avg_zero", "rangeOf", "total", "current",
+    "sum", "average", "avg", "min", "max", "last", "median", "count", "diff", "stddev", "range", "multiply",
+    "avg_zero", "rangeOf", "total", "current",
 ];
 const TEXTS: &[&str] = &["name", "a b", "x;y", "ümlaut", "", "with 'quote'"];
 const REGEXES: &[(&str, &str)] = &[
-    ("^servers\\.(\\w+)\\.(.*)$", "\\2 of \\1"), ("web(\\d+)", "node\\1"), ("cpu", ""), ("(?<=web)1", "X"), ("[aeiou]+", "<\\g<0>>"),
-    ("(a)|(u)", "[\\1\\2]"), ("\\.", "/"), ("x*", "-"), ("(?P<w>cpu|mem)", "\\g<w>!"), ("$", "end"),
+    ("^servers\\.(\\w+)\\.(.*)$", "\\2 of \\1"),
+    ("web(\\d+)", "node\\1"),
+    ("cpu", ""),
+    ("(?<=web)1", "X"),
+    ("[aeiou]+", "<\\g<0>>"),
+    ("(a)|(u)", "[\\1\\2]"),
+    ("\\.", "/"),
+    ("x*", "-"),
+    ("(?P<w>cpu|mem)", "\\g<w>!"),
+    ("$", "end"),
 ];
-const PATTERNS: &[&str] = &["web", "^servers\\.db", "cpu|mem", "(?!.*web)", "1$", "[0-9]{2}", "user\\)?$", "zzz"];
-const NUMBERS: &[&str] = &["2", "0.5", "-1", "10", "100", "3.7", "1e3", "0", "50", "'5'", "0.001", "-2.5", "1000000", "95", "33"];
+const PATTERNS: &[&str] =
+    &["web", "^servers\\.db", "cpu|mem", "(?!.*web)", "1$", "[0-9]{2}", "user\\)?$", "zzz"];
+const NUMBERS: &[&str] =
+    &["2", "0.5", "-1", "10", "100", "3.7", "1e3", "0", "50", "'5'", "0.001", "-2.5", "1000000", "95", "33"];
 const WHOLES: &[&str] = &["1", "2", "3", "0", "5", "-1", "10", "-2", "7"];
 const ZONES: &[&str] = &["UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "No/Zone"];
 
@@ -105,7 +141,12 @@ impl Generator {
         let mut targets: Vec<String> = (0..target_count).map(|_| self.target(only)).collect();
         self.range(&mut params);
         if self.one_in(12) {
-            let body = self.pick(&["scale($1.web1.cpu.user,$2)", "alias($1.db1.$2.used,'x')", "sumSeries($1.*.mem.$2)", "$1.web1.cpu.user"]);
+            let body = self.pick(&[
+                "scale($1.web1.cpu.user,$2)",
+                "alias($1.db1.$2.used,'x')",
+                "sumSeries($1.*.mem.$2)",
+                "$1.web1.cpu.user",
+            ]);
             let values = self.pick(&["'servers',3", "'servers','mem'", "\"servers\",\"used\"", "'servers'"]);
             targets.push(format!("template({body},{values})"));
             if self.one_in(2) {
@@ -127,9 +168,24 @@ impl Generator {
     }
 
     fn find_request(&self) -> Request {
-        let queries = ["*", "servers.*", "servers.web*.cpu.*", "servers.{web1,db1}.*", "special.z*", "odd.*", "odd.*.*", "no.*", "servers.web1", "servers..cpu"];
+        let queries = [
+            "*",
+            "servers.*",
+            "servers.web*.cpu.*",
+            "servers.{web1,db1}.*",
+            "special.z*",
+            "odd.*",
+            "odd.*.*",
+            "no.*",
+            "servers.web1",
+            "servers..cpu",
+        ];
         let mut params = BTreeMap::from([("query".to_owned(), self.pick(&queries).to_owned())]);
-        for (name, values) in [("format", &["treejson", "completer", "json", "nodelist"][..]), ("wildcards", &["0", "1"]), ("position", &["0", "1", "-1"])] {
+        for (name, values) in [
+            ("format", &["treejson", "completer", "json", "nodelist"][..]),
+            ("wildcards", &["0", "1"]),
+            ("position", &["0", "1", "-1"]),
+        ] {
             params.insert(name.to_owned(), self.pick(values).to_owned());
         }
         Request { path: "/metrics/find", targets: Vec::new(), params, functions: vec!["find".to_owned()] }
@@ -142,13 +198,50 @@ impl Generator {
         let until = START + 3600 + i64::try_from(self.below(7200)).unwrap_or(0);
         match self.below(10) {
             0 => {
-                let forms = ["-1h", "-30min", "-90min", "-1h30min", "-10min", "-3600s", "1700000000", "-1m", "5min", "-1", "noon", "6am_today"];
+                let forms = [
+                    "-1h",
+                    "-30min",
+                    "-90min",
+                    "-1h30min",
+                    "-10min",
+                    "-3600s",
+                    "1700000000",
+                    "-1m",
+                    "5min",
+                    "-1",
+                    "noon",
+                    "6am_today",
+                ];
                 params.insert("from".to_owned(), self.pick(&forms).to_owned());
             }
             1 => {
-                let forms = ["now-2h", "midnight+25h", "23:10_20231114", "11/14/23", "noon_yesterday", "23:00_yesterday", "tuesday", "00:30", "nov14", "12am", "teatime", "10:30pm", "20231114", "monday+1d"];
+                let forms = [
+                    "now-2h",
+                    "midnight+25h",
+                    "23:10_20231114",
+                    "11/14/23",
+                    "noon_yesterday",
+                    "23:00_yesterday",
+                    "tuesday",
+                    "00:30",
+                    "nov14",
+                    "12am",
+                    "teatime",
+                    "10:30pm",
+                    "20231114",
+                    "monday+1d",
+                ];
                 params.insert("from".to_owned(), self.pick(&forms).to_owned());
-                let forms = ["now", "-1h", "now-10min", "now+10min", "23:50_20231114", "12:10am", "00:40_20231115", "today"];
+                let forms = [
+                    "now",
+                    "-1h",
+                    "now-10min",
+                    "now+10min",
+                    "23:50_20231114",
+                    "12:10am",
+                    "00:40_20231115",
+                    "today",
+                ];
                 params.insert("until".to_owned(), self.pick(&forms).to_owned());
             }
             2 => {
@@ -175,12 +268,37 @@ impl Generator {
 
     fn odd_target(&self) -> String {
         let targets = [
-            "scale(servers.web1.cpu.user", "scale(servers.web1.cpu.user,2))", "servers.web1.cpu.user)", "sumSeries( servers.web1.cpu.user , servers.db1.cpu.user )",
-            "servers.web1.cpu.user|scale(2)|alias('x')", "SumSeries(servers.*.cpu.user)", "scale(servers.web1.cpu.user,factor=3)", "scale(servers.web1.cpu.user,)",
-            "odd.123.45", "alias(odd.k\\=v.x,'e')", "odd.k=v.x", "sumSeries(odd.true.none)", "limit(servers.*.cpu.user,TRUE)", "''", "5", "  servers.web1.cpu.user  ",
-            "servers.{web1,web2.cpu.user", "servers.web1.cpu.user extra", "group(none)", "sumSeries()", "alias(servers.web1.cpu.user,\"a\\\"b\")", "scale(servers.web1.cpu.user,inf)",
-            "legendValue(servers.web1.cpu.user,'avg','si')", "summarize(servers.web1.cpu.user,'1min','foo')", "movingAverage(servers.web1.cpu.user,-5)", "offset(servers.web1.cpu.user,none)",
-            "servers.web1.cpu.user | offset(1)", "seriesByTag('name=')", "seriesByTag('name')", "seriesByTag('dc=ams','dc!=~x')", "sortByName(servers.*.cpu.user,reverse=true)",
+            "scale(servers.web1.cpu.user",
+            "scale(servers.web1.cpu.user,2))",
+            "servers.web1.cpu.user)",
+            "sumSeries( servers.web1.cpu.user , servers.db1.cpu.user )",
+            "servers.web1.cpu.user|scale(2)|alias('x')",
+            "SumSeries(servers.*.cpu.user)",
+            "scale(servers.web1.cpu.user,factor=3)",
+            "scale(servers.web1.cpu.user,)",
+            "odd.123.45",
+            "alias(odd.k\\=v.x,'e')",
+            "odd.k=v.x",
+            "sumSeries(odd.true.none)",
+            "limit(servers.*.cpu.user,TRUE)",
+            "''",
+            "5",
+            "  servers.web1.cpu.user  ",
+            "servers.{web1,web2.cpu.user",
+            "servers.web1.cpu.user extra",
+            "group(none)",
+            "sumSeries()",
+            "alias(servers.web1.cpu.user,\"a\\\"b\")",
+            "scale(servers.web1.cpu.user,inf)",
+            "legendValue(servers.web1.cpu.user,'avg','si')",
+            "summarize(servers.web1.cpu.user,'1min','foo')",
+            "movingAverage(servers.web1.cpu.user,-5)",
+            "offset(servers.web1.cpu.user,none)",
+            "servers.web1.cpu.user | offset(1)",
+            "seriesByTag('name=')",
+            "seriesByTag('name')",
+            "seriesByTag('dc=ams','dc!=~x')",
+            "sortByName(servers.*.cpu.user,reverse=true)",
         ];
         self.pick(&targets).to_owned()
     }
@@ -209,7 +327,8 @@ impl Generator {
     }
 
     fn argument(&mut self, kind: &str, depth: usize) -> String {
-        let quoted = |text: &str| if text.contains('\'') { format!("\"{text}\"") } else { format!("'{text}'") };
+        let quoted =
+            |text: &str| if text.contains('\'') { format!("\"{text}\"") } else { format!("'{text}'") };
         match kind {
             "L" if depth > 0 && self.one_in(3) => {
                 let idx = self.below(SIGNATURES.len());
@@ -223,7 +342,16 @@ impl Generator {
             "W" if self.one_in(2) => quoted(self.pick(&["1min", "5min", "30s", "100s"])),
             "W" => self.pick(&["1", "2", "5", "10", "30"]).to_owned(),
             "A" => quoted(self.pick(AGGREGATIONS)),
-            "C" if self.one_in(3) => quoted(self.pick(&["sumSeries", "averageSeries", "maxSeries", "sum", "avg", "minSeries", "multiplySeries", "rangeOfSeries"])),
+            "C" if self.one_in(3) => quoted(self.pick(&[
+                "sumSeries",
+                "averageSeries",
+                "maxSeries",
+                "sum",
+                "avg",
+                "minSeries",
+                "multiplySeries",
+                "rangeOfSeries",
+            ])),
             "C" => quoted(self.pick(AGGREGATIONS)),
             "B" => self.pick(&["true", "false", "0", "1", "'true'"]).to_owned(),
             "T" => quoted(self.pick(TEXTS)),
@@ -238,9 +366,13 @@ impl Generator {
             "F" => self.pick(&["0", "0.5", "1", "0.3"]).to_owned(),
             "O" => quoted(self.pick(&[">", "<", ">=", "<=", "=", "!="])),
             "Z" => quoted(self.pick(&["sum", "average", "min", "max", "first", "last", "avg_zero", "avg"])),
-            "E" if !self.one_in(8) => quoted(&(START + 3600 + i64::try_from(self.below(7200)).unwrap_or(0)).to_string()),
+            "E" if !self.one_in(8) => {
+                quoted(&(START + 3600 + i64::try_from(self.below(7200)).unwrap_or(0)).to_string())
+            }
             "E" => (START + 3600 + i64::try_from(self.below(7200)).unwrap_or(0)).to_string(),
-            "U" => quoted(self.pick(&["days", "hours", "minutes", "seconds", "weeks3", "months", "years", "weeks"])),
+            "U" => quoted(
+                self.pick(&["days", "hours", "minutes", "seconds", "weeks3", "months", "years", "weeks"]),
+            ),
             "S" => quoted(self.pick(&["10min", "30min", "1h"])),
             "V" => quoted(self.pick(&["si", "binary", "avg", "max", "last", "count"])),
             "M" => "'sumSeries(%.cpu.*)','% total'".to_owned(),

@@ -49,7 +49,9 @@ fn main() -> Result<(), AnyError> {
     let mut printed = 0;
     let mut left = request_count;
     while left > 0 {
-        let requests: Vec<generate::Request> = std::iter::repeat_with(|| generator.request(only.as_deref())).take(left.min(JOB_REQUESTS)).collect();
+        let requests: Vec<generate::Request> = std::iter::repeat_with(|| generator.request(only.as_deref()))
+            .take(left.min(JOB_REQUESTS))
+            .collect();
         left -= requests.len();
         let answers = oracle::answers(&dataset, &requests)?;
         for (request, theirs) in requests.iter().zip(&answers) {
@@ -82,11 +84,20 @@ fn main() -> Result<(), AnyError> {
     report(&tallies, &explained, only.is_none())
 }
 
-fn report(tallies: &BTreeMap<String, Tally>, explained: &BTreeMap<&'static str, usize>, is_complete: bool) -> Result<(), AnyError> {
+fn report(
+    tallies: &BTreeMap<String, Tally>,
+    explained: &BTreeMap<&'static str, usize>,
+    is_complete: bool,
+) -> Result<(), AnyError> {
     let percent = |part: usize, total: usize| 100.0 * part as f64 / total.max(1) as f64;
     for (name, tally) in tallies.iter().filter(|(name, _)| !name.is_empty()) {
         if tally.equal < tally.total {
-            println!("{name:32} {:5} requests, {:6.2} % equal, {} explained", tally.total, percent(tally.equal, tally.total), tally.explained);
+            println!(
+                "{name:32} {:5} requests, {:6.2} % equal, {} explained",
+                tally.total,
+                percent(tally.equal, tally.total),
+                tally.explained
+            );
         }
     }
     for (rule, count) in explained {
@@ -102,7 +113,8 @@ fn report(tallies: &BTreeMap<String, Tally>, explained: &BTreeMap<&'static str, 
         percent(all.equal, all.total),
         percent(agreed, all.total)
     );
-    let unused: Vec<&str> = rules::RULES.iter().map(|rule| rule.name).filter(|name| !explained.contains_key(name)).collect();
+    let unused: Vec<&str> =
+        rules::RULES.iter().map(|rule| rule.name).filter(|name| !explained.contains_key(name)).collect();
     if is_complete && !unused.is_empty() {
         return Err(format!("rules that explain nothing: {unused:?}").into());
     }

@@ -23,7 +23,12 @@ pub fn answers(entries: &[Entry], requests: &[Request]) -> Result<Vec<Value>, An
         .collect();
     let requests: Vec<Value> = requests.iter().map(Request::to_json).collect();
     let job = json!({"series": series, "requests": requests}).to_string();
-    let mut child = Command::new(script()).arg("eval").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut child = Command::new(script())
+        .arg("eval")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
     let mut stdin = child.stdin.take().ok_or("no stdin")?;
     let writer = std::thread::scope(|scope| {
         scope.spawn(move || std::io::Write::write_all(&mut stdin, job.as_bytes()));

@@ -70,16 +70,25 @@ fn render(source: &MemorySource, request: &Request) -> Result<Value, EvalError> 
 fn find(source: &MemorySource, request: &Request) -> Result<Value, EvalError> {
     let query = request.param("query").unwrap_or("");
     let format = request.param("format").unwrap_or("treejson");
-    let pattern = if format == "completer" { output::find::completer_pattern(query) } else { query.to_owned() };
+    let pattern =
+        if format == "completer" { output::find::completer_pattern(query) } else { query.to_owned() };
     let mut nodes = source.find(&pattern, None, None)?;
     output::find::sort_by_name(&mut nodes);
-    let wildcard = if request.param("wildcards") == Some("1") { output::find::WildcardNode::Shown } else { output::find::WildcardNode::Hidden };
+    let wildcard = if request.param("wildcards") == Some("1") {
+        output::find::WildcardNode::Shown
+    } else {
+        output::find::WildcardNode::Hidden
+    };
     let mut out = String::new();
     match format {
         "treejson" => output::find::render_tree(query, &nodes, wildcard, &mut out),
         "completer" => output::find::render_completer(&nodes, wildcard, &mut out),
         "json" => output::find::render_json(&nodes, &mut out),
-        _ => output::find::render_node_list(&nodes, request.param("position").and_then(|text| text.parse().ok()).unwrap_or(-1), &mut out),
+        _ => output::find::render_node_list(
+            &nodes,
+            request.param("position").and_then(|text| text.parse().ok()).unwrap_or(-1),
+            &mut out,
+        ),
     }
     Ok(json_answer(&out))
 }

@@ -16,7 +16,9 @@ fn collect(node: &Node, found: &mut Vec<(String, Selector)>) -> Result<(), EvalE
     match node {
         Node::Literal(_) => {}
         Node::Path(path) => found.push((path.clone(), Selector::Path(path.clone()))),
-        Node::Call(call) if call.name == "seriesByTag" => found.push((call.raw.clone(), Selector::Tags(parse_expressions(&texts(call))?))),
+        Node::Call(call) if call.name == "seriesByTag" => {
+            found.push((call.raw.clone(), Selector::Tags(parse_expressions(&texts(call))?)))
+        }
         Node::Call(call) => {
             for arg in call.args.iter().chain(call.named.iter().map(|(_, value)| value)) {
                 collect(arg, found)?;
@@ -28,7 +30,9 @@ fn collect(node: &Node, found: &mut Vec<(String, Selector)>) -> Result<(), EvalE
 }
 
 fn texts(call: &FunctionCall) -> Vec<String> {
-    let texts = call.args.iter().filter_map(|arg| if let Node::Literal(Literal::Text(text)) = arg { Some(text.clone()) } else { None });
+    let texts = call.args.iter().filter_map(|arg| {
+        if let Node::Literal(Literal::Text(text)) = arg { Some(text.clone()) } else { None }
+    });
     texts.collect()
 }
 
@@ -43,9 +47,14 @@ pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalErro
     let (from, until) = (scope.start.seconds, scope.end.seconds);
     found.sort_by(|a, b| a.0.cmp(&b.0));
     found.dedup_by(|a, b| a.0 == b.0);
-    found.retain(|(expression, _)| !scope.shared.prefetched.borrow().contains_key(&(from, until, expression.clone())));
+    found.retain(|(expression, _)| {
+        !scope.shared.prefetched.borrow().contains_key(&(from, until, expression.clone()))
+    });
     if found.is_empty() {
         return Ok(());
+    }
+    if from > until {
+        return Err(EvalError::Parameter(format!("range ends at {until}, before it starts at {from}")));
     }
     let points_hint = scope.shared.max_data_points;
     let (expressions, selectors): (Vec<String>, Vec<Selector>) = found.into_iter().unzip();
@@ -58,7 +67,8 @@ pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalErro
     for (expression, answer) in expressions.into_iter().zip(answers) {
         scope.shared.budget.reserve_series(answer.len() as u64)?;
         scope.shared.budget.reserve_points(answer.iter().map(|series| series.values.len() as u64).sum())?;
-        let mut list: Vec<Series> = answer.into_iter().map(|fetched| series_of(fetched, &expression)).collect();
+        let mut list: Vec<Series> =
+            answer.into_iter().map(|fetched| series_of(fetched, &expression)).collect();
         list.sort_by(|a, b| a.name.cmp(&b.name));
         list.dedup_by(|a, b| a.name == b.name);
         prefetched.insert((from, until, expression), list);

@@ -23,14 +23,21 @@ pub(super) fn filled(node: Node, overrides: &BTreeMap<String, String>) -> Result
     replace(node, &Vec::new(), overrides)
 }
 
-fn replace(node: Node, values: &Replacements, overrides: &BTreeMap<String, String>) -> Result<Node, EvalError> {
+fn replace(
+    node: Node,
+    values: &Replacements,
+    overrides: &BTreeMap<String, String>,
+) -> Result<Node, EvalError> {
     Ok(match node {
         Node::Literal(literal) => Node::Literal(literal),
         Node::Path(path) => replace_path(path, values)?,
         Node::Call(call) => {
             let FunctionCall { name, args, named, raw } = *call;
-            let args = args.into_iter().map(|arg| replace(arg, values, overrides)).collect::<Result<_, _>>()?;
-            let named = named.into_iter().map(|(name, value)| replace(value, values, overrides).map(|value| (name, value)));
+            let args =
+                args.into_iter().map(|arg| replace(arg, values, overrides)).collect::<Result<_, _>>()?;
+            let named = named
+                .into_iter()
+                .map(|(name, value)| replace(value, values, overrides).map(|value| (name, value)));
             Node::Call(Box::new(FunctionCall { name, args, named: named.collect::<Result<_, _>>()?, raw }))
         }
         Node::Template(template) => {
@@ -42,7 +49,9 @@ fn replace(node: Node, values: &Replacements, overrides: &BTreeMap<String, Strin
 
 fn values_of(template: &Template, overrides: &BTreeMap<String, String>) -> Replacements {
     let mut values: Replacements = template.named.clone();
-    values.extend((1..).zip(&template.positional).map(|(idx, value): (usize, _)| (idx.to_string(), value.clone())));
+    values.extend(
+        (1..).zip(&template.positional).map(|(idx, value): (usize, _)| (idx.to_string(), value.clone())),
+    );
     for (name, value) in overrides {
         let value = Literal::Text(value.clone());
         match values.iter_mut().find(|(known, _)| known == name) {
@@ -63,7 +72,9 @@ fn replace_path(mut path: String, values: &Replacements) -> Result<Node, EvalErr
             path = path.replace(&variable, &Value::from(value).text());
         }
         if path.len() > PATH_BYTES_MAX {
-            return Err(EvalError::Parameter(format!("path exceeds {PATH_BYTES_MAX} bytes after replacement")));
+            return Err(EvalError::Parameter(format!(
+                "path exceeds {PATH_BYTES_MAX} bytes after replacement"
+            )));
         }
     }
     Ok(Node::Path(path))

@@ -23,10 +23,34 @@ const CACTI: &[Parameter] = &[
 ];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    function("alias", Group::Alias, &[SERIES_LIST, required("newName", ParameterType::Text)], alias, "Gives all series this name."),
-    function("aliasByMetric", Group::Alias, &[SERIES_LIST], |_, args| substring(args, -1, 0), "Names each series by the last node."),
-    function("aliasByNode", Group::Alias, &[SERIES_LIST, repeated("nodes", ParameterType::NodeOrTag)], alias_by_node, "Names each series by nodes or tags."),
-    function("aliasByTags", Group::Alias, &[SERIES_LIST, repeated("tags", ParameterType::NodeOrTag)], alias_by_node, "Names each series by tags or nodes."),
+    function(
+        "alias",
+        Group::Alias,
+        &[SERIES_LIST, required("newName", ParameterType::Text)],
+        alias,
+        "Gives all series this name.",
+    ),
+    function(
+        "aliasByMetric",
+        Group::Alias,
+        &[SERIES_LIST],
+        |_, args| substring(args, -1, 0),
+        "Names each series by the last node.",
+    ),
+    function(
+        "aliasByNode",
+        Group::Alias,
+        &[SERIES_LIST, repeated("nodes", ParameterType::NodeOrTag)],
+        alias_by_node,
+        "Names each series by nodes or tags.",
+    ),
+    function(
+        "aliasByTags",
+        Group::Alias,
+        &[SERIES_LIST, repeated("tags", ParameterType::NodeOrTag)],
+        alias_by_node,
+        "Names each series by tags or nodes.",
+    ),
     function(
         "aliasSub",
         Group::Alias,
@@ -37,24 +61,57 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function(
         "aliasQuery",
         Group::Alias,
-        &[SERIES_LIST, required("search", ParameterType::Text), required("replace", ParameterType::Text), required("newName", ParameterType::Text)],
+        &[
+            SERIES_LIST,
+            required("search", ParameterType::Text),
+            required("replace", ParameterType::Text),
+            required("newName", ParameterType::Text),
+        ],
         alias_query,
         "Names each series by the last value of another.",
     ),
-    function("legendValue", Group::Alias, &[SERIES_LIST, any_number("valuesTypes", ParameterType::Text)], legend_value, "Adds aggregated values to names."),
-    function("upper", Group::Alias, POSITIONS, |_, args| change_case(args, |c| c.to_uppercase().collect()), "Names in upper case."),
-    function("lower", Group::Alias, POSITIONS, |_, args| change_case(args, |c| c.to_lowercase().collect()), "Names in lower case."),
+    function(
+        "legendValue",
+        Group::Alias,
+        &[SERIES_LIST, any_number("valuesTypes", ParameterType::Text)],
+        legend_value,
+        "Adds aggregated values to names.",
+    ),
+    function(
+        "upper",
+        Group::Alias,
+        POSITIONS,
+        |_, args| change_case(args, |c| c.to_uppercase().collect()),
+        "Names in upper case.",
+    ),
+    function(
+        "lower",
+        Group::Alias,
+        POSITIONS,
+        |_, args| change_case(args, |c| c.to_lowercase().collect()),
+        "Names in lower case.",
+    ),
     function(
         "substr",
         Group::Special,
-        &[SERIES_LIST, with_number("start", ParameterType::Node, 0.0), with_number("stop", ParameterType::Node, 0.0)],
+        &[
+            SERIES_LIST,
+            with_number("start", ParameterType::Node, 0.0),
+            with_number("stop", ParameterType::Node, 0.0),
+        ],
         |_, args| {
             let (start, stop) = (whole_or_zero(args, 1)?, whole_or_zero(args, 2)?);
             substring(args, start, stop)
         },
         "Names each series by a range of nodes.",
     ),
-    function("cactiStyle", Group::Special, CACTI, cacti_style, "Adds current, largest and smallest value to names, in columns."),
+    function(
+        "cactiStyle",
+        Group::Special,
+        CACTI,
+        cacti_style,
+        "Adds current, largest and smallest value to names, in columns.",
+    ),
 ];
 
 fn whole_or_zero(args: &Bound, idx: usize) -> Result<i64, EvalError> {
@@ -64,7 +121,10 @@ fn whole_or_zero(args: &Bound, idx: usize) -> Result<i64, EvalError> {
 
 fn alias(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
-    let name = args.value(1).map(Value::text).ok_or_else(|| EvalError::of_function("alias", "newName is missing"))?;
+    let name = args
+        .value(1)
+        .map(Value::text)
+        .ok_or_else(|| EvalError::of_function("alias", "newName is missing"))?;
     for series in &mut list {
         series.name.clone_from(&name);
     }
@@ -94,13 +154,20 @@ fn alias_query(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErr
     for series in &mut list {
         let query = regex.substitute(template, &series.name)?;
         let found = scope.evaluate_text(&query)?;
-        let first = found.first().ok_or_else(|| EvalError::of_function("aliasQuery", &format!("no series found with query: {query}")))?;
+        let first = found.first().ok_or_else(|| {
+            EvalError::of_function("aliasQuery", &format!("no series found with query: {query}"))
+        })?;
         let last = Aggregation::Last.apply(&first.values);
         if last.is_nan() {
-            return Err(EvalError::of_function("aliasQuery", &format!("series {} has no last value", first.name)));
+            return Err(EvalError::of_function(
+                "aliasQuery",
+                &format!("series {} has no last value", first.name),
+            ));
         }
         let named = percent_format(pattern, last);
-        series.name = named.ok_or_else(|| EvalError::of_function("aliasQuery", &format!("newName '{pattern}' must format one number")))?;
+        series.name = named.ok_or_else(|| {
+            EvalError::of_function("aliasQuery", &format!("newName '{pattern}' must format one number"))
+        })?;
     }
     Ok(Value::Series(list))
 }
@@ -121,8 +188,13 @@ fn substring(args: &mut Bound, start: i64, stop: i64) -> Result<Value, EvalError
 
 fn change_case(args: &mut Bound, change: fn(char) -> String) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
-    let positions: Option<Vec<i64>> = args.repeated().iter().map(|value| if let Value::Int(idx) = value { Some(*idx) } else { None }).collect();
-    let positions = positions.ok_or_else(|| EvalError::Parameter("positions must be whole numbers".to_owned()))?;
+    let positions: Option<Vec<i64>> = args
+        .repeated()
+        .iter()
+        .map(|value| if let Value::Int(idx) = value { Some(*idx) } else { None })
+        .collect();
+    let positions =
+        positions.ok_or_else(|| EvalError::Parameter("positions must be whole numbers".to_owned()))?;
     for series in &mut list {
         let mut chars: Vec<String> = series.name.chars().map(String::from).collect();
         let len = i64::try_from(chars.len()).unwrap_or(i64::MAX);
@@ -164,7 +236,9 @@ fn legend_value(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
             match system {
                 None => series.name.push_str(&format!(" ({kind}: {plain})")),
                 Some(system) => {
-                    let formatted = value.filter(|value| !value.is_nan()).map_or(plain, |value| system.formatted(value, ""));
+                    let formatted = value
+                        .filter(|value| !value.is_nan())
+                        .map_or(plain, |value| system.formatted(value, ""));
                     series.name = format!("{:<20}{kind:<5}{formatted:<10}", series.name);
                 }
             }
@@ -216,7 +290,10 @@ fn cacti_style(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalEr
     let units = args.given(2).filter(|value| value.is_truthy()).map(Value::text).unwrap_or_default();
     let system = match system {
         None => None,
-        Some(name) => Some(UnitSystem::named(&name).ok_or_else(|| EvalError::of_function("cactiStyle", &format!("unknown system {name}")))?),
+        Some(name) => Some(
+            UnitSystem::named(&name)
+                .ok_or_else(|| EvalError::of_function("cactiStyle", &format!("unknown system {name}")))?,
+        ),
     };
     let formatted = |value: f64| match system {
         Some(system) => system.formatted(value, &units),
@@ -224,10 +301,13 @@ fn cacti_style(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalEr
         None => format!("{value:.2} {units}"),
     };
     // Widths are those of the whole part of each value, 3 where there is none.
-    let width = |value: f64| formatted(if value.is_nan() || value == 0.0 { 3.0 } else { value.trunc() }).chars().count();
+    let width = |value: f64| {
+        formatted(if value.is_nan() || value == 0.0 { 3.0 } else { value.trunc() }).chars().count()
+    };
     let parts: [fn(&[f64]) -> f64; 3] = [|values| Aggregation::Last.apply(values), largest, smallest];
     let name_width = list.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
-    let widths = parts.map(|part| list.iter().map(|series| width(part(&series.values))).max().unwrap_or(0) + 3);
+    let widths =
+        parts.map(|part| list.iter().map(|series| width(part(&series.values))).max().unwrap_or(0) + 3);
     for series in &mut list {
         let mut name = format!("{:<name_width$}", series.name);
         for ((part, width), title) in parts.iter().zip(widths).zip(["Current", "Max", "Min"]) {

@@ -19,29 +19,95 @@ use crate::series::{ABSENT, Series, Tags};
 use crate::value::Value;
 
 const LISTS: &[Parameter] = &[repeated("seriesLists", ParameterType::SeriesList)];
-const PAIR: &[Parameter] =
-    &[required("seriesListFirstPos", ParameterType::SeriesList), required("seriesListSecondPos", ParameterType::SeriesList)];
+const PAIR: &[Parameter] = &[
+    required("seriesListFirstPos", ParameterType::SeriesList),
+    required("seriesListSecondPos", ParameterType::SeriesList),
+];
 const WILDCARDS: &[Parameter] = &[SERIES_LIST, any_number("position", ParameterType::Node)];
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function(
         "aggregate",
         Group::Combine,
-        &[SERIES_LIST, required("func", ParameterType::AggFunc), optional("xFilesFactor", ParameterType::Float)],
+        &[
+            SERIES_LIST,
+            required("func", ParameterType::AggFunc),
+            optional("xFilesFactor", ParameterType::Float),
+        ],
         run_aggregate,
         "Aggregates all series to one by the named function.",
     ),
-    function("sumSeries", Group::Combine, LISTS, |scope, args| over_lists(scope, args, "sum"), "Adds series point by point."),
-    function("sum", Group::Combine, LISTS, |scope, args| over_lists(scope, args, "sum"), "Short form of sumSeries."),
-    function("averageSeries", Group::Combine, LISTS, |scope, args| over_lists(scope, args, "average"), "Averages series point by point."),
-    function("avg", Group::Combine, LISTS, |scope, args| over_lists(scope, args, "average"), "Short form of averageSeries."),
-    function("diffSeries", Group::Combine, LISTS, |scope, args| over_lists(scope, args, "diff"), "Subtracts all other series from the first."),
-    function("stddevSeries", Group::Combine, LISTS, |scope, args| over_lists(scope, args, "stddev"), "Standard deviation across series."),
-    function("minSeries", Group::Combine, LISTS, |scope, args| over_lists(scope, args, "min"), "Smallest value across series."),
-    function("maxSeries", Group::Combine, LISTS, |scope, args| over_lists(scope, args, "max"), "Largest value across series."),
-    function("rangeOfSeries", Group::Combine, LISTS, |scope, args| over_lists(scope, args, "rangeOf"), "Largest minus smallest value across series."),
+    function(
+        "sumSeries",
+        Group::Combine,
+        LISTS,
+        |scope, args| over_lists(scope, args, "sum"),
+        "Adds series point by point.",
+    ),
+    function(
+        "sum",
+        Group::Combine,
+        LISTS,
+        |scope, args| over_lists(scope, args, "sum"),
+        "Short form of sumSeries.",
+    ),
+    function(
+        "averageSeries",
+        Group::Combine,
+        LISTS,
+        |scope, args| over_lists(scope, args, "average"),
+        "Averages series point by point.",
+    ),
+    function(
+        "avg",
+        Group::Combine,
+        LISTS,
+        |scope, args| over_lists(scope, args, "average"),
+        "Short form of averageSeries.",
+    ),
+    function(
+        "diffSeries",
+        Group::Combine,
+        LISTS,
+        |scope, args| over_lists(scope, args, "diff"),
+        "Subtracts all other series from the first.",
+    ),
+    function(
+        "stddevSeries",
+        Group::Combine,
+        LISTS,
+        |scope, args| over_lists(scope, args, "stddev"),
+        "Standard deviation across series.",
+    ),
+    function(
+        "minSeries",
+        Group::Combine,
+        LISTS,
+        |scope, args| over_lists(scope, args, "min"),
+        "Smallest value across series.",
+    ),
+    function(
+        "maxSeries",
+        Group::Combine,
+        LISTS,
+        |scope, args| over_lists(scope, args, "max"),
+        "Largest value across series.",
+    ),
+    function(
+        "rangeOfSeries",
+        Group::Combine,
+        LISTS,
+        |scope, args| over_lists(scope, args, "rangeOf"),
+        "Largest minus smallest value across series.",
+    ),
     function("multiplySeries", Group::Combine, LISTS, run_multiply, "Multiplies series point by point."),
-    function("countSeries", Group::Combine, &[any_number("seriesLists", ParameterType::SeriesList)], run_count, "Number of series."),
+    function(
+        "countSeries",
+        Group::Combine,
+        &[any_number("seriesLists", ParameterType::SeriesList)],
+        run_count,
+        "Number of series.",
+    ),
     function(
         "powSeries",
         Group::Combine,
@@ -52,13 +118,35 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function(
         "percentileOfSeries",
         Group::Combine,
-        &[SERIES_LIST, required("n", ParameterType::Float), super::signature::with_bool("interpolate", false)],
+        &[
+            SERIES_LIST,
+            required("n", ParameterType::Float),
+            super::signature::with_bool("interpolate", false),
+        ],
         run_percentile,
         "Percentile across series at each point.",
     ),
-    function("sumSeriesWithWildcards", Group::Combine, WILDCARDS, |scope, args| with_wildcards(scope, args, "sum"), "Adds series that agree in all nodes but these."),
-    function("averageSeriesWithWildcards", Group::Combine, WILDCARDS, |scope, args| with_wildcards(scope, args, "average"), "Averages series that agree in all nodes but these."),
-    function("multiplySeriesWithWildcards", Group::Combine, WILDCARDS, |scope, args| with_wildcards(scope, args, "multiply"), "Multiplies series that agree in all nodes but these."),
+    function(
+        "sumSeriesWithWildcards",
+        Group::Combine,
+        WILDCARDS,
+        |scope, args| with_wildcards(scope, args, "sum"),
+        "Adds series that agree in all nodes but these.",
+    ),
+    function(
+        "averageSeriesWithWildcards",
+        Group::Combine,
+        WILDCARDS,
+        |scope, args| with_wildcards(scope, args, "average"),
+        "Averages series that agree in all nodes but these.",
+    ),
+    function(
+        "multiplySeriesWithWildcards",
+        Group::Combine,
+        WILDCARDS,
+        |scope, args| with_wildcards(scope, args, "multiply"),
+        "Multiplies series that agree in all nodes but these.",
+    ),
     function(
         "aggregateWithWildcards",
         Group::Combine,
@@ -69,9 +157,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "Aggregates series that agree in all nodes but these.",
     ),
-    function("sumSeriesLists", Group::Combine, PAIR, |scope, args| over_pairs(scope, args, "sum", None), "Adds the lists pair by pair."),
-    function("diffSeriesLists", Group::Combine, PAIR, |scope, args| over_pairs(scope, args, "diff", None), "Subtracts the lists pair by pair."),
-    function("multiplySeriesLists", Group::Combine, PAIR, |scope, args| over_pairs(scope, args, "multiply", None), "Multiplies the lists pair by pair."),
+    function(
+        "sumSeriesLists",
+        Group::Combine,
+        PAIR,
+        |scope, args| over_pairs(scope, args, "sum", None),
+        "Adds the lists pair by pair.",
+    ),
+    function(
+        "diffSeriesLists",
+        Group::Combine,
+        PAIR,
+        |scope, args| over_pairs(scope, args, "diff", None),
+        "Subtracts the lists pair by pair.",
+    ),
+    function(
+        "multiplySeriesLists",
+        Group::Combine,
+        PAIR,
+        |scope, args| over_pairs(scope, args, "multiply", None),
+        "Multiplies the lists pair by pair.",
+    ),
     function(
         "aggregateSeriesLists",
         Group::Combine,
@@ -92,7 +198,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
 /// Path expressions without duplicates, joined by commas.
 pub(super) fn path_expressions(list: &[Series]) -> String {
     let mut seen = chronolith_base::hash::HashSet::default();
-    let expressions: Vec<&str> = list.iter().map(|series| series.path_expression.as_str()).filter(|text| seen.insert(*text)).collect();
+    let expressions: Vec<&str> =
+        list.iter().map(|series| series.path_expression.as_str()).filter(|text| seen.insert(*text)).collect();
     expressions.join(",")
 }
 
@@ -108,7 +215,12 @@ fn shared_tags(list: &[Series]) -> Tags {
 /// Aggregates a list to one series; `None` if the list is empty.
 /// # Errors
 /// [`EvalError::Parameter`] for an unknown aggregation or grids without a common step; limits.
-pub(super) fn aggregate(scope: &Scope<'_>, mut list: Vec<Series>, name: &str, factor: Option<f64>) -> Result<Option<Series>, EvalError> {
+pub(super) fn aggregate(
+    scope: &Scope<'_>,
+    mut list: Vec<Series>,
+    name: &str,
+    factor: Option<f64>,
+) -> Result<Option<Series>, EvalError> {
     let name = name.strip_suffix("Series").unwrap_or(name);
     let aggregation = Aggregation::named(name)?;
     let Some(grid) = normalize(&mut list)? else { return Ok(None) };
@@ -118,7 +230,8 @@ pub(super) fn aggregate(scope: &Scope<'_>, mut list: Vec<Series>, name: &str, fa
     let values = aggregate_points(&points, aggregation, factor);
     scope.shared.budget.reserve_points(values.len() as u64)?;
     let mut series = Series::new(title.clone(), grid, values, factor);
-    series.is_integral = aggregation == Aggregation::Count || aggregation.keeps_integers() && list.iter().all(|one| one.is_integral);
+    series.is_integral = aggregation == Aggregation::Count
+        || aggregation.keeps_integers() && list.iter().all(|one| one.is_integral);
     series.tags = shared_tags(&list);
     series.tags.entry("name".to_owned()).or_insert(title);
     series.tag("aggregatedBy", name);
@@ -168,7 +281,11 @@ fn aggregate_rows(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor: f
     let mut values = Vec::new();
     for_each_row(points, |row| {
         let present = row.iter().filter(|value| !value.is_nan()).count();
-        values.push(if is_enough(present, row.len() as f64, factor) { aggregation.apply(row) } else { ABSENT });
+        values.push(if is_enough(present, row.len() as f64, factor) {
+            aggregation.apply(row)
+        } else {
+            ABSENT
+        });
     });
     values
 }
@@ -217,7 +334,12 @@ fn run_power(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError
     for_each_row(&all_points(&list)?, |row| {
         values.push(row.iter().copied().reduce(super::transform::power).unwrap_or(ABSENT));
     });
-    Ok(Value::Series(vec![Series::new(format!("powSeries({})", names.join(",")), grid, values, scope.x_files_factor)]))
+    Ok(Value::Series(vec![Series::new(
+        format!("powSeries({})", names.join(",")),
+        grid,
+        values,
+        scope.x_files_factor,
+    )]))
 }
 
 fn run_percentile(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
@@ -226,7 +348,11 @@ fn run_percentile(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Eval
         return Err(EvalError::of_function("percentileOfSeries", "the percentage must be greater than 0"));
     }
     let mut list = args.take_series(0)?;
-    let method = if args.is_set_or(2, Toggle::Off) { PercentileMethod::Interpolated } else { PercentileMethod::Nearest };
+    let method = if args.is_set_or(2, Toggle::Off) {
+        PercentileMethod::Interpolated
+    } else {
+        PercentileMethod::Nearest
+    };
     let Some(grid) = normalize(&mut list)? else { return Ok(Value::Series(Vec::new())) };
     let first = list.first().map(|series| series.path_expression.clone()).unwrap_or_default();
     let mut values = Ok(Vec::new());
@@ -259,10 +385,19 @@ fn with_wildcards(scope: &mut Scope<'_>, args: &mut Bound, name: &str) -> Result
     Ok(Value::Series(results))
 }
 
-fn over_pairs(scope: &mut Scope<'_>, args: &mut Bound, name: &str, factor: Option<f64>) -> Result<Value, EvalError> {
+fn over_pairs(
+    scope: &mut Scope<'_>,
+    args: &mut Bound,
+    name: &str,
+    factor: Option<f64>,
+) -> Result<Value, EvalError> {
     let (first, second) = (args.take_series(0)?, args.take_series(1)?);
     if first.len() != second.len() {
-        return Err(EvalError::Parameter(format!("both lists must have the same length, found {} and {}", first.len(), second.len())));
+        return Err(EvalError::Parameter(format!(
+            "both lists must have the same length, found {} and {}",
+            first.len(),
+            second.len()
+        )));
     }
     let mut results = Vec::new();
     for (left, right) in first.into_iter().zip(second) {

@@ -30,7 +30,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Group::Graph,
         &[SERIES_LIST, required("theColor", ParameterType::Text)],
         |_, args| {
-            let color = args.value(1).map(Value::text).ok_or_else(|| EvalError::of_function("color", "theColor is missing"))?;
+            let color = args
+                .value(1)
+                .map(Value::text)
+                .ok_or_else(|| EvalError::of_function("color", "theColor is missing"))?;
             with_option(args, |_| DrawOption::Color(color.clone()))
         },
         "Colour of the line.",
@@ -78,12 +81,28 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "Draws against the right axis.",
     ),
-    function("areaBetween", Group::Graph, &[SERIES_LIST], |_, args| area_between(args.take_series(0)?).map(Value::Series), "Fills the area between two series."),
-    function("stacked", Group::Graph, &[SERIES_LIST, optional("stackName", ParameterType::Text)], stacked, "Adds each series to those before it."),
+    function(
+        "areaBetween",
+        Group::Graph,
+        &[SERIES_LIST],
+        |_, args| area_between(args.take_series(0)?).map(Value::Series),
+        "Fills the area between two series.",
+    ),
+    function(
+        "stacked",
+        Group::Graph,
+        &[SERIES_LIST, optional("stackName", ParameterType::Text)],
+        stacked,
+        "Adds each series to those before it.",
+    ),
     function(
         "verticalLine",
         Group::Graph,
-        &[required("ts", ParameterType::Date), optional("label", ParameterType::Text), optional("color", ParameterType::Text)],
+        &[
+            required("ts", ParameterType::Date),
+            optional("label", ParameterType::Text),
+            optional("color", ParameterType::Text),
+        ],
         vertical_line,
         "A vertical line at a time.",
     ),
@@ -113,7 +132,10 @@ fn dashed(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> 
 pub(super) fn area_between(mut list: Vec<Series>) -> Result<Vec<Series>, EvalError> {
     let count = list.len();
     let [lower, upper] = list.as_mut_slice() else {
-        return Err(EvalError::of_function("areaBetween", &format!("expected exactly 2 series, found {count}")));
+        return Err(EvalError::of_function(
+            "areaBetween",
+            &format!("expected exactly 2 series, found {count}"),
+        ));
     };
     lower.options.extend([DrawOption::Stacked, DrawOption::Invisible]);
     upper.options.push(DrawOption::Stacked);
@@ -159,19 +181,32 @@ fn stacked(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> 
 }
 
 fn vertical_line(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
-    let text = args.value(0).map(Value::text).ok_or_else(|| EvalError::of_function("verticalLine", "ts is missing"))?;
+    let text = args
+        .value(0)
+        .map(Value::text)
+        .ok_or_else(|| EvalError::of_function("verticalLine", "ts is missing"))?;
     let zone = &scope.shared.zone;
     let moment = crate::time::Moment::new(parse_time(&text, zone, scope.shared.now)?, zone);
     let time = scope.wall_seconds(moment);
     let (start, end) = (scope.wall_seconds(scope.start), scope.wall_seconds(scope.end));
     if time < start {
-        return Err(EvalError::of_function("verticalLine", &format!("timestamp {time} exists before start of range")));
+        return Err(EvalError::of_function(
+            "verticalLine",
+            &format!("timestamp {time} exists before start of range"),
+        ));
     }
     if time > end {
-        return Err(EvalError::of_function("verticalLine", &format!("timestamp {time} exists after end of range")));
+        return Err(EvalError::of_function(
+            "verticalLine",
+            &format!("timestamp {time} exists after end of range"),
+        ));
     }
     let label = args.given(1).map_or_else(String::new, Value::text);
-    let mut series = Series::new(label, Grid { start: time, end: time, step: 1 }, vec![1.0, 1.0], scope.x_files_factor);
+    let mut series =
+        Series::new(label, Grid { start: time, end: time, step: 1 }, vec![1.0, 1.0], scope.x_files_factor);
+    if args.given(1).is_none() {
+        series.tag("name", "None");
+    }
     series.options.push(DrawOption::DrawAsInfinite);
     if let Some(color) = args.given(2).filter(|color| color.is_truthy()) {
         series.options.push(DrawOption::Color(color.text()));

@@ -28,39 +28,138 @@ pub(super) const FUNCTIONS: &[Function] = &[
         &[
             SERIES_LIST,
             required("func", ParameterType::AggFunc),
-            Parameter { options: &["!=", "<", "<=", "=", ">", ">="], ..required("operator", ParameterType::Text) },
+            Parameter {
+                options: &["!=", "<", "<=", "=", ">", ">="],
+                ..required("operator", ParameterType::Text)
+            },
             required("threshold", ParameterType::Float),
         ],
         |_, args| {
-            let (name, operator, threshold) = (args.text(1)?.to_owned(), args.text(2)?.to_owned(), args.number(3)?);
+            let (name, operator, threshold) =
+                (args.text(1)?.to_owned(), args.text(2)?.to_owned(), args.number(3)?);
             filter_by(args, &name, &operator, threshold)
         },
         "Series whose aggregated value compares to a threshold.",
     ),
-    function("averageAbove", Group::FilterSeries, THRESHOLD, |_, args| threshold(args, "average", ">"), "Series with an average above a threshold."),
-    function("averageBelow", Group::FilterSeries, THRESHOLD, |_, args| threshold(args, "average", "<="), "Series with an average of a threshold at most."),
-    function("currentAbove", Group::FilterSeries, THRESHOLD, |_, args| threshold(args, "last", ">"), "Series with a last value above a threshold."),
-    function("currentBelow", Group::FilterSeries, THRESHOLD, |_, args| threshold(args, "last", "<="), "Series with a last value of a threshold at most."),
-    function("maximumAbove", Group::FilterSeries, THRESHOLD, |_, args| threshold(args, "max", ">"), "Series with a largest value above a threshold."),
-    function("maximumBelow", Group::FilterSeries, THRESHOLD, |_, args| threshold(args, "max", "<="), "Series with a largest value of a threshold at most."),
-    function("minimumAbove", Group::FilterSeries, THRESHOLD, |_, args| threshold(args, "min", ">"), "Series with a smallest value above a threshold."),
-    function("minimumBelow", Group::FilterSeries, THRESHOLD, |_, args| threshold(args, "min", "<="), "Series with a smallest value of a threshold at most."),
+    function(
+        "averageAbove",
+        Group::FilterSeries,
+        THRESHOLD,
+        |_, args| threshold(args, "average", ">"),
+        "Series with an average above a threshold.",
+    ),
+    function(
+        "averageBelow",
+        Group::FilterSeries,
+        THRESHOLD,
+        |_, args| threshold(args, "average", "<="),
+        "Series with an average of a threshold at most.",
+    ),
+    function(
+        "currentAbove",
+        Group::FilterSeries,
+        THRESHOLD,
+        |_, args| threshold(args, "last", ">"),
+        "Series with a last value above a threshold.",
+    ),
+    function(
+        "currentBelow",
+        Group::FilterSeries,
+        THRESHOLD,
+        |_, args| threshold(args, "last", "<="),
+        "Series with a last value of a threshold at most.",
+    ),
+    function(
+        "maximumAbove",
+        Group::FilterSeries,
+        THRESHOLD,
+        |_, args| threshold(args, "max", ">"),
+        "Series with a largest value above a threshold.",
+    ),
+    function(
+        "maximumBelow",
+        Group::FilterSeries,
+        THRESHOLD,
+        |_, args| threshold(args, "max", "<="),
+        "Series with a largest value of a threshold at most.",
+    ),
+    function(
+        "minimumAbove",
+        Group::FilterSeries,
+        THRESHOLD,
+        |_, args| threshold(args, "min", ">"),
+        "Series with a smallest value above a threshold.",
+    ),
+    function(
+        "minimumBelow",
+        Group::FilterSeries,
+        THRESHOLD,
+        |_, args| threshold(args, "min", "<="),
+        "Series with a smallest value of a threshold at most.",
+    ),
     function("limit", Group::FilterSeries, COUNT, |_, args| first_of(args), "The first series of a list."),
     function("mostDeviant", Group::FilterSeries, COUNT, most_deviant, "Series with the largest variance."),
-    function("exclude", Group::FilterSeries, PATTERN, |_, args| by_pattern(args, |is_match| !is_match), "Series whose names do not match a regex."),
-    function("grep", Group::FilterSeries, PATTERN, |_, args| by_pattern(args, |is_match| is_match), "Series whose names match a regex."),
-    function("removeEmptySeries", Group::FilterSeries, FACTOR, |_, args| by_share(args, |value| !value.is_nan()), "Series with values."),
-    function("removeZeroSeries", Group::FilterSeries, FACTOR, |_, args| by_share(args, |value| !value.is_nan() && value != 0.0), "Series with values other than 0."),
-    function("unique", Group::FilterSeries, &[repeated("seriesLists", ParameterType::SeriesList)], unique, "Series without those of the same name."),
+    function(
+        "exclude",
+        Group::FilterSeries,
+        PATTERN,
+        |_, args| by_pattern(args, |is_match| !is_match),
+        "Series whose names do not match a regex.",
+    ),
+    function(
+        "grep",
+        Group::FilterSeries,
+        PATTERN,
+        |_, args| by_pattern(args, |is_match| is_match),
+        "Series whose names match a regex.",
+    ),
+    function(
+        "removeEmptySeries",
+        Group::FilterSeries,
+        FACTOR,
+        |_, args| by_share(args, |value| !value.is_nan()),
+        "Series with values.",
+    ),
+    function(
+        "removeZeroSeries",
+        Group::FilterSeries,
+        FACTOR,
+        |_, args| by_share(args, |value| !value.is_nan() && value != 0.0),
+        "Series with values other than 0.",
+    ),
+    function(
+        "unique",
+        Group::FilterSeries,
+        &[repeated("seriesLists", ParameterType::SeriesList)],
+        unique,
+        "Series without those of the same name.",
+    ),
     function(
         "useSeriesAbove",
         Group::FilterSeries,
-        &[SERIES_LIST, required("value", ParameterType::Float), required("search", ParameterType::Text), required("replace", ParameterType::Text)],
+        &[
+            SERIES_LIST,
+            required("value", ParameterType::Float),
+            required("search", ParameterType::Text),
+            required("replace", ParameterType::Text),
+        ],
         use_series_above,
         "Other series for those with a value above a threshold.",
     ),
-    function("removeAboveValue", Group::FilterData, THRESHOLD, |_, args| by_value(args, "removeAboveValue", |value, n| value <= n), "Removes values above a limit."),
-    function("removeBelowValue", Group::FilterData, THRESHOLD, |_, args| by_value(args, "removeBelowValue", |value, n| value >= n), "Removes values below a limit."),
+    function(
+        "removeAboveValue",
+        Group::FilterData,
+        THRESHOLD,
+        |_, args| by_value(args, "removeAboveValue", |value, n| value <= n),
+        "Removes values above a limit.",
+    ),
+    function(
+        "removeBelowValue",
+        Group::FilterData,
+        THRESHOLD,
+        |_, args| by_value(args, "removeBelowValue", |value, n| value >= n),
+        "Removes values below a limit.",
+    ),
     function(
         "fallbackSeries",
         Group::Special,
@@ -119,7 +218,9 @@ fn most_deviant(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
     let mut deviants = Vec::new();
     for series in list {
         let mean = Aggregation::Average.apply(&series.values);
-        let squares = sum_in_order(series.values.iter().filter(|value| !value.is_nan()).map(|value| (value - mean).powi(2)));
+        let squares = sum_in_order(
+            series.values.iter().filter(|value| !value.is_nan()).map(|value| (value - mean).powi(2)),
+        );
         let variance = squares / Aggregation::Count.apply(&series.values);
         if !variance.is_nan() {
             deviants.push((variance, series));

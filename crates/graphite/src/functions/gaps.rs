@@ -16,25 +16,55 @@ use crate::value::Value;
 const LIMITED: &[Parameter] = &[SERIES_LIST, with_number("limit", ParameterType::IntOrInf, f64::INFINITY)];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    function("keepLastValue", Group::Transform, LIMITED, |_, args| fill(args, "keepLastValue", keep_last), "Fills gaps with the value before."),
-    function("interpolate", Group::Transform, LIMITED, |_, args| fill(args, "interpolate", interpolate), "Fills gaps with a straight line."),
+    function(
+        "keepLastValue",
+        Group::Transform,
+        LIMITED,
+        |_, args| fill(args, "keepLastValue", keep_last),
+        "Fills gaps with the value before.",
+    ),
+    function(
+        "interpolate",
+        Group::Transform,
+        LIMITED,
+        |_, args| fill(args, "interpolate", interpolate),
+        "Fills gaps with a straight line.",
+    ),
     function(
         "transformNull",
         Group::Transform,
-        &[SERIES_LIST, with_number("default", ParameterType::Float, 0.0), optional("referenceSeries", ParameterType::SeriesList)],
+        &[
+            SERIES_LIST,
+            with_number("default", ParameterType::Float, 0.0),
+            optional("referenceSeries", ParameterType::SeriesList),
+        ],
         transform_null,
         "Fills gaps with a constant.",
     ),
-    function("isNonNull", Group::Combine, &[SERIES_LIST], is_non_null, "1 where there is a value, 0 elsewhere."),
+    function(
+        "isNonNull",
+        Group::Combine,
+        &[SERIES_LIST],
+        is_non_null,
+        "1 where there is a value, 0 elsewhere.",
+    ),
     function("changed", Group::Special, &[SERIES_LIST], changed, "1 where the value changes, 0 elsewhere."),
-    function("compressPeriodicGaps", Group::Transform, &[SERIES_LIST], compress, "Finds the step of a series that has gaps in a regular pattern."),
+    function(
+        "compressPeriodicGaps",
+        Group::Transform,
+        &[SERIES_LIST],
+        compress,
+        "Finds the step of a series that has gaps in a regular pattern.",
+    ),
 ];
 
 fn fill(args: &mut Bound, name: &str, fill: fn(&mut [f64], f64)) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
     let limit = match args.value(1) {
         None => f64::INFINITY,
-        Some(value) => value.number().ok_or_else(|| EvalError::of_function(name, "limit must be a number"))?,
+        Some(value) => {
+            value.number().ok_or_else(|| EvalError::of_function(name, "limit must be a number"))?
+        }
     };
     for series in &mut list {
         series.rename(format!("{name}({})", series.name));
@@ -85,7 +115,8 @@ fn transform_null(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Eva
     let mut list = args.take_series(0)?;
     let default = args.value(1).cloned().unwrap_or(Value::Int(0));
     let invalid = || EvalError::of_function("transformNull", "default must be a number");
-    let (number, general) = (default.number().ok_or_else(invalid)?, default.general_text().ok_or_else(invalid)?);
+    let (number, general) =
+        (default.number().ok_or_else(invalid)?, default.general_text().ok_or_else(invalid)?);
     let reference = match args.given(2) {
         None => Vec::new(),
         Some(_) => args.take_series(2)?,

@@ -6,7 +6,9 @@
 use chronolith_base::hash::hash_bytes;
 
 use super::alias::aggregated_text;
-use super::signature::{SERIES_LIST, function, optional, repeated, required, with_bool, with_number, with_text};
+use super::signature::{
+    SERIES_LIST, function, optional, repeated, required, with_bool, with_number, with_text,
+};
 use super::{Function, Group};
 use crate::aggregation::Aggregation;
 use crate::consolidation::Consolidation;
@@ -17,7 +19,8 @@ use crate::scope::Scope;
 use crate::series::{ABSENT, DrawOption, Grid, Series};
 use crate::value::Value;
 
-const NAMED_STEP: &[Parameter] = &[required("name", ParameterType::Text), with_number("step", ParameterType::Integer, 60.0)];
+const NAMED_STEP: &[Parameter] =
+    &[required("name", ParameterType::Text), with_number("step", ParameterType::Integer, 60.0)];
 const SINE: &[Parameter] = &[
     required("name", ParameterType::Text),
     with_number("amplitude", ParameterType::Integer, 1.0),
@@ -25,11 +28,21 @@ const SINE: &[Parameter] = &[
 ];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    function("constantLine", Group::Special, &[required("value", ParameterType::Float)], constant, "A line at a value."),
+    function(
+        "constantLine",
+        Group::Special,
+        &[required("value", ParameterType::Float)],
+        constant,
+        "A line at a value.",
+    ),
     function(
         "threshold",
         Group::Graph,
-        &[required("value", ParameterType::Float), optional("label", ParameterType::Text), optional("color", ParameterType::Text)],
+        &[
+            required("value", ParameterType::Float),
+            optional("label", ParameterType::Text),
+            optional("color", ParameterType::Text),
+        ],
         threshold,
         "A line at a value, with label and colour.",
     ),
@@ -40,14 +53,26 @@ pub(super) const FUNCTIONS: &[Function] = &[
         aggregate_line,
         "A line at the aggregated value of each series.",
     ),
-    function("identity", Group::Calculate, &[required("name", ParameterType::Text)], identity, "Time as value, each minute."),
+    function(
+        "identity",
+        Group::Calculate,
+        &[required("name", ParameterType::Text)],
+        identity,
+        "Time as value, each minute.",
+    ),
     function("time", Group::Transform, NAMED_STEP, time, "Time as value."),
     function("timeFunction", Group::Transform, NAMED_STEP, time, "Time as value."),
     function("sin", Group::Transform, SINE, sine, "Sine of the time."),
     function("sinFunction", Group::Transform, SINE, sine, "Sine of the time."),
     function("randomWalk", Group::Special, NAMED_STEP, random_walk, "A random walk."),
     function("randomWalkFunction", Group::Special, NAMED_STEP, random_walk, "A random walk."),
-    function("events", Group::Special, &[repeated("tags", ParameterType::Text)], events, "Number of events per second."),
+    function(
+        "events",
+        Group::Special,
+        &[repeated("tags", ParameterType::Text)],
+        events,
+        "Number of events per second.",
+    ),
     function(
         "seriesByTag",
         Group::Special,
@@ -64,7 +89,12 @@ pub(super) fn constant_line(scope: &Scope<'_>, value: &Value) -> Result<Series, 
         value => value.number().ok_or_else(|| EvalError::Parameter("value must be a number".to_owned()))?,
     };
     let (start, end) = (scope.start.seconds, scope.end.seconds);
-    let mut series = Series::new(value.text(), Grid { start, end, step: (end - start) / 2 }, vec![number; 3], scope.x_files_factor);
+    let mut series = Series::new(
+        value.text(),
+        Grid { start, end, step: (end - start) / 2 },
+        vec![number; 3],
+        scope.x_files_factor,
+    );
     series.path_expression = format!("constantLine({})", value.text());
     series.is_integral = matches!(value, Value::Int(_));
     Ok(series)

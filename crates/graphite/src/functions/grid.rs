@@ -28,7 +28,9 @@ fn least_common_multiple(a: i64, b: i64) -> Option<i64> {
 /// Makes all series consolidate to a common step and returns their grid; `None` if there is no series.
 /// # Errors
 /// [`EvalError::Parameter`] if a step is 0 or the common one is out of range.
-pub(super) fn normalize<'a>(series: impl IntoIterator<Item = &'a mut Series>) -> Result<Option<Grid>, EvalError> {
+pub(super) fn normalize<'a>(
+    series: impl IntoIterator<Item = &'a mut Series>,
+) -> Result<Option<Grid>, EvalError> {
     let mut list: Vec<&mut Series> = series.into_iter().collect();
     let Some(first) = list.first() else { return Ok(None) };
     let no_step = || EvalError::Parameter("series have no common step".to_owned());

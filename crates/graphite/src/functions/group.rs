@@ -23,13 +23,26 @@ const REDUCE: &[Parameter] = &[
 ];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    function("group", Group::Combine, &[any_number("seriesLists", ParameterType::SeriesList)], run_group, "Joins lists to one."),
+    function(
+        "group",
+        Group::Combine,
+        &[any_number("seriesLists", ParameterType::SeriesList)],
+        run_group,
+        "Joins lists to one.",
+    ),
     function(
         "groupByNode",
         Group::Combine,
-        &[SERIES_LIST, required("nodeNum", ParameterType::NodeOrTag), with_text("callback", ParameterType::AggOrSeriesFunc, "average")],
+        &[
+            SERIES_LIST,
+            required("nodeNum", ParameterType::NodeOrTag),
+            with_text("callback", ParameterType::AggOrSeriesFunc, "average"),
+        ],
         |scope, args| {
-            let node = args.value(1).cloned().ok_or_else(|| EvalError::of_function("groupByNode", "nodeNum is missing"))?;
+            let node = args
+                .value(1)
+                .cloned()
+                .ok_or_else(|| EvalError::of_function("groupByNode", "nodeNum is missing"))?;
             let callback = args.text_or(2, "average")?.to_owned();
             group_by_nodes(scope, args, &callback, &[node])
         },
@@ -38,7 +51,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function(
         "groupByNodes",
         Group::Combine,
-        &[SERIES_LIST, required("callback", ParameterType::AggOrSeriesFunc), any_number("nodes", ParameterType::NodeOrTag)],
+        &[
+            SERIES_LIST,
+            required("callback", ParameterType::AggOrSeriesFunc),
+            any_number("nodes", ParameterType::NodeOrTag),
+        ],
         |scope, args| {
             let (callback, nodes) = (args.text(1)?.to_owned(), args.repeated().to_vec());
             group_by_nodes(scope, args, &callback, &nodes)
@@ -48,18 +65,33 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function(
         "groupByTags",
         Group::Combine,
-        &[SERIES_LIST, required("callback", ParameterType::AggOrSeriesFunc), repeated("tags", ParameterType::Tag)],
+        &[
+            SERIES_LIST,
+            required("callback", ParameterType::AggOrSeriesFunc),
+            repeated("tags", ParameterType::Tag),
+        ],
         group_by_tags,
         "Aggregates series that agree in some tags.",
     ),
     function("map", Group::Combine, MAP, run_map, "Short form of mapSeries."),
     function("mapSeries", Group::Combine, MAP, run_map, "Splits a list to a list of lists by nodes."),
     function("reduce", Group::Combine, REDUCE, run_reduce, "Short form of reduceSeries."),
-    function("reduceSeries", Group::Combine, REDUCE, run_reduce, "Calls a function with the series of each list that match."),
+    function(
+        "reduceSeries",
+        Group::Combine,
+        REDUCE,
+        run_reduce,
+        "Calls a function with the series of each list that match.",
+    ),
     function(
         "applyByNode",
         Group::Combine,
-        &[SERIES_LIST, required("nodeNum", ParameterType::Node), required("templateFunction", ParameterType::Text), optional("newName", ParameterType::Text)],
+        &[
+            SERIES_LIST,
+            required("nodeNum", ParameterType::Node),
+            required("templateFunction", ParameterType::Text),
+            optional("newName", ParameterType::Text),
+        ],
         apply_by_node,
         "Evaluates a target for each prefix of the paths.",
     ),
@@ -83,7 +115,12 @@ fn reduced(scope: &mut Scope<'_>, callback: &str, members: Vec<Series>) -> Resul
     first.ok_or_else(|| EvalError::Parameter(format!("{callback} returned no series for a group")))
 }
 
-fn group_by_nodes(scope: &mut Scope<'_>, args: &mut Bound, callback: &str, nodes: &[Value]) -> Result<Value, EvalError> {
+fn group_by_nodes(
+    scope: &mut Scope<'_>,
+    args: &mut Bound,
+    callback: &str,
+    nodes: &[Value],
+) -> Result<Value, EvalError> {
     let groups = group_by(args.take_series(0)?, |series| key_of(series, nodes))?;
     let mut results = Vec::with_capacity(groups.len());
     for (key, members) in groups {
@@ -103,7 +140,9 @@ fn group_by_tags(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
     }
     let name_of = |series: &Series| {
         let name = series.tags.get("name").cloned();
-        name.ok_or_else(|| EvalError::of_function("groupByTags", &format!("series {} has no tag name", series.name)))
+        name.ok_or_else(|| {
+            EvalError::of_function("groupByTags", &format!("series {} has no tag name", series.name))
+        })
     };
     let is_by_name = tags.iter().any(|tag| tag == "name");
     let mut names: Vec<String> = list.iter().map(name_of).collect::<Result<_, _>>()?;
@@ -123,7 +162,9 @@ fn group_by_tags(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
     let mut results = Vec::with_capacity(groups.len());
     for (key, members) in groups {
         let mut series = reduced(scope, &callback, members)?;
-        series.tags = TaggedName::parse(&key).map_err(|error| EvalError::of_function("groupByTags", &error.to_string()))?.tags;
+        series.tags = TaggedName::parse(&key)
+            .map_err(|error| EvalError::of_function("groupByTags", &error.to_string()))?
+            .tags;
         series.rename(key);
         results.push(series);
     }
@@ -145,7 +186,9 @@ fn run_reduce(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     let mut groups: Vec<(String, Vec<Option<Series>>)> = Vec::new();
     for series in lists.into_iter().flatten() {
         let nodes: Vec<&str> = series.name.split('.').collect();
-        let node = at(&nodes, node_idx).ok_or_else(|| EvalError::of_function("reduceSeries", &format!("{} has no node {node_idx}", series.name)))?;
+        let node = at(&nodes, node_idx).ok_or_else(|| {
+            EvalError::of_function("reduceSeries", &format!("{} has no node {node_idx}", series.name))
+        })?;
         let Some(slot) = matchers.iter().position(|matcher| matcher == node) else { continue };
         let prefix = nodes.get(slice_range(nodes.len(), Some(0), Some(node_idx))).unwrap_or(&[]).join(".");
         let key = format!("{prefix}.reduce.{callback}");
@@ -159,8 +202,10 @@ fn run_reduce(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     }
     let mut results = Vec::with_capacity(groups.len());
     for (key, members) in groups {
-        let members: Option<Vec<Value>> = members.into_iter().map(|member| member.map(|series| Value::Series(vec![series]))).collect();
-        let members = members.ok_or_else(|| EvalError::of_function("reduceSeries", &format!("{key} has not all series")))?;
+        let members: Option<Vec<Value>> =
+            members.into_iter().map(|member| member.map(|series| Value::Series(vec![series]))).collect();
+        let members = members
+            .ok_or_else(|| EvalError::of_function("reduceSeries", &format!("{key} has not all series")))?;
         let evaluator = scope.shared.evaluator;
         let Some(Value::Series(list)) = evaluator.call(scope, &callback, members)? else {
             return Err(EvalError::UnknownFunction(callback));

@@ -27,9 +27,27 @@ const BANDS: &[Parameter] = &[
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function("holtWintersForecast", Group::Calculate, FORECAST, forecast, "Forecast of each series."),
-    function("holtWintersConfidenceBands", Group::Calculate, BANDS, |scope, args| bands(scope, args).map(|bands| Value::Series(flatten(bands))), "Lower and upper band of each series."),
-    function("holtWintersConfidenceArea", Group::Calculate, BANDS, area, "Area between the bands of one series."),
-    function("holtWintersAberration", Group::Calculate, BANDS, aberration, "Distance of each value from the bands."),
+    function(
+        "holtWintersConfidenceBands",
+        Group::Calculate,
+        BANDS,
+        |scope, args| bands(scope, args).map(|bands| Value::Series(flatten(bands))),
+        "Lower and upper band of each series.",
+    ),
+    function(
+        "holtWintersConfidenceArea",
+        Group::Calculate,
+        BANDS,
+        area,
+        "Area between the bands of one series.",
+    ),
+    function(
+        "holtWintersAberration",
+        Group::Calculate,
+        BANDS,
+        aberration,
+        "Distance of each value from the bands.",
+    ),
 ];
 
 /// Smoothing of intercept and season; slope.
@@ -85,8 +103,14 @@ impl Analysis {
 
 /// Analyses a series and marks it with the tags that graphite-web leaves.
 fn analyse(scope: &Scope<'_>, series: &mut Series, season: i64) -> Result<Analysis, EvalError> {
-    let too_short = || EvalError::Parameter(format!("holtWinters: season of {season} s is too short for step {}", series.step));
-    let season_len = season.checked_div(series.step).and_then(|len| usize::try_from(len).ok()).ok_or_else(too_short)?;
+    let too_short = || {
+        EvalError::Parameter(format!(
+            "holtWinters: season of {season} s is too short for step {}",
+            series.step
+        ))
+    };
+    let season_len =
+        season.checked_div(series.step).and_then(|len| usize::try_from(len).ok()).ok_or_else(too_short)?;
     scope.shared.budget.reserve_points(3 * series.values.len() as u64)?;
     let mut analysis = Analysis::default();
     for (idx, actual) in series.values.iter().enumerate() {
@@ -120,7 +144,8 @@ impl Intervals {
 
     /// The part of `values` that lies in the range.
     fn visible(&self, values: &[f64], step: i64) -> Vec<f64> {
-        let count = self.bootstrap.checked_div(step).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        let count =
+            self.bootstrap.checked_div(step).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
         values.get(count..).unwrap_or(&[]).to_vec()
     }
 
@@ -142,7 +167,12 @@ fn forecast(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
     for mut series in intervals.preview(scope)? {
         let analysis = analyse(scope, &mut series, intervals.season)?;
         let values = intervals.visible(&analysis.predictions, series.step);
-        results.push(tagged(format!("holtWintersForecast({})", series.name), intervals.grid(&series), values, &series));
+        results.push(tagged(
+            format!("holtWintersForecast({})", series.name),
+            intervals.grid(&series),
+            values,
+            &series,
+        ));
     }
     Ok(Value::Series(results))
 }
@@ -159,7 +189,8 @@ fn flatten(bands: Vec<Bands>) -> Vec<Series> {
 
 fn bands(scope: &Scope<'_>, args: &Bound) -> Result<Vec<Bands>, EvalError> {
     let delta = args.value(1).map_or(Some(3.0), Value::number);
-    let delta = delta.ok_or_else(|| EvalError::Parameter("holtWinters: delta must be a number".to_owned()))?;
+    let delta =
+        delta.ok_or_else(|| EvalError::Parameter("holtWinters: delta must be a number".to_owned()))?;
     let intervals = Intervals::read(args, 2)?;
     let mut results = Vec::new();
     for mut series in intervals.preview(scope)? {
@@ -169,7 +200,10 @@ fn bands(scope: &Scope<'_>, args: &Bound) -> Result<Vec<Bands>, EvalError> {
         let forecast = intervals.visible(&analysis.predictions, series.step);
         let deviation = intervals.visible(&analysis.deviations, series.step);
         let band = |kind: &str, sign: f64| {
-            let values = forecast.iter().zip(&deviation).map(|(forecast, deviation)| forecast + sign * (delta * deviation));
+            let values = forecast
+                .iter()
+                .zip(&deviation)
+                .map(|(forecast, deviation)| forecast + sign * (delta * deviation));
             let name = format!("holtWintersConfidence{kind}({})", series.name);
             let mut band = tagged(name, intervals.grid(&series), values.collect(), &series);
             band.path_expression.clone_from(&series.path_expression);
@@ -195,7 +229,8 @@ fn aberration(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     let bands = bands(scope, args)?;
     let mut results = Vec::with_capacity(list.len());
     for mut series in list {
-        let missing = || EvalError::of_function("holtWintersAberration", &format!("no bands for {}", series.name));
+        let missing =
+            || EvalError::of_function("holtWintersAberration", &format!("no bands for {}", series.name));
         let lower_name = format!("holtWintersConfidenceLower({})", series.name);
         // Of two series with one name the last one counts.
         let found = bands.iter().rev().find(|bands| bands.lower.name == lower_name).ok_or_else(missing)?;

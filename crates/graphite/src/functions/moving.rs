@@ -38,11 +38,41 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "Aggregates a moving window.",
     ),
-    function("movingAverage", Group::Calculate, WINDOW, |scope, args| named(scope, args, "average"), "Average of a moving window."),
-    function("movingMedian", Group::Calculate, WINDOW, |scope, args| named(scope, args, "median"), "Median of a moving window."),
-    function("movingSum", Group::Calculate, WINDOW, |scope, args| named(scope, args, "sum"), "Sum of a moving window."),
-    function("movingMin", Group::Calculate, WINDOW, |scope, args| named(scope, args, "min"), "Smallest value of a moving window."),
-    function("movingMax", Group::Calculate, WINDOW, |scope, args| named(scope, args, "max"), "Largest value of a moving window."),
+    function(
+        "movingAverage",
+        Group::Calculate,
+        WINDOW,
+        |scope, args| named(scope, args, "average"),
+        "Average of a moving window.",
+    ),
+    function(
+        "movingMedian",
+        Group::Calculate,
+        WINDOW,
+        |scope, args| named(scope, args, "median"),
+        "Median of a moving window.",
+    ),
+    function(
+        "movingSum",
+        Group::Calculate,
+        WINDOW,
+        |scope, args| named(scope, args, "sum"),
+        "Sum of a moving window.",
+    ),
+    function(
+        "movingMin",
+        Group::Calculate,
+        WINDOW,
+        |scope, args| named(scope, args, "min"),
+        "Smallest value of a moving window.",
+    ),
+    function(
+        "movingMax",
+        Group::Calculate,
+        WINDOW,
+        |scope, args| named(scope, args, "max"),
+        "Largest value of a moving window.",
+    ),
     function(
         "exponentialMovingAverage",
         Group::Calculate,
@@ -67,11 +97,15 @@ impl Window {
     fn read(value: Option<&Value>) -> Result<Self, EvalError> {
         let window = match value {
             Some(Value::Text(text)) => Window::Interval(interval_seconds(text)?.abs()),
-            Some(value) => Window::Points(value.whole().ok_or_else(|| EvalError::Parameter("windowSize must be a number or an interval".to_owned()))?),
+            Some(value) => Window::Points(value.whole().ok_or_else(|| {
+                EvalError::Parameter("windowSize must be a number or an interval".to_owned())
+            })?),
             None => return Err(EvalError::Parameter("windowSize is missing".to_owned())),
         };
         match window {
-            Window::Points(count) if count < 0 => Err(EvalError::Parameter(format!("windowSize {count} is negative"))),
+            Window::Points(count) if count < 0 => {
+                Err(EvalError::Parameter(format!("windowSize {count} is negative")))
+            }
             window => Ok(window),
         }
     }
@@ -79,7 +113,9 @@ impl Window {
     /// Seconds to fetch before the range.
     fn preview_seconds(&self, list: &[Series]) -> i64 {
         match self {
-            Window::Points(count) => list.iter().map(|series| series.step).max().unwrap_or(0).saturating_mul(*count),
+            Window::Points(count) => {
+                list.iter().map(|series| series.step).max().unwrap_or(0).saturating_mul(*count)
+            }
             Window::Interval(seconds) => *seconds,
         }
     }
@@ -108,7 +144,12 @@ fn preview(scope: &Scope<'_>, list: &[Series], window: &Window) -> Result<(Vec<S
     Ok((scope.reevaluate(scope.start.plus(-seconds), scope.end)?, seconds))
 }
 
-fn moving(scope: &mut Scope<'_>, args: &mut Bound, name: &str, factor: Option<f64>) -> Result<Value, EvalError> {
+fn moving(
+    scope: &mut Scope<'_>,
+    args: &mut Bound,
+    name: &str,
+    factor: Option<f64>,
+) -> Result<Value, EvalError> {
     let list = args.take_series(0)?;
     if list.is_empty() {
         return Ok(Value::Series(list));
@@ -164,7 +205,9 @@ fn extremes(values: &[f64], count: usize, aggregation: Aggregation, factor: f64)
     for (idx, value) in values.iter().enumerate() {
         if !value.is_nan() {
             present += 1;
-            while queue.back().is_some_and(|(_, last)| if aggregation == Aggregation::Min { last >= value } else { last <= value }) {
+            while queue.back().is_some_and(|(_, last)| {
+                if aggregation == Aggregation::Min { last >= value } else { last <= value }
+            }) {
                 queue.pop_back();
             }
             queue.push_back((idx, *value));

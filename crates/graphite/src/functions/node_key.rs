@@ -64,7 +64,8 @@ pub(super) fn key_of(series: &Series, keys: &[Value]) -> Result<String, EvalErro
     }
     let path = if series.name.ends_with(')') { first_path(&series.name)? } else { None };
     let path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| series.name.clone());
-    let parts: Vec<String> = keys.iter().map(|key| node_or_tag(series, &path, key)).collect::<Result<_, _>>()?;
+    let parts: Vec<String> =
+        keys.iter().map(|key| node_or_tag(series, &path, key)).collect::<Result<_, _>>()?;
     Ok(parts.join("."))
 }
 

@@ -24,14 +24,20 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function(
         "divideSeries",
         Group::Combine,
-        &[required("dividendSeriesList", ParameterType::SeriesList), required("divisorSeries", ParameterType::SeriesList)],
+        &[
+            required("dividendSeriesList", ParameterType::SeriesList),
+            required("divisorSeries", ParameterType::SeriesList),
+        ],
         divide_series,
         "Divides each series by one series.",
     ),
     function(
         "divideSeriesLists",
         Group::Combine,
-        &[required("dividendSeriesList", ParameterType::SeriesList), required("divisorSeriesList", ParameterType::SeriesList)],
+        &[
+            required("dividendSeriesList", ParameterType::SeriesList),
+            required("divisorSeriesList", ParameterType::SeriesList),
+        ],
         divide_series_lists,
         "Divides the lists pair by pair.",
     ),
@@ -65,14 +71,23 @@ fn as_percent(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     match total {
         None => percent_by_key(scope, list, None, &keys),
         Some(Value::Series(total)) => percent_by_key(scope, list, Some(total), &keys),
-        Some(_) => Err(EvalError::of_function("asPercent", "total must be none or a list of series if nodes are given")),
+        Some(_) => Err(EvalError::of_function(
+            "asPercent",
+            "total must be none or a list of series if nodes are given",
+        )),
     }
     .map(Value::Series)
 }
 
-fn percent_of_total(scope: &Scope<'_>, list: Vec<Series>, total: Option<Value>) -> Result<Vec<Series>, EvalError> {
+fn percent_of_total(
+    scope: &Scope<'_>,
+    list: Vec<Series>,
+    total: Option<Value>,
+) -> Result<Vec<Series>, EvalError> {
     let total = match total {
-        Some(Value::Series(total)) if total.len() == list.len() => return percent_by_pair(scope, list, total),
+        Some(Value::Series(total)) if total.len() == list.len() => {
+            return percent_by_pair(scope, list, total);
+        }
         other => other,
     };
     let mut list = list;
@@ -81,14 +96,27 @@ fn percent_of_total(scope: &Scope<'_>, list: Vec<Series>, total: Option<Value>) 
         Some(Value::Series(mut total)) if total.len() == 1 => {
             normalize(list.iter_mut().chain(&mut total))?;
             let name = total.first().map(|series| series.name.clone()).unwrap_or_default();
-            (total.first().map(|series| series.points().map(|points| points.into_owned())).transpose()?.unwrap_or_default(), name)
+            (
+                total
+                    .first()
+                    .map(|series| series.points().map(|points| points.into_owned()))
+                    .transpose()?
+                    .unwrap_or_default(),
+                name,
+            )
         }
         Some(Value::Series(total)) => {
-            let reason = format!("total must be missing, a number, one series or as many as the first list ({}), found {}", list.len(), total.len());
+            let reason = format!(
+                "total must be missing, a number, one series or as many as the first list ({}), found {}",
+                list.len(),
+                total.len()
+            );
             return Err(EvalError::of_function("asPercent", &reason));
         }
         Some(constant) => {
-            let number = constant.number().ok_or_else(|| EvalError::of_function("asPercent", "total must be a number or series"))?;
+            let number = constant
+                .number()
+                .ok_or_else(|| EvalError::of_function("asPercent", "total must be a number or series"))?;
             let len = list.first().map_or(0, |series| series.values.len());
             (vec![number; len], constant.text())
         }
@@ -99,7 +127,12 @@ fn percent_of_total(scope: &Scope<'_>, list: Vec<Series>, total: Option<Value>) 
         let values = zip_longest(&series.points()?, &totals, percent);
         let total_text = if text.is_empty() { &series.path_expression } else { &text };
         let grid = Grid { start: series.start, end: series.end, step: series.step };
-        results.push(Series::new(format!("asPercent({},{total_text})", series.name), grid, values, scope.x_files_factor));
+        results.push(Series::new(
+            format!("asPercent({},{total_text})", series.name),
+            grid,
+            values,
+            scope.x_files_factor,
+        ));
     }
     Ok(results)
 }
@@ -111,7 +144,11 @@ fn row_sums(list: &[Series]) -> Result<Vec<f64>, EvalError> {
 }
 
 /// Both lists by name, pair by pair.
-fn percent_by_pair(scope: &Scope<'_>, mut list: Vec<Series>, mut total: Vec<Series>) -> Result<Vec<Series>, EvalError> {
+fn percent_by_pair(
+    scope: &Scope<'_>,
+    mut list: Vec<Series>,
+    mut total: Vec<Series>,
+) -> Result<Vec<Series>, EvalError> {
     list.sort_by(|a, b| a.name.cmp(&b.name));
     total.sort_by(|a, b| a.name.cmp(&b.name));
     let mut results = Vec::with_capacity(list.len());
@@ -130,7 +167,11 @@ fn percent_of(series: &mut Series, total: &mut Series) -> Result<Option<(Grid, V
 }
 
 /// One total per key: the sum of the series with that key, or the series itself if it is alone.
-fn total_of(scope: &Scope<'_>, mut members: Vec<Series>, last_grid: &mut Option<Grid>) -> Result<Option<Series>, EvalError> {
+fn total_of(
+    scope: &Scope<'_>,
+    mut members: Vec<Series>,
+    last_grid: &mut Option<Grid>,
+) -> Result<Option<Series>, EvalError> {
     if members.len() < 2 {
         return Ok(members.pop());
     }
@@ -140,7 +181,12 @@ fn total_of(scope: &Scope<'_>, mut members: Vec<Series>, last_grid: &mut Option<
     Ok(Some(Series::new(name, grid, row_sums(&members)?, scope.x_files_factor)))
 }
 
-fn percent_by_key(scope: &Scope<'_>, list: Vec<Series>, total: Option<Vec<Series>>, keys: &[Value]) -> Result<Vec<Series>, EvalError> {
+fn percent_by_key(
+    scope: &Scope<'_>,
+    list: Vec<Series>,
+    total: Option<Vec<Series>>,
+    keys: &[Value],
+) -> Result<Vec<Series>, EvalError> {
     let key = |series: &Series| key_of(series, keys);
     let groups = group_by(list, key)?;
     let mut last_grid = None;
@@ -156,15 +202,24 @@ fn percent_by_key(scope: &Scope<'_>, list: Vec<Series>, total: Option<Vec<Series
     }
     let mut results = Vec::new();
     let missing = |name: String, len: usize, grid: Option<Grid>| {
-        let grid = grid.ok_or_else(|| EvalError::of_function("asPercent", "no group has both series and total"))?;
+        let grid =
+            grid.ok_or_else(|| EvalError::of_function("asPercent", "no group has both series and total"))?;
         Ok::<Series, EvalError>(Series::new(name, grid, vec![ABSENT; len], scope.x_files_factor))
     };
-    let only_totals: Vec<usize> =
-        totals.iter().enumerate().filter(|(_, (key, _))| !groups.iter().any(|(known, _)| known == key)).map(|(idx, _)| idx).collect();
+    let only_totals: Vec<usize> = totals
+        .iter()
+        .enumerate()
+        .filter(|(_, (key, _))| !groups.iter().any(|(known, _)| known == key))
+        .map(|(idx, _)| idx)
+        .collect();
     for (key, members) in groups {
         for mut series in members {
             let Some((_, total)) = totals.iter_mut().find(|(known, _)| *known == key) else {
-                results.push(missing(format!("asPercent({},MISSING)", series.name), series.points()?.len(), last_grid)?);
+                results.push(missing(
+                    format!("asPercent({},MISSING)", series.name),
+                    series.points()?.len(),
+                    last_grid,
+                )?);
                 continue;
             };
             let name = format!("asPercent({},{})", series.name, total.name);
@@ -175,7 +230,11 @@ fn percent_by_key(scope: &Scope<'_>, list: Vec<Series>, total: Option<Vec<Series
         }
     }
     for (_, total) in only_totals.into_iter().filter_map(|idx| totals.get(idx)) {
-        results.push(missing(format!("asPercent(MISSING,{})", total.name), total.points()?.len(), last_grid)?);
+        results.push(missing(
+            format!("asPercent(MISSING,{})", total.name),
+            total.points()?.len(),
+            last_grid,
+        )?);
     }
     Ok(results)
 }
@@ -202,18 +261,21 @@ fn divide_series(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
         }
         return Ok(Value::Series(list));
     };
-    let results: Result<Vec<Series>, EvalError> = list.iter_mut().map(|series| quotient(scope, series, &mut divisor)).collect();
+    let results: Result<Vec<Series>, EvalError> =
+        list.iter_mut().map(|series| quotient(scope, series, &mut divisor)).collect();
     results.map(Value::Series)
 }
 
 fn divide_series_lists(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let (mut dividends, mut divisors) = (args.take_series(0)?, args.take_series(1)?);
     if dividends.len() != divisors.len() {
-        let reason = format!("both lists must have the same length, found {} and {}", dividends.len(), divisors.len());
+        let reason =
+            format!("both lists must have the same length, found {} and {}", dividends.len(), divisors.len());
         return Err(EvalError::of_function("divideSeriesLists", &reason));
     }
     let pairs = dividends.iter_mut().zip(&mut divisors);
-    let results: Result<Vec<Series>, EvalError> = pairs.map(|(dividend, divisor)| quotient(scope, dividend, divisor)).collect();
+    let results: Result<Vec<Series>, EvalError> =
+        pairs.map(|(dividend, divisor)| quotient(scope, dividend, divisor)).collect();
     results.map(Value::Series)
 }
 
@@ -221,7 +283,8 @@ fn weighted_average(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Ev
     let (averages, weights) = (args.take_series(0)?, args.take_series(1)?);
     let nodes = args.repeated().to_vec();
     if averages.len() != weights.len() {
-        let reason = format!("both lists must have the same length, found {} and {}", averages.len(), weights.len());
+        let reason =
+            format!("both lists must have the same length, found {} and {}", averages.len(), weights.len());
         return Err(EvalError::of_function("weightedAverage", &reason));
     }
     let names = |list: &[Series]| {
@@ -231,7 +294,8 @@ fn weighted_average(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Ev
         names.join(",")
     };
     let node_texts: Vec<String> = nodes.iter().map(Value::text).collect();
-    let name = format!("weightedAverage({}, {}, {})", names(&averages), names(&weights), node_texts.join(","));
+    let name =
+        format!("weightedAverage({}, {}, {})", names(&averages), names(&weights), node_texts.join(","));
     let products = weighted_products(scope, &averages, &weights, &nodes)?;
     let Some(sum) = aggregate(scope, products, "sum", None)? else { return Ok(Value::Series(Vec::new())) };
     let Some(weight) = aggregate(scope, weights, "sum", None)? else { return Ok(Value::Series(Vec::new())) };
@@ -241,7 +305,12 @@ fn weighted_average(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Ev
 }
 
 /// Products of the last average and the last weight of each key that has both.
-fn weighted_products(scope: &Scope<'_>, averages: &[Series], weights: &[Series], nodes: &[Value]) -> Result<Vec<Series>, EvalError> {
+fn weighted_products(
+    scope: &Scope<'_>,
+    averages: &[Series],
+    weights: &[Series],
+    nodes: &[Value],
+) -> Result<Vec<Series>, EvalError> {
     let mut pairs: Vec<(String, Option<&Series>, Option<&Series>)> = Vec::new();
     for (average, weight) in averages.iter().zip(weights) {
         for (series, is_average) in [(average, true), (weight, false)] {
@@ -260,7 +329,12 @@ fn weighted_products(scope: &Scope<'_>, averages: &[Series], weights: &[Series],
         let (Some(average), Some(weight)) = (average, weight) else { continue };
         let values = zip_longest(&average.points()?, &weight.points()?, |a, b| a * b);
         let grid = Grid { start: average.start, end: average.end, step: average.step };
-        products.push(Series::new(format!("product({},{})", weight.name, average.name), grid, values, scope.x_files_factor));
+        products.push(Series::new(
+            format!("product({},{})", weight.name, average.name),
+            grid,
+            values,
+            scope.x_files_factor,
+        ));
     }
     Ok(products)
 }

@@ -17,8 +17,20 @@ const PERCENT: &[Parameter] = &[SERIES_LIST, required("n", ParameterType::Float)
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function("nPercentile", Group::Calculate, PERCENT, n_percentile, "Percentile of each series as a line."),
-    function("averageOutsidePercentile", Group::FilterSeries, PERCENT, outside, "Series with an average outside of percentiles."),
-    function("removeBetweenPercentile", Group::FilterSeries, PERCENT, between, "Series with a value outside of percentiles."),
+    function(
+        "averageOutsidePercentile",
+        Group::FilterSeries,
+        PERCENT,
+        outside,
+        "Series with an average outside of percentiles.",
+    ),
+    function(
+        "removeBetweenPercentile",
+        Group::FilterSeries,
+        PERCENT,
+        between,
+        "Series with a value outside of percentiles.",
+    ),
     function(
         "removeAbovePercentile",
         Group::FilterData,
@@ -41,17 +53,25 @@ fn nearest(values: &[f64], n: f64) -> Result<f64, EvalError> {
 
 fn non_zero(args: &Bound, name: &str) -> Result<f64, EvalError> {
     let n = args.number(1)?;
-    if n == 0.0 { Err(EvalError::of_function(name, "the percentage must be greater than 0")) } else { Ok(n) }
+    let is_used = matches!(args.value(0), Some(Value::Series(list)) if !list.is_empty());
+    if n == 0.0 && is_used {
+        Err(EvalError::of_function(name, "the percentage must be greater than 0"))
+    } else {
+        Ok(n)
+    }
 }
 
 /// Points of a line over the range of a series.
 fn line_len(series: &Series) -> usize {
-    (series.end - series.start).checked_div(series.step).and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+    (series.end - series.start)
+        .checked_div(series.step)
+        .and_then(|count| usize::try_from(count).ok())
+        .unwrap_or(0)
 }
 
 fn n_percentile(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
-    let list = args.take_series(0)?;
     let n = non_zero(args, "nPercentile")?;
+    let list = args.take_series(0)?;
     let tag = args.value(1).map(Value::text).unwrap_or_default();
     let mut results = Vec::new();
     for mut series in list {
@@ -62,7 +82,8 @@ fn n_percentile(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalEr
         series.tag("nPercentile", &tag);
         let len = line_len(&series);
         scope.shared.budget.reserve_points(len as u64)?;
-        results.push(series.derived(format!("nPercentile({}, {})", series.name, general(n)), vec![value; len]));
+        results
+            .push(series.derived(format!("nPercentile({}, {})", series.name, general(n)), vec![value; len]));
     }
     Ok(Value::Series(results))
 }
@@ -86,24 +107,35 @@ fn between(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
     let list = args.take_series(0)?;
     let n = upper_percent(args.number(1)?);
     let len = list.iter().map(|series| series.values.len()).min().unwrap_or(0);
+    if let Some(longer) = list.iter().find(|series| series.values.len() > len) {
+        return Err(EvalError::of_function(
+            "removeBetweenPercentile",
+            &format!("{} has more points than others", longer.name),
+        ));
+    }
     let mut limits = Vec::with_capacity(len);
     for idx in 0..len {
         let column: Vec<f64> = list.iter().filter_map(|series| series.values.get(idx).copied()).collect();
         limits.push((nearest(&column, 100.0 - n)?, nearest(&column, n)?));
     }
     let is_outside = |series: &Series| {
-        series.values.iter().zip(&limits).any(|(value, (low, high))| !value.is_nan() && !(low < value && value < high))
+        series
+            .values
+            .iter()
+            .zip(&limits)
+            .any(|(value, (low, high))| !value.is_nan() && !(low < value && value < high))
     };
     Ok(Value::Series(list.into_iter().filter(is_outside).collect()))
 }
 
 fn remove(args: &mut Bound, name: &str, keeps: fn(f64, f64) -> bool) -> Result<Value, EvalError> {
-    let mut list = args.take_series(0)?;
     let n = non_zero(args, name)?;
+    let mut list = args.take_series(0)?;
     let tag = args.value(1).map(Value::text).unwrap_or_default();
     for series in &mut list {
         series.rename(format!("{name}({}, {})", series.name, general(n)));
-        let limit = nearest(&series.values, n)?;
+        // A percentage beyond the values removes nothing.
+        let limit = nearest(&series.values, n).unwrap_or(ABSENT);
         if limit.is_nan() {
             continue;
         }

@@ -32,7 +32,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |_, args| counter(args, "perSecond", |delta, step| round_to(delta / step as f64, 6)),
         "Increase of a counter per second.",
     ),
-    function("delay", Group::Transform, &[SERIES_LIST, required("steps", ParameterType::Integer)], delay, "Moves values by points."),
+    function(
+        "delay",
+        Group::Transform,
+        &[SERIES_LIST, required("steps", ParameterType::Integer)],
+        delay,
+        "Moves values by points.",
+    ),
     function("integral", Group::Transform, &[SERIES_LIST], integral, "Running sum."),
     function(
         "integralByInterval",
@@ -41,7 +47,17 @@ pub(super) const FUNCTIONS: &[Function] = &[
         integral_by_interval,
         "Running sum, from 0 in each interval.",
     ),
-    function("stdev", Group::Calculate, &[SERIES_LIST, required("points", ParameterType::Integer), super::signature::with_number("windowTolerance", ParameterType::Float, 0.1)], deviation, "Moving standard deviation."),
+    function(
+        "stdev",
+        Group::Calculate,
+        &[
+            SERIES_LIST,
+            required("points", ParameterType::Integer),
+            super::signature::with_number("windowTolerance", ParameterType::Float, 0.1),
+        ],
+        deviation,
+        "Moving standard deviation.",
+    ),
 ];
 
 /// Makes a series of each one under the name `function(name...)`, with a tag of 1.
@@ -198,8 +214,10 @@ fn deviation(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     let list = args.take_series(0)?;
     let points = args.integer(1)?;
     let tolerance = args.optional_number(2)?.unwrap_or(0.1);
-    let count = usize::try_from(points).ok().filter(|count| *count > 0);
-    let count = count.ok_or_else(|| EvalError::of_function("stdev", "points must be positive"))?;
+    if points < 0 && !list.is_empty() {
+        return Err(EvalError::of_function("stdev", "points must not be negative"));
+    }
+    let count = usize::try_from(points).unwrap_or(0);
     let mut results = Vec::with_capacity(list.len());
     for mut series in list {
         series.tag("stdev", points);

@@ -16,7 +16,11 @@ use crate::value::Value;
 pub(super) const FUNCTIONS: &[Function] = &[function(
     "linearRegression",
     Group::Calculate,
-    &[SERIES_LIST, optional("startSourceAt", ParameterType::Date), optional("endSourceAt", ParameterType::Date)],
+    &[
+        SERIES_LIST,
+        optional("startSourceAt", ParameterType::Date),
+        optional("endSourceAt", ParameterType::Date),
+    ],
     linear_regression,
     "Line of least squares through each series.",
 )];
@@ -64,10 +68,16 @@ fn linear_regression(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, E
     for (source, mut series) in sources.iter().zip(list) {
         series.tag("linearRegressions", format!("{start}, {end}"));
         let Some(line) = line_of(source) else { continue };
-        let times = (0..series.values.len()).map(|idx| series.start + i64::try_from(idx).unwrap_or(0) * series.step);
+        let times =
+            (0..series.values.len()).map(|idx| series.start + i64::try_from(idx).unwrap_or(0) * series.step);
         let values: Vec<f64> = times.map(|time| line.offset + time as f64 * line.factor).collect();
         let grid = Grid { start: series.start, end: series.end, step: series.step };
-        let mut result = Series::new(format!("linearRegression({}, {start}, {end})", series.name), grid, values, series.x_files_factor);
+        let mut result = Series::new(
+            format!("linearRegression({}, {start}, {end})", series.name),
+            grid,
+            values,
+            series.x_files_factor,
+        );
         result.tags = series.tags;
         results.push(result);
     }

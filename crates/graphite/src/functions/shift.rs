@@ -37,7 +37,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function(
         "timeSlice",
         Group::Transform,
-        &[SERIES_LIST, required("startSliceAt", ParameterType::Date), with_text("endSliceAt", ParameterType::Date, "now")],
+        &[
+            SERIES_LIST,
+            required("startSliceAt", ParameterType::Date),
+            with_text("endSliceAt", ParameterType::Date, "now"),
+        ],
         time_slice,
         "Values within a range of time only.",
     ),
@@ -81,7 +85,8 @@ fn time_shift(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     for series in &mut shifted {
         series.tag("timeShift", &shift);
         series.name = format!("timeShift({}, \"{shift}\")", series.name);
-        series.end = if args.is_set_or(2, Toggle::On) { first.end } else { series.end - series.start + first.start };
+        series.end =
+            if args.is_set_or(2, Toggle::On) { first.end } else { series.end - series.start + first.start };
         series.start = first.start;
     }
     Ok(Value::Series(shifted))
@@ -98,7 +103,11 @@ fn time_stack(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     };
     let (from, to) = (bound(2, 0)?, bound(3, 7)?);
     if to.saturating_sub(from) > SHIFTS_MAX {
-        return Err(EvalError::Limit { what: "shifts of timeStack", found: to.saturating_sub(from).unsigned_abs(), limit: SHIFTS_MAX.unsigned_abs() });
+        return Err(EvalError::Limit {
+            what: "shifts of timeStack",
+            found: to.saturating_sub(from).unsigned_abs(),
+            limit: SHIFTS_MAX.unsigned_abs(),
+        });
     }
     let mut results = Vec::new();
     for shift in from..to {

@@ -16,7 +16,12 @@ pub(super) const fn function(
     Function { name, group, description, parameters, run }
 }
 
-const fn parameter(name: &'static str, kind: ParameterType, occurrence: Occurrence, default: DefaultValue) -> Parameter {
+const fn parameter(
+    name: &'static str,
+    kind: ParameterType,
+    occurrence: Occurrence,
+    default: DefaultValue,
+) -> Parameter {
     Parameter { name, kind, occurrence, default, options: &[] }
 }
 

@@ -13,17 +13,62 @@ use crate::series::Series;
 use crate::value::Value;
 
 const COUNT: &[Parameter] = &[SERIES_LIST, required("n", ParameterType::Integer)];
-const COUNT_BY: &[Parameter] =
-    &[SERIES_LIST, required("n", ParameterType::Integer), with_text("func", ParameterType::AggFunc, "average")];
+const COUNT_BY: &[Parameter] = &[
+    SERIES_LIST,
+    required("n", ParameterType::Integer),
+    with_text("func", ParameterType::AggFunc, "average"),
+];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    function("highest", Group::FilterSeries, COUNT_BY, |_, args| first_by(args, None, Order::Descending), "The series that an aggregation orders last."),
-    function("highestAverage", Group::FilterSeries, COUNT, |_, args| first_by(args, Some("average"), Order::Descending), "Series with the largest averages."),
-    function("highestCurrent", Group::FilterSeries, COUNT, |_, args| first_by(args, Some("current"), Order::Descending), "Series with the largest last values."),
-    function("highestMax", Group::FilterSeries, COUNT, |_, args| first_by(args, Some("max"), Order::Descending), "Series with the largest values."),
-    function("lowest", Group::FilterSeries, COUNT_BY, |_, args| first_by(args, None, Order::Ascending), "The series that an aggregation orders first."),
-    function("lowestAverage", Group::FilterSeries, COUNT, |_, args| first_by(args, Some("average"), Order::Ascending), "Series with the smallest averages."),
-    function("lowestCurrent", Group::FilterSeries, COUNT, |_, args| first_by(args, Some("current"), Order::Ascending), "Series with the smallest last values."),
+    function(
+        "highest",
+        Group::FilterSeries,
+        COUNT_BY,
+        |_, args| first_by(args, None, Order::Descending),
+        "The series that an aggregation orders last.",
+    ),
+    function(
+        "highestAverage",
+        Group::FilterSeries,
+        COUNT,
+        |_, args| first_by(args, Some("average"), Order::Descending),
+        "Series with the largest averages.",
+    ),
+    function(
+        "highestCurrent",
+        Group::FilterSeries,
+        COUNT,
+        |_, args| first_by(args, Some("current"), Order::Descending),
+        "Series with the largest last values.",
+    ),
+    function(
+        "highestMax",
+        Group::FilterSeries,
+        COUNT,
+        |_, args| first_by(args, Some("max"), Order::Descending),
+        "Series with the largest values.",
+    ),
+    function(
+        "lowest",
+        Group::FilterSeries,
+        COUNT_BY,
+        |_, args| first_by(args, None, Order::Ascending),
+        "The series that an aggregation orders first.",
+    ),
+    function(
+        "lowestAverage",
+        Group::FilterSeries,
+        COUNT,
+        |_, args| first_by(args, Some("average"), Order::Ascending),
+        "Series with the smallest averages.",
+    ),
+    function(
+        "lowestCurrent",
+        Group::FilterSeries,
+        COUNT,
+        |_, args| first_by(args, Some("current"), Order::Ascending),
+        "Series with the smallest last values.",
+    ),
     function(
         "sortBy",
         Group::Sorting,
@@ -36,8 +81,20 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "Sorts by an aggregated value.",
     ),
-    function("sortByTotal", Group::Sorting, &[SERIES_LIST], |_, args| sorted_by(args, |values| Aggregation::Sum.apply(values)), "Sorts by sums, largest first."),
-    function("sortByMaxima", Group::Sorting, &[SERIES_LIST], |_, args| sorted_by(args, largest), "Sorts by largest values, largest first."),
+    function(
+        "sortByTotal",
+        Group::Sorting,
+        &[SERIES_LIST],
+        |_, args| sorted_by(args, |values| Aggregation::Sum.apply(values)),
+        "Sorts by sums, largest first.",
+    ),
+    function(
+        "sortByMaxima",
+        Group::Sorting,
+        &[SERIES_LIST],
+        |_, args| sorted_by(args, largest),
+        "Sorts by largest values, largest first.",
+    ),
     function(
         "sortByMinima",
         Group::Sorting,
@@ -77,7 +134,8 @@ fn sort_by(list: &mut Vec<Series>, value: impl Fn(&[f64]) -> f64, order: Order) 
         // Adding 0 makes -0 equal to 0.
         if value.is_nan() { f64::NEG_INFINITY } else { value + 0.0 }
     };
-    let mut keyed: Vec<(f64, Series)> = std::mem::take(list).into_iter().map(|series| (key(&series), series)).collect();
+    let mut keyed: Vec<(f64, Series)> =
+        std::mem::take(list).into_iter().map(|series| (key(&series), series)).collect();
     keyed.sort_by(|a, b| if order == Order::Ascending { a.0.total_cmp(&b.0) } else { b.0.total_cmp(&a.0) });
     list.extend(keyed.into_iter().map(|(_, series)| series));
 }

@@ -44,7 +44,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function(
         "hitcount",
         Group::Transform,
-        &[SERIES_LIST, required("intervalString", ParameterType::Interval), with_bool("alignToInterval", false)],
+        &[
+            SERIES_LIST,
+            required("intervalString", ParameterType::Interval),
+            with_bool("alignToInterval", false),
+        ],
         hitcount,
         "Sum of values times seconds, per interval.",
     ),
@@ -55,20 +59,39 @@ const BUCKETS_MAX: i64 = 10_000_000;
 
 fn positive_interval(text: &str) -> Result<i64, EvalError> {
     let seconds = interval_seconds(text)?;
-    if seconds > 0 { Ok(seconds) } else { Err(EvalError::Parameter(format!("interval '{text}' is not positive"))) }
+    if seconds > 0 {
+        Ok(seconds)
+    } else {
+        Err(EvalError::Parameter(format!("interval '{text}' is not positive")))
+    }
 }
 
 /// Aggregates values per `interval` in `[start, end)`; returns them and the end of the last bucket.
-pub(super) fn summarized(series: &Series, aggregation: Aggregation, interval: i64, start: i64, end: i64) -> Result<(Vec<f64>, i64), EvalError> {
+pub(super) fn summarized(
+    series: &Series,
+    aggregation: Aggregation,
+    interval: i64,
+    start: i64,
+    end: i64,
+) -> Result<(Vec<f64>, i64), EvalError> {
     if series.step <= 0 || interval <= 0 {
-        return Err(EvalError::Parameter(format!("interval {interval} and step {} must be positive", series.step)));
+        return Err(EvalError::Parameter(format!(
+            "interval {interval} and step {} must be positive",
+            series.step
+        )));
     }
     let bucket_count = (end - start).max(0) / interval;
     if bucket_count > BUCKETS_MAX {
-        return Err(EvalError::Limit { what: "buckets of one series", found: bucket_count.unsigned_abs(), limit: BUCKETS_MAX.unsigned_abs() });
+        return Err(EvalError::Limit {
+            what: "buckets of one series",
+            found: bucket_count.unsigned_abs(),
+            limit: BUCKETS_MAX.unsigned_abs(),
+        });
     }
     let values = &series.values;
-    let time_count = usize::try_from((series.end - series.start).max(0).saturating_add(series.step - 1) / series.step).unwrap_or(0);
+    let time_count =
+        usize::try_from((series.end - series.start).max(0).saturating_add(series.step - 1) / series.step)
+            .unwrap_or(0);
     let len = values.len().min(time_count);
     let time_of = |idx: usize| series.start + i64::try_from(idx).unwrap_or(i64::MAX) * series.step;
     let points_per_bucket = interval as f64 / series.step as f64;
@@ -81,7 +104,8 @@ pub(super) fn summarized(series: &Series, aggregation: Aggregation, interval: i6
             if time_of(idx) <= bucket {
                 first = idx;
             }
-            present += usize::from(time_of(idx) >= bucket && values.get(idx).is_some_and(|value| !value.is_nan()));
+            present +=
+                usize::from(time_of(idx) >= bucket && values.get(idx).is_some_and(|value| !value.is_nan()));
             idx += 1;
         }
         let is_kept = is_enough(present, points_per_bucket, series.x_files_factor);
@@ -102,7 +126,10 @@ fn summarize(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError
         let (start, mut end) = if is_aligned {
             (series.start, series.end)
         } else {
-            (series.start - series.start.rem_euclid(interval), series.end - series.end.rem_euclid(interval) + interval)
+            (
+                series.start - series.start.rem_euclid(interval),
+                series.end - series.end.rem_euclid(interval) + interval,
+            )
         };
         let (values, aligned_end) = summarized(&series, aggregation, interval, start, end)?;
         if is_aligned {
@@ -112,7 +139,8 @@ fn summarize(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError
         series.tag("summarize", text);
         series.tag("summarizeFunction", name);
         let suffix = if is_aligned { ", true" } else { "" };
-        let mut result = series.derived(format!("summarize({}, \"{text}\", \"{name}\"{suffix})", series.name), values);
+        let mut result =
+            series.derived(format!("summarize({}, \"{text}\", \"{name}\"{suffix})", series.name), values);
         (result.start, result.end, result.step) = (start, end, interval);
         results.push(result);
     }
@@ -167,11 +195,13 @@ fn smart_summarize(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Eva
     let interval = positive_interval(text)?;
     let mut results = Vec::with_capacity(list.len());
     for mut series in list {
-        let (values, end) = summarized(&series, Aggregation::named(name)?, interval, series.start, series.end)?;
+        let (values, end) =
+            summarized(&series, Aggregation::named(name)?, interval, series.start, series.end)?;
         scope.shared.budget.reserve_points(values.len() as u64)?;
         series.tag("smartSummarize", text);
         series.tag("smartSummarizeFunction", name);
-        let mut result = series.derived(format!("smartSummarize({}, \"{text}\", \"{name}\")", series.name), values);
+        let mut result =
+            series.derived(format!("smartSummarize({}, \"{text}\", \"{name}\")", series.name), values);
         (result.end, result.step) = (end, interval);
         results.push(result);
     }
@@ -207,7 +237,8 @@ fn hits(series: &Series, interval: i64, bucket_count: usize, first: i64) -> Resu
     for value in series.values.iter() {
         let (start, start_rest) = ((time - first).div_euclid(interval), (time - first).rem_euclid(interval));
         time += series.step;
-        let (mut end, mut end_rest) = ((time - first).div_euclid(interval), (time - first).rem_euclid(interval));
+        let (mut end, mut end_rest) =
+            ((time - first).div_euclid(interval), (time - first).rem_euclid(interval));
         if value.is_nan() {
             continue;
         }
@@ -237,22 +268,30 @@ fn hitcount(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
     if is_aligned {
         list = scope.reevaluate(aligned_start(scope.start, interval)?, scope.end)?;
         for series in &mut list {
-            series.end = series.start + (series.end - series.start).div_euclid(interval) * interval + interval;
+            series.end =
+                series.start + (series.end - series.start).div_euclid(interval) * interval + interval;
         }
     }
     let mut results = Vec::with_capacity(list.len());
     for mut series in list {
         let bucket_count = (series.end - series.start + interval - 1).div_euclid(interval).max(0);
         if bucket_count > BUCKETS_MAX {
-            return Err(EvalError::Limit { what: "buckets of one series", found: bucket_count.unsigned_abs(), limit: BUCKETS_MAX.unsigned_abs() });
+            return Err(EvalError::Limit {
+                what: "buckets of one series",
+                found: bucket_count.unsigned_abs(),
+                limit: BUCKETS_MAX.unsigned_abs(),
+            });
         }
         scope.shared.budget.reserve_points(bucket_count.unsigned_abs())?;
         let start = series.end - bucket_count * interval;
         let buckets = hits(&series, interval, usize::try_from(bucket_count).unwrap_or(0), start)?;
-        let values = buckets.into_iter().map(|bucket| if bucket.is_empty() { ABSENT } else { sum_in_order(bucket.into_iter()) });
+        let values = buckets
+            .into_iter()
+            .map(|bucket| if bucket.is_empty() { ABSENT } else { sum_in_order(bucket.into_iter()) });
         series.tag("hitcount", text);
         let suffix = if is_aligned { ", true" } else { "" };
-        let mut result = series.derived(format!("hitcount({}, \"{text}\"{suffix})", series.name), values.collect());
+        let mut result =
+            series.derived(format!("hitcount({}, \"{text}\"{suffix})", series.name), values.collect());
         (result.start, result.step) = (start, interval);
         results.push(result);
     }

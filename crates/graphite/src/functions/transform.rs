@@ -20,19 +20,79 @@ const ONLY_LIST: &[Parameter] = &[SERIES_LIST];
 const X_FILES_FACTOR: &[Parameter] = &[SERIES_LIST, required("xFilesFactor", ParameterType::Float)];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    function("scale", Group::Transform, FACTOR, |_, args| by_number(args, "scale", |value, factor| value * factor), "Multiplies by a factor."),
-    function("offset", Group::Transform, FACTOR, |_, args| by_number(args, "offset", |value, factor| value + factor), "Adds a constant."),
+    function(
+        "scale",
+        Group::Transform,
+        FACTOR,
+        |_, args| by_number(args, "scale", |value, factor| value * factor),
+        "Multiplies by a factor.",
+    ),
+    function(
+        "offset",
+        Group::Transform,
+        FACTOR,
+        |_, args| by_number(args, "offset", |value, factor| value + factor),
+        "Adds a constant.",
+    ),
     function("pow", Group::Transform, FACTOR, |_, args| by_number(args, "pow", power), "Raises to a power."),
-    function("add", Group::Transform, &[SERIES_LIST, required("constant", ParameterType::Float)], add, "Adds a constant."),
-    function("scaleToSeconds", Group::Transform, &[SERIES_LIST, required("seconds", ParameterType::Float)], scale_to_seconds, "Values per so many seconds."),
-    function("absolute", Group::Transform, ONLY_LIST, |_, args| plain(args, "absolute", "1", f64::abs), "Absolute values."),
-    function("squareRoot", Group::Transform, ONLY_LIST, |_, args| plain(args, "squareRoot", "1", |value| power(value, 0.5)), "Square roots."),
-    function("invert", Group::Transform, ONLY_LIST, |_, args| plain(args, "invert", "1", |value| power(value, -1.0)), "Reciprocals."),
-    function("logit", Group::Transform, ONLY_LIST, |_, args| plain(args, "logit", "logit", logit), "Logarithm of v / (1 - v)."),
+    function(
+        "add",
+        Group::Transform,
+        &[SERIES_LIST, required("constant", ParameterType::Float)],
+        add,
+        "Adds a constant.",
+    ),
+    function(
+        "scaleToSeconds",
+        Group::Transform,
+        &[SERIES_LIST, required("seconds", ParameterType::Float)],
+        scale_to_seconds,
+        "Values per so many seconds.",
+    ),
+    function(
+        "absolute",
+        Group::Transform,
+        ONLY_LIST,
+        |_, args| plain(args, "absolute", "1", f64::abs),
+        "Absolute values.",
+    ),
+    function(
+        "squareRoot",
+        Group::Transform,
+        ONLY_LIST,
+        |_, args| plain(args, "squareRoot", "1", |value| power(value, 0.5)),
+        "Square roots.",
+    ),
+    function(
+        "invert",
+        Group::Transform,
+        ONLY_LIST,
+        |_, args| plain(args, "invert", "1", |value| power(value, -1.0)),
+        "Reciprocals.",
+    ),
+    function(
+        "logit",
+        Group::Transform,
+        ONLY_LIST,
+        |_, args| plain(args, "logit", "logit", logit),
+        "Logarithm of v / (1 - v).",
+    ),
     function("exp", Group::Transform, ONLY_LIST, exponential, "e to the power of each value."),
     function("sigmoid", Group::Transform, ONLY_LIST, sigmoid, "1 / (1 + exp(-v))."),
-    function("log", Group::Transform, &[SERIES_LIST, with_number("base", ParameterType::Integer, 10.0)], logarithm, "Logarithms of positive values."),
-    function("round", Group::Transform, &[SERIES_LIST, with_number("precision", ParameterType::Integer, 0.0)], round, "Rounds to decimal places."),
+    function(
+        "log",
+        Group::Transform,
+        &[SERIES_LIST, with_number("base", ParameterType::Integer, 10.0)],
+        logarithm,
+        "Logarithms of positive values.",
+    ),
+    function(
+        "round",
+        Group::Transform,
+        &[SERIES_LIST, with_number("precision", ParameterType::Integer, 0.0)],
+        round,
+        "Rounds to decimal places.",
+    ),
     function("offsetToZero", Group::Transform, ONLY_LIST, offset_to_zero, "Subtracts the smallest value."),
     function("minMax", Group::Transform, ONLY_LIST, min_max, "Scales values to 0 to 1."),
     function(
@@ -51,9 +111,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
         "Chooses how values become points.",
     ),
-    function("cumulative", Group::Special, ONLY_LIST, |_, args| consolidate_by(args, "sum"), "Points are sums of values."),
-    function("setXFilesFactor", Group::Special, X_FILES_FACTOR, set_x_files_factor, "Share of values that a point needs."),
-    function("xFilesFactor", Group::Special, X_FILES_FACTOR, set_x_files_factor, "Short form of setXFilesFactor."),
+    function(
+        "cumulative",
+        Group::Special,
+        ONLY_LIST,
+        |_, args| consolidate_by(args, "sum"),
+        "Points are sums of values.",
+    ),
+    function(
+        "setXFilesFactor",
+        Group::Special,
+        X_FILES_FACTOR,
+        set_x_files_factor,
+        "Share of values that a point needs.",
+    ),
+    function(
+        "xFilesFactor",
+        Group::Special,
+        X_FILES_FACTOR,
+        set_x_files_factor,
+        "Short form of setXFilesFactor.",
+    ),
 ];
 
 /// Power; empty where it is not a real number or overflows.
@@ -97,7 +175,10 @@ fn plain(args: &mut Bound, name: &str, tag: &str, change: impl Fn(f64) -> f64) -
 fn add(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
     let constant = args.number(1)?;
-    let text = args.value(1).and_then(Value::whole_text).ok_or_else(|| EvalError::of_function("add", "constant must be finite"))?;
+    let text = args
+        .value(1)
+        .and_then(Value::whole_text)
+        .ok_or_else(|| EvalError::of_function("add", "constant must be finite"))?;
     let tag = args.value(1).map(Value::text).unwrap_or_default();
     for series in &mut list {
         series.tag("add", &tag);
@@ -110,7 +191,10 @@ fn add(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
 fn scale_to_seconds(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
     let seconds = args.number(1)?;
-    let text = args.value(1).and_then(Value::whole_text).ok_or_else(|| EvalError::of_function("scaleToSeconds", "seconds must be finite"))?;
+    let text = args
+        .value(1)
+        .and_then(Value::whole_text)
+        .ok_or_else(|| EvalError::of_function("scaleToSeconds", "seconds must be finite"))?;
     let tag = args.value(1).map(Value::text).unwrap_or_default();
     for series in &mut list {
         series.tag("scaleToSeconds", &tag);
@@ -170,7 +254,11 @@ fn logarithm(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     let mut results = Vec::with_capacity(list.len());
     for mut series in list {
         series.tag("log", base.text());
-        let values = series.values.iter().map(|value| if *value > 0.0 { value.ln() / number.ln() } else { ABSENT }).collect();
+        let values = series
+            .values
+            .iter()
+            .map(|value| if *value > 0.0 { value.ln() / number.ln() } else { ABSENT })
+            .collect();
         results.push(series.derived(format!("log({}, {})", series.name, base.text()), values));
     }
     Ok(Value::Series(results))
@@ -178,7 +266,9 @@ fn logarithm(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
 
 fn round(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
-    let precision = args.given(1).map(|value| value.whole().ok_or_else(|| EvalError::of_function("round", "precision must be a whole number")));
+    let precision = args.given(1).map(|value| {
+        value.whole().ok_or_else(|| EvalError::of_function("round", "precision must be a whole number"))
+    });
     let precision = precision.transpose()?;
     for series in &mut list {
         series.tag("round", precision.unwrap_or(0));
@@ -208,7 +298,9 @@ fn min_max(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
     for series in &mut list {
         series.rename(format!("minMax({})", series.name));
         let (minimum, maximum) = (smallest(&series.values), largest(&series.values));
-        series.map_present(|value| if maximum == minimum { 0.0 } else { (value - minimum) / (maximum - minimum) });
+        series.map_present(
+            |value| if maximum == minimum { 0.0 } else { (value - minimum) / (maximum - minimum) },
+        );
     }
     Ok(Value::Series(list))
 }

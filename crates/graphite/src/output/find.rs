@@ -48,7 +48,10 @@ fn unquoted(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
     while let [first, after @ ..] = rest {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok()).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let hex = after
+            .get(..2)
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
         match (first, hex) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
@@ -110,8 +113,11 @@ pub fn render_json(nodes: &[Node], out: &mut String) {
         push_string(out, &node.path);
         out.push_str(&format!(", \"is_leaf\": {}", node.is_leaf));
         if node.is_leaf {
-            let intervals: Vec<String> =
-                node.intervals.iter().map(|(start, end)| format!("{{\"start\": {start}, \"end\": {end}}}")).collect();
+            let intervals: Vec<String> = node
+                .intervals
+                .iter()
+                .map(|(start, end)| format!("{{\"start\": {start}, \"end\": {end}}}"))
+                .collect();
             out.push_str(&format!(", \"intervals\": [{}]", intervals.join(", ")));
         }
         out.push('}');

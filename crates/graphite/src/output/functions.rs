@@ -41,13 +41,17 @@ fn is_repeated(parameter: &Parameter) -> bool {
 
 /// The signature as Python would write it.
 fn signature(function: &Function) -> String {
-    let parameters = function.parameters.iter().map(|parameter| match (is_repeated(parameter), parameter.occurrence, parameter.default) {
-        (true, ..) => format!("*{}", parameter.name),
-        (_, Occurrence::Required, _) => parameter.name.to_owned(),
-        (_, _, DefaultValue::Absent) => format!("{}=None", parameter.name),
-        (_, _, DefaultValue::Number(value)) => format!("{}={value}", parameter.name),
-        (_, _, DefaultValue::Text(text)) => format!("{}='{text}'", parameter.name),
-        (_, _, DefaultValue::Bool(value)) => format!("{}={}", parameter.name, if value { "True" } else { "False" }),
+    let parameters = function.parameters.iter().map(|parameter| {
+        match (is_repeated(parameter), parameter.occurrence, parameter.default) {
+            (true, ..) => format!("*{}", parameter.name),
+            (_, Occurrence::Required, _) => parameter.name.to_owned(),
+            (_, _, DefaultValue::Absent) => format!("{}=None", parameter.name),
+            (_, _, DefaultValue::Number(value)) => format!("{}={value}", parameter.name),
+            (_, _, DefaultValue::Text(text)) => format!("{}='{text}'", parameter.name),
+            (_, _, DefaultValue::Bool(value)) => {
+                format!("{}={}", parameter.name, if value { "True" } else { "False" })
+            }
+        }
     });
     format!("{}({})", function.name, parameters.collect::<Vec<_>>().join(", "))
 }

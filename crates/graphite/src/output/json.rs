@@ -43,7 +43,11 @@ pub(super) fn push_value(out: &mut String, value: f64, is_integral: bool) {
 }
 
 /// Writes `body` within the call that `options` asks for.
-fn wrapped(out: &mut String, options: &RenderOptions, body: impl FnOnce(&mut String) -> Result<(), EvalError>) -> Result<(), EvalError> {
+fn wrapped(
+    out: &mut String,
+    options: &RenderOptions,
+    body: impl FnOnce(&mut String) -> Result<(), EvalError>,
+) -> Result<(), EvalError> {
     if let Some(function) = &options.jsonp {
         out.push_str(function);
         out.push('(');
@@ -63,7 +67,10 @@ fn separate(out: &mut String, idx: usize) {
 
 /// Times of the points of a series, the end included.
 fn times(series: &Series) -> Result<impl Iterator<Item = i64>, EvalError> {
-    let step = i64::try_from(series.values_per_point).ok().and_then(|count| series.step.checked_mul(count)).filter(|step| *step > 0);
+    let step = i64::try_from(series.values_per_point)
+        .ok()
+        .and_then(|count| series.step.checked_mul(count))
+        .filter(|step| *step > 0);
     let step = step.ok_or_else(|| EvalError::Parameter(format!("series {} has no step", series.name)))?;
     let (start, end) = (series.start, series.end);
     Ok((0..).map(move |idx: i64| start + idx * step).take_while(move |time| *time <= end))
@@ -80,7 +87,8 @@ pub fn render(list: &[Series], options: &RenderOptions, out: &mut String) -> Res
             let points = series.points()?;
             let times = times(series)?;
             let keeps = |value: f64| !options.no_null_points || !value.is_nan();
-            let kept: Vec<(f64, i64)> = points.iter().copied().zip(times).filter(|(value, _)| keeps(*value)).collect();
+            let kept: Vec<(f64, i64)> =
+                points.iter().copied().zip(times).filter(|(value, _)| keeps(*value)).collect();
             if options.no_null_points && kept.is_empty() {
                 continue;
             }
@@ -150,7 +158,10 @@ pub fn render_dygraph(list: &[Series], options: &RenderOptions, out: &mut String
         };
         let times: Vec<i64> = times(first)?.take_while(|time| *time < first.end).collect();
         if let Some(longer) = list.iter().find(|series| series.values.len() > times.len()) {
-            return Err(EvalError::Parameter(format!("series {} has more points than the first one", longer.name)));
+            return Err(EvalError::Parameter(format!(
+                "series {} has more points than the first one",
+                longer.name
+            )));
         }
         if list.iter().any(|series| series.values.len() < times.len()) {
             return Err(EvalError::Parameter("series have different numbers of points".to_owned()));

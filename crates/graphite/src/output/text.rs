@@ -38,7 +38,8 @@ pub fn render_csv(list: &[Series], zone: &TimeZone, out: &mut String) -> Result<
         let name = csv_field(&series.name);
         let mut time = series.start;
         for value in series.points()?.iter() {
-            let timestamp = jiff::Timestamp::from_second(time).map_err(|error| EvalError::Parameter(error.to_string()))?;
+            let timestamp = jiff::Timestamp::from_second(time)
+                .map_err(|error| EvalError::Parameter(error.to_string()))?;
             let wall = zone.to_datetime(timestamp);
             let text = if value.is_nan() { String::new() } else { value_text(series, *value) };
             out.push_str(&format!("{name},{},{text}\r\n", wall.strftime("%Y-%m-%d %H:%M:%S")));
@@ -50,5 +51,9 @@ pub fn render_csv(list: &[Series], zone: &TimeZone, out: &mut String) -> Result<
 
 /// A field in quotes if it has a separator, a quote or a line break.
 fn csv_field(text: &str) -> String {
-    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }

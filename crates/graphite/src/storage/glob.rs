@@ -27,7 +27,8 @@ pub fn alternatives(element: &str) -> Vec<String> {
             continue;
         };
         let (before, rest) = pattern.split_at(start);
-        let (inner, after) = (rest.get(1..end - start).unwrap_or(""), rest.get(end - start + 1..).unwrap_or(""));
+        let (inner, after) =
+            (rest.get(1..end - start).unwrap_or(""), rest.get(end - start + 1..).unwrap_or(""));
         open.extend(inner.split(',').map(|choice| format!("{before}{choice}{after}")));
     }
     done.sort_unstable();

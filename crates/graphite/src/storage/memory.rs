@@ -67,17 +67,29 @@ impl MemorySource {
 fn path_matches(pattern: &str, path: &str) -> bool {
     let (patterns, elements) = (glob::elements(pattern), glob::elements(path));
     pattern == "**"
-        || patterns.len() == elements.len() && patterns.iter().zip(elements).all(|(pattern, element)| glob::matches(pattern, element))
+        || patterns.len() == elements.len()
+            && patterns.iter().zip(elements).all(|(pattern, element)| glob::matches(pattern, element))
 }
 
-fn read(name: &str, stored: &StoredSeries, from: i64, until: i64) -> FetchedSeries {
+/// Values of one answer.
+const VALUES_MAX: i64 = 50_000_000;
+
+fn read(name: &str, stored: &StoredSeries, from: i64, until: i64) -> Result<FetchedSeries, EvalError> {
     let step = stored.step;
     let start = from - from.rem_euclid(step) + step;
     let mut end = until - until.rem_euclid(step) + step;
     if start == end {
         end += step;
     }
-    let count = usize::try_from((end - start) / step).unwrap_or(0);
+    let count = (end - start) / step;
+    if count > VALUES_MAX {
+        return Err(EvalError::Limit {
+            what: "values of one series",
+            found: count.unsigned_abs(),
+            limit: VALUES_MAX.unsigned_abs(),
+        });
+    }
+    let count = usize::try_from(count).unwrap_or(0);
     let mut values = Vec::with_capacity(count);
     let mut time = start;
     for _ in 0..count {
@@ -87,7 +99,17 @@ fn read(name: &str, stored: &StoredSeries, from: i64, until: i64) -> FetchedSeri
         time += step;
     }
     let consolidation = Consolidation::Average;
-    FetchedSeries { name: name.to_owned(), tags: tags_of_name(name), start, end, step, values: Arc::new(values), consolidation, x_files_factor: None }
+    let values = Arc::new(values);
+    Ok(FetchedSeries {
+        name: name.to_owned(),
+        tags: tags_of_name(name),
+        start,
+        end,
+        step,
+        values,
+        consolidation,
+        x_files_factor: None,
+    })
 }
 
 impl Source for MemorySource {
@@ -97,7 +119,7 @@ impl Source for MemorySource {
             let mut answer = Vec::new();
             for name in self.select(&request.selector)? {
                 if let Some(stored) = self.series.get(name) {
-                    answer.push(read(name, stored, request.from, request.until));
+                    answer.push(read(name, stored, request.from, request.until)?);
                 }
             }
             answers.push(answer);

@@ -44,13 +44,16 @@ impl PartialEq for TagExpression {
 /// # Errors
 /// [`EvalError::Parameter`] if one is malformed or the empty value satisfies all of them.
 pub fn parse_expressions(texts: &[String]) -> Result<Vec<TagExpression>, EvalError> {
-    let expressions: Vec<TagExpression> = texts.iter().map(|text| TagExpression::parse(text)).collect::<Result<_, _>>()?;
+    let expressions: Vec<TagExpression> =
+        texts.iter().map(|text| TagExpression::parse(text)).collect::<Result<_, _>>()?;
     for expression in &expressions {
         if !expression.matches_value("")? {
             return Ok(expressions);
         }
     }
-    Err(EvalError::Parameter("seriesByTag(): at least one tag expression must not match the empty string".to_owned()))
+    Err(EvalError::Parameter(
+        "seriesByTag(): at least one tag expression must not match the empty string".to_owned(),
+    ))
 }
 
 impl TagExpression {
@@ -74,7 +77,9 @@ impl TagExpression {
             return Err(invalid());
         }
         let regex = match operator {
-            TagOperator::Matches | TagOperator::NotMatches if value.starts_with('^') => Some(PythonRegex::new(value)?),
+            TagOperator::Matches | TagOperator::NotMatches if value.starts_with('^') => {
+                Some(PythonRegex::new(value)?)
+            }
             TagOperator::Matches | TagOperator::NotMatches => Some(PythonRegex::new(&format!("^({value})"))?),
             _ => None,
         };

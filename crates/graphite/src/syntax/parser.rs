@@ -5,7 +5,9 @@
 //! Not here: tokens (`scanner`).
 
 use super::scanner::Scanner;
-use super::{ATTEMPTS_MAX, FunctionCall, Literal, NESTING_MAX, Node, SyntaxError, TARGET_BYTES_MAX, Template};
+use super::{
+    ATTEMPTS_MAX, FunctionCall, Literal, NESTING_MAX, Node, SyntaxError, TARGET_BYTES_MAX, Template,
+};
 
 /// Bytes of a target that an error repeats.
 const ERROR_TEXT_MAX: usize = 200;
@@ -20,9 +22,10 @@ pub fn parse(target: &str) -> Result<Node, SyntaxError> {
     let mut parser = Parser { scanner: Scanner::new(target), depth: 0, attempts: 0 };
     match parser.expression()? {
         Some(parsed) => Ok(parsed.node),
-        None => {
-            Err(SyntaxError::Expected { offset: parser.scanner.position(), target: target.chars().take(ERROR_TEXT_MAX).collect() })
-        }
+        None => Err(SyntaxError::Expected {
+            offset: parser.scanner.position(),
+            target: target.chars().take(ERROR_TEXT_MAX).collect(),
+        }),
     }
 }
 
@@ -140,7 +143,11 @@ impl Parser<'_> {
         }
     }
 
-    fn keyword_arguments(&mut self, arguments: &mut Arguments, first: (String, Parsed)) -> Result<(), SyntaxError> {
+    fn keyword_arguments(
+        &mut self,
+        arguments: &mut Arguments,
+        first: (String, Parsed),
+    ) -> Result<(), SyntaxError> {
         let mut next = Some(first);
         while let Some((name, value)) = next {
             arguments.height = arguments.height.max(value.height);
@@ -200,7 +207,10 @@ impl Parser<'_> {
             let (positional, named) = self.template_values();
             if self.scanner.symbol(')') {
                 let template = Template { body: body.node, positional, named };
-                return Ok(Some(Parsed { node: Node::Template(Box::new(template)), height: body.height + 1 }));
+                return Ok(Some(Parsed {
+                    node: Node::Template(Box::new(template)),
+                    height: body.height + 1,
+                }));
             }
         }
         self.scanner.rewind(start);

@@ -242,7 +242,9 @@ fn quoted_len(text: &str, quote: char) -> Option<usize> {
                 chars.next()?;
             }
             c if c == quote => {
-                if chars.peek().is_some_and(|(_, next)| *next == quote) && text.get(offset + 2..).is_some_and(|rest| rest.contains(quote)) {
+                if chars.peek().is_some_and(|(_, next)| *next == quote)
+                    && text.get(offset + 2..).is_some_and(|rest| rest.contains(quote))
+                {
                     chars.next();
                     continue;
                 }

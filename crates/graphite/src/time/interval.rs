@@ -76,7 +76,8 @@ pub fn interval_seconds(text: &str) -> Result<i64, TimeError> {
         let (unit, after) = after.split_at(letters);
         let number: i64 = number.parse().map_err(|_| invalid())?;
         let seconds = number.checked_mul(unit_seconds(interval_unit(unit)?)).ok_or_else(invalid)?;
-        total = total.checked_add(seconds).filter(|total| *total <= INTERVAL_SECONDS_MAX).ok_or_else(invalid)?;
+        total =
+            total.checked_add(seconds).filter(|total| *total <= INTERVAL_SECONDS_MAX).ok_or_else(invalid)?;
         rest = after;
     }
     Ok(sign * total)

@@ -11,7 +11,8 @@ use jiff::{Timestamp, ToSpan};
 use super::interval::interval_seconds;
 use super::{TimeError, in_range};
 
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 /// Bytes of a time; longer texts are refused unread.
 const TIME_BYTES_MAX: usize = 256;
@@ -36,7 +37,9 @@ pub fn parse_time(text: &str, zone: &TimeZone, now: i64) -> Result<i64, TimeErro
 
 /// Returns true if eight digits are a date and not seconds since 1970.
 fn is_calendar_date(digits: &str) -> bool {
-    let part = |start: usize, end: usize| digits.get(start..end).and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
+    let part = |start: usize, end: usize| {
+        digits.get(start..end).and_then(|part| part.parse::<u32>().ok()).unwrap_or(0)
+    };
     digits.len() == 8 && part(0, 4) > 1900 && part(4, 6) < 13 && part(6, 8) < 32
 }
 
@@ -104,7 +107,12 @@ fn parse_day(day: &str, today: Date) -> Option<Date> {
         return slashed_date(day);
     }
     if day.len() == 8 && day.bytes().all(|b| b.is_ascii_digit()) {
-        return Date::new(day.get(..4)?.parse().ok()?, day.get(4..6)?.parse().ok()?, day.get(6..)?.parse().ok()?).ok();
+        return Date::new(
+            day.get(..4)?.parse().ok()?,
+            day.get(4..6)?.parse().ok()?,
+            day.get(6..)?.parse().ok()?,
+        )
+        .ok();
     }
     if let Some(month) = MONTHS.iter().position(|name| *name == prefix) {
         let digits = day.bytes().rev().take(2).take_while(u8::is_ascii_digit).count();
