@@ -81,15 +81,15 @@ impl Consolidation {
     }
 
     fn point(&self, bucket: &[f64], present: usize) -> f64 {
-        let values = bucket.iter().copied().filter(|value| !value.is_nan());
+        let mut values = bucket.iter().copied().filter(|value| !value.is_nan());
         match self {
             Consolidation::Average => values.fold(0.0, |sum, value| sum + value) / present as f64,
             Consolidation::AverageZero => values.fold(0.0, |sum, value| sum + value) / bucket.len() as f64,
             Consolidation::Sum => values.fold(0.0, |sum, value| sum + value),
             Consolidation::Max => values.fold(f64::NEG_INFINITY, f64::max),
             Consolidation::Min => values.fold(f64::INFINITY, f64::min),
-            Consolidation::First => values.clone().next().unwrap_or(ABSENT),
-            Consolidation::Last => values.last().unwrap_or(ABSENT),
+            Consolidation::First => values.next().unwrap_or(ABSENT),
+            Consolidation::Last => values.next_back().unwrap_or(ABSENT),
             Consolidation::Unknown(_) => ABSENT,
         }
     }

@@ -13,7 +13,7 @@ const TOLERANCE: f64 = 1e-12;
 const SHOWN_MAX: usize = 300;
 
 /// Result of one comparison.
-pub enum Verdict {
+pub(crate) enum Verdict {
     Equal,
     /// Different, by the rule of this name.
     Explained(&'static str),
@@ -21,12 +21,12 @@ pub enum Verdict {
 }
 
 /// Status of an answer.
-pub fn status(answer: &Value) -> i64 {
+pub(crate) fn status(answer: &Value) -> i64 {
     answer.get("status").and_then(Value::as_i64).unwrap_or(0)
 }
 
 /// Compares the answers to one request.
-pub fn verdict(request: &Request, theirs: &Value, ours: &Value) -> Verdict {
+pub(crate) fn verdict(request: &Request, theirs: &Value, ours: &Value) -> Verdict {
     let reason = match (status(theirs), status(ours)) {
         (200, 200) => difference(theirs, ours),
         (200, _) => Some(format!("ours refuses: {}", short(ours))),

@@ -5,16 +5,16 @@
 use chronolith_graphite::storage::memory::{MemorySource, StoredSeries};
 
 /// Time of the first value of most series.
-pub const START: i64 = 1_700_000_000 - 1_700_000_000 % 300;
+pub(crate) const START: i64 = 1_700_000_000 - 1_700_000_000 % 300;
 /// Seconds of data.
-pub const LENGTH: i64 = 4 * 3600;
+pub(crate) const LENGTH: i64 = 4 * 3600;
 
 /// A series as both sides get it.
-pub struct Entry {
-    pub name: String,
-    pub start: i64,
-    pub step: i64,
-    pub values: Vec<Option<f64>>,
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) start: i64,
+    pub(crate) step: i64,
+    pub(crate) values: Vec<Option<f64>>,
 }
 
 fn noise(seed: u64) -> f64 {
@@ -53,7 +53,7 @@ fn entry(name: &str, step: i64, kind: u64, seed: u64) -> Entry {
 }
 
 /// All series.
-pub fn dataset() -> Vec<Entry> {
+pub(crate) fn dataset() -> Vec<Entry> {
     let mut entries = Vec::new();
     for (host, step) in [("web1", 10), ("web2", 10), ("web10", 10), ("db1", 60), ("db2", 300)] {
         for (metric, kind) in
@@ -92,7 +92,7 @@ pub fn dataset() -> Vec<Entry> {
 }
 
 /// The series as a source of the crate.
-pub fn source(entries: &[Entry]) -> MemorySource {
+pub(crate) fn source(entries: &[Entry]) -> MemorySource {
     let mut source = MemorySource::default();
     for entry in entries {
         let values = entry.values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();

@@ -14,20 +14,20 @@ use crate::dataset::{LENGTH, START};
 use signatures::SIGNATURES;
 
 /// One request of either side.
-pub struct Request {
-    pub path: &'static str,
-    pub targets: Vec<String>,
+pub(crate) struct Request {
+    pub(crate) path: &'static str,
+    pub(crate) targets: Vec<String>,
     params: BTreeMap<String, String>,
     /// Functions of the targets.
-    pub functions: Vec<String>,
+    pub(crate) functions: Vec<String>,
 }
 
 impl Request {
-    pub fn param(&self, name: &str) -> Option<&str> {
+    pub(crate) fn param(&self, name: &str) -> Option<&str> {
         self.params.get(name).map(String::as_str)
     }
 
-    pub fn template(&self) -> BTreeMap<String, String> {
+    pub(crate) fn template(&self) -> BTreeMap<String, String> {
         let named = self.params.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix("template[")?.strip_suffix(']')?;
             Some((name.to_owned(), value.clone()))
@@ -35,7 +35,7 @@ impl Request {
         named.collect()
     }
 
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let mut params = json!(self.params);
         if let Some(params) = params.as_object_mut()
             && self.path == "/render"
@@ -45,13 +45,13 @@ impl Request {
         json!({"path": self.path, "params": params})
     }
 
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!("{} {:?} {:?}", self.path, self.targets, self.params)
     }
 }
 
 /// Makes requests.
-pub struct Generator {
+pub(crate) struct Generator {
     rng: Rng,
     functions: Vec<String>,
 }
@@ -114,7 +114,7 @@ const WHOLES: &[&str] = &["1", "2", "3", "0", "5", "-1", "10", "-2", "7"];
 const ZONES: &[&str] = &["UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "No/Zone"];
 
 impl Generator {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Generator { rng: Rng::from_seed(seed), functions: Vec::new() }
     }
 
@@ -131,7 +131,7 @@ impl Generator {
     }
 
     /// A request; of the function `only`, if it is given.
-    pub fn request(&mut self, only: Option<&str>) -> Request {
+    pub(crate) fn request(&mut self, only: Option<&str>) -> Request {
         if only.is_none() && self.one_in(25) {
             return self.find_request();
         }

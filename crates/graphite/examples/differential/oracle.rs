@@ -16,7 +16,7 @@ fn script() -> PathBuf {
 }
 
 /// Answers of graphite-web, one per request.
-pub fn answers(entries: &[Entry], requests: &[Request]) -> Result<Vec<Value>, AnyError> {
+pub(crate) fn answers(entries: &[Entry], requests: &[Request]) -> Result<Vec<Value>, AnyError> {
     let series: Vec<Value> = entries
         .iter()
         .map(|entry| json!({"name": entry.name, "start": entry.start, "step": entry.step, "values": entry.values}))

@@ -8,13 +8,13 @@ use crate::compare::status;
 use crate::generate::Request;
 
 /// One meant difference.
-pub struct Rule {
-    pub name: &'static str,
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
     holds: fn(&Request, &Value, &Value) -> bool,
 }
 
 /// All rules, first match counts.
-pub const RULES: &[Rule] = &[
+pub(crate) const RULES: &[Rule] = &[
     // `parseATTime(ts)` calls `ts.strip()`: a time without quotes is an int. Ours reads it.
     Rule {
         name: "unquoted-time",
@@ -54,7 +54,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// The first rule that explains a difference.
-pub fn explaining(request: &Request, theirs: &Value, ours: &Value) -> Option<&'static str> {
+pub(crate) fn explaining(request: &Request, theirs: &Value, ours: &Value) -> Option<&'static str> {
     RULES.iter().find(|rule| (rule.holds)(request, theirs, ours)).map(|rule| rule.name)
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::generate::Request;
 
 /// The answer, with status 400 for every error.
-pub fn answer(source: &MemorySource, request: &Request) -> Value {
+pub(crate) fn answer(source: &MemorySource, request: &Request) -> Value {
     let answered = if request.path == "/render" { render(source, request) } else { find(source, request) };
     match answered {
         Ok(value) => value,

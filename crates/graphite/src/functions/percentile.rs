@@ -123,7 +123,7 @@ fn between(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
             .values
             .iter()
             .zip(&limits)
-            .any(|(value, (low, high))| !value.is_nan() && !(low < value && value < high))
+            .any(|(value, (low, high))| !value.is_nan() && (value <= low || value >= high))
     };
     Ok(Value::Series(list.into_iter().filter(is_outside).collect()))
 }

@@ -67,7 +67,7 @@ fn check(target: &str, want: &str) {
 #[test]
 fn results_are_those_of_graphite_web() {
     let golden = include_str!("tests/graphite_web.txt");
-    let blocks = golden.split("\n\n").map(|block| block.trim_start_matches(|c: char| c == '\n'));
+    let blocks = golden.split("\n\n").map(|block| block.trim_start_matches('\n'));
     let mut count = 0;
     for block in blocks.filter(|block| !block.trim().is_empty()) {
         let block = if block.starts_with('#') { block.split_once('\n').unwrap().1 } else { block };
