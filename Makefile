@@ -26,7 +26,7 @@ bench: tools
 
 graphite-oracle: tools
 	tools/graphite-oracle/run.sh setup
-	cargo run --release --package chronolith-graphite --example differential -- $(ARGS)
+	cargo run --package chronolith-graphite --example differential -- $(ARGS)
 
 # A C compiler links Rust programs and builds nothing of ours. As root, or in CI, it is installed.
 tools:

@@ -120,16 +120,26 @@ impl Aggregation {
     }
 }
 
+/// The smaller of two values, the first of equal ones: 0 and -0 keep their order.
+pub(crate) fn smaller(first: f64, second: f64) -> f64 {
+    if second < first { second } else { first }
+}
+
+/// The larger of two values, the first of equal ones.
+pub(crate) fn larger(first: f64, second: f64) -> f64 {
+    if second > first { second } else { first }
+}
+
 /// Largest value; NaN if there is none.
 #[must_use]
 pub(crate) fn largest(values: &[f64]) -> f64 {
-    present(values).reduce(f64::max).unwrap_or(ABSENT)
+    present(values).reduce(larger).unwrap_or(ABSENT)
 }
 
 /// Smallest value; NaN if there is none.
 #[must_use]
 pub(crate) fn smallest(values: &[f64]) -> f64 {
-    present(values).reduce(f64::min).unwrap_or(ABSENT)
+    present(values).reduce(smaller).unwrap_or(ABSENT)
 }
 
 fn median(values: &[f64]) -> f64 {

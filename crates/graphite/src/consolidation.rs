@@ -4,6 +4,7 @@
 //! added in order.
 //! Not here: aggregation over series (`aggregation`).
 
+use crate::aggregation::{larger, smaller};
 use crate::error::EvalError;
 use crate::series::ABSENT;
 
@@ -86,8 +87,8 @@ impl Consolidation {
             Consolidation::Average => values.fold(0.0, |sum, value| sum + value) / present as f64,
             Consolidation::AverageZero => values.fold(0.0, |sum, value| sum + value) / bucket.len() as f64,
             Consolidation::Sum => values.fold(0.0, |sum, value| sum + value),
-            Consolidation::Max => values.fold(f64::NEG_INFINITY, f64::max),
-            Consolidation::Min => values.fold(f64::INFINITY, f64::min),
+            Consolidation::Max => values.reduce(larger).unwrap_or(ABSENT),
+            Consolidation::Min => values.reduce(smaller).unwrap_or(ABSENT),
             Consolidation::First => values.next().unwrap_or(ABSENT),
             Consolidation::Last => values.next_back().unwrap_or(ABSENT),
             Consolidation::Unknown(_) => ABSENT,

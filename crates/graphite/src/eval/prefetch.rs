@@ -4,6 +4,7 @@
 //! name; points are reserved before they are used.
 //! Not here: the store.
 
+use crate::consolidation::Consolidation;
 use crate::error::EvalError;
 use crate::scope::Scope;
 use crate::series::{Series, Tags};
@@ -11,20 +12,44 @@ use crate::storage::tag_query::parse_expressions;
 use crate::storage::{FetchRequest, FetchedSeries, Selector};
 use crate::syntax::{FunctionCall, Literal, Node};
 
+/// A path expression, what it selects, and the consolidation that the target asks of it.
+struct Wanted {
+    expression: String,
+    selector: Selector,
+    hint: Option<Consolidation>,
+}
+
+impl Wanted {
+    fn new(expression: &str, selector: Selector, hint: Option<&Consolidation>) -> Self {
+        Wanted { expression: expression.to_owned(), selector, hint: hint.cloned() }
+    }
+}
+
+/// The consolidation that a call asks of its arguments.
+fn asked_consolidation(call: &FunctionCall) -> Option<Consolidation> {
+    match (call.name.as_str(), call.args.get(1)) {
+        ("consolidateBy", Some(Node::Literal(Literal::Text(name)))) => Some(Consolidation::named(name)),
+        ("cumulative", _) => Some(Consolidation::Sum),
+        _ => None,
+    }
+}
+
 /// Collects path expressions; a path as an argument of a keyword counts as well.
-fn collect(node: &Node, found: &mut Vec<(String, Selector)>) -> Result<(), EvalError> {
+fn collect(node: &Node, hint: Option<&Consolidation>, found: &mut Vec<Wanted>) -> Result<(), EvalError> {
     match node {
         Node::Literal(_) => {}
-        Node::Path(path) => found.push((path.clone(), Selector::Path(path.clone()))),
+        Node::Path(path) => found.push(Wanted::new(path, Selector::Path(path.clone()), hint)),
         Node::Call(call) if call.name == "seriesByTag" => {
-            found.push((call.raw.clone(), Selector::Tags(parse_expressions(&texts(call))?)))
+            let selector = Selector::Tags(parse_expressions(&texts(call))?);
+            found.push(Wanted::new(&call.raw, selector, hint));
         }
         Node::Call(call) => {
+            let asked = asked_consolidation(call);
             for arg in call.args.iter().chain(call.named.iter().map(|(_, value)| value)) {
-                collect(arg, found)?;
+                collect(arg, asked.as_ref().or(hint), found)?;
             }
         }
-        Node::Template(template) => collect(&template.body, found)?,
+        Node::Template(template) => collect(&template.body, hint, found)?,
     }
     Ok(())
 }
@@ -42,13 +67,13 @@ fn texts(call: &FunctionCall) -> Vec<String> {
 pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalError> {
     let mut found = Vec::new();
     for node in nodes {
-        collect(node, &mut found)?;
+        collect(node, None, &mut found)?;
     }
     let (from, until) = (scope.start.seconds, scope.end.seconds);
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    found.dedup_by(|a, b| a.0 == b.0);
-    found.retain(|(expression, _)| {
-        !scope.shared.prefetched.borrow().contains_key(&(from, until, expression.clone()))
+    found.sort_by(|a, b| a.expression.cmp(&b.expression));
+    found.dedup_by(|a, b| a.expression == b.expression);
+    found.retain(|wanted| {
+        !scope.shared.prefetched.borrow().contains_key(&(from, until, wanted.expression.clone()))
     });
     if found.is_empty() {
         return Ok(());
@@ -57,11 +82,12 @@ pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalErro
         return Err(EvalError::Parameter(format!("range ends at {until}, before it starts at {from}")));
     }
     let points_hint = scope.shared.max_data_points;
-    let (expressions, selectors): (Vec<String>, Vec<Selector>) = found.into_iter().unzip();
-    let requests: Vec<FetchRequest> = selectors
+    let (expressions, requests): (Vec<String>, Vec<FetchRequest>) = found
         .into_iter()
-        .map(|selector| FetchRequest { selector, from, until, points_hint, consolidation_hint: None })
-        .collect();
+        .map(|Wanted { expression, selector, hint }| {
+            (expression, FetchRequest { selector, from, until, points_hint, consolidation_hint: hint })
+        })
+        .unzip();
     let answers = scope.shared.source.fetch(&requests)?;
     let mut prefetched = scope.shared.prefetched.borrow_mut();
     for (expression, answer) in expressions.into_iter().zip(answers) {

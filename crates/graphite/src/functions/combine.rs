@@ -10,7 +10,7 @@ use super::grid::{all_points, for_each_row, normalize};
 use super::node_key::group_by;
 use super::signature::{SERIES_LIST, any_number, function, optional, repeated, required};
 use super::{Function, Group};
-use crate::aggregation::{Aggregation, PercentileMethod, percentile};
+use crate::aggregation::{Aggregation, PercentileMethod, larger, percentile, smaller};
 use crate::error::EvalError;
 use crate::format_number::general;
 use crate::parameters::{Bound, Parameter, ParameterType, Toggle};
@@ -248,8 +248,8 @@ pub(super) fn is_enough(present: usize, total: f64, factor: f64) -> bool {
 fn aggregate_points(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor: f64) -> Vec<f64> {
     let step: fn(f64, f64) -> f64 = match aggregation {
         Aggregation::Sum | Aggregation::Average | Aggregation::AverageZero => |sum, value| sum + value,
-        Aggregation::Min => f64::min,
-        Aggregation::Max => f64::max,
+        Aggregation::Min => smaller,
+        Aggregation::Max => larger,
         Aggregation::Last => |_, value| value,
         _ => return aggregate_rows(points, aggregation, factor),
     };
@@ -257,10 +257,11 @@ fn aggregate_points(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor:
     let total = points.len() as f64;
     let mut values = vec![0.0; len];
     let mut counts = vec![0usize; len];
+    let is_sum = !matches!(aggregation, Aggregation::Min | Aggregation::Max | Aggregation::Last);
     for series in points {
         for ((value, count), point) in values.iter_mut().zip(&mut counts).zip(series.iter()) {
             if !point.is_nan() {
-                *value = if *count == 0 { 0.0 + *point } else { step(*value, *point) };
+                *value = if *count > 0 || is_sum { step(*value, *point) } else { *point };
                 *count += 1;
             }
         }

@@ -206,7 +206,7 @@ fn extremes(values: &[f64], count: usize, aggregation: Aggregation, factor: f64)
         if !value.is_nan() {
             present += 1;
             while queue.back().is_some_and(|(_, last)| {
-                if aggregation == Aggregation::Min { last >= value } else { last <= value }
+                if aggregation == Aggregation::Min { last > value } else { last < value }
             }) {
                 queue.pop_back();
             }
