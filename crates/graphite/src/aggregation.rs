@@ -1,11 +1,12 @@
 //! Aggregation of a row or a series to one value.
 //!
-//! Invariants: values without a number are skipped, except where the definition says otherwise; sums are taken in
+//! Invariants: values without a number are skipped, except where the definition says otherwise; sums are
+//! taken in
 //! order, without compensation, so that results equal graphite-web's to the bit.
 //! Not here: which series form a row (`functions::combine`).
 
+use crate::absent::ABSENT;
 use crate::error::EvalError;
-use crate::series::ABSENT;
 
 /// An aggregation by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,11 +17,11 @@ pub(crate) enum Aggregation {
     AverageZero,
     /// Middle value, or the mean of the middle two.
     Median,
-    /// Sum.
+    /// Sum of all values.
     Sum,
-    /// Smallest.
+    /// Smallest of all values.
     Min,
-    /// Largest.
+    /// Largest of all values.
     Max,
     /// First minus all others.
     Diff,
@@ -32,7 +33,7 @@ pub(crate) enum Aggregation {
     Range,
     /// Product; nothing if a point is empty.
     Multiply,
-    /// Last value.
+    /// Last value in order.
     Last,
 }
 

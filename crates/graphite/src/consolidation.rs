@@ -1,12 +1,13 @@
 //! Consolidation: several values of a fine grid to one point of a coarse one.
 //!
-//! Invariants: a point needs one value at least, and as many of the whole as the xFilesFactor asks for; values are
+//! Invariants: a point needs one value at least, and as many of the whole as the xFilesFactor asks for;
+//! values are
 //! added in order.
 //! Not here: aggregation over series (`aggregation`).
 
+use crate::absent::ABSENT;
 use crate::aggregation::{larger, smaller};
 use crate::error::EvalError;
-use crate::series::ABSENT;
 
 /// A consolidation function by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +61,8 @@ impl Consolidation {
         }
     }
 
-    /// Points of `count` values each; the last may have fewer, and is measured against `count` all the same.
+    /// Points of `count` values each; the last may have fewer, and is measured against `count` all the
+    /// same.
     pub(crate) fn points(
         &self,
         values: &[f64],

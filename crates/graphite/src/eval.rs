@@ -1,6 +1,7 @@
 //! Evaluation of targets: prefetch of all paths at once, then the tree from the leaves.
 //!
-//! Invariants: each expression is fetched once per range; templates are filled in before anything is fetched; the
+//! Invariants: each expression is fetched once per range; templates are filled in before anything is
+//! fetched; the
 //! results are those of the targets in order.
 //! Not here: functions (`functions`), consolidation to the points of a request (`output::points`).
 
@@ -150,6 +151,10 @@ fn evaluate_call(scope: &mut Scope<'_>, call: &FunctionCall) -> Result<Value, Ev
 struct Walker;
 
 impl Evaluator for Walker {
+    fn knows(&self, name: &str) -> bool {
+        functions::find(name).is_some()
+    }
+
     fn evaluate(&self, scope: &mut Scope<'_>, node: &Node) -> Result<Vec<Series>, EvalError> {
         evaluate_nodes(scope, std::slice::from_ref(node))
     }

@@ -1,4 +1,5 @@
-//! Numbers as text, the way names and tags of graphite-web show them: Python's `repr`, `%g`, `%d` and `round`.
+//! Numbers as text, the way names and tags of graphite-web show them: Python's `repr`, `%g`, `%d` and
+//! `round`.
 //!
 //! Invariant: results equal Python 3's to the byte; names are part of compatibility.
 //! Not here: JSON.
@@ -25,7 +26,8 @@ fn not_finite(value: f64) -> Option<String> {
 fn exponential(is_negative: bool, digits: &str, exponent: i32) -> String {
     let (first, rest) = digits.split_at(digits.len().min(1));
     let point = if rest.is_empty() { "" } else { "." };
-    let (sign, exponent_sign) = (if is_negative { "-" } else { "" }, if exponent < 0 { '-' } else { '+' });
+    let sign = if is_negative { "-" } else { "" };
+    let exponent_sign = if exponent < 0 { '-' } else { '+' };
     format!("{sign}{first}{point}{rest}e{exponent_sign}{:02}", exponent.unsigned_abs())
 }
 
@@ -67,7 +69,8 @@ pub(crate) fn truncated(value: f64) -> Option<String> {
     whole.is_finite().then(|| format!("{:.0}", whole + 0.0))
 }
 
-/// Rounds to `places` decimals (before the point if negative), the tie to the even digit of the exact value.
+/// Rounds to `places` decimals (before the point if negative), the tie to the even digit of the exact
+/// value.
 #[must_use]
 pub(crate) fn round_to(value: f64, places: i64) -> f64 {
     if !value.is_finite() {
@@ -86,7 +89,8 @@ pub(crate) fn round_to(value: f64, places: i64) -> f64 {
     }
 }
 
-/// PERF: text and back costs 250 ns per value. Below 2^40 and away from a tie the scaled integer is certain, and
+/// PERF: text and back costs 250 ns per value. Below 2^40 and away from a tie the scaled integer is
+/// certain, and
 /// one division of two exact numbers rounds as the decimal would.
 fn round_fast(value: f64, places: i64) -> Option<f64> {
     const UNITS: [f64; 10] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];

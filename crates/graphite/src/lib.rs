@@ -1,9 +1,12 @@
-//! Graphite's render language: parses targets as graphite-web 1.1.10 does and evaluates them over lists of series.
+//! Graphite's render language: parses targets as graphite-web 1.1.10 does and evaluates them over lists
+//! of series.
 //!
-//! Invariants: names, order, tags, times and values of results are graphite-web's (`examples/differential.rs`
+//! Invariants: names, order, tags, times and values of results are graphite-web's
+//! (`examples/differential.rs`
 //! measures it); no request panics, and each is bounded by [`Limits`].
 //! Not here: HTTP, storage (the contract is [`storage::Source`]), the clock.
 
+mod absent;
 mod aggregation;
 mod consolidation;
 mod error;

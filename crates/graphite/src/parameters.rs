@@ -1,6 +1,7 @@
 //! Parameters of functions: types, conversion and binding of arguments.
 //!
-//! Invariants: arguments are converted only if all of them are valid, otherwise the function gets them as written
+//! Invariants: arguments are converted only if all of them are valid, otherwise the function gets them as
+//! written
 //! and refuses what it cannot use, as graphite-web without enforced validation does.
 //! Not here: the functions and their table (`functions`).
 
@@ -17,13 +18,13 @@ pub(crate) enum ParameterType {
     AggFunc,
     /// Name of an aggregation or of an aggregating function.
     AggOrSeriesFunc,
-    /// Anything.
+    /// Any value, not converted.
     Any,
     /// true or false.
     Boolean,
     /// A point in time.
     Date,
-    /// A number.
+    /// A number, whole or not.
     Float,
     /// A whole number.
     Integer,
@@ -31,7 +32,7 @@ pub(crate) enum ParameterType {
     IntOrInf,
     /// A whole number or an interval.
     IntOrInterval,
-    /// An interval.
+    /// An interval such as `5min`.
     Interval,
     /// Index of a node of the path.
     Node,
@@ -41,7 +42,7 @@ pub(crate) enum ParameterType {
     SeriesList,
     /// A list of lists of series.
     SeriesLists,
-    /// A text.
+    /// A text of any content.
     Text,
     /// Key of a tag.
     Tag,
@@ -75,7 +76,7 @@ impl ParameterType {
 /// How often a parameter is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Occurrence {
-    /// Once.
+    /// Exactly once per call.
     Required,
     /// Once or not at all.
     Optional,
@@ -88,13 +89,13 @@ pub(crate) enum Occurrence {
 /// Default value that `/functions` shows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum DefaultValue {
-    /// None.
+    /// No default is shown.
     Absent,
     /// A number; infinities print as 1e9999.
     Number(f64),
-    /// A text.
+    /// A text of any content.
     Text(&'static str),
-    /// A truth value.
+    /// Either true or false.
     Bool(bool),
 }
 
@@ -392,8 +393,8 @@ impl Bound {
 /// Default of a parameter that is on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Toggle {
-    /// true
+    /// On unless it is given.
     On,
-    /// false
+    /// Off unless it is given.
     Off,
 }

@@ -1,6 +1,7 @@
 //! Python's regexes over `fancy-regex`: search, and substitution with Python's templates.
 //!
-//! Invariants: pattern and backtracking are bounded; a pattern that Python accepts and the engine writes otherwise
+//! Invariants: pattern and backtracking are bounded; a pattern that Python accepts and the engine writes
+//! otherwise
 //! is translated (`[[]`, `\Z`, literal braces).
 //! Not here: anchoring of tag expressions.
 
@@ -51,7 +52,8 @@ impl PythonRegex {
     pub(crate) fn substitute(&self, template: &str, text: &str) -> Result<String, EvalError> {
         let template = parse_template(template)?;
         let mut out = String::new();
-        let (mut copied, mut search) = (0, 0);
+        let mut copied = 0;
+        let mut search = 0;
         while search <= text.len() {
             let found = self.regex.captures_from_pos(text, search).map_err(|error| gave_up(&error))?;
             let Some(captures) = found else { break };

@@ -1,6 +1,7 @@
 //! The context of a request: range, factor, budget, and the way back into the evaluator.
 //!
-//! Invariants: a copy with another range shares prefetched series, budget and stacks; `setXFilesFactor` changes the
+//! Invariants: a copy with another range shares prefetched series, budget and stacks; `setXFilesFactor`
+//! changes the
 //! factor for everything evaluated after it in the same scope.
 //! Not here: walking the tree (`eval`).
 
@@ -135,6 +136,8 @@ pub(crate) trait Evaluator {
     /// # Errors
     /// As the evaluation of a target.
     fn evaluate_text(&self, scope: &mut Scope<'_>, target: &str) -> Result<Vec<Series>, EvalError>;
+    /// Returns true if a function has this name.
+    fn knows(&self, name: &str) -> bool;
     /// Calls a function by name with these arguments; `None` if there is none of this name.
     /// # Errors
     /// As the function.

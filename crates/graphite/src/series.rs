@@ -1,7 +1,9 @@
 //! A series while a request is evaluated: name, tags, grid and values.
 //!
-//! Invariants: value i belongs to `start + i * step`; NaN means "no value" and is never a value. Values are shared
-//! until they are changed. `values_per_point` above 1 makes [`Series::points`] consolidate, as graphite-web's
+//! Invariants: value i belongs to `start + i * step`; NaN means "no value" and is never a value. Values
+//! are shared
+//! until they are changed. `values_per_point` above 1 makes [`Series::points`] consolidate, as
+//! graphite-web's
 //! iteration does, and leaves `values` as they are.
 //! Not here: functions over series.
 
@@ -12,9 +14,6 @@ use std::sync::Arc;
 use crate::consolidation::Consolidation;
 use crate::error::EvalError;
 use crate::tagged_name::TaggedName;
-
-/// The value of a point without one.
-pub(crate) const ABSENT: f64 = f64::NAN;
 
 /// Tags of a series, `name` among them.
 pub type Tags = BTreeMap<String, String>;
@@ -89,7 +88,8 @@ impl Series {
         }
     }
 
-    /// A series derived from this one under another name: grid, tags, consolidation and factor stay; the path
+    /// A series derived from this one under another name: grid, tags, consolidation and factor stay; the
+    /// path
     /// expression is the name, and drawing properties go.
     #[must_use]
     pub fn derived(&self, name: String, values: Vec<f64>) -> Self {

@@ -1,6 +1,7 @@
 //! Contract with the store: fetching series, finding nodes, events.
 //!
-//! Invariants: a fetched value is never NaN unless the point is empty; times of a series are multiples of its step
+//! Invariants: a fetched value is never NaN unless the point is empty; times of a series are multiples of
+//! its step
 //! apart, the range is `(from, until]` widened to the step as whisper does it.
 //! Not here: evaluation, HTTP, any implementation but the one in memory for tests.
 
@@ -93,7 +94,8 @@ pub trait Source {
     /// As [`Source::fetch`].
     fn find(&self, pattern: &str, from: Option<i64>, until: Option<i64>) -> Result<Vec<Node>, EvalError>;
 
-    /// Returns the times of events in `[from, until]` that have all `tags`, seconds. No tags select all events.
+    /// Returns the times of events in `[from, until]` that have all `tags`, seconds. No tags select all
+    /// events.
     /// # Errors
     /// As [`Source::fetch`].
     fn event_times(&self, _tags: &[String], _from: i64, _until: i64) -> Result<Vec<i64>, EvalError> {

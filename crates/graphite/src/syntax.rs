@@ -1,46 +1,17 @@
 //! Grammar of targets, as graphite-web 1.1.10 has it, to a tree.
 //!
-//! Invariants: size, nesting and work are bounded by constants; text after a complete expression is ignored,
+//! Invariants: size, nesting and work are bounded by constants; text after a complete expression is
+//! ignored,
 //! as graphite-web ignores it.
 //! Not here: names and parameters of functions (`functions`), evaluation (`eval`).
 
+mod error;
 mod parser;
 mod scanner;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+pub use error::{ATTEMPTS_MAX, NESTING_MAX, SyntaxError, TARGET_BYTES_MAX};
 pub use parser::parse;
 pub use tree::{FunctionCall, Literal, Node, Template};
-
-/// Bytes of one target.
-pub const TARGET_BYTES_MAX: usize = 256 << 10;
-/// Height of a tree; a pipe counts as one.
-pub const NESTING_MAX: usize = 64;
-/// Expressions that the parser tries in one target, backtracking included.
-pub const ATTEMPTS_MAX: usize = 50_000;
-
-/// A target that is not accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SyntaxError {
-    /// No expression begins at this byte.
-    #[error("expected a path, a function call or a template at byte {offset} of target \"{target}\"")]
-    Expected {
-        /// Byte offset in the target.
-        offset: usize,
-        /// The target, shortened.
-        target: String,
-    },
-    /// More bytes than [`TARGET_BYTES_MAX`].
-    #[error("target has {bytes} bytes, limit {TARGET_BYTES_MAX}")]
-    TooLong {
-        /// Bytes of the target.
-        bytes: usize,
-    },
-    /// Higher than [`NESTING_MAX`].
-    #[error("target nests more than {NESTING_MAX} calls")]
-    TooDeep,
-    /// More than [`ATTEMPTS_MAX`] expressions were tried.
-    #[error("target is too complex: more than {ATTEMPTS_MAX} expressions tried")]
-    TooComplex,
-}

@@ -1,6 +1,7 @@
 //! Names with tags: `name;key=value;...` and `name{key="value",...}`.
 //!
-//! Invariants: the canonical form sorts tags by key; the metric name is the tag `name`, without leading `~`.
+//! Invariants: the canonical form sorts tags by key; the metric name is the tag `name`, without leading
+//! `~`.
 //! Not here: queries by tag (`storage::tag_query`).
 
 use std::collections::BTreeMap;

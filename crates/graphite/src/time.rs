@@ -4,6 +4,7 @@
 //! repeats is read with the zone's standard offset, as pytz does.
 //! Not here: the clock; the caller passes `now`.
 
+mod error;
 mod interval;
 mod reference;
 #[cfg(test)]
@@ -11,35 +12,13 @@ mod tests;
 
 use jiff::tz::TimeZone;
 
+pub use error::TimeError;
+use error::{SECONDS_MAX, SECONDS_MIN};
 pub use interval::{IntervalUnit, interval_seconds, interval_unit};
 pub use reference::parse_time;
 
 /// Default range of a request without `from`: one day before now.
 pub const DEFAULT_FROM: &str = "-1d";
-
-/// Seconds of a year-1 to year-9999 calendar that times are kept within.
-const SECONDS_MIN: i64 = -62_135_596_800;
-const SECONDS_MAX: i64 = 253_402_300_799;
-
-/// A time or interval that is not accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TimeError {
-    /// No day, month, weekday or time of day has this form.
-    #[error("unknown day reference: {0}")]
-    Reference(String),
-    /// The offset has no sign, number or unit where one is expected.
-    #[error("invalid offset: {0}")]
-    Offset(String),
-    /// The unit begins with none of s, min, h, d, w, mon, y.
-    #[error("invalid offset unit '{0}'")]
-    Unit(String),
-    /// Outside of years 1 to 9999, or no date of the calendar.
-    #[error("time out of range: {0}")]
-    OutOfRange(String),
-    /// Both ends of the range are equal.
-    #[error("invalid empty time range")]
-    EmptyRange,
-}
 
 /// A point in time with the UTC offset that its wall clock shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,11 +82,4 @@ pub fn request_range(
 #[must_use]
 pub fn zone_or(name: Option<&str>, default: &TimeZone) -> TimeZone {
     name.and_then(|name| TimeZone::get(name).ok()).unwrap_or_else(|| default.clone())
-}
-
-fn in_range(seconds: i64, text: &str) -> Result<i64, TimeError> {
-    if (SECONDS_MIN..=SECONDS_MAX).contains(&seconds) {
-        return Ok(seconds);
-    }
-    Err(TimeError::OutOfRange(text.to_owned()))
 }

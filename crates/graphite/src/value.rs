@@ -10,9 +10,9 @@ use crate::syntax::Literal;
 /// An argument or a result.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
-    /// `none`
+    /// The constant `none`.
     None,
-    /// A truth value.
+    /// Either true or false.
     Bool(bool),
     /// A whole number.
     Int(i64),
@@ -39,7 +39,7 @@ impl From<&Literal> for Value {
 }
 
 impl Value {
-    /// The number of a constant, a truth value as 0 or 1.
+    /// The number of a constant, true as 1 and false as 0.
     #[must_use]
     pub(crate) fn number(&self) -> Option<f64> {
         match self {

@@ -49,7 +49,8 @@ fn short(value: &Value) -> String {
 }
 
 fn difference(theirs: &Value, ours: &Value) -> Option<String> {
-    let (their_body, our_body) = (body(theirs), body(ours));
+    let their_body = body(theirs);
+    let our_body = body(ours);
     differs(&their_body, &our_body, "$")
 }
 
@@ -80,7 +81,8 @@ fn differs(theirs: &Value, ours: &Value, path: &str) -> Option<String> {
             })
         }
         (Value::Number(a), Value::Number(b)) => {
-            let (x, y) = (a.as_f64().unwrap_or(f64::NAN), b.as_f64().unwrap_or(f64::NAN));
+            let x = a.as_f64().unwrap_or(f64::NAN);
+            let y = b.as_f64().unwrap_or(f64::NAN);
             let is_equal = x == y || (x - y).abs() <= TOLERANCE * x.abs().max(y.abs());
             (!is_equal).then(|| format!("{path}: {a} and {b}"))
         }

@@ -1,7 +1,7 @@
 //! Aggregations of one row, nulls included.
 
 use super::{Aggregation, PercentileMethod, percentile};
-use crate::series::ABSENT;
+use crate::absent::ABSENT;
 
 #[track_caller]
 fn check(values: &[f64], want: &[(&str, f64)]) {

@@ -1,6 +1,7 @@
 //! One fetch for all path expressions of all targets.
 //!
-//! Invariants: an expression is fetched once per range and request; its series come back sorted by name, one per
+//! Invariants: an expression is fetched once per range and request; its series come back sorted by name,
+//! one per
 //! name; points are reserved before they are used.
 //! Not here: the store.
 
@@ -69,7 +70,8 @@ pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalErro
     for node in nodes {
         collect(node, None, &mut found)?;
     }
-    let (from, until) = (scope.start.seconds, scope.end.seconds);
+    let from = scope.start.seconds;
+    let until = scope.end.seconds;
     found.sort_by(|a, b| a.expression.cmp(&b.expression));
     found.dedup_by(|a, b| a.expression == b.expression);
     found.retain(|wanted| {
@@ -119,7 +121,8 @@ fn series_of(fetched: FetchedSeries, expression: &str) -> Series {
     }
 }
 
-/// The series of an expression in the range of the scope. A series without a factor of its own takes the scope's.
+/// The series of an expression in the range of the scope. A series without a factor of its own takes the
+/// scope's.
 /// # Errors
 /// [`EvalError::Canceled`]
 pub(super) fn fetched(scope: &Scope<'_>, expression: &str) -> Result<Vec<Series>, EvalError> {

@@ -3,9 +3,9 @@
 //! Invariant: values and path expressions stay; only names change.
 //! Not here: drawing (`draw`).
 
+use super::function::{Function, Group};
 use super::node_key::{key_of, slice_range};
 use super::signature::{SERIES_LIST, any_number, function, optional, repeated, required, with_number};
-use super::{Function, Group};
 use crate::aggregation::{Aggregation, largest, smallest};
 use crate::error::EvalError;
 use crate::format_number::{percent_format, repr};
@@ -100,7 +100,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
             with_number("stop", ParameterType::Node, 0.0),
         ],
         |_, args| {
-            let (start, stop) = (whole_or_zero(args, 1)?, whole_or_zero(args, 2)?);
+            let start = whole_or_zero(args, 1)?;
+            let stop = whole_or_zero(args, 2)?;
             substring(args, start, stop)
         },
         "Names each series by a range of nodes.",
@@ -141,7 +142,8 @@ fn alias_by_node(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Eval
 
 fn alias_sub(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
-    let (regex, template) = (PythonRegex::new(args.text(1)?)?, args.text(2)?);
+    let regex = PythonRegex::new(args.text(1)?)?;
+    let template = args.text(2)?;
     for series in &mut list {
         series.name = regex.substitute(template, &series.name)?;
     }
@@ -150,7 +152,9 @@ fn alias_sub(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
 
 fn alias_query(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
-    let (regex, template, pattern) = (PythonRegex::new(args.text(1)?)?, args.text(2)?, args.text(3)?);
+    let regex = PythonRegex::new(args.text(1)?)?;
+    let template = args.text(2)?;
+    let pattern = args.text(3)?;
     for series in &mut list {
         let query = regex.substitute(template, &series.name)?;
         let found = scope.evaluate_text(&query)?;
@@ -268,7 +272,8 @@ impl UnitSystem {
             UnitSystem::Si => (1000.0, ["P", "T", "G", "M", "k"]),
             UnitSystem::Binary => (1024.0, ["Pi", "Ti", "Gi", "Mi", "Ki"]),
         };
-        let (mut scaled, mut prefix) = (value, "");
+        let mut scaled = value;
+        let mut prefix = "";
         for (name, exponent) in prefixes.into_iter().zip((1..=5).rev()) {
             let size = base.powi(exponent);
             if value.abs() >= size {

@@ -1,21 +1,23 @@
 //! Aggregation of series: `sumSeries` and its relatives, with wildcards and over pairs of lists.
 //!
-//! Invariants: a point of the result needs as many values as the xFilesFactor asks for; tags that all series share
+//! Invariants: a point of the result needs as many values as the xFilesFactor asks for; tags that all
+//! series share
 //! stay. Values of a point are added in the order of the series.
 //! Not here: grouping by nodes and tags (`group`), percentages (`percent`).
 
 use std::borrow::Cow;
 
+use super::function::{Function, Group};
 use super::grid::{all_points, for_each_row, normalize};
 use super::node_key::group_by;
 use super::signature::{SERIES_LIST, any_number, function, optional, repeated, required};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::aggregation::{Aggregation, PercentileMethod, larger, percentile, smaller};
 use crate::error::EvalError;
 use crate::format_number::general;
 use crate::parameters::{Bound, Parameter, ParameterType, Toggle};
 use crate::scope::Scope;
-use crate::series::{ABSENT, Series, Tags};
+use crate::series::{Series, Tags};
 use crate::value::Value;
 
 const LISTS: &[Parameter] = &[repeated("seriesLists", ParameterType::SeriesList)];
@@ -188,7 +190,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
             optional("xFilesFactor", ParameterType::Float),
         ],
         |scope, args| {
-            let (name, factor) = (args.text(2)?.to_owned(), args.optional_number(3)?);
+            let name = args.text(2)?.to_owned();
+            let factor = args.optional_number(3)?;
             over_pairs(scope, args, &name, factor)
         },
         "Aggregates the lists pair by pair.",
@@ -243,7 +246,8 @@ pub(super) fn is_enough(present: usize, total: f64, factor: f64) -> bool {
     present > 0 && total != 0.0 && present as f64 / total >= factor
 }
 
-/// PERF: the common aggregations run series by series over columns of sums and counts, so that each series is read
+/// PERF: the common aggregations run series by series over columns of sums and counts, so that each
+/// series is read
 /// once and in order; the order of additions per point is that of the series either way.
 fn aggregate_points(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor: f64) -> Vec<f64> {
     let step: fn(f64, f64) -> f64 = match aggregation {
@@ -392,7 +396,8 @@ fn over_pairs(
     name: &str,
     factor: Option<f64>,
 ) -> Result<Value, EvalError> {
-    let (first, second) = (args.take_series(0)?, args.take_series(1)?);
+    let first = args.take_series(0)?;
+    let second = args.take_series(1)?;
     if first.len() != second.len() {
         return Err(EvalError::Parameter(format!(
             "both lists must have the same length, found {} and {}",

@@ -5,12 +5,13 @@
 
 use std::rc::Rc;
 
+use super::function::{Function, Group};
 use super::signature::{SERIES_LIST, function, optional, required, with_number};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::error::EvalError;
 use crate::parameters::{Bound, ParameterType};
 use crate::scope::Scope;
-use crate::series::{ABSENT, DrawOption, Grid, Series};
+use crate::series::{DrawOption, Grid, Series};
 use crate::time::parse_time;
 use crate::value::Value;
 
@@ -120,7 +121,8 @@ fn with_option(args: &mut Bound, option: impl Fn(&mut Series) -> DrawOption) -> 
 fn dashed(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let length = args.value(1).cloned().unwrap_or(Value::Int(5));
     let invalid = || EvalError::of_function("dashed", "dashLength must be a number");
-    let (number, text) = (length.number().ok_or_else(invalid)?, length.general_text().ok_or_else(invalid)?);
+    let number = length.number().ok_or_else(invalid)?;
+    let text = length.general_text().ok_or_else(invalid)?;
     with_option(args, |series| {
         series.tag("dashed", length.text());
         series.name = format!("dashed({}, {text})", series.name);
@@ -188,7 +190,8 @@ fn vertical_line(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
     let zone = &scope.shared.zone;
     let moment = crate::time::Moment::new(parse_time(&text, zone, scope.shared.now)?, zone);
     let time = scope.wall_seconds(moment);
-    let (start, end) = (scope.wall_seconds(scope.start), scope.wall_seconds(scope.end));
+    let start = scope.wall_seconds(scope.start);
+    let end = scope.wall_seconds(scope.end);
     if time < start {
         return Err(EvalError::of_function(
             "verticalLine",
@@ -201,12 +204,9 @@ fn vertical_line(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
             &format!("timestamp {time} exists after end of range"),
         ));
     }
-    let label = args.given(1).map_or_else(String::new, Value::text);
+    let label = args.given(1).map_or_else(|| "None".to_owned(), Value::text);
     let mut series =
         Series::new(label, Grid { start: time, end: time, step: 1 }, vec![1.0, 1.0], scope.x_files_factor);
-    if args.given(1).is_none() {
-        series.tag("name", "None");
-    }
     series.options.push(DrawOption::DrawAsInfinite);
     if let Some(color) = args.given(2).filter(|color| color.is_truthy()) {
         series.options.push(DrawOption::Color(color.text()));

@@ -4,16 +4,17 @@
 //! Not here: percentiles (`percentile`), order (`sort`).
 
 use super::combine::is_enough;
+use super::function::{Function, Group};
 use super::node_key::slice_range;
 use super::signature::{SERIES_LIST, function, optional, repeated, required};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::aggregation::{Aggregation, largest, sum_in_order};
 use crate::error::EvalError;
 use crate::format_number::general;
 use crate::parameters::{Bound, Parameter, ParameterType};
 use crate::python_regex::PythonRegex;
 use crate::scope::Scope;
-use crate::series::{ABSENT, Series};
+use crate::series::Series;
 use crate::value::Value;
 
 const THRESHOLD: &[Parameter] = &[SERIES_LIST, required("n", ParameterType::Float)];
@@ -35,8 +36,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
             required("threshold", ParameterType::Float),
         ],
         |_, args| {
-            let (name, operator, threshold) =
-                (args.text(1)?.to_owned(), args.text(2)?.to_owned(), args.number(3)?);
+            let name = args.text(1)?.to_owned();
+            let operator = args.text(2)?.to_owned();
+            let threshold = args.number(3)?;
             filter_by(args, &name, &operator, threshold)
         },
         "Series whose aggregated value compares to a threshold.",
@@ -219,7 +221,11 @@ fn most_deviant(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
     for series in list {
         let mean = Aggregation::Average.apply(&series.values);
         let squares = sum_in_order(
-            series.values.iter().filter(|value| !value.is_nan()).map(|value| (value - mean).powi(2)),
+            series
+                .values
+                .iter()
+                .filter(|value| !value.is_nan())
+                .map(|value| super::rate::square(value - mean)),
         );
         let variance = squares / Aggregation::Count.apply(&series.values);
         if !variance.is_nan() {
@@ -262,7 +268,9 @@ fn unique(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> 
 
 fn use_series_above(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let list = args.take_series(0)?;
-    let (threshold, regex, template) = (args.number(1)?, PythonRegex::new(args.text(2)?)?, args.text(3)?);
+    let threshold = args.number(1)?;
+    let regex = PythonRegex::new(args.text(2)?)?;
+    let template = args.text(3)?;
     let mut names = Vec::new();
     for series in &list {
         let name = regex.substitute(template, &series.name)?;

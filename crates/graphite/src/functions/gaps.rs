@@ -3,14 +3,15 @@
 //! Invariant: a gap that is longer than its limit stays as it is.
 //! Not here: removal of whole series (`filter`).
 
+use super::function::{Function, Group};
 use super::grid::{all_points, for_each_row};
 use super::signature::{SERIES_LIST, function, optional, with_number};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::aggregation::Aggregation;
 use crate::error::EvalError;
 use crate::parameters::{Bound, Parameter, ParameterType};
 use crate::scope::Scope;
-use crate::series::{ABSENT, Series};
+use crate::series::Series;
 use crate::value::Value;
 
 const LIMITED: &[Parameter] = &[SERIES_LIST, with_number("limit", ParameterType::IntOrInf, f64::INFINITY)];
@@ -115,8 +116,8 @@ fn transform_null(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Eva
     let mut list = args.take_series(0)?;
     let default = args.value(1).cloned().unwrap_or(Value::Int(0));
     let invalid = || EvalError::of_function("transformNull", "default must be a number");
-    let (number, general) =
-        (default.number().ok_or_else(invalid)?, default.general_text().ok_or_else(invalid)?);
+    let number = default.number().ok_or_else(invalid)?;
+    let general = default.general_text().ok_or_else(invalid)?;
     let reference = match args.given(2) {
         None => Vec::new(),
         Some(_) => args.take_series(2)?,
@@ -180,7 +181,8 @@ fn changed(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
 fn gap_period(values: &[f64]) -> Option<(usize, usize)> {
     let is_set = |idx: usize| values.get(idx).is_some_and(|value| !value.is_nan() && *value != 0.0);
     let is_empty = |idx: usize| values.get(idx).is_some_and(|value| value.is_nan());
-    let (mut first, mut second) = (0, 0);
+    let mut first = 0;
+    let mut second = 0;
     for idx in (0..values.len()).filter(|idx| is_set(*idx)) {
         if first > 0 {
             second = idx;
@@ -197,7 +199,8 @@ fn gap_period(values: &[f64]) -> Option<(usize, usize)> {
 fn compressed(series: &Series) -> Result<Option<Series>, EvalError> {
     let Some((first, period)) = gap_period(&series.values) else { return Ok(None) };
     let points = |count: usize| i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(series.step);
-    let (interval, start) = (points(period), series.start + points(first));
+    let interval = points(period);
+    let start = series.start + points(first);
     let (values, _) = super::summarize::summarized(series, Aggregation::Last, interval, start, series.end)?;
     let mut result = series.clone();
     result.end = start + interval * (i64::try_from(values.len()).unwrap_or(0) - 1);

@@ -6,17 +6,18 @@
 use chronolith_base::hash::hash_bytes;
 
 use super::alias::aggregated_text;
+use super::function::{Function, Group};
 use super::signature::{
     SERIES_LIST, function, optional, repeated, required, with_bool, with_number, with_text,
 };
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::aggregation::Aggregation;
 use crate::consolidation::Consolidation;
 use crate::error::EvalError;
 use crate::format_number::general;
 use crate::parameters::{Bound, Parameter, ParameterType, Toggle};
 use crate::scope::Scope;
-use crate::series::{ABSENT, DrawOption, Grid, Series};
+use crate::series::{DrawOption, Grid, Series};
 use crate::value::Value;
 
 const NAMED_STEP: &[Parameter] =
@@ -88,7 +89,8 @@ pub(super) fn constant_line(scope: &Scope<'_>, value: &Value) -> Result<Series, 
         Value::None => ABSENT,
         value => value.number().ok_or_else(|| EvalError::Parameter("value must be a number".to_owned()))?,
     };
-    let (start, end) = (scope.start.seconds, scope.end.seconds);
+    let start = scope.start.seconds;
+    let end = scope.end.seconds;
     let mut series = Series::new(
         value.text(),
         Grid { start, end, step: (end - start) / 2 },
@@ -145,7 +147,8 @@ fn aggregate_line(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Eval
 
 /// Times of the request from `start` until before the end, each `step` seconds.
 fn times(scope: &Scope<'_>, step: i64) -> Result<Vec<i64>, EvalError> {
-    let (start, end) = (scope.start.seconds, scope.end.seconds);
+    let start = scope.start.seconds;
+    let end = scope.end.seconds;
     if step <= 0 {
         return Err(EvalError::Parameter(format!("step {step} is not positive")));
     }
@@ -211,7 +214,8 @@ fn events(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let tags: Vec<String> = args.repeated().iter().map(Value::text).collect();
     let name = format!("events(\"{}\")", tags.join("\", \""));
     let tags = if tags.as_slice() == ["*"] { Vec::new() } else { tags };
-    let (start, end) = (scope.start.seconds, scope.end.seconds);
+    let start = scope.start.seconds;
+    let end = scope.end.seconds;
     let len = (end - start).unsigned_abs();
     scope.shared.budget.reserve_points(len)?;
     let mut values = vec![ABSENT; usize::try_from(len).unwrap_or(0)];

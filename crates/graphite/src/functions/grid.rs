@@ -1,12 +1,14 @@
 //! Common grid of several series, and rows across them.
 //!
-//! Invariants: the common step is the least common multiple; a series that ends early is empty from there on.
+//! Invariants: the common step is the least common multiple; a series that ends early is empty from there
+//! on.
 //! Not here: aggregation of rows.
 
 use std::borrow::Cow;
 
+use crate::absent::ABSENT;
 use crate::error::EvalError;
-use crate::series::{ABSENT, Grid, Series};
+use crate::series::{Grid, Series};
 
 /// Steps beyond which a common grid is refused, seconds.
 const STEP_MAX: i64 = i64::MAX / 4;

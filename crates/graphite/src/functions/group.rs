@@ -4,9 +4,9 @@
 //! Not here: keys (`node_key`), aggregation (`combine`).
 
 use super::combine::aggregate;
+use super::function::{Function, Group};
 use super::node_key::{at, group_by, key_of, slice_range};
 use super::signature::{SERIES_LIST, any_number, function, optional, repeated, required, with_text};
-use super::{Function, Group};
 use crate::error::EvalError;
 use crate::parameters::{Bound, Parameter, ParameterType};
 use crate::scope::Scope;
@@ -57,7 +57,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
             any_number("nodes", ParameterType::NodeOrTag),
         ],
         |scope, args| {
-            let (callback, nodes) = (args.text(1)?.to_owned(), args.repeated().to_vec());
+            let callback = args.text(1)?.to_owned();
+            let nodes = args.repeated().to_vec();
             group_by_nodes(scope, args, &callback, &nodes)
         },
         "Aggregates series that agree in some nodes.",
@@ -103,7 +104,7 @@ fn run_group(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
 
 /// First series that the callback, a function of the language or an aggregation, makes of the members.
 fn reduced(scope: &mut Scope<'_>, callback: &str, members: Vec<Series>) -> Result<Series, EvalError> {
-    let first = if super::find(callback).is_some() {
+    let first = if scope.shared.evaluator.knows(callback) {
         let evaluator = scope.shared.evaluator;
         match evaluator.call(scope, callback, vec![Value::Series(members)])? {
             Some(Value::Series(list)) => list.into_iter().next(),

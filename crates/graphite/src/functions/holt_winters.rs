@@ -1,15 +1,17 @@
 //! Holt-Winters: triple exponential smoothing with forecast, confidence bands and aberration.
 //!
-//! Invariants: the analysis begins one bootstrap interval before the range; an empty value breaks the sequence.
+//! Invariants: the analysis begins one bootstrap interval before the range; an empty value breaks the
+//! sequence.
 //! Not here: straight lines (`regression`).
 
 use super::draw::area_between;
+use super::function::{Function, Group};
 use super::signature::{SERIES_LIST, function, with_number, with_text};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::error::EvalError;
 use crate::parameters::{Bound, Parameter, ParameterType};
 use crate::scope::Scope;
-use crate::series::{ABSENT, Grid, Series};
+use crate::series::{Grid, Series};
 use crate::time::interval_seconds;
 use crate::value::Value;
 
@@ -236,12 +238,14 @@ fn aberration(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
         let found = bands.iter().rev().find(|bands| bands.lower.name == lower_name).ok_or_else(missing)?;
         let mut values = Vec::with_capacity(series.values.len());
         for (idx, value) in series.values.iter().enumerate() {
-            let (lower, upper) = (found.lower.values.get(idx), found.upper.values.get(idx));
+            let lower = found.lower.values.get(idx);
+            let upper = found.upper.values.get(idx);
             if value.is_nan() {
                 values.push(0.0);
                 continue;
             }
-            let (lower, upper) = (*lower.ok_or_else(missing)?, *upper.ok_or_else(missing)?);
+            let lower = *lower.ok_or_else(missing)?;
+            let upper = *upper.ok_or_else(missing)?;
             values.push(if *value > upper {
                 value - upper
             } else if *value < lower {

@@ -1,18 +1,20 @@
 //! Moving windows over series that are fetched from before the range.
 //!
-//! Invariants: the window of a point ends before it; the fetched range begins one window earlier, so that the first
+//! Invariants: the window of a point ends before it; the fetched range begins one window earlier, so that
+//! the first
 //! point has a whole one.
 //! Not here: forecasts (`holt_winters`).
 
 use super::combine::is_enough;
+use super::function::{Function, Group};
 use super::signature::{SERIES_LIST, function, optional, required, with_text};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::aggregation::Aggregation;
 use crate::error::EvalError;
 use crate::format_number::round_to;
 use crate::parameters::{Bound, Parameter, ParameterType};
 use crate::scope::Scope;
-use crate::series::{ABSENT, Series};
+use crate::series::Series;
 use crate::time::interval_seconds;
 use crate::value::Value;
 
@@ -33,7 +35,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
             optional("xFilesFactor", ParameterType::Float),
         ],
         |scope, args| {
-            let (name, factor) = (args.text_or(2, "average")?.to_owned(), args.optional_number(3)?);
+            let name = args.text_or(2, "average")?.to_owned();
+            let factor = args.optional_number(3)?;
             moving(scope, args, &name, factor)
         },
         "Aggregates a moving window.",
@@ -158,7 +161,8 @@ fn moving(
     let aggregation = Aggregation::named(name)?;
     let title = capitalized(name);
     let (preview, seconds) = preview(scope, &list, &window)?;
-    let (text, tag) = (window_text(args.value(1)), args.value(1).map(Value::text).unwrap_or_default());
+    let text = window_text(args.value(1));
+    let tag = args.value(1).map(Value::text).unwrap_or_default();
     let mut results = Vec::with_capacity(preview.len());
     for mut series in preview {
         series.tag(&title, &tag);
@@ -236,7 +240,8 @@ fn exponential(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErr
         Window::Interval(_) => seconds,
     };
     let weight = 2.0 / (divisor as f64 + 1.0);
-    let (text, tag) = (window_text(args.value(1)), args.value(1).map(Value::text).unwrap_or_default());
+    let text = window_text(args.value(1));
+    let tag = args.value(1).map(Value::text).unwrap_or_default();
     let mut results = Vec::with_capacity(preview.len());
     for mut series in preview {
         series.tag("exponentialMovingAverage", &tag);

@@ -4,15 +4,16 @@
 //! Not here: sums (`combine`).
 
 use super::combine::{aggregate, path_expressions};
+use super::function::{Function, Group};
 use super::grid::{all_points, divide, for_each_row, normalize, zip_longest};
 use super::node_key::{group_by, key_of};
 use super::signature::{SERIES_LIST, any_number, function, optional, required};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::aggregation::Aggregation;
 use crate::error::EvalError;
 use crate::parameters::{Bound, Parameter, ParameterType};
 use crate::scope::Scope;
-use crate::series::{ABSENT, Grid, Series};
+use crate::series::{Grid, Series};
 use crate::value::Value;
 
 const PERCENT: &[Parameter] =
@@ -267,7 +268,8 @@ fn divide_series(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
 }
 
 fn divide_series_lists(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
-    let (mut dividends, mut divisors) = (args.take_series(0)?, args.take_series(1)?);
+    let mut dividends = args.take_series(0)?;
+    let mut divisors = args.take_series(1)?;
     if dividends.len() != divisors.len() {
         let reason =
             format!("both lists must have the same length, found {} and {}", dividends.len(), divisors.len());
@@ -280,7 +282,8 @@ fn divide_series_lists(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value,
 }
 
 fn weighted_average(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
-    let (averages, weights) = (args.take_series(0)?, args.take_series(1)?);
+    let averages = args.take_series(0)?;
+    let weights = args.take_series(1)?;
     let nodes = args.repeated().to_vec();
     if averages.len() != weights.len() {
         let reason =

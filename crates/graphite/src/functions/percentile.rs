@@ -3,14 +3,15 @@
 //! Invariant: a percentile is the value of a rank among count + 1.
 //! Not here: percentiles across series at each point (`combine`).
 
+use super::function::{Function, Group};
 use super::signature::{SERIES_LIST, function, required};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::aggregation::{Aggregation, PercentileMethod, percentile};
 use crate::error::EvalError;
 use crate::format_number::general;
 use crate::parameters::{Bound, Parameter, ParameterType};
 use crate::scope::Scope;
-use crate::series::{ABSENT, Series};
+use crate::series::Series;
 use crate::value::Value;
 
 const PERCENT: &[Parameter] = &[SERIES_LIST, required("n", ParameterType::Float)];
@@ -98,7 +99,8 @@ fn outside(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
     let n = upper_percent(args.number(1)?);
     let average = |series: &Series| Aggregation::Average.apply(&series.values);
     let averages: Vec<f64> = list.iter().map(average).collect();
-    let (low, high) = (nearest(&averages, 100.0 - n)?, nearest(&averages, n)?);
+    let low = nearest(&averages, 100.0 - n)?;
+    let high = nearest(&averages, n)?;
     list.retain(|series| !(low < average(series) && average(series) < high));
     Ok(Value::Series(list))
 }

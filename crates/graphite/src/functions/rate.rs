@@ -3,13 +3,14 @@
 //! Invariant: results are named series of the same grid; the first point of a difference is empty.
 //! Not here: windows (`moving`).
 
+use super::function::{Function, Group};
 use super::signature::{SERIES_LIST, function, optional, required};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::error::EvalError;
 use crate::format_number::round_to;
 use crate::parameters::{Bound, Parameter, ParameterType};
 use crate::scope::Scope;
-use crate::series::{ABSENT, Series};
+use crate::series::Series;
 use crate::time::interval_seconds;
 use crate::value::Value;
 
@@ -187,25 +188,33 @@ fn integral_by_interval(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value
     Ok(Value::Series(results))
 }
 
+/// Square by the C library's `pow`, as Python's `**` takes it: the last digit may differ from a product, and
+/// differences of large sums show it.
+pub(super) fn square(value: f64) -> f64 {
+    value.powf(std::hint::black_box(2.0))
+}
+
 /// Running sums of the last `points` values, added and removed one by one as graphite-web does.
 fn moving_deviation(values: &[f64], points: usize, tolerance: f64) -> Vec<f64> {
-    let (mut present, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    let mut present = 0.0;
+    let mut sum = 0.0;
+    let mut squares = 0.0;
     let mut results = Vec::with_capacity(values.len());
     for (idx, value) in values.iter().enumerate() {
         let dropped = idx.checked_sub(points).and_then(|idx| values.get(idx)).copied().unwrap_or(ABSENT);
         if !dropped.is_nan() {
             present -= 1.0;
             sum -= dropped;
-            squares -= dropped * dropped;
+            squares -= square(dropped);
         }
         if !value.is_nan() {
             present += 1.0;
             sum += value;
-            squares += value * value;
+            squares += square(*value);
         }
         let is_enough = present > 0.0 && present / points as f64 >= tolerance;
         // The root of a negative number is NaN, which is empty.
-        results.push(if is_enough { (present * squares - sum * sum).sqrt() / present } else { ABSENT });
+        results.push(if is_enough { (present * squares - square(sum)).sqrt() / present } else { ABSENT });
     }
     results
 }

@@ -3,9 +3,9 @@
 //! Invariant: a series with less than two values has no line and is left out.
 //! Not here: seasonal forecasts (`holt_winters`).
 
+use super::function::{Function, Group};
 use super::shift::server_time;
 use super::signature::{SERIES_LIST, function, optional};
-use super::{Function, Group};
 use crate::error::EvalError;
 use crate::parameters::{Bound, ParameterType};
 use crate::scope::Scope;
@@ -32,8 +32,11 @@ struct Line {
 }
 
 fn line_of(series: &Series) -> Option<Line> {
-    let (mut count, mut sum_i, mut sum_ii): (i128, i128, i128) = (0, 0, 0);
-    let (mut sum_v, mut sum_iv) = (0.0, 0.0);
+    let mut count: i128 = 0;
+    let mut sum_i: i128 = 0;
+    let mut sum_ii: i128 = 0;
+    let mut sum_v = 0.0;
+    let mut sum_iv = 0.0;
     for (idx, value) in (0i128..).zip(series.values.iter()).filter(|(_, value)| !value.is_nan()) {
         count += 1;
         sum_i += idx;
@@ -63,7 +66,8 @@ fn linear_regression(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, E
     let start = source_bound(scope, args.given(1), scope.start)?;
     let end = source_bound(scope, args.given(2), scope.end)?;
     let sources = scope.reevaluate(start, end)?;
-    let (start, end) = (scope.wall_seconds(start), scope.wall_seconds(end));
+    let start = scope.wall_seconds(start);
+    let end = scope.wall_seconds(end);
     let mut results = Vec::new();
     for (source, mut series) in sources.iter().zip(list) {
         series.tag("linearRegressions", format!("{start}, {end}"));

@@ -3,12 +3,12 @@
 //! Invariant: a shifted series is fetched from its own range and shown in that of the request.
 //! Not here: windows before the range (`moving`).
 
+use super::function::{Function, Group};
 use super::signature::{SERIES_LIST, function, required, with_bool, with_number, with_text};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::error::EvalError;
 use crate::parameters::{Bound, Parameter, ParameterType, Toggle};
 use crate::scope::Scope;
-use crate::series::ABSENT;
 use crate::time::{Moment, interval_seconds, parse_time};
 use crate::value::Value;
 
@@ -74,7 +74,8 @@ fn time_shift(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     let list = args.take_series(0)?;
     let shift = backward(args.text(1)?);
     let mut delta = interval_seconds(&shift)?;
-    let (start, end) = (scope.start.plus(delta), scope.end.plus(delta));
+    let start = scope.start.plus(delta);
+    let end = scope.end.plus(delta);
     if args.is_set_or(3, Toggle::Off) {
         delta = summer_correction(scope, start, end);
     } else {
@@ -101,7 +102,8 @@ fn time_stack(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
         let whole = args.value(idx).map_or(Some(default), Value::whole);
         whole.ok_or_else(|| EvalError::of_function("timeStack", "start and end must be whole numbers"))
     };
-    let (from, to) = (bound(2, 0)?, bound(3, 7)?);
+    let from = bound(2, 0)?;
+    let to = bound(3, 7)?;
     if to.saturating_sub(from) > SHIFTS_MAX {
         return Err(EvalError::Limit {
             what: "shifts of timeStack",

@@ -2,7 +2,7 @@
 //!
 //! Not here: conversion of arguments (`parameters`).
 
-use super::{Function, Group, Implementation};
+use super::function::{Function, Group, Implementation};
 use crate::parameters::{DefaultValue, Occurrence, Parameter, ParameterType};
 
 /// One row of the table.

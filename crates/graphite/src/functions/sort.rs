@@ -1,11 +1,12 @@
 //! Order of series, and the first ones in an order.
 //!
-//! Invariant: sorting is stable in both directions; a series without a value comes before all in ascending order.
+//! Invariant: sorting is stable in both directions; a series without a value comes before all in
+//! ascending order.
 //! Not here: filters by value (`filter`).
 
 use super::filter::keep_first;
+use super::function::{Function, Group};
 use super::signature::{SERIES_LIST, function, required, with_bool, with_text};
-use super::{Function, Group};
 use crate::aggregation::{Aggregation, largest, smallest};
 use crate::error::EvalError;
 use crate::parameters::{Bound, Parameter, ParameterType, Toggle};

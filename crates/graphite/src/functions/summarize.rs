@@ -1,18 +1,20 @@
 //! Values per interval: `summarize`, `smartSummarize`, `hitcount`.
 //!
-//! Invariants: intervals are positive; a bucket needs as many values as the xFilesFactor of its series asks for.
+//! Invariants: intervals are positive; a bucket needs as many values as the xFilesFactor of its series
+//! asks for.
 //! Not here: consolidation to the points of a request (`consolidation`, `output`).
 
 use jiff::civil::{Date, DateTime};
 
 use super::combine::is_enough;
+use super::function::{Function, Group};
 use super::signature::{SERIES_LIST, function, optional, required, with_bool, with_text};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::aggregation::{Aggregation, sum_in_order};
 use crate::error::EvalError;
 use crate::parameters::{Bound, ParameterType, Toggle};
 use crate::scope::Scope;
-use crate::series::{ABSENT, Series};
+use crate::series::Series;
 use crate::time::{IntervalUnit, Moment, interval_seconds, interval_unit};
 use crate::value::Value;
 
@@ -96,7 +98,8 @@ pub(super) fn summarized(
     let time_of = |idx: usize| series.start + i64::try_from(idx).unwrap_or(i64::MAX) * series.step;
     let points_per_bucket = interval as f64 / series.step as f64;
     let mut results = Vec::new();
-    let (mut idx, mut bucket) = (0, start);
+    let mut idx = 0;
+    let mut bucket = start;
     while bucket < end {
         let mut first = idx;
         let mut present = 0;
@@ -117,7 +120,8 @@ pub(super) fn summarized(
 
 fn summarize(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let list = args.take_series(0)?;
-    let (text, name) = (args.text(1)?, args.text_or(2, "sum")?);
+    let text = args.text(1)?;
+    let name = args.text_or(2, "sum")?;
     let is_aligned = args.is_set_or(3, Toggle::Off);
     let interval = positive_interval(text)?;
     let mut results = Vec::with_capacity(list.len());
@@ -159,7 +163,8 @@ fn midnight(date: Date) -> DateTime {
     date.at(0, 0, 0, 0)
 }
 
-/// The start of the unit that `moment` lies in; weeks begin on the day that a digit at the end names, 1 is Monday.
+/// The start of the unit that `moment` lies in; weeks begin on the day that a digit at the end names, 1
+/// is Monday.
 fn start_of_unit(moment: Moment, text: &str) -> Result<Moment, EvalError> {
     let unit = interval_unit(text)?;
     let first_day = text.chars().last().and_then(|c| c.to_digit(10)).map_or(1, |digit| digit as i8);
@@ -186,7 +191,8 @@ fn start_of_unit(moment: Moment, text: &str) -> Result<Moment, EvalError> {
 
 fn smart_summarize(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
-    let (text, name) = (args.text(1)?, args.text_or(2, "sum")?);
+    let text = args.text(1)?;
+    let name = args.text_or(2, "sum")?;
     match args.given(3) {
         None | Some(Value::Bool(_)) => {}
         Some(Value::Text(unit)) => list = scope.reevaluate(start_of_unit(scope.start, unit)?, scope.end)?,
@@ -235,10 +241,11 @@ fn hits(series: &Series, interval: i64, bucket_count: usize, first: i64) -> Resu
     let last = i64::try_from(bucket_count).unwrap_or(0) - 1;
     let mut time = series.start;
     for value in series.values.iter() {
-        let (start, start_rest) = ((time - first).div_euclid(interval), (time - first).rem_euclid(interval));
+        let start = (time - first).div_euclid(interval);
+        let start_rest = (time - first).rem_euclid(interval);
         time += series.step;
-        let (mut end, mut end_rest) =
-            ((time - first).div_euclid(interval), (time - first).rem_euclid(interval));
+        let mut end = (time - first).div_euclid(interval);
+        let mut end_rest = (time - first).rem_euclid(interval);
         if value.is_nan() {
             continue;
         }

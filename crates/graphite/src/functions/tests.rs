@@ -3,11 +3,12 @@
 use jiff::tz::TimeZone;
 
 use super::{all, find};
+use crate::absent::ABSENT;
 use crate::eval::{Request, evaluate};
 use crate::format_number::repr;
 use crate::output::consolidate_to;
 use crate::scope::Limits;
-use crate::series::{ABSENT, Series};
+use crate::series::Series;
 use crate::storage::memory::{MemorySource, StoredSeries};
 use crate::time::request_range;
 
@@ -28,7 +29,8 @@ fn source() -> MemorySource {
 }
 
 fn request(target: &str) -> Request {
-    let (from, until) = ((START - 1).to_string(), (START + 60).to_string());
+    let from = (START - 1).to_string();
+    let until = (START + 60).to_string();
     Request {
         targets: vec![target.to_owned()],
         range: request_range(Some(&from), Some(&until), &TimeZone::UTC, START + 600).unwrap(),
@@ -50,7 +52,8 @@ fn line(series: &Series) -> String {
         .take(count)
         .map(|value| if value.is_nan() { "-".to_owned() } else { repr(*value) })
         .collect();
-    let (start, step) = (if count > 0 { series.start - START } else { 0 }, if count > 1 { step } else { 0 });
+    let start = if count > 0 { series.start - START } else { 0 };
+    let step = if count > 1 { step } else { 0 };
     format!("  {} @{start}/{step}: {}\n", series.name, values.join(" "))
 }
 

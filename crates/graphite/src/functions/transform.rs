@@ -1,18 +1,20 @@
 //! Each value to another: scale, offset, powers, logarithms, rounding.
 //!
-//! Invariants: an empty value stays empty; what Python's `math` refuses becomes empty, except an overflow of `exp`,
+//! Invariants: an empty value stays empty; what Python's `math` refuses becomes empty, except an overflow
+//! of `exp`,
 //! which is an error.
 //! Not here: functions that look at neighbours (`rate`, `gaps`).
 
+use super::function::{Function, Group};
 use super::signature::{SERIES_LIST, function, required, with_number};
-use super::{Function, Group};
+use crate::absent::ABSENT;
 use crate::aggregation::{largest, smallest};
 use crate::consolidation::Consolidation;
 use crate::error::EvalError;
 use crate::format_number::{general, repr, round_to};
 use crate::parameters::{Bound, Parameter, ParameterType};
 use crate::scope::Scope;
-use crate::series::{ABSENT, Series};
+use crate::series::Series;
 use crate::value::Value;
 
 const FACTOR: &[Parameter] = &[SERIES_LIST, required("factor", ParameterType::Float)];
@@ -297,7 +299,8 @@ fn min_max(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
     let mut list = args.take_series(0)?;
     for series in &mut list {
         series.rename(format!("minMax({})", series.name));
-        let (minimum, maximum) = (smallest(&series.values), largest(&series.values));
+        let minimum = smallest(&series.values);
+        let maximum = largest(&series.values);
         series.map_present(
             |value| if maximum == minimum { 0.0 } else { (value - minimum) / (maximum - minimum) },
         );

@@ -72,7 +72,8 @@ fn times(series: &Series) -> Result<impl Iterator<Item = i64>, EvalError> {
         .and_then(|count| series.step.checked_mul(count))
         .filter(|step| *step > 0);
     let step = step.ok_or_else(|| EvalError::Parameter(format!("series {} has no step", series.name)))?;
-    let (start, end) = (series.start, series.end);
+    let start = series.start;
+    let end = series.end;
     Ok((0..).map(move |idx: i64| start + idx * step).take_while(move |time| *time <= end))
 }
 

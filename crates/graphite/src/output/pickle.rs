@@ -1,13 +1,14 @@
 //! Pickle, protocol 2: series and nodes, as graphite-web exchanges them in a cluster.
 //!
 //! Invariant: only lists, tuples, dictionaries, texts, numbers, booleans and None; no class of the reader.
-//! Not here: reading; `intervals` of nodes are tuples of pairs, which readers of pickles from Graphite accept.
+//! Not here: reading; `intervals` of nodes are tuples of pairs, which readers of pickles from Graphite
+//! accept.
 
 use crate::error::EvalError;
 use crate::series::Series;
 use crate::storage::Node;
 
-/// Appends opcodes.
+/// Appends opcodes of protocol 2.
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
 }

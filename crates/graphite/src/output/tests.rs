@@ -7,7 +7,8 @@ use super::find::{
     sort_by_name,
 };
 use super::{RenderOptions, functions, json, msgpack, pickle, text};
-use crate::series::{ABSENT, Grid, Series};
+use crate::absent::ABSENT;
+use crate::series::{Grid, Series};
 use crate::storage::Node;
 
 fn list() -> Vec<Series> {

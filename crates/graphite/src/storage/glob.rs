@@ -1,6 +1,7 @@
 //! Globs of one path element: `*`, `?`, `[a-z]`, `[!x]`, `{a,b}`.
 //!
-//! Invariants: no element of a pattern matches a dot; matching is linear in pattern times text; braces expand to
+//! Invariants: no element of a pattern matches a dot; matching is linear in pattern times text; braces
+//! expand to
 //! at most [`ALTERNATIVES_MAX`] patterns, the rest is dropped.
 //! Not here: the tree of paths.
 
@@ -27,8 +28,8 @@ pub fn alternatives(element: &str) -> Vec<String> {
             continue;
         };
         let (before, rest) = pattern.split_at(start);
-        let (inner, after) =
-            (rest.get(1..end - start).unwrap_or(""), rest.get(end - start + 1..).unwrap_or(""));
+        let inner = rest.get(1..end - start).unwrap_or("");
+        let after = rest.get(end - start + 1..).unwrap_or("");
         open.extend(inner.split(',').map(|choice| format!("{before}{choice}{after}")));
     }
     done.sort_unstable();
@@ -55,7 +56,8 @@ pub fn matches(element: &str, text: &str) -> bool {
 
 /// Greedy matching with one point of return: the last `*`.
 fn matches_one(pattern: &[char], text: &[char]) -> bool {
-    let (mut p, mut t) = (0, 0);
+    let mut p = 0;
+    let mut t = 0;
     let mut star: Option<(usize, usize)> = None;
     while let Some(&c) = text.get(t) {
         if pattern.get(p) == Some(&'*') {

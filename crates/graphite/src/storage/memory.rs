@@ -1,6 +1,7 @@
 //! A source in memory, for tests and for the differential against graphite-web.
 //!
-//! Invariants: values lie on the grid of their series; a fetched range begins one step after the step that holds
+//! Invariants: values lie on the grid of their series; a fetched range begins one step after the step
+//! that holds
 //! `from` and ends with the one that holds `until`, as whisper does.
 //! Not here: anything for production.
 
@@ -8,9 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{FetchRequest, FetchedSeries, Node, Selector, Source, glob};
+use crate::absent::ABSENT;
 use crate::consolidation::Consolidation;
 use crate::error::EvalError;
-use crate::series::{ABSENT, tags_of_name};
+use crate::series::tags_of_name;
 use crate::tagged_name::TaggedName;
 
 /// Points of one series.
@@ -65,7 +67,8 @@ impl MemorySource {
 
 /// Returns true if all elements match, or the pattern is `**`.
 fn path_matches(pattern: &str, path: &str) -> bool {
-    let (patterns, elements) = (glob::elements(pattern), glob::elements(path));
+    let patterns = glob::elements(pattern);
+    let elements = glob::elements(path);
     pattern == "**"
         || patterns.len() == elements.len()
             && patterns.iter().zip(elements).all(|(pattern, element)| glob::matches(pattern, element))

@@ -1,13 +1,13 @@
 //! Recursive-descent parser of targets, with the order of attempts of graphite-web's grammar.
 //!
-//! Invariants: `Ok(None)` means "does not match, try the next alternative" and leaves the position unchanged; an
+//! Invariants: `Ok(None)` means "does not match, try the next alternative" and leaves the position
+//! unchanged; an
 //! error ends the parse. The call that does not close is no call: `scale(x` is the path `scale`.
 //! Not here: tokens (`scanner`).
 
+use super::error::{ATTEMPTS_MAX, NESTING_MAX, SyntaxError, TARGET_BYTES_MAX};
 use super::scanner::Scanner;
-use super::{
-    ATTEMPTS_MAX, FunctionCall, Literal, NESTING_MAX, Node, SyntaxError, TARGET_BYTES_MAX, Template,
-};
+use super::tree::{FunctionCall, Literal, Node, Template};
 
 /// Bytes of a target that an error repeats.
 const ERROR_TEXT_MAX: usize = 200;

@@ -3,7 +3,7 @@
 //! Invariant: each method either advances past one token and returns it, or leaves the position unchanged.
 //! Not here: expressions (`parser`).
 
-use super::Literal;
+use super::tree::Literal;
 
 /// Position within a target.
 pub(super) struct Scanner<'a> {

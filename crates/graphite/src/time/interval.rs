@@ -3,7 +3,7 @@
 //! Invariants: one sign at most, then number and unit repeated; months have 30 days, years 365.
 //! Not here: points in time (`reference`).
 
-use super::TimeError;
+use super::error::TimeError;
 
 /// Units by their prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

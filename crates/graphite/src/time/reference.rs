@@ -1,6 +1,7 @@
 //! Points in time: epoch seconds, `now`, times of day, days, months and weekdays, each with an offset.
 //!
-//! Invariant: the text is read as graphite-web 1.1.10 reads it, oddities included (`12am` is noon, `12:10pm`
+//! Invariant: the text is read as graphite-web 1.1.10 reads it, oddities included (`12am` is noon,
+//! `12:10pm`
 //! is ten past midnight).
 //! Not here: offsets alone (`interval`).
 
@@ -8,8 +9,8 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
+use super::error::{TimeError, in_range};
 use super::interval::interval_seconds;
-use super::{TimeError, in_range};
 
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -62,7 +63,9 @@ fn localize(wall: DateTime, zone: &TimeZone) -> Option<i64> {
 
 /// Splits a time of day from the front: hour, minute, rest.
 fn time_of_day(reference: &str) -> Option<(i8, i8, &str)> {
-    let (mut hour, mut minute, mut rest) = (0, 0, reference);
+    let mut hour = 0;
+    let mut minute = 0;
+    let mut rest = reference;
     if let Some(colon) = rest.find(':').filter(|at| (1..3).contains(at)) {
         hour = rest.get(..colon)?.parse().ok()?;
         let end = rest.len().min(colon + 3);
@@ -127,7 +130,9 @@ fn parse_day(day: &str, today: Date) -> Option<Date> {
 /// `MM/DD/YY` or `MM/DD/YYYY`; two digits below 70 are of this century.
 fn slashed_date(day: &str) -> Option<Date> {
     let mut parts = day.split('/').map(|part| part.parse::<i16>());
-    let (month, day, mut year) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
+    let month = parts.next()?.ok()?;
+    let day = parts.next()?.ok()?;
+    let mut year = parts.next()?.ok()?;
     if year < 1900 {
         year = year.checked_add(1900)?;
     }

@@ -1,7 +1,9 @@
 //! Arguments of each function, one letter per kind; `?` may be left out, `*` repeats.
 
-/// Name and kinds. L list, N number, I whole number, P interval, H shift, W window, A aggregation, C callback, B boolean, T text,
-/// K tag, D node or tag, R regex with replacement, G regex, F factor, O operator, Z consolidation, E time, U unit,
+/// Name and kinds. L list, N number, I whole number, P interval, H shift, W window, A aggregation, C
+/// callback, B boolean, T text,
+/// K tag, D node or tag, R regex with replacement, G regex, F factor, O operator, Z consolidation, E
+/// time, U unit,
 /// S season, V legend value; anything else is itself.
 pub(crate) const SIGNATURES: &[(&str, &str)] = &[
     ("absolute", "L"),
