@@ -99,7 +99,7 @@ pub(crate) enum DefaultValue {
     Bool(bool),
 }
 
-/// One parameter.
+/// One parameter of a function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Parameter {
     /// Name for keyword arguments.

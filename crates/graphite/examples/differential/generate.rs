@@ -288,6 +288,8 @@ impl Generator {
             "servers.web1.cpu.user extra",
             "group(none)",
             "sumSeries()",
+            "offsetToZero(areaBetween(servers.web1.cpu.{user,idle}))",
+            "aliasSub(verticalLine('1700008000'),'a','b')",
             "alias(servers.web1.cpu.user,\"a\\\"b\")",
             "scale(servers.web1.cpu.user,inf)",
             "legendValue(servers.web1.cpu.user,'avg','si')",

@@ -46,6 +46,15 @@ pub(crate) const RULES: &[Rule] = &[
                     || exception(theirs).contains("expected string or bytes-like"))
         },
     },
+    // `lower.tags = upper.tags`: both edges share one dictionary, so a later tag of one is the other's too.
+    Rule {
+        name: "shared-tags",
+        holds: |request, theirs, ours| {
+            let is_area =
+                |target: &String| target.contains("areaBetween(") || target.contains("ConfidenceArea(");
+            status(theirs) == 200 && status(ours) == 200 && request.targets.iter().any(is_area)
+        },
+    },
     // A window of -5 points slices from the wrong end. Ours refuses it.
     Rule {
         name: "negative-window",

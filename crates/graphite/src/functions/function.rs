@@ -10,7 +10,7 @@ use crate::value::Value;
 /// Implementation of a function.
 pub(crate) type Implementation = fn(&mut Scope<'_>, &mut Bound) -> Result<Value, EvalError>;
 
-/// One function.
+/// One function of the language.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Function {
     /// Name in targets.
