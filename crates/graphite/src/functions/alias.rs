@@ -218,7 +218,7 @@ pub(super) fn aggregated_text(aggregation: Aggregation, series: &Series, value: 
         return "None".to_owned();
     }
     let is_whole = aggregation == Aggregation::Count || series.is_integral && aggregation.keeps_integers();
-    if is_whole { format!("{value:.0}") } else { repr(value) }
+    if is_whole && value.fract() == 0.0 { format!("{value:.0}") } else { repr(value) }
 }
 
 fn legend_value(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
@@ -307,7 +307,7 @@ fn cacti_style(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalEr
     };
     // Widths are those of the whole part of each value, 3 where there is none.
     let width = |value: f64| {
-        formatted(if value.is_nan() || value == 0.0 { 3.0 } else { value.trunc() }).chars().count()
+        formatted(if value.is_nan() || value == 0.0 { 3.0 } else { value.trunc() + 0.0 }).chars().count()
     };
     let parts: [fn(&[f64]) -> f64; 3] = [|values| Aggregation::Last.apply(values), largest, smallest];
     let name_width = list.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);

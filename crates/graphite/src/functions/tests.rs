@@ -90,6 +90,15 @@ fn a_delay_of_no_steps_leaves_no_values() {
 }
 
 #[test]
+fn functions_of_counts_have_fractions() {
+    // A count printed without a fraction made 1 of sigmoid(1).
+    let list = run("sigmoid(countSeries(a.one))").unwrap();
+    let mut out = String::new();
+    crate::output::json::render(&list, &crate::output::RenderOptions::default(), &mut out).unwrap();
+    assert!(out.contains("[0.7310585786300049, 1700000000]"), "{out}");
+}
+
+#[test]
 fn pipes_are_nested_calls() {
     check("a.one|scale(2)|movingAverage(1)", &line(&run("movingAverage(scale(a.one,2),1)").unwrap()[0]));
 }

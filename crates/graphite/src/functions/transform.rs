@@ -220,6 +220,7 @@ fn exp(value: f64) -> Result<f64, EvalError> {
 }
 
 fn try_map(series: &mut Series, change: impl Fn(f64) -> Result<f64, EvalError>) -> Result<(), EvalError> {
+    series.is_integral = false;
     for value in series.values_mut() {
         if !value.is_nan() {
             *value = change(*value)?;
@@ -252,7 +253,12 @@ fn logarithm(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     let list = args.take_series(0)?;
     let base = args.value(1).cloned().unwrap_or(Value::Int(10));
     let number = base.number().filter(|base| *base > 0.0 && *base != 1.0);
-    let number = number.ok_or_else(|| EvalError::of_function("log", "base must be positive and not 1"))?;
+    let is_used = list.iter().any(|series| series.values.iter().any(|value| *value > 0.0));
+    let number = match number {
+        Some(number) => number,
+        None if is_used => return Err(EvalError::of_function("log", "base must be positive and not 1")),
+        None => ABSENT,
+    };
     let mut results = Vec::with_capacity(list.len());
     for mut series in list {
         series.tag("log", base.text());

@@ -35,7 +35,7 @@ pub(super) fn push_value(out: &mut String, value: f64, is_integral: bool) {
         out.push_str("null");
     } else if value.is_infinite() {
         out.push_str(if value > 0.0 { "1e9999" } else { "-1e9999" });
-    } else if is_integral {
+    } else if is_integral && value.fract() == 0.0 {
         out.push_str(&format!("{value:.0}"));
     } else {
         out.push_str(&repr(value));

@@ -10,7 +10,7 @@ use crate::format_number::repr;
 use crate::series::Series;
 
 fn value_text(series: &Series, value: f64) -> String {
-    if series.is_integral && value.is_finite() { format!("{value:.0}") } else { repr(value) }
+    if series.is_integral && value.fract() == 0.0 { format!("{value:.0}") } else { repr(value) }
 }
 
 /// Appends `format=raw`: `name,start,end,step|values`.
