@@ -1,4 +1,5 @@
-# run: build and start; test: everything CI checks; bench: one benchmark against other servers.
+# run: build and start; test: everything CI checks; bench: one benchmark against other servers;
+# graphite-oracle: generated requests on graphite-web and on crates/graphite.
 # The work is done by `cargo xtask` (crates/xtask); this file checks for tools and names commands.
 
 HTTP ?= 127.0.0.1:9595
@@ -9,7 +10,7 @@ ARGS ?=
 # rustup installs here, and a shell that was open before does not know it.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: run test bench tools
+.PHONY: run test bench graphite-oracle tools
 
 run: tools
 	cargo build --release --package chronolith
@@ -22,6 +23,10 @@ test: tools
 
 bench: tools
 	cargo xtask bench $(NAME) $(ARGS)
+
+graphite-oracle: tools
+	tools/graphite-oracle/run.sh setup
+	cargo run --package chronolith-graphite --example differential -- $(ARGS)
 
 # A C compiler links Rust programs and builds nothing of ours. As root, or in CI, it is installed.
 tools:

@@ -1,0 +1,172 @@
+//! Evaluation of targets: prefetch of all paths at once, then the tree from the leaves.
+//!
+//! Invariants: each expression is fetched once per range; templates are filled in before anything is
+//! fetched; the
+//! results are those of the targets in order.
+//! Not here: functions (`functions`), consolidation to the points of a request (`output::points`).
+
+mod prefetch;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use jiff::tz::TimeZone;
+
+use crate::error::EvalError;
+use crate::functions;
+use crate::parameters::bind;
+use crate::scope::{Budget, Evaluator, Limits, Scope, Shared};
+use crate::series::Series;
+use crate::storage::Source;
+use crate::syntax::{self, FunctionCall, Node};
+use crate::time::RequestRange;
+use crate::value::Value;
+
+/// What a client asks for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Targets in order; empty ones are skipped.
+    pub targets: Vec<String>,
+    /// Range.
+    pub range: RequestRange,
+    /// Time of the request, seconds.
+    pub now: i64,
+    /// Zone of the request.
+    pub zone: TimeZone,
+    /// Zone of the server, for times within functions.
+    pub server_zone: TimeZone,
+    /// Points per series that the client shows.
+    pub max_data_points: Option<u64>,
+    /// Share of values that consolidated and aggregated points need.
+    pub x_files_factor: f64,
+    /// `template[name]=` of the request.
+    pub template: BTreeMap<String, String>,
+}
+
+/// Evaluates all targets of a request. `is_canceled` is asked often: deadline passed, client gone.
+/// Cost: one fetch for all paths of all targets, one more per function that reads another range.
+/// # Errors
+/// [`EvalError`]; the first target that fails ends the request.
+pub fn evaluate(
+    request: &Request,
+    source: &dyn Source,
+    limits: Limits,
+    is_canceled: &dyn Fn() -> bool,
+) -> Result<Vec<Series>, EvalError> {
+    let walker = Walker;
+    let shared = Shared {
+        source,
+        server_zone: request.server_zone.clone(),
+        zone: request.zone.clone(),
+        now: request.now,
+        max_data_points: request.max_data_points,
+        template: request.template.clone(),
+        budget: Budget::new(limits, is_canceled),
+        prefetched: RefCell::default(),
+        evaluator: &walker,
+    };
+    let mut scope = Scope {
+        start: request.range.start,
+        end: request.range.end,
+        x_files_factor: request.x_files_factor,
+        first_argument: None,
+        stacks: None,
+        shared: &shared,
+    };
+    let mut nodes = Vec::new();
+    for target in request.targets.iter().filter(|target| !target.trim().is_empty()) {
+        nodes.push(template::filled(syntax::parse(target)?, &shared.template)?);
+    }
+    evaluate_nodes(&mut scope, &nodes)
+}
+
+fn evaluate_nodes(scope: &mut Scope<'_>, nodes: &[Node]) -> Result<Vec<Series>, EvalError> {
+    prefetch::prefetch(scope, nodes)?;
+    let mut results = Vec::new();
+    for node in nodes {
+        scope.shared.budget.reserve_target()?;
+        match evaluate_node(scope, node)? {
+            Value::Series(list) => results.extend(list),
+            Value::Lists(lists) if lists.is_empty() => {}
+            other => {
+                return Err(EvalError::Parameter(format!(
+                    "target is {} and no list of series",
+                    kind_of(&other)
+                )));
+            }
+        }
+    }
+    Ok(results)
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Lists(_) => "a list of lists",
+        Value::Text(_) => "a text",
+        _ => "a constant",
+    }
+}
+
+fn evaluate_node(scope: &mut Scope<'_>, node: &Node) -> Result<Value, EvalError> {
+    match node {
+        Node::Literal(literal) => Ok(Value::from(literal)),
+        Node::Path(path) => prefetch::fetched(scope, path).map(Value::Series),
+        Node::Call(call) if call.name == "seriesByTag" => {
+            prefetch::fetched(scope, &call.raw).map(Value::Series)
+        }
+        Node::Call(call) => evaluate_call(scope, call),
+        Node::Template(template) => evaluate_node(scope, &template.body),
+    }
+}
+
+fn evaluate_call(scope: &mut Scope<'_>, call: &FunctionCall) -> Result<Value, EvalError> {
+    if call.name == "template" {
+        return Err(EvalError::Parameter(
+            "invalid template() syntax, only string and numeric arguments are allowed".to_owned(),
+        ));
+    }
+    let function =
+        functions::find(&call.name).ok_or_else(|| EvalError::UnknownFunction(call.name.clone()))?;
+    scope.shared.budget.check()?;
+    let mut args = Vec::with_capacity(call.args.len());
+    for arg in &call.args {
+        args.push(evaluate_node(scope, arg)?);
+    }
+    let mut named = Vec::with_capacity(call.named.len());
+    for (name, value) in &call.named {
+        let value = evaluate_node(scope, value)?;
+        named.retain(|(known, _)| known != name);
+        named.push((name.clone(), value));
+    }
+    scope.first_argument = call.args.first().cloned().map(Rc::new);
+    let mut bound = bind(function.name, function.parameters, args, named)?;
+    (function.run)(scope, &mut bound)
+}
+
+/// The evaluator that functions call back.
+struct Walker;
+
+impl Evaluator for Walker {
+    fn knows(&self, name: &str) -> bool {
+        functions::find(name).is_some()
+    }
+
+    fn evaluate(&self, scope: &mut Scope<'_>, node: &Node) -> Result<Vec<Series>, EvalError> {
+        evaluate_nodes(scope, std::slice::from_ref(node))
+    }
+
+    fn evaluate_text(&self, scope: &mut Scope<'_>, target: &str) -> Result<Vec<Series>, EvalError> {
+        let node = template::filled(syntax::parse(target)?, &scope.shared.template)?;
+        evaluate_nodes(scope, &[node])
+    }
+
+    fn call(&self, scope: &mut Scope<'_>, name: &str, args: Vec<Value>) -> Result<Option<Value>, EvalError> {
+        let Some(function) = functions::find(name) else { return Ok(None) };
+        let mut bound = bind(function.name, function.parameters, args, Vec::new())?;
+        (function.run)(scope, &mut bound).map(Some)
+    }
+}

@@ -1,0 +1,85 @@
+//! Texts of numbers as Python 3 writes them.
+
+use super::{general, percent_format, repr, round_to, truncated};
+
+#[test]
+fn shortest_texts() {
+    let cases = [
+        (1.0, "1.0"),
+        (0.1, "0.1"),
+        (-0.0, "-0.0"),
+        (1e15, "1000000000000000.0"),
+        (1e16, "1e+16"),
+        (1.5e-5, "1.5e-05"),
+        (0.0001, "0.0001"),
+        (1e300, "1e+300"),
+        (123_456_789.125, "123456789.125"),
+        (f64::INFINITY, "inf"),
+        (f64::NAN, "nan"),
+    ];
+    for (value, want) in cases {
+        assert_eq!(repr(value), want);
+    }
+}
+
+#[test]
+fn six_digits() {
+    let cases = [
+        (2.0, "2"),
+        (0.5, "0.5"),
+        (1e6, "1e+06"),
+        (999_999.5, "1e+06"),
+        (123_456.0, "123456"),
+        (0.0001, "0.0001"),
+        (0.00001, "1e-05"),
+        (0.0, "0"),
+        (-2.5, "-2.5"),
+    ];
+    for (value, want) in cases {
+        assert_eq!(general(value), want);
+    }
+    assert_eq!(
+        (truncated(-0.5), truncated(2.9), truncated(f64::INFINITY)),
+        (Some("0".to_owned()), Some("2".to_owned()), None)
+    );
+}
+
+#[test]
+fn rounding_is_exact() {
+    let cases = [
+        (2.5, 0, 2.0),
+        (3.5, 0, 4.0),
+        (2.675, 2, 2.67),
+        (1.005, 2, 1.0),
+        (0.125, 2, 0.12),
+        (1234.5, -2, 1200.0),
+        (1e300, 6, 1e300),
+        (0.1 + 0.2, 6, 0.3),
+    ];
+    for (value, places, want) in cases {
+        assert_eq!(round_to(value, places), want, "{value} {places}");
+    }
+    // The fast way equals text and back.
+    for idx in 0..10_000 {
+        let value = f64::from(idx) * 0.001_234_567 - 3.0;
+        assert_eq!(round_to(value, 6), format!("{value:.6}").parse::<f64>().unwrap(), "{value}");
+    }
+}
+
+#[test]
+fn percent_verbs() {
+    let cases = [
+        ("Channel %d MHz", Some("Channel 42 MHz")),
+        ("%.1f%%", Some("42.9%")),
+        ("%s", Some("42.875")),
+        ("%05d|", Some("00042|")),
+        ("%-6d|", Some("42    |")),
+        ("none", None),
+        ("%d %d", None),
+        ("%q", None),
+        ("%", None),
+    ];
+    for (pattern, want) in cases {
+        assert_eq!(percent_format(pattern, 42.875).as_deref(), want, "{pattern}");
+    }
+}

@@ -1,0 +1,27 @@
+//! Formats of answers, appended to a caller's buffer.
+//!
+//! Invariants: bytes are those of graphite-web where a client could tell; an empty value is null, None or
+//! nothing;
+//! infinities are 1e9999 in JSON.
+//! Not here: HTTP, content types, pictures.
+
+pub mod find;
+pub mod functions;
+pub mod json;
+pub mod msgpack;
+pub mod pickle;
+mod points;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+pub use points::consolidate_to;
+
+/// What a client asks of the format.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RenderOptions {
+    /// Points without a value are left out, and series without points.
+    pub no_null_points: bool,
+    /// Name of the function of a JSONP answer.
+    pub jsonp: Option<String>,
+}

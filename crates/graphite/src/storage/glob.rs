@@ -1,0 +1,118 @@
+//! Globs of one path element: `*`, `?`, `[a-z]`, `[!x]`, `{a,b}`.
+//!
+//! Invariants: no element of a pattern matches a dot; matching is linear in pattern times text; braces
+//! expand to
+//! at most [`ALTERNATIVES_MAX`] patterns, the rest is dropped.
+//! Not here: the tree of paths.
+
+/// Patterns that the braces of one element expand to.
+pub const ALTERNATIVES_MAX: usize = 4096;
+
+/// Splits a pattern at the dots that are not within braces.
+#[must_use]
+pub fn elements(pattern: &str) -> Vec<&str> {
+    pattern.split('.').collect()
+}
+
+/// Expands all `{a,b}` of an element; unbalanced braces stay.
+#[must_use]
+pub fn alternatives(element: &str) -> Vec<String> {
+    let mut done = Vec::new();
+    let mut open = vec![element.to_owned()];
+    while let Some(pattern) = open.pop() {
+        if done.len() + open.len() >= ALTERNATIVES_MAX {
+            break;
+        }
+        let Some((start, end)) = innermost_braces(&pattern) else {
+            done.push(pattern);
+            continue;
+        };
+        let (before, rest) = pattern.split_at(start);
+        let inner = rest.get(1..end - start).unwrap_or("");
+        let after = rest.get(end - start + 1..).unwrap_or("");
+        open.extend(inner.split(',').map(|choice| format!("{before}{choice}{after}")));
+    }
+    done.sort_unstable();
+    done.dedup();
+    done
+}
+
+/// First pair of braces without braces between them.
+fn innermost_braces(pattern: &str) -> Option<(usize, usize)> {
+    let end = pattern.find('{').and_then(|first| pattern.get(first..)?.find('}').map(|at| first + at))?;
+    let start = pattern.get(..end)?.rfind('{')?;
+    Some((start, end))
+}
+
+/// Returns true if `text` matches the element, braces included.
+#[must_use]
+pub fn matches(element: &str, text: &str) -> bool {
+    alternatives(element).iter().any(|pattern| {
+        let pattern: Vec<char> = pattern.chars().collect();
+        let text: Vec<char> = text.chars().collect();
+        matches_one(&pattern, &text)
+    })
+}
+
+/// Greedy matching with one point of return: the last `*`.
+fn matches_one(pattern: &[char], text: &[char]) -> bool {
+    let mut p = 0;
+    let mut t = 0;
+    let mut star: Option<(usize, usize)> = None;
+    while let Some(&c) = text.get(t) {
+        if pattern.get(p) == Some(&'*') {
+            star = Some((p, t));
+            p += 1;
+            continue;
+        }
+        if let Some(len) = single_len(pattern.get(p..).unwrap_or(&[]), c) {
+            p += len;
+            t += 1;
+            continue;
+        }
+        let Some((star_p, star_t)) = star else { return false };
+        star = Some((star_p, star_t + 1));
+        p = star_p + 1;
+        t = star_t + 1;
+    }
+    pattern.get(p..).unwrap_or(&[]).iter().all(|c| *c == '*')
+}
+
+/// Length of the part of the pattern that matches the one character `c`.
+fn single_len(pattern: &[char], c: char) -> Option<usize> {
+    match pattern.first()? {
+        '?' => Some(1),
+        '[' => match class_len(pattern) {
+            Some(len) => class_contains(pattern.get(1..len - 1)?, c).then_some(len),
+            None => (c == '[').then_some(1),
+        },
+        first => (*first == c).then_some(1),
+    }
+}
+
+/// Length of `[...]`; a `]` right after the opening belongs to the class.
+fn class_len(pattern: &[char]) -> Option<usize> {
+    let skip = if pattern.get(1) == Some(&'!') { 3 } else { 2 };
+    pattern.iter().skip(skip).position(|c| *c == ']').map(|at| at + skip + 1)
+}
+
+fn class_contains(class: &[char], c: char) -> bool {
+    let (is_negated, mut rest) = match class {
+        ['!', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    let mut is_found = false;
+    while let [first, after @ ..] = rest {
+        match after {
+            ['-', last, tail @ ..] => {
+                is_found |= (*first..=*last).contains(&c);
+                rest = tail;
+            }
+            _ => {
+                is_found |= *first == c;
+                rest = after;
+            }
+        }
+    }
+    is_found != is_negated
+}

@@ -1,0 +1,33 @@
+//! Limits of a target, and why one is refused.
+
+/// Bytes of one target.
+pub const TARGET_BYTES_MAX: usize = 256 << 10;
+/// Height of a tree; a pipe counts as one.
+pub const NESTING_MAX: usize = 64;
+/// Expressions that the parser tries in one target, backtracking included.
+pub const ATTEMPTS_MAX: usize = 50_000;
+
+/// A target that is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SyntaxError {
+    /// No expression begins at this byte.
+    #[error("expected a path, a function call or a template at byte {offset} of target \"{target}\"")]
+    Expected {
+        /// Byte offset in the target.
+        offset: usize,
+        /// The target, shortened.
+        target: String,
+    },
+    /// More bytes than [`TARGET_BYTES_MAX`].
+    #[error("target has {bytes} bytes, limit {TARGET_BYTES_MAX}")]
+    TooLong {
+        /// Bytes of the target.
+        bytes: usize,
+    },
+    /// Higher than [`NESTING_MAX`].
+    #[error("target nests more than {NESTING_MAX} calls")]
+    TooDeep,
+    /// More than [`ATTEMPTS_MAX`] expressions were tried.
+    #[error("target is too complex: more than {ATTEMPTS_MAX} expressions tried")]
+    TooComplex,
+}
