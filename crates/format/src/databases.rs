@@ -1,5 +1,5 @@
-//! The database catalogue: databases, retention policies, continuous queries and users of all tenants, as one
-//! file that is replaced as a whole (`docs/databases.md`).
+//! The database catalogue: databases, retention policies, continuous queries, users and the Graphite store of
+//! all tenants, as one file that is replaced as a whole (`docs/databases.md`).
 //!
 //! Invariants: a checksum covers every byte; readers take untrusted bytes, never panic and allocate no more
 //! than the file is long.
@@ -12,7 +12,7 @@ use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::databases::{
-    BucketDrop, ContinuousQuery, Database, DatabaseCatalog, Privilege, RetentionPolicy, StoreId,
+    BucketDrop, ContinuousQuery, Database, DatabaseCatalog, GRAPHITE, Privilege, RetentionPolicy, StoreId,
     TenantCatalog, User,
 };
 use chronolith_model::{TenantId, TimeUnit};
@@ -20,7 +20,9 @@ use chronolith_model::{TenantId, TimeUnit};
 use crate::lists::{put_list, put_text, read_text};
 
 const MAGIC: [u8; 4] = *b"CLDB";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
+/// Version without Graphite stores.
+const VERSION_WITHOUT_GRAPHITE: u16 = 2;
 /// Version without ids in a bucket.
 const VERSION_WITHOUT_IDS: u16 = 1;
 /// Last run of a continuous query that has not run.
@@ -52,6 +54,7 @@ impl CatalogFile {
             put_text(out, tenant.as_str());
             put_list(out, &own.databases, put_database);
             put_list(out, &own.users, put_user);
+            put_list(out, &own.graphite, put_store);
         });
         let crc = crc32c(out.get(start..).unwrap_or_default());
         out.extend_from_slice(&crc.to_le_bytes());
@@ -66,16 +69,16 @@ impl CatalogFile {
         let end = bytes.len().saturating_sub(4);
         let mut tail = ByteReader::new(bytes.get(end..).unwrap_or_default());
         let bytes_read = ByteReader::new(bytes.get(..end).unwrap_or_default());
-        let mut r = Reader { bytes: bytes_read, has_ids: true };
+        let mut r = Reader { bytes: bytes_read, version: VERSION };
         let magic = r.bytes.bytes("magic", 4)?;
         if magic != MAGIC {
             return Err(r.invalid("magic", "CLDB", u64::from(magic.first().copied().unwrap_or(0))));
         }
         let version = r.bytes.le_u16("version")?;
-        if version != VERSION && version != VERSION_WITHOUT_IDS {
-            return Err(r.invalid("version", "1 or 2", u64::from(version)));
+        if !(VERSION_WITHOUT_IDS..=VERSION).contains(&version) {
+            return Err(r.invalid("version", "1, 2 or 3", u64::from(version)));
         }
-        r.has_ids = version != VERSION_WITHOUT_IDS;
+        r.version = version;
         let found = tail.le_u32("checksum")?;
         let expected = crc32c(bytes.get(..end).unwrap_or_default());
         if found != expected {
@@ -84,7 +87,7 @@ impl CatalogFile {
         let sequence = r.bytes.le_u64("sequence")?;
         let next_store = r.bytes.le_u64("next store")?;
         let dropped = r.list(|r| r.store())?;
-        let bucket_drops = match r.has_ids {
+        let bucket_drops = match r.has_ids() {
             true => r.list(|r| Ok(BucketDrop { owner: r.tenant()?, id: r.store_id()? }))?,
             false => Vec::new(),
         };
@@ -92,7 +95,8 @@ impl CatalogFile {
             let tenant = r.tenant()?;
             let databases = r.list(Reader::database)?;
             let users = r.list(Reader::user)?;
-            Ok((tenant, Arc::new(TenantCatalog { databases, users })))
+            let graphite = r.graphite()?;
+            Ok((tenant, Arc::new(TenantCatalog { databases, users, graphite })))
         })?;
         if !r.bytes.is_empty() {
             return Err(r.invalid("length", "the checksum", r.bytes.remaining() as u64));
@@ -110,15 +114,19 @@ fn put_database(out: &mut Vec<u8>, database: &Database) {
         put_uvarint(out, policy.duration_ns.unsigned_abs());
         put_uvarint(out, policy.shard_group_ns.unsigned_abs());
         put_uvarint(out, u64::from(policy.replica_count));
-        put_text(out, policy.store.as_str());
-        out.push(u8::from(policy.bucket_id.is_some()));
-        policy.bucket_id.iter().for_each(|id| out.extend_from_slice(&id.to_bytes()));
+        put_store(out, policy);
     });
     put_list(out, &database.continuous_queries, |out, query| {
         put_text(out, &query.name);
         put_text(out, &query.text);
         out.extend_from_slice(&query.last_run_ns.map_or(NEVER, i64::cast_unsigned).to_le_bytes());
     });
+}
+
+fn put_store(out: &mut Vec<u8>, policy: &RetentionPolicy) {
+    put_text(out, policy.store.as_str());
+    out.push(u8::from(policy.bucket_id.is_some()));
+    policy.bucket_id.iter().for_each(|id| out.extend_from_slice(&id.to_bytes()));
 }
 
 fn put_user(out: &mut Vec<u8>, user: &User) {
@@ -137,11 +145,15 @@ fn put_user(out: &mut Vec<u8>, user: &User) {
 
 struct Reader<'a> {
     bytes: ByteReader<'a>,
-    /// Set if policies have ids in a bucket.
-    has_ids: bool,
+    version: u16,
 }
 
 impl Reader<'_> {
+    /// Returns true if stores have ids in a bucket.
+    fn has_ids(&self) -> bool {
+        self.version > VERSION_WITHOUT_IDS
+    }
+
     fn invalid(&self, what: &'static str, expected: &'static str, found: u64) -> DecodeError {
         DecodeError::Invalid { what, offset: self.bytes.offset(), expected, found }
     }
@@ -207,13 +219,39 @@ impl Reader<'_> {
         let replica_count = self.bytes.uvarint("replicas")?;
         let replica_count = u32::try_from(replica_count)
             .map_err(|_| self.invalid("replicas", "below 2^32", replica_count))?;
-        let store = self.store()?;
+        let (store, bucket_id) = self.store_with_id()?;
         if store.time_unit() != TimeUnit::Nano || shard_group_ns == 0 {
             return Err(self.invalid("retention policy", "a store in nanoseconds with shard groups", 0));
         }
-        let has_id = self.has_ids && self.bytes.u8("id in the bucket")? != 0;
-        let bucket_id = if has_id { Some(self.store_id()?) } else { None };
         Ok(RetentionPolicy { name, duration_ns, shard_group_ns, replica_count, store, bucket_id })
+    }
+
+    /// A store, and its id in the bucket if it has one.
+    fn store_with_id(&mut self) -> Result<(TenantId, Option<StoreId>), DecodeError> {
+        let store = self.store()?;
+        let has_id = self.has_ids() && self.bytes.u8("id in the bucket")? != 0;
+        let bucket_id = if has_id { Some(self.store_id()?) } else { None };
+        Ok((store, bucket_id))
+    }
+
+    /// Policy of the Graphite store: a list of at most one.
+    fn graphite(&mut self) -> Result<Option<RetentionPolicy>, DecodeError> {
+        if self.version <= VERSION_WITHOUT_GRAPHITE {
+            return Ok(None);
+        }
+        let mut stores = self.list(Reader::store_with_id)?;
+        let Some((store, bucket_id)) = stores.pop() else { return Ok(None) };
+        if !stores.is_empty() || store.time_unit() != TimeUnit::Milli {
+            return Err(self.invalid("Graphite store", "one store in milliseconds", stores.len() as u64));
+        }
+        Ok(Some(RetentionPolicy {
+            name: GRAPHITE.to_owned(),
+            duration_ns: 0,
+            shard_group_ns: 0,
+            replica_count: 1,
+            store,
+            bucket_id,
+        }))
     }
 
     fn user(&mut self) -> Result<User, DecodeError> {

@@ -18,7 +18,7 @@ use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
     Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, QueryError, Queryable, ReadContext,
-    Selector, TenantId, TenantLimits, TimeRange, TimeUnit, WriteBatch, WriteOutcome,
+    Selector, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::error::AdminError;
@@ -195,7 +195,7 @@ impl Tsdb {
         if let Some(owner) = self.owner_of(tenant)
             && let Some(&first) = batch.times.iter().min()
         {
-            self.note_change_of_owner(&owner, first);
+            self.note_change_of_owner(&owner, tenant.time_unit().to_ms(first));
         }
         let change = self.storage.metadata().keep(tenant, &batch.metadata);
         self.keep_exemplars(tenant, batch, &mut outcome);
@@ -341,7 +341,7 @@ impl Tsdb {
     pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
         self.storage.changes().note_range(tenant, range);
         if let Some(owner) = self.owner_of(tenant) {
-            self.note_change_of_owner(&owner, range.start);
+            self.note_change_of_owner(&owner, tenant.time_unit().to_ms(range.start));
         }
     }
 
@@ -350,9 +350,8 @@ impl Tsdb {
         if store.is_store() { self.storage.databases().owner_of(store) } else { None }
     }
 
-    /// Records that samples from `first`, in the unit of a store, changed for readers of all databases.
-    fn note_change_of_owner(&self, owner: &TenantId, first: i64) {
-        let first_ms = TimeUnit::Nano.to_ms(first);
+    /// Records that samples of a store from `first_ms` on changed for readers of all stores of its owner.
+    fn note_change_of_owner(&self, owner: &TenantId, first_ms: i64) {
         self.storage.changes().note_range(owner, TimeRange::new(first_ms, i64::MAX));
     }
 

@@ -29,7 +29,15 @@ fn catalog() -> CatalogFile {
         is_admin: false,
         privileges: BTreeMap::from([("my db".to_owned(), Privilege::Write)]),
     };
-    let own = TenantCatalog { databases: vec![database], users: vec![user] };
+    let graphite = RetentionPolicy {
+        name: GRAPHITE.to_owned(),
+        duration_ns: 0,
+        shard_group_ns: 0,
+        replica_count: 1,
+        store: TenantId::of_store(TimeUnit::Milli, 299),
+        bucket_id: Some(StoreId::from_bytes([9; 16])),
+    };
+    let own = TenantCatalog { databases: vec![database], users: vec![user], graphite: Some(graphite) };
     let catalog = DatabaseCatalog {
         tenants: BTreeMap::from([(TenantId::anonymous(), Arc::new(own))]),
         next_store: 301,
@@ -77,14 +85,48 @@ fn forged_bytes_never_panic() {
 
 #[test]
 fn the_golden_file_is_read_and_written() {
-    let golden = include_bytes!("../../testdata/databases/v2.databases");
+    let golden = include_bytes!("../../testdata/databases/v3.databases");
     assert_eq!(CatalogFile::decode(golden).unwrap(), catalog());
     assert_eq!(encoded(), golden);
 }
 
+/// The content of the files of versions without Graphite stores.
+fn without_graphite() -> CatalogFile {
+    let mut without = catalog();
+    without.catalog.tenants.values_mut().for_each(|own| Arc::make_mut(own).graphite = None);
+    without
+}
+
+#[test]
+fn a_file_without_graphite_stores_is_read() {
+    let golden = include_bytes!("../../testdata/databases/v2.databases");
+    assert_eq!(CatalogFile::decode(golden).unwrap(), without_graphite());
+}
+
+#[test]
+fn two_graphite_stores_and_one_in_nanoseconds_are_refused() {
+    let bytes = encoded();
+    let store = TenantId::of_store(TimeUnit::Milli, 299);
+    let at = bytes.windows(21).position(|window| *window == *store.as_str().as_bytes()).unwrap();
+    let mut in_ns = bytes.clone();
+    in_ns[at..at + 5].copy_from_slice(b"__ns-");
+    let end = bytes.len() - 4;
+    let mut two = bytes[..at - 2].to_vec();
+    two.push(2);
+    two.extend_from_slice(&bytes[at - 1..end]);
+    two.extend_from_slice(&bytes[at - 1..]);
+    for mut forged in [in_ns, two] {
+        let end = forged.len() - 4;
+        let crc = crc32c(&forged[..end]);
+        forged[end..].copy_from_slice(&crc.to_le_bytes());
+        let error = CatalogFile::decode(&forged).unwrap_err().to_string();
+        assert!(error.contains("Graphite store"), "{error}");
+    }
+}
+
 #[test]
 fn a_file_without_ids_is_read() {
-    let mut without_ids = catalog();
+    let mut without_ids = without_graphite();
     without_ids.catalog.bucket_drops.clear();
     for own in without_ids.catalog.tenants.values_mut() {
         let databases = &mut Arc::make_mut(own).databases;

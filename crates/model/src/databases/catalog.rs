@@ -8,6 +8,8 @@ use std::sync::Arc;
 use super::StoreId;
 use crate::TenantId;
 
+/// Name of the policy of a tenant's Graphite store.
+pub const GRAPHITE: &str = "graphite";
 /// Name of the retention policy that CREATE DATABASE makes.
 pub const AUTOGEN: &str = "autogen";
 /// Nanoseconds per hour.
@@ -56,6 +58,8 @@ pub struct TenantCatalog {
     pub databases: Vec<Database>,
     /// In order of creation.
     pub users: Vec<User>,
+    /// Store of the series of Graphite clients, in milliseconds; `None` before the first of them.
+    pub graphite: Option<RetentionPolicy>,
 }
 
 /// A database.
@@ -148,12 +152,11 @@ impl DatabaseCatalog {
         self.tenants.get(tenant)
     }
 
-    /// Returns the policies of all tenants.
+    /// Returns the policies of all tenants, those of their Graphite stores included.
     pub fn policies(&self) -> impl Iterator<Item = (&TenantId, &RetentionPolicy)> {
-        self.tenants.iter().flat_map(|(tenant, catalog)| {
-            let policies = catalog.databases.iter().flat_map(|database| &database.policies);
-            policies.map(move |policy| (tenant, policy))
-        })
+        self.tenants
+            .iter()
+            .flat_map(|(tenant, catalog)| catalog.policies().map(move |policy| (tenant, policy)))
     }
 
     /// Assigns an id in the bucket to each store of `owner` without one; returns true if there was such a
@@ -173,6 +176,11 @@ impl DatabaseCatalog {
 }
 
 impl TenantCatalog {
+    /// Returns the policies of its databases, and that of the Graphite store.
+    pub fn policies(&self) -> impl Iterator<Item = &RetentionPolicy> {
+        self.databases.iter().flat_map(|database| &database.policies).chain(&self.graphite)
+    }
+
     /// Returns a database by name.
     #[must_use]
     pub fn database(&self, name: &str) -> Option<&Database> {

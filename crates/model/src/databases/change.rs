@@ -6,7 +6,7 @@
 
 use super::catalog::{
     AUTOGEN, BucketDrop, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
-    DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
+    DatabaseCatalog, GRAPHITE, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
     STORE_NAME_BYTES_MAX, TenantCatalog, USER_COUNT_MAX, User,
 };
 use crate::{TenantId, TimeUnit};
@@ -38,6 +38,8 @@ pub enum CatalogChange {
         /// Name and options of its policy.
         policy: Option<(String, PolicyOptions)>,
     },
+    /// Creation of the store for series of Graphite clients, unless there is one.
+    CreateGraphiteStore,
     /// DROP DATABASE
     DropDatabase {
         /// Database.
@@ -204,8 +206,8 @@ impl DatabaseCatalog {
         if own == *before {
             return Ok(false);
         }
-        let left: HashSet<&TenantId> = policies_of(&own).map(|policy| &policy.store).collect();
-        for policy in policies_of(&before).filter(|policy| !left.contains(&policy.store)) {
+        let left: HashSet<&TenantId> = own.policies().map(|policy| &policy.store).collect();
+        for policy in before.policies().filter(|policy| !left.contains(&policy.store)) {
             self.dropped.push(policy.store.clone());
             self.bucket_drops.extend(policy.bucket_id.map(|id| BucketDrop { owner: tenant.clone(), id }));
         }
@@ -220,14 +222,14 @@ impl DatabaseCatalog {
     }
 }
 
-fn policies_of(catalog: &TenantCatalog) -> impl Iterator<Item = &RetentionPolicy> {
-    catalog.databases.iter().flat_map(|database| &database.policies)
-}
-
 fn apply(own: &mut TenantCatalog, next_store: &mut u64, change: &CatalogChange) -> Result<(), CatalogError> {
     match change {
         CatalogChange::CreateDatabase { name, policy } => {
             create_database(own, next_store, name, policy.as_ref())
+        }
+        CatalogChange::CreateGraphiteStore => {
+            own.graphite.get_or_insert_with(|| graphite_policy(next_store));
+            Ok(())
         }
         CatalogChange::DropDatabase { name } => {
             own.databases.retain(|database| database.name != *name);
@@ -387,6 +389,20 @@ fn new_policy(name: &str, options: &PolicyOptions, store: TenantId) -> Result<Re
         store,
         bucket_id: None,
     })
+}
+
+/// Policy of a Graphite store: no duration, and one shard group.
+fn graphite_policy(next_store: &mut u64) -> RetentionPolicy {
+    let store = TenantId::of_store(TimeUnit::Milli, *next_store);
+    *next_store += 1;
+    RetentionPolicy {
+        name: GRAPHITE.to_owned(),
+        duration_ns: 0,
+        shard_group_ns: 0,
+        replica_count: 1,
+        store,
+        bucket_id: None,
+    }
 }
 
 fn alter_policy(

@@ -180,7 +180,8 @@ pub(crate) fn store_of<'a>(
 }
 
 fn catalog_of(snapshot: &DatabasesSnapshot) -> TenantCatalog {
-    TenantCatalog { databases: snapshot.content.databases.iter().map(database).collect(), users: Vec::new() }
+    let databases = snapshot.content.databases.iter().map(database).collect();
+    TenantCatalog { databases, ..TenantCatalog::default() }
 }
 
 fn database(copy: &BucketDatabase) -> Database {

@@ -34,6 +34,16 @@ pub fn fanout(parts: Vec<SourcePart>) -> Arc<dyn TenantSources> {
     }
 }
 
+/// Returns stores of one tenant, with their names, as one source. All of them are required; at equal
+/// timestamps the sample of the first one is read.
+pub(super) fn stores_as_one(stores: Vec<(&str, Arc<dyn Queryable>)>) -> Arc<dyn Queryable> {
+    let parts = stores.into_iter().map(|(name, queryable)| {
+        let failure = FailurePolicy::new(name, true);
+        TenantPart { queryable, failure }
+    });
+    Arc::new(TenantFanout { parts: parts.collect() })
+}
+
 struct Fanout {
     parts: Vec<SourcePart>,
 }

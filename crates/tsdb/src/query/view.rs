@@ -1,4 +1,5 @@
-//! View of a tenant for PromQL: its default store, and the stores of its databases under labels of their own.
+//! View of a tenant for PromQL: its default store, its Graphite store, and the stores of its databases under
+//! labels of their own.
 //!
 //! Invariant: while the databases that the bucket has are not known, a query waits for them within its
 //! deadline and fails otherwise, so that no answer is without the series of a database; one that allows a
@@ -13,6 +14,7 @@ use chronolith_model::{QueryError, Queryable, ReadContext, TenantId};
 use super::TenantQueryable;
 use super::databases::{PolicySource, WithDatabases};
 use super::deferred::DeferredSource;
+use super::fanout::stores_as_one;
 use super::unit::in_milliseconds;
 use crate::storage::Storage;
 use crate::upload::adoption::{ensure_known, is_known};
@@ -61,9 +63,16 @@ pub(crate) fn await_databases(
 fn known_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn Queryable> {
     let own: Arc<dyn Queryable> = Arc::new(TenantQueryable::new(storage, tenant));
     let catalog = storage.databases().catalog();
-    let Some(databases) = catalog.of(tenant).map(|own| &own.databases) else { return own };
+    let Some(stores) = catalog.of(tenant) else { return own };
+    let own = match &stores.graphite {
+        Some(graphite) => stores_as_one(vec![
+            (tenant.as_str(), own),
+            (&graphite.name, Arc::new(TenantQueryable::new(storage, &graphite.store))),
+        ]),
+        None => own,
+    };
     let mut policies = Vec::new();
-    for database in databases {
+    for database in &stores.databases {
         policies.extend(database.policies.iter().map(|policy| PolicySource {
             database: database.name.clone(),
             policy: policy.name.clone(),
