@@ -65,7 +65,7 @@ pub fn evaluate(
         now: request.now,
         max_data_points: request.max_data_points,
         template: request.template.clone(),
-        budget: Budget::new(limits, is_canceled),
+        budget: Budget::new(limits, source, is_canceled),
         prefetched: RefCell::default(),
         evaluator: &walker,
     };

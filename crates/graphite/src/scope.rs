@@ -40,6 +40,8 @@ impl Default for Limits {
 /// What a request has used, and whether it goes on.
 pub(crate) struct Budget<'a> {
     limits: Limits,
+    /// Owner of the memory.
+    source: &'a dyn Source,
     is_canceled: &'a dyn Fn() -> bool,
     series: Cell<u64>,
     points: Cell<u64>,
@@ -52,8 +54,15 @@ const POINT_BYTES: u64 = 8;
 impl<'a> Budget<'a> {
     /// A budget that asks `is_canceled` (deadline passed, client gone) at each reservation.
     #[must_use]
-    pub(crate) fn new(limits: Limits, is_canceled: &'a dyn Fn() -> bool) -> Self {
-        Budget { limits, is_canceled, series: Cell::new(0), points: Cell::new(0), targets: Cell::new(0) }
+    pub(crate) fn new(limits: Limits, source: &'a dyn Source, is_canceled: &'a dyn Fn() -> bool) -> Self {
+        Budget {
+            limits,
+            source,
+            is_canceled,
+            series: Cell::new(0),
+            points: Cell::new(0),
+            targets: Cell::new(0),
+        }
     }
 
     /// # Errors
@@ -62,9 +71,18 @@ impl<'a> Budget<'a> {
         if (self.is_canceled)() { Err(EvalError::Canceled) } else { Ok(()) }
     }
 
+    /// Reserves memory for points that a function computes.
+    /// # Errors
+    /// As [`Budget::count_points`], and of [`Source::reserve`].
+    pub(crate) fn reserve_points(&self, count: u64) -> Result<(), EvalError> {
+        self.count_points(count)?;
+        self.source.reserve(count.saturating_mul(POINT_BYTES))
+    }
+
+    /// Counts points whose memory the source has reserved.
     /// # Errors
     /// [`EvalError::Limit`] if the points or their bytes exceed a limit, [`EvalError::Canceled`].
-    pub(crate) fn reserve_points(&self, count: u64) -> Result<(), EvalError> {
+    pub(crate) fn count_points(&self, count: u64) -> Result<(), EvalError> {
         self.check()?;
         let points = take(&self.points, count, self.limits.points_max, "points")?;
         let bytes = points.saturating_mul(POINT_BYTES);

@@ -94,6 +94,14 @@ pub trait Source {
     /// As [`Source::fetch`].
     fn find(&self, pattern: &str, from: Option<i64>, until: Option<i64>) -> Result<Vec<Node>, EvalError>;
 
+    /// Reserves memory for computed points until the end of the request; [`Source::fetch`] reserves that of
+    /// the points it returns.
+    /// # Errors
+    /// [`EvalError::Storage`] if there is no room.
+    fn reserve(&self, _bytes: u64) -> Result<(), EvalError> {
+        Ok(())
+    }
+
     /// Returns the times of events in `[from, until]` that have all `tags`, seconds. No tags select all
     /// events.
     /// # Errors

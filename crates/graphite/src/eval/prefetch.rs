@@ -94,7 +94,7 @@ pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalErro
     let mut prefetched = scope.shared.prefetched.borrow_mut();
     for (expression, answer) in expressions.into_iter().zip(answers) {
         scope.shared.budget.reserve_series(answer.len() as u64)?;
-        scope.shared.budget.reserve_points(answer.iter().map(|series| series.values.len() as u64).sum())?;
+        scope.shared.budget.count_points(answer.iter().map(|series| series.values.len() as u64).sum())?;
         let mut list: Vec<Series> =
             answer.into_iter().map(|fetched| series_of(fetched, &expression)).collect();
         list.sort_by(|a, b| a.name.cmp(&b.name));
