@@ -3,6 +3,7 @@
 # The work is done by `cargo xtask` (crates/xtask); this file checks for tools and names commands.
 
 HTTP ?= 127.0.0.1:9595
+CARBON ?= 127.0.0.1:2003
 DATA ?= ./data
 NAME ?= remote-write
 ARGS ?=
@@ -16,7 +17,7 @@ run: tools
 	cargo build --release --package chronolith
 	@echo "Open http://$(HTTP)/ : the page's query has an answer after the first self-scrape (10 s). Ctrl-C stops."
 	@exec "$$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/chronolith" \
-		serve --data-dir "$(DATA)" --http "$(HTTP)"
+		serve --data-dir "$(DATA)" --http "$(HTTP)" --carbon.listen "$(CARBON)"
 
 test: tools
 	cargo xtask ci $(ARGS)

@@ -5,6 +5,7 @@
 //! bucket_layout, table, then the others.
 
 mod bucket_layout;
+mod carbon;
 mod declaration;
 mod file;
 mod flags;

@@ -73,7 +73,7 @@ impl App {
             admission: Admission::new(&options, &env.clock),
             query_threads: QueryThreads::default(),
             queries: QueryContext::new(&options),
-            writes: WriteContext::default(),
+            writes: WriteContext::new(&options.write),
             influx: InfluxContext::new(&env.rng),
             metrics: Metrics::default(),
             tenant_metrics: TenantMetrics::new(options.tenant_metrics_max),

@@ -12,6 +12,8 @@ mod dispatch;
 pub(crate) mod error;
 mod features;
 mod federate;
+mod graphite;
+mod inflate;
 pub(crate) mod influx;
 pub(crate) mod json;
 mod lifecycle;
@@ -59,11 +61,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .merge(api())
         .merge(admin_api())
         .merge(influx::routes(&app))
+        .merge(graphite::routes())
         .route("/", get(page::page))
         .route("/-/healthy", get(lifecycle::healthy))
         .route("/-/ready", get(lifecycle::ready))
         .route("/-/reload", post(lifecycle::reload).put(lifecycle::reload))
-        .route("/metrics", get(lifecycle::metrics))
+        .route("/metrics", get(lifecycle::metrics).post(graphite::write_metrics))
         .route("/version", get(status::version))
         .route("/federate", get(federate::federate))
         .fallback(paths::unknown)
@@ -82,6 +85,8 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/write", post(write::write))
         .route("/api/v1/push", post(write::write))
         .route("/api/v1/read", post(remote_read::read))
+        .route("/api/v1/carbon", post(graphite::write_lines))
+        .route("/api/v1/graphite/refused", get(graphite::refused))
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
         .route("/api/v1/format_query", get(query::format).post(query::format))

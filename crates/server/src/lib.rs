@@ -8,6 +8,7 @@
 
 mod admission;
 mod app;
+mod carbon;
 pub mod duration;
 mod http;
 pub mod limits;
@@ -18,7 +19,8 @@ mod version;
 
 pub use http::CorsOrigin;
 pub use options::{
-    Features, InfluxOptions, QueryOptions, Reload, Reloaded, ServerOptions, UdpListener, WriteOptions,
+    CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, Reload, Reloaded,
+    ServerOptions, UdpListener, WriteOptions,
 };
 pub use serve::{RunError, Server};
 pub use version::VERSION;

@@ -114,3 +114,6 @@ pub const THREAD_STACK_BYTES: usize = 32 << 20;
 pub const GZIP_BYTES_MIN: u64 = 1024;
 /// Entries of each list of `/api/v1/status/tsdb` at most.
 pub const CARDINALITY_LIMIT_MAX: usize = 10_000;
+
+/// Threads that work for carbon connections at the same time.
+pub const CARBON_THREADS_MAX: usize = 32;

@@ -4,6 +4,7 @@
 mod admission;
 mod background;
 mod bucket;
+mod carbon;
 mod counter;
 mod definition;
 pub(crate) mod exposition;

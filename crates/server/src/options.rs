@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_model::TenantId;
 use chronolith_tsdb::{BucketOptions, LimitsTable, TsdbOptions};
 
 use crate::http::CorsOrigin;
@@ -155,6 +156,8 @@ pub struct WriteOptions {
     pub concurrency: usize,
     /// Memory of all bodies in flight, packed and unpacked.
     pub memory_bytes_max: u64,
+    /// Carbon input.
+    pub carbon: CarbonOptions,
 }
 
 impl Default for WriteOptions {
@@ -164,6 +167,7 @@ impl Default for WriteOptions {
             decompressed_bytes_max: 64 << 20,
             concurrency: 64,
             memory_bytes_max: 512 << 20,
+            carbon: CarbonOptions::default(),
         }
     }
 }
@@ -243,6 +247,55 @@ impl InfluxOptions {
     #[must_use]
     pub fn query_timeout_ms(&self, of_all_ms: u64) -> u64 {
         if self.query_timeout_ms == 0 { of_all_ms } else { self.query_timeout_ms.min(of_all_ms) }
+    }
+}
+
+/// Carbon input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CarbonOptions {
+    /// Listeners, in order of the settings.
+    pub listeners: Vec<CarbonListener>,
+    /// Time between reading points of a connection and their being durable, in milliseconds.
+    pub sync_ms: u64,
+}
+
+impl Default for CarbonOptions {
+    fn default() -> Self {
+        CarbonOptions { listeners: Vec::new(), sync_ms: 100 }
+    }
+}
+
+/// Protocol of a carbon listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CarbonProtocol {
+    /// Lines, over TCP and UDP.
+    Plaintext,
+    /// Pickled frames, over TCP.
+    Pickle,
+}
+
+/// A carbon listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CarbonListener {
+    /// `host:port` to listen on.
+    pub listen: String,
+    /// Its protocol.
+    pub protocol: CarbonProtocol,
+    /// Tenant of the points.
+    pub tenant: TenantId,
+    /// In front of every path; one that ends a node ends with a dot.
+    pub prefix: String,
+}
+
+impl CarbonListener {
+    /// Returns the value of the `input` label of metrics.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let protocol = match self.protocol {
+            CarbonProtocol::Plaintext => "plaintext",
+            CarbonProtocol::Pickle => "pickle",
+        };
+        format!("{protocol} {}", self.listen)
     }
 }
 

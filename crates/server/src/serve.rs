@@ -4,6 +4,7 @@
 //! sample is durable and the next start has nothing to replay.
 //! Not here: what requests do (`http`).
 
+mod carbon;
 mod connection;
 pub(crate) mod connections;
 mod error;
@@ -37,9 +38,9 @@ use self::stop::Stop;
 use crate::app::App;
 use crate::http;
 use crate::http::influx::continuous;
-use crate::limits::{ACCEPT_QUEUE_MAX, THREAD_STACK_BYTES};
+use crate::limits::{ACCEPT_QUEUE_MAX, CARBON_THREADS_MAX, THREAD_STACK_BYTES};
 use crate::metrics::scrape;
-use crate::options::{Reload, ServerOptions};
+use crate::options::{CarbonProtocol, Reload, ServerOptions};
 
 /// Pause between two rounds of background work.
 const TICK_PAUSE: Duration = Duration::from_secs(1);
@@ -81,11 +82,7 @@ impl Server {
         app.queries.log.open(&*app.env.disk).map_err(RunError::QueryLog)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed.clone()));
-        for listener in app.options.influx.udp.clone() {
-            let bind = |error| RunError::Bind { address: listener.listen.clone(), error };
-            let socket = runtime.block_on(UdpSocket::bind(&listener.listen)).map_err(bind)?;
-            runtime.spawn(udp::listen(app.clone(), listener.clone(), socket, closed.clone()));
-        }
+        listen_for_points(&app, &runtime, &closed)?;
         let stop = Arc::new(Stop::default());
         let (opened, opening) = watch::channel(Opening::Running);
         let running = Running { app, runtime, bucket: None, closing, stop, threads: Vec::new() };
@@ -229,7 +226,8 @@ impl Server {
 }
 
 fn runtime(options: &ServerOptions) -> Result<Runtime, RunError> {
-    let blocking = options.write.concurrency + options.query.concurrency + BLOCKING_THREADS_EXTRA;
+    let blocking =
+        options.write.concurrency + options.query.concurrency + CARBON_THREADS_MAX + BLOCKING_THREADS_EXTRA;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("http")
@@ -274,6 +272,37 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
         }
     }
     Err(last)
+}
+
+/// Opens the listeners of line protocol over UDP and of carbon.
+fn listen_for_points(
+    app: &Arc<App>,
+    runtime: &Runtime,
+    closed: &watch::Receiver<bool>,
+) -> Result<(), RunError> {
+    let bind = |address: &str, error| RunError::Bind { address: address.to_owned(), error };
+    let udp_socket =
+        |address: &str| runtime.block_on(UdpSocket::bind(address)).map_err(|error| bind(address, error));
+    for options in app.options.influx.udp.clone() {
+        let socket = udp_socket(&options.listen)?;
+        runtime.spawn(udp::listen(app.clone(), udp::LineProtocol(options), socket, closed.clone()));
+    }
+    for (idx, options) in app.options.write.carbon.listeners.iter().enumerate() {
+        let address = &options.listen;
+        let socket = runtime.block_on(listen(address)).map_err(|error| bind(address, error))?;
+        let local = socket.local_addr().map_err(|error| bind(address, error))?;
+        let input = app.writes.carbon.of_listener(idx);
+        let listener =
+            Arc::new(carbon::listener::Listener { app: app.clone(), options: options.clone(), input });
+        tracing::info!(address = %local, listener = listener.input.name, "listening for carbon");
+        if options.protocol == CarbonProtocol::Plaintext {
+            let datagrams = udp_socket(&local.to_string())?;
+            let lines = carbon::Datagrams(listener.clone());
+            runtime.spawn(udp::listen(app.clone(), lines, datagrams, closed.clone()));
+        }
+        runtime.spawn(carbon::accept(listener, socket, closed.clone()));
+    }
+    Ok(())
 }
 
 fn report(store: &Tsdb) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use chronolith_tsdb::BucketOptions;
 
 use super::declaration::{Form, Setting, Settings};
-use super::{bucket_layout, value};
+use super::{bucket_layout, carbon, value};
 
 /// All settings, in the order of help and reference.
 pub(super) static SETTINGS: &[Setting] = &[
@@ -717,6 +717,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         "UDP listeners of line protocol: host:port/DATABASE[/POLICY[/PRECISION]], separated by commas",
         |s, v| set(&mut s.server.influx.udp, value::udp_listeners(v)),
     ),
+    carbon::LISTEN,
+    carbon::PICKLE_LISTEN,
+    carbon::SYNC_INTERVAL,
     Setting::server(
         "self-scrape",
         "10s",

@@ -8,7 +8,6 @@ pub(crate) mod context;
 pub(crate) mod continuous;
 pub(crate) mod credentials;
 mod databases;
-mod inflate;
 pub(crate) mod password;
 mod ping;
 mod printer;

@@ -69,6 +69,18 @@ impl Params {
         self.pairs.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
+    /// Parameters whose names are `prefix`, something and `suffix`: that, and the value.
+    pub(crate) fn bracketed<'a>(
+        &'a self,
+        prefix: &'a str,
+        suffix: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.pairs.iter().filter_map(move |(name, value)| {
+            let inner = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
+            Some((inner, value.as_str()))
+        })
+    }
+
     /// Milliseconds of the time `name`, or `default_ms`.
     pub(crate) fn time_ms(&self, name: &str, default_ms: i64) -> Result<i64, ApiError> {
         match self.get(name) {

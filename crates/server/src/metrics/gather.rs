@@ -8,7 +8,8 @@ use super::definition::Definition;
 use super::definition::collect;
 use super::exposition::Family;
 use super::{
-    admission, background, bucket, http, line_protocol, process, query, server, stream, tenants, tsdb, write,
+    admission, background, bucket, carbon, http, line_protocol, process, query, server, stream, tenants,
+    tsdb, write,
 };
 use crate::app::App;
 use crate::metrics::bucket::BucketState;
@@ -25,6 +26,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     collect(background::BACKGROUND, &metrics.background, out);
     collect(write::WRITE, &metrics.write, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
+    collect(carbon::CARBON, &app.writes.carbon, out);
     collect(query::QUERY, &metrics.query, out);
     collect(query::QUERY_CACHE, &app.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
@@ -73,6 +75,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(background::BACKGROUND),
         of(write::WRITE),
         of(line_protocol::LINE_PROTOCOL),
+        of(carbon::CARBON),
         of(query::QUERY),
         of(query::QUERY_CACHE),
         of(stream::REMOTE_READ),

@@ -1,4 +1,4 @@
-//! UDP listeners of line protocol: datagrams become batches.
+//! UDP listeners: datagrams become batches, in line protocol or as the protocol of the listener says.
 //!
 //! Invariants: the database exists before the first point is stored; datagrams wait in a bounded queue and
 //! are dropped and counted beyond it, since their senders cannot wait.
@@ -28,15 +28,31 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Pause while the store is not open yet.
 const OPENING_PAUSE: Duration = Duration::from_millis(100);
 
+/// Storage of datagrams: the protocol of a listener.
+pub(super) trait DatagramStore: Clone + Send + Sync + 'static {
+    /// Name of the listener in logs.
+    fn name(&self) -> &str;
+
+    /// Stores datagrams, with a newline between them; returns when they are durable. Blocks the thread.
+    ///
+    /// # Errors
+    /// The text for the log.
+    fn store(&self, app: &App, store: &Tsdb, body: Vec<u8>) -> Result<(), String>;
+}
+
+/// Line protocol into a database.
+#[derive(Clone)]
+pub(super) struct LineProtocol(pub(super) UdpListener);
+
 /// Listens until the stop.
 pub(super) async fn listen(
     app: Arc<App>,
-    options: UdpListener,
+    protocol: impl DatagramStore,
     socket: UdpSocket,
     mut closing: watch::Receiver<bool>,
 ) {
     let (sender, receiver) = bounded_channel(QUEUE_COUNT_MAX);
-    let storing = tokio::spawn(store_all(app.clone(), options, receiver));
+    let storing = tokio::spawn(store_all(app.clone(), protocol, receiver));
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         let received = tokio::select! {
@@ -63,8 +79,18 @@ pub(super) async fn listen(
     let _ = storing.await;
 }
 
+/// Returns the store once it is open.
+pub(super) async fn opened(app: &App) -> Arc<Tsdb> {
+    loop {
+        match app.lifecycle.opened() {
+            Some(store) => return store.clone(),
+            None => tokio::time::sleep(OPENING_PAUSE).await,
+        }
+    }
+}
+
 /// Stores datagrams in batches, until the queue is closed and empty.
-async fn store_all(app: Arc<App>, options: UdpListener, mut receiver: mpsc::Receiver<Vec<u8>>) {
+async fn store_all(app: Arc<App>, protocol: impl DatagramStore, mut receiver: mpsc::Receiver<Vec<u8>>) {
     while let Some(first) = receiver.recv().await {
         let mut body = first;
         while body.len() < BATCH_BYTES_MAX {
@@ -72,41 +98,43 @@ async fn store_all(app: Arc<App>, options: UdpListener, mut receiver: mpsc::Rece
             body.push(b'\n');
             body.extend_from_slice(&next);
         }
-        let store = loop {
-            match app.lifecycle.opened() {
-                Some(store) => break store.clone(),
-                None => tokio::time::sleep(OPENING_PAUSE).await,
-            }
-        };
+        let store = opened(&app).await;
         let shared = app.clone();
-        let of = options.clone();
-        let stored = tokio::task::spawn_blocking(move || store_body(&shared, &store, &of, body)).await;
+        let of = protocol.clone();
+        let stored = tokio::task::spawn_blocking(move || of.store(&shared, &store, body)).await;
         let error = match stored {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error,
             Err(error) => error.to_string(),
         };
         app.metrics.write.failures.add(1);
-        tracing::warn!(error, database = options.database, "storing datagrams failed, their points are lost");
+        tracing::warn!(error, listener = protocol.name(), "storing datagrams failed, their points are lost");
     }
 }
 
-fn store_body(app: &App, store: &Tsdb, options: &UdpListener, body: Vec<u8>) -> Result<(), String> {
-    let target = target(store, options)?;
-    let precision = Precision::of_write(&options.precision)?;
-    let decode = DecodeOptions {
-        line_bytes_max: app.options.influx.line_bytes_max,
-        text_bytes_max: app.options.influx.text_bytes_max,
-        ..DecodeOptions::new(precision, app.env.clock.now_ms().saturating_mul(1_000_000))
-    };
-    let mut batch: WriteBatch = app.influx.batches.take();
-    let refused = line_protocol::decode(body, &decode, &mut batch);
-    app.metrics.line_protocol.count(&refused);
-    let appended = store.append(&target, &batch);
-    app.influx.batches.give(batch);
-    let outcome = appended.map_err(|error| error.to_string())?;
-    app.metrics.write.count(&outcome);
-    Ok(())
+impl DatagramStore for LineProtocol {
+    fn name(&self) -> &str {
+        &self.0.database
+    }
+
+    fn store(&self, app: &App, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
+        let options = &self.0;
+        let target = target(store, options)?;
+        let precision = Precision::of_write(&options.precision)?;
+        let decode = DecodeOptions {
+            line_bytes_max: app.options.influx.line_bytes_max,
+            text_bytes_max: app.options.influx.text_bytes_max,
+            ..DecodeOptions::new(precision, app.env.clock.now_ms().saturating_mul(1_000_000))
+        };
+        let mut batch: WriteBatch = app.influx.batches.take();
+        let refused = line_protocol::decode(body, &decode, &mut batch);
+        app.metrics.line_protocol.count(&refused);
+        let appended = store.append(&target, &batch);
+        app.influx.batches.give(batch);
+        let outcome = appended.map_err(|error| error.to_string())?;
+        app.metrics.write.count(&outcome);
+        Ok(())
+    }
 }
 
 /// Returns the store of the listener's policy; creates the database if it does not exist.
@@ -141,7 +169,7 @@ mod tests {
             precision: precision.to_owned(),
         };
         let (stop, closing) = watch::channel(false);
-        let listening = tokio::spawn(listen(server.app.clone(), options, socket, closing));
+        let listening = tokio::spawn(listen(server.app.clone(), LineProtocol(options), socket, closing));
         let sender = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
         for datagram in datagrams {
             sender.send_to(datagram.as_bytes(), address).await.expect("is sent");

@@ -7,6 +7,7 @@ use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::admission::AdmissionError;
 use crate::http::error::{ApiError, ErrorKind, ErrorText};
+use crate::http::inflate::InflateError;
 use crate::http::json;
 
 const ERROR_HEADER: HeaderName = HeaderName::from_static("x-influxdb-error");
@@ -23,6 +24,19 @@ const QUEUE_TIMEOUT: &str = "request throttled, exceeds timeout";
 pub(crate) struct InfluxError {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
+}
+
+impl From<InflateError> for InfluxError {
+    fn from(error: InflateError) -> InfluxError {
+        match error {
+            InflateError::Memory => InfluxError::no_memory(),
+            InflateError::TooLarge => {
+                InfluxError::new(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large")
+            }
+            InflateError::Cut => InfluxError::bad_request("unexpected EOF"),
+            InflateError::Invalid(what) => InfluxError::bad_request(format_args!("gzip: {what}")),
+        }
+    }
 }
 
 impl InfluxError {

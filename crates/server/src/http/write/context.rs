@@ -4,14 +4,21 @@ use chronolith_ingest::remote_write;
 
 use super::batches::BatchPool;
 use super::reject_log::RejectLog;
+use crate::carbon::CarbonContext;
+use crate::options::WriteOptions;
 
 pub(crate) struct WriteContext {
     pub(crate) batches: BatchPool,
     pub(crate) reject_log: RejectLog,
+    pub(crate) carbon: CarbonContext,
 }
 
-impl Default for WriteContext {
-    fn default() -> WriteContext {
-        WriteContext { batches: BatchPool::new(remote_write::new_batch), reject_log: RejectLog::default() }
+impl WriteContext {
+    pub(crate) fn new(options: &WriteOptions) -> WriteContext {
+        WriteContext {
+            batches: BatchPool::new(remote_write::new_batch),
+            reject_log: RejectLog::default(),
+            carbon: CarbonContext::new(&options.carbon.listeners),
+        }
     }
 }

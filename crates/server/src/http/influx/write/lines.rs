@@ -11,12 +11,12 @@ use chronolith_ingest::line_protocol::{
 use chronolith_model::WriteBatch;
 use chronolith_tsdb::{Applied, Tsdb, WriteError};
 
-use super::super::inflate::{claimed_bytes, inflate};
 use super::super::reply::InfluxError;
 use super::outcome::{self, Counts};
 use super::request::WriteRequest;
 use crate::app::App;
 use crate::http::body::BodyBytes;
+use crate::http::inflate::{claimed_bytes, inflate};
 use crate::http::write::admit::WritePermits;
 
 /// Returns the memory that a body takes beyond itself, by the size that it claims.

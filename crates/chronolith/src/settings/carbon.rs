@@ -1,0 +1,59 @@
+//! Settings of carbon input. Invariant: an error names the listener. Not here: the protocols (`ingest`).
+
+use chronolith_ingest::carbon::PREFIX_BYTES_MAX;
+use chronolith_model::TenantId;
+use chronolith_server::{CarbonListener, CarbonOptions, CarbonProtocol};
+
+use super::declaration::{Form, Setting};
+use super::value;
+
+pub(super) const LISTEN: Setting = Setting::server(
+    "carbon.listen",
+    "",
+    Form::Text("LIST"),
+    "Listeners of carbon's plaintext protocol on TCP and UDP: host:port[/TENANT[/PREFIX]], separated by commas",
+    |s, v| set_listeners(&mut s.server.write.carbon, CarbonProtocol::Plaintext, v),
+);
+
+pub(super) const PICKLE_LISTEN: Setting = Setting::server(
+    "carbon.pickle-listen",
+    "",
+    Form::Text("LIST"),
+    "Listeners of carbon's pickle protocol on TCP: host:port[/TENANT[/PREFIX]], separated by commas",
+    |s, v| set_listeners(&mut s.server.write.carbon, CarbonProtocol::Pickle, v),
+);
+
+pub(super) const SYNC_INTERVAL: Setting = Setting::server(
+    "carbon.sync-interval",
+    "100ms",
+    Form::Duration,
+    "Longest time between reading points of a carbon connection and their being durable",
+    |s, v| {
+        s.server.write.carbon.sync_ms = value::duration(v)?.unsigned_abs();
+        Ok(())
+    },
+);
+
+/// Replaces the listeners of one protocol: `host:port[/TENANT[/PREFIX]]`, separated by commas.
+fn set_listeners(options: &mut CarbonOptions, protocol: CarbonProtocol, text: &str) -> Result<(), String> {
+    let texts = text.split(',').map(str::trim).filter(|one| !one.is_empty());
+    let listeners: Vec<CarbonListener> =
+        texts.map(|one| listener(protocol, one)).collect::<Result<_, _>>()?;
+    options.listeners.retain(|listener| listener.protocol != protocol);
+    options.listeners.extend(listeners);
+    Ok(())
+}
+
+fn listener(protocol: CarbonProtocol, text: &str) -> Result<CarbonListener, String> {
+    let mut parts = text.splitn(3, '/');
+    let listen = value::host_and_port(parts.next().unwrap_or(""))?;
+    let tenant = match parts.next().unwrap_or("") {
+        "" => TenantId::anonymous(),
+        name => TenantId::new(name).map_err(|error| format!("invalid listener {text:?}: {error}"))?,
+    };
+    let prefix = parts.next().unwrap_or("").to_owned();
+    if prefix.len() > PREFIX_BYTES_MAX {
+        return Err(format!("invalid listener {text:?}: the prefix is longer than {PREFIX_BYTES_MAX} bytes"));
+    }
+    Ok(CarbonListener { listen, protocol, tenant, prefix })
+}

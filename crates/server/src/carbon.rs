@@ -1,0 +1,113 @@
+//! Carbon input: parts that its listeners and HTTP requests share.
+//!
+//! Invariant: refused points are counted per input, and the newest of each reason is kept.
+//! Not here: the append (`append`), sockets (`serve::carbon`), requests (`http::graphite`).
+
+pub(crate) mod append;
+
+use std::sync::Arc;
+
+use chronolith_ingest::carbon::{self, Refused, RefusedReason};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::http::write::batches::BatchPool;
+use crate::limits::CARBON_THREADS_MAX;
+use crate::metrics::Counter;
+use crate::options::CarbonListener;
+
+/// Name of the input that HTTP requests are.
+const HTTP_INPUT: &str = "http";
+
+/// Parts that all inputs share.
+pub(crate) struct CarbonContext {
+    pub(crate) batches: BatchPool,
+    /// Permits of the threads that decode, append and wait for the disk on behalf of listeners.
+    pub(crate) threads: Arc<Semaphore>,
+    /// Those of the listeners in order of the settings, then that of HTTP requests.
+    inputs: Vec<Arc<CarbonInput>>,
+}
+
+/// Counters of one listener, or of all HTTP requests.
+pub(crate) struct CarbonInput {
+    /// Protocol and address as set, or `http`.
+    pub(crate) name: String,
+    pub(crate) points: Counter,
+    pub(crate) connections_opened: Counter,
+    pub(crate) connections_closed: Counter,
+    /// Connections closed at once since too many are open.
+    pub(crate) connections_refused: Counter,
+    refused: Mutex<Refused>,
+}
+
+/// Newest refused point of a reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewestRefused {
+    pub(crate) input: String,
+    pub(crate) reason: RefusedReason,
+    pub(crate) count: u64,
+    pub(crate) text: String,
+    pub(crate) time_ms: i64,
+}
+
+impl CarbonContext {
+    pub(crate) fn new(listeners: &[CarbonListener]) -> CarbonContext {
+        let names = listeners.iter().map(CarbonListener::name).chain([HTTP_INPUT.to_owned()]);
+        let inputs = names.map(|name| Arc::new(CarbonInput::new(name))).collect();
+        let threads = Arc::new(Semaphore::new(CARBON_THREADS_MAX));
+        CarbonContext { batches: BatchPool::new(carbon::new_batch), threads, inputs }
+    }
+
+    /// Returns the input of the listener at `idx` of the settings.
+    pub(crate) fn of_listener(&self, idx: usize) -> Arc<CarbonInput> {
+        self.inputs[idx].clone()
+    }
+
+    /// Returns the input of HTTP requests.
+    pub(crate) fn of_http(&self) -> &Arc<CarbonInput> {
+        &self.inputs[self.inputs.len() - 1]
+    }
+
+    pub(crate) fn inputs(&self) -> &[Arc<CarbonInput>] {
+        &self.inputs
+    }
+}
+
+impl CarbonInput {
+    fn new(name: String) -> CarbonInput {
+        CarbonInput {
+            name,
+            points: Counter::default(),
+            connections_opened: Counter::default(),
+            connections_closed: Counter::default(),
+            connections_refused: Counter::default(),
+            refused: Mutex::default(),
+        }
+    }
+
+    /// Number of points that were refused for a reason.
+    pub(crate) fn refused_count(&self, reason: RefusedReason) -> u64 {
+        self.refused.lock().count(reason)
+    }
+
+    /// Counts refused points and keeps the newest of each reason.
+    pub(crate) fn add_refused(&self, refused: Refused) {
+        self.refused.lock().add(refused);
+    }
+
+    /// Returns the newest refused points, one per reason.
+    pub(crate) fn newest_refused(&self) -> Vec<NewestRefused> {
+        let refused = self.refused.lock();
+        let newest = RefusedReason::ALL.into_iter().filter_map(|reason| {
+            let line = refused.newest(reason)?;
+            Some(NewestRefused {
+                input: self.name.clone(),
+                reason,
+                count: refused.count(reason),
+                text: line.text.clone(),
+                time_ms: line.time_ms,
+            })
+        });
+        newest.collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! Append of carbon points to the Graphite store of a tenant.
+//!
+//! Invariant: the store exists before its first point is appended.
+//! Not here: the protocols (`ingest::carbon`), counters of inputs (`crate::carbon`).
+
+use chronolith_ingest::carbon::{PointWriter, Refused, RefusedReason};
+use chronolith_model::databases::CatalogChange;
+use chronolith_model::{TenantId, WriteBatch};
+use chronolith_tsdb::{Applied, Tsdb};
+
+use super::CarbonInput;
+use crate::app::App;
+
+/// Decodes points by `decode` and appends them to the Graphite store of the tenant. They are visible and
+/// not yet durable. Blocks the thread.
+///
+/// # Errors
+/// The text for the log or the client; none of the points is stored.
+pub(crate) fn append_points(
+    app: &App,
+    input: &CarbonInput,
+    store: &Tsdb,
+    to: PointTarget<'_>,
+    decode: impl FnOnce(&mut PointWriter<'_>),
+) -> Result<Appended, String> {
+    let mut batch: WriteBatch = app.writes.carbon.batches.take();
+    let mut refused = Refused::default();
+    let now_ms = app.env.clock.now_ms();
+    decode(&mut PointWriter::new(&mut batch, &mut refused, now_ms).with_prefix(to.prefix));
+    let reasons = refused_reasons(&refused);
+    if reasons.is_some() {
+        input.add_refused(refused);
+    }
+    let applied = apply(store, to.tenant, &batch);
+    if applied.is_ok() {
+        input.points.add(batch.times.len() as u64);
+    }
+    app.writes.carbon.batches.give(batch);
+    Ok(Appended { applied: applied?, refused: reasons })
+}
+
+/// Outcome of an append.
+pub(crate) struct Appended {
+    /// `None` if no point was appended.
+    pub(crate) applied: Option<Applied>,
+    /// Number of refused points, and the reason of one of them with its text.
+    pub(crate) refused: Option<(u64, String)>,
+}
+
+fn refused_reasons(refused: &Refused) -> Option<(u64, String)> {
+    let reason = RefusedReason::ALL.into_iter().find(|reason| refused.count(*reason) > 0)?;
+    let line = refused.newest(reason).map_or("", |line| &line.text);
+    Some((refused.total(), format!("{}: {line:?}", reason.message())))
+}
+
+/// Destination of points.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PointTarget<'a> {
+    pub(crate) tenant: &'a TenantId,
+    /// In front of every path.
+    pub(crate) prefix: &'a str,
+}
+
+fn apply(store: &Tsdb, tenant: &TenantId, batch: &WriteBatch) -> Result<Option<Applied>, String> {
+    if batch.times.is_empty() {
+        return Ok(None);
+    }
+    let target = graphite_store(store, tenant)?;
+    store.apply(&target, batch).map(Some).map_err(|error| error.to_string())
+}
+
+/// Waits until points are durable, and counts them. Blocks the thread.
+///
+/// # Errors
+/// The text for the log or the client: the points may be lost.
+pub(crate) fn wait_durable(
+    app: &App,
+    store: &Tsdb,
+    tenant: &TenantId,
+    applied: Applied,
+) -> Result<(), String> {
+    match store.wait_durable(applied) {
+        Ok(outcome) => {
+            app.metrics.write.count(&outcome);
+            app.tenant_metrics.of(tenant, app.env.clock.now_ms()).count(&outcome);
+            Ok(())
+        }
+        Err(error) => {
+            app.metrics.write.failures.add(1);
+            Err(error.to_string())
+        }
+    }
+}
+
+/// Returns the Graphite store of `tenant`; creates it if there is none.
+fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Result<TenantId, String> {
+    let find = || Some(store.databases().of(tenant)?.graphite.as_ref()?.store.clone());
+    if let Some(found) = find() {
+        return Ok(found);
+    }
+    let change = CatalogChange::CreateGraphiteStore;
+    store.change_databases(tenant, &change).map_err(|error| error.to_string())?;
+    find().ok_or_else(|| "the Graphite store was not created".to_owned())
+}

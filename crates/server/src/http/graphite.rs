@@ -1,0 +1,94 @@
+//! Graphite over HTTP: carbon lines and metrics 2.0 in, the newest refused points, targets and paths out.
+//!
+//! Invariants: 204 means that the points are durable and none was refused; 400 counts the refused ones and
+//! names the newest, while the others are stored.
+//! Not here: listeners (`serve::carbon`), the append (`crate::carbon`).
+
+pub(super) mod find;
+pub(super) mod render;
+mod source;
+mod write;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use axum::routing::get;
+use chronolith_base::utc::rfc3339_ms;
+use chronolith_ingest::carbon::RefusedReason;
+use serde_json::{Value, json};
+
+use self::write::Form;
+use super::error::{ApiError, text};
+use super::params::Params;
+use super::status::success;
+use crate::app::App;
+
+/// Routes of Graphite clients, but for those of points.
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/render", get(render::render).post(render::render))
+        .route("/render/", get(render::render).post(render::render))
+        .route("/metrics/find", get(find::find).post(find::find))
+        .route("/metrics/find/", get(find::find).post(find::find))
+        .route("/metrics/expand", get(find::expand).post(find::expand))
+        .route("/metrics/index.json", get(find::index))
+        .route("/functions", get(find::describe))
+        .route("/functions/{name}", get(find::describe))
+}
+
+/// `POST /api/v1/carbon`: plaintext lines, plain or gzip.
+pub(super) async fn write_lines(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    answer(write::receive(&app, Form::Lines, request).await)
+}
+
+/// `POST /metrics`: metrics 2.0 as JSON, plain or gzip.
+pub(super) async fn write_metrics(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    answer(write::receive(&app, Form::Metrics, request).await)
+}
+
+fn answer(received: Result<(), ApiError>) -> Response<Body> {
+    match received {
+        Ok(()) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = axum::http::StatusCode::NO_CONTENT;
+            response
+        }
+        Err(error) => text(error.kind.status(), &error.message),
+    }
+}
+
+/// `GET /api/v1/graphite/refused`: the newest refused point of each input and reason; `reason` selects one.
+pub(super) async fn refused(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let mut params = Params::default();
+    params.parse(request.uri().query().unwrap_or(""))?;
+    let reason = params.get("reason").filter(|reason| !reason.is_empty());
+    if let Some(unknown) = reason.filter(|name| RefusedReason::ALL.iter().all(|r| r.label() != *name)) {
+        let known = RefusedReason::ALL.map(RefusedReason::label).join(", ");
+        let why = format!("unknown reason {unknown:?}, expected one of {known}");
+        return Err(ApiError::parameter("reason", why));
+    }
+    let newest = app.writes.carbon.inputs().iter().flat_map(|input| input.newest_refused());
+    let selected = newest.filter(|refused| reason.is_none_or(|reason| refused.reason.label() == reason));
+    let values: Vec<Value> = selected
+        .map(|refused| {
+            json!({
+                "input": refused.input,
+                "reason": refused.reason.label(),
+                "why": refused.reason.message(),
+                "count": refused.count,
+                "line": refused.text,
+                "time": rfc3339_ms(refused.time_ms),
+            })
+        })
+        .collect();
+    Ok(success(&Value::Array(values)))
+}
+
+#[cfg(test)]
+mod tests;

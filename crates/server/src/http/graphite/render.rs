@@ -1,0 +1,197 @@
+//! `/render`: targets of Graphite's language over a range, in the formats of graphite-web.
+//!
+//! Invariants: a request that cannot be answered is a 4xx with the reason as text, never a page; it runs with
+//! the permit, deadline and memory of a query.
+//! Not here: the language and the formats (`graphite`), series (`source`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Response, header};
+use chronolith_graphite::output::{self, RenderOptions};
+use chronolith_graphite::time::{parse_time, request_range, zone_or};
+use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluate};
+use chronolith_model::ReadContext;
+use jiff::tz::TimeZone;
+
+use super::source::TenantSource;
+use crate::app::App;
+use crate::http::call::{self, Call};
+use crate::http::dispatch;
+use crate::http::error::{ApiError, ErrorKind, text};
+use crate::http::printer::Printer;
+
+/// `GET` and `POST /render`.
+pub(crate) async fn render(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    match answer(&app, request).await {
+        Ok(response) => response,
+        Err(error) => text(error.kind.status(), &error.message),
+    }
+}
+
+async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(app, request).await?;
+    let format = Format::of(&call)?;
+    let now_s = app.env.clock.now_ms().div_euclid(1000);
+    let targets = targets_of(&call, now_s)?;
+    let options = RenderOptions {
+        no_null_points: is_set(&call, "noNullPoints"),
+        jsonp: call.params.get("jsonp").filter(|name| !name.is_empty()).map(str::to_owned),
+    };
+    let tenant = call.tenant.clone();
+    let timeout_ms = app.options.query.timeout_ms;
+    let zone = targets.zone.clone();
+    let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
+        let series = evaluated(app, &call, &targets, ctx)?;
+        print(series, &targets, format, &options, &zone, ctx)
+    });
+    let content_type = format.content_type();
+    let mut response = printed.await?.into_response(content_type);
+    // Grafana shows what it is given: an answer of a moving range is not to be kept.
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// Evaluates the targets of a request.
+fn evaluated(app: &App, call: &Call, targets: &Targets, ctx: &ReadContext) -> Result<Vec<Series>, ApiError> {
+    let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx)?;
+    let limits = Limits { bytes_max: ctx.budget.limit_bytes(), ..Limits::default() };
+    let is_canceled = || ctx.check().is_err();
+    let evaluation = evaluate(targets, &source, limits, &is_canceled);
+    let series = evaluation.map_err(|error| failed(&error, &source, ctx))?;
+    dispatch::refuse_partial(ctx)?;
+    Ok(series)
+}
+
+/// The answer to an evaluation that failed.
+pub(super) fn failed(error: &EvalError, source: &TenantSource<'_>, ctx: &ReadContext) -> ApiError {
+    match (error, source.take_failure(), ctx.check()) {
+        (_, Some(failure), _) => failure.into(),
+        (EvalError::Canceled, _, Err(ended)) => ended.into(),
+        (EvalError::Limit { .. }, ..) => ApiError::new(ErrorKind::Execution, error),
+        _ => ApiError::bad_request(error),
+    }
+}
+
+fn print(
+    mut series: Vec<Series>,
+    targets: &Targets,
+    format: Format,
+    options: &RenderOptions,
+    zone: &TimeZone,
+    ctx: &ReadContext,
+) -> Result<Printer, ApiError> {
+    let mut printer = Printer::new(ctx)?;
+    let mut text = String::new();
+    if let (Format::Json | Format::Dygraph | Format::Rickshaw, Some(points)) =
+        (format, targets.max_data_points)
+    {
+        output::consolidate_to(&mut series, points).map_err(ApiError::bad_request)?;
+    }
+    let rendered = match format {
+        Format::Json => output::json::render(&series, options, &mut text),
+        Format::Dygraph => output::json::render_dygraph(&series, options, &mut text),
+        Format::Rickshaw => output::json::render_rickshaw(&series, options, &mut text),
+        Format::Raw => output::text::render_raw(&series, &mut text),
+        Format::Csv => output::text::render_csv(&series, zone, &mut text),
+        Format::Pickle => output::pickle::render(&series, &mut printer.out),
+        Format::Msgpack => output::msgpack::render(&series, &mut printer.out),
+    };
+    rendered.map_err(ApiError::bad_request)?;
+    if !text.is_empty() {
+        printer.out = text.into_bytes();
+    }
+    printer.settle(ctx)?;
+    Ok(printer)
+}
+
+/// Parameters of a request as the language has them.
+fn targets_of(call: &Call, now_s: i64) -> Result<Targets, ApiError> {
+    let params = &call.params;
+    let server_zone = TimeZone::UTC;
+    let zone = zone_or(params.get("tz"), &server_zone);
+    let given = |name: &str| params.get(name).filter(|text| !text.is_empty());
+    let now = match given("now") {
+        Some(text) => parse_time(text, &zone, now_s).map_err(|error| ApiError::parameter("now", error))?,
+        None => now_s,
+    };
+    let range = request_range(given("from"), given("until"), &zone, now)
+        .map_err(|error| ApiError::parameter("from or until", error))?;
+    let max_data_points = match given("maxDataPoints") {
+        Some(text) => Some(text.parse().map_err(|_| {
+            ApiError::parameter("maxDataPoints", format!("{text:?} is not a positive whole number"))
+        })?),
+        None => None,
+    };
+    let x_files_factor = match given("xFilesFactor") {
+        Some(text) => text
+            .parse()
+            .map_err(|_| ApiError::parameter("xFilesFactor", format!("{text:?} is not a number")))?,
+        None => 0.0,
+    };
+    let template = params.bracketed("template[", "]");
+    Ok(Targets {
+        targets: params.all("target").chain(params.all("target[]")).map(str::to_owned).collect(),
+        range,
+        now,
+        zone,
+        server_zone,
+        max_data_points,
+        x_files_factor,
+        template: template
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect::<BTreeMap<_, _>>(),
+    })
+}
+
+/// Returns true for a parameter that is given and not empty, as graphite-web reads its switches.
+fn is_set(call: &Call, name: &str) -> bool {
+    call.params.get(name).is_some_and(|text| !text.is_empty())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json,
+    Dygraph,
+    Rickshaw,
+    Raw,
+    Csv,
+    Pickle,
+    Msgpack,
+}
+
+impl Format {
+    fn of(call: &Call) -> Result<Format, ApiError> {
+        let params = &call.params;
+        let name = match params.get("format") {
+            None if is_set(call, "rawData") => "raw",
+            None => "json",
+            Some(name) => name,
+        };
+        Ok(match name {
+            "" | "json" => Format::Json,
+            "dygraph" => Format::Dygraph,
+            "rickshaw" => Format::Rickshaw,
+            "raw" => Format::Raw,
+            "csv" => Format::Csv,
+            "pickle" => Format::Pickle,
+            "msgpack" => Format::Msgpack,
+            other => {
+                let expected = "expected json, raw, csv, dygraph, rickshaw, pickle or msgpack";
+                return Err(ApiError::parameter("format", format!("unknown format {other:?}, {expected}")));
+            }
+        })
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Format::Json | Format::Dygraph | Format::Rickshaw => "application/json",
+            Format::Raw => "text/plain",
+            Format::Csv => "text/csv",
+            Format::Pickle => "application/pickle",
+            Format::Msgpack => "application/x-msgpack",
+        }
+    }
+}

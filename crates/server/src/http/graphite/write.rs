@@ -1,0 +1,201 @@
+//! Bodies with points: admitted as remote write is, decoded piece by piece, durable together.
+//!
+//! Invariants: a request waits for a permit before its body is read, and for memory before it is decoded.
+//! Not here: the protocols (`ingest::carbon`), the append (`crate::carbon`).
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::header;
+use chronolith_ingest::carbon::{INPUT_BYTES_MAX, InputEnd, LineDecoder, PointWriter, decode_metrics};
+use chronolith_model::TenantId;
+use chronolith_tsdb::{Applied, Tsdb};
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::carbon::append::{PointTarget, append_points, wait_durable};
+use crate::http::body::{self, BodyBytes};
+use crate::http::error::{ApiError, ErrorKind};
+use crate::http::inflate::{InflateError, claimed_bytes, inflate};
+use crate::http::tenant::tenant_of;
+use crate::http::write::admit::{self, BodyLimits, WritePermits};
+use crate::limits::WRITE_QUEUE_WAIT;
+
+/// Bytes of columns and wire keys per byte of a body, at most: a point of four bytes has a series, a time and
+/// a value.
+const DECODED_FACTOR: u64 = 9;
+
+/// Form of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Lines,
+    Metrics,
+}
+
+/// A body to store.
+struct WriteRequest {
+    form: Form,
+    tenant: TenantId,
+    is_gzip: bool,
+}
+
+/// Stores the points of a request.
+pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Result<(), ApiError> {
+    let (parts, request_body) = request.into_parts();
+    let checked = tenant_of(app.options.multitenancy, &parts.headers)
+        .map_err(ApiError::from)
+        .and_then(|tenant| Ok((tenant, app.lifecycle.store()?.clone())));
+    let (tenant, store) = match checked {
+        Ok(checked) => checked,
+        Err(refused) => {
+            body::discard(request_body).await;
+            return Err(refused);
+        }
+    };
+    let encoding = parts.headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes());
+    let is_gzip = encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case(b"gzip"));
+    // Timers are the runtime's own business; nothing that is stored depends on them.
+    let deadline = Instant::now() + WRITE_QUEUE_WAIT;
+    let memory = app.admission.write_memory.of(&tenant, 0);
+    let bytes_max = app.options.write.compressed_bytes_max;
+    let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
+    let (mut body, permits) = admit::admit(app, &tenant, request_body, limits).await?;
+    let unpacked_bytes = match is_gzip {
+        true => claimed_bytes(&body.bytes, app.options.write.decompressed_bytes_max) as u64,
+        false => 0,
+    };
+    let piece_bytes = (body.bytes.len() as u64).max(unpacked_bytes).min(INPUT_BYTES_MAX as u64);
+    let more = unpacked_bytes + piece_bytes * DECODED_FACTOR;
+    body::grow_waiting(&mut body.held, more, deadline)
+        .await
+        .map_err(|full| ApiError::new(ErrorKind::Unavailable, full))?;
+    let shared = app.clone();
+    let request = WriteRequest { form, tenant, is_gzip };
+    // The thread continues when the client disconnects: the append is completed.
+    let done = tokio::task::spawn_blocking(move || store_body(&shared, &store, &request, body, permits));
+    done.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "write of carbon points panicked");
+        let message = "internal error: the write panicked, see the server's log";
+        Err(ApiError::new(ErrorKind::Internal, message))
+    })
+}
+
+/// Decodes, appends, counts. Blocks the thread until the points are durable.
+fn store_body(
+    app: &App,
+    store: &Tsdb,
+    request: &WriteRequest,
+    body: BodyBytes,
+    permits: WritePermits,
+) -> Result<(), ApiError> {
+    let WritePermits { write: _write, apply } = permits;
+    let metrics = &app.metrics.write;
+    metrics.bytes_compressed.add(body.bytes.len() as u64);
+    let BodyBytes { bytes, mut held } = body;
+    let bytes = match request.is_gzip {
+        true => {
+            let bytes_max = app.options.write.decompressed_bytes_max;
+            let claimed = claimed_bytes(&bytes, bytes_max);
+            inflate(&bytes, bytes_max, claimed, &mut held)?
+        }
+        false => bytes,
+    };
+    metrics.bytes_decompressed.add(bytes.len() as u64);
+    let mut stored = Stored::default();
+    let outcome = match request.form {
+        Form::Lines => stored.append_lines(app, store, request, &bytes),
+        Form::Metrics => stored.append_metrics(app, store, request, &bytes),
+    };
+    drop((held, apply));
+    // What was appended before a failure is visible, and durable before the answer.
+    if let Some(applied) = stored.applied {
+        wait_durable(app, store, &request.tenant, applied).map_err(unavailable)?;
+    }
+    outcome?;
+    match stored.refused {
+        None => Ok(()),
+        Some((count, newest)) => Err(ApiError::bad_request(format!("{count} points refused, {newest}"))),
+    }
+}
+
+/// Outcome of the pieces of a body.
+#[derive(Default)]
+struct Stored {
+    applied: Option<Applied>,
+    /// Number of refused points, and why the newest one is.
+    refused: Option<(u64, String)>,
+}
+
+impl Stored {
+    fn append_lines(
+        &mut self,
+        app: &App,
+        store: &Tsdb,
+        request: &WriteRequest,
+        bytes: &[u8],
+    ) -> Result<(), ApiError> {
+        let mut lines = LineDecoder::new();
+        let mut start = 0;
+        while start < bytes.len() {
+            let end = bytes.len().min(start + INPUT_BYTES_MAX);
+            let piece = bytes.get(start..end).unwrap_or_default();
+            let ends = if end == bytes.len() { InputEnd::Closed } else { InputEnd::Open };
+            self.append(app, store, request, |points| start += lines.decode(piece, ends, points))?;
+        }
+        Ok(())
+    }
+
+    fn append_metrics(
+        &mut self,
+        app: &App,
+        store: &Tsdb,
+        request: &WriteRequest,
+        bytes: &[u8],
+    ) -> Result<(), ApiError> {
+        let mut failure = None;
+        self.append(app, store, request, |points| failure = decode_metrics(bytes, points).err())?;
+        failure.map_or(Ok(()), |error| Err(ApiError::bad_request(error)))
+    }
+
+    fn append(
+        &mut self,
+        app: &App,
+        store: &Tsdb,
+        request: &WriteRequest,
+        decode: impl FnOnce(&mut PointWriter<'_>),
+    ) -> Result<(), ApiError> {
+        let to = PointTarget { tenant: &request.tenant, prefix: "" };
+        let appended =
+            append_points(app, app.writes.carbon.of_http(), store, to, decode).map_err(unavailable)?;
+        if let Some(applied) = appended.applied {
+            self.applied = Some(match self.applied.take() {
+                Some(before) => before.join(applied),
+                None => applied,
+            });
+        }
+        if let Some((count, newest)) = appended.refused {
+            let before = self.refused.take().map_or(0, |(count, _)| count);
+            self.refused = Some((before + count, newest));
+        }
+        Ok(())
+    }
+}
+
+fn unavailable(error: String) -> ApiError {
+    ApiError::new(ErrorKind::Unavailable, error)
+}
+
+impl From<InflateError> for ApiError {
+    fn from(error: InflateError) -> ApiError {
+        match error {
+            InflateError::Memory => {
+                ApiError::new(ErrorKind::Unavailable, "no memory for the unpacked body, try again")
+            }
+            InflateError::TooLarge => {
+                ApiError::new(ErrorKind::TooLarge, "the unpacked body is larger than allowed")
+            }
+            InflateError::Cut => ApiError::bad_request("gzip: unexpected end of the body"),
+            InflateError::Invalid(what) => ApiError::bad_request(format!("gzip: {what}")),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Metrics of carbon input: points, refused points by reason, connections; per listener and for HTTP.
+
+use chronolith_ingest::carbon::RefusedReason;
+
+use super::definition::{Metric, Samples};
+use crate::carbon::{CarbonContext, CarbonInput};
+
+pub(super) static CARBON: &[Metric<CarbonContext>] = &[
+    Metric::counters(
+        "chronolith_carbon_points_total",
+        &["input"],
+        "Points read by carbon listeners and requests and handed to the store.",
+        |carbon, samples| of_inputs(carbon, samples, |input| input.points.as_f64()),
+    ),
+    Metric::counters(
+        "chronolith_carbon_points_refused_total",
+        &["input", "reason"],
+        "Points that could not be read or that a rule drops, by reason.",
+        |carbon, samples| {
+            for input in carbon.inputs() {
+                for reason in RefusedReason::ALL {
+                    samples.push(&[&input.name, reason.label()], input.refused_count(reason) as f64);
+                }
+            }
+        },
+    ),
+    Metric::counters(
+        "chronolith_carbon_connections_total",
+        &["input"],
+        "Connections that carbon listeners accepted.",
+        |carbon, samples| of_inputs(carbon, samples, |input| input.connections_opened.as_f64()),
+    ),
+    Metric::counters(
+        "chronolith_carbon_connections_refused_total",
+        &["input"],
+        "Connections that carbon listeners closed at once since too many were open.",
+        |carbon, samples| of_inputs(carbon, samples, |input| input.connections_refused.as_f64()),
+    ),
+    Metric::gauges(
+        "chronolith_carbon_connections",
+        &["input"],
+        "Open connections of carbon listeners.",
+        |carbon, samples| {
+            let open = |input: &CarbonInput| {
+                (input.connections_opened.as_f64() - input.connections_closed.as_f64()).max(0.0)
+            };
+            of_inputs(carbon, samples, open);
+        },
+    ),
+];
+
+fn of_inputs(carbon: &CarbonContext, samples: &mut Samples, value: impl Fn(&CarbonInput) -> f64) {
+    carbon.inputs().iter().for_each(|input| samples.push(&[&input.name], value(input)));
+}

@@ -1,0 +1,236 @@
+//! Carbon listeners: plaintext lines and pickled frames on TCP, a task per connection; lines in datagrams.
+//!
+//! Invariants: nothing is written to a client, since senders read for the end of the connection; a bad point
+//! never ends a connection. A connection is read again once its points are appended, so that a full store
+//! slows its senders down; they are synced within [`crate::options::CarbonOptions::sync_ms`] of reading.
+//! Not here: the queue of datagrams (`udp`), the append (`crate::carbon`), the protocols (`ingest::carbon`).
+
+pub(super) mod listener;
+mod stream;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_ingest::carbon::{InputEnd, LineDecoder};
+use chronolith_tsdb::{Applied, Tsdb};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+use self::listener::Listener;
+use self::stream::PointStream;
+use crate::app::App;
+use crate::carbon::append::{PointTarget, append_points, wait_durable};
+use crate::serve::udp;
+
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Open connections of one listener.
+const CONNECTIONS_MAX: usize = 10_000;
+/// Bytes that are decoded together, at most.
+const INPUT_BYTES_MAX: usize = 512 << 10;
+/// Room for a read of a connection that sends little.
+const READ_BYTES_MIN: usize = 8 << 10;
+/// Bytes that are applied before a connection waits for the disk.
+const UNSYNCED_BYTES_MAX: usize = 8 << 20;
+
+/// Lines in datagrams.
+#[derive(Clone)]
+pub(super) struct Datagrams(pub(super) Arc<Listener>);
+
+impl udp::DatagramStore for Datagrams {
+    fn name(&self) -> &str {
+        &self.0.input.name
+    }
+
+    fn store(&self, app: &App, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
+        let Listener { options, input, .. } = &*self.0;
+        let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix };
+        // A queue of datagrams may be longer than one input.
+        let mut lines = LineDecoder::new();
+        let mut start = 0;
+        let mut applied = None;
+        while start < body.len() {
+            let end = body.len().min(start + INPUT_BYTES_MAX);
+            let ends = if end == body.len() { InputEnd::Closed } else { InputEnd::Open };
+            let appended = append_points(app, input, store, to, |points| {
+                start += lines.decode(&body[start..end], ends, points)
+            })?;
+            applied = joined(applied, appended.applied);
+        }
+        applied.map_or(Ok(()), |applied| wait_durable(app, store, &options.tenant, applied))
+    }
+}
+
+/// Accepts connections until the stop.
+pub(super) async fn accept(listener: Arc<Listener>, socket: TcpListener, mut closing: watch::Receiver<bool>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            _ = closing.changed() => return,
+        };
+        match (accepted, permits.clone().try_acquire_owned()) {
+            (Ok((stream, _)), Ok(permit)) => {
+                listener.input.connections_opened.add(1);
+                tokio::spawn(serve(listener.clone(), stream, permit, closing.clone()));
+            }
+            (Ok(_), Err(_)) => listener.input.connections_refused.add(1),
+            (Err(error), _) => {
+                listener.app.metrics.http.accept_failures.add(1);
+                tracing::warn!(%error, listener = listener.input.name, "accepting a connection failed");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Reads one connection to its end.
+async fn serve(
+    listener: Arc<Listener>,
+    stream: TcpStream,
+    permit: OwnedSemaphorePermit,
+    closing: watch::Receiver<bool>,
+) {
+    let store = udp::opened(&listener.app).await;
+    let mut connection =
+        Connection { points: Some(PointStream::new(listener.clone())), store, unsynced: None, listener };
+    if let Err(error) = connection.run(stream, closing).await {
+        let listener = &connection.listener.input.name;
+        tracing::warn!(error, listener, "storing points of carbon failed, the connection is closed");
+    }
+    connection.listener.input.connections_closed.add(1);
+    drop(permit);
+}
+
+/// Points that are visible and not durable yet.
+struct Unsynced {
+    applied: Applied,
+    bytes: usize,
+    due: Instant,
+}
+
+struct Connection {
+    listener: Arc<Listener>,
+    store: Arc<Tsdb>,
+    /// `None` while a thread decodes.
+    points: Option<PointStream>,
+    unsynced: Option<Unsynced>,
+}
+
+/// Next step of a connection.
+enum Step {
+    Read(io::Result<usize>),
+    Sync,
+    Stop,
+}
+
+impl Connection {
+    /// # Errors
+    /// The text for the log, if the store refuses points.
+    async fn run(&mut self, mut stream: TcpStream, mut closing: watch::Receiver<bool>) -> Result<(), String> {
+        let mut buffer: Vec<u8> = Vec::new();
+        loop {
+            buffer.reserve(READ_BYTES_MIN);
+            let step = tokio::select! {
+                read = stream.read_buf(&mut buffer) => Step::Read(read),
+                () = until(self.unsynced.as_ref().map(|unsynced| unsynced.due)) => Step::Sync,
+                _ = closing.changed() => Step::Stop,
+            };
+            let is_end = match step {
+                Step::Sync => {
+                    self.sync().await?;
+                    // Idle connections keep no large buffer.
+                    buffer.shrink_to_fit();
+                    continue;
+                }
+                Step::Read(Ok(len)) if len > 0 => read_more(&stream, &mut buffer),
+                // A connection that is reset has sent what was read of it.
+                Step::Read(_) | Step::Stop => true,
+            };
+            buffer = self.append(buffer, is_end).await?;
+            let failure = self.points.as_mut().and_then(PointStream::take_failure);
+            if is_end || failure.is_some() {
+                self.sync().await?;
+                return failure.map_or(Ok(()), Err);
+            }
+        }
+    }
+
+    /// Decodes and appends on a thread that may wait. Returns the buffer with the unfinished rest.
+    async fn append(&mut self, mut buffer: Vec<u8>, is_end: bool) -> Result<Vec<u8>, String> {
+        let bytes = buffer.len();
+        let Some(mut points) = self.points.take() else { return Err("a thread panicked".to_owned()) };
+        let permit = self.listener.app.writes.carbon.threads.clone().acquire_owned().await;
+        let store = self.store.clone();
+        let appending = tokio::task::spawn_blocking(move || {
+            let applied = points.append(&store, &mut buffer, is_end);
+            (points, buffer, applied)
+        });
+        let (points, buffer, applied) = appending.await.map_err(|error| error.to_string())?;
+        drop(permit);
+        self.points = Some(points);
+        if let Some(applied) = applied? {
+            let due = Instant::now() + Duration::from_millis(self.listener.app.options.write.carbon.sync_ms);
+            self.unsynced = Some(match self.unsynced.take() {
+                Some(before) => Unsynced {
+                    applied: before.applied.join(applied),
+                    bytes: before.bytes + bytes,
+                    due: before.due,
+                },
+                None => Unsynced { applied, bytes, due },
+            });
+        }
+        let is_due =
+            |unsynced: &Unsynced| unsynced.bytes > UNSYNCED_BYTES_MAX || unsynced.due <= Instant::now();
+        if self.unsynced.as_ref().is_some_and(is_due) {
+            self.sync().await?;
+        }
+        Ok(buffer)
+    }
+
+    /// Waits until what was applied is durable.
+    async fn sync(&mut self) -> Result<(), String> {
+        let Some(Unsynced { applied, .. }) = self.unsynced.take() else { return Ok(()) };
+        let _permit = self.listener.app.writes.carbon.threads.acquire().await;
+        let listener = self.listener.clone();
+        let store = self.store.clone();
+        let wait = move || wait_durable(&listener.app, &store, &listener.options.tenant, applied);
+        tokio::task::spawn_blocking(wait).await.map_err(|error| error.to_string())?
+    }
+}
+
+fn joined(before: Option<Applied>, later: Option<Applied>) -> Option<Applied> {
+    match (before, later) {
+        (Some(before), Some(later)) => Some(before.join(later)),
+        (before, later) => before.or(later),
+    }
+}
+
+/// Reads what has already arrived. Returns true at the end of the connection.
+fn read_more(stream: &TcpStream, buffer: &mut Vec<u8>) -> bool {
+    while buffer.len() < INPUT_BYTES_MAX {
+        // A sender that fills the buffer gets a larger one.
+        let room = buffer.len().clamp(READ_BYTES_MIN, INPUT_BYTES_MAX - buffer.len() + READ_BYTES_MIN);
+        buffer.reserve(room);
+        match stream.try_read_buf(buffer) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+    false
+}
+
+/// Waits until a time; for ever without one.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

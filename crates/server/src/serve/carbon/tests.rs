@@ -1,0 +1,158 @@
+//! Tests of carbon listeners: bytes on a socket, and what PromQL reads afterwards.
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UdpSocket;
+
+use super::*;
+use crate::http::tests::Fixture;
+use crate::options::{CarbonListener, CarbonOptions, CarbonProtocol};
+use chronolith_ingest::carbon::RefusedReason;
+use chronolith_model::TenantId;
+
+/// A server with one carbon listener.
+struct Carbon {
+    server: Fixture,
+    listener: Arc<Listener>,
+    address: std::net::SocketAddr,
+    stop: watch::Sender<bool>,
+}
+
+impl Carbon {
+    async fn start(protocol: CarbonProtocol, prefix: &str) -> Carbon {
+        let options = CarbonListener {
+            listen: "127.0.0.1:0".to_owned(),
+            protocol,
+            tenant: TenantId::anonymous(),
+            prefix: prefix.to_owned(),
+        };
+        let listeners = vec![options.clone()];
+        let server = Fixture::with(|server| {
+            server.write.carbon = CarbonOptions { listeners, ..CarbonOptions::default() };
+        })
+        .open();
+        let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let address = socket.local_addr().expect("bound");
+        let input = server.app.writes.carbon.of_listener(0);
+        let listener = Arc::new(Listener { app: server.app.clone(), options, input });
+        let (stop, closing) = watch::channel(false);
+        tokio::spawn(accept(listener.clone(), socket, closing));
+        Carbon { server, listener, address, stop }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.expect("accepts")
+    }
+
+    /// Sends bytes on a connection of their own, and waits until the server has closed it.
+    async fn send(&self, bytes: &[u8]) {
+        let mut stream = self.connect().await;
+        stream.write_all(bytes).await.expect("is read");
+        stream.shutdown().await.expect("is open");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("is closed");
+        assert_eq!(answer, b"", "nothing is written to senders");
+    }
+
+    /// Number of points that were appended.
+    fn points(&self) -> usize {
+        self.listener.input.points.as_f64() as usize
+    }
+
+    async fn wait_for_points(&self, count: usize) {
+        while self.points() < count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Values of a selector at a time in seconds, as text.
+    async fn read(&self, selector: &str, time_s: u64) -> String {
+        let answer = self.server.get(&format!("/api/v1/query?query={selector}&time={time_s}")).await;
+        answer.json()["data"]["result"].to_string()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_are_read_by_promql_and_bad_ones_refuse_themselves_alone() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    carbon.send(b"web.cpu;host=b;dc=a 2 1000\nbad\nweb..load 0.5 1000\r\nweb.last 7 1000").await;
+    let found = carbon.read(r#"%7B__name__%3D%22web.cpu%22%7D"#, 1000).await;
+    let expected = r#"[{"metric":{"__name__":"web.cpu","dc":"a","host":"b"},"value":[1000,"2"]}]"#;
+    assert_eq!(found, expected);
+    let found = carbon.read(r#"%7B__name__%3D~%22web.l.%2B%22%7D"#, 1000).await;
+    assert!(found.contains("web.load") && found.contains("web.last"), "{found}");
+    assert_eq!(carbon.listener.input.refused_count(RefusedReason::MissingValue), 1);
+}
+
+/// The last value of a time wins, and no limit of the default store refuses its age.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_value_replaces_an_earlier_one_of_the_same_time() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "site.").await;
+    carbon.send(b"a 1 2000\na 2 1000\n").await;
+    carbon.send(b"a 3 1000\na 4 9999999\n").await;
+    assert!(carbon.read("%7B__name__%3D%22site.a%22%7D", 1000).await.contains(r#""3""#));
+    assert!(carbon.read("%7B__name__%3D%22site.a%22%7D", 2000).await.contains(r#""1""#));
+    assert!(carbon.read("%7B__name__%3D%22site.a%22%7D", 9_999_999).await.contains(r#""4""#));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_connection_is_read_without_waiting_for_its_end() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    let mut stream = carbon.connect().await;
+    for (bytes, points) in [("a 1 10", 0), ("00\nb 1 1000\n", 2), ("c 1 1000\nd", 3)] {
+        stream.write_all(bytes.as_bytes()).await.expect("is read");
+        carbon.wait_for_points(points).await;
+    }
+    // The stop reads the rest and closes the connection.
+    carbon.stop.send(true).expect("listens");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.expect("is closed");
+    assert_eq!(carbon.points(), 3);
+    assert_eq!(carbon.listener.input.refused_count(RefusedReason::MissingValue), 1, "d has no value");
+}
+
+/// More bytes than one input has, in pieces that end anywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_line_of_a_long_stream_is_a_point() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    let lines: String = (0..60_000).map(|n| format!("long.path.of.host.number.m{n} {n} 1000\n")).collect();
+    carbon.send(lines.as_bytes()).await;
+    assert_eq!(carbon.points(), 60_000);
+    let count = "count(%7B__name__%3D~%22long.path.%2B%22%7D)";
+    assert!(carbon.read(count, 1000).await.contains(r#""60000""#));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pickled_frames_are_points_and_one_that_is_too_long_ends_the_connection() {
+    let carbon = Carbon::start(CarbonProtocol::Pickle, "").await;
+    // pickle.dumps([("p.a", (1000, 1.5))], protocol=2)
+    let frame =
+        b"\x80\x02]q\x00X\x03\x00\x00\x00p.aq\x01M\xe8\x03G?\xf8\x00\x00\x00\x00\x00\x00\x86q\x02\x86q\x03a.";
+    let mut bytes = (frame.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(frame);
+    bytes.extend_from_slice(&u32::MAX.to_be_bytes());
+    let mut stream = carbon.connect().await;
+    stream.write_all(&bytes).await.expect("is read");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.expect("is closed");
+    let found = carbon.read("%7B__name__%3D%22p.a%22%7D", 1000).await;
+    assert!(found.contains(r#""1.5""#), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datagrams_are_lines() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    let address = socket.local_addr().expect("bound");
+    let (stop, closing) = watch::channel(false);
+    let lines = Datagrams(carbon.listener.clone());
+    let listening = tokio::spawn(udp::listen(carbon.server.app.clone(), lines, socket, closing));
+    let sender = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    for datagram in ["u.a 1 1000\nu.b 2 1000", "u.c 3 1000\n"] {
+        sender.send_to(datagram.as_bytes(), address).await.expect("is sent");
+    }
+    carbon.wait_for_points(3).await;
+    stop.send(true).expect("listens");
+    listening.await.expect("ends after all is stored");
+    let found = carbon.read("sum(%7B__name__%3D~%22u..%22%7D)", 1000).await;
+    assert!(found.contains(r#""6""#), "{found}");
+}
