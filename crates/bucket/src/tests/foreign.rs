@@ -76,8 +76,8 @@ fn latency() -> FaultPlan {
     FaultPlan { stalled: 1000, stall_ms: 30, ..FaultPlan::default() }
 }
 
-/// The first query reads `meta.json` and both ends of the index in the round of the listing, then postings,
-/// series entries and chunks: five requests and `meta.json`. A second one for another metric takes three.
+/// The first query reads both ends of the index in the round of the listing, then postings, series entries
+/// and chunks: five requests. A second one for another metric takes three.
 #[test]
 fn a_cold_query_for_one_metric_takes_four_rounds() {
     let mut world = World::new(CatalogOptions::default());
@@ -87,7 +87,7 @@ fn a_cold_query_for_one_metric_takes_four_rounds() {
     block.local_sidecar().give_up();
     world.rig.faults.set_plan(latency());
     let first = rounds_of(&world, &block, &local, 42);
-    assert_eq!(first, [vec!["index", "index", "meta.json"], vec!["index"], vec!["index"], vec!["000001"]]);
+    assert_eq!(first, [vec!["index", "index"], vec!["index"], vec!["index"], vec!["000001"]]);
     let second = rounds_of(&world, &block, &local, 43);
     assert_eq!(second, [["index"], ["index"], ["000001"]]);
     assert!(rounds_of(&world, &block, &local, 43).is_empty(), "from the cache");
@@ -103,6 +103,6 @@ fn a_small_index_is_read_at_once() {
     block.local_sidecar().give_up();
     world.rig.faults.set_plan(latency());
     let first = rounds_of(&world, &block, &local, 1);
-    assert_eq!(first, [vec!["index", "index", "meta.json"], vec!["000001"]]);
+    assert_eq!(first, [vec!["index", "index"], vec!["000001"]]);
     assert_eq!(rounds_of(&world, &block, &local, 2), [["000001"]]);
 }

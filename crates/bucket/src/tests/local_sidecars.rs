@@ -242,7 +242,7 @@ fn a_restart_finds_the_sidecar_in_the_cache_directory() {
         restart(&mut world, &disk, memory_bytes_max);
         let block = world.blocks().unwrap().remove(0);
         let found = rounds_of(&world, &block, &local, if memory_bytes_max == 1 { 11 } else { 8 });
-        assert_eq!(found, [["meta.json"], ["000001"]]);
+        assert_eq!(found, [["000001"]]);
         assert_eq!(counters(&world).losses, 0);
     }
     // Another object under the same name: what the directory has is not of this index.

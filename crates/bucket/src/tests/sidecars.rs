@@ -122,7 +122,7 @@ fn write_wide_block(world: &mut World, encoding: BlockEncoding) -> Arc<Block> {
 /// `meta.json`, sidecar, chunks, each byte once, and both ends of the index: a listing has no record of the
 /// sidecar, and most listed blocks have none. No request for a query that is repeated.
 #[test]
-fn a_cold_query_for_one_metric_of_a_wide_block_takes_five_requests() {
+fn a_cold_query_for_one_metric_of_a_wide_block_takes_four_requests() {
     for encoding in [BlockEncoding::Prometheus, BlockEncoding::Dense] {
         let mut world = World::new(CatalogOptions::default());
         let local = write_wide_block(&mut world, encoding);
@@ -132,7 +132,7 @@ fn a_cold_query_for_one_metric_of_a_wide_block_takes_five_requests() {
         let found = select(&world, &block, &matchers);
         let cold = world.gets() - before;
         assert!(found == select_local(&world, &local, &matchers));
-        assert_eq!((found.len(), cold), (1000, 5), "series, requests");
+        assert_eq!((found.len(), cold), (1000, 4), "series, requests");
         select(&world, &block, &matchers);
         assert_eq!(world.gets() - before - cold, 0, "from the cache");
     }
@@ -155,7 +155,7 @@ fn deletions_come_with_the_pages() {
     let before = world.gets();
     let matchers = [Matcher::equal("__name__", "m1")];
     assert!(select(&world, &block, &matchers) == select_local(&world, &deleted, &matchers));
-    assert_eq!(world.gets() - before, 6, "meta.json, both ends of the index, head, tombstones, chunks");
+    assert_eq!(world.gets() - before, 5, "both ends of the index, head, tombstones, chunks");
     check_equal(&world);
 
     let more = [vec![Matcher::equal("pod", "pod-2")]];
