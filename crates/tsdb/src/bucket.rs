@@ -348,11 +348,13 @@ impl BucketSources {
     ) -> Result<T, E> {
         let mut end = self.upload_end.subscribe();
         self.handle.block_on(async {
+            // The end first: work that needs no wait would else be done after it.
             tokio::select! {
-                done = work => done,
+                biased;
                 _ = end.wait_for(|is_ended| *is_ended) => {
                     Err(BucketError::Canceled { what: "upload".to_owned() }.into())
                 }
+                done = work => done,
             }
         })
     }
