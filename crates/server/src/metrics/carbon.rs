@@ -37,7 +37,7 @@ pub(super) static CARBON: &[Metric<CarbonContext>] = &[
         |carbon, samples| of_inputs(carbon, samples, |input| input.connections_refused.as_f64()),
     ),
     Metric::gauges(
-        "chronolith_carbon_connections",
+        "chronolith_carbon_open_connections",
         &["input"],
         "Open connections of carbon listeners.",
         |carbon, samples| {

@@ -31,6 +31,8 @@ const STEP_DEFAULT_S: i64 = 60;
 const STEP_LOOKBACK_S: i64 = 3600;
 /// Nodes and series of one answer.
 const FOUND_MAX: usize = 250_000;
+/// Bytes of a sample while a series is read: time and value.
+const SAMPLE_BYTES: u64 = 16;
 /// Tag that is the metric name.
 const NAME_TAG: &str = "name";
 
@@ -93,12 +95,16 @@ impl<'a> TenantSource<'a> {
         let range = TimeRange::new(to_ms(first_s), to_ms(request.until.saturating_add(1)));
         let mut found = Vec::new();
         let mut columns = Columns::default();
+        let mut columns_held = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
         self.for_each_series(&matchers, range, &SelectHints::default(), &mut |series| {
             let name = path_of_labels(&series.labels);
             if !is_selected(&request.selector, &series, &name)? {
                 return Ok(());
             }
             count_found(found.len())?;
+            let needed = series.samples.sample_count_hint() as u64 * SAMPLE_BYTES;
+            let grown = columns_held.grow(needed.saturating_sub(columns_held.bytes()));
+            grown.map_err(|full| self.failed(full.into()))?;
             columns.clear();
             series.samples.read(range, &mut columns).map_err(|error| self.failed(error))?;
             let step = step_of(&columns, to_ms(request.until.saturating_add(1)));
@@ -177,7 +183,7 @@ fn matchers_of(selector: &Selected) -> Result<Vec<Matcher>, EvalError> {
         Selected::Path(path) => Ok(vec![prefix_matcher(path)?]),
         Selected::Tags(expressions) => {
             // Look-around and the like are left to the expression itself.
-            Ok(expressions.iter().filter_map(|expression| tag_matcher(expression)).collect())
+            Ok(expressions.iter().filter_map(tag_matcher).collect())
         }
     }
 }

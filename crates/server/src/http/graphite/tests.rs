@@ -131,6 +131,19 @@ async fn requests_that_cannot_be_answered_are_refused_with_the_reason() {
     }
 }
 
+/// The samples of a series that is read need memory, however few points the answer has.
+#[tokio::test]
+async fn a_series_that_does_not_fit_into_the_memory_of_a_query_is_refused() {
+    let server = Fixture::with(|options| options.query.memory_bytes_max = 64 << 10).open();
+    let lines: String = (1..=20_000).map(|time| format!("many {time} {time}\n")).collect();
+    let answer = post(&server, "/api/v1/carbon", "identity", lines.into_bytes()).await;
+    assert_eq!(answer.status.as_u16(), 204);
+    let few = server.get("/render?target=many&from=1&until=100").await;
+    assert_eq!(few.status.as_u16(), 200, "{}", few.text);
+    let all = server.get("/render?target=many&from=1&until=20000&maxDataPoints=10").await;
+    assert!(all.text.contains("memory"), "{} {}", all.status, all.text);
+}
+
 #[tokio::test]
 async fn paths_are_found_level_by_level() {
     let server = with_points().await;
