@@ -1,10 +1,8 @@
 //! Requests of a round: ranges joined where the bytes between them cost less than a request, and long
-//! requests
-//! split over connections that would be idle.
+//! requests split over connections that would be idle.
 //!
 //! Invariants: joined requests cover whole ranges, and every range is in exactly one of them; split ones
-//! cover
-//! the same bytes.
+//! cover the same bytes.
 //! Source of the cost model: a round of R requests over C connections takes about ceil(R / C) latencies plus
 //! the time of its bytes, so that a request below the number of connections costs only its overhead, and one
 //! above it a share of a latency as well.

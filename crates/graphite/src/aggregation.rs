@@ -1,8 +1,7 @@
 //! Aggregation of a row or a series to one value.
 //!
 //! Invariants: values without a number are skipped, except where the definition says otherwise; sums are
-//! taken in
-//! order, without compensation, so that results equal graphite-web's to the bit.
+//! taken in order, without compensation, so that results equal graphite-web's to the bit.
 //! Not here: which series form a row (`functions::combine`).
 
 use crate::absent::ABSENT;

@@ -1,8 +1,7 @@
 //! Consolidation: several values of a fine grid to one point of a coarse one.
 //!
 //! Invariants: a point needs one value at least, and as many of the whole as the xFilesFactor asks for;
-//! values are
-//! added in order.
+//! values are added in order.
 //! Not here: aggregation over series (`aggregation`).
 
 use crate::absent::ABSENT;

@@ -1,8 +1,7 @@
 //! Evaluation of targets: prefetch of all paths at once, then the tree from the leaves.
 //!
-//! Invariants: each expression is fetched once per range; templates are filled in before anything is
-//! fetched; the
-//! results are those of the targets in order.
+//! Invariants: each expression is fetched once per range; templates are filled in before anything is fetched;
+//! the results are those of the targets in order.
 //! Not here: functions (`functions`), consolidation to the points of a request (`output::points`).
 
 mod prefetch;

@@ -89,9 +89,8 @@ pub(crate) fn round_to(value: f64, places: i64) -> f64 {
     }
 }
 
-/// PERF: text and back costs 250 ns per value. Below 2^40 and away from a tie the scaled integer is
-/// certain, and
-/// one division of two exact numbers rounds as the decimal would.
+/// PERF: text and back costs 250 ns per value. Below 2^40 and away from a tie the scaled integer is certain,
+/// and one division of two exact numbers rounds as the decimal would.
 fn round_fast(value: f64, places: i64) -> Option<f64> {
     const UNITS: [f64; 10] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
     const TIE_MARGIN: f64 = 1e-3;

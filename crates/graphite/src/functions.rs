@@ -1,8 +1,7 @@
 //! The functions of the language: one table of names, parameters and implementations.
 //!
-//! Invariants: names, parameters and defaults are graphite-web's; an implementation gets bound arguments
-//! and returns
-//! a value, and never panics on what a client sends.
+//! Invariants: names, parameters and defaults are graphite-web's; an implementation gets bound arguments and
+//! returns a value, and never panics on what a client sends.
 //! Not here: the tree walk (`eval`), the listing of `/functions` (`output::functions`).
 
 mod alias;

@@ -1,8 +1,7 @@
 //! Formats of answers, appended to a caller's buffer.
 //!
 //! Invariants: bytes are those of graphite-web where a client could tell; an empty value is null, None or
-//! nothing;
-//! infinities are 1e9999 in JSON.
+//! nothing; infinities are 1e9999 in JSON.
 //! Not here: HTTP, content types, pictures.
 
 pub mod find;

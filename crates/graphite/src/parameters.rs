@@ -1,8 +1,7 @@
 //! Parameters of functions: types, conversion and binding of arguments.
 //!
 //! Invariants: arguments are converted only if all of them are valid, otherwise the function gets them as
-//! written
-//! and refuses what it cannot use, as graphite-web without enforced validation does.
+//! written and refuses what it cannot use, as graphite-web without enforced validation does.
 //! Not here: the functions and their table (`functions`).
 
 use crate::aggregation::NAMES;

@@ -1,8 +1,7 @@
 //! Python's regexes over `fancy-regex`: search, and substitution with Python's templates.
 //!
 //! Invariants: pattern and backtracking are bounded; a pattern that Python accepts and the engine writes
-//! otherwise
-//! is translated (`[[]`, `\Z`, literal braces).
+//! otherwise is translated (`[[]`, `\Z`, literal braces).
 //! Not here: anchoring of tag expressions.
 
 use fancy_regex::{Captures, Regex, RegexBuilder};

@@ -1,8 +1,7 @@
-//! The context of a request: range, factor, budget, and the way back into the evaluator.
+//! The context of a request: range, factor, budget, and the calls from functions into the evaluator.
 //!
 //! Invariants: a copy with another range shares prefetched series, budget and stacks; `setXFilesFactor`
-//! changes the
-//! factor for everything evaluated after it in the same scope.
+//! changes the factor for everything evaluated after it in the same scope.
 //! Not here: walking the tree (`eval`).
 
 use std::cell::{Cell, RefCell};
@@ -144,7 +143,7 @@ pub(crate) struct Shared<'a> {
     pub evaluator: &'a dyn Evaluator,
 }
 
-/// The way from a function back to the evaluator.
+/// Calls from a function into the evaluator.
 pub(crate) trait Evaluator {
     /// Evaluates an expression in `scope`, after prefetching its paths.
     /// # Errors

@@ -1,10 +1,8 @@
 //! A series while a request is evaluated: name, tags, grid and values.
 //!
-//! Invariants: value i belongs to `start + i * step`; NaN means "no value" and is never a value. Values
-//! are shared
-//! until they are changed. `values_per_point` above 1 makes [`Series::points`] consolidate, as
-//! graphite-web's
-//! iteration does, and leaves `values` as they are.
+//! Invariants: value i belongs to `start + i * step`; NaN means "no value" and is never a value. Values are
+//! shared until they are changed. `values_per_point` above 1 makes [`Series::points`] consolidate, as
+//! graphite-web's iteration does, and leaves `values` as they are.
 //! Not here: functions over series.
 
 use std::borrow::Cow;
@@ -88,8 +86,7 @@ impl Series {
         }
     }
 
-    /// A series derived from this one under another name: grid, tags, consolidation and factor stay; the
-    /// path
+    /// A series derived from this one under another name: grid, tags, consolidation and factor stay; the path
     /// expression is the name, and drawing properties go.
     #[must_use]
     pub fn derived(&self, name: String, values: Vec<f64>) -> Self {

@@ -1,8 +1,7 @@
 //! Contract with the store: fetching series, finding nodes, events.
 //!
-//! Invariants: a fetched value is never NaN unless the point is empty; times of a series are multiples of
-//! its step
-//! apart, the range is `(from, until]` widened to the step as whisper does it.
+//! Invariants: a fetched value is never NaN unless the point is empty; times of a series are multiples of its
+//! step apart, the range is `(from, until]` widened to the step as whisper does it.
 //! Not here: evaluation, HTTP, any implementation but the one in memory for tests.
 
 pub mod glob;

@@ -1,7 +1,6 @@
 //! Grammar of targets, as graphite-web 1.1.10 has it, to a tree.
 //!
-//! Invariants: size, nesting and work are bounded by constants; text after a complete expression is
-//! ignored,
+//! Invariants: size, nesting and work are bounded by constants; text after a complete expression is ignored,
 //! as graphite-web ignores it.
 //! Not here: names and parameters of functions (`functions`), evaluation (`eval`).
 

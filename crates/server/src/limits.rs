@@ -117,3 +117,6 @@ pub const CARDINALITY_LIMIT_MAX: usize = 10_000;
 
 /// Threads that work for carbon connections at the same time.
 pub const CARBON_THREADS_MAX: usize = 32;
+
+/// Pause after a failed accept (no file descriptors, no memory): trying again at once would only spin.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -38,14 +38,12 @@ use self::stop::Stop;
 use crate::app::App;
 use crate::http;
 use crate::http::influx::continuous;
-use crate::limits::{ACCEPT_QUEUE_MAX, CARBON_THREADS_MAX, THREAD_STACK_BYTES};
+use crate::limits::{ACCEPT_PAUSE, ACCEPT_QUEUE_MAX, CARBON_THREADS_MAX, THREAD_STACK_BYTES};
 use crate::metrics::scrape;
 use crate::options::{CarbonProtocol, Reload, ServerOptions};
 
 /// Pause between two rounds of background work.
 const TICK_PAUSE: Duration = Duration::from_secs(1);
-/// Pause after a failed accept (no file descriptors, no memory): trying again at once would only spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Blocking threads of tokio, in addition to those of writes and queries.
 const BLOCKING_THREADS_EXTRA: usize = 16;
 /// Async workers for requests to the bucket, which decode postings and series as well.

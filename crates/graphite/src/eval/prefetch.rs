@@ -1,8 +1,7 @@
 //! One fetch for all path expressions of all targets.
 //!
-//! Invariants: an expression is fetched once per range and request; its series come back sorted by name,
-//! one per
-//! name; points are reserved before they are used.
+//! Invariants: an expression is fetched once per range and request; its series come back sorted by name, one
+//! per name; points are reserved before they are used.
 //! Not here: the store.
 
 use crate::consolidation::Consolidation;

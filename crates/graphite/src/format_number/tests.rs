@@ -59,7 +59,7 @@ fn rounding_is_exact() {
     for (value, places, want) in cases {
         assert_eq!(round_to(value, places), want, "{value} {places}");
     }
-    // The fast way equals text and back.
+    // The fast path equals formatting and parsing again.
     for idx in 0..10_000 {
         let value = f64::from(idx) * 0.001_234_567 - 3.0;
         assert_eq!(round_to(value, 6), format!("{value:.6}").parse::<f64>().unwrap(), "{value}");

@@ -1,8 +1,7 @@
 //! Aggregation of series: `sumSeries` and its relatives, with wildcards and over pairs of lists.
 //!
-//! Invariants: a point of the result needs as many values as the xFilesFactor asks for; tags that all
-//! series share
-//! stay. Values of a point are added in the order of the series.
+//! Invariants: a point of the result needs as many values as the xFilesFactor asks for; tags that all series
+//! share stay. Values of a point are added in the order of the series.
 //! Not here: grouping by nodes and tags (`group`), percentages (`percent`).
 
 use std::borrow::Cow;
@@ -246,9 +245,8 @@ pub(super) fn is_enough(present: usize, total: f64, factor: f64) -> bool {
     present > 0 && total != 0.0 && present as f64 / total >= factor
 }
 
-/// PERF: the common aggregations run series by series over columns of sums and counts, so that each
-/// series is read
-/// once and in order; the order of additions per point is that of the series either way.
+/// PERF: the common aggregations run series by series over columns of sums and counts, so that each series is
+/// read once and in order; the order of additions per point is that of the series either way.
 fn aggregate_points(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor: f64) -> Vec<f64> {
     let step: fn(f64, f64) -> f64 = match aggregation {
         Aggregation::Sum | Aggregation::Average | Aggregation::AverageZero => |sum, value| sum + value,

@@ -1,8 +1,7 @@
 //! Moving windows over series that are fetched from before the range.
 //!
-//! Invariants: the window of a point ends before it; the fetched range begins one window earlier, so that
-//! the first
-//! point has a whole one.
+//! Invariants: the window of a point ends before it; the fetched range begins one window earlier, so that the
+//! first point has a whole one.
 //! Not here: forecasts (`holt_winters`).
 
 use super::combine::is_enough;

@@ -1,8 +1,7 @@
 //! Each value to another: scale, offset, powers, logarithms, rounding.
 //!
-//! Invariants: an empty value stays empty; what Python's `math` refuses becomes empty, except an overflow
-//! of `exp`,
-//! which is an error.
+//! Invariants: an empty value stays empty; what Python's `math` refuses becomes empty, except an overflow of
+//! `exp`, which is an error.
 //! Not here: functions that look at neighbours (`rate`, `gaps`).
 
 use super::function::{Function, Group};

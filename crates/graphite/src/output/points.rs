@@ -1,8 +1,7 @@
 //! Consolidation to the points that a client shows.
 //!
-//! Invariant: the start of a consolidated series is moved to a multiple of the bucket, so that buckets
-//! stay where
-//! they are while the range moves.
+//! Invariant: the start of a consolidated series is moved to a multiple of the bucket, so that buckets stay
+//! where they are while the range moves.
 //! Not here: the functions of consolidation.
 
 use crate::error::EvalError;

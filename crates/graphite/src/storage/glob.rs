@@ -1,8 +1,7 @@
 //! Globs of one path element: `*`, `?`, `[a-z]`, `[!x]`, `{a,b}`.
 //!
-//! Invariants: no element of a pattern matches a dot; matching is linear in pattern times text; braces
-//! expand to
-//! at most [`ALTERNATIVES_MAX`] patterns, the rest is dropped.
+//! Invariants: no element of a pattern matches a dot; matching is linear in pattern times text; braces expand
+//! to at most [`ALTERNATIVES_MAX`] patterns, the rest is dropped.
 //! Not here: the tree of paths.
 
 /// Patterns that the braces of one element expand to.

@@ -1,7 +1,6 @@
 //! Expressions of `seriesByTag`: `tag=value`, `!=`, `=~`, `!=~`.
 //!
-//! Invariants: a series without the tag has the empty value; a regex is anchored at the start only; a
-//! list of
+//! Invariants: a series without the tag has the empty value; a regex is anchored at the start only; a list of
 //! expressions needs one that the empty value does not satisfy.
 //! Not here: the index.
 

@@ -1,8 +1,7 @@
 //! Recursive-descent parser of targets, with the order of attempts of graphite-web's grammar.
 //!
-//! Invariants: `Ok(None)` means "does not match, try the next alternative" and leaves the position
-//! unchanged; an
-//! error ends the parse. The call that does not close is no call: `scale(x` is the path `scale`.
+//! Invariants: `Ok(None)` means "does not match, try the next alternative" and leaves the position unchanged;
+//! an error ends the parse. The call that does not close is no call: `scale(x` is the path `scale`.
 //! Not here: tokens (`scanner`).
 
 use super::error::{ATTEMPTS_MAX, NESTING_MAX, SyntaxError, TARGET_BYTES_MAX};

@@ -2,7 +2,7 @@
 //! structural byte, all others field by field.
 //!
 //! Invariants: the usual form is accepted only if the field-by-field reader gives the same point; a bad line
-//! refuses itself alone. Tags of a known series are neither parsed nor checked: a line takes the slow way
+//! refuses itself alone. Tags of a known series are neither parsed nor checked: a line takes the slow path
 //! only for tags out of order, so that a sender with a random order of tags makes one wire key per series.
 //! Not here: sockets and the unfinished line at the end of a read, which the caller keeps.
 

@@ -20,7 +20,7 @@ pub struct PointWriter<'a> {
     now_ms: i64,
     prefix: &'a str,
     rewriter: Option<&'a mut Rewriter>,
-    /// Prefix and path of the point at hand.
+    /// Prefix and path of the current point.
     scratch: Vec<u8>,
 }
 
@@ -215,7 +215,7 @@ fn index(at: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// Each byte at each place of paths of each length, also with a byte of another kind before it.
+    /// Each byte at each offset of paths of each length, also with a byte of another kind before it.
     #[test]
     fn kinds_of_bytes_are_found_at_any_place() {
         for len in 1..20 {

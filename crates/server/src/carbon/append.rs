@@ -3,7 +3,9 @@
 //! Invariant: the store exists before its first point is appended.
 //! Not here: the protocols (`ingest::carbon`), counters of inputs (`crate::carbon`).
 
-use chronolith_ingest::carbon::{PointWriter, Refused, RefusedReason};
+use chronolith_ingest::carbon::{
+    INPUT_BYTES_MAX, InputEnd, LineDecoder, PointWriter, Refused, RefusedReason,
+};
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::{TenantId, WriteBatch};
 use chronolith_tsdb::{Applied, Tsdb};
@@ -39,12 +41,58 @@ pub(crate) fn append_points(
     Ok(Appended { applied: applied?, refused: reasons })
 }
 
+/// Appends all lines of a body, piece by piece. Blocks the thread.
+///
+/// # Errors
+/// The text for the log or the client, with what was appended before: it is visible, and not durable yet.
+pub(crate) fn append_lines(
+    app: &App,
+    input: &CarbonInput,
+    store: &Tsdb,
+    to: PointTarget<'_>,
+    body: &[u8],
+) -> (Appended, Result<(), String>) {
+    let mut lines = LineDecoder::new();
+    let mut all = Appended::default();
+    let mut start = 0;
+    while start < body.len() {
+        let end = body.len().min(start + INPUT_BYTES_MAX);
+        let piece = body.get(start..end).unwrap_or_default();
+        let ends = if end == body.len() { InputEnd::Closed } else { InputEnd::Open };
+        match append_points(app, input, store, to, |points| start += lines.decode(piece, ends, points)) {
+            Ok(appended) => all.add(appended),
+            Err(error) => return (all, Err(error)),
+        }
+    }
+    (all, Ok(()))
+}
+
 /// Outcome of an append.
+#[derive(Default)]
 pub(crate) struct Appended {
     /// `None` if no point was appended.
     pub(crate) applied: Option<Applied>,
     /// Number of refused points, and the reason of one of them with its text.
     pub(crate) refused: Option<(u64, String)>,
+}
+
+impl Appended {
+    /// Adds the outcome of a later append.
+    fn add(&mut self, later: Appended) {
+        self.applied = joined(self.applied.take(), later.applied);
+        if let Some((count, newest)) = later.refused {
+            let before = self.refused.take().map_or(0, |(count, _)| count);
+            self.refused = Some((before + count, newest));
+        }
+    }
+}
+
+/// Joins appends that become durable together.
+fn joined(before: Option<Applied>, later: Option<Applied>) -> Option<Applied> {
+    match (before, later) {
+        (Some(before), Some(later)) => Some(before.join(later)),
+        (before, later) => before.or(later),
+    }
 }
 
 fn refused_reasons(refused: &Refused) -> Option<(u64, String)> {

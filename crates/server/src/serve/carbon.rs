@@ -12,7 +12,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_ingest::carbon::{InputEnd, LineDecoder};
 use chronolith_tsdb::{Applied, Tsdb};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -22,11 +21,10 @@ use tokio::time::Instant;
 use self::listener::Listener;
 use self::stream::PointStream;
 use crate::app::App;
-use crate::carbon::append::{PointTarget, append_points, wait_durable};
+use crate::carbon::append::{PointTarget, append_lines, wait_durable};
+use crate::limits::ACCEPT_PAUSE;
 use crate::serve::udp;
 
-/// Pause after a failed accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Open connections of one listener.
 const CONNECTIONS_MAX: usize = 10_000;
 /// Bytes that are decoded together, at most.
@@ -48,19 +46,11 @@ impl udp::DatagramStore for Datagrams {
     fn store(&self, app: &App, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
         let Listener { options, input, .. } = &*self.0;
         let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix };
-        // A queue of datagrams may be longer than one input.
-        let mut lines = LineDecoder::new();
-        let mut start = 0;
-        let mut applied = None;
-        while start < body.len() {
-            let end = body.len().min(start + INPUT_BYTES_MAX);
-            let ends = if end == body.len() { InputEnd::Closed } else { InputEnd::Open };
-            let appended = append_points(app, input, store, to, |points| {
-                start += lines.decode(&body[start..end], ends, points)
-            })?;
-            applied = joined(applied, appended.applied);
-        }
-        applied.map_or(Ok(()), |applied| wait_durable(app, store, &options.tenant, applied))
+        let (appended, outcome) = append_lines(app, input, store, to, &body);
+        // What was appended before a failure becomes durable as well.
+        let durable =
+            appended.applied.map_or(Ok(()), |applied| wait_durable(app, store, &options.tenant, applied));
+        outcome.and(durable)
     }
 }
 
@@ -199,13 +189,6 @@ impl Connection {
         let store = self.store.clone();
         let wait = move || wait_durable(&listener.app, &store, &listener.options.tenant, applied);
         tokio::task::spawn_blocking(wait).await.map_err(|error| error.to_string())?
-    }
-}
-
-fn joined(before: Option<Applied>, later: Option<Applied>) -> Option<Applied> {
-    match (before, later) {
-        (Some(before), Some(later)) => Some(before.join(later)),
-        (before, later) => before.or(later),
     }
 }
 

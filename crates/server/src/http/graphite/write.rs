@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::header;
-use chronolith_ingest::carbon::{INPUT_BYTES_MAX, InputEnd, LineDecoder, PointWriter, decode_metrics};
+use chronolith_ingest::carbon::{INPUT_BYTES_MAX, decode_metrics};
 use chronolith_model::TenantId;
-use chronolith_tsdb::{Applied, Tsdb};
+use chronolith_tsdb::Tsdb;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::carbon::append::{PointTarget, append_points, wait_durable};
+use crate::carbon::append::{Appended, PointTarget, append_lines, append_points, wait_durable};
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::inflate::{InflateError, claimed_bytes, inflate};
@@ -101,10 +101,14 @@ fn store_body(
         false => bytes,
     };
     metrics.bytes_decompressed.add(bytes.len() as u64);
-    let mut stored = Stored::default();
-    let outcome = match request.form {
-        Form::Lines => stored.append_lines(app, store, request, &bytes),
-        Form::Metrics => stored.append_metrics(app, store, request, &bytes),
+    let to = PointTarget { tenant: &request.tenant, prefix: "" };
+    let input = app.writes.carbon.of_http();
+    let (stored, outcome) = match request.form {
+        Form::Lines => {
+            let (appended, outcome) = append_lines(app, input, store, to, &bytes);
+            (appended, outcome.map_err(unavailable))
+        }
+        Form::Metrics => append_metrics(app, store, to, &bytes),
     };
     drop((held, apply));
     // What was appended before a failure is visible, and durable before the answer.
@@ -118,66 +122,17 @@ fn store_body(
     }
 }
 
-/// Outcome of the pieces of a body.
-#[derive(Default)]
-struct Stored {
-    applied: Option<Applied>,
-    /// Number of refused points, and why the newest one is.
-    refused: Option<(u64, String)>,
-}
-
-impl Stored {
-    fn append_lines(
-        &mut self,
-        app: &App,
-        store: &Tsdb,
-        request: &WriteRequest,
-        bytes: &[u8],
-    ) -> Result<(), ApiError> {
-        let mut lines = LineDecoder::new();
-        let mut start = 0;
-        while start < bytes.len() {
-            let end = bytes.len().min(start + INPUT_BYTES_MAX);
-            let piece = bytes.get(start..end).unwrap_or_default();
-            let ends = if end == bytes.len() { InputEnd::Closed } else { InputEnd::Open };
-            self.append(app, store, request, |points| start += lines.decode(piece, ends, points))?;
-        }
-        Ok(())
-    }
-
-    fn append_metrics(
-        &mut self,
-        app: &App,
-        store: &Tsdb,
-        request: &WriteRequest,
-        bytes: &[u8],
-    ) -> Result<(), ApiError> {
-        let mut failure = None;
-        self.append(app, store, request, |points| failure = decode_metrics(bytes, points).err())?;
-        failure.map_or(Ok(()), |error| Err(ApiError::bad_request(error)))
-    }
-
-    fn append(
-        &mut self,
-        app: &App,
-        store: &Tsdb,
-        request: &WriteRequest,
-        decode: impl FnOnce(&mut PointWriter<'_>),
-    ) -> Result<(), ApiError> {
-        let to = PointTarget { tenant: &request.tenant, prefix: "" };
-        let appended =
-            append_points(app, app.writes.carbon.of_http(), store, to, decode).map_err(unavailable)?;
-        if let Some(applied) = appended.applied {
-            self.applied = Some(match self.applied.take() {
-                Some(before) => before.join(applied),
-                None => applied,
-            });
-        }
-        if let Some((count, newest)) = appended.refused {
-            let before = self.refused.take().map_or(0, |(count, _)| count);
-            self.refused = Some((before + count, newest));
-        }
-        Ok(())
+fn append_metrics(
+    app: &App,
+    store: &Tsdb,
+    to: PointTarget<'_>,
+    bytes: &[u8],
+) -> (Appended, Result<(), ApiError>) {
+    let mut failure = None;
+    let input = app.writes.carbon.of_http();
+    match append_points(app, input, store, to, |points| failure = decode_metrics(bytes, points).err()) {
+        Ok(appended) => (appended, failure.map_or(Ok(()), |error| Err(ApiError::bad_request(error)))),
+        Err(error) => (Appended::default(), Err(unavailable(error))),
     }
 }
 
