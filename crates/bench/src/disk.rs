@@ -143,7 +143,7 @@ fn flags(kind: Kind) -> Vec<String> {
         Kind::Chronolith => {
             &["--block-encoding=dense", "--flush-delay=15s", "--flush-small-window=0", "--self-scrape=off"]
         }
-        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) => &[],
+        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => &[],
     };
     flags.iter().map(|flag| (*flag).to_owned()).collect()
 }

@@ -162,7 +162,7 @@ fn measure(
 ) -> Result<()> {
     let flags = match kind {
         Kind::Chronolith => vec!["--self-scrape=off".to_owned()],
-        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) => Vec::new(),
+        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => Vec::new(),
     };
     let setup = Setup { series_count, flags, ..Setup::default() };
     let server = Server::start_with(kind, &options.data, setup)?;

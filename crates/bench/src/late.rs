@@ -151,11 +151,11 @@ impl Plan {
     fn setup(&self) -> Setup {
         let config = match self.kind {
             Kind::Prometheus => "storage:\n  tsdb:\n    out_of_order_time_window: 25h\n",
-            Kind::Chronolith | Kind::VictoriaMetrics | Kind::Influx(_) => "",
+            Kind::Chronolith | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => "",
         };
         let flags: &[&str] = match self.kind {
             Kind::Chronolith => &["--self-scrape", "off"],
-            Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) => &[],
+            Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => &[],
         };
         Setup {
             series_count: self.series_count,

@@ -11,6 +11,8 @@ mod all_storage;
 mod block_series;
 mod body;
 mod bucket;
+mod carbon;
+mod carbon_cache;
 mod departed_series;
 mod disk;
 mod families;
@@ -75,6 +77,8 @@ enum Name {
     Late(late::Options),
     /// Line protocol: values per second and per CPU second, latency, memory, disk, kill and restart.
     LineProtocol(line_protocol::Options),
+    /// Carbon lines over TCP: points per second and CPU, memory, loss after a kill.
+    Carbon(carbon::Options),
     /// Flushing the windows of 10,000 small tenants: CPU, syncs and blocks a day.
     ManyTenants(many_tenants::Options),
     /// A server over a directory with many blocks: start, maps, memory, and whether it goes on.
@@ -118,6 +122,7 @@ fn main() -> ExitCode {
         Name::LabelEndpoints(options) => label_endpoints::run(&options),
         Name::Late(options) => late::run(&options),
         Name::LineProtocol(options) => line_protocol::run(&options),
+        Name::Carbon(options) => carbon::run(&options),
         Name::ManyTenants(options) => many_tenants::run(&options),
         Name::ManyBlocks(options) => many_blocks::run(&options),
         Name::Memory(options) => memory::run(&options),

@@ -225,7 +225,7 @@ fn setup(kind: Kind, corpus: &Corpus, block_encoding: &str) -> Setup {
             let flags = ["--self-scrape=off", "--flush-delay=30s", "--flush-small-window=0"];
             std::iter::once(encoding).chain(flags.map(str::to_owned)).collect()
         }
-        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) => Vec::new(),
+        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => Vec::new(),
     };
     // Churned series take the place of others, so that more are there over time.
     Setup { series_count: corpus.series_count() * 20, flags, ..Setup::default() }

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use chronolith_head::reorder::{Added, ReorderBuffer, Rule, Sample};
+use chronolith_head::reorder::{Added, ReorderBuffer, Sample};
+use chronolith_model::ReorderRule;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use case::Case;
@@ -116,7 +117,7 @@ fn add_all(buffer: &mut ReorderBuffer, samples: &[Sample], passed: &mut [Sample]
 /// Adds all, and checks that what passed and what waits at the end are the samples of the case that are not
 /// too old, in order, with their values.
 fn verify(case: Case, samples: &[Sample], interval_ms: u64) -> Result<Tally> {
-    let rule: Rule = case.rule(interval_ms)?;
+    let rule: ReorderRule = case.rule(interval_ms)?;
     let mut buffer = ReorderBuffer::new(rule);
     let mut passed = vec![Sample::EMPTY; case.window_len];
     let mut kept = Vec::with_capacity(samples.len());

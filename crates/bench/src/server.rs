@@ -4,7 +4,7 @@
 //! signal). Each runs as its operators run it: no setting is there to slow it down, those that are there make
 //! it accept the load (named in BENCHMARKS.md).
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::carbon_cache;
 use crate::http;
 use crate::influx::{self, Index};
 
@@ -30,7 +31,8 @@ pub(crate) struct Setup {
     pub(crate) series_count: usize,
     /// Further flags of the program.
     pub(crate) flags: Vec<String>,
-    /// Prometheus: the sections of its configuration after `global`; InfluxDB: lines of its section `data`.
+    /// Prometheus: the sections of its configuration after `global`; InfluxDB: lines of its section `data`;
+    /// carbon: its archive.
     pub(crate) config: String,
 }
 
@@ -45,6 +47,9 @@ pub(crate) enum Kind {
     /// InfluxDB 1.x, which speaks no remote write: `line-protocol` only.
     #[value(skip)]
     Influx(Index),
+    /// carbon-cache, which has no HTTP: `carbon` only. The port is that of its line receiver.
+    #[value(skip)]
+    Carbon,
 }
 
 impl Kind {
@@ -59,6 +64,7 @@ impl Kind {
             Kind::VictoriaMetrics => "victoria-metrics",
             Kind::Influx(Index::Inmem) => "influxdb-inmem",
             Kind::Influx(Index::Tsi1) => "influxdb-tsi1",
+            Kind::Carbon => "carbon-cache",
         }
     }
 
@@ -74,6 +80,7 @@ impl Kind {
                 "cargo xtask peers, or Debian's package of that name",
             ),
             Kind::Influx(_) => (in_path("influxd"), "Debian's package influxdb"),
+            Kind::Carbon => (in_path("carbon-cache"), "Debian's package graphite-carbon"),
         };
         found.with_context(|| format!("{} is not there; {advice} (or leave it out with --only)", self.name()))
     }
@@ -92,6 +99,10 @@ impl Kind {
             ),
             Kind::Chronolith | Kind::Prometheus => crate::machine::first_line(&program, &["--version"]),
             Kind::Influx(_) => crate::machine::first_line(&program, &["version"]),
+            Kind::Carbon => crate::machine::first_line(
+                "dpkg-query",
+                &["-W", "-f", "${Package} ${Version}\n", "graphite-carbon"],
+            ),
         })
     }
 
@@ -124,6 +135,7 @@ impl Kind {
                 "-loggerLevel=WARN".into(),
             ],
             Kind::Influx(index) => influx::args(index, dir, &address, &setup.config)?,
+            Kind::Carbon => carbon_cache::args(dir, port, &setup.config)?,
         };
         args.extend_from_slice(&setup.flags);
         Ok(args)
@@ -134,6 +146,7 @@ impl Kind {
             Kind::VictoriaMetrics => "/health",
             Kind::Influx(_) => "/ping",
             Kind::Chronolith | Kind::Prometheus => "/-/ready",
+            Kind::Carbon => "",
         }
     }
 }
@@ -193,6 +206,9 @@ impl Server {
 
     /// Whether it says that it is ready.
     pub(crate) fn is_ready(&self) -> bool {
+        if self.kind == Kind::Carbon {
+            return TcpStream::connect(("127.0.0.1", self.port)).is_ok();
+        }
         http::get(self.port, self.kind.ready_path()).is_ok_and(|(status, _)| status / 100 == 2)
     }
 

@@ -55,7 +55,9 @@ impl Sizes {
         let name = path.file_name().unwrap_or_default();
         let in_chunks = path.parent().is_some_and(|parent| parent.ends_with("chunks"));
         let (chunk, index) = match kind {
-            Kind::Chronolith | Kind::Prometheus | Kind::Influx(_) => (in_chunks, name == "index"),
+            Kind::Chronolith | Kind::Prometheus | Kind::Influx(_) | Kind::Carbon => {
+                (in_chunks, name == "index")
+            }
             Kind::VictoriaMetrics => {
                 let in_indexdb = path.components().any(|part| part.as_os_str() == "indexdb");
                 let chunk = !in_indexdb && (name == "timestamps.bin" || name == "values.bin");
@@ -77,14 +79,14 @@ fn kept_dirs(server: &Server) -> Vec<PathBuf> {
     let data_dir = server.data_dir();
     match server.kind() {
         Kind::VictoriaMetrics => vec![data_dir.join("data"), data_dir.join("indexdb")],
-        Kind::Chronolith | Kind::Prometheus | Kind::Influx(_) => block_dirs(server),
+        Kind::Chronolith | Kind::Prometheus | Kind::Influx(_) | Kind::Carbon => block_dirs(server),
     }
 }
 
 fn block_dirs(server: &Server) -> Vec<PathBuf> {
     let parent = match server.kind() {
         Kind::Chronolith => server.data_dir().join("tenants/anonymous"),
-        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) => server.data_dir(),
+        Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => server.data_dir(),
     };
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.join("meta.json").is_file()).collect()
@@ -123,7 +125,7 @@ fn is_complete(server: &Server, sample_count: usize) -> Result<bool> {
             let active = metrics.lines().find_map(|line| line.strip_prefix("vm_active_force_merges "));
             active.context("no vm_active_force_merges")?.trim() == "0"
         }
-        Kind::Chronolith | Kind::Prometheus | Kind::Influx(_) => {
+        Kind::Chronolith | Kind::Prometheus | Kind::Influx(_) | Kind::Carbon => {
             block_samples(server).iter().sum::<u64>() == sample_count as u64
         }
     })

@@ -8,13 +8,12 @@
 //! window, for the first sample of a series with a rule.
 //! Not here: which series has which rule, counters of refused samples, chunks for emitted samples.
 
-mod rule;
 #[cfg(test)]
 mod tests;
 
+use chronolith_model::ReorderRule;
+use chronolith_model::reorder::Update;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-
-pub use rule::{Rule, RuleError, Update, WINDOW_LEN_MAX};
 
 /// Timestamp of an empty slot, and of the newest sample while there is none; before every valid timestamp.
 const EMPTY_MS: i64 = i64::MIN;
@@ -72,13 +71,13 @@ pub struct ReorderBuffer {
     slots: Box<[Sample]>,
     newest_ms: i64,
     newest_idx: usize,
-    rule: Rule,
+    rule: ReorderRule,
 }
 
 impl ReorderBuffer {
     /// Returns an empty buffer. Allocates 16 bytes per slot, once.
     #[must_use]
-    pub fn new(rule: Rule) -> ReorderBuffer {
+    pub fn new(rule: ReorderRule) -> ReorderBuffer {
         let slots = vec![Sample::EMPTY; rule.window_len()].into_boxed_slice();
         ReorderBuffer { slots, newest_ms: EMPTY_MS, newest_idx: 0, rule }
     }

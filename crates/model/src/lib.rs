@@ -15,6 +15,7 @@ pub mod metadata;
 pub mod query;
 pub mod quote;
 pub mod regex;
+pub mod reorder;
 pub mod sample;
 pub mod tenant;
 pub mod time;
@@ -29,6 +30,7 @@ pub use query::{
     Columns, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
 };
 pub use regex::{GoRegex, RegexError};
+pub use reorder::{ReorderRule, ReorderRuleError};
 pub use tenant::{
     BlockEncoding, DatabaseLimits, DuplicatePolicy, FetchLimits, IngestionLimits, QueryLimits, TenantId,
     TenantLimits,

@@ -69,7 +69,7 @@ pub(super) fn settled_bytes(server: &mut Server, limit: Duration) -> Result<u64>
         Kind::VictoriaMetrics => {
             http::get(server.port, "/internal/force_merge")?;
         }
-        Kind::Chronolith | Kind::Prometheus => {}
+        Kind::Chronolith | Kind::Prometheus | Kind::Carbon => {}
     }
     let start = Instant::now();
     let mut bytes = 0;

@@ -2,7 +2,9 @@
 //! consecutive groups are reversed, the last one (incomplete or not) stays in order.
 
 use anyhow::Result;
-use chronolith_head::reorder::{Rule, RuleError, Sample, Update};
+use chronolith_head::reorder::Sample;
+use chronolith_model::reorder::Update;
+use chronolith_model::{ReorderRule, ReorderRuleError};
 
 /// Lengths of reversed groups; 1 is "not shuffled".
 pub(super) const GROUPS: [usize; 4] = [1, 5, 50, 500];
@@ -44,8 +46,8 @@ impl Case {
         if self.group_len == 1 { 4.0 } else { 6.0 }
     }
 
-    pub(super) fn rule(self, interval_ms: u64) -> Result<Rule, RuleError> {
-        Rule::new(interval_ms, self.window_len, self.update)
+    pub(super) fn rule(self, interval_ms: u64) -> Result<ReorderRule, ReorderRuleError> {
+        ReorderRule::new(interval_ms, self.window_len, self.update)
     }
 
     pub(super) fn samples(self, sample_count: usize, interval_ms: u64) -> Vec<Sample> {

@@ -3,7 +3,9 @@
 
 mod model;
 
-use super::{Added, Refused, ReorderBuffer, Rule, RuleError, Sample, TIME_MAX_MS, TIME_MIN_MS, Update};
+use chronolith_model::{ReorderRule, ReorderRuleError};
+
+use super::{Added, Refused, ReorderBuffer, Sample, TIME_MAX_MS, TIME_MIN_MS, Update};
 use Refused::{OutOfBounds, TimestampTaken, TooOld};
 use Update::{Allow, Disallow};
 
@@ -24,7 +26,7 @@ struct Script {
 
 impl Script {
     fn new(interval_ms: u64, window_len: usize, update: Update) -> Script {
-        let rule = Rule::new(interval_ms, window_len, update).unwrap();
+        let rule = ReorderRule::new(interval_ms, window_len, update).unwrap();
         Script { buffer: ReorderBuffer::new(rule), passed: vec![Sample::EMPTY; window_len] }
     }
 
@@ -241,20 +243,22 @@ fn error_texts_are_those_of_metrictank() {
 
 #[test]
 fn rules_without_a_window_are_refused() {
-    let of = |interval_ms, window_len| Rule::new(interval_ms, window_len, Allow).map(|rule| rule.span_ms());
+    let of =
+        |interval_ms, window_len| ReorderRule::new(interval_ms, window_len, Allow).map(|rule| rule.span_ms());
     assert_eq!(of(10, 3), Ok(30));
     assert_eq!(of(86_400_000, 366), Ok(31_622_400_000));
-    assert_eq!(of(10, 0), Err(RuleError::WindowLen { found: 0 }));
-    assert_eq!(of(10, 65_537), Err(RuleError::WindowLen { found: 65_537 }));
+    assert_eq!(of(10, 0), Err(ReorderRuleError::WindowLen { found: 0 }));
+    assert_eq!(of(10, 65_537), Err(ReorderRuleError::WindowLen { found: 65_537 }));
     for (interval_ms, window_len) in [(0, 1), (1 << 32, 1), (1 << 31, 5), (u64::MAX, 2)] {
-        assert_eq!(of(interval_ms, window_len), Err(RuleError::Interval { interval_ms, window_len }));
+        assert_eq!(of(interval_ms, window_len), Err(ReorderRuleError::Interval { interval_ms, window_len }));
     }
 }
 
 #[test]
 fn division_by_multiplication_is_exact() {
     for interval_ms in [1, 2, 3, 7, 10, 999, 1000, 60_000, 86_400_000, (1 << 24) - 1, 1 << 24] {
-        let rule = Rule::new(interval_ms, WINDOW_LONG, Allow).or_else(|_| Rule::new(interval_ms, 1, Allow));
+        let rule = ReorderRule::new(interval_ms, WINDOW_LONG, Allow)
+            .or_else(|_| ReorderRule::new(interval_ms, 1, Allow));
         let rule = rule.unwrap();
         for count in 0..rule.window_len() as u64 {
             for distance_ms in [count * interval_ms, count * interval_ms + interval_ms - 1] {
