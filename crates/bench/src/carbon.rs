@@ -177,6 +177,8 @@ fn measure(kind: Kind, row: &Row, options: &Options) -> Result<Measured> {
         _ => Vec::new(),
     };
     if kind == Kind::Chronolith {
+        // Names of series are all that differs, and counts per series have none.
+        flags.extend(["--enable-feature".into(), "promql-delayed-name-removal".into()]);
         flags.extend(options.flags.split_whitespace().map(str::to_owned));
     }
     // carbon keeps the points of an hour before the first round too.

@@ -1,11 +1,12 @@
 //! Benchmark `reorder`: the 24 published benchmarks of Metrictank's reorder buffer on `head::reorder`, in
-//! this process.
+//! this process, and the same through the append of the head with the WAL.
 //!
 //! Invariants: samples are made before the clock starts; what passes is checked sample by sample before a
 //! case is timed, and every timed round must pass and refuse as many; rounds go over all cases in turn, so
 //! that a neighbour on the machine disturbs some rounds of all cases and not all rounds of one.
 //! Not here: Metrictank itself (a Go test binary; BENCHMARKS.md says how its figures are taken).
 
+mod append;
 mod case;
 mod report;
 
@@ -39,9 +40,15 @@ pub(crate) struct Options {
     /// Interval of the buffer and distance of the samples; published is 1.
     #[arg(long, default_value_t = 1)]
     interval_ms: u64,
+    /// Rounds per case through the head; 0 leaves these rows out.
+    #[arg(long, default_value_t = 3)]
+    append_rounds: usize,
     /// Where the report goes.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
+    /// Where the directories of heads go.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    data: PathBuf,
 }
 
 /// What the timed loop counts, so that no work is for nothing.
@@ -81,7 +88,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             measure(one, samples.map_or(&[], |(_, samples)| samples), options.interval_ms)?;
         }
     }
-    report::write(options, &measured)
+    let mut appended = Vec::new();
+    if options.append_rounds > 0 {
+        for one in &measured {
+            appended.push(append::measure(one.case, &options.data, options.append_rounds)?);
+        }
+    }
+    report::write(options, &measured, &appended)
 }
 
 fn measure(one: &mut Measured, samples: &[Sample], interval_ms: u64) -> Result<()> {

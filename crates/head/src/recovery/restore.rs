@@ -162,8 +162,13 @@ fn restore_ooo(
     };
     let mut ooo: Vec<OooSample> = samples.times.iter().enumerate().filter_map(sample).collect();
     ooo.sort_by_key(OooSample::time);
+    stripe.restore_ooo(&series.replay_context_for(tally.width()), entry.id, ooo);
+}
+
+/// Ends the restore of a series with out-of-order samples, after all of its entries.
+pub(super) fn finish(stripe: &mut Stripe, series: &SeriesStore, id: u32, tally: &mut WindowTally) {
     let mut cx = series.replay_context_for(tally.width());
-    stripe.restore_ooo(&mut cx, entry.id, ooo);
+    stripe.finish_restore(&mut cx, id);
     tally.merge(&mut cx.windows);
 }
 

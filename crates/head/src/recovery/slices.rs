@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::head::slice::{
-    EntryReader, FILE_HEADER_BYTES, KIND_TENANTS, LATER_FRAMES_UNKNOWN, SeriesEntry, SliceHeader,
+    EntryReader, FILE_HEADER_BYTES, KIND_TENANTS, LATER_FRAMES_UNKNOWN, OooPayload, SeriesEntry, SliceHeader,
     decode_slice, decode_tenants, is_series,
 };
 use chronolith_format::head::wal::Samples;
@@ -17,7 +17,7 @@ use chronolith_model::{TenantId, TimeUnit};
 use parking_lot::Mutex;
 
 use super::files::{CheckpointFiles, read_head};
-use super::restore::{Damage, restore};
+use super::restore::{Damage, finish, restore};
 use super::tallies::TenantTallies;
 use super::threads::replay_thread_count;
 use crate::checkpoint::{SliceState, slice_of, slice_path};
@@ -183,6 +183,7 @@ impl<'a> SliceLoader<'a> {
             }
         }
         let mut entry = SeriesEntry::default();
+        let mut with_ooo: Vec<(u32, u32, i64)> = Vec::new();
         for &(kind, payload) in frames.iter().filter(|(kind, _)| is_series(*kind)) {
             let mut reader = EntryReader::new(kind, payload);
             let mut stripe = self.series.stripes()[stripe_of_slice(header.slice)].lock();
@@ -199,6 +200,9 @@ impl<'a> SliceLoader<'a> {
                         if stripe.series(entry.id).is_none() {
                             stripe.create(entry.id, tenant);
                         }
+                        if !matches!(entry.ooo, OooPayload::None) {
+                            with_ooo.push((entry.id, tenant, width));
+                        }
                         let tally = work.tallies.of(tenant, width);
                         let (damage, samples) = (&mut work.damage, &mut work.samples);
                         restore(&mut stripe, self.series, &entry, tally, damage, samples);
@@ -211,6 +215,13 @@ impl<'a> SliceLoader<'a> {
                 }
             }
         }
+        // A series may have several entries, and its chunks are in the last one.
+        with_ooo.dedup_by_key(|one| one.0);
+        let mut stripe = self.series.stripes()[stripe_of_slice(header.slice)].lock();
+        for (id, tenant, width) in with_ooo {
+            finish(&mut stripe, self.series, id, work.tallies.of(tenant, width));
+        }
+        drop(stripe);
         let mut found = self.found.lock();
         found.id_ends.insert(header.slice, header.id_end);
         for (window, first) in arrivals {

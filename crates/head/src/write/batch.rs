@@ -4,7 +4,7 @@
 //! Invariants: a frame is queued under the lock of its stripe, so the WAL has the order of memory; nothing is
 //! allocated per sample; no lock is held for more than a slice of a batch.
 //! Not here: new series (`resolve`), storing a sample (`series::stripe`), series with histograms or start
-//! times (`mixed`).
+//! times (`mixed`), series with a reorder rule (`reordered`).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,7 @@ use chronolith_wal::PoisonOnPanic;
 use super::field_types::check_field_types;
 use super::job::{AppendJob, AppendScratch, BatchSample, Target, count_appended, reject_sample};
 use super::mixed::{append_mixed, is_mixed, may_have_mixed, set_relogged_start};
+use super::reordered::{append_reordered, may_have_reordered};
 use super::resolve::resolve_misses;
 use super::slices::{queue_pending, slice_at, yield_stripe};
 use crate::counters::Counter;
@@ -151,11 +152,15 @@ fn append_slice(
     within: Range<usize>,
 ) {
     let has_mixed = may_have_mixed(job.batch, target.stripe);
+    let has_reordered = may_have_reordered(job.batch, target.stripe);
     let (relogs, tenant) = (target.relogs, job.tenant.idx);
     for &idx in order {
         let id = scratch.ids[idx as usize];
         let samples = &job.batch.series[idx as usize].samples;
         let samples = within.start.max(samples.start as usize)..within.end.min(samples.end as usize);
+        if has_reordered && append_reordered(job, scratch, target, idx, samples.clone()) {
+            continue;
+        }
         if has_mixed && is_mixed(job.batch, idx, samples.clone(), target.stripe, id) {
             if target.stripe.is_of_tenant(id, tenant) {
                 append_mixed(job, scratch, target, idx, samples);

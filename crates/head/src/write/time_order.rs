@@ -48,6 +48,8 @@ pub(super) fn sorted_by_time(batch: &WriteBatch) -> Option<WriteBatch> {
         rows: batch.rows.clone(),
         histograms: (0..).zip(&old_idxs).filter_map(histogram).collect(),
         start_times,
+        reorder_rules: batch.reorder_rules.clone(),
+        reordered: batch.reordered.clone(),
         // Not samples: the head does not read them.
         exemplars: Vec::new(),
         metadata: Vec::new(),

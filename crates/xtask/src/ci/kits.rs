@@ -74,15 +74,21 @@ fn older_prometheus(ci: &Checkout) -> Result<PathBuf> {
 }
 
 pub(super) fn crash(ci: &Checkout) -> Result<Tally> {
-    let Some(kit) = find_kit(ci, "crash", "crash.py") else { return Ok(no_kit("crash")) };
-    let binary = binary_of(ci)?;
-    let launch = format!("{} serve --data-dir {{dir}} --http 127.0.0.1:{{port}}", binary.display());
+    let serve = format!("{} serve --data-dir {{dir}} --http 127.0.0.1:{{port}}", binary_of(ci)?.display());
+    let carbon = format!("{serve} --carbon.listen 127.0.0.1:{{carbon}} --graphite.schemas {{schemas}}");
+    let mut tally = crash_kit(ci, "crash.py", &serve)?;
+    tally.add(&crash_kit(ci, "carbon.py", &carbon)?);
+    Ok(tally)
+}
+
+fn crash_kit(ci: &Checkout, file: &str, launch: &str) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "crash", file) else { return Ok(no_kit("crash")) };
     let rounds = CRASH_ROUND_COUNT.to_string();
     let log = log_dir(ci).join("crash.log");
     std::fs::create_dir_all(log_dir(ci))?;
     let port = free_ports(1)?.to_string();
     let log = log.display().to_string();
-    python(ci, &kit, &["--launch", &launch, "--rounds", &rounds, "--port", &port, "--log", &log])
+    python(ci, &kit, &["--launch", launch, "--rounds", &rounds, "--port", &port, "--log", &log])
 }
 
 pub(super) fn clients(ci: &Checkout) -> Result<Tally> {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
 
-use super::super::{Added, Refused, ReorderBuffer, Rule, Sample, Update};
+use chronolith_model::ReorderRule;
+
+use super::super::{Added, Refused, ReorderBuffer, Sample, Update};
 
 const SEED_COUNT: u64 = 500;
 const ADDS_PER_SEED: u64 = 10_000;
@@ -51,7 +53,7 @@ fn check(seed: u64) {
     let interval_ms = [1, 1, 2, 7, 10, 1000, 15_000, 86_400_000][rng.below(8) as usize];
     let window_len = [1, 2, 3, 5, 10, 16, 120, 600][rng.below(8) as usize];
     let update = if rng.below(2) == 0 { Update::Allow } else { Update::Disallow };
-    let rule = Rule::new(interval_ms, window_len, update).unwrap();
+    let rule = ReorderRule::new(interval_ms, window_len, update).unwrap();
     let interval_ms = i64::try_from(interval_ms).unwrap();
     let span_ms = i64::try_from(rule.span_ms()).unwrap();
     let mut model = Model { interval_ms, span_ms, update, waiting: BTreeMap::new(), passed: Vec::new() };

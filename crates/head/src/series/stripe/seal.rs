@@ -17,10 +17,12 @@ use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, DuplicatePolicy, TimeRange};
 
 use super::ooo_log::{OooList, OooSample};
+use super::reorder_buffers::{append_newest_out_of_order, flush, flush_range};
 use super::resolve::Arrivals;
 use super::state::{AppendContext, Stripe};
+use crate::reorder::Sample;
 use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, ChunkRef, SealedChunk};
-use crate::series::value::HISTOGRAM_BITS;
+use crate::series::value::{HISTOGRAM_BITS, SampleValue};
 
 impl Stripe {
     /// Seals the open chunk of a series, if there is one; the series record keeps the last sample. Returns a
@@ -136,6 +138,9 @@ impl Stripe {
 
     /// Seals all samples of a series in `window`; returns true if it has some.
     pub(crate) fn seal_window(&mut self, cx: &mut AppendContext<'_>, id: u32, window: TimeRange) -> bool {
+        if self.has_reorder_buffers() {
+            flush_range(self, cx, id, window);
+        }
         if self.open_times(id).is_some_and(|(first, _)| window.contains(first)) {
             self.seal_open(cx, id);
             self.keep_histogram_budget(cx);
@@ -300,6 +305,9 @@ impl Stripe {
     /// later sample at one of their timestamps is stored like any other. Returns the number of samples;
     /// `None` if nothing has changed, the last sample in the series record included.
     pub(crate) fn erase(&mut self, cx: &mut AppendContext<'_>, id: u32, range: TimeRange) -> Option<u64> {
+        if self.has_reorder_buffers() {
+            flush(self, cx, id);
+        }
         let series = self.series(id).filter(|series| series.has_sample())?;
         let forgets_last = range.contains(series.newest_time());
         if !forgets_last && !self.overlaps(id, range) {
@@ -398,11 +406,27 @@ impl Stripe {
         }
     }
 
-    /// Returns the out-of-order samples of a series, resolved and ascending.
+    /// Removes the words from `newest` on from the out-of-order samples of a series.
+    pub(super) fn take_newest_words(&mut self, id: u32, newest: i64) -> Vec<Sample> {
+        let (mut words, mut kept) = (Vec::new(), Vec::new());
+        for one in self.take_out_of_order(id, TimeRange::new(newest, i64::MAX)) {
+            match one.value() {
+                SampleValue::Word(bits) if one.start_ms() == 0 && one.replaces() => {
+                    words.push(Sample { time_ms: one.time(), value: f64::from_bits(*bits) });
+                }
+                _ => kept.push(one),
+            }
+        }
+        self.put_out_of_order(id, kept);
+        words
+    }
+
+    /// Returns the out-of-order and buffered samples of a series, resolved and ascending.
     pub(crate) fn ooo_samples(&self, id: u32) -> Vec<OooSample> {
         let Some(series) = self.series(id) else { return Vec::new() };
         let mut all: Vec<OooSample> = self.ooo.samples(series.ooo).collect();
         all.reverse();
+        all.extend(self.reorder_buffers.samples(id));
         all.sort_by_key(|one| one.time());
         let mut resolved: Vec<OooSample> = Vec::with_capacity(all.len());
         for one in all {
@@ -415,23 +439,32 @@ impl Stripe {
         resolved
     }
 
-    /// Adds the out-of-order samples of a checkpoint to a series, whose chunks are restored already.
-    pub(crate) fn restore_ooo(&mut self, cx: &mut AppendContext<'_>, id: u32, samples: Vec<OooSample>) {
-        let newest = samples.iter().max_by_key(|one| one.time()).cloned();
-        let count = self.put_out_of_order(id, samples);
-        if let Some(series) = self.series_mut(id) {
-            // Old checkpoints have histograms that are newer than the last word only here.
-            if let Some(one) = newest
-                && (!series.has_sample() || series.newest_time() < one.time())
-                && !series.has_open_words()
-            {
-                series.set_newest(Some((one.time(), one.value().as_value().newest_bits())));
-            }
+    /// Adds out-of-order samples of a checkpoint to a series; [`Stripe::finish_restore`] must follow.
+    pub(crate) fn restore_ooo(&mut self, cx: &AppendContext<'_>, id: u32, samples: Vec<OooSample>) {
+        self.put_out_of_order(id, samples);
+        self.histograms.report(cx.histograms(), self.ooo.histogram_bytes());
+    }
+
+    /// Ends the restore of a series that has out-of-order samples, after all of its entries. Its newest sample
+    /// may be one of them: it was in a reorder buffer, replaced a sealed one, or is a histogram of an old
+    /// checkpoint.
+    pub(crate) fn finish_restore(&mut self, cx: &mut AppendContext<'_>, id: u32) {
+        let Some(series) = self.series(id) else { return };
+        let newest = series.has_sample().then(|| series.newest_time());
+        let has_newest = self.ooo.times(series.ooo).any(|time| newest.is_none_or(|newest| time >= newest));
+        if has_newest && series.has_open_words() {
+            append_newest_out_of_order(self, cx, id);
+        } else if has_newest
+            && let Some(one) = self.ooo_samples(id).pop()
+            && (newest != Some(one.time()) || one.replaces())
+            && let Some(series) = self.series_mut(id)
+        {
+            series.set_newest(Some((one.time(), one.value().as_value().newest_bits())));
         }
-        if self.ooo.is_full(count) {
+        let Some(series) = self.series(id) else { return };
+        if self.ooo.is_full(self.ooo.times(series.ooo).count()) {
             self.seal_out_of_order(cx, id, TimeRange::ALL);
         }
-        self.histograms.report(cx.histograms(), self.ooo.histogram_bytes());
     }
 
     /// Adds the open chunk of histograms of a checkpoint to a series. An earlier version may have had an open
@@ -503,6 +536,8 @@ impl Stripe {
         });
         self.end_open(id, |open, _| visit(open.min_time(), open.count(), None));
         self.ooo.times(series.ooo).for_each(|time| visit(time, 1, None));
+        self.reorder_buffers.samples(id).for_each(|one| visit(one.time(), 1, None));
+        self.reorder_buffers.remove(id);
         self.ooo.free(series.ooo);
         if let Some(series) = self.series_mut(id) {
             series.ooo = OooList::EMPTY;

@@ -1,8 +1,8 @@
-//! One of sixteen stripes of series: series records in pages, open chunks, the out-of-order log, references
-//! to sealed chunks; start timestamps of open chunks in side storage for the series that have some.
+//! One of sixteen stripes of series: series records in pages, open chunks, the out-of-order log, reorder
+//! buffers, references to sealed chunks; start timestamps of open chunks in side storage for the series that have some.
 //!
 //! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
-//! series is newer than the last one in its series record; runs of 1024 consecutive ids share a stripe, so a
+//! series is newer than the last one in its series record, but for those in its reorder buffer; runs of 1024 consecutive ids share a stripe, so a
 //! batch takes few locks.
 //! Not here: the series record (`record`), appends (`append`), sealing and deletion (`seal`), locking, the
 //! WAL (`write`), labels of series (`index`).
@@ -19,6 +19,7 @@ use super::idle::ActivityBits;
 use super::layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, slot_of};
 use super::ooo_log::OooLog;
 use super::record::{Scratch, SeriesState};
+use super::reorder_buffers::ReorderBuffers;
 use super::starts::OpenStarts;
 use crate::memory_part::MemoryPart;
 use crate::series::chunk_buffer::{BufferCopy, ChunkBuffers};
@@ -68,6 +69,7 @@ pub(crate) struct Stripe {
     pub(super) chunk_buffers: ChunkBuffers,
     sealed_chunks: SealedChunks,
     pub(super) ooo: OooLog,
+    pub(super) reorder_buffers: ReorderBuffers,
     pub(super) histograms: OpenHistograms,
     pub(super) starts: OpenStarts,
     pub(super) decoded: DecodedChunk,
@@ -181,6 +183,7 @@ impl Stripe {
             chunk_buffers: ChunkBuffers::new(),
             sealed_chunks: SealedChunks::new(),
             ooo: OooLog::default(),
+            reorder_buffers: ReorderBuffers::default(),
             histograms: OpenHistograms::default(),
             starts: OpenStarts::default(),
             decoded: DecodedChunk::default(),
@@ -211,7 +214,9 @@ impl Stripe {
     pub(crate) fn remove(&mut self, id: u32) {
         let (page_idx, slot) = slot_of(id);
         let Some(Some(page)) = self.pages.get_mut(page_idx) else { return };
-        let is_empty = page.slots[slot].has_no_chunk() && self.histograms.get(id).is_none();
+        let is_empty = page.slots[slot].has_no_chunk()
+            && self.histograms.get(id).is_none()
+            && !self.reorder_buffers.has(id);
         assert!(is_empty, "chunks are removed before their series");
         page.slots[slot] = SeriesState::EMPTY;
         page.live_count -= 1;
@@ -294,7 +299,25 @@ impl Stripe {
 
     /// Returns true if the series, which exists, has no samples here.
     pub(crate) fn is_empty(&self, id: u32) -> bool {
-        self.series(id).is_none_or(SeriesState::has_no_chunk) && self.histograms.get(id).is_none()
+        self.series(id).is_none_or(SeriesState::has_no_chunk)
+            && self.histograms.get(id).is_none()
+            && !self.reorder_buffers.has(id)
+    }
+
+    /// Returns true if a series has samples in the out-of-order log or in a reorder buffer.
+    pub(crate) fn has_out_of_order(&self, id: u32, series: &SeriesState) -> bool {
+        series.has_out_of_order() || self.reorder_buffers.has(id)
+    }
+
+    /// Returns true if a series has samples in a reorder buffer.
+    pub(crate) fn has_buffered(&self, id: u32) -> bool {
+        self.reorder_buffers.has(id)
+    }
+
+    /// Returns true if any series has samples in a reorder buffer.
+    #[inline]
+    pub(crate) fn has_reorder_buffers(&self) -> bool {
+        !self.reorder_buffers.is_empty()
     }
 
     /// Returns true if a series has a sample, in a chunk or in the log, that may lie in `range`.
@@ -302,6 +325,7 @@ impl Stripe {
         let Some(series) = self.series(id) else { return false };
         self.open_times(id).is_some_and(|(first, last)| range.overlaps_inclusive(first, last))
             || self.ooo.times(series.ooo).any(|time| range.contains(time))
+            || self.reorder_buffers.samples(id).any(|one| range.contains(one.time()))
             || self.sealed_of(series).any(|node| range.overlaps_inclusive(node.min_time(), node.max_time()))
     }
 
@@ -312,7 +336,8 @@ impl Stripe {
 
     /// Returns the timestamp of the newest sample of a series.
     pub(crate) fn newest_time(&self, id: u32) -> Option<i64> {
-        self.series(id).filter(|series| series.has_sample()).map(SeriesState::newest_time)
+        let in_chunks = self.series(id).filter(|series| series.has_sample()).map(SeriesState::newest_time);
+        in_chunks.max(self.reorder_buffers.newest_time(id))
     }
 
     pub(super) fn touch(&mut self, id: u32) {
@@ -392,15 +417,16 @@ impl Stripe {
         self.sealed_of(series).count() as u64 + other_count
     }
 
-    /// Memory of series states, open chunks, out-of-order samples, references to sealed chunks, histograms,
-    /// start times.
-    pub(crate) fn memory(&self) -> [MemoryPart; 6] {
+    /// Memory of series states, open chunks, out-of-order samples, reorder buffers, references to sealed
+    /// chunks, histograms, start times.
+    pub(crate) fn memory(&self) -> [MemoryPart; 7] {
         let pages = self.page_count * size_of::<Page>();
         let records = (pages + self.pages.capacity() * size_of::<Option<Box<Page>>>()) as u64;
         [
             MemoryPart::new("hot_records", records, self.series_count()),
             MemoryPart::new("open_chunks", self.chunk_buffers.heap_bytes(), self.chunk_buffers.count()),
             MemoryPart::new("ooo_buffers", self.ooo.heap_bytes(), self.ooo.list_count()),
+            self.reorder_buffers.memory(),
             MemoryPart::new("sealed_chunk_refs", self.sealed_chunks.heap_bytes(), self.sealed_chunks.count()),
             self.histograms.memory(self.ooo.histogram_bytes()),
             self.starts.memory(),
