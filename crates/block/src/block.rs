@@ -245,4 +245,16 @@ impl Queryable for Block {
     ) -> Result<Vec<String>, QueryError> {
         label_queries::label_values(&self.contents, name, selector, limit, ctx)
     }
+
+    fn sole_label_values(
+        &self,
+        name: &str,
+        start: &str,
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let selector = Selector { matchers: &[], range };
+        label_queries::sole_label_values(&self.contents, name, start, &selector, limit, ctx)
+    }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use chronolith_base::{DecodeError, MemoryBudget};
 use chronolith_format::block::index::{Postings, SeriesEntry};
-use chronolith_model::{QueryError, ReadContext, Selector};
+use chronolith_model::{Matcher, QueryError, ReadContext, Selector};
 
 use crate::contents::BlockContents;
 use crate::postings::{postings_at, select_refs};
@@ -75,6 +75,42 @@ pub(crate) fn label_values(
         return values_by_series(contents, name, refs, limit, ctx);
     }
     values_by_postings(contents, name, &refs, limit, ctx)
+}
+
+/// Values of label `name` from `start` on, ascending, at most `limit`, of series without other labels.
+pub(crate) fn sole_label_values(
+    contents: &BlockContents,
+    name: &str,
+    start: &str,
+    selector: &Selector<'_>,
+    limit: usize,
+    ctx: &ReadContext,
+) -> Result<Vec<String>, QueryError> {
+    let mut values = Vec::new();
+    if name.is_empty() || limit == 0 || !selector.range.overlaps(contents.range()) {
+        return Ok(values);
+    }
+    let header = contents.header();
+    let has_other_names = header.label_names().nth(1).is_some();
+    let mut failure = None;
+    let visited = header.for_each_value_from(name, start, &mut |value| {
+        match if has_other_names { is_sole(contents, name, value, ctx) } else { Ok(true) } {
+            Ok(true) => values.push(value.to_owned()),
+            Ok(false) => {}
+            Err(error) => failure = Some(error),
+        }
+        values.len() < limit && failure.is_none()
+    });
+    visited.map_err(|e| contents.index_error(&e))?;
+    failure.map_or(Ok(values), Err)
+}
+
+/// Returns true if a series has this label and no other.
+fn is_sole(contents: &BlockContents, name: &str, value: &str, ctx: &ReadContext) -> Result<bool, QueryError> {
+    let refs = select_refs(contents, &[Matcher::equal(name, value)], &ctx.budget)?;
+    let mut found = false;
+    for_each_series(contents, refs, ctx, &mut |entry| found |= entry.pairs().nth(1).is_none())?;
+    Ok(found)
 }
 
 fn values_by_series(

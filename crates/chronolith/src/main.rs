@@ -9,6 +9,7 @@ mod bucket;
 mod check;
 mod client;
 mod export;
+mod graphite;
 mod import;
 mod influx;
 mod log;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Some(("block", matches)) => block::run(matches),
         Some(("bucket", matches)) => bucket::run(matches),
         Some(("wal", matches)) => wal::run(matches),
+        Some(("graphite", matches)) => graphite::run(matches),
         Some(("version", _)) => {
             query::print(&format!("chronolith {}\n", chronolith_server::VERSION));
             Ok(ExitCode::SUCCESS)
@@ -63,6 +65,7 @@ fn command() -> Command {
         .subcommand(block::command())
         .subcommand(bucket::command())
         .subcommand(wal::command())
+        .subcommand(graphite::command())
         .subcommand(Command::new("version").about("Print the version"))
 }
 

@@ -90,6 +90,7 @@ fn with_advice(error: RunError) -> anyhow::Error {
             }
         },
         RunError::Bucket(_) => "see docs/bucket.md for the forms of --bucket and its settings",
+        RunError::GraphiteRules(_) => "see docs/graphite.md for the files of rules",
         RunError::QueryLog(_) => "choose a file in a directory that exists and is writable",
         RunError::Threads(_) => "the system refuses more threads: raise its limits",
         RunError::Close(_) | RunError::Interrupted(_) => {

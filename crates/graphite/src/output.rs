@@ -2,13 +2,14 @@
 //!
 //! Invariants: bytes are those of graphite-web where a client could tell; an empty value is null, None or
 //! nothing; infinities are 1e9999 in JSON.
-//! Not here: HTTP, content types, pictures.
+//! Not here: HTTP, content types.
 
 pub mod find;
 pub mod functions;
 pub mod json;
 pub mod msgpack;
 pub mod pickle;
+pub mod picture;
 mod points;
 #[cfg(test)]
 mod tests;

@@ -513,6 +513,38 @@ pub trait Queryable: Send + Sync {
         limit: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError>;
+
+    /// Values of `name`, from `start` on, of series without other labels, sorted and unique; at most `limit`,
+    /// which is not 0. Series of blocks and head windows that overlap `range` are included. Cost: a search per
+    /// head and block and the values returned; of a source without such a search all its values.
+    ///
+    /// # Errors
+    /// As the source.
+    fn sole_label_values(
+        &self,
+        name: &str,
+        start: &str,
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let all = self.label_values(name, &Selector { matchers: &[], range }, 0, ctx)?;
+        let mut values = Vec::new();
+        for value in all.into_iter().skip_while(|value| value.as_str() < start) {
+            let matchers = [Matcher::equal(name, &value)];
+            let hints = SelectHints { presence_only: true, ..SelectHints::default() };
+            let mut batches = self.select_with(&Selector { matchers: &matchers, range }, &hints, ctx)?;
+            let mut series = Vec::new();
+            while batches.next_batch(&mut series)? {}
+            if series.iter().any(|one| one.labels.len() == 1) {
+                values.push(value);
+            }
+            if values.len() == limit {
+                break;
+            }
+        }
+        Ok(values)
+    }
 }
 
 /// Sources of all tenants, and what changes in them.

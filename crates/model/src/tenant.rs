@@ -166,6 +166,33 @@ pub struct FetchLimits {
     pub chunks_max: u64,
 }
 
+/// Limits of one request of Graphite's API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GraphiteLimits {
+    /// Series that its targets fetch.
+    pub series_max: u64,
+    /// Points that it fetches or computes.
+    pub points_max: u64,
+    /// Points per request above which coarser archives are read, where a path has some.
+    pub points_soft: u64,
+    /// Targets, those of templates and of functions that evaluate others included.
+    pub targets_max: u64,
+    /// Nodes and series that a search returns.
+    pub nodes_max: u64,
+}
+
+impl Default for GraphiteLimits {
+    fn default() -> Self {
+        GraphiteLimits {
+            series_max: 250_000,
+            points_max: 200_000_000,
+            points_soft: 20_000_000,
+            targets_max: 20_000,
+            nodes_max: 250_000,
+        }
+    }
+}
+
 /// Limits of the queries of one tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueryLimits {
@@ -177,6 +204,8 @@ pub struct QueryLimits {
     pub lookback_ms: i64,
     /// Limits of one query that reads blocks in object storage.
     pub fetch: FetchLimits,
+    /// Limits of one request of Graphite's API.
+    pub graphite: GraphiteLimits,
 }
 
 /// Limits and policies of one tenant.

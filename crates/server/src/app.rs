@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 
 use crate::admission::Admission;
 use crate::admission::threads::QueryThreads;
+use crate::carbon::rules::PathRules;
 use crate::http::influx::context::InfluxContext;
 use crate::http::query::context::QueryContext;
 use crate::http::write::context::WriteContext;
@@ -84,6 +85,19 @@ impl App {
             env,
             options,
         }
+    }
+
+    /// Reads the files of Graphite's rules; on failure the rules in use stay.
+    ///
+    /// # Errors
+    /// The text for the operator.
+    pub(crate) fn read_rules(&self) -> Result<(), String> {
+        let files = &self.options.write.carbon.rules;
+        if !files.is_empty() {
+            let rules = PathRules::read(&*self.env.disk, files, self.env.rng.next_u64())?;
+            self.writes.carbon.set_rules(rules);
+        }
+        Ok(())
     }
 
     /// Takes the store into use, with the limits of the latest reload. Queries read it and `others`.

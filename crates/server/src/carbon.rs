@@ -1,20 +1,22 @@
 //! Carbon input: parts that its listeners and HTTP requests share.
 //!
 //! Invariant: refused points are counted per input, and the newest of each reason is kept.
-//! Not here: the append (`append`), sockets (`serve::carbon`), requests (`http::graphite`).
+//! Not here: the append (`append`), rules of paths (`rules`), sockets (`serve::carbon`), requests (`http::graphite`).
 
 pub(crate) mod append;
+pub(crate) mod rules;
 
 use std::sync::Arc;
 
 use chronolith_ingest::carbon::{self, Refused, RefusedReason};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::http::write::batches::BatchPool;
 use crate::limits::CARBON_THREADS_MAX;
 use crate::metrics::Counter;
 use crate::options::CarbonListener;
+use rules::PathRules;
 
 /// Name of the input that HTTP requests are.
 const HTTP_INPUT: &str = "http";
@@ -26,6 +28,7 @@ pub(crate) struct CarbonContext {
     pub(crate) threads: Arc<Semaphore>,
     /// Those of the listeners in order of the settings, then that of HTTP requests.
     inputs: Vec<Arc<CarbonInput>>,
+    rules: RwLock<Arc<PathRules>>,
 }
 
 /// Counters of one listener, or of all HTTP requests.
@@ -55,7 +58,12 @@ impl CarbonContext {
         let names = listeners.iter().map(CarbonListener::name).chain([HTTP_INPUT.to_owned()]);
         let inputs = names.map(|name| Arc::new(CarbonInput::new(name))).collect();
         let threads = Arc::new(Semaphore::new(CARBON_THREADS_MAX));
-        CarbonContext { batches: BatchPool::new(carbon::new_batch), threads, inputs }
+        CarbonContext {
+            batches: BatchPool::new(carbon::new_batch),
+            threads,
+            inputs,
+            rules: RwLock::default(),
+        }
     }
 
     /// Returns the input of the listener at `idx` of the settings.
@@ -66,6 +74,16 @@ impl CarbonContext {
     /// Returns the input of HTTP requests.
     pub(crate) fn of_http(&self) -> &Arc<CarbonInput> {
         &self.inputs[self.inputs.len() - 1]
+    }
+
+    /// Returns the rules of paths in effect.
+    pub(crate) fn rules(&self) -> Arc<PathRules> {
+        self.rules.read().clone()
+    }
+
+    /// Replaces the rules of paths, for points that arrive from now on.
+    pub(crate) fn set_rules(&self, rules: PathRules) {
+        *self.rules.write() = Arc::new(rules);
     }
 
     pub(crate) fn inputs(&self) -> &[Arc<CarbonInput>] {

@@ -20,7 +20,7 @@ mod version;
 pub use http::CorsOrigin;
 pub use options::{
     CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, Reload, Reloaded,
-    ServerOptions, UdpListener, WriteOptions,
+    RuleFiles, ServerOptions, UdpListener, WriteOptions,
 };
 pub use serve::{RunError, Server};
 pub use version::VERSION;

@@ -257,11 +257,32 @@ pub struct CarbonOptions {
     pub listeners: Vec<CarbonListener>,
     /// Time between reading points of a connection and their being durable, in milliseconds.
     pub sync_ms: u64,
+    /// Files of rules for paths.
+    pub rules: RuleFiles,
 }
 
 impl Default for CarbonOptions {
     fn default() -> Self {
-        CarbonOptions { listeners: Vec::new(), sync_ms: 100 }
+        CarbonOptions { listeners: Vec::new(), sync_ms: 100, rules: RuleFiles::default() }
+    }
+}
+
+/// Graphite's files of rules for paths. A file that is not named has no rules.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuleFiles {
+    /// storage-schemas.conf: archives and reorder buffer.
+    pub schemas: Option<PathBuf>,
+    /// storage-aggregation.conf: methods and xFilesFactor.
+    pub aggregation: Option<PathBuf>,
+    /// Rewrite rules: other name, labels.
+    pub rewrites: Option<PathBuf>,
+}
+
+impl RuleFiles {
+    /// Returns true if no file is named.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == RuleFiles::default()
     }
 }
 

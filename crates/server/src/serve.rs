@@ -78,6 +78,7 @@ impl Server {
         let address = listener.local_addr().map_err(bind)?;
         let app = Arc::new(App::new(env, options, reload));
         app.queries.log.open(&*app.env.disk).map_err(RunError::QueryLog)?;
+        app.read_rules().map_err(RunError::GraphiteRules)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed.clone()));
         listen_for_points(&app, &runtime, &closed)?;

@@ -244,4 +244,17 @@ impl Queryable for TenantQueryable {
         let query = LabelQuery::without_texts(list, &matchers, range, limit, ctx);
         self.blocks.label_query(query, head)
     }
+
+    fn sole_label_values(
+        &self,
+        name: &str,
+        start: &str,
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let head = self.head.reader().sole_label_values(&self.tenant, name, start, range, limit, ctx)?;
+        let list = LabelList::SoleValues(name.to_owned(), start.to_owned());
+        self.blocks.label_query(LabelQuery::of_all(list, &[], range, limit, ctx), head)
+    }
 }

@@ -1,4 +1,7 @@
-//! Settings of carbon input. Invariant: an error names the listener. Not here: the protocols (`ingest`).
+//! Settings of carbon input and of Graphite's rules. Invariant: an error names the listener.
+//! Not here: the protocols and the files (`ingest`).
+
+use std::path::PathBuf;
 
 use chronolith_ingest::carbon::PREFIX_BYTES_MAX;
 use chronolith_model::TenantId;
@@ -33,6 +36,35 @@ pub(super) const SYNC_INTERVAL: Setting = Setting::server(
         Ok(())
     },
 );
+
+pub(super) const SCHEMAS: Setting = Setting::server(
+    "graphite.schemas",
+    "",
+    Form::Text("FILE"),
+    "storage-schemas.conf: archives and reorder buffers of paths; read again by a reload",
+    |s, v| set_file(&mut s.server.write.carbon.rules.schemas, v),
+);
+
+pub(super) const AGGREGATION: Setting = Setting::server(
+    "graphite.aggregation",
+    "",
+    Form::Text("FILE"),
+    "storage-aggregation.conf: methods and xFilesFactor of paths; read again by a reload",
+    |s, v| set_file(&mut s.server.write.carbon.rules.aggregation, v),
+);
+
+pub(super) const REWRITES: Setting = Setting::server(
+    "graphite.rewrites",
+    "",
+    Form::Text("FILE"),
+    "Rewrite rules: other names and labels for paths of carbon points; read again by a reload",
+    |s, v| set_file(&mut s.server.write.carbon.rules.rewrites, v),
+);
+
+fn set_file(file: &mut Option<PathBuf>, text: &str) -> Result<(), String> {
+    *file = (!text.is_empty()).then(|| PathBuf::from(text));
+    Ok(())
+}
 
 /// Replaces the listeners of one protocol: `host:port[/TENANT[/PREFIX]]`, separated by commas.
 fn set_listeners(options: &mut CarbonOptions, protocol: CarbonProtocol, text: &str) -> Result<(), String> {

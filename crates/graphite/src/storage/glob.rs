@@ -46,11 +46,55 @@ fn innermost_braces(pattern: &str) -> Option<(usize, usize)> {
 /// Returns true if `text` matches the element, braces included.
 #[must_use]
 pub fn matches(element: &str, text: &str) -> bool {
-    alternatives(element).iter().any(|pattern| {
-        let pattern: Vec<char> = pattern.chars().collect();
+    Element::new(element).matches(text)
+}
+
+/// An element whose braces are expanded.
+#[derive(Debug, Clone)]
+pub struct Element {
+    alternatives: Vec<String>,
+    patterns: Vec<Vec<char>>,
+}
+
+impl Element {
+    /// Expands the braces of an element.
+    #[must_use]
+    pub fn new(element: &str) -> Element {
+        let alternatives = alternatives(element);
+        let patterns = alternatives.iter().map(|pattern| pattern.chars().collect()).collect();
+        Element { alternatives, patterns }
+    }
+
+    /// Returns the texts that match, ascending, if there are no globs.
+    #[must_use]
+    pub fn literals(&self) -> Option<&[String]> {
+        let is_literal = |pattern: &String| !pattern.contains(['*', '?', '[']);
+        self.alternatives.iter().all(is_literal).then_some(&self.alternatives)
+    }
+
+    /// Returns the text that all matches start with.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        let literal_len = |pattern: &str| pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+        let Some((first, others)) = self.alternatives.split_first() else { return "" };
+        let mut len = literal_len(first);
+        for other in others {
+            let other = other.get(..literal_len(other)).unwrap_or("");
+            let common = first.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+            len = len.min(common);
+        }
+        while !first.is_char_boundary(len) {
+            len -= 1;
+        }
+        first.get(..len).unwrap_or("")
+    }
+
+    /// Returns true if `text` matches the element.
+    #[must_use]
+    pub fn matches(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
-        matches_one(&pattern, &text)
-    })
+        self.patterns.iter().any(|pattern| matches_one(pattern, &text))
+    }
 }
 
 /// Greedy matching with one point of return: the last `*`.

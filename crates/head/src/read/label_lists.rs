@@ -98,6 +98,28 @@ impl HeadReader {
         Ok(values.into_iter().take(limit).collect())
     }
 
+    /// Returns the values of `name` from `start` on, sorted and distinct, at most `limit`, of series without
+    /// other labels, if samples of the tenant overlap `range`. Cost: a binary search and the values returned.
+    ///
+    /// # Errors
+    /// As [`HeadReader::select`].
+    pub fn sole_label_values(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        start: &str,
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        ctx.check()?;
+        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(Vec::new()) };
+        if !self.has_samples_in(&tenant, range) {
+            return Ok(Vec::new());
+        }
+        Ok(tenant.tables.read().sole_values(name, start, limit))
+    }
+
     /// Returns the values of `name` among the series `ids` if there are few values and every series has
     /// samples in the range; `None` if not, or if the index was rebuilt meanwhile.
     fn values_by_postings(

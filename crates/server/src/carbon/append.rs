@@ -28,7 +28,15 @@ pub(crate) fn append_points(
     let mut batch: WriteBatch = app.writes.carbon.batches.take();
     let mut refused = Refused::default();
     let now_ms = app.env.clock.now_ms();
-    decode(&mut PointWriter::new(&mut batch, &mut refused, now_ms).with_prefix(to.prefix));
+    let rules = app.writes.carbon.rules();
+    rules.with_rewriter(|rewriter| {
+        let points = PointWriter::new(&mut batch, &mut refused, now_ms).with_prefix(to.prefix);
+        match rewriter {
+            Some(rewriter) => decode(&mut points.with_rewriter(rewriter)),
+            None => decode(&mut { points }),
+        }
+    });
+    rules.apply(&mut batch);
     let reasons = refused_reasons(&refused);
     if reasons.is_some() {
         input.add_refused(refused);

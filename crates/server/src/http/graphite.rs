@@ -4,6 +4,7 @@
 //! names the newest, while the others are stored.
 //! Not here: listeners (`serve::carbon`), the append (`crate::carbon`).
 
+mod archive;
 pub(super) mod find;
 pub(super) mod render;
 mod source;
@@ -17,7 +18,7 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::routing::get;
 use chronolith_base::utc::rfc3339_ms;
-use chronolith_ingest::carbon::RefusedReason;
+use chronolith_ingest::carbon::{Archive, RefusedReason, RuleName};
 use serde_json::{Value, json};
 
 use self::write::Form;
@@ -88,6 +89,38 @@ pub(super) async fn refused(
         })
         .collect();
     Ok(success(&Value::Array(values)))
+}
+
+/// `GET /api/v1/graphite/explain`: the rules that apply to a path.
+pub(super) async fn explain(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let mut params = Params::default();
+    params.parse(request.uri().query().unwrap_or(""))?;
+    let path = params.get("path").filter(|path| !path.is_empty());
+    let path = path.ok_or_else(|| ApiError::parameter("path", "is missing"))?;
+    let explanation = app.writes.carbon.rules().explain(path);
+    let rule = |rule: &Option<RuleName>| {
+        rule.as_ref().map(|rule| json!({ "section": rule.section, "pattern": rule.pattern }))
+    };
+    let archive = |archive: &Archive| json!({ "stepSeconds": archive.step_s, "points": archive.point_count });
+    let buffer = explanation
+        .reorder_buffer
+        .map(|buffer| json!({ "points": buffer.point_count, "allowsUpdate": buffer.allows_update }));
+    let methods: Vec<&str> = explanation.methods.iter().map(|method| method.name()).collect();
+    Ok(success(&json!({
+        "path": explanation.path,
+        "rewriteRule": explanation.rewrite_rule.as_ref().map(|rule| &rule.section),
+        "storedPath": explanation.stored_path.as_ref().ok(),
+        "notStored": explanation.stored_path.as_ref().err().map(|reason| reason.message()),
+        "schema": rule(&explanation.schema),
+        "archives": explanation.archives.iter().map(archive).collect::<Vec<_>>(),
+        "reorderBuffer": buffer,
+        "aggregation": rule(&explanation.aggregation),
+        "methods": methods,
+        "xFilesFactor": explanation.x_files_factor,
+    })))
 }
 
 #[cfg(test)]

@@ -49,13 +49,14 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
 
 /// Reads the configuration again and applies what may change in a running server.
 pub(crate) fn reload_now(app: &App) -> Result<(), String> {
+    let has_rules = !app.options.write.carbon.rules.is_empty();
     let Some(reload) = &app.configuration.reload else {
-        if app.queries.log.is_on() {
-            return app.queries.log.open(&*app.env.disk);
+        if !app.queries.log.is_on() && !has_rules {
+            return Err("cannot reload: started without --config".to_owned());
         }
-        return Err("cannot reload: started without --config".to_owned());
+        return reopen_files(app);
     };
-    let result = reload().and_then(|reloaded| app.queries.log.open(&*app.env.disk).map(|()| reloaded));
+    let result = reload().and_then(|reloaded| reopen_files(app).map(|()| reloaded));
     let mut shown = app.configuration.shown.write();
     shown.reload_ok = result.is_ok();
     match result {
@@ -76,6 +77,12 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
             Err(why)
         }
     }
+}
+
+/// Opens the query log again and reads the files of Graphite's rules again.
+fn reopen_files(app: &App) -> Result<(), String> {
+    app.queries.log.open(&*app.env.disk)?;
+    app.read_rules()
 }
 
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {

@@ -47,6 +47,16 @@ pub(super) static CARBON: &[Metric<CarbonContext>] = &[
             of_inputs(carbon, samples, open);
         },
     ),
+    Metric::gauge(
+        "chronolith_graphite_rule_cache_entries",
+        "Paths whose rule of storage-schemas.conf is cached.",
+        |carbon| carbon.rules().cached_count() as f64,
+    ),
+    Metric::counter(
+        "chronolith_graphite_pattern_searches_exceeded_total",
+        "Searches of patterns of Graphite's rules that were given up since the last reload: too many steps.",
+        |carbon| carbon.rules().exceeded_count() as f64,
+    ),
 ];
 
 fn of_inputs(carbon: &CarbonContext, samples: &mut Samples, value: impl Fn(&CarbonInput) -> f64) {

@@ -19,6 +19,9 @@ pub enum RunError {
     /// The query log cannot be opened.
     #[error("{0}")]
     QueryLog(String),
+    /// A file of Graphite's rules cannot be used.
+    #[error("{0}")]
+    GraphiteRules(String),
     /// No threads or no event queue.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),

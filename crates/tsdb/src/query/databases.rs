@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use chronolith_model::TimeRange;
 use chronolith_model::query::{ReadEstimate, SelectHints, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, FIELD_LABEL, Labels, LabelsBuilder, METRIC_NAME, MatchOp, Matcher, QueryError,
@@ -361,5 +362,17 @@ impl Queryable for WithDatabases {
             let values = series.iter().filter_map(|series| series.labels.get(name));
             Ok(values.map(str::to_owned).collect())
         })
+    }
+
+    /// Series of databases have labels of their databases.
+    fn sole_label_values(
+        &self,
+        name: &str,
+        start: &str,
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.own.sole_label_values(name, start, range, limit, ctx)
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use chronolith_model::TimeRange;
 use chronolith_model::query::SelectHints;
 use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
 
@@ -60,5 +61,16 @@ where
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         (self.look_up)(ctx)?.label_values(name, selector, limit, ctx)
+    }
+
+    fn sole_label_values(
+        &self,
+        name: &str,
+        start: &str,
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        (self.look_up)(ctx)?.sole_label_values(name, start, range, limit, ctx)
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use chronolith_model::TimeRange;
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::query::{ReadEstimate, SelectHints, TenantSources};
 use chronolith_model::{
@@ -163,5 +164,16 @@ impl Queryable for TenantFanout {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         self.names(limit, ctx, |one| one.label_values(name, selector, limit, ctx))
+    }
+
+    fn sole_label_values(
+        &self,
+        name: &str,
+        start: &str,
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.names(limit, ctx, |one| one.sole_label_values(name, start, range, limit, ctx))
     }
 }

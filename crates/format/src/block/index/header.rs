@@ -113,6 +113,19 @@ impl IndexHeader {
         })
     }
 
+    /// As [`IndexHeader::for_each_value`] for all values from `start` on. Cost: a search and the values visited.
+    ///
+    /// # Errors
+    /// As [`IndexHeader::for_each_value`].
+    pub fn for_each_value_from(
+        &self,
+        name: &str,
+        start: &str,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), DecodeError> {
+        self.table.visit_from(name, start, &mut |value, _| value < start || visit(value))
+    }
+
     /// Range in the file of the postings list of `name` = `value` (both empty: of all series); `None` if no
     /// series has that label. It may be longer or shorter than the list: `postings_len` tells.
     ///

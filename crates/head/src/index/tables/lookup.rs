@@ -207,6 +207,22 @@ impl TenantIndex {
         self.pairs_by_value(name).iter().filter(is_live).take(limit).map(text).collect()
     }
 
+    /// Returns the values of `name` from `start` on, ascending, at most `limit`, of series that have no other
+    /// label.
+    pub(crate) fn sole_values(&self, name: &str, start: &str, limit: usize) -> Vec<String> {
+        let pairs = self.pairs_of_name(name);
+        let first = pairs.partition_point(|&pair| self.pair_text(pair).1 < start);
+        let has_other_names = self.names.len() > 1;
+        let mut scratch = Vec::new();
+        let is_sole = |pair: &&u32| {
+            self.pairs[**pair as usize].live_count > 0
+                && (!has_other_names
+                    || self.find(std::iter::once(self.pair_text(**pair)), &mut scratch).is_some())
+        };
+        let text = |&pair: &u32| self.pair_text(pair).1.to_owned();
+        pairs[first..].iter().filter(is_sole).take(limit).map(text).collect()
+    }
+
     /// Adds the label names of the live series among ascending `ids` to `out`.
     pub(crate) fn collect_names(&self, ids: &[u32], out: &mut BTreeSet<String>) {
         let mut seen = HashSet::default();

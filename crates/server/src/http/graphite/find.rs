@@ -17,7 +17,7 @@ use chronolith_model::ReadContext;
 use jiff::tz::TimeZone;
 
 use super::render::failed;
-use super::source::TenantSource;
+use super::source::{SourceSettings, TenantSource};
 use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
@@ -79,7 +79,9 @@ async fn run(
     let timeout_ms = app.options.query.timeout_ms;
     let now_s = app.env.clock.now_ms().div_euclid(1000);
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
-        let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx)?;
+        let limits = app.limits_of(&call.tenant).queries.graphite;
+        let settings = SourceSettings { rules: app.writes.carbon.rules(), limits, now_s };
+        let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
         let printed = print(&Finding { call: &call, source: &source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
         Ok(printed)

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
+use chronolith_graphite::output::picture::PictureOptions;
 use chronolith_graphite::output::{self, RenderOptions};
 use chronolith_graphite::time::{parse_time, request_range, zone_or};
 use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluate};
 use chronolith_model::ReadContext;
 use jiff::tz::TimeZone;
 
-use super::source::TenantSource;
+use super::source::{SourceSettings, TenantSource};
 use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
@@ -36,16 +37,19 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     let format = Format::of(&call)?;
     let now_s = app.env.clock.now_ms().div_euclid(1000);
     let targets = targets_of(&call, now_s)?;
-    let options = RenderOptions {
-        no_null_points: is_set(&call, "noNullPoints"),
-        jsonp: call.params.get("jsonp").filter(|name| !name.is_empty()).map(str::to_owned),
+    let form = Form {
+        format,
+        options: RenderOptions {
+            no_null_points: is_set(&call, "noNullPoints"),
+            jsonp: call.params.get("jsonp").filter(|name| !name.is_empty()).map(str::to_owned),
+        },
+        picture: PictureOptions::new(|name| call.params.get(name)),
     };
     let tenant = call.tenant.clone();
     let timeout_ms = app.options.query.timeout_ms;
-    let zone = targets.zone.clone();
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
         let series = evaluated(app, &call, &targets, ctx)?;
-        print(series, &targets, format, &options, &zone, ctx)
+        print(series, &targets, &form, ctx)
     });
     let content_type = format.content_type();
     let mut response = printed.await?.into_response(content_type);
@@ -56,8 +60,15 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
 
 /// Evaluates the targets of a request.
 fn evaluated(app: &App, call: &Call, targets: &Targets, ctx: &ReadContext) -> Result<Vec<Series>, ApiError> {
-    let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx)?;
-    let limits = Limits { bytes_max: ctx.budget.limit_bytes(), ..Limits::default() };
+    let of_tenant = app.limits_of(&call.tenant).queries.graphite;
+    let settings = SourceSettings { rules: app.writes.carbon.rules(), limits: of_tenant, now_s: targets.now };
+    let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
+    let limits = Limits {
+        series_max: of_tenant.series_max,
+        points_max: of_tenant.points_max,
+        bytes_max: ctx.budget.limit_bytes(),
+        targets_max: of_tenant.targets_max,
+    };
     let is_canceled = || ctx.check().is_err();
     let evaluation = evaluate(targets, &source, limits, &is_canceled);
     let series = evaluation.map_err(|error| failed(&error, &source, ctx))?;
@@ -70,23 +81,37 @@ pub(super) fn failed(error: &EvalError, source: &TenantSource<'_>, ctx: &ReadCon
     match (error, source.take_failure(), ctx.check()) {
         (_, Some(failure), _) => failure.into(),
         (EvalError::Canceled, _, Err(ended)) => ended.into(),
-        (EvalError::Limit { .. }, ..) => ApiError::new(ErrorKind::Execution, error),
+        (EvalError::Limit { what, .. }, ..) => {
+            let (kind, setting) = limit_of(what);
+            ApiError::new(kind, format!("{error}{setting}"))
+        }
         _ => ApiError::bad_request(error),
+    }
+}
+
+/// Returns the answer to an exceeded limit, and its setting.
+fn limit_of(what: &str) -> (ErrorKind, &'static str) {
+    match what {
+        "series" => (ErrorKind::Forbidden, " (graphite.max-series)"),
+        "points" => (ErrorKind::TooLarge, " (graphite.max-points)"),
+        "targets" => (ErrorKind::Execution, " (graphite.max-targets)"),
+        "nodes" => (ErrorKind::Execution, " (graphite.max-nodes)"),
+        _ => (ErrorKind::Execution, ""),
     }
 }
 
 fn print(
     mut series: Vec<Series>,
     targets: &Targets,
-    format: Format,
-    options: &RenderOptions,
-    zone: &TimeZone,
+    form: &Form,
     ctx: &ReadContext,
 ) -> Result<Printer, ApiError> {
+    let Form { format, options, picture } = form;
+    let zone = &targets.zone;
     let mut printer = Printer::new(ctx)?;
     let mut text = String::new();
     if let (Format::Json | Format::Dygraph | Format::Rickshaw, Some(points)) =
-        (format, targets.max_data_points)
+        (*format, targets.max_data_points)
     {
         output::consolidate_to(&mut series, points).map_err(ApiError::bad_request)?;
     }
@@ -96,6 +121,10 @@ fn print(
         Format::Rickshaw => output::json::render_rickshaw(&series, options, &mut text),
         Format::Raw => output::text::render_raw(&series, &mut text),
         Format::Csv => output::text::render_csv(&series, zone, &mut text),
+        Format::Svg => {
+            let range = (targets.range.start.seconds, targets.range.end.seconds);
+            output::picture::render_svg(&series, range, zone, picture, &mut text)
+        }
         Format::Pickle => output::pickle::render(&series, &mut printer.out),
         Format::Msgpack => output::msgpack::render(&series, &mut printer.out),
     };
@@ -151,6 +180,13 @@ fn is_set(call: &Call, name: &str) -> bool {
     call.params.get(name).is_some_and(|text| !text.is_empty())
 }
 
+/// How an answer is printed.
+struct Form {
+    format: Format,
+    options: RenderOptions,
+    picture: PictureOptions,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Json,
@@ -158,6 +194,7 @@ enum Format {
     Rickshaw,
     Raw,
     Csv,
+    Svg,
     Pickle,
     Msgpack,
 }
@@ -176,10 +213,11 @@ impl Format {
             "rickshaw" => Format::Rickshaw,
             "raw" => Format::Raw,
             "csv" => Format::Csv,
+            "svg" => Format::Svg,
             "pickle" => Format::Pickle,
             "msgpack" => Format::Msgpack,
             other => {
-                let expected = "expected json, raw, csv, dygraph, rickshaw, pickle or msgpack";
+                let expected = "expected json, svg, raw, csv, dygraph, rickshaw, pickle or msgpack";
                 return Err(ApiError::parameter("format", format!("unknown format {other:?}, {expected}")));
             }
         })
@@ -190,6 +228,7 @@ impl Format {
             Format::Json | Format::Dygraph | Format::Rickshaw => "application/json",
             Format::Raw => "text/plain",
             Format::Csv => "text/csv",
+            Format::Svg => "image/svg+xml",
             Format::Pickle => "application/pickle",
             Format::Msgpack => "application/x-msgpack",
         }

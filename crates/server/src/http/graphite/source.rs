@@ -2,25 +2,29 @@
 //! are labels.
 //!
 //! Invariants: a point lies in the step that holds its time, and the last one of a step counts; the step of a
-//! series is the most frequent gap among its last points before the end of the range. Memory of the points
-//! is reserved before they are read.
+//! series is that of the archive that its schema selects (`archive`), and without a schema the most frequent
+//! gap among its last points before the end of the range. Memory of the points is reserved before they are
+//! read.
 //! Not here: the language (`graphite`), HTTP (`render`, `find`).
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_base::Reservation;
+use chronolith_graphite::storage::path_walk::{SortedPaths, walk};
 use chronolith_graphite::storage::tag_query::{TagExpression, TagOperator};
 use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source, glob};
 use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::query::SelectHints;
 use chronolith_model::{
-    Columns, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead,
-    TimeRange,
+    Columns, GraphiteLimits, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector,
+    SeriesRead, TimeRange,
 };
 
+use super::archive;
+use crate::carbon::rules::PathRules;
 use crate::http::error::ApiError;
 
 /// Points whose gaps determine the step.
@@ -29,17 +33,28 @@ const STEP_POINTS: usize = 100;
 const STEP_DEFAULT_S: i64 = 60;
 /// Time before the range that is read for the step of a series with few points.
 const STEP_LOOKBACK_S: i64 = 3600;
-/// Nodes and series of one answer.
-const FOUND_MAX: usize = 250_000;
+/// Series of a path with globs that are selected by their names; more are selected by their prefix.
+const NAMED_SERIES_MAX: usize = 8192;
+/// Names in one selection: a regex of so many literals is a set of names.
+const NAMES_PER_SELECT: usize = 512;
 /// Bytes of a sample while a series is read: time and value.
 const SAMPLE_BYTES: u64 = 16;
 /// Tag that is the metric name.
 const NAME_TAG: &str = "name";
 
+/// What a request goes by.
+pub(super) struct SourceSettings {
+    pub(super) rules: Arc<PathRules>,
+    pub(super) limits: GraphiteLimits,
+    /// Clock of the request, in seconds.
+    pub(super) now_s: i64,
+}
+
 /// Source of one request.
 pub(super) struct TenantSource<'a> {
     source: Arc<dyn Queryable>,
     ctx: &'a ReadContext,
+    settings: SourceSettings,
     /// Memory of the fetched points and of the names.
     held: RefCell<Reservation>,
     /// Why the store failed, if it did: the language has it as text only.
@@ -50,9 +65,10 @@ impl<'a> TenantSource<'a> {
     pub(super) fn new(
         source: Arc<dyn Queryable>,
         ctx: &'a ReadContext,
+        settings: SourceSettings,
     ) -> Result<TenantSource<'a>, ApiError> {
         let held = RefCell::new(ctx.budget.reserve(0).map_err(QueryError::from)?);
-        Ok(TenantSource { source, ctx, held, failure: RefCell::default() })
+        Ok(TenantSource { source, ctx, settings, held, failure: RefCell::default() })
     }
 
     /// Returns the failure of the store that ended the evaluation.
@@ -89,38 +105,116 @@ impl<'a> TenantSource<'a> {
         }
     }
 
-    fn fetch_one(&self, request: &FetchRequest) -> Result<Vec<FetchedSeries>, EvalError> {
-        let matchers = matchers_of(&request.selector)?;
-        let first_s = request.from.min(request.until.saturating_sub(STEP_LOOKBACK_S));
-        let range = TimeRange::new(to_ms(first_s), to_ms(request.until.saturating_add(1)));
+    /// Fetches the series of a request; a series has at most `points_max` points if it has an archive for that.
+    fn fetch_one(
+        &self,
+        request: &FetchRequest,
+        selection: &Selection,
+        points_max: u64,
+    ) -> Result<Vec<FetchedSeries>, EvalError> {
+        let range = self.range_of(request);
         let mut found = Vec::new();
         let mut columns = Columns::default();
         let mut columns_held = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
-        self.for_each_series(&matchers, range, &SelectHints::default(), &mut |series| {
+        let mut visit = |series: SeriesRead| {
             let name = path_of_labels(&series.labels);
             if !is_selected(&request.selector, &series, &name)? {
                 return Ok(());
             }
-            count_found(found.len())?;
+            let limit = self.settings.limits.series_max;
+            if found.len() as u64 >= limit {
+                return Err(EvalError::Limit { what: "series", found: limit + 1, limit });
+            }
             let needed = series.samples.sample_count_hint() as u64 * SAMPLE_BYTES;
             let grown = columns_held.grow(needed.saturating_sub(columns_held.bytes()));
             grown.map_err(|full| self.failed(full.into()))?;
             columns.clear();
             series.samples.read(range, &mut columns).map_err(|error| self.failed(error))?;
-            let step = step_of(&columns, to_ms(request.until.saturating_add(1)));
-            let grid = Grid::new(request, step);
+            let archive =
+                archive::choose(&self.settings.rules, &name, request, self.settings.now_s, points_max);
+            let grid = match &archive {
+                Some(archive) => Grid::new(archive.from_s, archive.until_s, archive.step_s),
+                None => {
+                    let step = step_of(&columns, to_ms(request.until.saturating_add(1)));
+                    Grid::new(request.from, request.until, step)
+                }
+            };
             let bytes = grid.count * size_of::<f64>() + 2 * name.len() + size_of::<FetchedSeries>();
             self.reserve(bytes as u64)?;
-            found.push(fetched(name, &series, &grid, &columns));
+            let mut values = vec![f64::NAN; grid.count];
+            match &archive {
+                Some(archive) => archive::fill(archive, &columns, grid.start, &mut values),
+                None => fill_steps(&grid, &columns, &mut values),
+            }
+            found.push(fetched(name, &series, &grid, values));
+            Ok(())
+        };
+        for matchers in &selection.matchers {
+            self.for_each_series(matchers, range, &SelectHints::default(), &mut visit)?;
+        }
+        Ok(found)
+    }
+
+    /// Returns the range of points that a request needs.
+    fn range_of(&self, request: &FetchRequest) -> TimeRange {
+        let first_s = request.from.min(request.until.saturating_sub(STEP_LOOKBACK_S));
+        // The last step of a coarse archive may end after the range.
+        let last_s = request.until.saturating_add(1).saturating_add(self.settings.rules.step_max_s());
+        TimeRange::new(to_ms(first_s), to_ms(last_s))
+    }
+
+    /// Looks up what a request selects.
+    fn selection_of(&self, request: &FetchRequest) -> Result<Selection, EvalError> {
+        let range = self.range_of(request);
+        let selector = &request.selector;
+        let of_one =
+            |matchers: Vec<Matcher>, series_count| Selection { matchers: vec![matchers], series_count };
+        let pattern = match selector {
+            Selected::Path(pattern) if pattern.contains(';') || !has_globs(pattern) => {
+                return Ok(of_one(matchers_of(selector)?, 1));
+            }
+            Selected::Path(pattern) if pattern != "**" => pattern,
+            _ => {
+                let matchers = matchers_of(selector)?;
+                let read = Selector { matchers: &matchers, range };
+                let estimate = self.source.estimate(&read, self.ctx).map_err(|error| self.failed(error))?;
+                let series_count = estimate.map_or(1, |estimate| estimate.series);
+                return Ok(of_one(matchers, series_count));
+            }
+        };
+        let mut names: Vec<String> = Vec::new();
+        walk(&SeriesPaths { source: self, range }, pattern, &mut |path, is_leaf| {
+            self.count_found(names.len())?;
+            if is_leaf {
+                names.push(path.to_owned());
+            }
             Ok(())
         })?;
-        Ok(found)
+        let series_count = names.len() as u64;
+        if names.len() > NAMED_SERIES_MAX {
+            return Ok(of_one(matchers_of(selector)?, series_count));
+        }
+        let matchers = names.chunks(NAMES_PER_SELECT).map(|names| Ok(vec![names_matcher(names)?]));
+        Ok(Selection { matchers: matchers.collect::<Result<_, EvalError>>()?, series_count })
+    }
+
+    fn count_found(&self, found: usize) -> Result<(), EvalError> {
+        let limit = self.settings.limits.nodes_max;
+        if (found as u64) < limit {
+            return Ok(());
+        }
+        Err(EvalError::Limit { what: "nodes", found: found as u64 + 1, limit })
     }
 }
 
 impl Source for TenantSource<'_> {
     fn fetch(&self, requests: &[FetchRequest]) -> Result<Vec<Vec<FetchedSeries>>, EvalError> {
-        requests.iter().map(|request| self.fetch_one(request)).collect()
+        let selections = requests.iter().map(|request| self.selection_of(request));
+        let selections = selections.collect::<Result<Vec<_>, _>>()?;
+        let series_count: u64 = selections.iter().map(|selection| selection.series_count).sum();
+        let points_max = self.settings.limits.points_soft / series_count.max(1);
+        let fetch = |(request, selection)| self.fetch_one(request, selection, points_max);
+        requests.iter().zip(&selections).map(fetch).collect()
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EvalError> {
@@ -131,40 +225,39 @@ impl Source for TenantSource<'_> {
     fn find(&self, pattern: &str, from: Option<i64>, until: Option<i64>) -> Result<Vec<Node>, EvalError> {
         let start = from.map_or(i64::MIN / 2, to_ms);
         let end = until.map_or(i64::MAX / 2, |until| to_ms(until.saturating_add(1)));
-        let patterns = glob::elements(pattern);
-        let matchers = [prefix_matcher(pattern)?];
-        // True for a series, false for a branch; a path may be both.
-        let mut nodes: BTreeSet<(String, bool)> = BTreeSet::new();
-        let hints = SelectHints { presence_only: true, ..SelectHints::default() };
-        self.for_each_series(&matchers, TimeRange::new(start, end), &hints, &mut |series| {
-            let Some(path) = series.labels.metric_name().filter(|_| series.labels.len() == 1) else {
-                return Ok(());
-            };
-            let elements: Vec<&str> = path.split('.').collect();
-            let is_match = elements.len() >= patterns.len()
-                && patterns.iter().zip(&elements).all(|(pattern, element)| glob::matches(pattern, element));
-            if !is_match {
-                return Ok(());
-            }
-            let is_leaf = elements.len() == patterns.len();
-            let node = elements[..patterns.len()].join(".");
-            count_found(nodes.len())?;
-            let bytes = node.len() + size_of::<Node>();
-            if nodes.insert((node, is_leaf)) {
-                self.reserve(bytes as u64)?;
-            }
+        let mut nodes = Vec::new();
+        let paths = SeriesPaths { source: self, range: TimeRange::new(start, end) };
+        walk(&paths, pattern, &mut |path, is_leaf| {
+            self.count_found(nodes.len())?;
+            self.reserve((path.len() + size_of::<Node>()) as u64)?;
+            nodes.push(Node { path: path.to_owned(), is_leaf, intervals: Vec::new() });
             Ok(())
         })?;
-        let node = |(path, is_leaf)| Node { path, is_leaf, intervals: Vec::new() };
-        Ok(nodes.into_iter().map(node).collect())
+        nodes.sort_unstable_by(|a, b| (&a.path, a.is_leaf).cmp(&(&b.path, b.is_leaf)));
+        Ok(nodes)
     }
 }
 
-fn count_found(found: usize) -> Result<(), EvalError> {
-    if found < FOUND_MAX {
-        return Ok(());
+/// What a request selects.
+struct Selection {
+    /// Every selected series fulfils one of these lists, and others may as well.
+    matchers: Vec<Vec<Matcher>>,
+    /// Estimated.
+    series_count: u64,
+}
+
+/// Paths of series without other labels, in stores that have samples near a range.
+struct SeriesPaths<'a, 's> {
+    source: &'a TenantSource<'s>,
+    range: TimeRange,
+}
+
+impl SortedPaths for SeriesPaths<'_, '_> {
+    fn paths_from(&self, start: &str, limit: usize) -> Result<Vec<String>, EvalError> {
+        let TenantSource { source, ctx, .. } = self.source;
+        let found = source.sole_label_values(METRIC_NAME, start, self.range, limit, ctx);
+        found.map_err(|error| self.source.failed(error))
     }
-    Err(EvalError::Limit { what: "series", found: found as u64 + 1, limit: FOUND_MAX as u64 })
 }
 
 fn to_ms(seconds: i64) -> i64 {
@@ -190,6 +283,21 @@ fn matchers_of(selector: &Selected) -> Result<Vec<Matcher>, EvalError> {
 
 fn label_of(tag: &str) -> &str {
     if tag == NAME_TAG { METRIC_NAME } else { tag }
+}
+
+fn has_globs(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '[', '{'])
+}
+
+/// Matcher for any of these names.
+fn names_matcher(names: &[String]) -> Result<Matcher, EvalError> {
+    if let [name] = names {
+        return Ok(Matcher::equal(METRIC_NAME, name));
+    }
+    let escaped = |name: &String| name.chars().flat_map(escaped).collect::<String>();
+    let regex = names.iter().map(escaped).collect::<Vec<_>>().join("|");
+    Matcher::new(METRIC_NAME, MatchOp::Regex, &regex)
+        .map_err(|error| EvalError::Parameter(format!("names of series: {error}")))
 }
 
 /// Matcher for the bytes of a path before its first glob, and for all of it if it has none.
@@ -277,9 +385,9 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(request: &FetchRequest, step: i64) -> Grid {
-        let start = request.from - request.from.rem_euclid(step) + step;
-        let end = request.until - request.until.rem_euclid(step) + step;
+    fn new(from: i64, until: i64, step: i64) -> Grid {
+        let start = from - from.rem_euclid(step) + step;
+        let end = until - until.rem_euclid(step) + step;
         let count = usize::try_from((end - start) / step).unwrap_or(0).max(1);
         Grid { start, step, count }
     }
@@ -289,8 +397,8 @@ impl Grid {
     }
 }
 
-fn fetched(name: String, series: &SeriesRead, grid: &Grid, columns: &Columns) -> FetchedSeries {
-    let mut values = vec![f64::NAN; grid.count];
+/// Fills `values` with the last point of each step.
+fn fill_steps(grid: &Grid, columns: &Columns, values: &mut [f64]) {
     let first = columns.times.partition_point(|time| *time < to_ms(grid.start));
     for (time, value) in columns.times.iter().zip(&columns.values).skip(first) {
         let idx = (time.div_euclid(1000) - grid.start).div_euclid(grid.step);
@@ -300,6 +408,9 @@ fn fetched(name: String, series: &SeriesRead, grid: &Grid, columns: &Columns) ->
             *slot = *value;
         }
     }
+}
+
+fn fetched(name: String, series: &SeriesRead, grid: &Grid, values: Vec<f64>) -> FetchedSeries {
     FetchedSeries {
         name,
         tags: tags_of(series),

@@ -168,3 +168,100 @@ async fn paths_are_found_level_by_level() {
     let functions = server.get("/functions/sumSeries").await;
     assert_eq!(functions.json()["name"], "sumSeries");
 }
+
+const SCHEMAS: &str = "[sorted]\npattern = ^sorted\nretentions = 10s:1h,1m:1d\nreorderBuffer = 6\n\
+                       reorderBufferAllowUpdate = true\n[plain]\npattern = ^plain\nretentions = 10s:10m,1m:1h\n";
+const AGGREGATION: &str = "[sum]\npattern = ^plain\naggregationMethod = sum,max\nxFilesFactor = 0.5\n";
+
+fn put(server: &Fixture, path: &str, text: &str) {
+    let disk = &server.app.env.disk;
+    disk.create_dir_all(std::path::Path::new("/rules")).expect("created");
+    let file = disk.create(std::path::Path::new(path)).expect("created");
+    file.write_at(text.as_bytes(), 0).expect("written");
+}
+
+/// A server with the rules.
+fn with_rules() -> Fixture {
+    let server = Fixture::with(|options| {
+        options.write.carbon.rules.schemas = Some("/rules/schemas.conf".into());
+        options.write.carbon.rules.aggregation = Some("/rules/aggregation.conf".into());
+    });
+    put(&server, "/rules/schemas.conf", SCHEMAS);
+    put(&server, "/rules/aggregation.conf", AGGREGATION);
+    server.app.read_rules().expect("valid");
+    server.open()
+}
+
+/// What waits in a reorder buffer is in answers; a replaced point and one that is too old for it as well.
+#[tokio::test]
+async fn points_are_quantised_and_sorted_by_their_schema() {
+    let server = with_rules();
+    let lines = "sorted.a 1 1699999911\nsorted.a 2 1699999950\nsorted.a 3 1699999931\nsorted.a 4 1699999940\n\
+                 sorted.a 5 1699999990\nsorted.a 6 1699999901\nplain.a 1 1699999955\nplain.a 2 1699999958\n";
+    let answer = post(&server, "/api/v1/carbon", "identity", lines.as_bytes().to_vec()).await;
+    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (204, ""));
+    let range = "from=1699999890&until=1699999990&now=1700000000&format=raw";
+    let answer = server.get(&format!("/render?target=sorted.a&{range}")).await;
+    let want = "sorted.a,1699999900,1700000000,10|None,6.0,1.0,None,4.0,2.0,None,None,None,5.0\n";
+    assert_eq!(answer.text, want);
+    let answer = server.get(&format!("/render?target=plain.a&{range}")).await;
+    assert_eq!(
+        answer.text,
+        "plain.a,1699999900,1700000000,10|None,None,None,None,None,2.0,None,None,None,None\n"
+    );
+}
+
+/// The archive that covers the range answers; a point needs half of its parts.
+#[tokio::test]
+async fn the_archive_of_a_range_is_made_of_raw_points() {
+    let server = with_rules();
+    let mut lines = String::new();
+    for time in (1_699_999_200..1_699_999_980).step_by(10).filter(|time| time % 120 != 0) {
+        lines.push_str(&format!("plain.a 1 {time}\n"));
+    }
+    lines.push_str("plain.a 7 1699999990\n");
+    let answer = post(&server, "/api/v1/carbon", "identity", lines.into_bytes()).await;
+    assert_eq!(answer.status.as_u16(), 204);
+    let get = async |range: &str, target: &str| {
+        server.get(&format!("/render?target={target}&{range}&now=1700000000&format=raw")).await.text
+    };
+    let want = "plain.a,1699999740,1700000040,60|6.0,5.0,6.0,5.0,None\n";
+    assert_eq!(get("from=1699999680&until=1700000000", "plain.a").await.matches(",10|").count(), 1);
+    assert_eq!(
+        get("from=1699999320&until=1700000000", "plain.a").await.replace(
+            "plain.a,1699999380,1700000040,60|6.0,5.0,6.0,5.0,6.0,5.0,",
+            "plain.a,1699999740,1700000040,60|"
+        ),
+        want
+    );
+    let max = "consolidateBy(plain.a,'max')";
+    assert!(get("from=1699999320&until=1700000000", max).await.contains("|1.0,1.0,1.0"));
+    // Before the coarsest archive there is nothing.
+    assert!(get("from=-30d&until=1700000000", "plain.a").await.starts_with("plain.a,1699996440,"));
+}
+
+#[tokio::test]
+async fn rules_of_a_path_are_explained_and_reloaded() {
+    let server = with_rules();
+    let explain = async |path: &str| {
+        server.get(&format!("/api/v1/graphite/explain?path={path}")).await.json()["data"].clone()
+    };
+    let data = explain("sorted..a").await;
+    assert_eq!((&data["path"], &data["schema"]["section"]), (&"sorted.a".into(), &"sorted".into()));
+    assert_eq!(data["archives"][1], serde_json::json!({"stepSeconds": 60, "points": 1440}));
+    assert_eq!(data["reorderBuffer"], serde_json::json!({"points": 6, "allowsUpdate": true}));
+    assert_eq!(explain("plain.a").await["methods"], serde_json::json!(["sum", "max"]));
+    assert_eq!(explain("other").await["schema"], serde_json::Value::Null);
+    put(&server, "/rules/schemas.conf", "[all]\npattern = .*\nretentions = 1s:1h\n");
+    crate::http::reload_now(&server.app).expect("read again");
+    assert_eq!(explain("other").await["schema"]["section"], "all");
+    put(
+        &server,
+        "/rules/schemas.conf",
+        "[all]\npattern = [\nretentions = 1s:1h\n# longer than before, much longer\n",
+    );
+    let error = crate::http::reload_now(&server.app).expect_err("not a pattern");
+    assert!(error.starts_with("/rules/schemas.conf: line "), "{error}");
+    assert_eq!(explain("other").await["schema"]["section"], "all", "the rules in use stay");
+    assert_eq!(server.get("/api/v1/graphite/explain").await.status.as_u16(), 400);
+}

@@ -24,15 +24,8 @@ fn the_step_is_the_most_frequent_gap_before_the_end() {
 
 #[test]
 fn a_range_begins_after_the_step_of_its_start() {
-    let request = |from, until| FetchRequest {
-        selector: Selected::Path("a".to_owned()),
-        from,
-        until,
-        points_hint: None,
-        consolidation_hint: None,
-    };
     let bounds = |from, until, step| {
-        let grid = Grid::new(&request(from, until), step);
+        let grid = Grid::new(from, until, step);
         (grid.start, grid.end(), grid.count)
     };
     assert_eq!(bounds(100, 130, 10), (110, 140, 3));

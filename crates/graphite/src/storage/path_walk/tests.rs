@@ -1,0 +1,96 @@
+//! The walk against a match of every path, and the number of reads that it needs.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use super::super::glob;
+use super::*;
+
+struct Paths {
+    sorted: Vec<String>,
+    read_count: Cell<usize>,
+}
+
+impl Paths {
+    fn new(paths: impl IntoIterator<Item = String>) -> Paths {
+        let sorted: BTreeSet<String> = paths.into_iter().collect();
+        Paths { sorted: sorted.into_iter().collect(), read_count: Cell::new(0) }
+    }
+}
+
+impl SortedPaths for Paths {
+    fn paths_from(&self, start: &str, limit: usize) -> Result<Vec<String>, EvalError> {
+        self.read_count.set(self.read_count.get() + 1);
+        let first = self.sorted.partition_point(|path| path.as_str() < start);
+        Ok(self.sorted.iter().skip(first).take(limit).cloned().collect())
+    }
+}
+
+fn found(paths: &Paths, pattern: &str) -> Vec<(String, bool)> {
+    let mut found = Vec::new();
+    let mut visit = |path: &str, is_leaf| {
+        found.push((path.to_owned(), is_leaf));
+        Ok(())
+    };
+    walk(paths, pattern, &mut visit).expect("within the limits");
+    found
+}
+
+/// Every node of every path is compared with the pattern.
+fn expected(paths: &Paths, pattern: &str) -> BTreeSet<(String, bool)> {
+    let patterns = glob::elements(pattern);
+    let mut nodes = BTreeSet::new();
+    for path in &paths.sorted {
+        let elements: Vec<&str> = path.split('.').collect();
+        if elements.len() >= patterns.len()
+            && patterns.iter().zip(&elements).all(|(pattern, element)| glob::matches(pattern, element))
+        {
+            nodes.insert((elements[..patterns.len()].join("."), elements.len() == patterns.len()));
+        }
+    }
+    nodes
+}
+
+#[test]
+fn the_walk_finds_what_matches() {
+    let rng = chronolith_base::Rng::from_seed(5);
+    let nodes = ["a", "a-b", "a0", "b", "b\u{e9}", "ab", "c!", "d1", "d2", "[x]", "a b", "z", "~", "A"];
+    let random = |len: u64| nodes[rng.below(len) as usize];
+    let globs = ["*", "a*", "{a,b,a-b}", "d[0-9]", "?", "[!a]*", "a{,0,-b}", "*b", "{d1,[x]}", "b?"];
+    for round in 0..200 {
+        let path = |_| (0..=rng.below(4)).map(|_| random(nodes.len() as u64)).collect::<Vec<_>>().join(".");
+        let paths = Paths::new((0..1 + rng.below(120)).map(path));
+        for _ in 0..20 {
+            let element = |_| match rng.below(2) {
+                0 => globs[rng.below(globs.len() as u64) as usize],
+                _ => random(nodes.len() as u64),
+            };
+            let pattern = (0..=rng.below(4)).map(element).collect::<Vec<_>>().join(".");
+            let got = found(&paths, &pattern);
+            let distinct: BTreeSet<(String, bool)> = got.iter().cloned().collect();
+            assert_eq!(distinct.len(), got.len(), "round {round}, {pattern}: a node is visited once");
+            assert_eq!(
+                distinct,
+                expected(&paths, &pattern),
+                "round {round}, {pattern} in {:?}",
+                paths.sorted
+            );
+        }
+    }
+}
+
+/// A branch that does not match is skipped, whatever its size is.
+#[test]
+fn the_cost_is_that_of_the_matching_nodes() {
+    let path = |idx: u64| {
+        format!("a.h{:03}.{}.d{:02}", idx / 1000, ["b", "c", "e", "f"][idx as usize % 4], idx % 1000 / 4)
+    };
+    let paths = Paths::new((0..100_000).map(path));
+    let got = found(&paths, "a.*.{b,c}.d[0-9]1");
+    assert_eq!(got.len(), 100 * 2 * 10);
+    assert!(paths.read_count.get() < 2000, "{} reads", paths.read_count.get());
+    paths.read_count.set(0);
+    assert_eq!(found(&paths, "a.h007.b.d01"), [("a.h007.b.d01".to_owned(), true)]);
+    assert!(paths.read_count.get() <= 5, "{} reads", paths.read_count.get());
+    assert!(walk(&paths, &"a.".repeat(600), &mut |_, _| Ok(())).is_err());
+}

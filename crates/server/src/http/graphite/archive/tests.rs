@@ -1,0 +1,49 @@
+//! Choice of an archive, and points of each method.
+
+use super::*;
+
+/// Points of an archive of 60 s over points every 20 s that start at 0.
+#[track_caller]
+fn check(method: AggregationMethod, x_files_factor: f64, times_s: &[i64], want: &[f64]) {
+    let archive =
+        ChosenArchive { step_s: 60, fine_step_s: 20, method, x_files_factor, from_s: 0, until_s: 0 };
+    let columns = Columns {
+        times: times_s.iter().map(|time| time * 1000).collect(),
+        values: times_s.iter().map(|time| 100.0 - *time as f64).collect(),
+        ..Columns::default()
+    };
+    let mut out = vec![f64::NAN; want.len()];
+    fill(&archive, &columns, 0, &mut out);
+    let is_equal = |(got, want): (&f64, &f64)| got == want || got.is_nan() && want.is_nan();
+    assert!(out.iter().zip(want).all(is_equal), "{method} {times_s:?}: {out:?}, not {want:?}");
+}
+
+#[test]
+fn a_point_is_made_of_all_points_of_its_interval() {
+    let times = [0, 20, 40, 60, 100, 180];
+    let nan = f64::NAN;
+    check(AggregationMethod::Average, 0.0, &times, &[80.0, 20.0, nan, -80.0]);
+    check(AggregationMethod::AverageZero, 0.0, &times, &[80.0, 40.0 / 3.0, nan, -80.0 / 3.0]);
+    check(AggregationMethod::Sum, 0.0, &times, &[240.0, 40.0, nan, -80.0]);
+    check(AggregationMethod::Count, 0.0, &times, &[3.0, 2.0, nan, 1.0]);
+    check(AggregationMethod::Max, 0.0, &times, &[100.0, 40.0, nan, -80.0]);
+    check(AggregationMethod::Min, 0.0, &times, &[60.0, 0.0, nan, -80.0]);
+    check(AggregationMethod::First, 0.0, &times, &[100.0, 40.0, nan, -80.0]);
+    check(AggregationMethod::Last, 0.0, &times, &[60.0, 0.0, nan, -80.0]);
+    check(AggregationMethod::AbsMax, 0.0, &[90, 115], &[nan, -15.0]);
+    check(AggregationMethod::AbsMin, 0.0, &[90, 115], &[nan, 10.0]);
+    // Enough of the points must be there; the last one of a slot counts.
+    check(AggregationMethod::Sum, 0.5, &times, &[240.0, 40.0, nan, nan]);
+    check(AggregationMethod::Count, 0.5, &[0, 1, 19, 60, 61, 80], &[nan, 2.0]);
+    check(AggregationMethod::Sum, 0.0, &[0, 1, 19, 60], &[81.0, 40.0]);
+    // Points after the end of the grid are left out.
+    check(AggregationMethod::Last, 0.0, &[0, 60, 120], &[100.0]);
+}
+
+#[test]
+fn the_method_asked_for_is_taken_if_it_is_kept() {
+    let kept = [AggregationMethod::Sum, AggregationMethod::Max];
+    assert_eq!(method_of(&kept, None), AggregationMethod::Sum);
+    assert_eq!(method_of(&kept, Some(&Consolidation::Max)), AggregationMethod::Max);
+    assert_eq!(method_of(&kept, Some(&Consolidation::Min)), AggregationMethod::Sum);
+}
