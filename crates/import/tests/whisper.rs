@@ -55,6 +55,7 @@ impl TestEnv {
             state_path: PathBuf::from(STATE),
             selection,
             comparison: Comparison::All,
+            rules: Arc::default(),
             worker_count: 1,
         };
         let mut last = Progress::default();

@@ -1,11 +1,9 @@
 //! Import of one part of the files, neighbours in the order of labels: they become blocks of their own.
 //!
-//! Invariants: a file is read once as a whole, and only that copy counts, so that carbon may write on; damage
-//! of a file costs its points alone and is in the report.
+//! Invariants: all points that were read are written, and each series is in the part alone.
 //! Memory: one file, its points, the series and open blocks of the part.
-//! Not here: the points of a file (`points`), the order of parts and their state (`run`).
+//! Not here: reading files (`reader`), the order of parts and their state (`run`).
 
-use std::io;
 use std::path::Path;
 
 use chronolith_base::Env;
@@ -14,9 +12,10 @@ use chronolith_model::WordKind;
 
 use super::compare::{FileTotals, compare};
 use super::error::WhisperError;
-use super::header::FILE_BYTES_MAX;
-use super::points::{FilePoints, TimeSelection};
+use super::points::TimeSelection;
+use super::reader::SourceReader;
 use super::report::WhisperReport;
+use super::rules::Rules;
 use super::source::WhisperFile;
 use super::windows::AgeWindows;
 use crate::write::head_blocks::Announce;
@@ -45,6 +44,7 @@ pub(crate) struct PartTarget<'a> {
     pub(crate) announce: Announce,
     pub(crate) selection: TimeSelection,
     pub(crate) comparison: Comparison,
+    pub(crate) rules: &'a Rules,
 }
 
 /// Result of a part.
@@ -52,32 +52,6 @@ pub(crate) struct PartTarget<'a> {
 pub(crate) struct WrittenPart {
     pub(crate) ulids: Vec<Ulid>,
     pub(crate) report: WhisperReport,
-    /// Set if all files could be read, whatever was in them.
-    pub(crate) is_whole: bool,
-}
-
-/// Reads files, each in place of the one before.
-#[derive(Default)]
-pub struct FileReader {
-    bytes: Vec<u8>,
-}
-
-impl FileReader {
-    /// Reads a file as a whole.
-    ///
-    /// # Errors
-    /// As the operating system reports; also for a file that is too large or gets shorter meanwhile.
-    pub fn read(&mut self, env: &Env, path: &Path) -> io::Result<&[u8]> {
-        let file = env.disk.open_read(path)?;
-        let len = file.len()?;
-        if len > FILE_BYTES_MAX {
-            let what = format!("{len} bytes long, at most {FILE_BYTES_MAX} are read");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
-        }
-        self.bytes.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
-        file.read_at(&mut self.bytes, 0)?;
-        Ok(&self.bytes)
-    }
 }
 
 /// Imports `files` below `dir`. `progress` is called with the bytes that were read.
@@ -87,18 +61,16 @@ pub(crate) fn import(
     files: &[WhisperFile],
     progress: &mut dyn FnMut(u64),
 ) -> Result<WrittenPart, WhisperError> {
-    let PartTarget { env, blocks_dir, newest, announce, selection, comparison } = target;
+    let PartTarget { env, blocks_dir, newest, announce, selection, comparison, rules } = target;
     let windows = AgeWindows::new(env.clock.now_ms());
     let mut blocks = WindowBlocks::new(env, blocks_dir.to_owned(), windows, newest, announce);
-    let mut part = WrittenPart { is_whole: true, ..WrittenPart::default() };
-    let mut reader = FileReader::default();
-    let mut points = FilePoints::default();
+    let mut part = WrittenPart::default();
+    let mut reader = SourceReader::new(env, dir, selection, rules);
     let mut totals = Vec::with_capacity(files.len());
     for group in files.chunks(PROGRESS_FILES) {
         for file in group {
-            let path = dir.join(&file.relative);
-            let is_read = read_points(env, &path, selection, &mut reader, &mut points, &mut part);
-            if is_read && !points.times.is_empty() {
+            let Some((_, points)) = reader.read(file, &mut part.report) else { continue };
+            if !points.times.is_empty() {
                 blocks.push(WordKind::Float, &points.times, &points.values)?;
                 blocks.end_series(&file.labels)?;
                 totals.push(FileTotals { file, count: points.times.len() as u64, sum: points.sum() });
@@ -116,37 +88,4 @@ pub(crate) fn import(
         compare(env, blocks_dir, &part.ulids, &totals, &mut part.report)?;
     }
     Ok(part)
-}
-
-/// Reads the points of a file; returns false if it has none that can be read.
-fn read_points(
-    env: &Env,
-    path: &Path,
-    selection: TimeSelection,
-    reader: &mut FileReader,
-    points: &mut FilePoints,
-    part: &mut WrittenPart,
-) -> bool {
-    let report = &mut part.report;
-    let bytes = match reader.read(env, path) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            part.is_whole = false;
-            report.damage(path, 0, format!("{error}: all points of the file are lost"));
-            return false;
-        }
-    };
-    report.files += 1;
-    report.bytes += bytes.len() as u64;
-    let now_s = env.clock.now_ms().div_euclid(1000);
-    if let Err(damage) = points.read(bytes, now_s, selection) {
-        let what = format!("{}: all points of the file are lost", damage.what);
-        report.damage(path, damage.offset as u64, what);
-        return false;
-    }
-    points.archives.iter().for_each(|counts| report.slots.add(counts));
-    for damage in &points.damages {
-        report.damage(path, damage.offset as u64, &damage.what);
-    }
-    true
 }

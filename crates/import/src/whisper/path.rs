@@ -32,6 +32,8 @@ pub enum PathReject {
     ReservedTag,
     /// Another file has the same series.
     Duplicate,
+    /// A blank, which ends the path in a line of carbon.
+    Blank,
 }
 
 impl PathReject {
@@ -47,6 +49,7 @@ impl PathReject {
             PathReject::ControlCharacter => "the path has a control character",
             PathReject::ReservedTag => "a tag has a reserved name",
             PathReject::Duplicate => "another file has the same path",
+            PathReject::Blank => "the path has a blank, so that no line can have it: use --data-dir",
         }
     }
 }

@@ -9,7 +9,6 @@
 use std::ops::Range;
 
 use chronolith_base::crc::Crc32c;
-use chronolith_format::block::imports::HeadState;
 use chronolith_model::{Labels, LabelsBuilder};
 
 use super::path::series_of;
@@ -27,12 +26,13 @@ const SEPARATOR: char = '\n';
 
 /// A part of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) files: Range<usize>,
+pub struct Part {
+    /// Positions in the list of files.
+    pub files: Range<usize>,
     /// Name in the state file.
-    pub(crate) source: String,
+    pub source: String,
     /// Hash of names and lengths of its files.
-    pub(crate) fingerprint: String,
+    pub fingerprint: String,
 }
 
 /// A part of an earlier import.
@@ -42,19 +42,19 @@ struct Recorded {
     source: String,
 }
 
-/// Divides the files of `source`; `heads` are the parts of earlier imports.
-pub(crate) fn divide(
+/// Divides the files of `source` into parts of at most `files_max` files; `recorded` are the names of the
+/// parts of earlier imports.
+pub fn divide<'s>(
     source: &WhisperSource,
     selection: TimeSelection,
-    heads: &[HeadState],
-    worker_count: usize,
+    recorded: impl Iterator<Item = &'s str>,
+    files_max: usize,
 ) -> Vec<Part> {
     let files = &source.files;
     let prefix = prefix(source, selection);
-    let files_max = (files.len() / worker_count.max(1) + 1).clamp(PART_FILES_MIN, PART_FILES_MAX);
     let mut parts = Vec::new();
     let mut start = 0;
-    for recorded in recorded_parts(&prefix, heads) {
+    for recorded in recorded_parts(&prefix, recorded) {
         let first = files.partition_point(|file| file.labels < recorded.first).max(start);
         let end = files.partition_point(|file| file.labels <= recorded.last);
         if first < end {
@@ -67,6 +67,19 @@ pub(crate) fn divide(
     parts
 }
 
+/// Returns how many files a part has if blocks are made of it.
+pub(crate) fn block_part_files(file_count: usize, worker_count: usize) -> usize {
+    (file_count / worker_count.max(1) + 1).clamp(PART_FILES_MIN, PART_FILES_MAX)
+}
+
+impl WhisperSource {
+    /// Returns the files of a part.
+    #[must_use]
+    pub fn files_of(&self, part: &Part) -> &[WhisperFile] {
+        self.files.get(part.files.clone()).unwrap_or_default()
+    }
+}
+
 /// Name of all parts of a source: directory and times.
 fn prefix(source: &WhisperSource, selection: TimeSelection) -> String {
     let dir = source.dir.display();
@@ -77,15 +90,14 @@ fn prefix(source: &WhisperSource, selection: TimeSelection) -> String {
 }
 
 /// Parts of earlier imports in the order of labels.
-fn recorded_parts(prefix: &str, heads: &[HeadState]) -> Vec<Recorded> {
+fn recorded_parts<'s>(prefix: &str, sources: impl Iterator<Item = &'s str>) -> Vec<Recorded> {
     let mut builder = LabelsBuilder::new();
-    let mut parts: Vec<Recorded> = heads
-        .iter()
-        .filter_map(|head| {
-            let mut names = head.source.rsplitn(3, SEPARATOR);
+    let mut parts: Vec<Recorded> = sources
+        .filter_map(|source| {
+            let mut names = source.rsplitn(3, SEPARATOR);
             let last = series_of(names.next()?, &mut builder).ok()?.1;
             let first = series_of(names.next()?, &mut builder).ok()?.1;
-            (names.next()? == prefix).then(|| Recorded { first, last, source: head.source.clone() })
+            (names.next()? == prefix).then(|| Recorded { first, last, source: source.to_owned() })
         })
         .collect();
     parts.sort_by(|a, b| a.first.cmp(&b.first));
@@ -139,34 +151,31 @@ mod tests {
         WhisperSource { dir: "/w".into(), files: files.collect() }
     }
 
-    fn head(part: &Part) -> HeadState {
-        HeadState {
-            source: part.source.clone(),
-            fingerprint: part.fingerprint.clone(),
-            ..HeadState::default()
-        }
+    fn divide_all(source: &WhisperSource, recorded: &[Part]) -> Vec<Part> {
+        divide(source, TimeSelection::ALL, recorded.iter().map(|part| part.source.as_str()), 1_000)
     }
 
     #[test]
     fn parts_are_bounded_and_cover_all_files() {
         let names: Vec<String> = (0..2_500).map(|idx| format!("a/{idx:05}.wsp")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let parts = divide(&source(&names), TimeSelection::ALL, &[], 4);
+        let parts = divide_all(&source(&names), &[]);
         let ranges: Vec<_> = parts.iter().map(|part| part.files.clone()).collect();
         assert_eq!(ranges, [0..1_000, 1_000..2_000, 2_000..2_500]);
+        let files_max =
+            [(10, 2), (3_000, 2), (1_000_000, 2)].map(|(files, workers)| block_part_files(files, workers));
+        assert_eq!(files_max, [1_000, 1_501, 20_000]);
         assert_eq!(parts[1].source, "/w\na/01000.wsp\na/01999.wsp");
     }
 
     #[test]
     fn recorded_parts_keep_their_bounds() {
         let all = source(&["b.wsp", "c.wsp", "d.wsp"]);
-        let before = divide(&all, TimeSelection::ALL, &[], 1);
-        let heads: Vec<_> = before.iter().map(head).collect();
-        assert_eq!(divide(&all, TimeSelection::ALL, &heads, 1), before);
+        let before = divide_all(&all, &[]);
+        assert_eq!(divide_all(&all, &before), before);
         // A file within the bounds changes the part, files outside of them are new parts; a file at the bound
         // may be gone.
-        let after =
-            divide(&source(&["a.wsp", "b.wsp", "bb.wsp", "c.wsp", "e.wsp"]), TimeSelection::ALL, &heads, 1);
+        let after = divide_all(&source(&["a.wsp", "b.wsp", "bb.wsp", "c.wsp", "e.wsp"]), &before);
         let found: Vec<_> = after.iter().map(|part| (part.files.clone(), part.source.as_str())).collect();
         assert_eq!(
             found,
@@ -175,6 +184,9 @@ mod tests {
         assert_ne!(after[1].fingerprint, before[0].fingerprint);
         // Another period is another import.
         let period = TimeSelection { first_s: 5, last_s: i64::MAX };
-        assert_eq!(divide(&all, period, &heads, 1)[0].source, format!("/w 5..{}\nb.wsp\nd.wsp", i64::MAX));
+        assert_eq!(
+            divide(&all, period, before.iter().map(|part| part.source.as_str()), 9)[0].source,
+            format!("/w 5..{}\nb.wsp\nd.wsp", i64::MAX)
+        );
     }
 }

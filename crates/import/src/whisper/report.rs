@@ -8,10 +8,16 @@ use std::path::PathBuf;
 
 use super::path::PathReject;
 use super::points::SlotCounts;
+use super::rules::RuleReport;
 use crate::{DAMAGES_NAMED_MAX, Damage};
 
 /// Differences between a file and what was written of it that are listed.
 pub const DIFFERENCES_NAMED_MAX: usize = 100;
+
+/// Layouts that are listed.
+pub const LAYOUTS_NAMED_MAX: usize = 200;
+/// Name of the layouts beyond them.
+const OTHER_LAYOUTS: &str = "other layouts";
 
 /// What an import did.
 #[derive(Debug, Clone, Default)]
@@ -20,10 +26,16 @@ pub struct WhisperReport {
     pub files: u64,
     /// Files that an earlier import has brought.
     pub files_present: u64,
+    /// Files that could not be opened or read; the next run reads them again.
+    pub files_unreadable: u64,
     /// Bytes of the files that were read.
     pub bytes: u64,
     /// Slots of all archives by what became of them.
     pub slots: SlotCounts,
+    /// Files by method, xFilesFactor and archives.
+    pub layouts: BTreeMap<String, LayoutCounts>,
+    /// Files whose archives or method differ from their rules.
+    pub rules: RuleReport,
     /// Blocks that were written.
     pub blocks: u64,
     /// Files whose points were read again from the blocks and compared.
@@ -49,7 +61,28 @@ pub struct RejectedFiles {
     pub example: String,
 }
 
+/// Files of one layout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LayoutCounts {
+    /// Number of files.
+    pub files: u64,
+    /// Points taken of them.
+    pub points: u64,
+}
+
 impl WhisperReport {
+    /// Counts a file of a layout.
+    pub(crate) fn count_layout(&mut self, layout: &str, points: u64) {
+        let is_listed = self.layouts.contains_key(layout);
+        let name = if is_listed || self.layouts.len() < LAYOUTS_NAMED_MAX { layout } else { OTHER_LAYOUTS };
+        let counts = match self.layouts.get_mut(name) {
+            Some(counts) => counts,
+            None => self.layouts.entry(name.to_owned()).or_default(),
+        };
+        counts.files += 1;
+        counts.points += points;
+    }
+
     pub(crate) fn damage(&mut self, path: impl Into<PathBuf>, offset: u64, what: impl ToString) {
         let damage = Damage { path: path.into(), offset, what: what.to_string() };
         if self.damages.len() < DAMAGES_NAMED_MAX {
@@ -59,7 +92,8 @@ impl WhisperReport {
         }
     }
 
-    pub(crate) fn reject(&mut self, path: &str, reject: PathReject) {
+    /// Counts a file that is left out.
+    pub fn reject(&mut self, path: &str, reject: PathReject) {
         let rejected = self.rejected.entry(reject).or_default();
         if rejected.files == 0 {
             path.clone_into(&mut rejected.example);
@@ -67,7 +101,8 @@ impl WhisperReport {
         rejected.files += 1;
     }
 
-    pub(crate) fn differ(&mut self, what: String) {
+    /// Adds a difference between files and target.
+    pub fn differ(&mut self, what: String) {
         if self.differences.len() < DIFFERENCES_NAMED_MAX {
             self.differences.push(what);
         } else {
@@ -79,8 +114,17 @@ impl WhisperReport {
     pub fn add(&mut self, other: WhisperReport) {
         self.files += other.files;
         self.files_present += other.files_present;
+        self.files_unreadable += other.files_unreadable;
         self.bytes += other.bytes;
         self.slots.add(&other.slots);
+        for (layout, counts) in other.layouts {
+            let is_listed = self.layouts.contains_key(&layout) || self.layouts.len() < LAYOUTS_NAMED_MAX;
+            let name = if is_listed { layout } else { OTHER_LAYOUTS.to_owned() };
+            let own = self.layouts.entry(name).or_default();
+            own.files += counts.files;
+            own.points += counts.points;
+        }
+        self.rules.add(other.rules);
         self.blocks += other.blocks;
         self.files_compared += other.files_compared;
         other.differences.into_iter().for_each(|what| self.differ(what));

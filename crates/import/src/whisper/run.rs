@@ -15,11 +15,14 @@ use chronolith_format::block::imports::HeadState;
 use chronolith_format::block::meta::Ulid;
 
 use super::error::WhisperError;
+use super::header::Header;
 use super::part::{self, Comparison, PartTarget, WrittenPart};
-use super::plan::{Part, divide};
-use super::points::TimeSelection;
+use super::plan::{Part, block_part_files, divide};
+use super::points::{FilePoints, TimeSelection};
+use super::reader::SourceReader;
 use super::report::WhisperReport;
-use super::source::WhisperSource;
+use super::rules::Rules;
+use super::source::{WhisperFile, WhisperSource};
 use crate::Progress;
 use crate::write::head_blocks::Announce;
 use crate::write::state::{StateFile, make_dir};
@@ -38,6 +41,8 @@ pub struct WhisperOptions {
     pub selection: TimeSelection,
     /// What is compared after blocks were written.
     pub comparison: Comparison,
+    /// Rules that files are compared with.
+    pub rules: Arc<Rules>,
     /// Parts at a time; the blocks of each take up to 300 MB of memory.
     pub worker_count: usize,
 }
@@ -73,12 +78,14 @@ pub fn run(
     let worker_count = options.worker_count.max(1);
     let mut report = WhisperReport::default();
     let mut current = Progress { done_bytes: 0, total_bytes: source.byte_count() };
-    let all = divide(source, options.selection, state.heads(), worker_count);
+    let recorded = state.heads().iter().map(|head| head.source.as_str());
+    let files_max = block_part_files(source.files.len(), worker_count);
+    let all = divide(source, options.selection, recorded, files_max);
     let (present, parts): (Vec<Part>, Vec<Part>) =
         all.into_iter().partition(|part| state.has_head(&part.source, &part.fingerprint));
     for part in &present {
         report.files_present += part.files.len() as u64;
-        let files = source.files.get(part.files.clone()).unwrap_or_default();
+        let files = source.files_of(part);
         current.done_bytes += files.iter().map(|file| file.len).sum::<u64>();
     }
     let shared = Shared {
@@ -144,7 +151,7 @@ impl Shared<'_> {
     }
 
     fn import(&self, part: &Part, bytes_read: &SyncSender<u64>) -> Result<WhisperReport, WhisperError> {
-        let WhisperOptions { blocks_dir, selection, comparison, .. } = self.options;
+        let WhisperOptions { blocks_dir, selection, comparison, rules, .. } = self.options;
         let target = PartTarget {
             env: self.env,
             blocks_dir,
@@ -152,18 +159,19 @@ impl Shared<'_> {
             announce: self.announce(),
             selection: *selection,
             comparison: *comparison,
+            rules,
         };
-        let files = self.source.files.get(part.files.clone()).unwrap_or_default();
+        let files = self.source.files_of(part);
         // The receiver lives until all workers have ended.
         let mut progress = |bytes| {
             let _ = bytes_read.send(bytes);
         };
         let written = part::import(target, &self.source.dir, files, &mut progress)?;
-        let WrittenPart { ulids, report, is_whole } = written;
+        let WrittenPart { ulids, report } = written;
         // A part with a file that could not be read is imported again by the next run.
-        let fingerprint = match is_whole {
-            true => part.fingerprint.clone(),
-            false => format!("{}-incomplete", part.fingerprint),
+        let fingerprint = match report.files_unreadable {
+            0 => part.fingerprint.clone(),
+            _ => format!("{}-incomplete", part.fingerprint),
         };
         let head = HeadState { source: part.source.clone(), fingerprint, blocks: ulids };
         lock(&self.state).complete(self.env, blocks_dir, head)?;
@@ -182,4 +190,23 @@ impl Shared<'_> {
 #[must_use]
 pub fn default_worker_count() -> usize {
     thread::core_count()
+}
+
+/// Reads all files without a target and counts what is in them. `visit` is called with each file that can be
+/// read.
+pub fn inspect(
+    env: &Env,
+    source: &WhisperSource,
+    selection: TimeSelection,
+    rules: &Rules,
+    visit: &mut dyn FnMut(&WhisperFile, &Header, &FilePoints),
+) -> WhisperReport {
+    let mut report = WhisperReport::default();
+    let mut reader = SourceReader::new(env, &source.dir, selection, rules);
+    for file in &source.files {
+        if let Some((header, points)) = reader.read(file, &mut report) {
+            visit(file, header, points);
+        }
+    }
+    report
 }
