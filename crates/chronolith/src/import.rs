@@ -8,6 +8,7 @@ pub(crate) mod influx;
 mod influx_data;
 mod target;
 mod whisper;
+mod whisper_args;
 mod whisper_data;
 mod whisper_report;
 mod whisper_server;

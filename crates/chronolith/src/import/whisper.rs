@@ -14,21 +14,11 @@ use chronolith_import::whisper::{self, Comparison, Rules, TimeSelection, Whisper
 use chronolith_ingest::carbon::{AggregationRules, Note, Schemas};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use super::whisper_args::WhisperArgs;
 use super::{whisper_data, whisper_report, whisper_server};
 use crate::args::value;
 use crate::progress::{Bar, WithoutTerminal, cells};
 use crate::query::print;
-
-/// What the flags say about the source.
-pub(super) struct WhisperArgs {
-    pub(super) source: WhisperSource,
-    pub(super) selection: TimeSelection,
-    pub(super) rules: Rules,
-    pub(super) comparison: Comparison,
-    pub(super) concurrency: Option<u64>,
-    /// What the listing left out, and notes about the configuration files.
-    pub(super) listed: WhisperReport,
-}
 
 pub(super) fn command() -> Command {
     let about = "Copy the files of carbon into a running server, or into the data directory of a stopped one; \

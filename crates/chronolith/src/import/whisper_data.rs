@@ -12,7 +12,7 @@ use chronolith_model::TenantId;
 use chronolith_model::databases::CatalogChange;
 use chronolith_tsdb::CatalogEditor;
 
-use super::whisper::WhisperArgs;
+use super::whisper_args::WhisperArgs;
 use crate::progress::{Bar, WithoutTerminal, bytes_line};
 use crate::query::print;
 

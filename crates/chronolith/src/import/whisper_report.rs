@@ -38,8 +38,8 @@ pub(super) fn show(source: &str, report: &WhisperReport) -> String {
     }
     out.push('\n');
     for (reject, files) in &report.rejected {
-        let (count, reason, example) = (files.files, reject.text(), &files.example);
-        let _ = writeln!(out, "left out: {count} files: {reason}: {example:?}");
+        let reason = reject.text();
+        let _ = writeln!(out, "left out: {} files: {reason}: {:?}", files.files, files.example);
     }
     for (count, what) in left_out(report).into_iter().filter(|(count, _)| *count > 0) {
         let _ = writeln!(out, "left out: {count} {what}");

@@ -6,24 +6,24 @@
 //! Not here: reading files (`chronolith-import`), the comparison (`sample`).
 
 mod sample;
+mod target;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::bail;
 use chronolith_base::Env;
 use chronolith_import::whisper::{
     Comparison, FilePoints, Part, PathReject, SourceReader, WhisperReport, divide,
 };
 use clap::ArgMatches;
 use serde::{Deserialize, Serialize};
-use ureq::Agent;
 
-use super::whisper::WhisperArgs;
+use target::Target;
+
+use super::whisper_args::WhisperArgs;
 use crate::args::value;
-use crate::client;
 use crate::influx::state::StateFile;
 use crate::progress::{Bar, WithoutTerminal, cells};
 
@@ -33,17 +33,8 @@ const PART_FILES: usize = 500;
 const BODY_BYTES: usize = 4 << 20;
 /// Requests at a time unless the flags say otherwise.
 const CONCURRENCY_DEFAULT: u64 = 4;
-/// Time after which a server that is away ends the import.
-const RETRY_FOR_NS: u64 = 60_000_000_000;
-/// First pause before a request is repeated; each further one is twice as long.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Longest time for a response.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(180);
 /// Time between two looks at the progress, and between two records of it.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of an error response that are read at most.
-const ERROR_BYTES_MAX: u64 = 1 << 16;
 
 /// Record of a run: parts that are done.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -55,14 +46,6 @@ struct Done {
 struct DonePart {
     source: String,
     fingerprint: String,
-}
-
-/// The server that is written to.
-struct Target {
-    env: Env,
-    url: String,
-    tenant: Option<String>,
-    agent: Agent,
 }
 
 /// An import under way.
@@ -85,7 +68,18 @@ struct Results {
 }
 
 /// Imports into the server that the flags name.
-pub(super) fn import(env: &Env, args: WhisperArgs, matches: &ArgMatches) -> anyhow::Result<WhisperReport> {
+pub(super) fn import(
+    env: &Env,
+    mut args: WhisperArgs,
+    matches: &ArgMatches,
+) -> anyhow::Result<WhisperReport> {
+    args.source.files.retain(|file| {
+        let has_blank = file.path.contains(char::is_whitespace);
+        if has_blank {
+            args.listed.reject(&file.relative, PathReject::Blank);
+        }
+        !has_blank
+    });
     let url = value(matches, "to").unwrap_or_default().to_owned();
     let tenant = value(matches, "tenant").map(str::to_owned);
     let identity = format!("{} {:?}", args.source.dir.display(), args.selection);
@@ -100,12 +94,11 @@ pub(super) fn import(env: &Env, args: WhisperArgs, matches: &ArgMatches) -> anyh
     let (present, parts): (Vec<Part>, Vec<Part>) = all.into_iter().partition(is_done);
     let bytes_of = |part: &Part| args.source.files_of(part).iter().map(|file| file.len).sum::<u64>();
     let done_bytes = present.iter().map(bytes_of).sum();
-    let agent = client::agent_with(RESPONSE_TIMEOUT);
     let mut results = Results { done, ..Results::default() };
     results.report.files_present = present.iter().map(|part| part.files.len() as u64).sum();
     let import = Import {
         args: &args,
-        target: Target { env: env.clone(), url, tenant, agent },
+        target: Target::new(env, url, tenant),
         state,
         parts,
         next_part: AtomicUsize::new(0),
@@ -182,10 +175,6 @@ impl Import<'_> {
         let mut body = String::new();
         let mut sampled = None;
         for file in source.files_of(part) {
-            if file.path.contains(char::is_whitespace) {
-                report.reject(&file.relative, PathReject::Blank);
-                continue;
-            }
             if let Some((_, points)) = reader.read(file, &mut report) {
                 if sampled.is_none() && *comparison == Comparison::All && !points.times.is_empty() {
                     sampled = Some((file, points.clone()));
@@ -228,39 +217,5 @@ impl Import<'_> {
         }
         body.clear();
         Ok(())
-    }
-}
-
-impl Target {
-    /// Sends lines; returns the text of the server if it has refused some of them.
-    fn send_lines(&self, body: &str) -> anyhow::Result<Option<String>> {
-        let url = client::join(&self.url, "/api/v1/carbon");
-        let start_ns = self.env.clock.mono_ns();
-        let mut pause = PAUSE_FIRST;
-        loop {
-            let mut request = self.agent.post(&url).content_type("text/plain; charset=utf-8");
-            if let Some(tenant) = &self.tenant {
-                request = request.header("X-Scope-OrgID", tenant);
-            }
-            let failure = match request.send(body) {
-                Ok(mut response) => {
-                    let status = response.status().as_u16();
-                    let text = response.body_mut().with_config().limit(ERROR_BYTES_MAX).read_to_string();
-                    let text = text.unwrap_or_else(|error| error.to_string());
-                    match status {
-                        200 | 204 => return Ok(None),
-                        400 => return Ok(Some(text)),
-                        429 | 500.. => format!("status {status}: {text}"),
-                        _ => bail!("writing to {url}: status {status}: {text}"),
-                    }
-                }
-                Err(error) => error.to_string(),
-            };
-            if self.env.clock.mono_ns().saturating_sub(start_ns) > RETRY_FOR_NS {
-                bail!("writing to {url}: {failure}; running the import again continues it");
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
     }
 }

@@ -158,7 +158,8 @@ fn archive_of(r: &mut ByteReader<'_>) -> Result<StoredArchive, FileDamage> {
 }
 
 fn check_position(archive: &StoredArchive, header_bytes: usize, file_bytes: usize) -> Result<(), String> {
-    let (start, end) = (archive.offset, archive.end());
+    let start = archive.offset;
+    let end = archive.end();
     if start < header_bytes {
         return Err(format!("an archive begins at {start}, within the header of {header_bytes} bytes"));
     }
@@ -190,7 +191,8 @@ fn check_apart(archives: &[StoredArchive], entry_offsets: &[usize]) -> Result<()
         if let [(before, _), (archive, at)] = pair
             && archive.offset < before.end()
         {
-            let (start, end) = (archive.offset, before.end());
+            let start = archive.offset;
+            let end = before.end();
             let what = format!("an archive begins at {start}, another one ends at {end}");
             return Err(FileDamage::new(*at, what));
         }

@@ -12,7 +12,7 @@ use chronolith_model::Labels;
 use chronolith_model::quote::write_quoted;
 use serde_json::Value;
 
-use super::Target;
+use super::target::Target;
 use crate::client;
 
 /// Newest points of a file that are compared.
