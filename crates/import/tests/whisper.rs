@@ -232,6 +232,9 @@ fn an_import_that_failed_anywhere_is_resumed() {
         let is_done = first.as_ref().is_ok_and(|report| report.is_complete());
         failed += u64::from(!is_done);
         test.import();
+        let entries = test.env.disk.list(Path::new(BLOCKS)).unwrap();
+        let leftover = entries.iter().find(|entry| chronolith_block::is_leftover(&entry.name));
+        assert_eq!(leftover, None, "after {budget} operations");
         check_points(&test.points(), &wanted, &format!("after {budget} operations: {first:?}"));
         if is_done {
             break;

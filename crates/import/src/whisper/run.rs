@@ -4,13 +4,13 @@
 //! are removed when the import begins again.
 //! Not here: the points of a part (`part`), its bounds (`plan`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chronolith_base::{Env, thread};
-use chronolith_block::BlockError;
+use chronolith_block::{BlockError, is_leftover};
 use chronolith_format::block::imports::HeadState;
 use chronolith_format::block::meta::Ulid;
 
@@ -75,6 +75,7 @@ pub fn run(
     }
     let mut state = StateFile::open(env, &options.state_path)?;
     state.remove_pending_blocks(env, &options.blocks_dir)?;
+    remove_leftovers(env, &options.blocks_dir)?;
     let worker_count = options.worker_count.max(1);
     let mut report = WhisperReport::default();
     let mut current = Progress { done_bytes: 0, total_bytes: source.byte_count() };
@@ -102,6 +103,17 @@ pub fn run(
         report.add(part);
     }
     Ok(report)
+}
+
+/// Removes directories of blocks that were not complete when an import ended.
+fn remove_leftovers(env: &Env, blocks_dir: &Path) -> Result<(), WhisperError> {
+    let failed = |error| WhisperError::Io { path: blocks_dir.to_owned(), error };
+    for entry in env.disk.list(blocks_dir).map_err(failed)? {
+        if is_leftover(&entry.name) {
+            env.disk.remove_dir_all(&blocks_dir.join(entry.name)).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 fn lock(state: &Mutex<StateFile>) -> MutexGuard<'_, StateFile> {
