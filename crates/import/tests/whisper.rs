@@ -48,6 +48,14 @@ impl TestEnv {
     }
 
     fn try_import(&self, selection: TimeSelection) -> Result<WhisperReport, WhisperError> {
+        self.import_with(selection, 1)
+    }
+
+    fn import_with(
+        &self,
+        selection: TimeSelection,
+        worker_count: usize,
+    ) -> Result<WhisperReport, WhisperError> {
         let mut report = WhisperReport::default();
         let source = WhisperSource::list(&self.env, Path::new(SOURCE), &mut report)?;
         let options = WhisperOptions {
@@ -56,7 +64,7 @@ impl TestEnv {
             selection,
             comparison: Comparison::All,
             rules: Arc::default(),
-            worker_count: 1,
+            worker_count,
         };
         let mut last = Progress::default();
         let imported = whisper::run(&self.env, &source, &options, &mut |progress| last = progress)?;
@@ -241,4 +249,36 @@ fn an_import_that_failed_anywhere_is_resumed() {
         }
     }
     assert!(failed > 20, "{failed}");
+}
+
+/// Workers share the state file: parts that are done stay, whatever fails in another one.
+#[test]
+fn parts_in_parallel_are_resumed() {
+    let archive = [Archive { step_s: 60, point_count: 3 }];
+    let mut wanted = Points::new();
+    let test = TestEnv::new();
+    for idx in 0..2_100u32 {
+        let mut builder = FileBuilder::new(AggregationMethod::Sum, 0.5, &archive).unwrap();
+        let time_s = NOW_S - NOW_S % 60 - 60;
+        builder.put_points(0, [(time_s, f64::from(idx))]);
+        test.put(&format!("m/{idx:04}.wsp"), &builder.into_bytes());
+        wanted.insert((format!("m.{idx:04}"), i64::from(time_s)), f64::from(idx));
+    }
+    let mut resumed = 0;
+    // The last operations that fail are those of the last part.
+    for budget in (0..).step_by(5) {
+        test.disk.fail_after(budget);
+        let first = test.import_with(TimeSelection::ALL, 3);
+        test.disk.heal();
+        let second = test.import_with(TimeSelection::ALL, 3).unwrap();
+        resumed += u64::from(first.is_err() && second.files_present > 0);
+        assert_eq!(second.files + second.files_present, 2_100, "{first:?}");
+        check_points(&test.points(), &wanted, &format!("after {budget} operations: {first:?}"));
+        if first.is_ok() {
+            break;
+        }
+        test.env.disk.remove_dir_all(Path::new("/data/import")).unwrap();
+        test.env.disk.remove_dir_all(Path::new(BLOCKS)).unwrap();
+    }
+    assert!(resumed > 0, "no part was done when another one failed");
 }
