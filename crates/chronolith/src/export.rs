@@ -2,6 +2,7 @@
 
 mod blocks;
 mod influx;
+mod whisper;
 
 use std::process::ExitCode;
 
@@ -14,12 +15,14 @@ pub(crate) fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(blocks::command())
         .subcommand(influx::command())
+        .subcommand(whisper::command())
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     match matches.subcommand() {
         Some(("blocks", matches)) => blocks::run(matches),
         Some(("influx", matches)) => influx::run(matches),
+        Some(("whisper", matches)) => whisper::run(matches),
         _ => Ok(ExitCode::from(2)),
     }
 }

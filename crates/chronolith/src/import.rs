@@ -2,11 +2,16 @@
 //! directory into a data directory of ours.
 //! Invariants: the data directory is locked meanwhile; exit code 1 if something of the source was lost to
 //! damage.
-//! Not here: reading the source (`chronolith-import`), InfluxDB (`influx`).
+//! Not here: reading the source (`chronolith-import`), InfluxDB (`influx`), Graphite (`whisper`).
 
 pub(crate) mod influx;
 mod influx_data;
 mod target;
+mod whisper;
+mod whisper_args;
+mod whisper_data;
+mod whisper_report;
+mod whisper_server;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,12 +51,14 @@ pub(crate) fn command() -> Command {
                 ),
         )
         .subcommand(influx::command())
+        .subcommand(whisper::command())
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     match matches.subcommand() {
         Some(("prometheus", matches)) => prometheus(matches),
         Some(("influx", matches)) => influx::run(matches),
+        Some(("whisper", matches)) => whisper::run(matches),
         _ => Ok(ExitCode::from(2)),
     }
 }

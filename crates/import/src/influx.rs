@@ -18,7 +18,6 @@ mod run;
 mod series_merge;
 mod series_table;
 mod shard;
-mod shard_blocks;
 mod snappy;
 mod source;
 mod tombstone;

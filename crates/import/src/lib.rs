@@ -1,5 +1,5 @@
-//! Imports the data directory of a stopped Prometheus, or a copy of one, into blocks of a tenant, and that of
-//! a stopped InfluxDB 1.x (`influx`).
+//! Imports the data directory of a stopped Prometheus, or a copy of one, into blocks of a tenant, that of a
+//! stopped InfluxDB 1.x (`influx`), and Graphite's whisper files (`whisper`).
 //!
 //! Blocks are copied unchanged. The head (m-mapped chunks, checkpoint, WAL, WBL) becomes blocks in one pass
 //! that bypasses our own head and WAL (ADR 0018).
@@ -11,6 +11,7 @@ mod collect;
 mod import;
 pub mod influx;
 mod read;
+pub mod whisper;
 mod write;
 
 use std::path::PathBuf;

@@ -9,3 +9,4 @@ pub(crate) mod copy;
 pub(crate) mod head_blocks;
 pub(crate) mod report;
 pub(crate) mod state;
+pub(crate) mod window_blocks;

@@ -9,3 +9,4 @@ mod influx_migration;
 mod operator;
 mod process;
 mod prometheus_blocks;
+mod whisper_migration;

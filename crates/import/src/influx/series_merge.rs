@@ -2,27 +2,25 @@
 //!
 //! Invariants: blocks are added in order of their first time; points come out ascending, each time once.
 //! Memory: the points of blocks that overlap.
-//! Not here: decoding (`encoding`), writing (`shard_blocks`).
+//! Not here: decoding (`encoding`), writing (`write::window_blocks`).
 
 use std::sync::Arc;
 
-use chronolith_block::{BlockError, BlockWriter};
 use chronolith_format::block::tombstones::Interval;
 use chronolith_format::chunk::dense::TEXT_BYTES_MAX;
 use chronolith_model::{TimeRange, TimeUnit};
 
 use super::encoding::BlockPoints;
+use crate::write::window_blocks::BlockValue;
 
 /// Type of a value: a word or a text.
-pub(crate) trait Value: Clone {
+pub(crate) trait Value: Clone + BlockValue {
     /// Column of the values.
     fn column(points: &BlockPoints) -> &[Self];
     /// Returns true if a block can hold the value.
     fn is_storable(&self) -> bool;
     /// Bytes of the value outside of its column.
     fn heap_bytes(&self) -> usize;
-    /// Adds points to the series that the writer is at.
-    fn write(writer: &mut BlockWriter, times: &[i64], values: &[Self]) -> Result<(), BlockError>;
 }
 
 impl Value for f64 {
@@ -37,10 +35,6 @@ impl Value for f64 {
     fn heap_bytes(&self) -> usize {
         0
     }
-
-    fn write(writer: &mut BlockWriter, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
-        writer.push_floats(times, values, &[])
-    }
 }
 
 impl Value for Arc<[u8]> {
@@ -54,10 +48,6 @@ impl Value for Arc<[u8]> {
 
     fn heap_bytes(&self) -> usize {
         self.len()
-    }
-
-    fn write(writer: &mut BlockWriter, times: &[i64], values: &[Arc<[u8]>]) -> Result<(), BlockError> {
-        writer.push_texts(times, values)
     }
 }
 

@@ -20,13 +20,13 @@ use super::key::KeyReject;
 use super::report::{FieldCounts, InfluxReport, count};
 use super::series_merge::{SeriesMerge, Value};
 use super::series_table::{KeySource, SeriesTable, TableEvents};
-use super::shard_blocks::{ShardBlocks, WrittenBlocks};
 use super::source::{ShardFiles, SourceFile};
 use super::tombstone::KeyTombstones;
 use super::tsm::{IndexEntry, IndexKey, TsmFile};
 use super::wal_points::WalPoints;
 use super::windows::ShardWindows;
 use crate::write::head_blocks::Announce;
+use crate::write::window_blocks::{WindowBlocks, WrittenBlocks};
 
 /// Points that are merged before they are written.
 const MERGE_POINTS: usize = 4096;
@@ -153,7 +153,7 @@ pub(crate) fn import(
         return Ok((WrittenBlocks::default(), FieldCounts::new()));
     };
     let windows = ShardWindows::new(env.clock.now_ms(), span.start, span.end - 1);
-    let mut blocks = ShardBlocks::new(env, blocks_dir.to_owned(), windows, newest, announce);
+    let mut blocks = WindowBlocks::new(env, blocks_dir.to_owned(), windows, newest, announce);
     for part in import.window_groups(&windows, span, limits.open_bytes_max) {
         import.write(part, &mut blocks)?;
         blocks.finish()?;
@@ -312,7 +312,11 @@ impl ShardImport<'_, '_> {
     }
 
     /// Writes the points of all series in `range`.
-    fn write(&mut self, range: TimeRange, blocks: &mut ShardBlocks<'_>) -> Result<(), InfluxError> {
+    fn write(
+        &mut self,
+        range: TimeRange,
+        blocks: &mut WindowBlocks<'_, ShardWindows>,
+    ) -> Result<(), InfluxError> {
         let wal_order = self.wal_order();
         let mut wal_rest = wal_order.as_slice();
         let mut parts = Vec::new();
@@ -404,7 +408,7 @@ impl ShardImport<'_, '_> {
         parts: &[Part],
         kind: WordKind,
         range: TimeRange,
-        blocks: &mut ShardBlocks<'_>,
+        blocks: &mut WindowBlocks<'_, ShardWindows>,
     ) -> Result<u64, InfluxError> {
         let mut merge = SeriesMerge::<V>::new();
         let mut times = Vec::new();

@@ -2,13 +2,15 @@
 //!
 //! Invariants: as a flush of the store chooses them, the range is two hours, or the day when that is not near
 //! the present; a shard of many years has at most [`WIDE_COUNT_MAX`] wider ones.
-//! Not here: writing the blocks (`shard_blocks`).
+//! Not here: writing the blocks (`write::window_blocks`).
 
 use chronolith_model::time::TIME_MAX_NS;
 use chronolith_model::{TimeRange, TimeUnit};
 
+use crate::write::window_blocks::BlockWindows;
+
 /// Width of a recent window.
-pub(crate) const WINDOW_NS: i64 = TimeUnit::Nano.from_ms(2 * 3_600_000);
+const WINDOW_NS: i64 = TimeUnit::Nano.from_ms(2 * 3_600_000);
 const DAY_NS: i64 = 12 * WINDOW_NS;
 /// Windows of a day or more per shard.
 const WIDE_COUNT_MAX: i64 = 64;
@@ -36,8 +38,20 @@ impl ShardWindows {
         ShardWindows { recent: TimeRange::new(start, end), width }
     }
 
-    /// Window of a point.
-    pub(crate) fn of(&self, time: i64) -> TimeRange {
+    /// Consecutive windows from `first` to `last`.
+    pub(crate) fn all(&self, first: i64, last: i64) -> Vec<TimeRange> {
+        let mut windows = vec![self.of(first)];
+        while let Some(before) = windows.last().filter(|window| window.end <= last) {
+            windows.push(self.of(before.end));
+        }
+        windows
+    }
+}
+
+impl BlockWindows for ShardWindows {
+    const UNIT: TimeUnit = TimeUnit::Nano;
+
+    fn of(&self, time: i64) -> TimeRange {
         if self.recent.contains(time) {
             return TimeRange::window_of(time, WINDOW_NS);
         }
@@ -47,15 +61,6 @@ impl ShardWindows {
         } else {
             TimeRange::new(wide.start.max(self.recent.end), wide.end)
         }
-    }
-
-    /// Consecutive windows from `first` to `last`.
-    pub(crate) fn all(&self, first: i64, last: i64) -> Vec<TimeRange> {
-        let mut windows = vec![self.of(first)];
-        while let Some(before) = windows.last().filter(|window| window.end <= last) {
-            windows.push(self.of(before.end));
-        }
-        windows
     }
 }
 

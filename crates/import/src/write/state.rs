@@ -67,17 +67,46 @@ impl StateFile {
         self.save(env)
     }
 
+    /// Heads that were imported, or parts of other sources.
+    pub(crate) fn heads(&self) -> &[HeadState] {
+        &self.state.heads
+    }
+
+    /// Records blocks as pending, in addition to those that are.
+    pub(crate) fn announce(&mut self, env: &Env, ulids: &[Ulid]) -> Result<(), BlockError> {
+        self.state.pending.extend_from_slice(ulids);
+        write_state(env, &self.path, &self.state)
+    }
+
+    /// Records an imported part whose blocks were announced, while others are imported, and removes the
+    /// blocks that an earlier import made of it.
+    pub(crate) fn complete(
+        &mut self,
+        env: &Env,
+        blocks_dir: &Path,
+        head: HeadState,
+    ) -> Result<(), ImportError> {
+        let heads = &mut self.state.heads;
+        let before = heads.iter().position(|known| known.source == head.source);
+        let replaced = before.map(|idx| heads.swap_remove(idx).blocks).unwrap_or_default();
+        self.state.pending.retain(|ulid| !head.blocks.contains(ulid));
+        self.state.pending.extend_from_slice(&replaced);
+        self.state.heads.push(head);
+        self.save(env)?;
+        if replaced.is_empty() {
+            return Ok(());
+        }
+        self.state.pending.retain(|ulid| !replaced.contains(ulid));
+        remove_blocks(env, blocks_dir, &replaced)?;
+        self.save(env)
+    }
+
     /// Removes the blocks that are pending from `blocks_dir`.
     pub(crate) fn remove_pending_blocks(&mut self, env: &Env, blocks_dir: &Path) -> Result<(), ImportError> {
         if self.state.pending.is_empty() {
             return Ok(());
         }
-        for ulid in std::mem::take(&mut self.state.pending) {
-            let dir = blocks_dir.join(ulid.to_string());
-            if env.disk.exists(&dir) {
-                chronolith_block::remove(env, &dir)?;
-            }
-        }
+        remove_blocks(env, blocks_dir, &std::mem::take(&mut self.state.pending))?;
         self.save(env)
     }
 
@@ -89,6 +118,17 @@ impl StateFile {
             write_state(&env, &path, &state)
         })
     }
+}
+
+/// Removes those of the blocks that exist.
+fn remove_blocks(env: &Env, blocks_dir: &Path, ulids: &[Ulid]) -> Result<(), ImportError> {
+    for ulid in ulids {
+        let dir = blocks_dir.join(ulid.to_string());
+        if env.disk.exists(&dir) {
+            chronolith_block::remove(env, &dir)?;
+        }
+    }
+    Ok(())
 }
 
 fn write_state(env: &Env, path: &Path, state: &ImportState) -> Result<(), BlockError> {

@@ -1,20 +1,49 @@
-//! Blocks of one shard that are being written, one per window of time.
+//! Blocks that are being written at once, one per window of time.
 //!
 //! Invariants: a series is complete in all windows before the next one begins; no block is visible before
 //! `finish`, which announces it first.
-//! Not here: which points come (`shard`), the files of a block (`block`).
+//! Not here: the points and their order (`influx`, `whisper`), the files of a block (`block`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use chronolith_base::Env;
 use chronolith_block::{BlockError, BlockSource, BlockWriter, publish};
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::{Labels, TimeRange, TimeUnit, WordKind};
 
-use super::series_merge::Value;
-use super::windows::{ShardWindows, WINDOW_NS};
-use crate::write::head_blocks::Announce;
+use super::head_blocks::Announce;
+
+/// Width of a recent window: ranges of blocks are whole multiples of it.
+const WINDOW_MS: i64 = 2 * 3_600_000;
+
+/// Division of time into the ranges of blocks.
+pub(crate) trait BlockWindows {
+    /// Unit of the times.
+    const UNIT: TimeUnit;
+
+    /// Window of a point.
+    fn of(&self, time: i64) -> TimeRange;
+}
+
+/// Value of a point that a block can hold: a word or a text.
+pub(crate) trait BlockValue: Sized {
+    /// Adds points to the series that the writer is at.
+    fn write(writer: &mut BlockWriter, times: &[i64], values: &[Self]) -> Result<(), BlockError>;
+}
+
+impl BlockValue for f64 {
+    fn write(writer: &mut BlockWriter, times: &[i64], values: &[f64]) -> Result<(), BlockError> {
+        writer.push_floats(times, values, &[])
+    }
+}
+
+impl BlockValue for Arc<[u8]> {
+    fn write(writer: &mut BlockWriter, times: &[i64], values: &[Arc<[u8]>]) -> Result<(), BlockError> {
+        writer.push_texts(times, values)
+    }
+}
 
 /// A block that is being written.
 struct OpenWindow {
@@ -35,10 +64,10 @@ pub(crate) struct WrittenBlocks {
 }
 
 /// Open blocks by start of their window.
-pub(crate) struct ShardBlocks<'a> {
+pub(crate) struct WindowBlocks<'a, W> {
     env: &'a Env,
     blocks_dir: PathBuf,
-    windows: ShardWindows,
+    windows: W,
     /// Newest block of the directory, open ones included.
     newest: Option<Ulid>,
     open: BTreeMap<i64, OpenWindow>,
@@ -46,22 +75,22 @@ pub(crate) struct ShardBlocks<'a> {
     announce: Announce,
 }
 
-impl<'a> ShardBlocks<'a> {
+impl<'a, W: BlockWindows> WindowBlocks<'a, W> {
     /// `newest` is the newest block of the directory.
     pub(crate) fn new(
         env: &'a Env,
         blocks_dir: PathBuf,
-        windows: ShardWindows,
+        windows: W,
         newest: Option<Ulid>,
         announce: Announce,
-    ) -> ShardBlocks<'a> {
+    ) -> WindowBlocks<'a, W> {
         let open = BTreeMap::new();
         let written = WrittenBlocks::default();
-        ShardBlocks { env, blocks_dir, windows, newest, open, written, announce }
+        WindowBlocks { env, blocks_dir, windows, newest, open, written, announce }
     }
 
     /// Adds points of the current series, ascending and after those that were added.
-    pub(crate) fn push<V: Value>(
+    pub(crate) fn push<V: BlockValue>(
         &mut self,
         kind: WordKind,
         mut times: &[i64],
@@ -89,7 +118,7 @@ impl<'a> ShardBlocks<'a> {
             std::collections::btree_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
             std::collections::btree_map::Entry::Vacant(entry) => {
                 let writer = BlockWriter::create_after(self.env, &self.blocks_dir, self.newest)?;
-                let writer = writer.with_unit(TimeUnit::Nano);
+                let writer = writer.with_unit(W::UNIT);
                 self.newest = Some(writer.ulid());
                 let first = i64::MAX;
                 let last = i64::MIN;
@@ -112,8 +141,9 @@ impl<'a> ShardBlocks<'a> {
         let mut complete = Vec::new();
         for window in std::mem::take(&mut self.open).into_values() {
             // The whole hours that the points take: shards of an hour would overlap in their day.
-            let start = TimeRange::window_of(window.first, WINDOW_NS).start.max(window.range.start);
-            let end = TimeRange::window_of(window.last, WINDOW_NS).end.min(window.range.end);
+            let width = W::UNIT.from_ms(WINDOW_MS);
+            let start = TimeRange::window_of(window.first, width).start.max(window.range.start);
+            let end = TimeRange::window_of(window.last, width).end.min(window.range.end);
             let range = TimeRange::new(start, end);
             complete.extend(window.writer.write(range)?.map(|block| (block, BlockSource::head(range))));
         }
