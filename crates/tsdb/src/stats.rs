@@ -184,6 +184,16 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
             "Metadata entries refused because the tenant has too many.",
             sources.storage.metadata().refused_count() as f64,
         ),
+        gauge(
+            "graphite_events",
+            "Events of Graphite clients.",
+            sources.storage.graphite().event_count() as f64,
+        ),
+        counter(
+            "graphite_events_dropped_total",
+            "Events removed, the earliest first, because their tenant has too many.",
+            sources.storage.graphite().dropped_count() as f64,
+        ),
     ];
     metrics.extend(flush_and_retention_metrics(sources.maintenance));
     metrics.extend(compaction_metrics(sources.maintenance));
