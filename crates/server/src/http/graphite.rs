@@ -1,12 +1,19 @@
-//! Graphite over HTTP: carbon lines and metrics 2.0 in, the newest refused points, targets and paths out.
+//! Graphite over HTTP: carbon lines and metrics 2.0 in, the newest refused points, targets, paths and
+//! tags out.
 //!
 //! Invariants: 204 means that the points are durable and none was refused; 400 counts the refused ones and
 //! names the newest, while the others are stored.
 //! Not here: listeners (`serve::carbon`), the append (`crate::carbon`).
 
+mod annotations;
+mod answer;
 pub(super) mod find;
+mod meta_tags;
 pub(super) mod render;
 mod source;
+mod tag_index;
+mod tag_matchers;
+mod tags;
 mod write;
 
 use std::sync::Arc;
@@ -37,6 +44,8 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/metrics/index.json", get(find::index))
         .route("/functions", get(find::describe))
         .route("/functions/{name}", get(find::describe))
+        .merge(tags::routes())
+        .merge(meta_tags::routes())
 }
 
 /// `POST /api/v1/carbon`: plaintext lines, plain or gzip.

@@ -16,6 +16,7 @@ use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluat
 use chronolith_model::ReadContext;
 use jiff::tz::TimeZone;
 
+use super::annotations::Annotations;
 use super::source::TenantSource;
 use crate::app::App;
 use crate::http::call::{self, Call};
@@ -56,7 +57,8 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
 
 /// Evaluates the targets of a request.
 fn evaluated(app: &App, call: &Call, targets: &Targets, ctx: &ReadContext) -> Result<Vec<Series>, ApiError> {
-    let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx)?;
+    let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx)?
+        .with_annotations(Annotations::of_tenant(app, &call.tenant)?);
     let limits = Limits { bytes_max: ctx.budget.limit_bytes(), ..Limits::default() };
     let is_canceled = || ctx.check().is_err();
     let evaluation = evaluate(targets, &source, limits, &is_canceled);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronolith_base::Reservation;
-use chronolith_graphite::storage::tag_query::{TagExpression, TagOperator};
+use chronolith_graphite::storage::meta_tags::MetaTags;
 use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source, glob};
 use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
@@ -21,6 +21,8 @@ use chronolith_model::{
     TimeRange,
 };
 
+use super::annotations::Annotations;
+use super::tag_matchers::{escaped, label_of, matchers_of_labels, tags_of};
 use crate::http::error::ApiError;
 
 /// Points whose gaps determine the step.
@@ -33,8 +35,6 @@ const STEP_LOOKBACK_S: i64 = 3600;
 const FOUND_MAX: usize = 250_000;
 /// Bytes of a sample while a series is read: time and value.
 const SAMPLE_BYTES: u64 = 16;
-/// Tag that is the metric name.
-const NAME_TAG: &str = "name";
 
 /// Source of one request.
 pub(super) struct TenantSource<'a> {
@@ -42,6 +42,7 @@ pub(super) struct TenantSource<'a> {
     ctx: &'a ReadContext,
     /// Memory of the fetched points and of the names.
     held: RefCell<Reservation>,
+    annotations: Annotations,
     /// Why the store failed, if it did: the language has it as text only.
     failure: RefCell<Option<QueryError>>,
 }
@@ -52,7 +53,13 @@ impl<'a> TenantSource<'a> {
         ctx: &'a ReadContext,
     ) -> Result<TenantSource<'a>, ApiError> {
         let held = RefCell::new(ctx.budget.reserve(0).map_err(QueryError::from)?);
-        Ok(TenantSource { source, ctx, held, failure: RefCell::default() })
+        let annotations = Annotations::default();
+        Ok(TenantSource { source, ctx, held, annotations, failure: RefCell::default() })
+    }
+
+    /// The same source with meta tags.
+    pub(super) fn with_annotations(self, annotations: Annotations) -> TenantSource<'a> {
+        TenantSource { annotations, ..self }
     }
 
     /// Returns the failure of the store that ended the evaluation.
@@ -90,7 +97,8 @@ impl<'a> TenantSource<'a> {
     }
 
     fn fetch_one(&self, request: &FetchRequest) -> Result<Vec<FetchedSeries>, EvalError> {
-        let matchers = matchers_of(&request.selector)?;
+        let meta = &*self.annotations.meta_tags;
+        let matchers = matchers_of(&request.selector, meta)?;
         let first_s = request.from.min(request.until.saturating_sub(STEP_LOOKBACK_S));
         let range = TimeRange::new(to_ms(first_s), to_ms(request.until.saturating_add(1)));
         let mut found = Vec::new();
@@ -98,7 +106,8 @@ impl<'a> TenantSource<'a> {
         let mut columns_held = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
         self.for_each_series(&matchers, range, &SelectHints::default(), &mut |series| {
             let name = path_of_labels(&series.labels);
-            if !is_selected(&request.selector, &series, &name)? {
+            let tags = tags_of(&series.labels, meta)?;
+            if !is_selected(&request.selector, &series, &name, &tags)? {
                 return Ok(());
             }
             count_found(found.len())?;
@@ -111,7 +120,7 @@ impl<'a> TenantSource<'a> {
             let grid = Grid::new(request, step);
             let bytes = grid.count * size_of::<f64>() + 2 * name.len() + size_of::<FetchedSeries>();
             self.reserve(bytes as u64)?;
-            found.push(fetched(name, &series, &grid, &columns));
+            found.push(fetched(name, tags, &grid, &columns));
             Ok(())
         })?;
         Ok(found)
@@ -135,7 +144,8 @@ impl Source for TenantSource<'_> {
         let matchers = [prefix_matcher(pattern)?];
         // True for a series, false for a branch; a path may be both.
         let mut nodes: BTreeSet<(String, bool)> = BTreeSet::new();
-        let hints = SelectHints { presence_only: true, ..SelectHints::default() };
+        // All labels decide whether a series has tags; `presence_only` would leave them out.
+        let hints = SelectHints::newest();
         self.for_each_series(&matchers, TimeRange::new(start, end), &hints, &mut |series| {
             let Some(path) = series.labels.metric_name().filter(|_| series.labels.len() == 1) else {
                 return Ok(());
@@ -172,7 +182,7 @@ fn to_ms(seconds: i64) -> i64 {
 }
 
 /// Matchers that every selected series fulfils; others may fulfil them too.
-fn matchers_of(selector: &Selected) -> Result<Vec<Matcher>, EvalError> {
+fn matchers_of(selector: &Selected, meta: &MetaTags) -> Result<Vec<Matcher>, EvalError> {
     match selector {
         Selected::Path(path) if path.contains(';') => {
             let named = TaggedName::parse(path)
@@ -183,13 +193,9 @@ fn matchers_of(selector: &Selected) -> Result<Vec<Matcher>, EvalError> {
         Selected::Path(path) => Ok(vec![prefix_matcher(path)?]),
         Selected::Tags(expressions) => {
             // Look-around and the like are left to the expression itself.
-            Ok(expressions.iter().filter_map(tag_matcher).collect())
+            Ok(matchers_of_labels(expressions, meta))
         }
     }
-}
-
-fn label_of(tag: &str) -> &str {
-    if tag == NAME_TAG { METRIC_NAME } else { tag }
 }
 
 /// Matcher for the bytes of a path before its first glob, and for all of it if it has none.
@@ -202,23 +208,12 @@ fn prefix_matcher(pattern: &str) -> Result<Matcher, EvalError> {
     regex.map_err(|error| EvalError::Parameter(format!("invalid path {pattern:?}: {error}")))
 }
 
-fn escaped(c: char) -> impl Iterator<Item = char> {
-    let is_plain = c.is_alphanumeric() || c == '_' || c == '-' || c == ' ';
-    (!is_plain).then_some('\\').into_iter().chain([c])
-}
-
-fn tag_matcher(expression: &TagExpression) -> Option<Matcher> {
-    let label = label_of(&expression.key);
-    let anchored = format!("(?s:(?:{}).*)", expression.value);
-    match expression.operator {
-        TagOperator::Equal => Some(Matcher::equal(label, &expression.value)),
-        TagOperator::NotEqual => Matcher::new(label, MatchOp::NotEqual, &expression.value).ok(),
-        TagOperator::Matches => Matcher::new(label, MatchOp::Regex, &anchored).ok(),
-        TagOperator::NotMatches => Matcher::new(label, MatchOp::NotRegex, &anchored).ok(),
-    }
-}
-
-fn is_selected(selector: &Selected, series: &SeriesRead, name: &str) -> Result<bool, EvalError> {
+fn is_selected(
+    selector: &Selected,
+    series: &SeriesRead,
+    name: &str,
+    tags: &BTreeMap<String, String>,
+) -> Result<bool, EvalError> {
     match selector {
         Selected::Path(path) if path.contains(';') => {
             Ok(TaggedName::parse(path).is_ok_and(|p| p.canonical() == name))
@@ -228,9 +223,8 @@ fn is_selected(selector: &Selected, series: &SeriesRead, name: &str) -> Result<b
             if series.labels.len() == 1 {
                 return Ok(false);
             }
-            let tags = tags_of(series);
             for expression in expressions {
-                if !expression.matches(&tags)? {
+                if !expression.matches(tags)? {
                     return Ok(false);
                 }
             }
@@ -247,11 +241,6 @@ fn path_matches(pattern: &str, path: &str) -> bool {
             .iter()
             .all(|pattern| elements.next().is_some_and(|element| glob::matches(pattern, element)))
             && elements.next().is_none()
-}
-
-fn tags_of(series: &SeriesRead) -> BTreeMap<String, String> {
-    let tag = |label: &str| if label == METRIC_NAME { NAME_TAG.to_owned() } else { label.to_owned() };
-    series.labels.iter().map(|(label, value)| (tag(label), value.to_owned())).collect()
 }
 
 /// Most frequent gap among the last points before `end_ms`, in seconds; the shorter one of equally frequent
@@ -289,7 +278,7 @@ impl Grid {
     }
 }
 
-fn fetched(name: String, series: &SeriesRead, grid: &Grid, columns: &Columns) -> FetchedSeries {
+fn fetched(name: String, tags: BTreeMap<String, String>, grid: &Grid, columns: &Columns) -> FetchedSeries {
     let mut values = vec![f64::NAN; grid.count];
     let first = columns.times.partition_point(|time| *time < to_ms(grid.start));
     for (time, value) in columns.times.iter().zip(&columns.values).skip(first) {
@@ -302,7 +291,7 @@ fn fetched(name: String, series: &SeriesRead, grid: &Grid, columns: &Columns) ->
     }
     FetchedSeries {
         name,
-        tags: tags_of(series),
+        tags,
         start: grid.start,
         end: grid.end(),
         step: grid.step,

@@ -1,5 +1,7 @@
 //! Tests of carbon points over HTTP: answers, and what PromQL reads afterwards.
 
+mod tags;
+
 use std::io::Write as _;
 
 use axum::http::Request;
@@ -167,4 +169,15 @@ async fn paths_are_found_level_by_level() {
     check_json(&index, serde_json::json!(["dc.a.cpu", "dc.b.cpu", "dc.b.mem"]));
     let functions = server.get("/functions/sumSeries").await;
     assert_eq!(functions.json()["name"], "sumSeries");
+}
+
+/// The head alone left out all labels, because only the presence of the series was asked for, so that no path
+/// was found.
+#[tokio::test]
+async fn paths_of_remote_write_are_found_without_points_of_carbon() {
+    let server = Fixture::ready();
+    let written = server.write(&[(&[("__name__", "a.b")], &[(1_000_000, 1.0)])]).await;
+    assert_eq!(written.status.as_u16(), 204);
+    let found = server.get("/metrics/find?query=a.*&format=json").await;
+    assert_eq!(found.json()[0]["path"], "a.b", "{}", found.text);
 }
