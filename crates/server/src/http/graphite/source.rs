@@ -57,7 +57,7 @@ impl<'a> TenantSource<'a> {
         Ok(TenantSource { source, ctx, held, annotations, failure: RefCell::default() })
     }
 
-    /// The same source with meta tags.
+    /// The same source with events and meta tags.
     pub(super) fn with_annotations(self, annotations: Annotations) -> TenantSource<'a> {
         TenantSource { annotations, ..self }
     }
@@ -135,6 +135,10 @@ impl Source for TenantSource<'_> {
     fn reserve(&self, bytes: u64) -> Result<(), EvalError> {
         let grown = self.held.borrow_mut().grow(bytes);
         grown.map_err(|full| self.failed(QueryError::from(full)))
+    }
+
+    fn event_times(&self, tags: &[String], from: i64, until: i64) -> Result<Vec<i64>, EvalError> {
+        Ok(self.annotations.event_times(tags, from, until))
     }
 
     fn find(&self, pattern: &str, from: Option<i64>, until: Option<i64>) -> Result<Vec<Node>, EvalError> {

@@ -1,4 +1,5 @@
-//! `/tags`: keys and values of tags, series by expressions, completion.
+//! `/tags`: keys and values of tags, series by expressions, completion; those that change something are in
+//! `delete`.
 //!
 //! Invariants: a series has tags once it has points, so that tagging only answers its canonical path; lists
 //! are sorted before they are cut.
@@ -18,8 +19,8 @@ use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use serde_json::{Value, json};
 
 use super::answer::{self, Reading, range_of, repeated};
-use super::meta_tags;
 use super::tag_index::TagIndex;
+use super::{delete, meta_tags};
 use crate::app::App;
 use crate::http::call;
 use crate::http::error::ApiError;
@@ -38,6 +39,8 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/tags/terms", get(terms).post(terms))
         .route("/tags/tagSeries", post(tag_series))
         .route("/tags/tagMultiSeries", post(tag_multi_series))
+        .route("/tags/delSeries", post(delete::tagged_series))
+        .route("/tags/delByQuery", post(delete::by_query))
         .route("/tags/{tag}", get(details))
 }
 

@@ -1,5 +1,8 @@
 //! Tests of carbon points over HTTP: answers, and what PromQL reads afterwards.
 
+mod delete;
+mod events;
+mod grafana;
 mod tags;
 
 use std::io::Write as _;
