@@ -45,7 +45,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/metrics/find", get(find::find).post(find::find))
         .route("/metrics/find/", get(find::find).post(find::find))
         .route("/metrics/expand", get(find::expand).post(find::expand))
-        .route("/metrics/index.json", get(find::index))
+        .route("/metrics/index.json", get(find::index).post(find::index))
         .route("/metrics/delete", post(delete::paths))
         .route("/metrics/get-metadata", get(metadata::get).post(metadata::get))
         .route("/metrics/set-metadata", get(metadata::set).post(metadata::set))
