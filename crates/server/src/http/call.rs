@@ -28,11 +28,24 @@ pub(super) struct Call {
 
 /// Reads the form (body first, then query string) and the tenant.
 pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
-    Ok(open_with_body(app, request).await?.0)
+    Ok(read(app, request, BodyUse::Form).await?.0)
 }
 
-/// As [`open`]; also returns the body, which is empty if it was a form.
+/// As [`open`], but returns the body as it is, whatever its type: curl calls everything a form.
 pub(super) async fn open_with_body(app: &App, request: Request) -> Result<(Call, Vec<u8>), ApiError> {
+    read(app, request, BodyUse::Raw).await
+}
+
+/// Content of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyUse {
+    /// Parameters, if it has the type of a form.
+    Form,
+    /// Something else than parameters.
+    Raw,
+}
+
+async fn read(app: &App, request: Request, body_use: BodyUse) -> Result<(Call, Vec<u8>), ApiError> {
     let (parts, request_body) = request.into_parts();
     let tenant = tenant_of(app.options.multitenancy, &parts.headers)?;
     let memory_max = app.limits_of(&tenant).queries.memory_bytes_max;
@@ -44,6 +57,7 @@ pub(super) async fn open_with_body(app: &App, request: Request) -> Result<(Call,
     let mut rest = Vec::new();
     if parts.method == Method::POST || parts.method == Method::PUT {
         let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let kind = kind.filter(|_| body_use == BodyUse::Form);
         let body = body::read(request_body, FORM_BYTES_MAX, &memory.budget).await?;
         held.grow(body.bytes.len() as u64).map_err(no_memory)?;
         if kind.is_some_and(|kind| is_type(kind, b"application/x-www-form-urlencoded")) {

@@ -70,6 +70,18 @@ async fn an_event_is_read_by_its_id() {
     }
 }
 
+/// curl sends every body as a form, which left the event out.
+#[tokio::test]
+async fn an_event_of_any_content_type_is_stored() {
+    let server = Fixture::ready();
+    let request = Request::post("/events/")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(Body::from(r#"{"what": "100% & more", "when": 5}"#));
+    assert_eq!(server.send(request.expect("a request")).await.status.as_u16(), 200);
+    let found = server.get("/events/get_data").await;
+    assert_eq!(found.json()[0]["what"], "100% & more", "{}", found.text);
+}
+
 #[tokio::test]
 async fn malformed_events_are_refused() {
     let server = Fixture::ready();
