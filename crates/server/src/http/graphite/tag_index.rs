@@ -36,6 +36,9 @@ pub(super) struct TagIndex<'a> {
     held: RefCell<Reservation>,
 }
 
+/// Values of the tags of a series, by key.
+type Tags = BTreeMap<String, String>;
+
 /// Counts of the values of some tags.
 #[derive(Debug, Default)]
 pub(super) struct Terms {
@@ -172,7 +175,7 @@ impl<'a> TagIndex<'a> {
     pub(super) fn for_each_tagged(
         &self,
         expressions: &[TagExpression],
-        visit: &mut dyn FnMut(&SeriesRead, BTreeMap<String, String>) -> Result<(), ApiError>,
+        visit: &mut dyn FnMut(&SeriesRead, Tags) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
         let matchers = matchers_of_labels(expressions, &self.meta);
         self.for_each_series(&matchers, &SelectHints::newest(), &mut |series| {
@@ -190,7 +193,7 @@ impl<'a> TagIndex<'a> {
     }
 
     /// Tags of a series with those of rules; none if it has its name only.
-    fn tags(&self, labels: &Labels) -> Result<BTreeMap<String, String>, ApiError> {
+    fn tags(&self, labels: &Labels) -> Result<Tags, ApiError> {
         if labels.len() == 1 {
             return Ok(BTreeMap::new());
         }
