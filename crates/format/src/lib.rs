@@ -9,6 +9,7 @@ pub mod block;
 pub mod bucket;
 pub mod chunk;
 pub mod databases;
+pub mod graphite;
 pub mod head;
 mod lists;
 pub mod prometheus;

@@ -6,6 +6,7 @@
 
 pub mod glob;
 pub mod memory;
+pub mod meta_tags;
 pub mod path_walk;
 pub mod tag_query;
 #[cfg(test)]

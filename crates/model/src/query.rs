@@ -532,7 +532,8 @@ pub trait Queryable: Send + Sync {
         let mut values = Vec::new();
         for value in all.into_iter().skip_while(|value| value.as_str() < start) {
             let matchers = [Matcher::equal(name, &value)];
-            let hints = SelectHints { presence_only: true, ..SelectHints::default() };
+            // All labels are needed, which hints of presence alone do not ask for.
+            let hints = SelectHints::newest();
             let mut batches = self.select_with(&Selector { matchers: &matchers, range }, &hints, ctx)?;
             let mut series = Vec::new();
             while batches.next_batch(&mut series)? {}

@@ -13,12 +13,13 @@ use chronolith_block::{Block, FileSizes};
 use chronolith_format::block::catalogue;
 use chronolith_format::block::catalogue::{BlockRecord, Change};
 use chronolith_format::block::meta::Ulid;
-use chronolith_format::head::{metadata, sealed, series_file, slice, wal};
+use chronolith_format::head::{sealed, series_file, slice, wal};
 use chronolith_model::TenantId;
 
 use crate::blocks::catalogue::FILE_NAME as CATALOGUE_FILE;
 use crate::blocks::tenant::TENANTS_DIR;
-use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
+use crate::frame_copies::LogFormat;
+use crate::{graphite, metadata};
 
 /// Damage of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,13 +78,8 @@ pub fn check_dir(env: &Env, dir: &Path) -> std::io::Result<CheckReport> {
     let mut report = CheckReport::default();
     env.disk.list(dir)?;
     check_wal(env, dir, &mut report);
-    let copies = [dir.join(METADATA_FILE), dir.join(METADATA_MIRROR)];
-    let found = [0, 1].map(|idx: usize| check_metadata(env, &copies[idx], &mut report));
-    check_missing_copy(env, &copies, found.iter().any(|copy| copy.is_mirrored), &mut report);
-    // A kill leaves at most one copy with an incomplete end.
-    if found.iter().all(|copy| copy.has_cut_end) {
-        report.damage(&copies[0], 0, "both copies have an incomplete end: metadata written last may be lost");
-    }
+    report.metadata_entries = check_frame_log(env, dir, &METADATA_LOG, &mut report);
+    check_frame_log(env, dir, &GRAPHITE_LOG, &mut report);
     check_tenants(env, dir, &mut report);
     check_catalogue(env, dir, &mut report);
     Ok(report)
@@ -272,32 +268,67 @@ fn map_if_there(env: &Env, path: &Path, report: &mut CheckReport) -> Option<Mapp
     env.disk.map(path).map_err(|error| report.damage(path, 0, error)).ok()
 }
 
-/// One copy of the metadata.
+/// A frame log in two copies, and how its frames are verified.
+struct FrameLog {
+    names: [&'static str; 2],
+    format: &'static LogFormat,
+    /// Number of entries of a frame.
+    entry_count: fn(u8, &[u8]) -> Result<u64, DecodeError>,
+}
+
+const METADATA_LOG: FrameLog = FrameLog {
+    names: [metadata::FILE_NAME, metadata::MIRROR_NAME],
+    format: &metadata::FORMAT,
+    entry_count: metadata::frame_entry_count,
+};
+
+const GRAPHITE_LOG: FrameLog = FrameLog {
+    names: [graphite::FILE_NAME, graphite::MIRROR_NAME],
+    format: &graphite::FORMAT,
+    entry_count: graphite::frame_entry_count,
+};
+
+/// Verifies both copies; returns the number of entries in the first one, replaced ones included.
+fn check_frame_log(env: &Env, dir: &Path, log: &FrameLog, report: &mut CheckReport) -> u64 {
+    let paths = log.names.map(|name| dir.join(name));
+    let found = [0, 1].map(|idx: usize| check_frame_log_copy(env, &paths[idx], log, report));
+    check_missing_copy(env, &paths, found.iter().any(|copy| copy.is_mirrored), report);
+    // A kill leaves at most one copy with an incomplete end.
+    if found.iter().all(|copy| copy.has_cut_end) {
+        let content = log.format.content;
+        let what = format!("both copies have an incomplete end: {content} written last may be lost");
+        report.damage(&paths[0], 0, what);
+    }
+    found[0].entry_count
+}
+
+/// One copy of a frame log.
 #[derive(Default)]
-struct MetadataCopy {
+struct FrameLogCopy {
     /// The header records a second copy.
     is_mirrored: bool,
     /// The last good frame is followed by bytes of no frame.
     has_cut_end: bool,
+    entry_count: u64,
 }
 
-fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) -> MetadataCopy {
-    let mut copy = MetadataCopy::default();
+fn check_frame_log_copy(env: &Env, path: &Path, log: &FrameLog, report: &mut CheckReport) -> FrameLogCopy {
+    let mut copy = FrameLogCopy::default();
     let Some(bytes) = map_if_there(env, path, report) else { return copy };
     report.bytes += bytes.len() as u64;
-    let header = match metadata::FileHeader::decode(&bytes) {
+    let header = match (log.format.decode_header)(&bytes) {
         Ok(header) => header,
         Err(error) => {
             report.decode_damage(path, &error);
             return copy;
         }
     };
-    let is_primary = path.ends_with(METADATA_FILE);
-    let scan = wal::scan_segment_from(&bytes, header.key, metadata::FILE_HEADER_BYTES, 0);
-    for frame in scan.frames.iter().filter(|frame| frame.header.kind == metadata::KIND_ENTRIES) {
+    copy.is_mirrored = header.is_mirrored;
+    let scan = wal::scan_segment_from(&bytes, header.key, log.format.header_bytes, 0);
+    for frame in &scan.frames {
         let payload = bytes.get(frame.payload.clone()).unwrap_or(&[]);
-        match entry_count(payload) {
-            Ok(count) => report.metadata_entries += if is_primary { count } else { 0 },
+        match (log.entry_count)(frame.header.kind, payload) {
+            Ok(count) => copy.entry_count += count,
             Err(error) => report.damage(path, frame.payload.start as u64, error),
         }
     }
@@ -308,19 +339,11 @@ fn check_metadata(env: &Env, path: &Path, report: &mut CheckReport) -> MetadataC
         } else {
             copy.has_cut_end = true;
             let place = format!("{}: offset {}", path.display(), damage.offset);
-            report.notes.push(format!("{place}: torn end of the metadata, {text} (never acknowledged)"));
+            let content = log.format.content;
+            report.notes.push(format!("{place}: torn end of the {content}, {text} (never acknowledged)"));
         }
     }
-    MetadataCopy { is_mirrored: header.is_mirrored, ..copy }
-}
-
-fn entry_count(payload: &[u8]) -> Result<u64, DecodeError> {
-    let mut entries = metadata::EntriesReader::decode(payload)?;
-    let mut count = 0;
-    while entries.next_entry()?.is_some() {
-        count += 1;
-    }
-    Ok(count)
+    copy
 }
 
 /// Verifies both copies of each slice, and that the WAL continues where the newest complete copy ends. A copy

@@ -13,6 +13,8 @@ mod data_dir;
 mod databases;
 mod encoding;
 mod exemplars;
+mod frame_copies;
+mod graphite;
 mod ingestion_rate;
 mod limits;
 mod maintenance;
@@ -38,6 +40,7 @@ pub use chronolith_bucket::store::meter::{MeterSnapshot, Outcome};
 pub use chronolith_bucket::{BucketError, CatalogOptions, StoreConfig};
 pub use chronolith_bucket::{CacheSnapshot, FolderSummary};
 pub use chronolith_format::chunk::xor::EncodedChunk;
+pub use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WalError,
     WriteError,
@@ -46,6 +49,9 @@ pub use chronolith_model::BlockEncoding;
 pub use data_dir::lock_data_dir;
 pub use databases::CatalogEditor;
 pub use encoding::prometheus_chunks;
+pub use graphite::{
+    EVENT_BYTES_MAX, EventTags, GraphiteEvent, GraphiteLog, GraphiteLogError, META_TAG_RULES_MAX,
+};
 pub use limits::LimitsTable;
 pub use maintenance::{JobKind, JobStats};
 pub use memory::TsdbMemory;

@@ -29,6 +29,7 @@ pub(crate) fn collect(storage: &Storage, exemplars: &ExemplarRing, tenant_count:
     let (pool, block_count) = (blocks.pool_stats(), blocks.totals().count);
     let (exemplar_bytes, exemplar_count) = exemplars.heap_bytes();
     let (metadata_bytes, metadata_count) = storage.metadata().heap_bytes();
+    let (graphite_bytes, graphite_count) = storage.graphite().heap_bytes();
     let stats = head.stats();
     TsdbMemory {
         head: head.memory(),
@@ -38,6 +39,7 @@ pub(crate) fn collect(storage: &Storage, exemplars: &ExemplarRing, tenant_count:
             MemoryPart::new("block_regex_cache", blocks.regex_cache_bytes(), pool.open_blocks),
             MemoryPart::new("exemplars", exemplar_bytes, exemplar_count),
             MemoryPart::new("metadata", metadata_bytes, metadata_count),
+            MemoryPart::new("graphite_events", graphite_bytes, graphite_count),
         ],
         mapped: vec![
             MemoryPart::new("sealed_files", stats.sealed_bytes, stats.sealed_files),

@@ -20,9 +20,10 @@ use chronolith_head::{SyncMode, WriteError};
 use chronolith_model::{MetadataEntry, TenantId};
 use parking_lot::{Mutex, RwLock};
 
+use crate::frame_copies::{Findings, write_error};
 use crate::options::OpenError;
-pub(crate) use log::{FILE_NAME, MIRROR_NAME};
-use log::{Frames, write_error};
+use log::Frames;
+pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};
 
 /// Metrics of one tenant with metadata.
 pub(crate) const METRICS_PER_TENANT_MAX: usize = 100_000;
@@ -190,8 +191,7 @@ impl Kept {
 }
 
 impl MetadataStore {
-    /// Reads the file in `data_dir`, if there is one. `notes` gets the damage, `repaired` the copies that
-    /// were damaged without a loss.
+    /// Reads the file in `data_dir`, if there is one.
     ///
     /// # Errors
     /// [`OpenError`] if the file cannot be read or is of a later version.
@@ -199,12 +199,11 @@ impl MetadataStore {
         env: &Env,
         data_dir: &std::path::Path,
         sync: SyncMode,
-        notes: &mut Vec<String>,
-        repaired: &mut Vec<String>,
+        findings: &mut Findings<'_>,
     ) -> Result<MetadataStore, OpenError> {
         let seed = env.rng.next_u64();
         let mut kept = Kept::new(seed, Frames::new(0));
-        let (file, pending) = log::load(env, data_dir, notes, repaired, |tenant, entry| {
+        let (file, pending) = log::load(env, data_dir, findings, |tenant, entry| {
             kept.keep(tenant, entry);
         })?;
         kept.pending = pending;
@@ -216,7 +215,7 @@ impl MetadataStore {
             refused_count: AtomicU64::new(0),
             sync,
         };
-        store.repair(notes);
+        store.repair(findings.notes);
         Ok(store)
     }
 

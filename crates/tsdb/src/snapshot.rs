@@ -20,6 +20,7 @@ use crate::admin::error::AdminError;
 use crate::blocks::tenant::{TENANTS_DIR, tenant_dir};
 use crate::databases::FILE_NAMES as DATABASES_FILES;
 use crate::encoding::SeriesEncoder;
+use crate::graphite::{FILE_NAME as GRAPHITE_FILE, MIRROR_NAME as GRAPHITE_MIRROR};
 use crate::metadata::{FILE_NAME as METADATA_FILE, MIRROR_NAME as METADATA_MIRROR};
 use crate::storage::Storage;
 use crate::window::BlockRanges;
@@ -87,6 +88,11 @@ impl<'a> SnapshotWriter<'a> {
         }
         if let Some(bytes) = self.storage.metadata().file_of(tenants) {
             for name in [METADATA_FILE, METADATA_MIRROR] {
+                disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
+            }
+        }
+        if let Some(bytes) = self.storage.graphite().file_of(tenants) {
+            for name in [GRAPHITE_FILE, GRAPHITE_MIRROR] {
                 disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
             }
         }

@@ -179,17 +179,30 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
         ),
         counter("snapshots_total", "Snapshots written.", sources.admin.snapshots.as_f64()),
         gauge("exemplars", "Exemplars in memory.", sources.exemplars.len() as f64),
-        counter(
-            "metadata_entries_refused_total",
-            "Metadata entries refused because the tenant has too many.",
-            sources.storage.metadata().refused_count() as f64,
-        ),
     ];
     metrics.extend(flush_and_retention_metrics(sources.maintenance));
     metrics.extend(compaction_metrics(sources.maintenance));
     metrics.extend(sources.storage.blocks().metrics(sources.maintenance.scrub().is_done()));
     metrics.extend(bucket_metrics(sources));
+    metrics.extend(side_store_metrics(sources.storage));
     metrics
+}
+
+fn side_store_metrics(storage: &Storage) -> [Metric; 3] {
+    let log = storage.graphite();
+    [
+        Metric::counter(
+            "metadata_entries_refused_total",
+            "Metadata entries refused because the tenant has too many.",
+            storage.metadata().refused_count() as f64,
+        ),
+        Metric::gauge("graphite_events", "Events of Graphite clients.", log.event_count() as f64),
+        Metric::counter(
+            "graphite_events_dropped_total",
+            "Events removed, the earliest first, because their tenant has too many.",
+            log.dropped_count() as f64,
+        ),
+    ]
 }
 
 fn bucket_metrics(sources: &StatsSources<'_>) -> Vec<Metric> {

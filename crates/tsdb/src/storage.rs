@@ -18,11 +18,19 @@ use crate::blocks::tenant::TenantBlocks;
 use crate::bucket::BucketSources;
 use crate::changes::Changes;
 use crate::databases::DatabaseStore;
+use crate::graphite::GraphiteLog;
 use crate::limits::LimitsTable;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
 use crate::query::blocks::FolderSource;
 use crate::upload::state::{BlockPlace, UploadState};
+
+/// Stores of what is not a sample, each with a file of its own.
+pub(crate) struct SideStores {
+    pub(crate) metadata: MetadataStore,
+    pub(crate) databases: DatabaseStore,
+    pub(crate) graphite: GraphiteLog,
+}
 
 /// Parts of the storage that writes, queries and maintenance share.
 pub(crate) struct Storage {
@@ -30,8 +38,7 @@ pub(crate) struct Storage {
     options: TsdbOptions,
     head: Arc<Head>,
     blocks: Arc<BlockStore>,
-    metadata: MetadataStore,
-    databases: DatabaseStore,
+    side: SideStores,
     /// Bucket to which blocks are uploaded.
     uploads: Option<UploadState>,
     limits: RwLock<LimitsTable>,
@@ -44,14 +51,13 @@ impl Storage {
         options: TsdbOptions,
         head: Head,
         blocks: Arc<BlockStore>,
-        metadata: MetadataStore,
-        databases: DatabaseStore,
+        side: SideStores,
         uploads: Option<UploadState>,
     ) -> Storage {
         let limits = RwLock::new(options.limits.clone());
         let head = Arc::new(head);
         let changes = Changes::default();
-        Storage { env, options, head, blocks, metadata, databases, uploads, limits, changes }
+        Storage { env, options, head, blocks, side, uploads, limits, changes }
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -71,11 +77,15 @@ impl Storage {
     }
 
     pub(crate) fn metadata(&self) -> &MetadataStore {
-        &self.metadata
+        &self.side.metadata
     }
 
     pub(crate) fn databases(&self) -> &DatabaseStore {
-        &self.databases
+        &self.side.databases
+    }
+
+    pub(crate) fn graphite(&self) -> &GraphiteLog {
+        &self.side.graphite
     }
 
     /// Uploads to the bucket, if there is one.
@@ -127,7 +137,7 @@ impl Storage {
     /// Folder of a store in the bucket; `None` for the store of a retention policy that was never uploaded
     /// or is dropped.
     pub(crate) fn folder_of(&self, store: &TenantId) -> Option<Folder> {
-        if store.is_store() { self.databases.folder_of(store) } else { Some(Folder::of_tenant(store)) }
+        if store.is_store() { self.side.databases.folder_of(store) } else { Some(Folder::of_tenant(store)) }
     }
 
     /// Blocks of a store in the bucket; `None` without a bucket, or if that never had a block of the store.
@@ -153,7 +163,7 @@ impl Storage {
 
     pub(crate) fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
         let of_owner = |tenant: &TenantId| self.limits.read().of(tenant).clone();
-        let of_store = if tenant.is_store() { self.databases.limits_of(tenant, of_owner) } else { None };
+        let of_store = if tenant.is_store() { self.side.databases.limits_of(tenant, of_owner) } else { None };
         of_store.unwrap_or_else(|| of_owner(tenant))
     }
 

@@ -32,6 +32,8 @@ use crate::bucket_maintenance::{BucketMaintenance, BucketParts};
 use crate::data_dir::{lock_data_dir, make_dir};
 use crate::databases::DatabaseStore;
 use crate::exemplars::{ExemplarFate, ExemplarRing};
+use crate::frame_copies::Findings;
+use crate::graphite::GraphiteLog;
 use crate::ingestion_rate::IngestionRates;
 use crate::limits::LimitsTable;
 use crate::maintenance::store_removal::forget_removed;
@@ -49,7 +51,7 @@ use crate::query::unit::in_milliseconds;
 use crate::query::view::{await_databases, knows_databases, tenant_view};
 use crate::snapshot::{SnapshotHead, remove_incomplete};
 use crate::stats::{self, StartReport, StatsSources, TsdbStats};
-use crate::storage::Storage;
+use crate::storage::{SideStores, Storage};
 use crate::upload::Uploads;
 use crate::upload::state::UploadState;
 use crate::window::WINDOW_MS;
@@ -134,9 +136,7 @@ impl Tsdb {
         }
         let blocks = open_blocks(&env, &options, &mut start.notes)?;
         let mut repaired = Vec::new();
-        let metadata =
-            MetadataStore::open(&env, &options.data_dir, options.sync, &mut start.notes, &mut repaired)?;
-        let databases = DatabaseStore::open(&env, &options.data_dir, &mut repaired)?;
+        let side = open_side_stores(&env, &options, &mut start.notes, &mut repaired)?;
         let (head, report) = Head::open(&env, head_options(&env, &options), &progress).map_err(open_error)?;
         head.statistics().measure_memory();
         start.notes.extend(report.notes);
@@ -154,7 +154,7 @@ impl Tsdb {
         start.replay_ms = report.duration_ns / 1_000_000;
         let exemplars = ExemplarRing::new(options.exemplar_count_max);
         let uploads = bucket.map(|bucket| UploadState::new(bucket, env.clock.clone()));
-        let storage = Storage::new(env, options, head, blocks, metadata, databases, uploads);
+        let storage = Storage::new(env, options, head, blocks, side, uploads);
         let storage = Arc::new(storage);
         let fields = BlockFields { blocks: storage.blocks().clone(), env: storage.env().clone() };
         storage.head().set_field_history(Box::new(fields));
@@ -307,6 +307,12 @@ impl Tsdb {
         estimate.ok().flatten().map_or(0, |estimate| estimate.series)
     }
 
+    /// Returns events and meta tag rules of Graphite clients.
+    #[must_use]
+    pub fn graphite(&self) -> &GraphiteLog {
+        self.storage.graphite()
+    }
+
     /// Returns the metadata of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
     #[must_use]
     pub fn metadata(&self, tenant: &TenantId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
@@ -447,6 +453,7 @@ impl Tsdb {
             head.recover_space();
             if matches!(self.storage.options().sync, SyncMode::Interval(_)) {
                 self.count_metadata_error(self.storage.metadata().sync());
+                self.count_metadata_error(self.storage.graphite().sync());
             }
         });
         let now_ns = self.storage.env().clock.mono_ns();
@@ -639,6 +646,7 @@ impl Tsdb {
         self.maintenance.stop();
         self.storage.blocks().commit();
         self.count_metadata_error(self.storage.metadata().close());
+        self.count_metadata_error(self.storage.graphite().sync());
         self.storage.head().close()
     }
 
@@ -678,6 +686,20 @@ fn head_options(env: &Env, options: &TsdbOptions) -> HeadOptions {
         text_bytes_max: options.text_bytes_max,
         ..HeadOptions::new(options.data_dir.clone())
     }
+}
+
+/// Opens the files of what is not a sample.
+fn open_side_stores(
+    env: &Env,
+    options: &TsdbOptions,
+    notes: &mut Vec<String>,
+    repaired: &mut Vec<String>,
+) -> Result<SideStores, OpenError> {
+    let dir = &options.data_dir;
+    let metadata = MetadataStore::open(env, dir, options.sync, &mut Findings { notes, repaired })?;
+    let databases = DatabaseStore::open(env, dir, repaired)?;
+    let graphite = GraphiteLog::open(env, dir, options.sync, &mut Findings { notes, repaired })?;
+    Ok(SideStores { metadata, databases, graphite })
 }
 
 /// Loads all blocks, and removes files of compacted ones that a crash left.

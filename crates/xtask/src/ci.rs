@@ -42,7 +42,7 @@ enum Group {
     Kits,
 }
 
-const STEPS: [Step; 19] = [
+const STEPS: [Step; 20] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("test", "tests of the crates", Group::First, test),
@@ -68,6 +68,12 @@ const STEPS: [Step; 19] = [
         "kit influx-clients: Telegraf, Grafana, influx, libraries of InfluxDB",
         Group::Kits,
         kits::influx_clients,
+    ),
+    step(
+        "graphite-cluster",
+        "kit graphite-cluster: graphite-web reads the server",
+        Group::Kits,
+        kits::graphite_cluster,
     ),
     step(
         "bucket-read",

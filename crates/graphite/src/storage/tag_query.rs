@@ -1,13 +1,17 @@
-//! Expressions of `seriesByTag`: `tag=value`, `!=`, `=~`, `!=~`.
+//! Expressions of `seriesByTag`: `tag=value`, `!=`, `=~`, `!=~`, and Metrictank's `^=` (prefix). The key
+//! `__tag` compares the keys of the tags instead of a value.
 //!
 //! Invariants: a series without the tag has the empty value; a regex is anchored at the start only; a list of
-//! expressions needs one that the empty value does not satisfy.
+//! expressions needs one that a series without tags does not satisfy.
 //! Not here: the index.
 
 use std::collections::BTreeMap;
 
 use crate::error::EvalError;
 use crate::python_regex::PythonRegex;
+
+/// Key of expressions that compare the keys of the tags.
+pub const ANY_TAG: &str = "__tag";
 
 /// How a tag is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +24,16 @@ pub enum TagOperator {
     Matches,
     /// `!=~`
     NotMatches,
+    /// `^=`
+    HasPrefix,
+}
+
+impl TagOperator {
+    /// Returns true if the expression holds where the comparison fails.
+    #[must_use]
+    pub fn is_negative(self) -> bool {
+        matches!(self, TagOperator::NotEqual | TagOperator::NotMatches)
+    }
 }
 
 /// One expression.
@@ -46,8 +60,9 @@ impl PartialEq for TagExpression {
 pub fn parse_expressions(texts: &[String]) -> Result<Vec<TagExpression>, EvalError> {
     let expressions: Vec<TagExpression> =
         texts.iter().map(|text| TagExpression::parse(text)).collect::<Result<_, _>>()?;
+    let untagged = BTreeMap::new();
     for expression in &expressions {
-        if !expression.matches_value("")? {
+        if !expression.matches(&untagged)? {
             return Ok(expressions);
         }
     }
@@ -73,6 +88,11 @@ impl TagExpression {
         .iter()
         .find_map(|(sign, operator)| rest.strip_prefix(sign).map(|value| (*operator, value)))
         .ok_or_else(invalid)?;
+        // No key ends with `^`, so that the sign belongs to the operator.
+        let (key, operator) = match key.strip_suffix('^').filter(|key| !key.is_empty()) {
+            Some(key) if operator == TagOperator::Equal => (key, TagOperator::HasPrefix),
+            _ => (key, operator),
+        };
         if value.contains(';') {
             return Err(invalid());
         }
@@ -86,18 +106,27 @@ impl TagExpression {
         Ok(TagExpression { key: key.to_owned(), operator, value: value.to_owned(), regex })
     }
 
-    fn matches_value(&self, value: &str) -> Result<bool, EvalError> {
-        let is_match = match &self.regex {
-            Some(regex) => regex.is_match(value)?,
-            None => value == self.value,
-        };
-        Ok(is_match == matches!(self.operator, TagOperator::Equal | TagOperator::Matches))
+    /// Returns true if `text` is compared with success, whatever the sign of the operator.
+    fn compares(&self, text: &str) -> Result<bool, EvalError> {
+        match &self.regex {
+            Some(regex) => regex.is_match(text),
+            None if self.operator == TagOperator::HasPrefix => Ok(text.starts_with(&self.value)),
+            None => Ok(text == self.value),
+        }
     }
 
     /// Returns true if the tags satisfy the expression.
     /// # Errors
     /// [`EvalError::Parameter`] if the regex gives up.
     pub fn matches(&self, tags: &BTreeMap<String, String>) -> Result<bool, EvalError> {
-        self.matches_value(tags.get(&self.key).map_or("", String::as_str))
+        let mut is_found = false;
+        if self.key == ANY_TAG {
+            for key in tags.keys() {
+                is_found = is_found || self.compares(key)?;
+            }
+        } else {
+            is_found = self.compares(tags.get(&self.key).map_or("", String::as_str))?;
+        }
+        Ok(is_found != self.operator.is_negative())
     }
 }

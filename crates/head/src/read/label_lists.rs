@@ -117,7 +117,31 @@ impl HeadReader {
         if !self.has_samples_in(&tenant, range) {
             return Ok(Vec::new());
         }
-        Ok(tenant.tables.read().sole_values(name, start, limit))
+        if self.has_no_empty_series(&tenant) {
+            return Ok(tenant.tables.read().sole_values(name, start, limit));
+        }
+        let _ids = self.state.index.ids.use_ids();
+        let (mut values, mut scratch) = (Vec::new(), Vec::new());
+        let mut start = start.to_owned();
+        while values.len() < limit {
+            let tables = tenant.tables.read();
+            let batch = tables.sole_values(name, &start, limit);
+            let is_end = batch.len() < limit;
+            for value in batch {
+                let id = tables.find(std::iter::once((name, value.as_str())), &mut scratch);
+                start = format!("{value}\0");
+                if id.is_some_and(|id| !self.state.series.lock(id).is_empty(id)) {
+                    values.push(value);
+                }
+            }
+            RwLockReadGuard::unlock_fair(tables);
+            if is_end {
+                break;
+            }
+            ctx.check()?;
+        }
+        values.truncate(limit);
+        Ok(values)
     }
 
     /// Returns the values of `name` among the series `ids` if there are few values and every series has

@@ -16,6 +16,7 @@ use serde_json::json;
 use super::call::{self, Call};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
+use super::graphite::delete::graphite_store;
 use super::params::Params;
 use super::series::{selectors, time_range};
 use super::status;
@@ -34,7 +35,15 @@ pub(super) async fn delete_series(
     let range = time_range(&call.params)?;
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
     let tenant = call.tenant.clone();
-    run(&app, &tenant, move |store| store.delete_series(&call.tenant, &selectors, range).map(drop)).await?;
+    run(&app, &tenant, move |store| {
+        store.delete_series(&call.tenant, &selectors, range)?;
+        // Queries see the series of Graphite clients as the tenant's own.
+        match graphite_store(store, &call.tenant) {
+            Some(graphite) => store.delete_series(&graphite, &selectors, range).map(drop),
+            None => Ok(()),
+        }
+    })
+    .await?;
     Ok(no_content())
 }
 
@@ -44,7 +53,14 @@ pub(super) async fn clean_tombstones(
 ) -> Result<Response<Body>, ApiError> {
     let call = open(&app, request).await?;
     let tenant = call.tenant.clone();
-    run(&app, &tenant, move |store| store.clean_tombstones(&call.tenant).map(drop)).await?;
+    run(&app, &tenant, move |store| {
+        store.clean_tombstones(&call.tenant)?;
+        match graphite_store(store, &call.tenant) {
+            Some(graphite) => store.clean_tombstones(&graphite).map(drop),
+            None => Ok(()),
+        }
+    })
+    .await?;
     Ok(no_content())
 }
 

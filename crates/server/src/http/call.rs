@@ -1,6 +1,7 @@
-//! A request with its tenant and parameters, whose memory is reserved.
+//! A request with its tenant and parameters, whose memory is reserved. Forms are urlencoded or multipart.
 //! Not here: what it asks for; permits (`dispatch`).
 
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
 use chronolith_base::Reservation;
@@ -27,6 +28,24 @@ pub(super) struct Call {
 
 /// Reads the form (body first, then query string) and the tenant.
 pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
+    Ok(read(app, request, BodyUse::Form).await?.0)
+}
+
+/// As [`open`], but returns the body as it is, whatever its type: curl calls everything a form.
+pub(super) async fn open_with_body(app: &App, request: Request) -> Result<(Call, Vec<u8>), ApiError> {
+    read(app, request, BodyUse::Raw).await
+}
+
+/// Content of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyUse {
+    /// Parameters, if it has the type of a form.
+    Form,
+    /// Something else than parameters.
+    Raw,
+}
+
+async fn read(app: &App, request: Request, body_use: BodyUse) -> Result<(Call, Vec<u8>), ApiError> {
     let (parts, request_body) = request.into_parts();
     let tenant = tenant_of(app.options.multitenancy, &parts.headers)?;
     let memory_max = app.limits_of(&tenant).queries.memory_bytes_max;
@@ -35,24 +54,44 @@ pub(super) async fn open(app: &App, request: Request) -> Result<Call, ApiError> 
     let query = parts.uri.query().unwrap_or("");
     let mut held = memory.budget.reserve(query.len() as u64).map_err(no_memory)?;
     let mut params = Params::default();
+    let mut rest = Vec::new();
     if parts.method == Method::POST || parts.method == Method::PUT {
         let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-        let is_form = kind.is_some_and(is_form_type);
+        let kind = kind.filter(|_| body_use == BodyUse::Form);
         let body = body::read(request_body, FORM_BYTES_MAX, &memory.budget).await?;
         held.grow(body.bytes.len() as u64).map_err(no_memory)?;
-        if is_form {
+        if kind.is_some_and(|kind| is_type(kind, b"application/x-www-form-urlencoded")) {
             let text = std::str::from_utf8(&body.bytes);
             params.parse(text.map_err(|_| ApiError::bad_request("form body is not UTF-8"))?)?;
+        } else if let Some(kind) = kind.filter(|kind| is_type(kind, b"multipart/form-data")) {
+            read_multipart(&String::from_utf8_lossy(kind), body.bytes, &mut params).await?;
+        } else {
+            rest = body.bytes;
         }
     }
     params.parse(query)?;
     let path = parts.uri.path().to_owned();
     let info = RequestInfo::of(&parts.extensions);
-    Ok(Call { tenant, params, method: parts.method, path, info, _held: held })
+    Ok((Call { tenant, params, method: parts.method, path, info, _held: held }, rest))
 }
 
-/// Whether a content type, parameters aside, is that of a form.
-fn is_form_type(kind: &[u8]) -> bool {
+/// Returns true if a content type, parameters aside, is `wanted`.
+fn is_type(kind: &[u8], wanted: &[u8]) -> bool {
     let name = kind.split(|&byte| byte == b';').next().unwrap_or_default();
-    name.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+    name.trim_ascii().eq_ignore_ascii_case(wanted)
+}
+
+/// Reads the fields of a multipart form, as urllib3 sends it.
+async fn read_multipart(kind: &str, bytes: Vec<u8>, params: &mut Params) -> Result<(), ApiError> {
+    let wrong = |error: multer::Error| ApiError::bad_request(format_args!("multipart form: {error}"));
+    let boundary = multer::parse_boundary(kind).map_err(wrong)?;
+    let body = futures_util::stream::once(async { Ok::<_, std::io::Error>(Bytes::from(bytes)) });
+    let mut form = multer::Multipart::new(body, boundary);
+    while let Some(field) = form.next_field().await.map_err(wrong)? {
+        let Some(name) = field.name().map(str::to_owned) else { continue };
+        let value = field.bytes().await.map_err(wrong)?;
+        let value = String::from_utf8(value.to_vec());
+        params.push(name, value.map_err(|_| ApiError::bad_request("form body is not UTF-8"))?)?;
+    }
+    Ok(())
 }

@@ -1,13 +1,24 @@
-//! Graphite over HTTP: carbon lines and metrics 2.0 in, the newest refused points, targets and paths out.
+//! Graphite over HTTP: carbon lines and metrics 2.0 in, the newest refused points, targets, paths, tags and
+//! events out.
 //!
 //! Invariants: 204 means that the points are durable and none was refused; 400 counts the refused ones and
 //! names the newest, while the others are stored.
 //! Not here: listeners (`serve::carbon`), the append (`crate::carbon`).
 
+mod absent;
+mod annotations;
+mod answer;
 mod archive;
+pub(super) mod delete;
+mod events;
 pub(super) mod find;
+mod meta_tags;
+mod metadata;
 pub(super) mod render;
 mod source;
+mod tag_index;
+mod tag_matchers;
+mod tags;
 mod write;
 
 use std::sync::Arc;
@@ -16,7 +27,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use chronolith_base::utc::rfc3339_ms;
 use chronolith_ingest::carbon::{Archive, RefusedReason, RuleName};
 use serde_json::{Value, json};
@@ -35,9 +46,16 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/metrics/find", get(find::find).post(find::find))
         .route("/metrics/find/", get(find::find).post(find::find))
         .route("/metrics/expand", get(find::expand).post(find::expand))
-        .route("/metrics/index.json", get(find::index))
+        .route("/metrics/index.json", get(find::index).post(find::index))
+        .route("/metrics/delete", post(delete::paths))
+        .route("/metrics/get-metadata", get(metadata::get).post(metadata::get))
+        .route("/metrics/set-metadata", get(metadata::set).post(metadata::set))
         .route("/functions", get(find::describe))
         .route("/functions/{name}", get(find::describe))
+        .merge(tags::routes())
+        .merge(meta_tags::routes())
+        .merge(events::routes())
+        .merge(absent::routes())
 }
 
 /// `POST /api/v1/carbon`: plaintext lines, plain or gzip.

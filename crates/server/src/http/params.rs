@@ -34,16 +34,25 @@ impl Params {
     /// Prometheus does: most endpoints answer with what is left, a few ask [`Params::well_formed`].
     pub(crate) fn parse(&mut self, encoded: &str) -> Result<(), ApiError> {
         for pair in encoded.split('&').filter(|pair| !pair.is_empty()) {
-            if self.pairs.len() >= PARAM_COUNT_MAX {
-                return Err(ApiError::bad_request(format!("more than {PARAM_COUNT_MAX} parameters")));
-            }
             if let Some(why) = pair_fault(pair) {
                 self.malformed.get_or_insert(why);
                 continue;
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            self.pairs.push((decode(name)?, decode(value)?));
+            self.push(decode(name)?, decode(value)?)?;
         }
+        Ok(())
+    }
+
+    /// Adds a decoded pair.
+    ///
+    /// # Errors
+    /// If there are [`PARAM_COUNT_MAX`] already.
+    pub(crate) fn push(&mut self, name: String, value: String) -> Result<(), ApiError> {
+        if self.pairs.len() >= PARAM_COUNT_MAX {
+            return Err(ApiError::bad_request(format!("more than {PARAM_COUNT_MAX} parameters")));
+        }
+        self.pairs.push((name, value));
         Ok(())
     }
 

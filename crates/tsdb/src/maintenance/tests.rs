@@ -11,8 +11,11 @@ use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
 use crate::databases::DatabaseStore;
+use crate::frame_copies::Findings;
+use crate::graphite::GraphiteLog;
 use crate::metadata::MetadataStore;
 use crate::options::TsdbOptions;
+use crate::storage::SideStores;
 use crate::window::WINDOW_MS;
 
 /// 2026-11-20 00:00 UTC.
@@ -37,8 +40,9 @@ impl Fixture {
         let (mut notes, mut repaired) = (Vec::new(), Vec::new());
         let loaded = load_blocks(&env, &options, &mut notes).expect("loads");
         let blocks = BlockStore::new(&env, &data_dir, options.open_blocks, loaded);
-        let metadata =
-            MetadataStore::open(&env, &data_dir, SyncMode::Os, &mut notes, &mut repaired).expect("opens");
+        let mut findings = Findings { notes: &mut notes, repaired: &mut repaired };
+        let metadata = MetadataStore::open(&env, &data_dir, SyncMode::Os, &mut findings).expect("opens");
+        let graphite = GraphiteLog::open(&env, &data_dir, SyncMode::Os, &mut findings).expect("opens");
         let head_options = HeadOptions {
             window_ms: WINDOW_MS,
             wal_segment_bytes: 1 << 20,
@@ -55,7 +59,8 @@ impl Fixture {
         clock.set_now_ms(START_MS + WINDOW_MS);
         let guarded = GuardedClock::open(&env, &data_dir, 0, None, &mut notes);
         let databases = DatabaseStore::open(&env, &data_dir, &mut repaired).expect("opens");
-        let storage = Storage::new(env, options, head, Arc::new(blocks), metadata, databases, None);
+        let side = SideStores { metadata, databases, graphite };
+        let storage = Storage::new(env, options, head, Arc::new(blocks), side, None);
         Fixture { maintenance: Maintenance::new(Arc::new(storage), guarded), clock, disk }
     }
 

@@ -17,7 +17,8 @@ fn store() -> MetadataStore {
     chronolith_base::Disk::create_dir_all(&*disk, "/data".as_ref()).expect("a directory");
     let mut notes = Vec::new();
     let (dir, mut repaired) = (std::path::Path::new("/data"), Vec::new());
-    let store = MetadataStore::open(&env, dir, SyncMode::Fsync, &mut notes, &mut repaired).expect("opens");
+    let mut findings = Findings { notes: &mut notes, repaired: &mut repaired };
+    let store = MetadataStore::open(&env, dir, SyncMode::Fsync, &mut findings).expect("opens");
     assert!(notes.is_empty(), "{notes:?}");
     store
 }

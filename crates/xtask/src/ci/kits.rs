@@ -131,6 +131,18 @@ pub(super) fn influx_clients(ci: &Checkout) -> Result<Tally> {
     })
 }
 
+/// Without the virtual environment of the oracle, nothing runs.
+pub(super) fn graphite_cluster(ci: &Checkout) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "graphite-cluster", "run.py") else { return Ok(no_kit("graphite-cluster")) };
+    let binary = binary_of(ci)?.display().to_string();
+    let tally = python(ci, &kit, &["--server", &binary])?;
+    if tally == Tally::default() {
+        let missing = "there is no graphite-web; tools/graphite-oracle/run.sh setup installs it";
+        return Ok(Tally::not_run(missing));
+    }
+    Ok(tally)
+}
+
 pub(super) fn bucket_read(ci: &Checkout) -> Result<Tally> {
     bucket(ci, "read.py")
 }

@@ -34,7 +34,7 @@ pub(crate) async fn expand(State(app): State<Arc<App>>, request: Request) -> Res
     respond(run(&app, request, print_paths).await)
 }
 
-/// `GET /metrics/index.json`: all paths as a list.
+/// `GET` and `POST /metrics/index.json`: all paths as a list.
 pub(crate) async fn index(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     respond(run(&app, request, print_index).await)
 }
@@ -100,7 +100,13 @@ fn nodes_of(finding: &Finding<'_>, pattern: &str) -> Result<Vec<Node>, ApiError>
     };
     let from = time("from")?;
     let until = time("until")?;
-    source.find(pattern, from, until).map_err(|error| failed(&error, source, ctx))
+    let mut nodes = source.find(pattern, from, until).map_err(|error| failed(&error, source, ctx))?;
+    // Without intervals graphite-web takes a leaf of several servers for one without points.
+    for node in nodes.iter_mut().filter(|node| node.is_leaf && node.intervals.is_empty()) {
+        let end = until.unwrap_or(now_s);
+        node.intervals.push((from.unwrap_or(0).min(end), end));
+    }
+    Ok(nodes)
 }
 
 fn query_of(call: &Call) -> Result<&str, ApiError> {

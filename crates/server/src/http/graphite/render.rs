@@ -17,6 +17,7 @@ use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluat
 use chronolith_model::ReadContext;
 use jiff::tz::TimeZone;
 
+use super::annotations::Annotations;
 use super::source::{SourceSettings, TenantSource};
 use crate::app::App;
 use crate::http::call::{self, Call};
@@ -62,7 +63,8 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
 fn evaluated(app: &App, call: &Call, targets: &Targets, ctx: &ReadContext) -> Result<Vec<Series>, ApiError> {
     let of_tenant = app.limits_of(&call.tenant).queries.graphite;
     let settings = SourceSettings { rules: app.writes.carbon.rules(), limits: of_tenant, now_s: targets.now };
-    let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
+    let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?
+        .with_annotations(Annotations::of_tenant(app, &call.tenant)?);
     let limits = Limits {
         series_max: of_tenant.series_max,
         points_max: of_tenant.points_max,

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_base::Reservation;
+use chronolith_graphite::storage::meta_tags::MetaTags;
 use chronolith_graphite::storage::path_walk::{SortedPaths, walk};
-use chronolith_graphite::storage::tag_query::{TagExpression, TagOperator};
 use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source, glob};
 use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
@@ -23,7 +23,9 @@ use chronolith_model::{
     SeriesRead, TimeRange,
 };
 
+use super::annotations::Annotations;
 use super::archive;
+use super::tag_matchers::{escaped, label_of, matchers_of_labels, tags_of};
 use crate::carbon::rules::PathRules;
 use crate::http::error::ApiError;
 
@@ -39,8 +41,6 @@ const NAMED_SERIES_MAX: usize = 8192;
 const NAMES_PER_SELECT: usize = 512;
 /// Bytes of a sample while a series is read: time and value.
 const SAMPLE_BYTES: u64 = 16;
-/// Tag that is the metric name.
-const NAME_TAG: &str = "name";
 
 /// What a request goes by.
 pub(super) struct SourceSettings {
@@ -57,6 +57,7 @@ pub(super) struct TenantSource<'a> {
     settings: SourceSettings,
     /// Memory of the fetched points and of the names.
     held: RefCell<Reservation>,
+    annotations: Annotations,
     /// Why the store failed, if it did: the language has it as text only.
     failure: RefCell<Option<QueryError>>,
 }
@@ -68,7 +69,13 @@ impl<'a> TenantSource<'a> {
         settings: SourceSettings,
     ) -> Result<TenantSource<'a>, ApiError> {
         let held = RefCell::new(ctx.budget.reserve(0).map_err(QueryError::from)?);
-        Ok(TenantSource { source, ctx, settings, held, failure: RefCell::default() })
+        let annotations = Annotations::default();
+        Ok(TenantSource { source, ctx, settings, held, annotations, failure: RefCell::default() })
+    }
+
+    /// The same source with events and meta tags.
+    pub(super) fn with_annotations(self, annotations: Annotations) -> TenantSource<'a> {
+        TenantSource { annotations, ..self }
     }
 
     /// Returns the failure of the store that ended the evaluation.
@@ -112,13 +119,15 @@ impl<'a> TenantSource<'a> {
         selection: &Selection,
         points_max: u64,
     ) -> Result<Vec<FetchedSeries>, EvalError> {
+        let meta = &*self.annotations.meta_tags;
         let range = self.range_of(request);
         let mut found = Vec::new();
         let mut columns = Columns::default();
         let mut columns_held = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
         let mut visit = |series: SeriesRead| {
             let name = path_of_labels(&series.labels);
-            if !is_selected(&request.selector, &series, &name)? {
+            let tags = tags_of(&series.labels, meta)?;
+            if !is_selected(&request.selector, &series, &name, &tags)? {
                 return Ok(());
             }
             let limit = self.settings.limits.series_max;
@@ -146,7 +155,7 @@ impl<'a> TenantSource<'a> {
                 Some(archive) => archive::fill(archive, &columns, grid.start, &mut values),
                 None => fill_steps(&grid, &columns, &mut values),
             }
-            found.push(fetched(name, &series, &grid, values));
+            found.push(fetched(name, tags, &grid, values));
             Ok(())
         };
         for matchers in &selection.matchers {
@@ -167,15 +176,16 @@ impl<'a> TenantSource<'a> {
     fn selection_of(&self, request: &FetchRequest) -> Result<Selection, EvalError> {
         let range = self.range_of(request);
         let selector = &request.selector;
+        let meta = &*self.annotations.meta_tags;
         let of_one =
             |matchers: Vec<Matcher>, series_count| Selection { matchers: vec![matchers], series_count };
         let pattern = match selector {
             Selected::Path(pattern) if pattern.contains(';') || !has_globs(pattern) => {
-                return Ok(of_one(matchers_of(selector)?, 1));
+                return Ok(of_one(matchers_of(selector, meta)?, 1));
             }
             Selected::Path(pattern) if pattern != "**" => pattern,
             _ => {
-                let matchers = matchers_of(selector)?;
+                let matchers = matchers_of(selector, meta)?;
                 let read = Selector { matchers: &matchers, range };
                 let estimate = self.source.estimate(&read, self.ctx).map_err(|error| self.failed(error))?;
                 let series_count = estimate.map_or(1, |estimate| estimate.series);
@@ -192,7 +202,7 @@ impl<'a> TenantSource<'a> {
         })?;
         let series_count = names.len() as u64;
         if names.len() > NAMED_SERIES_MAX {
-            return Ok(of_one(matchers_of(selector)?, series_count));
+            return Ok(of_one(matchers_of(selector, meta)?, series_count));
         }
         let matchers = names.chunks(NAMES_PER_SELECT).map(|names| Ok(vec![names_matcher(names)?]));
         Ok(Selection { matchers: matchers.collect::<Result<_, EvalError>>()?, series_count })
@@ -220,6 +230,10 @@ impl Source for TenantSource<'_> {
     fn reserve(&self, bytes: u64) -> Result<(), EvalError> {
         let grown = self.held.borrow_mut().grow(bytes);
         grown.map_err(|full| self.failed(QueryError::from(full)))
+    }
+
+    fn event_times(&self, tags: &[String], from: i64, until: i64) -> Result<Vec<i64>, EvalError> {
+        Ok(self.annotations.event_times(tags, from, until))
     }
 
     fn find(&self, pattern: &str, from: Option<i64>, until: Option<i64>) -> Result<Vec<Node>, EvalError> {
@@ -265,7 +279,7 @@ fn to_ms(seconds: i64) -> i64 {
 }
 
 /// Matchers that every selected series fulfils; others may fulfil them too.
-fn matchers_of(selector: &Selected) -> Result<Vec<Matcher>, EvalError> {
+fn matchers_of(selector: &Selected, meta: &MetaTags) -> Result<Vec<Matcher>, EvalError> {
     match selector {
         Selected::Path(path) if path.contains(';') => {
             let named = TaggedName::parse(path)
@@ -276,13 +290,9 @@ fn matchers_of(selector: &Selected) -> Result<Vec<Matcher>, EvalError> {
         Selected::Path(path) => Ok(vec![prefix_matcher(path)?]),
         Selected::Tags(expressions) => {
             // Look-around and the like are left to the expression itself.
-            Ok(expressions.iter().filter_map(tag_matcher).collect())
+            Ok(matchers_of_labels(expressions, meta))
         }
     }
-}
-
-fn label_of(tag: &str) -> &str {
-    if tag == NAME_TAG { METRIC_NAME } else { tag }
 }
 
 fn has_globs(pattern: &str) -> bool {
@@ -310,23 +320,12 @@ fn prefix_matcher(pattern: &str) -> Result<Matcher, EvalError> {
     regex.map_err(|error| EvalError::Parameter(format!("invalid path {pattern:?}: {error}")))
 }
 
-fn escaped(c: char) -> impl Iterator<Item = char> {
-    let is_plain = c.is_alphanumeric() || c == '_' || c == '-' || c == ' ';
-    (!is_plain).then_some('\\').into_iter().chain([c])
-}
-
-fn tag_matcher(expression: &TagExpression) -> Option<Matcher> {
-    let label = label_of(&expression.key);
-    let anchored = format!("(?s:(?:{}).*)", expression.value);
-    match expression.operator {
-        TagOperator::Equal => Some(Matcher::equal(label, &expression.value)),
-        TagOperator::NotEqual => Matcher::new(label, MatchOp::NotEqual, &expression.value).ok(),
-        TagOperator::Matches => Matcher::new(label, MatchOp::Regex, &anchored).ok(),
-        TagOperator::NotMatches => Matcher::new(label, MatchOp::NotRegex, &anchored).ok(),
-    }
-}
-
-fn is_selected(selector: &Selected, series: &SeriesRead, name: &str) -> Result<bool, EvalError> {
+fn is_selected(
+    selector: &Selected,
+    series: &SeriesRead,
+    name: &str,
+    tags: &BTreeMap<String, String>,
+) -> Result<bool, EvalError> {
     match selector {
         Selected::Path(path) if path.contains(';') => {
             Ok(TaggedName::parse(path).is_ok_and(|p| p.canonical() == name))
@@ -336,9 +335,8 @@ fn is_selected(selector: &Selected, series: &SeriesRead, name: &str) -> Result<b
             if series.labels.len() == 1 {
                 return Ok(false);
             }
-            let tags = tags_of(series);
             for expression in expressions {
-                if !expression.matches(&tags)? {
+                if !expression.matches(tags)? {
                     return Ok(false);
                 }
             }
@@ -355,11 +353,6 @@ fn path_matches(pattern: &str, path: &str) -> bool {
             .iter()
             .all(|pattern| elements.next().is_some_and(|element| glob::matches(pattern, element)))
             && elements.next().is_none()
-}
-
-fn tags_of(series: &SeriesRead) -> BTreeMap<String, String> {
-    let tag = |label: &str| if label == METRIC_NAME { NAME_TAG.to_owned() } else { label.to_owned() };
-    series.labels.iter().map(|(label, value)| (tag(label), value.to_owned())).collect()
 }
 
 /// Most frequent gap among the last points before `end_ms`, in seconds; the shorter one of equally frequent
@@ -410,10 +403,10 @@ fn fill_steps(grid: &Grid, columns: &Columns, values: &mut [f64]) {
     }
 }
 
-fn fetched(name: String, series: &SeriesRead, grid: &Grid, values: Vec<f64>) -> FetchedSeries {
+fn fetched(name: String, tags: BTreeMap<String, String>, grid: &Grid, values: Vec<f64>) -> FetchedSeries {
     FetchedSeries {
         name,
-        tags: tags_of(series),
+        tags,
         start: grid.start,
         end: grid.end(),
         step: grid.step,

@@ -1,5 +1,10 @@
 //! Tests of carbon points over HTTP: answers, and what PromQL reads afterwards.
 
+mod delete;
+mod events;
+mod grafana;
+mod tags;
+
 use std::io::Write as _;
 
 use axum::http::Request;
@@ -264,4 +269,15 @@ async fn rules_of_a_path_are_explained_and_reloaded() {
     assert!(error.starts_with("/rules/schemas.conf: line "), "{error}");
     assert_eq!(explain("other").await["schema"]["section"], "all", "the rules in use stay");
     assert_eq!(server.get("/api/v1/graphite/explain").await.status.as_u16(), 400);
+}
+
+/// The head alone left out all labels, because only the presence of the series was asked for, so that no path
+/// was found.
+#[tokio::test]
+async fn paths_of_remote_write_are_found_without_points_of_carbon() {
+    let server = Fixture::ready();
+    let written = server.write(&[(&[("__name__", "a.b")], &[(1_000_000, 1.0)])]).await;
+    assert_eq!(written.status.as_u16(), 204);
+    let found = server.get("/metrics/find?query=a.*&format=json").await;
+    assert_eq!(found.json()[0]["path"], "a.b", "{}", found.text);
 }

@@ -1,0 +1,121 @@
+//! Answers as graphite-web's API has them: a JSON value, indented with `pretty` and as a call with `jsonp`;
+//! errors are `{"error": REASON}`.
+//!
+//! Invariant: an answer counts in the memory of its request.
+//! Not here: render and find, whose answers have formats of their own.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Response, header};
+use chronolith_graphite::time::parse_time;
+use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
+use chronolith_model::{ReadContext, TimeRange};
+use chronolith_tsdb::GraphiteLogError;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::http::call::{self, Call};
+use crate::http::dispatch;
+use crate::http::error::{ApiError, ErrorKind};
+use crate::http::printer::Printer;
+
+/// A request whose answer is read from the store.
+pub(super) struct Reading<'a> {
+    pub(super) app: &'a App,
+    pub(super) call: &'a Call,
+    pub(super) ctx: &'a ReadContext,
+    pub(super) now_s: i64,
+}
+
+/// Answers a request with what `read` returns, with the permit, deadline and memory of a query.
+pub(super) async fn of_reading(
+    app: &Arc<App>,
+    request: Request,
+    read: fn(&Reading<'_>) -> Result<Value, ApiError>,
+) -> Response<Body> {
+    let answer = async {
+        let call = call::open(app, request).await?;
+        let tenant = call.tenant.clone();
+        let now_s = app.env.clock.now_ms().div_euclid(1000);
+        let printed = dispatch::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+            let value = read(&Reading { app, call: &call, ctx, now_s })?;
+            dispatch::refuse_partial(ctx)?;
+            let mut printer = Printer::new(ctx)?;
+            let text = text_of(&value, &call);
+            let content_type = match call.params.get("jsonp") {
+                Some(function) => {
+                    printer.out = format!("{function}({text})").into_bytes();
+                    "text/javascript"
+                }
+                None => {
+                    printer.out = text.into_bytes();
+                    "application/json"
+                }
+            };
+            printer.settle(ctx)?;
+            Ok((printer, content_type))
+        });
+        let (printer, content_type) = printed.await?;
+        Ok(printer.into_response(content_type))
+    };
+    answer.await.unwrap_or_else(of_error)
+}
+
+/// The answer to a request that failed.
+pub(super) fn of_error(error: ApiError) -> Response<Body> {
+    let status = error.kind.status();
+    let message = json!({ "error": error.message });
+    // The status, the log and `Retry-After` are those of errors as text.
+    let mut response = error.into_text();
+    *response.body_mut() = Body::from(message.to_string());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The error of a change of events or rules.
+pub(super) fn of_log(error: GraphiteLogError) -> ApiError {
+    match error {
+        GraphiteLogError::Limit { .. } => ApiError::new(ErrorKind::Execution, error),
+        GraphiteLogError::Write(_) => ApiError::new(ErrorKind::Unavailable, error),
+    }
+}
+
+/// An answer that was made without a query.
+pub(super) fn of_value(value: &Value, call: &Call) -> Response<Body> {
+    let mut response = Response::new(Body::from(text_of(value, call)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The text of a value; `pretty` indents it by two blanks per level.
+fn text_of(value: &Value, call: &Call) -> String {
+    match call.params.get("pretty") {
+        Some(_) => serde_json::to_string_pretty(value).unwrap_or_default(),
+        None => value.to_string(),
+    }
+}
+
+/// Values of the parameter `name`, also as PHP and Rails repeat it: `name[]`.
+pub(super) fn repeated(call: &Call, name: &str) -> Vec<String> {
+    let given: Vec<String> = call.params.all(name).map(str::to_owned).collect();
+    if !given.is_empty() {
+        return given;
+    }
+    call.params.all(&format!("{name}[]")).map(str::to_owned).collect()
+}
+
+/// Range from `from` to `until`, both inclusive; without them all times.
+pub(super) fn range_of(call: &Call, until_name: &str, now_s: i64) -> Result<TimeRange, ApiError> {
+    let ms = |name: &str| {
+        let parsed = call.params.get(name).map(|text| parse_time(text, &TimeZone::UTC, now_s)).transpose();
+        let seconds = parsed.map_err(|error| ApiError::parameter(name, error))?;
+        Ok::<_, ApiError>(seconds.map(|seconds| seconds.saturating_mul(1000)))
+    };
+    let start = ms("from")?.unwrap_or(TIME_MIN_MS);
+    let end = ms(until_name)?.map_or(TIME_MAX_MS, |end| end.saturating_add(999));
+    Ok(TimeRange::inclusive(start.clamp(TIME_MIN_MS, TIME_MAX_MS), end.clamp(TIME_MIN_MS, TIME_MAX_MS)))
+}

@@ -1,0 +1,148 @@
+//! `/metaTags`: rules that add tags to series (Metrictank): listed, upserted, swapped as a whole.
+//!
+//! Invariants: a rule is checked before it is stored; the rule of a list of expressions is replaced, and
+//! removed by one without tags; a change is durable before its request is answered.
+//! Not here: what rules select (`graphite::storage::meta_tags`), the store and its limits (`tsdb`).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use axum::routing::{get, post};
+use chronolith_graphite::EvalError;
+use chronolith_graphite::storage::meta_tags::MetaTags;
+use chronolith_model::TenantId;
+use chronolith_tsdb::StoredMetaTags;
+use serde_json::{Value, json};
+
+use super::answer;
+use crate::app::App;
+use crate::http::call;
+use crate::http::dispatch;
+use crate::http::error::{ApiError, ErrorKind};
+use crate::limits::WRITE_QUEUE_WAIT;
+
+/// Routes of rules.
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/metaTags", get(list))
+        .route("/metaTags/", get(list))
+        .route("/metaTags/upsert", post(upsert))
+        .route("/metaTags/swap", post(swap))
+}
+
+/// Rules of a tenant; none on a server without a store.
+pub(super) fn of_tenant(app: &App, tenant: &TenantId) -> Result<Arc<MetaTags>, ApiError> {
+    let stored = match app.lifecycle.store() {
+        Ok(store) => store.graphite().meta_tags(tenant),
+        Err(error) if error.kind == ErrorKind::ReadOnly => Arc::default(),
+        Err(error) => return Err(error),
+    };
+    parsed(&stored).map(Arc::new).map_err(ApiError::bad_request)
+}
+
+fn parsed(rules: &[StoredMetaTags]) -> Result<MetaTags, EvalError> {
+    let mut meta = MetaTags::default();
+    for rule in rules {
+        meta.add(&rule.tags, &rule.expressions)?;
+    }
+    Ok(meta)
+}
+
+async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    let answered = async {
+        let call = call::open(&app, request).await?;
+        let rules = app.lifecycle.store()?.graphite().meta_tags(&call.tenant);
+        let rules: Vec<Value> = rules.iter().map(of_rule).collect();
+        Ok(answer::of_value(&rules.into(), &call))
+    };
+    answered.await.unwrap_or_else(answer::of_error)
+}
+
+fn of_rule(rule: &StoredMetaTags) -> Value {
+    json!({ "metaTags": rule.tags, "expressions": rule.expressions })
+}
+
+async fn upsert(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    change(&app, request, |body| {
+        let rule = rule_of(&json_of(body)?)?;
+        Ok(move |rules: &mut Vec<StoredMetaTags>| {
+            let mut answer = of_rule(&rule);
+            let known = rules.iter().position(|known| known.expressions == rule.expressions);
+            let is_created = known.is_none() && !rule.tags.is_empty();
+            match known {
+                Some(idx) if rule.tags.is_empty() => drop(rules.remove(idx)),
+                Some(idx) => rules[idx] = rule,
+                None if is_created => rules.push(rule),
+                None => {}
+            }
+            answer["created"] = is_created.into();
+            answer
+        })
+    })
+    .await
+}
+
+async fn swap(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    change(&app, request, |body| {
+        let value = json_of(body)?;
+        let records = value.get("records").and_then(Value::as_array);
+        let records = records.ok_or_else(|| ApiError::bad_request("\"records\" must be a list of rules"))?;
+        let rules: Vec<StoredMetaTags> = records.iter().map(rule_of).collect::<Result<_, _>>()?;
+        Ok(move |stored: &mut Vec<StoredMetaTags>| {
+            let removed_count = stored.iter().filter(|rule| !rules.contains(rule)).count();
+            let added_count = rules.iter().filter(|rule| !stored.contains(rule)).count();
+            *stored = rules;
+            json!({ "deleted": removed_count, "added": added_count })
+        })
+    })
+    .await
+}
+
+/// Changes the rules of a tenant by the change that `read` makes of the body.
+async fn change<C>(
+    app: &Arc<App>,
+    request: Request,
+    read: impl FnOnce(&[u8]) -> Result<C, ApiError>,
+) -> Response<Body>
+where
+    C: FnOnce(&mut Vec<StoredMetaTags>) -> Value + Send + 'static,
+{
+    let answered = async {
+        let (call, body) = call::open_with_body(app, request).await?;
+        let change = read(&body)?;
+        let store = app.lifecycle.store()?.clone();
+        let owner = call.tenant.clone();
+        let class = &app.admission.write;
+        let changed = dispatch::run_to_end(app, class, &call.tenant, WRITE_QUEUE_WAIT, move |_| {
+            store.graphite().change_meta_tags(&owner, change)
+        });
+        let value = changed.await?.map_err(answer::of_log)?;
+        Ok(answer::of_value(&value, &call))
+    };
+    answered.await.unwrap_or_else(answer::of_error)
+}
+
+fn json_of(body: &[u8]) -> Result<Value, ApiError> {
+    serde_json::from_slice(body)
+        .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))
+}
+
+/// Reads and checks a rule; its expressions are sorted, so that equal ones are found.
+fn rule_of(value: &Value) -> Result<StoredMetaTags, ApiError> {
+    let texts = |name: &str| {
+        let list = value.get(name).and_then(Value::as_array);
+        let texts: Option<Vec<String>> =
+            list.and_then(|list| list.iter().map(|text| text.as_str().map(str::to_owned)).collect());
+        texts.ok_or_else(|| ApiError::bad_request(format!("{name:?} must be a list of strings")))
+    };
+    let tags = texts("metaTags")?;
+    let mut expressions = texts("expressions")?;
+    expressions.sort();
+    expressions.dedup();
+    let rule = StoredMetaTags { tags, expressions };
+    parsed(std::slice::from_ref(&rule)).map_err(ApiError::bad_request)?;
+    Ok(rule)
+}

@@ -1,0 +1,269 @@
+//! Tags of the series of a tenant: keys, values, counts, and the series that expressions select.
+//!
+//! Invariants: a series without tags has none, its name neither; lists are sorted and unique. Label APIs of
+//! the source answer where the expressions are exact matchers; otherwise the labels of the series are read,
+//! never their samples.
+//! Not here: parameters and answers (`tags`), expressions (`graphite::storage::tag_query`).
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronolith_base::Reservation;
+use chronolith_graphite::storage::meta_tags::MetaTags;
+use chronolith_graphite::storage::tag_query::TagExpression;
+use chronolith_ingest::carbon::path_of_labels;
+use chronolith_model::query::{Projection, SelectHints};
+use chronolith_model::{
+    Labels, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange,
+};
+
+use super::tag_matchers::{NAME_TAG, has_label, label_of, matchers_of_labels, tag_matchers, tags_of};
+use crate::http::error::{ApiError, ErrorKind};
+
+/// Series, keys or values of one answer.
+const FOUND_MAX: usize = 250_000;
+/// Bytes of a text in a list, apart from its characters.
+const TEXT_BYTES: u64 = 64;
+
+/// Tags of the series that have samples in a range.
+pub(super) struct TagIndex<'a> {
+    source: Arc<dyn Queryable>,
+    ctx: &'a ReadContext,
+    range: TimeRange,
+    meta: Arc<MetaTags>,
+    /// Memory of what was found.
+    held: RefCell<Reservation>,
+}
+
+/// Values of the tags of a series, by key.
+type Tags = BTreeMap<String, String>;
+
+/// Counts of the values of some tags.
+#[derive(Debug, Default)]
+pub(super) struct Terms {
+    pub(super) series_count: u64,
+    /// By key and value.
+    pub(super) counts: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+impl<'a> TagIndex<'a> {
+    pub(super) fn new(
+        source: Arc<dyn Queryable>,
+        meta: Arc<MetaTags>,
+        range: TimeRange,
+        ctx: &'a ReadContext,
+    ) -> Result<TagIndex<'a>, ApiError> {
+        let held = RefCell::new(ctx.budget.reserve(0).map_err(QueryError::from)?);
+        Ok(TagIndex { source, ctx, range, meta, held })
+    }
+
+    /// Keys of the tags of the selected series, of all series without expressions.
+    pub(super) fn keys(&self, expressions: &[TagExpression]) -> Result<BTreeSet<String>, ApiError> {
+        let mut keys = BTreeSet::new();
+        if self.is_indexed(expressions) {
+            let matchers = tag_matchers(expressions).matchers;
+            keys.extend(self.tag_labels(&matchers)?);
+            if !keys.is_empty() {
+                keys.insert(NAME_TAG.to_owned());
+            }
+            self.reserve(keys.iter())?;
+            // Without expressions, keys of rules are listed whether or not they select a series.
+            keys.extend(self.meta.keys().iter().cloned());
+            return Ok(keys);
+        }
+        self.for_each_tagged(expressions, &mut |_, tags| {
+            for key in tags.into_keys() {
+                if !keys.contains(&key) {
+                    self.reserve([&key].into_iter())?;
+                    keys.insert(key);
+                }
+            }
+            count_found(keys.len())
+        })?;
+        Ok(keys)
+    }
+
+    /// Values of `key` of the selected series, of all series without expressions.
+    pub(super) fn values(
+        &self,
+        key: &str,
+        expressions: &[TagExpression],
+    ) -> Result<BTreeSet<String>, ApiError> {
+        let mut values = BTreeSet::new();
+        if self.is_indexed(expressions) && !self.meta.keys().contains(key) {
+            let mut matchers = tag_matchers(expressions).matchers;
+            if key != NAME_TAG {
+                matchers.extend(has_label(key));
+                values.extend(self.label_values(key, &matchers)?);
+                return Ok(values);
+            }
+            // A series without tags has no name either: the names are those of the series of each label.
+            for label in self.tag_labels(&matchers)? {
+                let tagged: Vec<Matcher> = matchers.iter().cloned().chain(has_label(&label)).collect();
+                values.extend(self.label_values(METRIC_NAME, &tagged)?);
+                count_found(values.len())?;
+            }
+            return Ok(values);
+        }
+        self.for_each_tagged(expressions, &mut |_, mut tags| {
+            if let Some(value) = tags.remove(key).filter(|value| !values.contains(value)) {
+                self.reserve([&value].into_iter())?;
+                values.insert(value);
+            }
+            count_found(values.len())
+        })?;
+        Ok(values)
+    }
+
+    /// Number of series per value of `key`.
+    pub(super) fn value_counts(&self, key: &str) -> Result<BTreeMap<String, u64>, ApiError> {
+        let label = label_of(key);
+        let names = [label];
+        let is_plain = key != NAME_TAG && !self.meta.keys().contains(key);
+        // Of a plain tag its label is enough: the source may leave out the others.
+        let grouping = is_plain.then_some(Projection { names: &names, include: true });
+        let hints = SelectHints { presence_only: is_plain, grouping, ..SelectHints::newest() };
+        let matchers: Vec<Matcher> =
+            if is_plain { has_label(label).into_iter().collect() } else { Vec::new() };
+        let mut counts = BTreeMap::new();
+        self.for_each_series(&matchers, &hints, &mut |series| {
+            let counted = if is_plain {
+                series.labels.get(label).map(str::to_owned)
+            } else {
+                self.tags(&series.labels)?.remove(key)
+            };
+            match counted {
+                Some(value) => self.count(&mut counts, value),
+                None => Ok(()),
+            }
+        })?;
+        Ok(counts)
+    }
+
+    /// Canonical paths of the selected series.
+    pub(super) fn paths(&self, expressions: &[TagExpression]) -> Result<BTreeSet<String>, ApiError> {
+        let mut paths = BTreeSet::new();
+        self.for_each_tagged(expressions, &mut |series, _| {
+            let path = path_of_labels(&series.labels);
+            self.reserve([&path].into_iter())?;
+            paths.insert(path);
+            count_found(paths.len())
+        })?;
+        Ok(paths)
+    }
+
+    /// Number of selected series, and per value of each of `keys`.
+    pub(super) fn terms(&self, expressions: &[TagExpression], keys: &[&str]) -> Result<Terms, ApiError> {
+        let mut terms = Terms::default();
+        for key in keys {
+            terms.counts.insert((*key).to_owned(), BTreeMap::new());
+        }
+        self.for_each_tagged(expressions, &mut |_, tags| {
+            terms.series_count += 1;
+            for (key, value) in tags {
+                if let Some(counts) = terms.counts.get_mut(&key) {
+                    self.count(counts, value)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(terms)
+    }
+
+    /// Calls `visit` with each series with tags that satisfies the expressions, and its tags.
+    pub(super) fn for_each_tagged(
+        &self,
+        expressions: &[TagExpression],
+        visit: &mut dyn FnMut(&SeriesRead, Tags) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let matchers = matchers_of_labels(expressions, &self.meta);
+        self.for_each_series(&matchers, &SelectHints::newest(), &mut |series| {
+            let tags = self.tags(&series.labels)?;
+            if tags.is_empty() {
+                return Ok(());
+            }
+            for expression in expressions {
+                if !expression.matches(&tags).map_err(ApiError::bad_request)? {
+                    return Ok(());
+                }
+            }
+            visit(series, tags)
+        })
+    }
+
+    /// Tags of a series with those of rules; none if it has its name only.
+    fn tags(&self, labels: &Labels) -> Result<Tags, ApiError> {
+        if labels.len() == 1 {
+            return Ok(BTreeMap::new());
+        }
+        tags_of(labels, &self.meta).map_err(ApiError::bad_request)
+    }
+
+    /// Returns true if label APIs answer for the series that the expressions select.
+    fn is_indexed(&self, expressions: &[TagExpression]) -> bool {
+        expressions.is_empty() || self.meta.is_empty() && tag_matchers(expressions).is_exact
+    }
+
+    /// Labels of the selected series, but for the metric name.
+    pub(super) fn tag_labels(&self, matchers: &[Matcher]) -> Result<Vec<String>, ApiError> {
+        let selector = Selector { matchers, range: self.range };
+        let mut labels = self.source.label_names(&selector, 0, self.ctx)?;
+        labels.retain(|label| label != METRIC_NAME);
+        count_found(labels.len())?;
+        Ok(labels)
+    }
+
+    fn label_values(&self, label: &str, matchers: &[Matcher]) -> Result<Vec<String>, ApiError> {
+        let selector = Selector { matchers, range: self.range };
+        let values = self.source.label_values(label, &selector, 0, self.ctx)?;
+        count_found(values.len())?;
+        self.reserve(values.iter())?;
+        Ok(values)
+    }
+
+    fn for_each_series(
+        &self,
+        matchers: &[Matcher],
+        hints: &SelectHints<'_>,
+        visit: &mut dyn FnMut(&SeriesRead) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let selector = Selector { matchers, range: self.range };
+        let mut batches = self.source.select_with(&selector, hints, self.ctx)?;
+        let mut batch = Vec::new();
+        loop {
+            let has_more = batches.next_batch(&mut batch)?;
+            self.ctx.check()?;
+            for series in batch.drain(..) {
+                visit(&series)?;
+            }
+            if !has_more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn count(&self, counts: &mut BTreeMap<String, u64>, value: String) -> Result<(), ApiError> {
+        if let Some(count) = counts.get_mut(&value) {
+            *count += 1;
+            return Ok(());
+        }
+        self.reserve([&value].into_iter())?;
+        counts.insert(value, 1);
+        count_found(counts.len())
+    }
+
+    fn reserve<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), ApiError> {
+        let bytes = texts.map(|text| text.len() as u64 + TEXT_BYTES).sum();
+        self.held.borrow_mut().grow(bytes).map_err(QueryError::from)?;
+        Ok(())
+    }
+}
+
+fn count_found(found: usize) -> Result<(), ApiError> {
+    if found <= FOUND_MAX {
+        return Ok(());
+    }
+    let message = format!("found {found} series, tags or values, more than the limit of {FOUND_MAX}");
+    Err(ApiError::new(ErrorKind::Execution, message))
+}

@@ -1,0 +1,324 @@
+//! Events and meta tag rules of Graphite clients by tenant, in memory for requests and in a file for
+//! restarts.
+//!
+//! Invariants: what [`GraphiteLog::add_event`] and [`GraphiteLog::change_meta_tags`] return is durable; ids
+//! of a tenant ascend and are not used again. Events of a tenant are bounded in number and bytes: the one
+//! with the earliest time leaves first and is counted. A tenant has at most [`META_TAG_RULES_MAX`] rules.
+//! Not here: the file (`log`), its bytes (`format::graphite`), what rules mean (`chronolith_graphite`).
+
+mod log;
+mod tenant;
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_base::{AppendFile, Env};
+use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
+use chronolith_head::{SyncMode, WriteError};
+use chronolith_model::TenantId;
+use parking_lot::{Mutex, RwLock};
+
+use crate::frame_copies::{Findings, write_error};
+use crate::options::OpenError;
+use log::{Entry, Frames};
+pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};
+pub use tenant::EventTags;
+use tenant::TenantEntries;
+
+/// Bytes of the texts of one event.
+pub const EVENT_BYTES_MAX: usize = 64 << 10;
+/// Rules of one tenant.
+pub const META_TAG_RULES_MAX: usize = 1000;
+/// Bytes of the texts of all rules of one tenant.
+pub(crate) const META_TAG_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the texts of all tenants.
+pub(crate) const TEXT_BYTES_MAX: usize = 256 << 20;
+
+/// Error of a change of events or rules.
+#[derive(Debug, thiserror::Error)]
+pub enum GraphiteLogError {
+    /// A limit is exceeded; nothing changed.
+    #[error("{what}: {found} exceed the limit of {limit}")]
+    Limit {
+        /// The limited quantity.
+        what: &'static str,
+        /// Its amount.
+        found: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The change is visible, and may or may not be durable; the next one writes it again.
+    #[error("{0}")]
+    Write(#[from] WriteError),
+}
+
+/// An event without an id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphiteEvent {
+    /// Seconds since 1970.
+    pub when_s: i64,
+    /// Short text.
+    pub what: String,
+    /// Tags in the order of the client.
+    pub tags: Vec<String>,
+    /// Long text.
+    pub data: String,
+}
+
+/// Events and rules of all tenants in memory, and their file.
+pub struct GraphiteLog {
+    kept: RwLock<Kept>,
+    /// Taken before `kept` where both are.
+    file: Mutex<AppendFile>,
+    /// Number of changes that are as durable as the sync mode promises.
+    stored: AtomicU64,
+    dropped_count: AtomicU64,
+    sync: SyncMode,
+}
+
+/// Entries in memory, and frames that are not in the file yet.
+struct Kept {
+    tenants: BTreeMap<TenantId, TenantEntries>,
+    text_bytes: usize,
+    pending: Frames,
+    /// Number of changes since the start.
+    change_count: u64,
+}
+
+impl Kept {
+    /// Applies an entry of the file or of a request. Returns the number of events that left.
+    fn apply(&mut self, tenant: &TenantId, entry: Entry) -> u64 {
+        let entries = self.tenants.entry(tenant.clone()).or_default();
+        let bytes_before = entries.text_bytes();
+        let dropped_count = entries.apply(entry);
+        self.text_bytes = self.text_bytes - bytes_before + entries.text_bytes();
+        dropped_count
+    }
+
+    /// # Errors
+    /// [`GraphiteLogError::Limit`] if there is no room for the texts of all tenants.
+    fn check_room(&self, more_bytes: usize) -> Result<(), GraphiteLogError> {
+        check_limit("bytes of events and meta tags", self.text_bytes + more_bytes, TEXT_BYTES_MAX)
+    }
+
+    /// Returns the bytes of a file with all entries, and empties the queue.
+    fn whole_file(&mut self) -> Vec<u8> {
+        self.pending = self.pending.restarted();
+        for (tenant, entries) in &self.tenants {
+            entries.put_all(tenant, &mut self.pending);
+        }
+        self.pending.take()
+    }
+}
+
+fn check_limit(what: &'static str, found: usize, limit: usize) -> Result<(), GraphiteLogError> {
+    if found <= limit { Ok(()) } else { Err(GraphiteLogError::Limit { what, found, limit }) }
+}
+
+impl GraphiteLog {
+    /// Reads the file in `data_dir`, if there is one.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the file cannot be read or is of a later version.
+    pub(crate) fn open(
+        env: &Env,
+        data_dir: &Path,
+        sync: SyncMode,
+        findings: &mut Findings<'_>,
+    ) -> Result<GraphiteLog, OpenError> {
+        let mut kept =
+            Kept { tenants: BTreeMap::new(), text_bytes: 0, pending: Frames::new(0), change_count: 0 };
+        let (file, pending) = log::load(env, data_dir, findings, |tenant, entry| {
+            kept.apply(tenant, entry);
+        })?;
+        kept.pending = pending;
+        let log = GraphiteLog {
+            kept: RwLock::new(kept),
+            file: Mutex::new(file),
+            stored: AtomicU64::new(0),
+            dropped_count: AtomicU64::new(0),
+            sync,
+        };
+        log.repair(findings.notes);
+        Ok(log)
+    }
+
+    /// Replaces both copies if the start found one of them missing, incomplete or damaged.
+    fn repair(&self, notes: &mut Vec<String>) {
+        let mut file = self.file.lock();
+        let has_entries = !self.kept.read().tenants.is_empty();
+        if has_entries
+            && file.must_be_replaced(0)
+            && let Err(error) = self.write(&mut file)
+        {
+            notes.push(format!("events: one copy is complete, writing the other one failed: {error}"));
+        }
+    }
+
+    /// Stores an event and returns its id once it is as durable as the sync mode promises. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`GraphiteLogError`].
+    pub fn add_event(&self, tenant: &TenantId, event: GraphiteEvent) -> Result<u64, GraphiteLogError> {
+        let GraphiteEvent { when_s, what, tags, data } = event;
+        let mut kept = self.kept.write();
+        let id = kept.tenants.get(tenant).map_or(1, TenantEntries::next_id);
+        let event = StoredEvent { id, when_s, what, tags, data };
+        let event_bytes = tenant::event_bytes(&event);
+        check_limit("bytes of the event", event_bytes, EVENT_BYTES_MAX)?;
+        kept.check_room(event_bytes)?;
+        kept.pending.put_event(tenant, id + 1, &event);
+        kept.pending.end_frame();
+        let dropped_count = kept.apply(tenant, Entry::Event(event));
+        self.dropped_count.fetch_add(dropped_count, Ordering::Relaxed);
+        kept.change_count += 1;
+        let change = kept.change_count;
+        drop(kept);
+        self.wait(change)?;
+        Ok(id)
+    }
+
+    /// Returns the events in a range of seconds, ascending by time and id.
+    #[must_use]
+    pub fn events(
+        &self,
+        tenant: &TenantId,
+        range_s: RangeInclusive<i64>,
+        tags: EventTags<'_>,
+    ) -> Vec<StoredEvent> {
+        let kept = self.kept.read();
+        kept.tenants.get(tenant).map_or_else(Vec::new, |entries| entries.events(range_s, tags))
+    }
+
+    /// Returns the times of the events in a range of seconds, ascending.
+    #[must_use]
+    pub fn event_times(
+        &self,
+        tenant: &TenantId,
+        range_s: RangeInclusive<i64>,
+        tags: EventTags<'_>,
+    ) -> Vec<i64> {
+        let kept = self.kept.read();
+        kept.tenants.get(tenant).map_or_else(Vec::new, |entries| entries.event_times(range_s, tags))
+    }
+
+    /// Returns one event.
+    #[must_use]
+    pub fn event(&self, tenant: &TenantId, id: u64) -> Option<StoredEvent> {
+        self.kept.read().tenants.get(tenant)?.event(id).cloned()
+    }
+
+    /// Returns the rules of a tenant, in order.
+    #[must_use]
+    pub fn meta_tags(&self, tenant: &TenantId) -> Arc<[StoredMetaTags]> {
+        let kept = self.kept.read();
+        kept.tenants.get(tenant).map_or_else(Arc::default, |entries| entries.rules().clone())
+    }
+
+    /// Replaces the rules of a tenant by what `change` makes of them; returns its result once they are as
+    /// durable as the sync mode promises. Blocks the thread. Cost: all rules of the tenant are written.
+    ///
+    /// # Errors
+    /// [`GraphiteLogError`].
+    pub fn change_meta_tags<T>(
+        &self,
+        tenant: &TenantId,
+        change: impl FnOnce(&mut Vec<StoredMetaTags>) -> T,
+    ) -> Result<T, GraphiteLogError> {
+        let mut kept = self.kept.write();
+        let mut rules = kept.tenants.get(tenant).map_or_else(Vec::new, |entries| entries.rules().to_vec());
+        let result = change(&mut rules);
+        check_limit("meta tag rules", rules.len(), META_TAG_RULES_MAX)?;
+        let rule_bytes = rules.iter().map(tenant::rule_bytes).sum();
+        check_limit("bytes of meta tag rules", rule_bytes, META_TAG_BYTES_MAX)?;
+        kept.check_room(rule_bytes)?;
+        kept.pending.put_meta_tags(tenant, &rules);
+        kept.apply(tenant, Entry::MetaTags(rules));
+        kept.change_count += 1;
+        let change = kept.change_count;
+        drop(kept);
+        self.wait(change)?;
+        Ok(result)
+    }
+
+    /// Returns once `change` is as durable as the sync mode promises. One of the waiting threads writes for
+    /// all.
+    fn wait(&self, change: u64) -> Result<(), WriteError> {
+        if self.stored.load(Ordering::Acquire) >= change {
+            return Ok(());
+        }
+        let mut file = self.file.lock();
+        if self.stored.load(Ordering::Acquire) >= change {
+            return Ok(());
+        }
+        self.write(&mut file)
+    }
+
+    /// Writes the queued frames, and syncs them in the sync mode that acknowledgements wait for.
+    fn write(&self, file: &mut AppendFile) -> Result<(), WriteError> {
+        let mut kept = self.kept.write();
+        let change_count = kept.change_count;
+        let is_replaced = file.must_be_replaced(kept.pending.len());
+        let bytes = if is_replaced { kept.whole_file() } else { kept.pending.take() };
+        drop(kept);
+        let mut written = if is_replaced { file.replace(&bytes) } else { file.append(&bytes) };
+        if self.sync == SyncMode::Fsync {
+            written = written.and_then(|()| file.sync());
+        }
+        written.map_err(|error| write_error(file, &error))?;
+        self.stored.store(change_count, Ordering::Release);
+        Ok(())
+    }
+
+    /// Syncs written frames. Cheap if there is nothing to do.
+    ///
+    /// # Errors
+    /// [`WriteError`]: the next write tries again.
+    pub(crate) fn sync(&self) -> Result<(), WriteError> {
+        let mut file = self.file.lock();
+        if !file.is_unsynced() {
+            return Ok(());
+        }
+        if file.must_be_replaced(0) {
+            return self.write(&mut file);
+        }
+        file.sync().map_err(|error| write_error(&file, &error))
+    }
+
+    /// Returns a file with the entries of `tenants`; `None` if there is none.
+    pub(crate) fn file_of(&self, tenants: &[TenantId]) -> Option<Vec<u8>> {
+        let kept = self.kept.read();
+        let mut frames = kept.pending.restarted();
+        let header_len = frames.len();
+        for tenant in tenants {
+            if let Some(entries) = kept.tenants.get(tenant) {
+                entries.put_all(tenant, &mut frames);
+            }
+        }
+        (frames.len() > header_len).then(|| frames.take())
+    }
+
+    /// Returns the approximate bytes on the heap, and the number of events and rules.
+    pub(crate) fn heap_bytes(&self) -> (u64, u64) {
+        let kept = self.kept.read();
+        let entry_bytes = size_of::<StoredEvent>() + size_of::<((i64, u64), u64)>();
+        let count: usize = kept.tenants.values().map(TenantEntries::len).sum();
+        ((kept.text_bytes + count * entry_bytes) as u64, count as u64)
+    }
+
+    /// Returns the number of events that left because of a limit since the start.
+    pub(crate) fn dropped_count(&self) -> u64 {
+        self.dropped_count.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of events of all tenants.
+    pub(crate) fn event_count(&self) -> u64 {
+        self.kept.read().tenants.values().map(|entries| entries.event_count() as u64).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;
