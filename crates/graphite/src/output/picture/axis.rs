@@ -163,13 +163,27 @@ fn prefixes_of(unit: Unit) -> &'static [(f64, &'static str)] {
     }
 }
 
-/// Returns the smallest of 1, 2, 5 times a power of ten (of two for binary units) that is not below `step`.
+/// Round numbers of seconds.
+const SECOND_STEPS: [f64; 18] = [
+    1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0,
+    21_600.0, 43_200.0, 86_400.0,
+];
+
+/// Returns the smallest of 1, 2, 5 times a power of ten that is not below `step`; a power of two for binary
+/// units, and a round number of seconds for units of time.
 fn round_step(step: f64, unit: Unit) -> f64 {
     if !(step.is_finite() && step > 0.0) {
         return 1.0;
     }
     if unit == Unit::Binary && step >= 1.0 {
         return 2f64.powf(step.log2().ceil());
+    }
+    let second = if unit == Unit::Milliseconds { 1000.0 } else { 1.0 };
+    if matches!(unit, Unit::Seconds | Unit::Milliseconds)
+        && step > second
+        && let Some(round) = SECOND_STEPS.iter().find(|round| **round * second >= step * (1.0 - 1e-9))
+    {
+        return round * second;
     }
     let power = 10f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= step * (1.0 - 1e-9));

@@ -96,7 +96,7 @@ fn labels_are_round_numbers() {
     check_axis(5.0, 5.0, &[("yMin", "0"), ("yMax", "1")], &["0", "0.2", "0.4", "0.6", "0.8", "1"]);
     check_axis(-1.0, 1.0, &[], &["-1", "-0.5", "0", "0.5", "1"]);
     check_axis(1.0, 900.0, &[("logBase", "10")], &["1", "10", "100", "1 K"]);
-    check_axis(0.0, 7200.0, &[("yUnitSystem", "sec")], &["0", "33.333 m", "1.111 h", "1.667 h", "2.222 h"]);
+    check_axis(0.0, 7200.0, &[("yUnitSystem", "sec")], &["0", "30 m", "1 h", "1.5 h", "2 h"]);
     check_axis(3.0, 3.0, &[], &["3", "4", "5", "6"]);
     // No axis without a range, whatever the bounds are.
     let bounds = Bounds { min: Some(5.0), max: Some(5.0) };
