@@ -203,7 +203,7 @@ fn timed(
 ) -> Result<()> {
     reset_peak()?;
     let before = crate::proc::memory(std::process::id())?.now_bytes;
-    let region = Region::new(crate::reorder::ALLOCATOR);
+    let region = Region::new(crate::allocations::ALLOCATOR);
     let start = Instant::now();
     load()?;
     let tsdb = read_back::open(store)?;

@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, reason = "not part of the server")]
 
 mod all_storage;
+mod allocations;
 mod block_series;
 mod body;
 mod bucket;

@@ -10,7 +10,6 @@ mod append;
 mod case;
 mod report;
 
-use std::alloc::System;
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -18,13 +17,10 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use chronolith_head::reorder::{Added, ReorderBuffer, Sample};
 use chronolith_model::ReorderRule;
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::Region;
 
+use crate::allocations::ALLOCATOR;
 use case::Case;
-
-/// Counts allocations of the whole program; other benchmarks pay a few instructions an allocation for it.
-#[global_allocator]
-pub(crate) static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

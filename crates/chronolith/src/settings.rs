@@ -7,6 +7,7 @@
 mod bucket_layout;
 mod carbon;
 mod declaration;
+mod fetch_limits;
 mod file;
 mod flags;
 mod influx_names;

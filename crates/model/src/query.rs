@@ -514,9 +514,10 @@ pub trait Queryable: Send + Sync {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError>;
 
-    /// Values of `name`, from `start` on, of series without other labels, sorted and unique; at most `limit`,
-    /// which is not 0. Series of blocks and head windows that overlap `range` are included. Cost: a search per
-    /// head and block and the values returned; of a source without such a search all its values.
+    /// Values of `name`, from `start` on, of series without other labels, sorted and unique; at most
+    /// `limit`, which is not 0. Series of blocks and head windows that overlap `range` are included. Cost:
+    /// a search per head and block and the values returned; of a source without such a search all its
+    /// values.
     ///
     /// # Errors
     /// As the source.

@@ -16,8 +16,8 @@ use tokio::runtime::Runtime;
 
 use super::content::{Content, Expected};
 use super::shape::{Shape, TENANT, VARIANT_COUNT};
+use crate::allocations::ALLOCATOR;
 use crate::proc;
-use crate::reorder::ALLOCATOR;
 
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
 

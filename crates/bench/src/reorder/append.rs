@@ -1,4 +1,5 @@
-//! The 24 cases through `Head::append`: series with a reorder rule, one point of each per batch, with the WAL.
+//! The 24 cases through `Head::append`: series with a reorder rule, one point of each per batch, with the
+//! WAL.
 //!
 //! Invariants: batches are made before the clock starts, except for their times and values; every point that
 //! was sent is read back after each case, so that those older than the window count as well. The time is that
@@ -15,8 +16,8 @@ use chronolith_model::{
 };
 use stats_alloc::Region;
 
-use super::ALLOCATOR;
 use super::case::{self, Case};
+use crate::allocations::ALLOCATOR;
 
 /// Series of one batch.
 const SERIES_COUNT: usize = 1000;

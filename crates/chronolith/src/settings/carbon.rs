@@ -1,4 +1,4 @@
-//! Settings of carbon input and of Graphite's rules. Invariant: an error names the listener.
+//! Settings of carbon input, of Graphite's rules and limits. Invariant: an error names the listener.
 //! Not here: the protocols and the files (`ingest`).
 
 use std::path::PathBuf;
@@ -60,6 +60,56 @@ pub(super) const REWRITES: Setting = Setting::server(
     "Rewrite rules: other names and labels for paths of carbon points; read again by a reload",
     |s, v| set_file(&mut s.server.write.carbon.rules.rewrites, v),
 );
+
+pub(super) const MAX_SERIES: Setting = Setting::tenant(
+    "graphite.max-series",
+    &[],
+    "250000",
+    Form::Count,
+    "Series that one request of Graphite's API fetches, 403 beyond it",
+    |l, v| set_count(&mut l.queries.graphite.series_max, v),
+);
+
+pub(super) const MAX_POINTS: Setting = Setting::tenant(
+    "graphite.max-points",
+    &[],
+    "200000000",
+    Form::Count,
+    "Points that one request of Graphite's API fetches or computes, 413 beyond it",
+    |l, v| set_count(&mut l.queries.graphite.points_max, v),
+);
+
+pub(super) const MAX_POINTS_SOFT: Setting = Setting::tenant(
+    "graphite.max-points-soft",
+    &[],
+    "20000000",
+    Form::Count,
+    "Points of one request of Graphite's API above which coarser archives are read, where paths have some",
+    |l, v| set_count(&mut l.queries.graphite.points_soft, v),
+);
+
+pub(super) const MAX_TARGETS: Setting = Setting::tenant(
+    "graphite.max-targets",
+    &[],
+    "20000",
+    Form::Count,
+    "Targets of one request of Graphite's API, 422 beyond it",
+    |l, v| set_count(&mut l.queries.graphite.targets_max, v),
+);
+
+pub(super) const MAX_NODES: Setting = Setting::tenant(
+    "graphite.max-nodes",
+    &[],
+    "250000",
+    Form::Count,
+    "Nodes that one search of Graphite's API returns, 422 beyond it",
+    |l, v| set_count(&mut l.queries.graphite.nodes_max, v),
+);
+
+fn set_count(limit: &mut u64, text: &str) -> Result<(), String> {
+    *limit = value::count(text)? as u64;
+    Ok(())
+}
 
 fn set_file(file: &mut Option<PathBuf>, text: &str) -> Result<(), String> {
     *file = (!text.is_empty()).then(|| PathBuf::from(text));

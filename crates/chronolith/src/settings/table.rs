@@ -8,7 +8,7 @@ use std::time::Duration;
 use chronolith_tsdb::BucketOptions;
 
 use super::declaration::{Form, Setting, Settings};
-use super::{bucket_layout, carbon, value};
+use super::{bucket_layout, carbon, fetch_limits, value};
 
 /// All settings, in the order of help and reference.
 pub(super) static SETTINGS: &[Setting] = &[
@@ -543,70 +543,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Age from which queries see no samples: their start is moved; 0 = they see all",
         |l, v| set(&mut l.queries.lookback_ms, value::duration(v)),
     ),
-    Setting::tenant(
-        "query.max-fetched-bytes",
-        &[],
-        "0",
-        Form::Size,
-        "Bytes of blocks in the bucket that one query reads, cached ones included, 422 beyond it; 0 = no limit",
-        |l, v| set(&mut l.queries.fetch.bytes_max, value::size(v)),
-    ),
-    Setting::tenant(
-        "query.max-fetched-series",
-        &[],
-        "0",
-        Form::Count,
-        "Series that one query selects where it reads blocks in the bucket, 422 beyond it; 0 = no limit",
-        |l, v| set(&mut l.queries.fetch.series_max, value::count_or_none(v).map(|n| n as u64)),
-    ),
-    Setting::tenant(
-        "query.max-fetched-chunks",
-        &[],
-        "0",
-        Form::Count,
-        "Chunks of blocks in the bucket that one query reads, 422 beyond it; 0 = no limit",
-        |l, v| set(&mut l.queries.fetch.chunks_max, value::count_or_none(v).map(|n| n as u64)),
-    ),
-    Setting::tenant(
-        "graphite.max-series",
-        &[],
-        "250000",
-        Form::Count,
-        "Series that one request of Graphite's API fetches, 403 beyond it",
-        |l, v| set(&mut l.queries.graphite.series_max, value::count(v).map(|n| n as u64)),
-    ),
-    Setting::tenant(
-        "graphite.max-points",
-        &[],
-        "200000000",
-        Form::Count,
-        "Points that one request of Graphite's API fetches or computes, 413 beyond it",
-        |l, v| set(&mut l.queries.graphite.points_max, value::count(v).map(|n| n as u64)),
-    ),
-    Setting::tenant(
-        "graphite.max-points-soft",
-        &[],
-        "20000000",
-        Form::Count,
-        "Points of one request of Graphite's API above which coarser archives are read, where paths have some",
-        |l, v| set(&mut l.queries.graphite.points_soft, value::count(v).map(|n| n as u64)),
-    ),
-    Setting::tenant(
-        "graphite.max-targets",
-        &[],
-        "20000",
-        Form::Count,
-        "Targets of one request of Graphite's API, 422 beyond it",
-        |l, v| set(&mut l.queries.graphite.targets_max, value::count(v).map(|n| n as u64)),
-    ),
-    Setting::tenant(
-        "graphite.max-nodes",
-        &[],
-        "250000",
-        Form::Count,
-        "Nodes that one search of Graphite's API returns, 422 beyond it",
-        |l, v| set(&mut l.queries.graphite.nodes_max, value::count(v).map(|n| n as u64)),
-    ),
+    fetch_limits::BYTES,
+    fetch_limits::SERIES,
+    fetch_limits::CHUNKS,
     Setting::server(
         "storage.remote.read-sample-limit",
         "50000000",
@@ -763,6 +702,11 @@ pub(super) static SETTINGS: &[Setting] = &[
     carbon::SCHEMAS,
     carbon::AGGREGATION,
     carbon::REWRITES,
+    carbon::MAX_SERIES,
+    carbon::MAX_POINTS,
+    carbon::MAX_POINTS_SOFT,
+    carbon::MAX_TARGETS,
+    carbon::MAX_NODES,
     Setting::server(
         "self-scrape",
         "10s",

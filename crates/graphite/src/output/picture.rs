@@ -45,7 +45,8 @@ pub fn render_svg(
         bottom: (options.height - options.margin).max(options.margin + 1.0),
     };
     if list.is_empty() || list.iter().all(|series| series.values.is_empty()) {
-        let (x, y) = (options.width / 2.0, options.height / 2.0);
+        let x = options.width / 2.0;
+        let y = options.height / 2.0;
         svg.text(x, y, "No Data", Anchor::Middle, 1.5 * options.font_size, "#c80032");
         svg.finish(out);
         return Ok(());

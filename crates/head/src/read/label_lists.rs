@@ -121,7 +121,8 @@ impl HeadReader {
             return Ok(tenant.tables.read().sole_values(name, start, limit));
         }
         let _ids = self.state.index.ids.use_ids();
-        let (mut values, mut scratch) = (Vec::new(), Vec::new());
+        let mut values = Vec::new();
+        let mut scratch = Vec::new();
         let mut start = start.to_owned();
         while values.len() < limit {
             let tables = tenant.tables.read();

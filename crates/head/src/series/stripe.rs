@@ -11,6 +11,7 @@ mod layout;
 mod ooo_log;
 mod record;
 mod reorder_buffers;
+mod reordered;
 mod resolve;
 mod seal;
 mod starts;
@@ -20,7 +21,7 @@ pub(crate) use histograms::HistogramBudget;
 pub(crate) use layout::{NONE, PAGE_SLOTS, STRIPE_COUNT, stripe_of};
 pub(crate) use ooo_log::OooSample;
 pub(crate) use record::SeriesState;
-pub(crate) use reorder_buffers::{append_by_rule, flush};
+pub(crate) use reordered::{append_by_rule, flush};
 pub(crate) use resolve::Arrivals;
 pub(crate) use state::{AppendContext, Stripe};
 

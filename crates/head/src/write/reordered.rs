@@ -27,7 +27,8 @@ pub(super) fn append_reordered(
     samples: Range<usize>,
 ) -> bool {
     let id = scratch.ids[series_idx as usize];
-    let (stripe, tenant) = (&mut **target.stripe, job.tenant.idx);
+    let stripe = &mut **target.stripe;
+    let tenant = job.tenant.idx;
     let Some(rule) = job.batch.reorder_rule_of(series_idx as usize) else {
         if stripe.is_of_tenant(id, tenant) {
             flush(stripe, &mut job.cx, id);
@@ -35,7 +36,8 @@ pub(super) fn append_reordered(
         return false;
     };
     for at in samples {
-        let (time, value) = (job.batch.times[at], job.values[at]);
+        let time = job.batch.times[at];
+        let value = job.values[at];
         if let Some(reject) = job.bounds.refuse(time) {
             reject_sample(job, reject, series_idx, time);
             continue;

@@ -50,7 +50,7 @@ pub(crate) struct PathRules {
     aggregations: AggregationRules,
     rewrites: Arc<RewriteRules>,
     has_rewrites: bool,
-    /// Per schema.
+    /// Effects of the schemas, in their order.
     point_rules: Vec<PointRule>,
     reorder_rules: Vec<ReorderRule>,
     hasher: FixedState,
@@ -100,8 +100,8 @@ impl PathRules {
         Ok(())
     }
 
-    /// Quantises the points of series with a rule: up where a reorder buffer sorts them, else down, as whisper
-    /// does.
+    /// Quantises the points of series with a rule: up where a reorder buffer sorts them, else down, as
+    /// whisper does.
     pub(crate) fn apply(&self, batch: &mut WriteBatch) {
         if self.point_rules.is_empty() {
             return;

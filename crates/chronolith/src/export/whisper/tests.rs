@@ -15,8 +15,8 @@ fn imported_files_are_exported_with_their_points() {
     let now_s = u32::try_from(env.clock.now_ms() / 1000).unwrap();
     let archives = [Archive { step_s: 60, point_count: 60 }, Archive { step_s: 300, point_count: 600 }];
     let mut builder = FileBuilder::new(AggregationMethod::Average, 0.5, &archives).unwrap();
-    // From the start of an interval of the coarse archive on: otherwise the export has an older point, made of
-    // the part of an interval that has points.
+    // From the start of an interval of the coarse archive on: otherwise the export has an older point,
+    // made of the part of an interval that has points.
     let first_s = (now_s - 1800).next_multiple_of(300);
     builder.put_points(0, (0..25).map(|step| (first_s + step * 60, f64::from(step))));
     builder.put_points(1, (0..9).map(|back| (now_s - 9000 + back * 300, -f64::from(back))));

@@ -113,7 +113,8 @@ impl IndexHeader {
         })
     }
 
-    /// As [`IndexHeader::for_each_value`] for all values from `start` on. Cost: a search and the values visited.
+    /// As [`IndexHeader::for_each_value`] for all values from `start` on. Cost: a search and the values
+    /// visited.
     ///
     /// # Errors
     /// As [`IndexHeader::for_each_value`].

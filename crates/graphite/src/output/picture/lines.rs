@@ -115,7 +115,8 @@ fn axis_of(
     pixels: f64,
     options: &PictureOptions,
 ) -> ValueAxis {
-    let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+    let mut low = f64::INFINITY;
+    let mut high = f64::NEG_INFINITY;
     for (line, style) in lines.iter().zip(styles) {
         if style.axis != side || style.is_infinite {
             continue;

@@ -92,7 +92,7 @@ pub struct PictureOptions {
     pub graph_type: GraphType,
     /// Above the picture.
     pub title: String,
-    /// Colours as `#rrggbb`: behind everything, of texts, of the two kinds of lines of the grid.
+    /// Colour as `#rrggbb`, as all others.
     pub background: String,
     /// Of texts and axes.
     pub foreground: String,

@@ -29,7 +29,8 @@ pub(super) fn draw(
     }
     let total: f64 = slices.iter().map(|(value, _)| value).sum();
     let radius = area.width().min(area.height()) / 2.0;
-    let (x, y) = ((area.left + area.right) / 2.0, (area.top + area.bottom) / 2.0);
+    let x = (area.left + area.right) / 2.0;
+    let y = (area.top + area.bottom) / 2.0;
     let at = |part: f64, radius: f64| {
         let angle = part * std::f64::consts::TAU;
         (x + radius * angle.sin(), y - radius * angle.cos())

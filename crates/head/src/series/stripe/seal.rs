@@ -17,7 +17,7 @@ use chronolith_model::query::SampleKind;
 use chronolith_model::{Columns, DuplicatePolicy, TimeRange};
 
 use super::ooo_log::{OooList, OooSample};
-use super::reorder_buffers::{append_newest_out_of_order, flush, flush_range};
+use super::reordered::{append_newest_out_of_order, flush, flush_range};
 use super::resolve::Arrivals;
 use super::state::{AppendContext, Stripe};
 use crate::reorder::Sample;
@@ -408,7 +408,8 @@ impl Stripe {
 
     /// Removes the words from `newest` on from the out-of-order samples of a series.
     pub(super) fn take_newest_words(&mut self, id: u32, newest: i64) -> Vec<Sample> {
-        let (mut words, mut kept) = (Vec::new(), Vec::new());
+        let mut words = Vec::new();
+        let mut kept = Vec::new();
         for one in self.take_out_of_order(id, TimeRange::new(newest, i64::MAX)) {
             match one.value() {
                 SampleValue::Word(bits) if one.start_ms() == 0 && one.replaces() => {
@@ -445,9 +446,9 @@ impl Stripe {
         self.histograms.report(cx.histograms(), self.ooo.histogram_bytes());
     }
 
-    /// Ends the restore of a series that has out-of-order samples, after all of its entries. Its newest sample
-    /// may be one of them: it was in a reorder buffer, replaced a sealed one, or is a histogram of an old
-    /// checkpoint.
+    /// Ends the restore of a series that has out-of-order samples, after all of its entries. Its newest
+    /// sample may be one of them: it was in a reorder buffer, replaced a sealed one, or is a histogram of
+    /// an old checkpoint.
     pub(crate) fn finish_restore(&mut self, cx: &mut AppendContext<'_>, id: u32) {
         let Some(series) = self.series(id) else { return };
         let newest = series.has_sample().then(|| series.newest_time());

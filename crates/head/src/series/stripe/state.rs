@@ -1,9 +1,10 @@
 //! One of sixteen stripes of series: series records in pages, open chunks, the out-of-order log, reorder
-//! buffers, references to sealed chunks; start timestamps of open chunks in side storage for the series that have some.
+//! buffers, references to sealed chunks; start timestamps of open chunks in side storage for the series
+//! that have some.
 //!
 //! Invariants: a chunk lies within one window; in-order chunks of a series do not overlap; no sample of a
-//! series is newer than the last one in its series record, but for those in its reorder buffer; runs of 1024 consecutive ids share a stripe, so a
-//! batch takes few locks.
+//! series is newer than the last one in its series record, but for those in its reorder buffer; runs of
+//! 1024 consecutive ids share a stripe, so a batch takes few locks.
 //! Not here: the series record (`record`), appends (`append`), sealing and deletion (`seal`), locking, the
 //! WAL (`write`), labels of series (`index`).
 

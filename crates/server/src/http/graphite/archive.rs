@@ -38,7 +38,8 @@ pub(super) fn choose(
 ) -> Option<ChosenArchive> {
     let schema = rules.schemas().match_path(path)?;
     let archives = schema.archives();
-    let (finest, coarsest) = (archives.first()?, archives.last()?);
+    let finest = archives.first()?;
+    let coarsest = archives.last()?;
     let oldest_s = now_s.saturating_sub(to_i64(coarsest.retention_s()));
     let from_s = request.from.max(oldest_s);
     let range_s = u64::try_from(request.until.saturating_sub(from_s)).unwrap_or(0);

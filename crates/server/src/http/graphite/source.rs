@@ -112,7 +112,8 @@ impl<'a> TenantSource<'a> {
         }
     }
 
-    /// Fetches the series of a request; a series has at most `points_max` points if it has an archive for that.
+    /// Fetches the series of a request; a series has at most `points_max` points if it has an archive for
+    /// that.
     fn fetch_one(
         &self,
         request: &FetchRequest,
@@ -252,11 +253,10 @@ impl Source for TenantSource<'_> {
     }
 }
 
-/// What a request selects.
+/// What a request selects, and an estimate of how many series.
 struct Selection {
     /// Every selected series fulfils one of these lists, and others may as well.
     matchers: Vec<Vec<Matcher>>,
-    /// Estimated.
     series_count: u64,
 }
 
