@@ -67,7 +67,8 @@ fn measure_once(case: Case, data: &Path) -> Result<Appended> {
     let options = HeadOptions { sync: SyncMode::Os, ..HeadOptions::new(dir.path().to_path_buf()) };
     let (head, _) = Head::open(&env, options, &ReplayProgress::default())?;
     let tenant = TenantId::anonymous();
-    let limits = TenantLimits { duplicates: DuplicatePolicy::LastWins, ..TenantLimits::default() };
+    let limits =
+        TenantLimits { duplicates: DuplicatePolicy::LastWins, future_ms_max: 0, ..TenantLimits::default() };
     let mut batch = batch_of(case)?;
     let samples = case::samples(STEP_COUNT, case.group_len, INTERVAL_MS);
     let mut elapsed_ns = 0.0;
