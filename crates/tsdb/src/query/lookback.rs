@@ -96,6 +96,19 @@ impl Queryable for Bounded {
         let read = |selector: &Selector<'_>| self.source.label_values(name, selector, limit, ctx);
         Ok(read_part(selector, ctx, read)?.unwrap_or_default())
     }
+
+    fn sole_label_values(
+        &self,
+        name: &str,
+        start: &str,
+        range: TimeRange,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let read =
+            |selector: &Selector<'_>| self.source.sole_label_values(name, start, selector.range, limit, ctx);
+        Ok(read_part(&Selector { matchers: &[], range }, ctx, read)?.unwrap_or_default())
+    }
 }
 
 struct BoundedBatches {
