@@ -65,7 +65,7 @@ impl ValueAxis {
     ) -> ValueAxis {
         let min = bounds.min.unwrap_or(low);
         let mut max = bounds.max.unwrap_or(high);
-        if !(max > min) {
+        if max.is_nan() || max <= min {
             max = min + if min == 0.0 { 1.0 } else { min.abs() };
         }
         let log_base = log_base.filter(|_| max > 0.0);

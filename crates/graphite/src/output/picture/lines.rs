@@ -126,7 +126,7 @@ fn axis_of(
             high = high.max(*value);
         }
     }
-    if !(low <= high) {
+    if low > high {
         (low, high) = (0.0, 1.0);
     }
     let bounds: Bounds = options.lines.bounds[side];

@@ -144,7 +144,7 @@ impl PictureOptions {
         let color = |name: &str, default: &str| {
             given(name).and_then(colors::parse).or_else(|| colors::parse(default)).unwrap_or_default()
         };
-        let is_set = |name: &str| given(name).is_some_and(|text| is_true(text));
+        let is_set = |name: &str| given(name).is_some_and(is_true);
         let is_bare = is_set("graphOnly");
         let hides_axes = is_set("hideAxes");
         let side = |name: &str, default: f64| number(name).unwrap_or(default).clamp(1.0, SIDE_MAX);

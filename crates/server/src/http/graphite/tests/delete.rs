@@ -49,7 +49,8 @@ async fn matching_leaves_are_deleted() {
     let other = server.get("/api/v1/query?query=%7B__name__=%22a.b%22,dc=%22%22%7D&time=2000").await;
     assert_eq!(other.json()["data"]["result"].as_array().map(Vec::len), Some(1));
     let found = server.get("/metrics/find?query=a.*&from=900&until=1100&format=json").await;
-    assert_eq!(found.json().as_array().map(Vec::len), Some(2), "{}", found.text);
+    // Leaf and branch `a.b`, of which the leaf is the series of remote write, and `a.c`.
+    assert_eq!(found.json().as_array().map(Vec::len), Some(3), "{}", found.text);
     let none = post(&server, "/metrics/delete?query=nothing.*", "identity", Vec::new()).await;
     assert_eq!(none.json()["deletedSeries"], 0);
 }
