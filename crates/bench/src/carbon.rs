@@ -47,10 +47,10 @@ pub(crate) struct Options {
     /// 2,000 series and 21 rounds per row: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go; its disk is part of what is measured.
+    /// Parent of the data directories; its disk is part of the measurement.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }
@@ -213,11 +213,12 @@ fn measure_server(server: &mut Server, line_port: u16, row: &Row, load: &Load) -
     })
 }
 
-/// Whether the CPU time of a pass has that of the time until the server is idle.
+/// End of the CPU time of a pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Settle {
+    /// The server is idle.
     Idle,
-    /// The server is killed at once.
+    /// The connections are closed; the server is killed at once.
     No,
 }
 
@@ -336,7 +337,7 @@ fn table(row: &Row, kinds: &[Kind], measured: &[Option<Measured>]) -> Table {
     out
 }
 
-/// Adds what was promised about this repository's server.
+/// Adds the targets of this repository's server.
 fn add_targets(targets: &mut Vec<Target>, kind: Kind, row: &Row, one: &Measured) {
     if kind != Kind::Chronolith {
         return;

@@ -42,7 +42,7 @@ pub(crate) struct Options {
     /// Where the report goes.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where the directories of heads go.
+    /// Parent of the directories of heads.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_format::block::catalogue::{BlockRecord, ImmutableBytes};
 use chronolith_format::block::meta::BlockMeta;
-use chronolith_model::query::ReadEstimate;
+use chronolith_model::query::{ReadEstimate, SoleLabelValues};
 use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TimeRange};
 
 use crate::BlockError;
 use crate::contents::BlockContents;
+use crate::damage::Damage;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, META_FILE};
 use crate::open::{OpenOptions, Opened, check_name, open_mapped, open_ranged, open_remote};
 use crate::postings::PostingsPlan;
@@ -169,6 +170,24 @@ impl Block {
         self.contents.regex_cache().heap_bytes()
     }
 
+    /// Returns true if a part of its roll-ups was found that cannot be read.
+    #[must_use]
+    pub fn has_damaged_rollups(&self) -> bool {
+        self.contents.rollups().is_some_and(|rollups| rollups.is_damaged())
+    }
+
+    /// Bytes of its roll-up files.
+    #[must_use]
+    pub fn rollup_bytes(&self) -> u64 {
+        self.contents.rollups().map_or(0, |rollups| rollups.size_bytes())
+    }
+
+    /// Reads and checks its roll-ups; returns the damages. Cost: one pass over their bytes.
+    #[must_use]
+    pub fn verify_rollups(&self) -> Vec<Damage> {
+        self.contents.rollups().map_or_else(Vec::new, |rollups| rollups.verify())
+    }
+
     /// Deleted intervals of all its series.
     #[must_use]
     pub fn tombstone_count(&self) -> usize {
@@ -218,6 +237,20 @@ impl Block {
     }
 }
 
+impl Block {
+    /// Searches label values; empty if the block does not overlap the range.
+    ///
+    /// # Errors
+    /// As [`Queryable::label_values`].
+    pub fn sole_label_values(
+        &self,
+        search: &SoleLabelValues<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        label_queries::sole_label_values(&self.contents, search, ctx)
+    }
+}
+
 impl Queryable for Block {
     fn select(
         &self,
@@ -244,17 +277,5 @@ impl Queryable for Block {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         label_queries::label_values(&self.contents, name, selector, limit, ctx)
-    }
-
-    fn sole_label_values(
-        &self,
-        name: &str,
-        start: &str,
-        range: TimeRange,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let selector = Selector { matchers: &[], range };
-        label_queries::sole_label_values(&self.contents, name, start, &selector, limit, ctx)
     }
 }

@@ -5,6 +5,7 @@
 //! Not here: opening (`open`), the waves of a query (`select`).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use chronolith_base::{DecodeError, MemoryBudget};
 use chronolith_format::block::index::{ChunkMeta, IndexHeader};
@@ -15,6 +16,7 @@ use chronolith_model::{QueryError, TimeRange};
 
 use crate::error::query_error;
 use crate::own_times::OwnTimes;
+use crate::rollup::Rollups;
 use crate::shard::HashCache;
 use crate::source::{BlockFile, BlockFiles, ByteSource, RangeBytes, Wave};
 use crate::waves::{ChunkWave, SeriesWave};
@@ -38,6 +40,7 @@ pub(crate) struct BlockContents {
     series_bytes_estimate: u64,
     hashes: HashCache,
     own_times: OwnTimes,
+    rollups: Option<Arc<Rollups>>,
 }
 
 impl BlockContents {
@@ -66,7 +69,18 @@ impl BlockContents {
             series_bytes_estimate,
             hashes,
             own_times,
+            rollups: None,
         }
+    }
+
+    /// The same contents with roll-ups.
+    pub(crate) fn with_rollups(self, rollups: Option<Arc<Rollups>>) -> BlockContents {
+        BlockContents { rollups, ..self }
+    }
+
+    /// Roll-ups, if there are any.
+    pub(crate) fn rollups(&self) -> Option<&Arc<Rollups>> {
+        self.rollups.as_ref()
     }
 
     pub(crate) fn meta(&self) -> &BlockMeta {
@@ -110,6 +124,7 @@ impl BlockContents {
     /// Returns true if readers hold files of the block open.
     pub(crate) fn has_readers(&self) -> bool {
         self.source.has_readers()
+            || self.rollups.as_ref().is_some_and(|rollups| Arc::strong_count(rollups) > 1)
     }
 
     /// Bytes that the chunks of one wave should have at most, if that matters.

@@ -5,7 +5,7 @@
 //! Not here: which blocks a tenant has (`tsdb`), when a block is closed (`pool`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use chronolith_format::block::catalogue::BlockRecord;
 use chronolith_format::block::meta::Ulid;
@@ -30,7 +30,13 @@ pub struct BlockEntry {
     is_verified: AtomicBool,
     /// An attempt to read all of it was made since the start.
     are_contents_verified: AtomicBool,
+    /// State of its roll-ups: not known, missing, there.
+    rollups: AtomicU8,
 }
+
+const ROLLUPS_UNKNOWN: u8 = 0;
+const ROLLUPS_MISSING: u8 = 1;
+const ROLLUPS_THERE: u8 = 2;
 
 impl BlockEntry {
     /// An entry of a block that is not open.
@@ -45,6 +51,7 @@ impl BlockEntry {
             has_damaged_contents: AtomicBool::new(false),
             is_verified: AtomicBool::new(false),
             are_contents_verified: AtomicBool::new(false),
+            rollups: AtomicU8::new(ROLLUPS_UNKNOWN),
         })
     }
 
@@ -104,6 +111,27 @@ impl BlockEntry {
     #[must_use]
     pub fn is_verified(&self) -> bool {
         self.is_verified.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the block has roll-ups, or needs none; `None` if that was not noted.
+    #[must_use]
+    pub fn is_rolled_up(&self) -> Option<bool> {
+        match self.rollups.load(Ordering::Relaxed) {
+            ROLLUPS_UNKNOWN => None,
+            state => Some(state == ROLLUPS_THERE),
+        }
+    }
+
+    /// Notes whether the block has roll-ups.
+    pub fn note_rolled_up(&self, is_rolled_up: bool) {
+        let state = if is_rolled_up { ROLLUPS_THERE } else { ROLLUPS_MISSING };
+        self.rollups.store(state, Ordering::Relaxed);
+    }
+
+    /// Returns true if the block is open, and a part of its roll-ups was found that cannot be read.
+    #[must_use]
+    pub fn has_damaged_rollups(&self) -> bool {
+        self.opened().is_some_and(|block| block.has_damaged_rollups())
     }
 
     /// Returns the block if it is open.

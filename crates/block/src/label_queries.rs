@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use chronolith_base::{DecodeError, MemoryBudget};
 use chronolith_format::block::index::{Postings, SeriesEntry};
+use chronolith_model::query::SoleLabelValues;
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector};
 
 use crate::contents::BlockContents;
@@ -77,17 +78,15 @@ pub(crate) fn label_values(
     values_by_postings(contents, name, &refs, limit, ctx)
 }
 
-/// Values of label `name` from `start` on, ascending, at most `limit`, of series without other labels.
+/// Values of a label of series without other labels.
 pub(crate) fn sole_label_values(
     contents: &BlockContents,
-    name: &str,
-    start: &str,
-    selector: &Selector<'_>,
-    limit: usize,
+    search: &SoleLabelValues<'_>,
     ctx: &ReadContext,
 ) -> Result<Vec<String>, QueryError> {
+    let SoleLabelValues { name, start, range, limit } = *search;
     let mut values = Vec::new();
-    if name.is_empty() || limit == 0 || !selector.range.overlaps(contents.range()) {
+    if name.is_empty() || limit == 0 || !range.overlaps(contents.range()) {
         return Ok(values);
     }
     let header = contents.header();

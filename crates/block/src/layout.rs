@@ -12,6 +12,8 @@ pub const SUFFIX_DELETING: &str = ".tmp-for-deletion";
 
 pub(crate) const INDEX_FILE: &str = "index";
 pub(crate) const META_FILE: &str = "meta.json";
+/// Suffix of the directory of a block's roll-ups while it is written.
+pub(crate) const SUFFIX_ROLLUPS_CREATING: &str = ".tmp";
 /// File with the deleted intervals of a block, within its directory.
 pub const TOMBSTONES_FILE: &str = "tombstones";
 pub(crate) const CHUNKS_DIR: &str = "chunks";

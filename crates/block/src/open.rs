@@ -19,6 +19,7 @@ use crate::contents::BlockContents;
 use crate::layout::{INDEX_FILE, META_FILE, TOMBSTONES_FILE};
 use crate::open_counts::{OpenCounts, OpenPermit, OpenSizes};
 use crate::postings::new_regex_cache;
+use crate::rollup::Rollups;
 use crate::source::{BlockFile, BlockFiles, ByteRange, ByteSource, MappedFiles, segment_paths};
 use crate::waves::ExactWave;
 
@@ -87,12 +88,14 @@ pub(crate) fn open_mapped(env: &Env, dir: &Path, options: &OpenOptions) -> Resul
         chunks::check_header(&segment).map_err(BlockError::corrupt(&path))?;
         segments.push(segment);
     }
+    let rollups = Rollups::open(env, dir, meta.range(), |path| opener.open(path));
     opener.sizes.heap_bytes += header.heap_bytes() as u64 + tombstones_bytes + BLOCK_BYTES;
     let permit = options.counts.as_ref().map(|counts| OpenPermit::new(counts.clone(), opener.sizes));
     let segment_bytes = segments.iter().map(|segment| segment.len() as u64).collect();
     let files = BlockFiles::new(dir.to_owned(), index.len() as u64, segment_bytes);
     let source = Box::new(Arc::new(MappedFiles::new(files, index, segments, permit)));
     let contents = BlockContents::new(meta, header, tombstones, source, new_regex_cache());
+    let contents = contents.with_rollups(rollups);
     Ok(Opened { contents, mutable_bytes: meta_bytes + tombstones_bytes })
 }
 

@@ -15,6 +15,7 @@ use chronolith_model::{Labels, QueryError, ReadContext, SeriesRead, TimeRange};
 
 use crate::chunk::{ChunkError, chunk_error, raw_chunk};
 use crate::contents::BlockContents;
+use crate::rollup::SeriesRollups;
 use crate::series::BlockSeries;
 use crate::series_chunks::SeriesChunks;
 use crate::series_reader::{SeriesReader, is_deleted};
@@ -24,6 +25,7 @@ use crate::waves::push_chunk_ranges;
 
 /// A selected series whose chunks are still to be read.
 struct SelectedSeries {
+    series_ref: u32,
     labels: Labels,
     /// By start time; at least one.
     chunks: SeriesChunks,
@@ -229,13 +231,15 @@ impl Selection {
         }
         let chunks = SeriesChunks::appended(slab, &entry.chunks);
         let labels = self.series.ascending_labels(contents, series_ref)?;
-        Ok(Some(SelectedSeries { labels, chunks, deleted: Box::from(deleted) }))
+        Ok(Some(SelectedSeries { series_ref, labels, chunks, deleted: Box::from(deleted) }))
     }
 
     fn push_chunks(&mut self, series_count: usize, bytes: &RangeBytes, out: &mut Vec<SeriesRead>) {
-        out.extend(self.selected.drain(..series_count).map(|series| SeriesRead {
-            labels: series.labels,
-            samples: Box::new(BlockSeries::new(bytes.clone(), series.chunks, series.deleted)),
+        let rollups = self.contents.rollups();
+        out.extend(self.selected.drain(..series_count).map(|series| {
+            let rollups = rollups.map(|rollups| SeriesRollups::new(rollups.clone(), series.series_ref));
+            let samples = BlockSeries::new(bytes.clone(), series.chunks, series.deleted);
+            SeriesRead { labels: series.labels, samples: Box::new(samples.with_rollups(rollups)) }
         }));
     }
 }

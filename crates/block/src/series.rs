@@ -8,9 +8,11 @@ use std::sync::Arc;
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
 use chronolith_model::query::{TypedColumns, TypedValues};
+use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::chunk::{self, ChunkError, chunk_error, claimed_samples};
+use crate::rollup::SeriesRollups;
 use crate::series_chunks::SeriesChunks;
 use crate::source::RangeBytes;
 use crate::waves::ChunkWave;
@@ -25,6 +27,7 @@ pub(crate) struct BlockSeries {
     /// By start time.
     chunks: SeriesChunks,
     deleted: Box<[Interval]>,
+    rollups: Option<SeriesRollups>,
 }
 
 impl SampleSource for BlockSeries {
@@ -59,6 +62,21 @@ impl SampleSource for BlockSeries {
         Ok(())
     }
 
+    fn read_rollup(
+        &self,
+        archive: &RollupArchive,
+        range: TimeRange,
+        out: &mut RollupRead,
+    ) -> Result<(), QueryError> {
+        let read = |rollups: &SeriesRollups| rollups.read(archive, range, &self.deleted, out);
+        if !self.rollups.as_ref().is_some_and(read) {
+            for chunk in &*self.chunks {
+                out.add_raw(archive, TimeRange::inclusive(chunk.min_time, chunk.max_time), range);
+            }
+        }
+        Ok(())
+    }
+
     fn sample_count_hint(&self) -> usize {
         self.chunks.iter().map(|chunk| claimed_samples(&self.bytes, chunk.chunk_ref)).sum()
     }
@@ -76,7 +94,12 @@ impl SampleSource for BlockSeries {
 impl BlockSeries {
     /// `chunks` are sorted by start time, and in `bytes`.
     pub(crate) fn new(bytes: RangeBytes, chunks: SeriesChunks, deleted: Box<[Interval]>) -> BlockSeries {
-        BlockSeries { bytes, chunks, deleted }
+        BlockSeries { bytes, chunks, deleted, rollups: None }
+    }
+
+    /// The same series with its roll-ups.
+    pub(crate) fn with_rollups(self, rollups: Option<SeriesRollups>) -> BlockSeries {
+        BlockSeries { rollups, ..self }
     }
 
     /// The chunks in `range` as the storage has them, if `error` is damage and the bytes may come from a

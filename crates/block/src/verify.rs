@@ -14,6 +14,7 @@ use chronolith_model::{Columns, Labels, QueryError, TimeRange};
 use crate::Block;
 use crate::chunk::{self, ChunkError};
 use crate::contents::BlockContents;
+use crate::damage::Damage;
 use crate::label_queries::for_each_list;
 use crate::layout::META_FILE;
 use crate::series_reader::SeriesReader;
@@ -25,17 +26,6 @@ const DAMAGES_MAX: usize = 1000;
 const SERIES_BYTES: usize = 64;
 /// Cost of a histogram in a step.
 const HISTOGRAM_BYTES: usize = 64;
-
-/// A damaged item of a block.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
-    /// File.
-    pub path: PathBuf,
-    /// Offset in the file.
-    pub offset: u64,
-    /// Item, expected and found.
-    pub what: String,
-}
 
 impl Block {
     /// Reads and checks everything: every postings list, every series, every chunk down to its samples, and

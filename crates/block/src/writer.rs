@@ -11,7 +11,7 @@ mod bulk;
 mod postings;
 pub(crate) mod samples;
 mod segments;
-mod sink;
+pub(crate) mod sink;
 mod spool;
 pub(crate) mod symbols;
 pub(crate) mod written;

@@ -10,4 +10,5 @@ pub mod imports;
 pub mod index;
 pub mod meta;
 pub mod retention_clock;
+pub mod rollup;
 pub mod tombstones;

@@ -16,6 +16,7 @@ pub mod query;
 pub mod quote;
 pub mod regex;
 pub mod reorder;
+pub mod rollup;
 pub mod sample;
 pub mod tenant;
 pub mod time;

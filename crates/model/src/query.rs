@@ -26,6 +26,7 @@ pub use warnings::SourceWarnings;
 
 use self::limits::{Exceeded, FetchCounts};
 use crate::change::ChangeWatch;
+use crate::rollup::{RollupArchive, RollupRead};
 use crate::{FetchLimits, Labels, Matcher, TenantId, TimeRange};
 
 /// Series per batch.
@@ -405,6 +406,22 @@ pub trait SampleSource: Send + Sync {
         Ok(())
     }
 
+    /// Returns the windows of `archive` in `range`, which has whole windows, as far as the source keeps them
+    /// and no other sample of it is in them. `out` is empty. Cost: the windows, and the headers of chunks.
+    ///
+    /// # Errors
+    /// As [`SampleSource::read`]. A damaged roll-up is no error: samples are read instead.
+    fn read_rollup(
+        &self,
+        archive: &RollupArchive,
+        range: TimeRange,
+        out: &mut RollupRead,
+    ) -> Result<(), QueryError> {
+        let all = self.time_bounds().map(|(first, last)| TimeRange::inclusive(first, last));
+        out.add_raw(archive, all.unwrap_or(range), range);
+        Ok(())
+    }
+
     /// Upper bound of the samples that `read` returns for the selected range, from chunk headers.
     fn sample_count_hint(&self) -> usize;
 
@@ -514,39 +531,33 @@ pub trait Queryable: Send + Sync {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError>;
 
-    /// Values of `name`, from `start` on, of series without other labels, sorted and unique; at most
-    /// `limit`, which is not 0. Series of blocks and head windows that overlap `range` are included. Cost:
-    /// a search per head and block and the values returned; of a source without such a search all its
-    /// values.
+    /// Searches label values in their order; `None` if the source has no such search, in which case the
+    /// caller lists the series.
     ///
     /// # Errors
     /// As the source.
     fn sole_label_values(
         &self,
-        name: &str,
-        start: &str,
-        range: TimeRange,
-        limit: usize,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let all = self.label_values(name, &Selector { matchers: &[], range }, 0, ctx)?;
-        let mut values = Vec::new();
-        for value in all.into_iter().skip_while(|value| value.as_str() < start) {
-            let matchers = [Matcher::equal(name, &value)];
-            // All labels are needed, which hints of presence alone do not ask for.
-            let hints = SelectHints::newest();
-            let mut batches = self.select_with(&Selector { matchers: &matchers, range }, &hints, ctx)?;
-            let mut series = Vec::new();
-            while batches.next_batch(&mut series)? {}
-            if series.iter().any(|one| one.labels.len() == 1) {
-                values.push(value);
-            }
-            if values.len() == limit {
-                break;
-            }
-        }
-        Ok(values)
+        _search: &SoleLabelValues<'_>,
+        _ctx: &ReadContext,
+    ) -> Result<Option<Vec<String>>, QueryError> {
+        Ok(None)
     }
+}
+
+/// Search for the values of a label among series that have no other label, sorted and unique. Series of
+/// blocks and head windows that overlap the range are included. Cost: a search per head and block, and the
+/// values returned.
+#[derive(Debug, Clone, Copy)]
+pub struct SoleLabelValues<'a> {
+    /// Name of the label.
+    pub name: &'a str,
+    /// Least value.
+    pub start: &'a str,
+    /// Range of the samples.
+    pub range: TimeRange,
+    /// Values at most, not 0.
+    pub limit: usize,
 }
 
 /// Sources of all tenants, and what changes in them.

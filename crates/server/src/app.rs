@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
+use chronolith_model::rollup::RollupRules;
 use chronolith_model::{TenantId, TenantLimits};
 use chronolith_tsdb::{BucketSources, LimitsTable, SourcePart, Tsdb, fanout};
 use parking_lot::RwLock;
@@ -95,9 +96,21 @@ impl App {
         let files = &self.options.write.carbon.rules;
         if !files.is_empty() {
             let rules = PathRules::read(&*self.env.disk, files, self.env.rng.next_u64())?;
+            // As in `set_store`: the store gets the latest rules, whichever comes first.
+            let _shown = self.configuration.shown.write();
             self.writes.carbon.set_rules(rules);
+            if let Ok(store) = self.lifecycle.store() {
+                store.set_rollup_rules(self.rollup_rules());
+            }
         }
         Ok(())
+    }
+
+    /// Rules of roll-ups; `None` without a file of schemas.
+    fn rollup_rules(&self) -> Option<Arc<dyn RollupRules>> {
+        let rules = self.writes.carbon.rules();
+        let has_schemas = !rules.schemas().rules().is_empty();
+        has_schemas.then_some(rules as Arc<dyn RollupRules>)
     }
 
     /// Takes the store into use, with the limits of the latest reload. Queries read it and `others`.
@@ -108,6 +121,7 @@ impl App {
         // The lock is held over both steps so that a reload comes before or after them, not between.
         let shown = self.configuration.shown.read();
         store.set_limits(shown.limits.clone());
+        store.set_rollup_rules(self.rollup_rules());
         let local = SourcePart { name: "local store".to_owned(), sources: store.clone(), is_required: true };
         let parts = std::iter::once(local).chain(others).collect();
         self.lifecycle.set_store(store, fanout(parts));

@@ -226,6 +226,11 @@ impl BlockStore {
         self.pool.open(blocks.dir(), entry)
     }
 
+    /// Closes a block whose files changed: the next reader opens it again.
+    pub(crate) fn reopen(&self, entry: &BlockEntry) {
+        self.pool.close(entry);
+    }
+
     /// Opens a block outside of the pool's budget, to verify it.
     pub(crate) fn open_unpooled(
         &self,

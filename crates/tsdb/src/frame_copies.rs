@@ -34,26 +34,27 @@ pub(crate) struct LogFormat {
 
 /// Damage that a start found, as texts for operators.
 pub(crate) struct Findings<'a> {
-    /// What is lost.
+    /// Losses, one text each.
     pub(crate) notes: &'a mut Vec<String>,
     /// Copies that were damaged without a loss.
     pub(crate) repaired: &'a mut Vec<String>,
 }
 
 /// Reads the frames of the better copy and calls `keep` with kind and payload of each; an error of it is a
-/// note. Returns the file, and a writer that continues it.
+/// note. Returns the file, and a writer that continues it, or one under `fresh_key` if both copies must be
+/// written again.
 ///
 /// # Errors
 /// [`OpenError`] if it cannot be read or is of a later version.
 pub(crate) fn load(
     env: &Env,
     format: &LogFormat,
+    fresh_key: u128,
     paths: [PathBuf; 2],
     findings: &mut Findings<'_>,
     mut keep: impl FnMut(u8, &[u8]) -> Result<(), String>,
 ) -> Result<(AppendFile, FrameWriter), OpenError> {
-    let key = u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
-    let fresh = FrameWriter::new(key, 0);
+    let fresh = FrameWriter::new(fresh_key, 0);
     let mut file = AppendFile::new(env.disk.clone(), paths.to_vec());
     let Some((copy, is_mirrored)) = choose(env, format, &paths, findings)? else { return Ok((file, fresh)) };
     let path = &copy.path;

@@ -15,13 +15,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronolith_base::{AppendFile, Env};
+use chronolith_base::{Env, Rng};
 use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
 use chronolith_head::{SyncMode, WriteError};
 use chronolith_model::TenantId;
-use parking_lot::{Mutex, RwLock};
 
-use crate::frame_copies::{Findings, write_error};
+use crate::committed_log::{CommittedLog, FrameQueue};
+use crate::frame_copies::Findings;
 use crate::options::OpenError;
 use log::{Entry, Frames};
 pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};
@@ -70,13 +70,8 @@ pub struct GraphiteEvent {
 
 /// Events and rules of all tenants in memory, and their file.
 pub struct GraphiteLog {
-    kept: RwLock<Kept>,
-    /// Taken before `kept` where both are.
-    file: Mutex<AppendFile>,
-    /// Number of changes that are as durable as the sync mode promises.
-    stored: AtomicU64,
+    log: CommittedLog<Kept>,
     dropped_count: AtomicU64,
-    sync: SyncMode,
 }
 
 /// Entries in memory, and frames that are not in the file yet.
@@ -86,6 +81,8 @@ struct Kept {
     pending: Frames,
     /// Number of changes since the start.
     change_count: u64,
+    /// Source of the key of a new file.
+    rng: Arc<Rng>,
 }
 
 impl Kept {
@@ -103,9 +100,31 @@ impl Kept {
     fn check_room(&self, more_bytes: usize) -> Result<(), GraphiteLogError> {
         check_limit("bytes of events and meta tags", self.text_bytes + more_bytes, TEXT_BYTES_MAX)
     }
+}
 
-    /// Returns the bytes of a file with all entries, and empties the queue.
+impl FrameQueue for Kept {
+    fn change_count(&self) -> u64 {
+        self.change_count
+    }
+
+    fn has_no_entries(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn take_queued(&mut self) -> Vec<u8> {
+        self.pending.take()
+    }
+
     fn whole_file(&mut self) -> Vec<u8> {
+        if self.pending.key() == 0 {
+            // There is no file yet: a start without one draws no random numbers.
+            let key = u128::from(self.rng.next_u64()) << 64 | u128::from(self.rng.next_u64());
+            self.pending = Frames::new(key);
+        }
         self.pending = self.pending.restarted();
         for (tenant, entries) in &self.tenants {
             entries.put_all(tenant, &mut self.pending);
@@ -129,33 +148,20 @@ impl GraphiteLog {
         sync: SyncMode,
         findings: &mut Findings<'_>,
     ) -> Result<GraphiteLog, OpenError> {
-        let mut kept =
-            Kept { tenants: BTreeMap::new(), text_bytes: 0, pending: Frames::new(0), change_count: 0 };
+        let mut kept = Kept {
+            tenants: BTreeMap::new(),
+            text_bytes: 0,
+            pending: Frames::new(0),
+            change_count: 0,
+            rng: env.rng.clone(),
+        };
         let (file, pending) = log::load(env, data_dir, findings, |tenant, entry| {
             kept.apply(tenant, entry);
         })?;
         kept.pending = pending;
-        let log = GraphiteLog {
-            kept: RwLock::new(kept),
-            file: Mutex::new(file),
-            stored: AtomicU64::new(0),
-            dropped_count: AtomicU64::new(0),
-            sync,
-        };
-        log.repair(findings.notes);
-        Ok(log)
-    }
-
-    /// Replaces both copies if the start found one of them missing, incomplete or damaged.
-    fn repair(&self, notes: &mut Vec<String>) {
-        let mut file = self.file.lock();
-        let has_entries = !self.kept.read().tenants.is_empty();
-        if has_entries
-            && file.must_be_replaced(0)
-            && let Err(error) = self.write(&mut file)
-        {
-            notes.push(format!("events: one copy is complete, writing the other one failed: {error}"));
-        }
+        let log = CommittedLog::new(kept, file, sync);
+        log.repair("events", findings.notes);
+        Ok(GraphiteLog { log, dropped_count: AtomicU64::new(0) })
     }
 
     /// Stores an event and returns its id once it is as durable as the sync mode promises. Blocks the thread.
@@ -164,7 +170,7 @@ impl GraphiteLog {
     /// [`GraphiteLogError`].
     pub fn add_event(&self, tenant: &TenantId, event: GraphiteEvent) -> Result<u64, GraphiteLogError> {
         let GraphiteEvent { when_s, what, tags, data } = event;
-        let mut kept = self.kept.write();
+        let mut kept = self.log.change();
         let id = kept.tenants.get(tenant).map_or(1, TenantEntries::next_id);
         let event = StoredEvent { id, when_s, what, tags, data };
         let event_bytes = tenant::event_bytes(&event);
@@ -177,7 +183,7 @@ impl GraphiteLog {
         kept.change_count += 1;
         let change = kept.change_count;
         drop(kept);
-        self.wait(change)?;
+        self.log.wait(change)?;
         Ok(id)
     }
 
@@ -189,7 +195,7 @@ impl GraphiteLog {
         range_s: RangeInclusive<i64>,
         tags: EventTags<'_>,
     ) -> Vec<StoredEvent> {
-        let kept = self.kept.read();
+        let kept = self.log.read();
         kept.tenants.get(tenant).map_or_else(Vec::new, |entries| entries.events(range_s, tags))
     }
 
@@ -201,20 +207,20 @@ impl GraphiteLog {
         range_s: RangeInclusive<i64>,
         tags: EventTags<'_>,
     ) -> Vec<i64> {
-        let kept = self.kept.read();
+        let kept = self.log.read();
         kept.tenants.get(tenant).map_or_else(Vec::new, |entries| entries.event_times(range_s, tags))
     }
 
     /// Returns one event.
     #[must_use]
     pub fn event(&self, tenant: &TenantId, id: u64) -> Option<StoredEvent> {
-        self.kept.read().tenants.get(tenant)?.event(id).cloned()
+        self.log.read().tenants.get(tenant)?.event(id).cloned()
     }
 
     /// Returns the rules of a tenant, in order.
     #[must_use]
     pub fn meta_tags(&self, tenant: &TenantId) -> Arc<[StoredMetaTags]> {
-        let kept = self.kept.read();
+        let kept = self.log.read();
         kept.tenants.get(tenant).map_or_else(Arc::default, |entries| entries.rules().clone())
     }
 
@@ -228,7 +234,7 @@ impl GraphiteLog {
         tenant: &TenantId,
         change: impl FnOnce(&mut Vec<StoredMetaTags>) -> T,
     ) -> Result<T, GraphiteLogError> {
-        let mut kept = self.kept.write();
+        let mut kept = self.log.change();
         let mut rules = kept.tenants.get(tenant).map_or_else(Vec::new, |entries| entries.rules().to_vec());
         let result = change(&mut rules);
         check_limit("meta tag rules", rules.len(), META_TAG_RULES_MAX)?;
@@ -240,57 +246,21 @@ impl GraphiteLog {
         kept.change_count += 1;
         let change = kept.change_count;
         drop(kept);
-        self.wait(change)?;
+        self.log.wait(change)?;
         Ok(result)
-    }
-
-    /// Returns once `change` is as durable as the sync mode promises. One of the waiting threads writes for
-    /// all.
-    fn wait(&self, change: u64) -> Result<(), WriteError> {
-        if self.stored.load(Ordering::Acquire) >= change {
-            return Ok(());
-        }
-        let mut file = self.file.lock();
-        if self.stored.load(Ordering::Acquire) >= change {
-            return Ok(());
-        }
-        self.write(&mut file)
-    }
-
-    /// Writes the queued frames, and syncs them in the sync mode that acknowledgements wait for.
-    fn write(&self, file: &mut AppendFile) -> Result<(), WriteError> {
-        let mut kept = self.kept.write();
-        let change_count = kept.change_count;
-        let is_replaced = file.must_be_replaced(kept.pending.len());
-        let bytes = if is_replaced { kept.whole_file() } else { kept.pending.take() };
-        drop(kept);
-        let mut written = if is_replaced { file.replace(&bytes) } else { file.append(&bytes) };
-        if self.sync == SyncMode::Fsync {
-            written = written.and_then(|()| file.sync());
-        }
-        written.map_err(|error| write_error(file, &error))?;
-        self.stored.store(change_count, Ordering::Release);
-        Ok(())
     }
 
     /// Syncs written frames. Cheap if there is nothing to do.
     ///
     /// # Errors
-    /// [`WriteError`]: the next write tries again.
+    /// As [`CommittedLog::sync`].
     pub(crate) fn sync(&self) -> Result<(), WriteError> {
-        let mut file = self.file.lock();
-        if !file.is_unsynced() {
-            return Ok(());
-        }
-        if file.must_be_replaced(0) {
-            return self.write(&mut file);
-        }
-        file.sync().map_err(|error| write_error(&file, &error))
+        self.log.sync()
     }
 
     /// Returns a file with the entries of `tenants`; `None` if there is none.
     pub(crate) fn file_of(&self, tenants: &[TenantId]) -> Option<Vec<u8>> {
-        let kept = self.kept.read();
+        let kept = self.log.read();
         let mut frames = kept.pending.restarted();
         let header_len = frames.len();
         for tenant in tenants {
@@ -303,7 +273,7 @@ impl GraphiteLog {
 
     /// Returns the approximate bytes on the heap, and the number of events and rules.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
-        let kept = self.kept.read();
+        let kept = self.log.read();
         let entry_bytes = size_of::<StoredEvent>() + size_of::<((i64, u64), u64)>();
         let count: usize = kept.tenants.values().map(TenantEntries::len).sum();
         ((kept.text_bytes + count * entry_bytes) as u64, count as u64)
@@ -316,7 +286,7 @@ impl GraphiteLog {
 
     /// Returns the number of events of all tenants.
     pub(crate) fn event_count(&self) -> u64 {
-        self.kept.read().tenants.values().map(|entries| entries.event_count() as u64).sum()
+        self.log.read().tenants.values().map(|entries| entries.event_count() as u64).sum()
     }
 }
 

@@ -9,6 +9,7 @@ mod bucket;
 mod bucket_maintenance;
 mod changes;
 pub mod check;
+mod committed_log;
 mod data_dir;
 mod databases;
 mod encoding;

@@ -18,6 +18,7 @@ mod job;
 mod local_retention;
 mod metadata;
 mod retention;
+mod rollup;
 mod scheduler;
 mod scrub;
 pub(crate) mod store_removal;
@@ -45,6 +46,7 @@ use local_retention::LocalRetentionJobs;
 use metadata::MetadataJobs;
 pub(crate) use retention::GuardedClock;
 use retention::RetentionJobs;
+use rollup::RollupJobs;
 use scheduler::{KindRules, Scheduler, Task};
 use scrub::{Scrub, ScrubJobs};
 use store_removal::StoreRemovalJobs;
@@ -97,6 +99,7 @@ struct State {
     block_removal: BlockRemovalJobs,
     compaction: CompactionJobs,
     deletion: DeletionJobs,
+    rollup: RollupJobs,
     tenant_cleanup: TenantCleanupJobs,
     metadata: MetadataJobs,
     scrub: ScrubJobs,
@@ -114,6 +117,7 @@ impl State {
             JobKind::BlockRemoval => &mut self.block_removal,
             JobKind::Compaction => &mut self.compaction,
             JobKind::Deletion => &mut self.deletion,
+            JobKind::Rollup => &mut self.rollup,
             JobKind::TenantCleanup => &mut self.tenant_cleanup,
             JobKind::Metadata => &mut self.metadata,
             JobKind::Scrub => &mut self.scrub,
@@ -138,6 +142,7 @@ impl Maintenance {
             block_removal: BlockRemovalJobs,
             compaction: CompactionJobs::default(),
             deletion: DeletionJobs,
+            rollup: RollupJobs::default(),
             tenant_cleanup: TenantCleanupJobs,
             metadata: MetadataJobs,
             scrub: ScrubJobs(scrub.clone()),

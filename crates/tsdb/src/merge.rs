@@ -5,6 +5,7 @@
 //! Not here: the sources of a series and their order (`query`).
 
 use chronolith_model::query::{ColumnType, TypedColumns};
+use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 /// Samples of one series from several blocks and the head.
@@ -71,6 +72,21 @@ impl SampleSource for MergedSource {
             [alone] => alone.source.read_typed(range, out),
             several => read_overlapping_typed(several, range, out),
         })
+    }
+
+    fn read_rollup(
+        &self,
+        archive: &RollupArchive,
+        range: TimeRange,
+        out: &mut RollupRead,
+    ) -> Result<(), QueryError> {
+        let wanted = |part: &&Part| range.overlaps_inclusive(part.min_time, part.max_time);
+        let reads = self.parts.iter().filter(wanted).map(|part| {
+            let mut read = RollupRead::new(archive.methods);
+            part.source.read_rollup(archive, range, &mut read).map(|()| read)
+        });
+        *out = RollupRead::merged(archive, reads.collect::<Result<_, _>>()?);
+        Ok(())
     }
 
     fn column_type(&self) -> ColumnType {

@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use chronolith_base::Env;
 use chronolith_base::hash::{FixedState, HashSet};
-use chronolith_base::{AppendFile, Env};
 use chronolith_head::{SyncMode, WriteError};
 use chronolith_model::{MetadataEntry, TenantId};
-use parking_lot::{Mutex, RwLock};
 
-use crate::frame_copies::{Findings, write_error};
+use crate::committed_log::{CommittedLog, FrameQueue};
+use crate::frame_copies::Findings;
 use crate::options::OpenError;
 use log::Frames;
 pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};
@@ -39,13 +39,8 @@ pub(crate) const TEXT_BYTES_MAX: usize = 256 << 20;
 
 /// Metadata of all tenants in memory, and its file.
 pub(crate) struct MetadataStore {
-    kept: RwLock<Kept>,
-    /// Taken before `kept` where both are.
-    file: Mutex<AppendFile>,
-    /// Number of changes that are as durable as the sync mode promises.
-    stored: AtomicU64,
+    log: CommittedLog<Kept>,
     refused_count: AtomicU64,
-    sync: SyncMode,
 }
 
 /// Change that must be durable before its entries are acknowledged.
@@ -178,8 +173,25 @@ impl Kept {
         let moved: Vec<_> = moved.filter(|(_, metrics)| !metrics.is_empty()).collect();
         moved.iter().for_each(|(tenant, metrics)| self.queue(tenant, metrics));
     }
+}
 
-    /// Returns the bytes of a file with all entries, and empties the queue.
+impl FrameQueue for Kept {
+    fn change_count(&self) -> u64 {
+        self.change_count
+    }
+
+    fn has_no_entries(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn take_queued(&mut self) -> Vec<u8> {
+        self.pending.take()
+    }
+
     fn whole_file(&mut self) -> Vec<u8> {
         self.pending = self.pending.restarted();
         for (tenant, kept) in &mut self.tenants {
@@ -208,15 +220,9 @@ impl MetadataStore {
         })?;
         kept.pending = pending;
         kept.tenants.values_mut().for_each(|tenant| tenant.moved.clear());
-        let store = MetadataStore {
-            kept: RwLock::new(kept),
-            file: Mutex::new(file),
-            stored: AtomicU64::new(0),
-            refused_count: AtomicU64::new(0),
-            sync,
-        };
-        store.repair(findings.notes);
-        Ok(store)
+        let log = CommittedLog::new(kept, file, sync);
+        log.repair("metadata", findings.notes);
+        Ok(MetadataStore { log, refused_count: AtomicU64::new(0) })
     }
 
     /// Keeps `entries`; the newest of a metric comes first and may replace the oldest.
@@ -225,13 +231,13 @@ impl MetadataStore {
             return Change(0);
         }
         {
-            let kept = self.kept.read();
+            let kept = self.log.read();
             if kept.knows(tenant, entries) {
                 // Another thread may still be writing the entries.
                 return Change(kept.change_count);
             }
         }
-        let mut kept = self.kept.write();
+        let mut kept = self.log.change();
         let mut changed = BTreeSet::new();
         for entry in entries {
             match kept.keep(tenant, entry) {
@@ -250,48 +256,12 @@ impl MetadataStore {
         Change(kept.change_count)
     }
 
-    /// Replaces both copies if the start found one of them missing, incomplete or damaged.
-    fn repair(&self, notes: &mut Vec<String>) {
-        let mut file = self.file.lock();
-        let has_entries = !self.kept.read().tenants.is_empty();
-        if has_entries
-            && file.must_be_replaced(0)
-            && let Err(error) = self.write(&mut file)
-        {
-            notes.push(format!("metadata: one copy is complete, writing the other one failed: {error}"));
-        }
-    }
-
-    /// Returns once `change` is as durable as the sync mode promises. One of the waiting threads writes for
-    /// all.
+    /// Returns once `change` is as durable as the sync mode promises.
     ///
     /// # Errors
-    /// [`WriteError`]: it may or may not become durable; the next wait tries again.
+    /// As [`CommittedLog::wait`].
     pub(crate) fn wait(&self, change: Change) -> Result<(), WriteError> {
-        if self.stored.load(Ordering::Acquire) >= change.0 {
-            return Ok(());
-        }
-        let mut file = self.file.lock();
-        if self.stored.load(Ordering::Acquire) >= change.0 {
-            return Ok(());
-        }
-        self.write(&mut file)
-    }
-
-    /// Writes the queued frames, and syncs them in the sync mode that acknowledgements wait for.
-    fn write(&self, file: &mut AppendFile) -> Result<(), WriteError> {
-        let mut kept = self.kept.write();
-        let change_count = kept.change_count;
-        let is_replaced = file.must_be_replaced(kept.pending.len());
-        let bytes = if is_replaced { kept.whole_file() } else { kept.pending.take() };
-        drop(kept);
-        let mut written = if is_replaced { file.replace(&bytes) } else { file.append(&bytes) };
-        if self.sync == SyncMode::Fsync {
-            written = written.and_then(|()| file.sync());
-        }
-        written.map_err(|error| write_error(file, &error))?;
-        self.stored.store(change_count, Ordering::Release);
-        Ok(())
+        self.log.wait(change.0)
     }
 
     /// Syncs written frames. Cheap if there is nothing to do.
@@ -299,14 +269,7 @@ impl MetadataStore {
     /// # Errors
     /// As [`MetadataStore::wait`].
     pub(crate) fn sync(&self) -> Result<(), WriteError> {
-        let mut file = self.file.lock();
-        if !file.is_unsynced() {
-            return Ok(());
-        }
-        if file.must_be_replaced(0) {
-            return self.write(&mut file);
-        }
-        file.sync().map_err(|error| write_error(&file, &error))
+        self.log.sync()
     }
 
     /// Writes the order of the entries that moved.
@@ -315,7 +278,7 @@ impl MetadataStore {
     /// As [`MetadataStore::wait`].
     pub(crate) fn write_order(&self) -> Result<(), WriteError> {
         let change = {
-            let mut kept = self.kept.write();
+            let mut kept = self.log.change();
             kept.queue_moved();
             Change(kept.change_count)
         };
@@ -333,7 +296,7 @@ impl MetadataStore {
 
     /// Returns a file with the entries of `tenants`; `None` if there is none.
     pub(crate) fn file_of(&self, tenants: &[TenantId]) -> Option<Vec<u8>> {
-        let kept = self.kept.read();
+        let kept = self.log.read();
         let mut frames = kept.pending.restarted();
         let header_len = frames.len();
         for tenant in tenants {
@@ -346,7 +309,7 @@ impl MetadataStore {
 
     /// Returns the approximate bytes on the heap, and the number of metrics.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
-        let kept = self.kept.read();
+        let kept = self.log.read();
         let one = |tenant: &TenantMetadata| {
             let entry_bytes = size_of::<(String, Vec<MetadataEntry>, u64)>() + size_of::<MetadataEntry>();
             (tenant.text_bytes + tenant.metrics.len() * entry_bytes) as u64
@@ -362,7 +325,7 @@ impl MetadataStore {
 
     /// Returns the entries of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
     pub(crate) fn list(&self, tenant: &TenantId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
-        let kept = self.kept.read();
+        let kept = self.log.read();
         let Some(TenantMetadata { metrics, .. }) = kept.tenants.get(tenant) else { return Vec::new() };
         let shown = if limit == 0 { usize::MAX } else { limit };
         match metric {

@@ -28,7 +28,9 @@ mod words;
 use std::sync::Arc;
 
 use chronolith_head::Head;
-use chronolith_model::query::{ColumnType, ReadEstimate, SampleNeed, SelectHints, VecBatches};
+use chronolith_model::query::{
+    ColumnType, ReadEstimate, SampleNeed, SelectHints, SoleLabelValues, VecBatches,
+};
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
     TimeRange,
@@ -36,7 +38,7 @@ use chronolith_model::{
 
 use self::blocks::{LabelList, LabelQuery, QueryBlock, QueryBlocks};
 use self::counted::counted;
-use self::merged::MergedBatches;
+use self::merged::{MergedBatches, merged};
 use crate::storage::Storage;
 
 /// Head and blocks of one tenant.
@@ -247,14 +249,22 @@ impl Queryable for TenantQueryable {
 
     fn sole_label_values(
         &self,
-        name: &str,
-        start: &str,
-        range: TimeRange,
-        limit: usize,
+        search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let head = self.head.reader().sole_label_values(&self.tenant, name, start, range, limit, ctx)?;
-        let list = LabelList::SoleValues(name.to_owned(), start.to_owned());
-        self.blocks.label_query(LabelQuery::of_all(list, &[], range, limit, ctx), head)
+    ) -> Result<Option<Vec<String>>, QueryError> {
+        // A search of bucket blocks would take requests for each.
+        if self.blocks.may_be_in_bucket(search.range) {
+            return Ok(None);
+        }
+        let head = self.head.reader().sole_label_values(&self.tenant, search, ctx)?;
+        let fresh = || head.clone();
+        let mut values =
+            self.blocks.local().fold_in_range(&self.tenant, search.range, fresh, |all, block| {
+                let of_block = block.sole_label_values(search, ctx)?;
+                *all = merged(std::mem::take(all), of_block);
+                Ok(())
+            })?;
+        values.truncate(search.limit);
+        Ok(Some(values))
     }
 }

@@ -10,6 +10,7 @@ use chronolith_block::{BlockEntry, encoding_for};
 use chronolith_bucket::Folder;
 use chronolith_format::block::meta::Ulid;
 use chronolith_head::Head;
+use chronolith_model::rollup::RollupRules;
 use chronolith_model::{BlockEncoding, TenantId, TenantLimits};
 use parking_lot::RwLock;
 
@@ -43,6 +44,7 @@ pub(crate) struct Storage {
     uploads: Option<UploadState>,
     limits: RwLock<LimitsTable>,
     changes: Changes,
+    rollup_rules: RwLock<Option<Arc<dyn RollupRules>>>,
 }
 
 impl Storage {
@@ -57,7 +59,17 @@ impl Storage {
         let limits = RwLock::new(options.limits.clone());
         let head = Arc::new(head);
         let changes = Changes::default();
-        Storage { env, options, head, blocks, side, uploads, limits, changes }
+        let rollup_rules = RwLock::default();
+        Storage { env, options, head, blocks, side, uploads, limits, changes, rollup_rules }
+    }
+
+    /// Rules of roll-ups of Graphite stores.
+    pub(crate) fn rollup_rules(&self) -> Option<Arc<dyn RollupRules>> {
+        self.rollup_rules.read().clone()
+    }
+
+    pub(crate) fn set_rollup_rules(&self, rules: Option<Arc<dyn RollupRules>>) {
+        *self.rollup_rules.write() = rules;
     }
 
     pub(crate) fn env(&self) -> &Env {

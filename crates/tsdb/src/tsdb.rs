@@ -16,6 +16,7 @@ use chronolith_head::{
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
+use chronolith_model::rollup::RollupRules;
 use chronolith_model::{
     Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, QueryError, Queryable, ReadContext,
     Selector, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
@@ -63,8 +64,8 @@ const SYNC_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time between two measurements of the head's memory, for its limit.
 const MEASURE_INTERVAL_NS: u64 = 900_000_000;
 
-/// Kinds of jobs that replace blocks by others.
-const REWRITING_KINDS: [JobKind; 2] = [JobKind::Compaction, JobKind::Deletion];
+/// Kinds of jobs that replace blocks by others, or roll them up.
+const REWRITING_KINDS: [JobKind; 3] = [JobKind::Compaction, JobKind::Deletion, JobKind::Rollup];
 
 /// A batch that is visible and may not be durable yet, see [`Tsdb::apply`].
 #[must_use = "it is acknowledged after `Tsdb::wait_durable`"]
@@ -420,6 +421,11 @@ impl Tsdb {
     /// that begin later use them; cached results that another duplicate policy may change count as changed.
     pub fn set_limits(&self, limits: LimitsTable) {
         self.storage.set_limits(limits);
+    }
+
+    /// Sets the rules of roll-ups of Graphite stores; `None` for none. Blocks that have roll-ups keep them.
+    pub fn set_rollup_rules(&self, rules: Option<Arc<dyn RollupRules>>) {
+        self.storage.set_rollup_rules(rules);
     }
 
     /// Returns the pause between two calls of [`Tsdb::sync_log`]: in interval mode it bounds the loss at a

@@ -26,7 +26,7 @@ const STALL_MAX: Duration = Duration::from_secs(600);
 
 /// Lines of one row.
 pub(super) struct Load {
-    /// Of each series, what stands before the value.
+    /// Start of the line of each series, up to the value.
     names: Vec<Vec<u8>>,
     start_s: i64,
     reversed: usize,

@@ -1,6 +1,6 @@
 //! Rows of the benchmark: names of the series, and the order in which rounds are sent.
 
-/// How series are named.
+/// Form of the names of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
     /// A path of four nodes.

@@ -10,7 +10,7 @@ use crate::BlockError;
 /// Buffered bytes at which they are written: large writes, small enough to have one for each open file.
 const BUFFER_BYTES: usize = 1 << 20;
 
-pub(super) struct FileSink {
+pub(crate) struct FileSink {
     file: Box<dyn DiskFile>,
     path: PathBuf,
     buffer: Vec<u8>,
@@ -18,23 +18,23 @@ pub(super) struct FileSink {
 }
 
 impl FileSink {
-    pub(super) fn create(env: &Env, path: &Path) -> Result<FileSink, BlockError> {
+    pub(crate) fn create(env: &Env, path: &Path) -> Result<FileSink, BlockError> {
         let file = env.disk.create(path).map_err(BlockError::io(path))?;
         Ok(FileSink { file, path: path.to_owned(), buffer: Vec::new(), written: 0 })
     }
 
     /// Bytes so far, buffered ones included.
-    pub(super) fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
     /// The buffer, to append to; [`FileSink::drain`] follows.
-    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
     /// Writes the buffer out if it is full.
-    pub(super) fn drain(&mut self) -> Result<(), BlockError> {
+    pub(crate) fn drain(&mut self) -> Result<(), BlockError> {
         if self.buffer.len() >= BUFFER_BYTES {
             self.flush().map_err(BlockError::io(&self.path))?;
         }
@@ -43,7 +43,7 @@ impl FileSink {
 
     /// Writes everything out and asks for it to be sent to the disk; [`FileSink::sync`] follows, best after
     /// the same was done with the other files that are synced then.
-    pub(super) fn write_out(&mut self) -> Result<(), BlockError> {
+    pub(crate) fn write_out(&mut self) -> Result<(), BlockError> {
         self.flush().map_err(BlockError::io(&self.path))?;
         self.buffer = Vec::new();
         self.file.start_writeback();
@@ -51,7 +51,7 @@ impl FileSink {
     }
 
     /// Writes everything and makes it durable.
-    pub(super) fn sync(&mut self) -> Result<(), BlockError> {
+    pub(crate) fn sync(&mut self) -> Result<(), BlockError> {
         self.flush().and_then(|()| self.file.sync_data()).map_err(BlockError::io(&self.path))
     }
 }

@@ -4,13 +4,13 @@
 
 use chronolith_import::whisper::{Comparison, Rules, TimeSelection, WhisperReport, WhisperSource};
 
-/// What the flags say about the source.
+/// Source as the flags name it.
 pub(super) struct WhisperArgs {
     pub(super) source: WhisperSource,
     pub(super) selection: TimeSelection,
     pub(super) rules: Rules,
     pub(super) comparison: Comparison,
     pub(super) concurrency: Option<u64>,
-    /// What the listing left out, and notes about the configuration files.
+    /// Files that the listing left out, and notes about the configuration files.
     pub(super) listed: WhisperReport,
 }

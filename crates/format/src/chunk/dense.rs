@@ -7,6 +7,7 @@
 
 mod block;
 mod boolean;
+mod column;
 mod decimal;
 mod entropy;
 mod integers;
@@ -21,6 +22,7 @@ mod times;
 mod values;
 
 pub use boolean::{ENCODING_BOOLEAN, decode_boolean, encode_boolean};
+pub use column::{decode_column, encode_column};
 pub use integers::{decode_integers, encode_integers, shared_times_offset_of_integers};
 pub use packed::{
     ChunkTimes, ENCODING_INTEGERS, ENCODING_PACKED, ENCODING_TEXTS, PackedChunk, decode_packed,

@@ -100,7 +100,7 @@ impl Walk<'_> {
 /// Position in the sorted paths, with those read ahead.
 struct Cursor<'a> {
     paths: &'a dyn SortedPaths,
-    /// Where the batch starts; all paths between it and the end of the batch are in the batch.
+    /// Start of the batch, which has all paths between it and its last path.
     start: String,
     batch: Vec<String>,
     /// The batch reaches the end of all paths.

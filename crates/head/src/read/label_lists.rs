@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use chronolith_model::index::select_refs;
+use chronolith_model::query::SoleLabelValues;
 use chronolith_model::{QueryError, ReadContext, Selector, TenantId, TimeRange};
 
 use crate::index::tables::{IdSet, TenantIndex};
@@ -98,21 +99,19 @@ impl HeadReader {
         Ok(values.into_iter().take(limit).collect())
     }
 
-    /// Returns the values of `name` from `start` on, sorted and distinct, at most `limit`, of series without
-    /// other labels, if samples of the tenant overlap `range`. Cost: a binary search and the values returned.
+    /// Searches label values; empty if no samples of the tenant overlap the range. Cost: a binary search and
+    /// the values returned.
     ///
     /// # Errors
     /// As [`HeadReader::select`].
     pub fn sole_label_values(
         &self,
         tenant: &TenantId,
-        name: &str,
-        start: &str,
-        range: TimeRange,
-        limit: usize,
+        search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         ctx.check()?;
+        let SoleLabelValues { name, start, range, limit } = *search;
         let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(Vec::new()) };
         if !self.has_samples_in(&tenant, range) {
             return Ok(Vec::new());

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use chronolith_base::{Disk, Reservation};
 use chronolith_model::query::{TypedColumns, TypedValues};
+use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::read::copy::CopiedChunks;
@@ -120,6 +121,18 @@ impl SampleSource for HeadSamples {
 
     fn sample_count_hint(&self) -> usize {
         self.chunks().iter().map(HeadChunk::count).sum()
+    }
+
+    fn read_rollup(
+        &self,
+        archive: &RollupArchive,
+        range: TimeRange,
+        out: &mut RollupRead,
+    ) -> Result<(), QueryError> {
+        for chunk in self.chunks() {
+            out.add_raw(archive, TimeRange::inclusive(chunk.min_time(), chunk.max_time()), range);
+        }
+        Ok(())
     }
 
     fn chunk_count_hint(&self) -> usize {

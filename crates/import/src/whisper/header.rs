@@ -58,7 +58,7 @@ pub struct StoredArchive {
 pub struct FileDamage {
     /// Byte offset in the file.
     pub offset: usize,
-    /// What was expected and found.
+    /// Expected and found content.
     pub what: String,
 }
 

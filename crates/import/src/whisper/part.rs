@@ -24,7 +24,7 @@ use crate::write::window_blocks::WindowBlocks;
 /// Files after which progress is reported.
 const PROGRESS_FILES: usize = 64;
 
-/// What is done with blocks after they were written.
+/// Comparison of written blocks with their files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// All points are read again and compared with the files.

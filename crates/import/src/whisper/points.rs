@@ -103,7 +103,7 @@ impl FilePoints {
         let newest = rings.iter().flatten().filter_map(|ring| ring.newest(now_s)).max();
         let windows: Vec<Option<Window<'_>>> =
             rings.iter().map(|ring| Some(ring.as_ref()?.window(newest?))).collect();
-        // Of each archive the time from which on the finer ones have points.
+        // Per archive, the time from which on finer ones have points.
         let mut covered_from = i64::MAX;
         let mut bounds = Vec::new();
         for window in &windows {

@@ -19,7 +19,7 @@ pub const LAYOUTS_NAMED_MAX: usize = 200;
 /// Name of the layouts beyond them.
 const OTHER_LAYOUTS: &str = "other layouts";
 
-/// What an import did.
+/// Counts and losses of an import.
 #[derive(Debug, Clone, Default)]
 pub struct WhisperReport {
     /// Files that were read.

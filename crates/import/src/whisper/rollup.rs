@@ -99,7 +99,7 @@ fn aggregate(method: AggregationMethod, points: &[Point], expected: f64) -> f64 
     let values = points.iter().map(|point| point.1);
     let sum = || values.clone().sum::<f64>();
     let first_by = |is_better: &dyn Fn(f64, f64) -> bool| {
-        // Of equal values the first one, as Python's max and min.
+        // The first of equal values, as Python's max and min.
         values.clone().reduce(|best, value| if is_better(value, best) { value } else { best })
     };
     let found = match method {

@@ -39,7 +39,7 @@ pub struct WhisperOptions {
     pub state_path: PathBuf,
     /// Times to take.
     pub selection: TimeSelection,
-    /// What is compared after blocks were written.
+    /// Comparison after blocks were written.
     pub comparison: Comparison,
     /// Rules that files are compared with.
     pub rules: Arc<Rules>,

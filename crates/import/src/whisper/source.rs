@@ -53,7 +53,7 @@ impl WhisperSource {
         if files.is_empty() {
             return Err(WhisperError::Empty(dir.to_owned()));
         }
-        // Of several files of a series the one that carbon writes is first: `a/b.wsp` before `a.b.wsp`.
+        // The file that carbon writes is the first of several files of a series: `a/b.wsp` before `a.b.wsp`.
         files.sort_by(|a, b| a.labels.cmp(&b.labels).then_with(|| b.relative.cmp(&a.relative)));
         files.dedup_by(|next, kept| {
             let is_same = next.labels == kept.labels;

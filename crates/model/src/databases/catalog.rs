@@ -152,6 +152,11 @@ impl DatabaseCatalog {
         self.tenants.get(tenant)
     }
 
+    /// Returns the tenants with a catalogue of their own.
+    pub fn tenants(&self) -> impl Iterator<Item = (&TenantId, &Arc<TenantCatalog>)> {
+        self.tenants.iter()
+    }
+
     /// Returns the policies of all tenants, those of their Graphite stores included.
     pub fn policies(&self) -> impl Iterator<Item = (&TenantId, &RetentionPolicy)> {
         self.tenants

@@ -1,6 +1,6 @@
 //! Rules of paths in effect: storage-schemas.conf, storage-aggregation.conf and rewrite rules.
 //!
-//! Invariants: the rules of a batch are those of one moment; a file that cannot be read or used leaves the
+//! Invariants: a batch is handled by one version of the rules; a file that cannot be read or used leaves the
 //! rules in use as they are. Patterns are searched once per series and reload: the rule of a wire key is
 //! cached, in a bounded table whose hash has a random seed.
 //! Not here: syntax and matching (`ingest::carbon`), reorder buffers (`head`), archives of queries
@@ -13,11 +13,12 @@ use std::sync::Arc;
 use chronolith_base::Disk;
 use chronolith_base::hash::{FixedState, HashTable};
 use chronolith_ingest::carbon::{
-    AggregationRules, ConfigError, Explanation, Note, RewriteRules, Rewriter, Schema, Schemas,
-    canonical_path, explain,
+    AggregationMethod, AggregationRule, AggregationRules, Archive, ConfigError, Explanation, Note,
+    RewriteRules, Rewriter, Schema, Schemas, canonical_path, explain, path_of_labels,
 };
 use chronolith_model::reorder::Update;
-use chronolith_model::{ReorderRule, WriteBatch};
+use chronolith_model::rollup::{RollupArchive, RollupMethod, RollupMethods, RollupRules};
+use chronolith_model::{Labels, ReorderRule, WriteBatch};
 use parking_lot::{Mutex, RwLock};
 
 use crate::options::RuleFiles;
@@ -216,6 +217,42 @@ impl PathRules {
     pub(crate) fn exceeded_count(&self) -> u64 {
         self.schemas.exceeded_count() + self.aggregations.exceeded_count() + self.rewrites.exceeded_count()
     }
+}
+
+impl RollupRules for PathRules {
+    /// Archives of the schema of the path but for the finest, which its samples are.
+    fn archives_of(&self, labels: &Labels, out: &mut Vec<RollupArchive>) {
+        let path = path_of_labels(labels);
+        let Some(schema) = self.schemas.match_path(&path) else { return };
+        let Some((finest, coarser)) = schema.archives().split_first().filter(|(_, rest)| !rest.is_empty())
+        else {
+            return;
+        };
+        let rule = self.aggregations.match_path(&path);
+        let methods =
+            rollup_methods(rule.map_or(&[AggregationMethod::Average][..], AggregationRule::methods));
+        let ms = |archive: &Archive| i64::from(archive.step_s) * 1000;
+        out.extend(coarser.iter().filter_map(|archive| RollupArchive::new(ms(archive), ms(finest), methods)));
+    }
+}
+
+/// Returns what windows need for points of these methods.
+pub(crate) fn rollup_methods(methods: &[AggregationMethod]) -> RollupMethods {
+    let made_of = |method: &AggregationMethod| match method {
+        AggregationMethod::Average | AggregationMethod::AverageZero | AggregationMethod::Sum => {
+            RollupMethod::Sum
+        }
+        AggregationMethod::Count => RollupMethod::Count,
+        AggregationMethod::Min => RollupMethod::Min,
+        AggregationMethod::Max => RollupMethod::Max,
+        AggregationMethod::First => RollupMethod::First,
+        AggregationMethod::Last => RollupMethod::Last,
+        AggregationMethod::AbsMax => RollupMethod::AbsMax,
+        AggregationMethod::AbsMin => RollupMethod::AbsMin,
+    };
+    let made_of: Vec<RollupMethod> = methods.iter().map(made_of).collect();
+    // The factor of a rule needs the number of points.
+    RollupMethods::of(&made_of).union(RollupMethods::of(&[RollupMethod::Count]))
 }
 
 /// Returns the rule of the reorder buffer that a schema asks for.

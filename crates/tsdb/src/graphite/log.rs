@@ -56,6 +56,11 @@ impl Frames {
         Frames { frames: FrameWriter::new(key, 0), payload: Vec::new() }
     }
 
+    /// Returns the key of the file; 0 before there is one.
+    pub(super) fn key(&self) -> u128 {
+        self.frames.key()
+    }
+
     /// Bytes of whole frames.
     pub(super) fn len(&self) -> usize {
         self.frames.len()
@@ -116,7 +121,7 @@ pub(super) fn load(
     mut keep: impl FnMut(&TenantId, Entry),
 ) -> Result<(AppendFile, Frames), OpenError> {
     let paths = [dir.join(FILE_NAME), dir.join(MIRROR_NAME)];
-    let (file, frames) = frame_copies::load(env, &FORMAT, paths, findings, |kind, payload| match kind {
+    let (file, frames) = frame_copies::load(env, &FORMAT, 0, paths, findings, |kind, payload| match kind {
         KIND_EVENTS => keep_events(payload, &mut keep),
         KIND_META_TAGS => {
             let (tenant, rules) = decode_meta_tags(payload).map_err(|error| error.to_string())?;

@@ -12,6 +12,7 @@ pub(crate) struct Counters {
     pub(crate) flush: FlushCounters,
     pub(crate) retention: RetentionCounters,
     pub(crate) compaction: CompactionCounters,
+    pub(crate) rollup: RollupCounters,
     /// Failed jobs of all kinds, and failed writes of the checkpoint and metadata next to them.
     pub(crate) errors: MetricValue,
     jobs: [KindCounters; JobKind::COUNT],
@@ -60,6 +61,17 @@ pub(crate) struct CompactionCounters {
     pub(crate) step_bytes: MetricValue,
     /// Bytes that the running compaction has read and written.
     pub(crate) step_moved_bytes: MetricValue,
+}
+
+/// Roll-ups of blocks.
+#[derive(Default)]
+pub(crate) struct RollupCounters {
+    /// Blocks that were rolled up.
+    pub(crate) blocks: MetricValue,
+    pub(crate) windows: MetricValue,
+    pub(crate) written_bytes: MetricValue,
+    /// Blocks whose roll-ups were damaged.
+    pub(crate) damaged: MetricValue,
 }
 
 /// Jobs of one kind.

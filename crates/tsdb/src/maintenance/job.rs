@@ -33,6 +33,8 @@ pub enum JobKind {
     Compaction,
     /// Applies pending deletions: rewrites a block without its deleted samples.
     Deletion,
+    /// Writes the roll-ups of a block.
+    Rollup,
     /// Forgets tenants without data and frees series ids.
     TenantCleanup,
     /// Writes the order of metadata entries.
@@ -46,7 +48,7 @@ impl JobKind {
     pub(super) const COUNT: usize = JobKind::ALL.len();
 
     /// All kinds, in order of priority.
-    pub const ALL: [JobKind; 12] = [
+    pub const ALL: [JobKind; 13] = [
         JobKind::Flush,
         JobKind::IdleFlush,
         JobKind::Checkpoint,
@@ -56,6 +58,7 @@ impl JobKind {
         JobKind::BlockRemoval,
         JobKind::Compaction,
         JobKind::Deletion,
+        JobKind::Rollup,
         JobKind::TenantCleanup,
         JobKind::Metadata,
         JobKind::Scrub,
@@ -74,6 +77,7 @@ impl JobKind {
             JobKind::BlockRemoval => "block_removal",
             JobKind::Compaction => "compaction",
             JobKind::Deletion => "deletion",
+            JobKind::Rollup => "rollup",
             JobKind::TenantCleanup => "tenant_cleanup",
             JobKind::Metadata => "metadata",
             JobKind::Scrub => "scrub",

@@ -88,7 +88,7 @@ impl KindRules {
             JobKind::Retention | JobKind::LocalRetention | JobKind::Metadata => every(60_000),
             JobKind::StoreRemoval => every(1000),
             JobKind::BlockRemoval => KindRules { retry_pause_max_ms: 60_000, ..every(60_000) },
-            JobKind::Compaction => rewriting,
+            JobKind::Compaction | JobKind::Rollup => rewriting,
             JobKind::Deletion => KindRules { search_interval_ms: None, ..rewriting },
             JobKind::TenantCleanup => every(10_000),
             JobKind::Scrub => KindRules { run: Limit::ONE_JOB, ..every(0) },

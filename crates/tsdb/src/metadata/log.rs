@@ -95,10 +95,12 @@ pub(super) fn load(
     mut keep: impl FnMut(&TenantId, &MetadataEntry),
 ) -> Result<(AppendFile, Frames), OpenError> {
     let paths = [dir.join(FILE_NAME), dir.join(MIRROR_NAME)];
-    let (file, frames) = frame_copies::load(env, &FORMAT, paths, findings, |kind, payload| match kind {
-        KIND_ENTRIES => keep_entries(payload, &mut keep),
-        _ => Ok(()),
-    })?;
+    let key = u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
+    let (file, frames) =
+        frame_copies::load(env, &FORMAT, key, paths, findings, |kind, payload| match kind {
+            KIND_ENTRIES => keep_entries(payload, &mut keep),
+            _ => Ok(()),
+        })?;
     Ok((file, Frames { frames, payload: Vec::new() }))
 }
 

@@ -72,14 +72,14 @@ fn what_is_known_changes_nothing() {
     let (one, two) = (entry("m", "one"), entry("m", "two"));
     let first = store.keep(&tenant, &[one.clone(), two.clone()]);
     store.wait(first).expect("stored");
-    assert!(!store.file.lock().is_unsynced(), "what is acknowledged is synced");
+    assert!(!store.log.is_unsynced(), "what is acknowledged is synced");
     assert_eq!(store.keep(&tenant, std::slice::from_ref(&two)), first, "the newest again");
     // An entry that comes back is the newest; the file hears of it later.
     assert_eq!(store.keep(&tenant, std::slice::from_ref(&one)), first);
     assert_eq!(store.list(&tenant, None, 0), [one, two]);
-    assert_eq!(store.kept.read().tenants[&tenant].moved.len(), 1);
+    assert_eq!(store.log.read().tenants[&tenant].moved.len(), 1);
     store.write_order().expect("stored");
-    assert!(store.kept.read().tenants[&tenant].moved.is_empty());
+    assert!(store.log.read().tenants[&tenant].moved.is_empty());
     // The same entry of another tenant is not known.
     let other = TenantId::new("other").expect("a name");
     assert_ne!(store.keep(&other, &[entry("m", "one")]), first);

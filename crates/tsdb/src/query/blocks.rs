@@ -94,8 +94,6 @@ fn failure_of(block: &BucketBlock) -> FailurePolicy {
 pub(super) enum LabelList {
     Names,
     Values(String),
-    /// Values of a label that is the only one of a series, and the first of them.
-    SoleValues(String, String),
 }
 
 /// A label query, owned by the threads that run it.
@@ -141,9 +139,6 @@ impl LabelQuery {
         match &self.list {
             LabelList::Names => block.label_names(&selector, self.limit, &self.ctx),
             LabelList::Values(name) => block.label_values(name, &selector, self.limit, &self.ctx),
-            LabelList::SoleValues(name, start) => {
-                block.sole_label_values(name, start, self.range, self.limit, &self.ctx)
-            }
         }
     }
 

@@ -9,8 +9,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use chronolith_model::TimeRange;
-use chronolith_model::query::{ReadEstimate, SelectHints, VecBatches};
+use chronolith_model::query::{ReadEstimate, SelectHints, SoleLabelValues, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, FIELD_LABEL, Labels, LabelsBuilder, METRIC_NAME, MatchOp, Matcher, QueryError,
     Queryable, ReadContext, Selector, SeriesBatches, SeriesRead,
@@ -367,12 +366,9 @@ impl Queryable for WithDatabases {
     /// Series of databases have labels of their databases.
     fn sole_label_values(
         &self,
-        name: &str,
-        start: &str,
-        range: TimeRange,
-        limit: usize,
+        search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.own.sole_label_values(name, start, range, limit, ctx)
+    ) -> Result<Option<Vec<String>>, QueryError> {
+        self.own.sole_label_values(search, ctx)
     }
 }

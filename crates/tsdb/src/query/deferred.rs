@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::TimeRange;
-use chronolith_model::query::SelectHints;
+use chronolith_model::query::{SelectHints, SoleLabelValues};
 use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
 
 /// Source that `look_up` returns for each read.
@@ -65,12 +64,9 @@ where
 
     fn sole_label_values(
         &self,
-        name: &str,
-        start: &str,
-        range: TimeRange,
-        limit: usize,
+        search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        (self.look_up)(ctx)?.sole_label_values(name, start, range, limit, ctx)
+    ) -> Result<Option<Vec<String>>, QueryError> {
+        (self.look_up)(ctx)?.sole_label_values(search, ctx)
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use chronolith_model::query::{ColumnType, TypedColumns};
+use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{
     Columns, QueryError, ReadContext, SampleSource, SeriesBatches, SeriesRead, TimeRange,
 };
@@ -99,6 +100,15 @@ impl SampleSource for PartSamples {
         let result = self.samples.read(range, out).map_err(|error| source_error(error, &self.ctx));
         // Samples before the damage may be some that were deleted.
         self.failure.or_warn(result, || out.truncate(start), &self.ctx)
+    }
+
+    fn read_rollup(
+        &self,
+        archive: &RollupArchive,
+        range: TimeRange,
+        out: &mut RollupRead,
+    ) -> Result<(), QueryError> {
+        self.samples.read_rollup(archive, range, out)
     }
 
     fn column_type(&self) -> ColumnType {

@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use chronolith_model::TimeRange;
 use chronolith_model::change::{ChangeWatch, Changed};
-use chronolith_model::query::{ReadEstimate, SelectHints, TenantSources};
+use chronolith_model::query::{ReadEstimate, SelectHints, SoleLabelValues, TenantSources};
 use chronolith_model::{
     DuplicatePolicy, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
 };
@@ -168,12 +167,18 @@ impl Queryable for TenantFanout {
 
     fn sole_label_values(
         &self,
-        name: &str,
-        start: &str,
-        range: TimeRange,
-        limit: usize,
+        search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        self.names(limit, ctx, |one| one.sole_label_values(name, start, range, limit, ctx))
+    ) -> Result<Option<Vec<String>>, QueryError> {
+        let mut all = Some(Vec::new());
+        for part in &self.parts {
+            let found = part.queryable.sole_label_values(search, ctx);
+            let found = part.failure.or_warn(found, || Some(Vec::new()), ctx)?;
+            all = all.zip(found).map(|(all, found)| merged(all, found));
+        }
+        if let Some(values) = &mut all {
+            values.truncate(search.limit);
+        }
+        Ok(all)
     }
 }

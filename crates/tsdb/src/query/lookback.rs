@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use chronolith_model::query::{ColumnType, ReadEstimate, SelectHints, TypedColumns, VecBatches};
+use chronolith_model::query::{
+    ColumnType, ReadEstimate, SelectHints, SoleLabelValues, TypedColumns, VecBatches,
+};
+use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{
     Columns, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead, TimeRange,
 };
@@ -99,15 +102,14 @@ impl Queryable for Bounded {
 
     fn sole_label_values(
         &self,
-        name: &str,
-        start: &str,
-        range: TimeRange,
-        limit: usize,
+        search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        let read =
-            |selector: &Selector<'_>| self.source.sole_label_values(name, start, selector.range, limit, ctx);
-        Ok(read_part(&Selector { matchers: &[], range }, ctx, read)?.unwrap_or_default())
+    ) -> Result<Option<Vec<String>>, QueryError> {
+        let read = |part: &Selector<'_>| {
+            self.source.sole_label_values(&SoleLabelValues { range: part.range, ..*search }, ctx)
+        };
+        let found = read_part(&Selector { matchers: &[], range: search.range }, ctx, read)?;
+        Ok(found.unwrap_or_else(|| Some(Vec::new())))
     }
 }
 
@@ -146,6 +148,22 @@ impl SampleSource for BoundedSamples {
 
     fn read_typed(&self, range: TimeRange, out: &mut TypedColumns) -> Result<(), QueryError> {
         part_from(range, self.start_ms).map_or(Ok(()), |range| self.samples.read_typed(range, out))
+    }
+
+    fn read_rollup(
+        &self,
+        archive: &RollupArchive,
+        range: TimeRange,
+        out: &mut RollupRead,
+    ) -> Result<(), QueryError> {
+        // A window before the start, or that has samples on both sides of it, is not known.
+        let whole = archive.window_of(self.start_ms.saturating_add(archive.span_ms() - 1));
+        let first = whole.max(range.start);
+        if first < range.end {
+            self.samples.read_rollup(archive, TimeRange::new(first, range.end), out)?;
+        }
+        out.add_raw(archive, TimeRange::new(self.start_ms, first), range);
+        Ok(())
     }
 
     fn sample_count_hint(&self) -> usize {

@@ -31,7 +31,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a path is drawn.
+/// Line of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stroke<'a> {
     pub(super) color: &'a str,

@@ -10,7 +10,7 @@ const ENTRIES_MAX: usize = 50;
 /// Width of a letter relative to its height, on average.
 const LETTER_WIDTH: f64 = 0.6;
 
-/// How a series is drawn.
+/// Drawing properties of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Style {
     pub(super) name: String,

@@ -16,7 +16,7 @@ pub enum GraphType {
     Pie,
 }
 
-/// How neighbouring points are joined.
+/// Connection of neighbouring points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineMode {
     /// Straight lines, broken where a value is missing.
@@ -94,15 +94,15 @@ pub struct PictureOptions {
     pub title: String,
     /// Colour as `#rrggbb`, as all others.
     pub background: String,
-    /// Of texts and axes.
+    /// Colour of texts and axes.
     pub foreground: String,
-    /// Of lines with a label, and of those between them.
+    /// Colours of the horizontal and of the vertical lines of the grid.
     pub grid_colors: [String; 2],
-    /// Of series in turn, at least one.
+    /// Colours given to series in turn, at least one.
     pub colors: Vec<String>,
     /// Left out parts.
     pub hidden: Hidden,
-    /// What belongs to lines only.
+    /// Parameters of line graphs.
     pub lines: LineOptions,
     /// Method of the value of a pie: `average`, `maximum` or `minimum`.
     pub pie_mode: String,
@@ -113,17 +113,17 @@ pub struct PictureOptions {
 pub struct LineOptions {
     /// Pixels.
     pub width: f64,
-    /// How points are joined.
+    /// Connection of points.
     pub mode: LineMode,
-    /// What is filled.
+    /// Series that are filled.
     pub area: AreaMode,
     /// Opacity of areas, 0 to 1.
     pub area_alpha: Option<f64>,
     /// Missing values are zeros.
     pub draws_null_as_zero: bool,
-    /// Along the left axis, and along the right one.
+    /// Titles along the left and along the right axis.
     pub axis_titles: [String; 2],
-    /// Of the left axis, and of the right one.
+    /// Bounds of the left and of the right axis.
     pub bounds: [Bounds; 2],
     /// Base of a logarithmic axis.
     pub log_base: Option<f64>,

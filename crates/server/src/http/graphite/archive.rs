@@ -1,16 +1,22 @@
-//! Archives of a path by its schema: which one answers a range, and its points from raw ones.
+//! Archives of a path by its schema: which one answers a range, and its points.
 //!
 //! Invariants: as in whisper, the finest archive that covers the time since the start of the range answers
 //! it, and nothing before the coarsest one is returned. A point of an archive is what its method makes of all
 //! raw points in its interval; of several raw points in an interval of the finest archive the last counts.
-//! Not here: rules (`ingest::carbon`), reading of points (`source`).
+//! Points are the same whether the store has roll-ups of them or not.
+//! Not here: rules (`ingest::carbon`), windows of samples (`model::rollup`).
 
+use chronolith_base::{BudgetExceeded, Reservation};
 use chronolith_graphite::Consolidation;
 use chronolith_graphite::storage::FetchRequest;
 use chronolith_ingest::carbon::{AggregationMethod, Archive, X_FILES_FACTOR_DEFAULT};
-use chronolith_model::Columns;
+use chronolith_model::rollup::{RolledWindows, RollupArchive, RollupMethod, RollupRead};
+use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
-use crate::carbon::rules::PathRules;
+use crate::carbon::rules::{PathRules, rollup_methods};
+
+/// Bytes of a sample while a series is read: time and value.
+const SAMPLE_BYTES: u64 = 16;
 
 /// Archive that answers a range of a path.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,10 +24,10 @@ pub(super) struct ChosenArchive {
     /// Seconds per point.
     pub(super) step_s: i64,
     /// Seconds per point of the finest archive.
-    pub(super) fine_step_s: i64,
+    fine_step_s: i64,
     pub(super) method: AggregationMethod,
     /// Part of the points of the finest archive that a point needs.
-    pub(super) x_files_factor: f64,
+    x_files_factor: f64,
     /// The range, cut to the time that the archives cover. Exclusive start and inclusive end, in seconds.
     pub(super) from_s: i64,
     pub(super) until_s: i64,
@@ -60,7 +66,7 @@ pub(super) fn choose(
     })
 }
 
-/// Returns the method that was asked for if it is kept, else the first.
+/// Returns the method that was asked for if it is kept or follows from kept ones, else the first.
 fn method_of(kept: &[AggregationMethod], asked: Option<&Consolidation>) -> AggregationMethod {
     let asked = match asked {
         Some(Consolidation::Average) => Some(AggregationMethod::Average),
@@ -72,7 +78,11 @@ fn method_of(kept: &[AggregationMethod], asked: Option<&Consolidation>) -> Aggre
         Some(Consolidation::Last) => Some(AggregationMethod::Last),
         Some(Consolidation::Unknown(_)) | None => None,
     };
-    let is_kept = |method: &AggregationMethod| kept.contains(method);
+    // Sums are kept for averages, and the number of points for each method.
+    let is_kept = |method: &AggregationMethod| {
+        kept.contains(method)
+            || kept.iter().any(|of| rollup_methods(&[*of]).has_all(rollup_methods(&[*method])))
+    };
     asked.filter(is_kept).or_else(|| kept.first().copied()).unwrap_or(AggregationMethod::Average)
 }
 
@@ -80,75 +90,132 @@ fn to_i64(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
-/// Fills `out`, whose first point is at `start_s`, with the points of an archive.
-pub(super) fn fill(archive: &ChosenArchive, columns: &Columns, start_s: i64, out: &mut [f64]) {
-    let mut interval = Interval::default();
-    let mut current = None;
-    let first = columns.times.partition_point(|time| *time < start_s.saturating_mul(1000));
-    for (time, value) in columns.times.iter().zip(&columns.values).skip(first) {
-        let time_s = time.div_euclid(1000);
-        let idx = (time_s - start_s).div_euclid(archive.step_s);
-        let Some(idx) = usize::try_from(idx).ok().filter(|idx| *idx < out.len()) else { break };
-        // Staleness markers of other protocols are no values.
-        if value.is_nan() {
-            continue;
+impl ChosenArchive {
+    /// Samples that a point of the archive can have.
+    fn slot_count(&self) -> i64 {
+        self.step_s / self.fine_step_s
+    }
+
+    /// Windows of the archive, with what its method is made of.
+    fn windows(&self) -> Option<RollupArchive> {
+        let methods = match self.slot_count() {
+            ..=1 => rollup_methods(&[AggregationMethod::Last]),
+            _ => rollup_methods(&[self.method]),
+        };
+        RollupArchive::new(self.step_s * 1000, self.fine_step_s * 1000, methods)
+    }
+
+    /// Returns the value of the window at `idx`; `None` if too few of its points are there.
+    fn point(&self, windows: &RolledWindows, idx: usize) -> Option<f64> {
+        let value = |method| windows.column(method).and_then(|column| column.get(idx)).copied();
+        if self.slot_count() <= 1 {
+            return value(RollupMethod::Last);
         }
-        if let Some(done) = current.filter(|done| *done != idx) {
-            put(archive, &mut interval, out, done);
+        let count = value(RollupMethod::Count)?;
+        let known = count / self.slot_count() as f64;
+        if known < self.x_files_factor {
+            return None;
         }
-        current = Some(idx);
-        interval.push(time_s.div_euclid(archive.fine_step_s), *value);
-    }
-    if let Some(done) = current {
-        put(archive, &mut interval, out, done);
-    }
-}
-
-/// Ends an interval: stores its point and empties it.
-fn put(archive: &ChosenArchive, interval: &mut Interval, out: &mut [f64], idx: usize) {
-    let slot_count = archive.step_s / archive.fine_step_s;
-    let known = interval.values.len() as f64 / slot_count as f64;
-    if let Some(slot) = out.get_mut(idx).filter(|_| slot_count <= 1 || known >= archive.x_files_factor) {
-        *slot = point(archive.method, &interval.values, slot_count);
-    }
-    interval.values.clear();
-    interval.last_slot = None;
-}
-
-/// Raw points of one interval of an archive.
-#[derive(Default)]
-struct Interval {
-    values: Vec<f64>,
-    last_slot: Option<i64>,
-}
-
-impl Interval {
-    /// Adds a point of the finest archive, or replaces that of the same slot.
-    fn push(&mut self, slot: i64, value: f64) {
-        if self.last_slot.replace(slot) == Some(slot) {
-            self.values.pop();
+        match self.method {
+            AggregationMethod::Average => Some(value(RollupMethod::Sum)? / count),
+            AggregationMethod::AverageZero => Some(value(RollupMethod::Sum)? / self.slot_count() as f64),
+            AggregationMethod::Sum => value(RollupMethod::Sum),
+            AggregationMethod::Count => Some(count),
+            AggregationMethod::Max => value(RollupMethod::Max),
+            AggregationMethod::Min => value(RollupMethod::Min),
+            AggregationMethod::AbsMax => value(RollupMethod::AbsMax),
+            AggregationMethod::AbsMin => value(RollupMethod::AbsMin),
+            AggregationMethod::First => value(RollupMethod::First),
+            AggregationMethod::Last => value(RollupMethod::Last),
         }
-        self.values.push(value);
+    }
+
+    /// Fills `out`, whose first point is at `start_s`, with the points of `windows`.
+    fn fill(&self, windows: &RolledWindows, start_s: i64, out: &mut [f64]) {
+        for (idx, start_ms) in windows.starts().iter().enumerate() {
+            let place = (start_ms.div_euclid(1000) - start_s).div_euclid(self.step_s);
+            let slot = usize::try_from(place).ok().and_then(|place| out.get_mut(place));
+            if let (Some(slot), Some(value)) = (slot, self.point(windows, idx)) {
+                *slot = value;
+            }
+        }
     }
 }
 
-/// Returns what a method makes of the points of an interval that has `slot_count` slots, ascending.
-fn point(method: AggregationMethod, values: &[f64], slot_count: i64) -> f64 {
-    let sum = || values.iter().fold(0.0, |sum, value| sum + value);
-    let best = |is_better: fn(f64, f64) -> bool| {
-        values.iter().copied().reduce(|best, value| if is_better(value, best) { value } else { best })
-    };
-    match method {
-        AggregationMethod::Average => sum() / values.len() as f64,
-        AggregationMethod::AverageZero => sum() / slot_count as f64,
-        AggregationMethod::Sum => sum(),
-        AggregationMethod::Count => values.len() as f64,
-        AggregationMethod::Max => best(|value, best| value > best).unwrap_or(f64::NAN),
-        AggregationMethod::Min => best(|value, best| value < best).unwrap_or(f64::NAN),
-        AggregationMethod::AbsMax => best(|value, best| value.abs() > best.abs()).unwrap_or(f64::NAN),
-        AggregationMethod::AbsMin => best(|value, best| value.abs() < best.abs()).unwrap_or(f64::NAN),
-        AggregationMethod::First => values.first().copied().unwrap_or(f64::NAN),
-        AggregationMethod::Last => values.last().copied().unwrap_or(f64::NAN),
+/// Buffers of the points of a series, and the memory that they take.
+pub(super) struct PointReader {
+    pub(super) samples: Columns,
+    windows: RolledWindows,
+    held: Reservation,
+}
+
+/// Points of a series by their origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct PointCounts {
+    /// Windows of roll-ups.
+    pub(super) rolled_up: usize,
+    /// Samples that were read.
+    pub(super) samples: usize,
+}
+
+impl PointReader {
+    /// Empty buffers; `held` grows with them.
+    pub(super) fn new(held: Reservation) -> PointReader {
+        PointReader { samples: Columns::default(), windows: RolledWindows::default(), held }
+    }
+
+    /// Reads all samples in `range` into the buffer.
+    pub(super) fn read_samples(
+        &mut self,
+        source: &dyn SampleSource,
+        range: TimeRange,
+    ) -> Result<(), QueryError> {
+        self.hold(source.sample_count_hint())?;
+        self.samples.clear();
+        source.read(range, &mut self.samples)
+    }
+
+    fn hold(&mut self, sample_count: usize) -> Result<(), BudgetExceeded> {
+        let needed = sample_count as u64 * SAMPLE_BYTES;
+        self.held.grow(needed.saturating_sub(self.held.bytes()))
+    }
+
+    /// Fills `out`, whose first point is at `start_s`, with the points of an archive.
+    pub(super) fn read_archive(
+        &mut self,
+        archive: &ChosenArchive,
+        source: &dyn SampleSource,
+        start_s: i64,
+        out: &mut [f64],
+    ) -> Result<PointCounts, QueryError> {
+        let Some(windows) = archive.windows() else { return Ok(PointCounts::default()) };
+        let range_ms = archive.step_s.saturating_mul(1000).saturating_mul(out.len() as i64);
+        let start_ms = start_s.saturating_mul(1000);
+        let range = TimeRange::new(start_ms, start_ms.saturating_add(range_ms));
+        let mut read = RollupRead::new(windows.methods);
+        if archive.slot_count() > 1 {
+            source.read_rollup(&windows, range, &mut read)?;
+        } else {
+            read.raw.push(range);
+        }
+        let read = RollupRead::merged(&windows, vec![read]);
+        archive.fill(&read.windows, start_s, out);
+        let mut counts = PointCounts { rolled_up: read.windows.len(), samples: 0 };
+        for raw in &read.raw {
+            // Samples are about evenly spread.
+            let part = (raw.end - raw.start) as f64 / range_ms.max(1) as f64;
+            self.hold((source.sample_count_hint() as f64 * part.min(1.0)) as usize)?;
+            self.samples.clear();
+            source.read(*raw, &mut self.samples)?;
+            counts.samples += self.samples.len();
+            if self.windows.methods() != windows.methods {
+                self.windows = RolledWindows::new(windows.methods);
+            }
+            self.windows.clear();
+            windows.roll_up(&self.samples, &mut self.windows);
+            archive.fill(&self.windows, start_s, out);
+        }
+        Ok(counts)
     }
 }
 

@@ -182,7 +182,7 @@ fn is_set(call: &Call, name: &str) -> bool {
     call.params.get(name).is_some_and(|text| !text.is_empty())
 }
 
-/// How an answer is printed.
+/// Format of an answer with its parameters.
 struct Form {
     format: Format,
     options: RenderOptions,

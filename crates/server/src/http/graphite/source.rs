@@ -7,7 +7,7 @@
 //! read.
 //! Not here: the language (`graphite`), HTTP (`render`, `find`).
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use chronolith_graphite::storage::path_walk::{SortedPaths, walk};
 use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source, glob};
 use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
-use chronolith_model::query::SelectHints;
+use chronolith_model::query::{SelectHints, SoleLabelValues};
 use chronolith_model::{
     Columns, GraphiteLimits, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector,
     SeriesRead, TimeRange,
 };
 
 use super::annotations::Annotations;
-use super::archive;
+use super::archive::{self, PointReader};
 use super::tag_matchers::{escaped, label_of, matchers_of_labels, tags_of};
 use crate::carbon::rules::PathRules;
 use crate::http::error::ApiError;
@@ -39,10 +39,8 @@ const STEP_LOOKBACK_S: i64 = 3600;
 const NAMED_SERIES_MAX: usize = 8192;
 /// Names in one selection: a regex of so many literals is a set of names.
 const NAMES_PER_SELECT: usize = 512;
-/// Bytes of a sample while a series is read: time and value.
-const SAMPLE_BYTES: u64 = 16;
 
-/// What a request goes by.
+/// Rules, limits and clock of a request.
 pub(super) struct SourceSettings {
     pub(super) rules: Arc<PathRules>,
     pub(super) limits: GraphiteLimits,
@@ -123,8 +121,8 @@ impl<'a> TenantSource<'a> {
         let meta = &*self.annotations.meta_tags;
         let range = self.range_of(request);
         let mut found = Vec::new();
-        let mut columns = Columns::default();
-        let mut columns_held = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
+        let held = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
+        let mut reader = PointReader::new(held);
         let mut visit = |series: SeriesRead| {
             let name = path_of_labels(&series.labels);
             let tags = tags_of(&series.labels, meta)?;
@@ -135,17 +133,13 @@ impl<'a> TenantSource<'a> {
             if found.len() as u64 >= limit {
                 return Err(EvalError::Limit { what: "series", found: limit + 1, limit });
             }
-            let needed = series.samples.sample_count_hint() as u64 * SAMPLE_BYTES;
-            let grown = columns_held.grow(needed.saturating_sub(columns_held.bytes()));
-            grown.map_err(|full| self.failed(full.into()))?;
-            columns.clear();
-            series.samples.read(range, &mut columns).map_err(|error| self.failed(error))?;
             let archive =
                 archive::choose(&self.settings.rules, &name, request, self.settings.now_s, points_max);
             let grid = match &archive {
                 Some(archive) => Grid::new(archive.from_s, archive.until_s, archive.step_s),
                 None => {
-                    let step = step_of(&columns, to_ms(request.until.saturating_add(1)));
+                    reader.read_samples(&*series.samples, range).map_err(|error| self.failed(error))?;
+                    let step = step_of(&reader.samples, to_ms(request.until.saturating_add(1)));
                     Grid::new(request.from, request.until, step)
                 }
             };
@@ -153,8 +147,11 @@ impl<'a> TenantSource<'a> {
             self.reserve(bytes as u64)?;
             let mut values = vec![f64::NAN; grid.count];
             match &archive {
-                Some(archive) => archive::fill(archive, &columns, grid.start, &mut values),
-                None => fill_steps(&grid, &columns, &mut values),
+                Some(archive) => {
+                    let read = reader.read_archive(archive, &*series.samples, grid.start, &mut values);
+                    read.map_err(|error| self.failed(error))?;
+                }
+                None => fill_steps(&grid, &reader.samples, &mut values),
             }
             found.push(fetched(name, tags, &grid, values));
             Ok(())
@@ -194,7 +191,7 @@ impl<'a> TenantSource<'a> {
             }
         };
         let mut names: Vec<String> = Vec::new();
-        walk(&SeriesPaths { source: self, range }, pattern, &mut |path, is_leaf| {
+        walk(&SeriesPaths::new(self, pattern, range), pattern, &mut |path, is_leaf| {
             self.count_found(names.len())?;
             if is_leaf {
                 names.push(path.to_owned());
@@ -241,7 +238,7 @@ impl Source for TenantSource<'_> {
         let start = from.map_or(i64::MIN / 2, to_ms);
         let end = until.map_or(i64::MAX / 2, |until| to_ms(until.saturating_add(1)));
         let mut nodes = Vec::new();
-        let paths = SeriesPaths { source: self, range: TimeRange::new(start, end) };
+        let paths = SeriesPaths::new(self, pattern, TimeRange::new(start, end));
         walk(&paths, pattern, &mut |path, is_leaf| {
             self.count_found(nodes.len())?;
             self.reserve((path.len() + size_of::<Node>()) as u64)?;
@@ -253,24 +250,66 @@ impl Source for TenantSource<'_> {
     }
 }
 
-/// What a request selects, and an estimate of how many series.
+/// Matchers of a request, and an estimate of the number of series.
 struct Selection {
     /// Every selected series fulfils one of these lists, and others may as well.
     matchers: Vec<Vec<Matcher>>,
     series_count: u64,
 }
 
-/// Paths of series without other labels, in stores that have samples near a range.
+/// Paths of series without other labels that match the start of a pattern, in stores that have samples near a
+/// range.
 struct SeriesPaths<'a, 's> {
     source: &'a TenantSource<'s>,
+    pattern: &'a str,
     range: TimeRange,
+    /// All of them, of a source that cannot search.
+    listed: OnceCell<Vec<String>>,
+}
+
+impl<'a, 's> SeriesPaths<'a, 's> {
+    fn new(source: &'a TenantSource<'s>, pattern: &'a str, range: TimeRange) -> SeriesPaths<'a, 's> {
+        SeriesPaths { source, pattern, range, listed: OnceCell::new() }
+    }
+
+    /// Lists the paths of the series, which are read once.
+    fn list(&self) -> Result<Vec<String>, EvalError> {
+        let mut paths = Vec::new();
+        // All labels decide whether a series has tags, which hints of presence alone leave out.
+        let hints = SelectHints::newest();
+        let matchers = [subtree_matcher(self.pattern)?];
+        self.source.for_each_series(&matchers, self.range, &hints, &mut |series| {
+            if let Some(path) = series.labels.metric_name().filter(|_| series.labels.len() == 1) {
+                self.source.reserve((path.len() + size_of::<String>()) as u64)?;
+                paths.push(path.to_owned());
+            }
+            Ok(())
+        })?;
+        paths.sort_unstable();
+        paths.dedup();
+        Ok(paths)
+    }
 }
 
 impl SortedPaths for SeriesPaths<'_, '_> {
     fn paths_from(&self, start: &str, limit: usize) -> Result<Vec<String>, EvalError> {
         let TenantSource { source, ctx, .. } = self.source;
-        let found = source.sole_label_values(METRIC_NAME, start, self.range, limit, ctx);
-        found.map_err(|error| self.source.failed(error))
+        if self.listed.get().is_none() {
+            let search = SoleLabelValues { name: METRIC_NAME, start, range: self.range, limit };
+            let found = source.sole_label_values(&search, ctx).map_err(|error| self.source.failed(error))?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        let listed = match self.listed.get() {
+            Some(listed) => listed,
+            None => {
+                let listed = self.list()?;
+                self.listed.get_or_init(|| listed)
+            }
+        };
+        let first = listed.partition_point(|path| path.as_str() < start);
+        Ok(listed.iter().skip(first).take(limit).cloned().collect())
     }
 }
 
@@ -318,6 +357,16 @@ fn prefix_matcher(pattern: &str) -> Result<Matcher, EvalError> {
     let prefix: String = pattern.get(..glob_start).unwrap_or("").chars().flat_map(escaped).collect();
     let regex = Matcher::new(METRIC_NAME, MatchOp::Regex, &format!("(?s:{prefix}.*)"));
     regex.map_err(|error| EvalError::Parameter(format!("invalid path {pattern:?}: {error}")))
+}
+
+/// Matcher for a path and all paths below it.
+fn subtree_matcher(pattern: &str) -> Result<Matcher, EvalError> {
+    if has_globs(pattern) {
+        return prefix_matcher(pattern);
+    }
+    let path: String = pattern.chars().flat_map(escaped).collect();
+    Matcher::new(METRIC_NAME, MatchOp::Regex, &format!("(?s:{path}(\\..*)?)"))
+        .map_err(|error| EvalError::Parameter(format!("invalid path {pattern:?}: {error}")))
 }
 
 fn is_selected(

@@ -121,7 +121,7 @@ impl<'a> TagIndex<'a> {
         let label = label_of(key);
         let names = [label];
         let is_plain = key != NAME_TAG && !self.meta.keys().contains(key);
-        // Of a plain tag its label is enough: the source may leave out the others.
+        // The label of a plain tag is enough: the source may leave out the others.
         let grouping = is_plain.then_some(Projection { names: &names, include: true });
         let hints = SelectHints { presence_only: is_plain, grouping, ..SelectHints::newest() };
         let matchers: Vec<Matcher> =

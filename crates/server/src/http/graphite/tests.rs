@@ -8,9 +8,16 @@ mod tags;
 use std::io::Write as _;
 
 use axum::http::Request;
+use chronolith_graphite::storage::Source as _;
+use chronolith_model::query::SoleLabelValues;
+use chronolith_model::{
+    GraphiteLimits, METRIC_NAME, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
+    TimeRange,
+};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::source::{SourceSettings, TenantSource};
 use super::*;
 use crate::http::tests::{Answer, Fixture};
 
@@ -197,7 +204,7 @@ fn with_rules() -> Fixture {
     server.open()
 }
 
-/// What waits in a reorder buffer is in answers; a replaced point and one that is too old for it as well.
+/// Answers have the buffered points, a replaced one, and one that is older than the buffer.
 #[tokio::test]
 async fn points_are_quantised_and_sorted_by_their_schema() {
     let server = with_rules();
@@ -280,4 +287,59 @@ async fn paths_of_remote_write_are_found_without_points_of_carbon() {
     assert_eq!(written.status.as_u16(), 204);
     let found = server.get("/metrics/find?query=a.*&format=json").await;
     assert_eq!(found.json()[0]["path"], "a.b", "{}", found.text);
+}
+
+/// A source that cannot search label values.
+struct Listing(Arc<dyn Queryable>);
+
+impl Queryable for Listing {
+    fn select(
+        &self,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        self.0.select(selector, ctx)
+    }
+
+    fn label_names(
+        &self,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.0.label_names(selector, limit, ctx)
+    }
+
+    fn label_values(
+        &self,
+        name: &str,
+        selector: &Selector<'_>,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        self.0.label_values(name, selector, limit, ctx)
+    }
+}
+
+/// Regression: a view did not pass the search on, so that each step of the walk listed all names.
+#[tokio::test]
+async fn paths_are_searched_in_the_store_and_listed_otherwise() {
+    let server = with_points().await;
+    let source = server.app.lifecycle.source().expect("open").queryable(&TenantId::anonymous());
+    let ctx = ReadContext::unlimited(server.app.env.clock.clone());
+    let search = SoleLabelValues { name: METRIC_NAME, start: "dc.b", range: TimeRange::ALL, limit: 2 };
+    let found = source.sole_label_values(&search, &ctx).expect("read");
+    assert_eq!(found, Some(vec!["dc.b.cpu".to_owned(), "dc.b.mem".to_owned()]));
+    assert_eq!(Listing(source.clone()).sole_label_values(&search, &ctx).expect("read"), None);
+    let nodes = |source: Arc<dyn Queryable>, pattern: &str| {
+        let settings =
+            SourceSettings { rules: Arc::default(), limits: GraphiteLimits::default(), now_s: 1000 };
+        let source = TenantSource::new(source, &ctx, settings).expect("memory");
+        source.find(pattern, None, None).expect("found")
+    };
+    for pattern in ["*", "dc.*", "dc.b.{cpu,mem}", "dc.a", "disk"] {
+        let searched = nodes(source.clone(), pattern);
+        assert_eq!(nodes(Arc::new(Listing(source.clone())), pattern), searched, "{pattern}");
+        assert_eq!(searched.is_empty(), pattern == "disk", "{pattern}");
+    }
 }

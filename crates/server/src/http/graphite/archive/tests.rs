@@ -1,19 +1,35 @@
 //! Choice of an archive, and points of each method.
 
+use chronolith_base::MemoryBudget;
+
 use super::*;
+
+struct Samples(Vec<(i64, f64)>);
+
+impl SampleSource for Samples {
+    fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        self.0
+            .iter()
+            .filter(|sample| range.contains(sample.0))
+            .for_each(|sample| out.push(sample.0, sample.1));
+        Ok(())
+    }
+
+    fn sample_count_hint(&self) -> usize {
+        self.0.len()
+    }
+}
 
 /// Points of an archive of 60 s over points every 20 s that start at 0.
 #[track_caller]
 fn check(method: AggregationMethod, x_files_factor: f64, times_s: &[i64], want: &[f64]) {
     let archive =
         ChosenArchive { step_s: 60, fine_step_s: 20, method, x_files_factor, from_s: 0, until_s: 0 };
-    let columns = Columns {
-        times: times_s.iter().map(|time| time * 1000).collect(),
-        values: times_s.iter().map(|time| 100.0 - *time as f64).collect(),
-        ..Columns::default()
-    };
+    let samples = times_s.iter().map(|time| (time * 1000, 100.0 - *time as f64)).collect();
+    let budget = MemoryBudget::new("points", 1 << 20);
+    let mut reader = PointReader::new(budget.reserve(0).expect("room"));
     let mut out = vec![f64::NAN; want.len()];
-    fill(&archive, &columns, 0, &mut out);
+    reader.read_archive(&archive, &Samples(samples), 0, &mut out).expect("no source that fails");
     let is_equal = |(got, want): (&f64, &f64)| got == want || got.is_nan() && want.is_nan();
     assert!(out.iter().zip(want).all(is_equal), "{method} {times_s:?}: {out:?}, not {want:?}");
 }
@@ -46,4 +62,9 @@ fn the_method_asked_for_is_taken_if_it_is_kept() {
     assert_eq!(method_of(&kept, None), AggregationMethod::Sum);
     assert_eq!(method_of(&kept, Some(&Consolidation::Max)), AggregationMethod::Max);
     assert_eq!(method_of(&kept, Some(&Consolidation::Min)), AggregationMethod::Sum);
+    // Averages and sums follow from one another.
+    assert_eq!(method_of(&kept, Some(&Consolidation::Average)), AggregationMethod::Average);
+    let kept = [AggregationMethod::Average];
+    assert_eq!(method_of(&kept, Some(&Consolidation::Sum)), AggregationMethod::Sum);
+    assert_eq!(method_of(&kept, Some(&Consolidation::Last)), AggregationMethod::Average);
 }

@@ -1,0 +1,15 @@
+//! Roll-ups of a block: files in a directory of its own next to index and chunks, made of its samples.
+//!
+//! Invariants: the directory is there with all its files or not at all; a file that cannot be read or used
+//! leaves the samples, of which windows are computed then. Only windows that lie in the block as a whole are
+//! kept.
+//! Not here: bytes (`format::block::rollup`), which blocks get roll-ups and when (`tsdb`).
+
+mod files;
+mod write;
+
+pub(crate) use files::{Rollups, SeriesRollups};
+pub use write::{RolledUp, has_rollups, write_rollups};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Roll-up file of a block: the windows of one archive, series by series (`docs/block/rollup.md`).
+//!
+//! Invariants: a series has its windows in parts of at most [`PART_WINDOWS_MAX`], whose columns share the
+//! list of windows; head and parts have checksums, so that a missing window is an empty one. Readers take
+//! untrusted bytes, never panic, and allocate for no more windows than a part may have.
+//! Not here: values of windows (`model::rollup`), when a file is written and used (`block`, `tsdb`).
+
+mod file;
+mod part;
+mod section;
+
+pub use file::{
+    ENTRY_BYTES, HEADER_BYTES, RollupHeader, RollupTable, TRAILER_BYTES, encode_trailer, put_entry,
+};
+pub use part::PART_WINDOWS_MAX;
+pub use section::{Section, encode_section};
+
+/// Name of the directory of roll-up files within a block.
+pub const ROLLUPS_DIR: &str = "rollups";
+
+/// Name of the file of an archive.
+#[must_use]
+pub fn file_name(span_ms: i64, slot_ms: i64) -> String {
+    format!("{span_ms}-{slot_ms}")
+}
+
+/// Span and slot in milliseconds, by the name of the file; `None` for names of other files.
+#[must_use]
+pub fn archive_of_name(name: &str) -> Option<(i64, i64)> {
+    let (span, slot) = name.split_once('-')?;
+    let archive = (span.parse().ok()?, slot.parse().ok()?);
+    (name == file_name(archive.0, archive.1)).then_some(archive)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Header, table of series, and trailer of a roll-up file.
+
+use chronolith_base::crc::crc32c;
+use chronolith_base::{ByteReader, DecodeError};
+
+const MAGIC: [u8; 4] = *b"CLRU";
+const VERSION: u16 = 1;
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 32;
+/// Bytes of a series in the table.
+pub const ENTRY_BYTES: usize = 16;
+/// Bytes of the trailer.
+pub const TRAILER_BYTES: usize = 16;
+
+/// Header of a roll-up file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RollupHeader {
+    /// Length of a window in milliseconds.
+    pub span_ms: i64,
+    /// Interval in which one sample counts, in milliseconds.
+    pub slot_ms: i64,
+}
+
+impl RollupHeader {
+    /// Returns its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0u8; HEADER_BYTES];
+        out[..4].copy_from_slice(&MAGIC);
+        out[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        out[8..16].copy_from_slice(&self.span_ms.to_le_bytes());
+        out[16..24].copy_from_slice(&self.slot_ms.to_le_bytes());
+        let sum = crc32c(&out[..28]);
+        out[28..].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads the header at the start of `bytes`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for short, foreign, damaged or later-version bytes.
+    pub fn decode(bytes: &[u8]) -> Result<RollupHeader, DecodeError> {
+        let head = ByteReader::new(bytes).bytes("roll-up header", HEADER_BYTES)?;
+        let mut reader = ByteReader::new(head);
+        let magic = reader.be_u32("roll-up magic")?;
+        if magic != u32::from_be_bytes(MAGIC) {
+            let found = u64::from(magic);
+            return Err(DecodeError::Invalid { what: "roll-up magic", offset: 0, expected: "CLRU", found });
+        }
+        let version = reader.le_u16("roll-up version")?;
+        reader.bytes("roll-up reserved", 2)?;
+        let span_ms = reader.le_u64("roll-up span")?.cast_signed();
+        let slot_ms = reader.le_u64("roll-up slot")?.cast_signed();
+        reader.bytes("roll-up reserved", 4)?;
+        check("roll-up header", 28, head.get(..28), reader.le_u32("roll-up checksum")?)?;
+        if version != VERSION {
+            let found = u64::from(version);
+            return Err(DecodeError::Invalid { what: "roll-up version", offset: 4, expected: "1", found });
+        }
+        if span_ms <= 0 || slot_ms <= 0 || span_ms % slot_ms != 0 {
+            let expected = "a multiple of the slot";
+            let found = span_ms.cast_unsigned();
+            return Err(DecodeError::Invalid { what: "roll-up span", offset: 8, expected, found });
+        }
+        Ok(RollupHeader { span_ms, slot_ms })
+    }
+}
+
+fn check(what: &'static str, offset: usize, bytes: Option<&[u8]>, found: u32) -> Result<(), DecodeError> {
+    let expected = crc32c(bytes.unwrap_or_default());
+    if expected == found { Ok(()) } else { Err(DecodeError::Checksum { what, offset, expected, found }) }
+}
+
+/// Appends the entry of a series to the table: series ascend.
+pub fn put_entry(series_ref: u32, offset: u64, len: u32, table: &mut Vec<u8>) {
+    table.extend_from_slice(&series_ref.to_le_bytes());
+    table.extend_from_slice(&len.to_le_bytes());
+    table.extend_from_slice(&offset.to_le_bytes());
+}
+
+/// Returns the trailer of a file with the table `table`.
+#[must_use]
+pub fn encode_trailer(table: &[u8]) -> [u8; TRAILER_BYTES] {
+    let mut out = [0u8; TRAILER_BYTES];
+    out[..8].copy_from_slice(&((table.len() / ENTRY_BYTES) as u64).to_le_bytes());
+    out[8..12].copy_from_slice(&crc32c(table).to_le_bytes());
+    let sum = crc32c(&out[..12]);
+    out[12..].copy_from_slice(&sum.to_le_bytes());
+    out
+}
+
+/// Place of the table in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RollupTable {
+    start: usize,
+    end: usize,
+}
+
+impl RollupTable {
+    /// Finds and verifies the table of the file `bytes`. Cost: the table.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if trailer or table are short or damaged.
+    pub fn find(bytes: &[u8]) -> Result<RollupTable, DecodeError> {
+        let end = bytes.len().saturating_sub(TRAILER_BYTES);
+        let mut reader = ByteReader::at(bytes, end);
+        let count = reader.le_u64("roll-up trailer")?;
+        let sum = reader.le_u32("roll-up trailer")?;
+        let found = reader.le_u32("roll-up trailer")?;
+        check("roll-up trailer", end, bytes.get(end..end + 12), found)?;
+        let len = usize::try_from(count).ok().and_then(|count| count.checked_mul(ENTRY_BYTES));
+        let start = len.and_then(|len| end.checked_sub(len)).filter(|start| *start >= HEADER_BYTES);
+        let Some(start) = start else {
+            let expected = "no more series than the file has bytes";
+            return Err(DecodeError::Invalid {
+                what: "roll-up trailer",
+                offset: end,
+                expected,
+                found: count,
+            });
+        };
+        let table = bytes.get(start..end).unwrap_or_default();
+        check("roll-up table", start, Some(table), sum)?;
+        if !(0..table.len() / ENTRY_BYTES).is_sorted_by_key(|idx| entry(table, idx).series_ref) {
+            let expected = "series that ascend";
+            return Err(DecodeError::Invalid {
+                what: "roll-up table",
+                offset: start,
+                expected,
+                found: count,
+            });
+        }
+        Ok(RollupTable { start, end })
+    }
+
+    /// Number of series.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        (self.end - self.start) / ENTRY_BYTES
+    }
+
+    /// Returns true if the file has no series.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Bytes of the section of a series in the file `bytes`, which the table was found in; `None` if it has
+    /// none. Cost: a binary search.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`] if the section is not in the file.
+    pub fn section<'a>(&self, bytes: &'a [u8], series_ref: u32) -> Result<Option<&'a [u8]>, DecodeError> {
+        let table = bytes.get(self.start..self.end).unwrap_or_default();
+        let mut low = 0;
+        let mut high = self.len();
+        while low < high {
+            let middle = low.midpoint(high);
+            match entry(table, middle).series_ref < series_ref {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        if low >= self.len() || entry(table, low).series_ref != series_ref {
+            return Ok(None);
+        }
+        self.section_at(bytes, low).map(|(_, section)| Some(section))
+    }
+
+    /// Series ref and section of the series at `idx` of the table.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`] if the section is not in the file.
+    pub fn section_at<'a>(&self, bytes: &'a [u8], idx: usize) -> Result<(u32, &'a [u8]), DecodeError> {
+        let table = bytes.get(self.start..self.end).unwrap_or_default();
+        let Entry { series_ref, len, offset } = entry(table, idx);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.checked_add(len as usize).filter(|end| *end <= self.start);
+        match end.and_then(|end| bytes.get(start..end)) {
+            Some(section) => Ok((series_ref, section)),
+            None => {
+                let left = self.start.saturating_sub(start);
+                let what = "roll-up section";
+                Err(DecodeError::Short { what, offset: start, needed: len as usize, left })
+            }
+        }
+    }
+}
+
+/// Place of the section of a series.
+struct Entry {
+    series_ref: u32,
+    len: u32,
+    offset: u64,
+}
+
+fn entry(table: &[u8], idx: usize) -> Entry {
+    let mut reader = ByteReader::at(table, idx.saturating_mul(ENTRY_BYTES));
+    let what = "roll-up table";
+    let series_ref = reader.le_u32(what).unwrap_or(u32::MAX);
+    let len = reader.le_u32(what).unwrap_or(0);
+    Entry { series_ref, len, offset: reader.le_u64(what).unwrap_or(u64::MAX) }
+}

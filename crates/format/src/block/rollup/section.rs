@@ -1,0 +1,154 @@
+//! Section of a series: a head with its methods and parts, then the parts.
+
+use std::ops::Range;
+
+use chronolith_base::bytes::{put_uvarint, put_varint};
+use chronolith_base::crc::crc32c;
+use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::TimeRange;
+use chronolith_model::rollup::{RolledWindows, RollupMethods};
+
+use super::part::{PART_WINDOWS_MAX, PartRead, decode_part, encode_part};
+use crate::chunk::dense::DenseScratch;
+
+const WHAT: &str = "roll-up section";
+
+/// Appends the section of a series with `windows`, at least one, which start at multiples of `span_ms`.
+pub fn encode_section(windows: &RolledWindows, span_ms: i64, scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&windows.methods().bits().to_le_bytes());
+    let part_ranges = |len: usize| {
+        let starts = (0..len).step_by(PART_WINDOWS_MAX);
+        starts.map(move |first| first..len.min(first + PART_WINDOWS_MAX))
+    };
+    put_uvarint(out, part_ranges(windows.len()).count() as u64);
+    let mut parts = Vec::new();
+    let mut next_number = 0;
+    for range in part_ranges(windows.len()) {
+        let part_start = parts.len();
+        encode_part(windows, range.clone(), span_ms, scratch, &mut parts);
+        let numbers = windows.starts().get(range).unwrap_or_default();
+        let number = |start: Option<&i64>| start.copied().unwrap_or(0).div_euclid(span_ms);
+        let first = number(numbers.first());
+        let last = number(numbers.last());
+        put_varint(out, first.wrapping_sub(next_number));
+        put_uvarint(out, last.wrapping_sub(first).cast_unsigned());
+        put_uvarint(out, (parts.len() - part_start) as u64);
+        out.extend_from_slice(&crc32c(parts.get(part_start..).unwrap_or_default()).to_le_bytes());
+        next_number = last + 1;
+    }
+    let sum = crc32c(out.get(start..).unwrap_or_default());
+    out.extend_from_slice(&sum.to_le_bytes());
+    out.extend_from_slice(&parts);
+}
+
+/// Place of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PartPlace {
+    /// Numbers of the first and the last window: starts divided by the span.
+    first: i64,
+    last: i64,
+    bytes: Range<usize>,
+    checksum: u32,
+}
+
+/// Section of a series, its head read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section<'a> {
+    bytes: &'a [u8],
+    span_ms: i64,
+    methods: RollupMethods,
+    parts: Vec<PartPlace>,
+}
+
+impl<'a> Section<'a> {
+    /// Reads the head of the section `bytes`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is damaged.
+    pub fn decode(bytes: &'a [u8], span_ms: i64) -> Result<Section<'a>, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
+        let bits = reader.le_u16(WHAT)?;
+        let part_count = reader.length(WHAT)?;
+        let mut parts = Vec::new();
+        let mut next_number = 0i64;
+        let mut offset = 0usize;
+        for _ in 0..part_count {
+            let at = reader.offset();
+            let first = next_number.checked_add(reader.varint(WHAT)?);
+            let extent = i64::try_from(reader.uvarint(WHAT)?).ok();
+            let len = reader.length(WHAT)?;
+            let checksum = reader.le_u32(WHAT)?;
+            let last = first.zip(extent).and_then(|(first, extent)| first.checked_add(extent));
+            // Starts and ends of all windows are times.
+            let in_time =
+                |number: &i64| number.checked_add(1).and_then(|next| next.checked_mul(span_ms)).is_some();
+            let follows = parts.is_empty() || first.is_some_and(|first| first >= next_number);
+            let (Some(first), Some(last)) = (first.filter(in_time), last.filter(in_time).filter(|_| follows))
+            else {
+                let expected = "windows that ascend and are times";
+                let found = extent.unwrap_or(-1).cast_unsigned();
+                return Err(DecodeError::Invalid { what: WHAT, offset: at, expected, found });
+            };
+            parts.push(PartPlace { first, last, bytes: offset..offset + len, checksum });
+            next_number = last + 1;
+            offset += len;
+        }
+        let head_end = reader.offset();
+        let found = reader.le_u32(WHAT)?;
+        let expected = crc32c(bytes.get(..head_end).unwrap_or_default());
+        if found != expected {
+            return Err(DecodeError::Checksum { what: WHAT, offset: 0, expected, found });
+        }
+        let start = reader.offset();
+        if reader.remaining() != offset {
+            let left = reader.remaining();
+            return Err(DecodeError::Short { what: WHAT, offset: start, needed: offset, left });
+        }
+        for part in &mut parts {
+            part.bytes = part.bytes.start + start..part.bytes.end + start;
+        }
+        let Some(methods) = RollupMethods::from_bits(bits) else {
+            let expected = "known methods";
+            let found = u64::from(bits);
+            return Err(DecodeError::Invalid { what: WHAT, offset: 0, expected, found });
+        };
+        Ok(Section { bytes, span_ms, methods, parts })
+    }
+
+    /// Methods of the windows.
+    #[must_use]
+    pub fn methods(&self) -> RollupMethods {
+        self.methods
+    }
+
+    /// Time from the start of the first to the end of the last window; `None` without windows.
+    #[must_use]
+    pub fn range(&self) -> Option<TimeRange> {
+        let start = self.parts.first()?.first * self.span_ms;
+        Some(TimeRange::new(start, (self.parts.last()?.last + 1) * self.span_ms))
+    }
+
+    /// Appends the windows in `range` to `out`, whose methods are among those of the section. Cost: the parts
+    /// that have some of them.
+    ///
+    /// # Errors
+    /// [`DecodeError`] of the first damaged part; windows before it have been appended.
+    pub fn read(&self, range: TimeRange, out: &mut RolledWindows) -> Result<(), DecodeError> {
+        let span_ms = self.span_ms;
+        let wanted =
+            |part: &&PartPlace| part.first * span_ms < range.end && range.start < (part.last + 1) * span_ms;
+        for part in self.parts.iter().filter(wanted) {
+            let bytes = self.bytes.get(part.bytes.clone()).unwrap_or_default();
+            let expected = crc32c(bytes);
+            if expected != part.checksum {
+                let what = "roll-up part";
+                let offset = part.bytes.start;
+                return Err(DecodeError::Checksum { what, offset, expected, found: part.checksum });
+            }
+            let read = PartRead { first: part.first, last: part.last, span_ms, methods: self.methods, range };
+            decode_part(bytes, &read, out)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! Answer of a source to a read of roll-ups: windows, and ranges whose samples have to be read.
+
+use super::archive::RollupArchive;
+use super::methods::RollupMethods;
+use super::windows::RolledWindows;
+use crate::TimeRange;
+
+/// Windows of a range that are known, and the rest of the range.
+///
+/// Each window of the range is either among the windows, or in one of the raw ranges as a whole, or empty.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RollupRead {
+    /// Known windows.
+    pub windows: RolledWindows,
+    /// Ranges to be computed from samples; in any order until [`RollupRead::merged`].
+    pub raw: Vec<TimeRange>,
+}
+
+impl RollupRead {
+    /// Nothing, for values of `methods`.
+    #[must_use]
+    pub fn new(methods: RollupMethods) -> RollupRead {
+        RollupRead { windows: RolledWindows::new(methods), raw: Vec::new() }
+    }
+
+    /// Removes everything.
+    pub fn clear(&mut self) {
+        self.windows.clear();
+        self.raw.clear();
+    }
+
+    /// Adds the windows that have a part of `part`, within `range`, to the raw ranges.
+    pub fn add_raw(&mut self, archive: &RollupArchive, part: TimeRange, range: TimeRange) {
+        let cut = TimeRange::new(part.start.max(range.start), part.end.min(range.end));
+        if cut.start < cut.end {
+            self.raw.push(archive.widened(cut));
+        }
+    }
+
+    /// Joins the answers of several sources of one series. A window that several of them may have samples of
+    /// is raw.
+    #[must_use]
+    pub fn merged(archive: &RollupArchive, reads: Vec<RollupRead>) -> RollupRead {
+        let mut raw: Vec<TimeRange> = reads.iter().flat_map(|read| read.raw.iter().copied()).collect();
+        let mut order: Vec<(i64, usize, usize)> = Vec::new();
+        for (at, read) in reads.iter().enumerate() {
+            order.extend(read.windows.starts().iter().enumerate().map(|(idx, start)| (*start, at, idx)));
+        }
+        if !order.is_sorted() {
+            order.sort_unstable();
+        }
+        let repeated = order.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        raw.extend(repeated.map(|pair| TimeRange::new(pair[0].0, pair[0].0 + archive.span_ms())));
+        let mut out = RollupRead { windows: RolledWindows::new(archive.methods), raw: joined(raw) };
+        let mut left = out.raw.iter().peekable();
+        let mut run: Option<(usize, usize, usize)> = None;
+        for (start, at, idx) in order {
+            while left.next_if(|range| range.end <= start).is_some() {}
+            if left.peek().is_some_and(|range| range.contains(start)) {
+                continue;
+            }
+            run = match run {
+                Some((of, first, end)) if of == at && end == idx => Some((of, first, idx + 1)),
+                done => {
+                    put_run(&reads, done, &mut out.windows);
+                    Some((at, idx, idx + 1))
+                }
+            };
+        }
+        put_run(&reads, run, &mut out.windows);
+        out
+    }
+}
+
+fn put_run(reads: &[RollupRead], run: Option<(usize, usize, usize)>, out: &mut RolledWindows) {
+    if let Some((at, first, end)) = run
+        && let Some(read) = reads.get(at)
+    {
+        out.extend_from(&read.windows, first..end);
+    }
+}
+
+/// Sorts ranges and joins those that overlap or touch.
+fn joined(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut out: Vec<TimeRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match out.last_mut().filter(|last| range.start <= last.end) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => out.push(range),
+        }
+    }
+    out
+}
