@@ -40,6 +40,7 @@ mod remote_write;
 mod reorder;
 mod report;
 mod restart;
+mod rollups;
 mod server;
 mod sizes;
 mod traffic;
@@ -101,6 +102,8 @@ enum Name {
     RemoteWrite(remote_write::Options),
     /// Reorder buffer: the 24 published adds of Metrictank, time and allocations of each.
     Reorder(reorder::Options),
+    /// A year of carbon points: panels with and without roll-ups, and the size of these.
+    Rollups(rollups::Options),
     /// Load of a Prometheus log and replay of our own: the four published cases.
     LoadWal(load_wal::Options),
     /// The same for 100 million samples, and for a million series: time, CPU, memory.
@@ -134,6 +137,7 @@ fn main() -> ExitCode {
         Name::RateKernel(options) => queries::kernel::run(&options),
         Name::RemoteWrite(options) => remote_write::run(&options),
         Name::Reorder(options) => reorder::run(&options),
+        Name::Rollups(options) => rollups::run(&options),
         Name::LoadWal(options) => load_wal::run(&options),
         Name::LoadWalLarge(options) => load_wal_large::run(&options),
         Name::Restart(options) => restart::run(&options),

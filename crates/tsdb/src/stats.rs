@@ -182,6 +182,7 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
     ];
     metrics.extend(flush_and_retention_metrics(sources.maintenance));
     metrics.extend(compaction_metrics(sources.maintenance));
+    metrics.extend(rollup_metrics(sources.maintenance));
     metrics.extend(sources.storage.blocks().metrics(sources.maintenance.scrub().is_done()));
     metrics.extend(bucket_metrics(sources));
     metrics.extend(side_store_metrics(sources.storage));
@@ -237,6 +238,24 @@ fn flush_and_retention_metrics(maintenance: &Maintenance) -> [Metric; 5] {
             counters.flush.waiting_windows.as_f64(),
         ),
         gauge("flush_waiting_bytes", "Memory of those windows.", counters.flush.waiting_bytes.as_f64()),
+    ]
+}
+
+fn rollup_metrics(maintenance: &Maintenance) -> [Metric; 4] {
+    let counters = &maintenance.counters().rollup;
+    [
+        Metric::counter("rollup_blocks_total", "Blocks that were rolled up.", counters.blocks.as_f64()),
+        Metric::counter("rollup_windows_total", "Windows that were rolled up.", counters.windows.as_f64()),
+        Metric::counter(
+            "rollup_written_bytes_total",
+            "Bytes of roll-up files that were written.",
+            counters.written_bytes.as_f64(),
+        ),
+        Metric::counter(
+            "rollup_damaged_total",
+            "Blocks whose roll-ups were damaged and written again.",
+            counters.damaged.as_f64(),
+        ),
     ]
 }
 

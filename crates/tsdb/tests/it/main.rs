@@ -34,6 +34,7 @@ mod model;
 mod nanoseconds;
 mod policy;
 mod retention;
+mod rollups;
 mod snapshot;
 mod starts;
 mod stress;

@@ -1,0 +1,222 @@
+//! Windows of roll-ups against the samples that they are made of: over random points of any age, updates,
+//! deletions, flushes, compactions, damaged files, restarts and power cuts. A failure prints its seed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_base::Rng;
+use chronolith_model::databases::CatalogChange;
+use chronolith_model::rollup::{
+    RolledWindows, RollupArchive, RollupMethod, RollupMethods, RollupRead, RollupRules,
+};
+use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_tsdb::Tsdb;
+
+use crate::fixture::{HOUR_MS, Machine, write};
+
+const SEEDS: u64 = 8;
+const OPS: u64 = 160;
+const NAMES: u64 = 4;
+const SLOT_MS: i64 = 10_000;
+/// Two divide the windows of blocks, one does not.
+const SPANS_MS: [i64; 3] = [60_000, HOUR_MS, 7 * 60_000];
+/// Age of points at most.
+const AGE_MS: u64 = 20 * HOUR_MS.unsigned_abs();
+
+/// Value of each series and time.
+type Model = BTreeMap<String, BTreeMap<i64, u64>>;
+
+struct Rules;
+
+impl RollupRules for Rules {
+    fn archives_of(&self, _: &Labels, out: &mut Vec<RollupArchive>) {
+        out.extend(SPANS_MS.map(archive));
+    }
+}
+
+fn archive(span_ms: i64) -> RollupArchive {
+    RollupArchive::new(span_ms, SLOT_MS, RollupMethods::of(&RollupMethod::ALL))
+        .expect("a multiple of the slot")
+}
+
+/// A store with rules, and its Graphite store.
+fn open(machine: &Machine) -> (Arc<Tsdb>, TenantId) {
+    let tsdb = machine.open();
+    let tenant = TenantId::anonymous();
+    tsdb.change_databases(&tenant, &CatalogChange::CreateGraphiteStore).expect("created");
+    tsdb.set_rollup_rules(Some(Arc::new(Rules)));
+    let catalog = tsdb.databases();
+    let policy = catalog.of(&tenant).and_then(|own| own.graphite.as_ref()).expect("a Graphite store");
+    (tsdb.clone(), policy.store.clone())
+}
+
+/// Whole slots mostly, as a schema rounds times; newer ones more often.
+fn random_time(rng: &Rng, now_ms: i64) -> i64 {
+    let age_ms = if rng.below(4) == 0 { rng.below(AGE_MS) } else { rng.below(1_800_000) };
+    let time_ms = now_ms - i64::try_from(age_ms).expect("fits");
+    if rng.below(10) == 0 { time_ms } else { time_ms - time_ms.rem_euclid(SLOT_MS) }
+}
+
+fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &TenantId, model: &mut Model) {
+    let now_ms = machine.env.clock.now_ms();
+    let name = format!("s{}", rng.below(NAMES));
+    let value = |rng: &Rng| match rng.below(20) {
+        0 => f64::NAN,
+        1 => f64::INFINITY,
+        _ => rng.below(100_000) as f64 / 100.0 - 300.0,
+    };
+    let samples: Vec<(i64, f64)> =
+        (0..=rng.below(200)).map(|_| (random_time(rng, now_ms), value(rng))).collect();
+    write(tsdb, store, &name, &samples).expect("stored");
+    let known = model.entry(name).or_default();
+    known.extend(samples.iter().map(|(time, value)| (*time, value.to_bits())));
+}
+
+fn random_delete(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &TenantId, model: &mut Model) {
+    let name = format!("s{}", rng.below(NAMES));
+    let start_ms = random_time(rng, machine.env.clock.now_ms());
+    let range = TimeRange::new(start_ms, start_ms + i64::try_from(rng.below(5_000_000)).expect("fits"));
+    tsdb.delete_series(store, &[vec![Matcher::equal("__name__", &name)]], range).expect("deleted");
+    if let Some(known) = model.get_mut(&name) {
+        known.retain(|time, _| !range.contains(*time));
+    }
+}
+
+/// Flips a bit of a roll-up file, as a disk may.
+fn damage(rng: &Rng, machine: &Machine, store: &TenantId) {
+    let disk = &machine.env.disk;
+    let dir = machine.options.data_dir.join("tenants").join(store.as_str());
+    let blocks = disk.list(&dir).unwrap_or_default();
+    let files = blocks.iter().flat_map(|block| {
+        let rollups = dir.join(&block.name).join("rollups");
+        disk.list(&rollups).unwrap_or_default().into_iter().map(move |file| rollups.join(file.name))
+    });
+    let files: Vec<_> = files.collect();
+    if files.is_empty() {
+        return;
+    }
+    let path = &files[rng.below(files.len() as u64) as usize];
+    let mut bytes = disk.read(path).expect("read");
+    let at = rng.below(bytes.len() as u64) as usize;
+    bytes[at] ^= 1 << rng.below(8);
+    disk.create(path).expect("created").write_at(&bytes, 0).expect("written");
+}
+
+/// Compares all windows of all series; returns how many came from roll-ups.
+fn compare(machine: &Machine, tsdb: &Tsdb, model: &Model, context: &str) -> usize {
+    let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    let mut rolled_up = 0;
+    for (name, samples) in model {
+        let (Some(first), Some(last)) = (samples.keys().next(), samples.keys().next_back()) else { continue };
+        let matchers = [Matcher::equal("__name__", name)];
+        let all = TimeRange::inclusive(first - 1_000_000, last + 1_000_000);
+        let selector = Selector { matchers: &matchers, range: all };
+        let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
+        let mut found = Vec::new();
+        while batches.next_batch(&mut found).expect("a batch") {}
+        assert_eq!(found.len(), 1, "{context}: {name}");
+        let mut stored = Columns::default();
+        samples.iter().for_each(|(time, bits)| stored.push(*time, f64::from_bits(*bits)));
+        for archive in SPANS_MS.map(archive) {
+            let mut want = RolledWindows::new(archive.methods);
+            archive.roll_up(&stored, &mut want);
+            let range = archive.widened(all);
+            let mut read = RollupRead::new(archive.methods);
+            found[0].samples.read_rollup(&archive, range, &mut read).expect("no error");
+            let read = RollupRead::merged(&archive, vec![read]);
+            rolled_up += read.windows.len();
+            let got = completed(&archive, &*found[0].samples, read);
+            assert_eq!(got.starts(), want.starts(), "{context}: {name}, {archive:?}");
+            for method in RollupMethod::ALL {
+                let bits = |windows: &RolledWindows| {
+                    windows
+                        .column(method)
+                        .expect("all methods")
+                        .iter()
+                        .map(|v| v.to_bits())
+                        .collect::<Vec<_>>()
+                };
+                assert_eq!(bits(&got), bits(&want), "{context}: {name}, {method:?}, {archive:?}");
+            }
+        }
+    }
+    rolled_up
+}
+
+/// Adds the windows of the raw ranges.
+fn completed(
+    archive: &RollupArchive,
+    samples: &dyn chronolith_model::SampleSource,
+    read: RollupRead,
+) -> RolledWindows {
+    let mut parts = vec![read.windows];
+    for raw in &read.raw {
+        let mut columns = Columns::default();
+        let mut windows = RolledWindows::new(archive.methods);
+        samples.read(*raw, &mut columns).expect("reads");
+        archive.roll_up(&columns, &mut windows);
+        parts.push(windows);
+    }
+    let order = parts
+        .iter()
+        .enumerate()
+        .flat_map(|(at, part)| part.starts().iter().enumerate().map(move |(idx, start)| (*start, at, idx)));
+    let mut order: Vec<(i64, usize, usize)> = order.collect();
+    order.sort_unstable();
+    let mut all = RolledWindows::new(archive.methods);
+    order.into_iter().for_each(|(_, at, idx)| all.extend_from(&parts[at], idx..idx + 1));
+    all
+}
+
+/// Events of a run.
+#[derive(Debug, Default)]
+struct Counts {
+    windows: usize,
+    blocks: u64,
+    damaged: u64,
+}
+
+fn add(counts: &mut Counts, tsdb: &Tsdb) {
+    let stats = tsdb.stats();
+    counts.blocks += stats.metric("rollup_blocks_total").expect("is there") as u64;
+    counts.damaged += stats.metric("rollup_damaged_total").expect("is there") as u64;
+}
+
+fn run(seed: u64, counts: &mut Counts) {
+    let machine = Machine::new(seed);
+    let rng = Rng::from_seed(seed);
+    let (mut tsdb, mut store) = open(&machine);
+    let mut model = Model::new();
+    for op in 0..OPS {
+        match rng.below(100) {
+            0..55 => random_write(&rng, &machine, &tsdb, &store, &mut model),
+            55..60 => random_delete(&rng, &machine, &tsdb, &store, &mut model),
+            60..75 => {
+                for _ in 0..=rng.below(4) {
+                    machine.clock.advance(Duration::from_secs(rng.below(900)));
+                    tsdb.run_maintenance();
+                }
+            }
+            75..80 => tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes"),
+            80..85 => damage(&rng, &machine, &store),
+            85..92 => {
+                add(counts, &tsdb);
+                machine.disk.crash();
+                drop(tsdb);
+                (tsdb, store) = open(&machine);
+            }
+            _ => counts.windows += compare(&machine, &tsdb, &model, &format!("seed {seed}, operation {op}")),
+        }
+    }
+    counts.windows += compare(&machine, &tsdb, &model, &format!("seed {seed}, at the end"));
+    add(counts, &tsdb);
+    assert_eq!(tsdb.stats().maintenance.error_count, 0, "seed {seed}");
+}
+
+#[test]
+fn windows_are_those_of_the_samples_whatever_happens() {
+    let mut counts = Counts::default();
+    (0..SEEDS).for_each(|seed| run(seed, &mut counts));
+    assert!(counts.windows > 10_000 && counts.blocks > 50 && counts.damaged > 3, "{counts:?}");
+}
