@@ -279,16 +279,19 @@ impl Fault for TornRound {
 fn a_torn_append_to_the_series_file_is_truncated() {
     let mut test_env = TestEnv::new(12);
     test_env.options.wal_segment_bytes = 32 << 20;
-    test_env.env.disk = Arc::new(FaultDisk::new(test_env.disk.clone(), Arc::new(TornRound::default())));
+    let round = Arc::new(TornRound::default());
+    test_env.env.disk = Arc::new(FaultDisk::new(test_env.disk.clone(), round.clone()));
     let (head, _) = test_env.open();
     test_env.write(&head, &tenant("a"), &batch(&[(labels(0), vec![(BASE, 1.0)])])).expect("written");
     roll(&test_env, &head);
+    // Few series with long labels: several writes of a mebibyte.
     let long = |i: u64| {
-        let text = format!("{i:0>200}");
+        let text = format!("{i:0>1900}");
         (Labels::from_pairs([("__name__", "up"), ("path", &*text)]), vec![(BASE, i as f64)])
     };
-    test_env.write(&head, &tenant("a"), &batch(&(0..20_000).map(long).collect::<Vec<_>>())).expect("written");
+    test_env.write(&head, &tenant("a"), &batch(&(0..2_100).map(long).collect::<Vec<_>>())).expect("written");
     roll(&test_env, &head);
+    assert!(round.0.load(Ordering::SeqCst) > 2, "the third write failed");
     let want = read_all(&test_env, &head, &["a"]);
     drop(head);
     for start in 0..3 {

@@ -99,8 +99,8 @@ impl RollupFile {
     }
 
     fn verify_section(&self, idx: usize) -> Result<(), DecodeError> {
-        let (_, section) = self.table.section_at(&self.bytes, idx)?;
-        let section = Section::decode(section, self.header.span_ms)?;
+        let (series_ref, section) = self.table.section_at(&self.bytes, idx)?;
+        let section = Section::decode(section, series_ref, self.header.span_ms)?;
         let mut windows = chronolith_model::rollup::RolledWindows::new(section.methods());
         section.read(TimeRange::ALL, &mut windows)
     }
@@ -114,7 +114,7 @@ impl RollupFile {
         out: &mut RollupRead,
     ) -> Result<bool, DecodeError> {
         let Some(section) = self.table.section(&self.bytes, series_ref)? else { return Ok(false) };
-        let section = Section::decode(section, self.header.span_ms)?;
+        let section = Section::decode(section, series_ref, self.header.span_ms)?;
         if !section.methods().has_all(archive.methods) {
             return Ok(false);
         }

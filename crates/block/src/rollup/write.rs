@@ -120,7 +120,8 @@ impl RollupWriter {
             samples.clear();
             let source = BlockSeries::new(bytes, chunks.into(), Box::from(deleted));
             source.read(contents.range(), &mut samples).map_err(CompactError::Read)?;
-            if !samples.histograms.is_empty() {
+            // A NaN makes no window, but may be newer than the value of another block at its time.
+            if !samples.histograms.is_empty() || samples.values.iter().any(|value| value.is_nan()) {
                 continue;
             }
             for archive in &archives {
@@ -156,7 +157,7 @@ impl RollupWriter {
         let mut kept = RolledWindows::new(methods);
         kept.extend_from(&all, first..end);
         self.section.clear();
-        encode_section(&kept, archive.span_ms(), &mut self.scratch, &mut self.section);
+        encode_section(series_ref, &kept, archive.span_ms(), &mut self.scratch, &mut self.section);
         let Ok(len) = u32::try_from(self.section.len()) else { return Ok(()) };
         let file = self.file(header)?;
         let offset = file.sink.position();

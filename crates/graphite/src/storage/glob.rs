@@ -57,15 +57,17 @@ pub struct Element {
 }
 
 impl Element {
-    /// Expands the braces of an element.
+    /// Expands the braces of an element, and its classes if these are all of its globs and stand for few
+    /// texts.
     #[must_use]
     pub fn new(element: &str) -> Element {
         let alternatives = alternatives(element);
+        let alternatives = without_classes(&alternatives).unwrap_or(alternatives);
         let patterns = alternatives.iter().map(|pattern| pattern.chars().collect()).collect();
         Element { alternatives, patterns }
     }
 
-    /// Returns the texts that match, ascending, if there are no globs.
+    /// Returns the texts that match, ascending, if there are no globs left.
     #[must_use]
     pub fn literals(&self) -> Option<&[String]> {
         let is_literal = |pattern: &String| !pattern.contains(['*', '?', '[']);
@@ -95,6 +97,62 @@ impl Element {
         let text: Vec<char> = text.chars().collect();
         self.patterns.iter().any(|pattern| matches_one(pattern, &text))
     }
+}
+
+/// Texts of an element whose classes are expanded, at most.
+const TEXTS_MAX: usize = 64;
+
+/// Returns all texts that the patterns match, ascending; `None` if they have other globs than classes, a
+/// class is negated, or there are too many.
+fn without_classes(patterns: &[String]) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for pattern in patterns {
+        let pattern: Vec<char> = pattern.chars().collect();
+        let mut texts = vec![String::new()];
+        let mut rest = pattern.as_slice();
+        while let Some(first) = rest.first() {
+            let class = (*first == '[').then(|| class_len(rest)).flatten();
+            let choices = match (first, class) {
+                ('*' | '?', _) => return None,
+                (_, Some(len)) => class_chars(rest.get(1..len - 1)?)?,
+                (first, None) => vec![*first],
+            };
+            if texts.len().saturating_mul(choices.len()) > TEXTS_MAX {
+                return None;
+            }
+            texts = texts.iter().flat_map(|text| choices.iter().map(move |c| format!("{text}{c}"))).collect();
+            rest = rest.get(class.unwrap_or(1)..)?;
+        }
+        all.append(&mut texts);
+        if all.len() > TEXTS_MAX {
+            return None;
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
+}
+
+/// Returns the characters of a class; `None` if it is negated or has too many.
+fn class_chars(class: &[char]) -> Option<Vec<char>> {
+    if class.first() == Some(&'!') {
+        return None;
+    }
+    let mut chars = Vec::new();
+    let mut rest = class;
+    while let [first, after @ ..] = rest {
+        let last = match after {
+            ['-', last, ..] => *last,
+            _ => *first,
+        };
+        rest = after.get(if after.first() == Some(&'-') && after.len() > 1 { 2 } else { 0 }..)?;
+        chars.extend((*first..=last).take(TEXTS_MAX + 1));
+        if chars.len() > TEXTS_MAX {
+            return None;
+        }
+    }
+    // Such a text would be read as a glob again.
+    (!chars.iter().any(|c| matches!(c, '*' | '?' | '['))).then_some(chars)
 }
 
 /// Greedy matching with one point of return: the last `*`.

@@ -62,7 +62,10 @@ impl Walk<'_> {
     fn child(&mut self, parent: &str, name: &str, depth: usize) -> Result<(), EvalError> {
         let path = format!("{parent}{name}");
         let is_last = depth + 1 == self.elements.len();
-        if is_last && self.cursor.seek(&path)?.is_some_and(|found| found == path) {
+        let Some(found) = self.cursor.seek(&path)?.filter(|found| found.starts_with(&path)) else {
+            return Ok(());
+        };
+        if is_last && found == path {
             (self.visit)(&path, true)?;
         }
         let branch = format!("{path}.");

@@ -13,9 +13,17 @@ use crate::chunk::dense::DenseScratch;
 
 const WHAT: &str = "roll-up section";
 
-/// Appends the section of a series with `windows`, at least one, which start at multiples of `span_ms`.
-pub fn encode_section(windows: &RolledWindows, span_ms: i64, scratch: &mut DenseScratch, out: &mut Vec<u8>) {
+/// Appends the section of the series `series_ref` with `windows`, at least one, which start at multiples of
+/// `span_ms`.
+pub fn encode_section(
+    series_ref: u32,
+    windows: &RolledWindows,
+    span_ms: i64,
+    scratch: &mut DenseScratch,
+    out: &mut Vec<u8>,
+) {
     let start = out.len();
+    out.extend_from_slice(&series_ref.to_le_bytes());
     out.extend_from_slice(&windows.methods().bits().to_le_bytes());
     let part_ranges = |len: usize| {
         let starts = (0..len).step_by(PART_WINDOWS_MAX);
@@ -62,12 +70,13 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Reads the head of the section `bytes`.
+    /// Reads the head of the section `bytes` of the series `series_ref`.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is damaged.
-    pub fn decode(bytes: &'a [u8], span_ms: i64) -> Result<Section<'a>, DecodeError> {
+    /// [`DecodeError`] if it is damaged, or that of another series.
+    pub fn decode(bytes: &'a [u8], series_ref: u32, span_ms: i64) -> Result<Section<'a>, DecodeError> {
         let mut reader = ByteReader::new(bytes);
+        let found_ref = reader.le_u32(WHAT)?;
         let bits = reader.le_u16(WHAT)?;
         let part_count = reader.length(WHAT)?;
         let mut parts = Vec::new();
@@ -99,6 +108,15 @@ impl<'a> Section<'a> {
         let expected = crc32c(bytes.get(..head_end).unwrap_or_default());
         if found != expected {
             return Err(DecodeError::Checksum { what: WHAT, offset: 0, expected, found });
+        }
+        if found_ref != series_ref {
+            let expected = "the series of the table";
+            return Err(DecodeError::Invalid {
+                what: WHAT,
+                offset: 0,
+                expected,
+                found: u64::from(found_ref),
+            });
         }
         let start = reader.offset();
         if reader.remaining() != offset {

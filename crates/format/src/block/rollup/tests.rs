@@ -20,14 +20,20 @@ fn windows(numbers: &[i64], methods: &[RollupMethod]) -> RolledWindows {
     windows
 }
 
+const SERIES_REF: u32 = 0x0102_0304;
+
 fn encoded(windows: &RolledWindows) -> Vec<u8> {
+    encoded_of(SERIES_REF, windows)
+}
+
+fn encoded_of(series_ref: u32, windows: &RolledWindows) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_section(windows, SPAN_MS, &mut DenseScratch::new(), &mut out);
+    encode_section(series_ref, windows, SPAN_MS, &mut DenseScratch::new(), &mut out);
     out
 }
 
 fn read(bytes: &[u8], range: TimeRange, methods: RollupMethods) -> RolledWindows {
-    let section = Section::decode(bytes, SPAN_MS).expect("a section");
+    let section = Section::decode(bytes, SERIES_REF, SPAN_MS).expect("a section");
     let mut out = RolledWindows::new(methods);
     section.read(range, &mut out).expect("its parts");
     out
@@ -48,8 +54,9 @@ fn sections_survive() {
     for numbers in lists() {
         let all = windows(&numbers, &RollupMethod::ALL);
         let bytes = encoded(&all);
-        let section = Section::decode(&bytes, SPAN_MS).expect("a section");
+        let section = Section::decode(&bytes, SERIES_REF, SPAN_MS).expect("a section");
         assert_eq!(section.methods(), all.methods());
+        assert!(Section::decode(&bytes, SERIES_REF + 1, SPAN_MS).is_err(), "of another series");
         let ends = TimeRange::new(numbers[0] * SPAN_MS, (numbers[numbers.len() - 1] + 1) * SPAN_MS);
         assert_eq!(section.range(), Some(ends));
         assert_eq!(read(&bytes, TimeRange::ALL, all.methods()), all);
@@ -70,10 +77,10 @@ fn damaged_sections_are_refused() {
         for at in (0..bytes.len()).step_by(step) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << (at % 8);
-            let decoded = Section::decode(&damaged, SPAN_MS)
+            let decoded = Section::decode(&damaged, SERIES_REF, SPAN_MS)
                 .and_then(|section| section.read(TimeRange::ALL, &mut RolledWindows::new(section.methods())));
             assert!(decoded.is_err(), "byte {at}");
-            assert!(Section::decode(&bytes[..at], SPAN_MS).is_err(), "cut at {at}");
+            assert!(Section::decode(&bytes[..at], SERIES_REF, SPAN_MS).is_err(), "cut at {at}");
         }
     }
 }
@@ -82,7 +89,8 @@ proptest! {
     /// With valid checksums, too, no bytes make a reader panic or allocate more than a part may have.
     #[test]
     fn forged_parts_are_refused_or_read(part in prop::collection::vec(any::<u8>(), 0..60), extent in 0u64..3000) {
-        let mut bytes = 3u16.to_le_bytes().to_vec();
+        let mut bytes = SERIES_REF.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&3u16.to_le_bytes());
         chronolith_base::bytes::put_uvarint(&mut bytes, 1);
         chronolith_base::bytes::put_varint(&mut bytes, 1);
         chronolith_base::bytes::put_uvarint(&mut bytes, extent);
@@ -91,7 +99,7 @@ proptest! {
         let sum = chronolith_base::crc::crc32c(&bytes);
         bytes.extend_from_slice(&sum.to_le_bytes());
         bytes.extend_from_slice(&part);
-        let section = Section::decode(&bytes, SPAN_MS).expect("a valid head");
+        let section = Section::decode(&bytes, SERIES_REF, SPAN_MS).expect("a valid head");
         let mut out = RolledWindows::new(section.methods());
         let done = section.read(TimeRange::ALL, &mut out);
         prop_assert!(out.len() <= PART_WINDOWS_MAX);
@@ -115,7 +123,9 @@ fn file(series: &[(u32, Vec<u8>)]) -> Vec<u8> {
 #[test]
 fn series_are_found_by_their_refs() {
     let series: Vec<(u32, Vec<u8>)> = [3, 4, 90, u32::MAX]
-        .map(|series_ref| (series_ref, encoded(&windows(&[i64::from(series_ref)], &[RollupMethod::Sum]))))
+        .map(|series_ref| {
+            (series_ref, encoded_of(series_ref, &windows(&[i64::from(series_ref)], &[RollupMethod::Sum])))
+        })
         .to_vec();
     let bytes = file(&series);
     let header = RollupHeader::decode(&bytes).expect("a header");
