@@ -31,6 +31,9 @@ pub enum Selector {
 /// One expression with its range; a request of a target holds all of its expressions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FetchRequest {
+    /// Path expression or call of `seriesByTag` as the target has it; [`crate::Series::path_expression`] of
+    /// the series that are fetched.
+    pub expression: String,
     /// The series.
     pub selector: Selector,
     /// Exclusive start, seconds.

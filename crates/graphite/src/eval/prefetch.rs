@@ -83,15 +83,20 @@ pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalErro
         return Err(EvalError::Parameter(format!("range ends at {until}, before it starts at {from}")));
     }
     let points_hint = scope.shared.max_data_points;
-    let (expressions, requests): (Vec<String>, Vec<FetchRequest>) = found
+    let requests: Vec<FetchRequest> = found
         .into_iter()
-        .map(|Wanted { expression, selector, hint }| {
-            (expression, FetchRequest { selector, from, until, points_hint, consolidation_hint: hint })
+        .map(|Wanted { expression, selector, hint }| FetchRequest {
+            expression,
+            selector,
+            from,
+            until,
+            points_hint,
+            consolidation_hint: hint,
         })
-        .unzip();
+        .collect();
     let answers = scope.shared.source.fetch(&requests)?;
     let mut prefetched = scope.shared.prefetched.borrow_mut();
-    for (expression, answer) in expressions.into_iter().zip(answers) {
+    for (FetchRequest { expression, .. }, answer) in requests.into_iter().zip(answers) {
         scope.shared.budget.reserve_series(answer.len() as u64)?;
         scope.shared.budget.count_points(answer.iter().map(|series| series.values.len() as u64).sum())?;
         let mut list: Vec<Series> =

@@ -81,32 +81,72 @@ fn times(series: &Series) -> Result<impl Iterator<Item = i64>, EvalError> {
 /// # Errors
 /// [`EvalError::Parameter`] if a series has no step or an unknown consolidation.
 pub fn render(list: &[Series], options: &RenderOptions, out: &mut String) -> Result<(), EvalError> {
+    wrapped(out, options, |out| push_list(list, options, &[], out))
+}
+
+/// Metadata of an answer. Texts are JSON values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RenderMeta {
+    /// Of the request.
+    pub request: String,
+    /// Of each series, in the order of the series.
+    pub series: Vec<String>,
+}
+
+/// Appends `format=json` in the form that Metrictank has with `meta=true`.
+/// # Errors
+/// As [`render`].
+pub fn render_with_meta(
+    list: &[Series],
+    meta: &RenderMeta,
+    options: &RenderOptions,
+    out: &mut String,
+) -> Result<(), EvalError> {
     wrapped(out, options, |out| {
-        out.push('[');
-        let mut count = 0;
-        for series in list.iter().filter(|_| list.iter().any(|series| !series.values.is_empty())) {
-            let points = series.points()?;
-            let times = times(series)?;
-            let keeps = |value: f64| !options.no_null_points || !value.is_nan();
-            let kept: Vec<(f64, i64)> =
-                points.iter().copied().zip(times).filter(|(value, _)| keeps(*value)).collect();
-            if options.no_null_points && kept.is_empty() {
-                continue;
-            }
-            separate(out, count);
-            count += 1;
-            push_head(out, series);
-            for (idx, (value, time)) in kept.into_iter().enumerate() {
-                separate(out, idx);
-                out.push('[');
-                push_value(out, value, series.is_integral && series.values_per_point == 1);
-                out.push_str(&format!(", {time}]"));
-            }
-            out.push_str("]}");
-        }
-        out.push(']');
+        out.push_str(&format!("{{\"version\": \"v0.1\", \"meta\": {}, \"series\": ", meta.request));
+        push_list(list, options, &meta.series, out)?;
+        out.push('}');
         Ok(())
     })
+}
+
+/// Appends the list of series, each with the value of the same index in `metas` if there is one.
+fn push_list(
+    list: &[Series],
+    options: &RenderOptions,
+    metas: &[String],
+    out: &mut String,
+) -> Result<(), EvalError> {
+    out.push('[');
+    let mut count = 0;
+    let is_empty = list.iter().all(|series| series.values.is_empty());
+    for (idx, series) in list.iter().enumerate().filter(|_| !is_empty) {
+        let points = series.points()?;
+        let times = times(series)?;
+        let keeps = |value: f64| !options.no_null_points || !value.is_nan();
+        let kept: Vec<(f64, i64)> =
+            points.iter().copied().zip(times).filter(|(value, _)| keeps(*value)).collect();
+        if options.no_null_points && kept.is_empty() {
+            continue;
+        }
+        separate(out, count);
+        count += 1;
+        push_head(out, series);
+        for (idx, (value, time)) in kept.into_iter().enumerate() {
+            separate(out, idx);
+            out.push('[');
+            push_value(out, value, series.is_integral && series.values_per_point == 1);
+            out.push_str(&format!(", {time}]"));
+        }
+        out.push(']');
+        if let Some(meta) = metas.get(idx) {
+            out.push_str(", \"meta\": ");
+            out.push_str(meta);
+        }
+        out.push('}');
+    }
+    out.push(']');
+    Ok(())
 }
 
 /// Target and tags, up to the first point.

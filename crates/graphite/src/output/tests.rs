@@ -55,6 +55,23 @@ fn json_formats() {
     assert!(out.contains(r#""datapoints": [[1.0, 60], [1e9999, 100]]"#), "{out}");
 }
 
+/// Metadata stays with its series if others are left out.
+#[test]
+fn json_with_metadata() {
+    let meta = json::RenderMeta { request: "1".to_owned(), series: vec!["[2]".to_owned(), "[3]".to_owned()] };
+    let mut series = list();
+    series.insert(0, Series::new("b".to_owned(), Grid { start: 0, end: 10, step: 10 }, vec![ABSENT], 0.0));
+    let options = RenderOptions { no_null_points: true, jsonp: Some("f".to_owned()) };
+    let mut out = String::new();
+    json::render_with_meta(&series, &meta, &options, &mut out).unwrap();
+    let points = r#"[1.0, 60], [1e9999, 100]"#;
+    let head = r#"{"target": "a,\"b\"", "tags": {"name": "a,\"b\""}"#;
+    let want = format!(
+        r#"f({{"version": "v0.1", "meta": 1, "series": [{head}, "datapoints": [{points}], "meta": [3]}}]}})"#
+    );
+    assert_eq!(out, want);
+}
+
 #[test]
 fn text_formats() {
     check(|list, _, out| text::render_raw(list, out), None, "a,\"b\",60,120,20|1.0,None,inf\n");

@@ -32,22 +32,26 @@ impl Archive {
     pub fn retention_s(&self) -> u64 {
         u64::from(self.step_s) * u64::from(self.point_count)
     }
+
+    /// Returns the archive as storage-schemas.conf has it: `1m:30d`.
+    #[must_use]
+    pub fn definition(&self) -> String {
+        let step = duration_text(u64::from(self.step_s));
+        format!("{step}:{}", duration_text(self.retention_s()))
+    }
 }
 
 impl fmt::Display for Archive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_duration(f, u64::from(self.step_s))?;
-        f.write_str(":")?;
-        write_duration(f, self.retention_s())?;
-        write!(f, " ({} points)", self.point_count)
+        write!(f, "{} ({} points)", self.definition(), self.point_count)
     }
 }
 
-/// Writes a duration in the largest unit that divides it.
-fn write_duration(f: &mut fmt::Formatter<'_>, seconds: u64) -> fmt::Result {
+/// Returns a duration in the largest unit that divides it.
+fn duration_text(seconds: u64) -> String {
     let unit = UNITS.iter().rev().find(|(_, unit_s)| seconds >= *unit_s && seconds.is_multiple_of(*unit_s));
     let (name, unit_s) = unit.copied().unwrap_or(("seconds", 1));
-    write!(f, "{}{}", seconds / unit_s, name.get(..1).unwrap_or("s"))
+    format!("{}{}", seconds / unit_s, name.get(..1).unwrap_or("s"))
 }
 
 /// A list of archives, and whether a definition has fields of Metrictank after precision and retention.

@@ -11,10 +11,13 @@ mod answer;
 mod archive;
 pub(super) mod delete;
 mod events;
+mod fetch_log;
 pub(super) mod find;
+mod lineage;
 mod meta_tags;
 mod metadata;
 pub(super) mod render;
+mod showplan;
 mod source;
 mod tag_index;
 mod tag_matchers;
@@ -43,6 +46,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/render", get(render::render).post(render::render))
         .route("/render/", get(render::render).post(render::render))
+        .route("/showplan", get(showplan::showplan).post(showplan::showplan))
         .route("/metrics/find", get(find::find).post(find::find))
         .route("/metrics/find/", get(find::find).post(find::find))
         .route("/metrics/expand", get(find::expand).post(find::expand))

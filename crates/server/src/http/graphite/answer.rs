@@ -92,7 +92,7 @@ pub(super) fn of_value(value: &Value, call: &Call) -> Response<Body> {
 }
 
 /// The text of a value; `pretty` indents it by two blanks per level.
-fn text_of(value: &Value, call: &Call) -> String {
+pub(super) fn text_of(value: &Value, call: &Call) -> String {
     match call.params.get("pretty") {
         Some(_) => serde_json::to_string_pretty(value).unwrap_or_default(),
         None => value.to_string(),

@@ -9,7 +9,7 @@
 use chronolith_base::{BudgetExceeded, Reservation};
 use chronolith_graphite::Consolidation;
 use chronolith_graphite::storage::FetchRequest;
-use chronolith_ingest::carbon::{AggregationMethod, Archive, X_FILES_FACTOR_DEFAULT};
+use chronolith_ingest::carbon::{AggregationMethod, Archive, Schema, X_FILES_FACTOR_DEFAULT};
 use chronolith_model::rollup::{RolledWindows, RollupArchive, RollupMethod, RollupRead};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
@@ -33,15 +33,23 @@ pub(super) struct ChosenArchive {
     pub(super) until_s: i64,
 }
 
+/// An archive with the schema that has it.
+pub(super) struct Choice<'a> {
+    pub(super) schema: &'a Schema,
+    /// Index of the archive in the schema; 0 is the finest.
+    pub(super) archive_idx: usize,
+    pub(super) archive: ChosenArchive,
+}
+
 /// Returns the archive of `path` for a range; `None` if no schema applies to it. Of those that cover the
 /// range it is the finest with at most `points_max` points, or else the coarsest.
-pub(super) fn choose(
-    rules: &PathRules,
+pub(super) fn choose<'a>(
+    rules: &'a PathRules,
     path: &str,
     request: &FetchRequest,
     now_s: i64,
     points_max: u64,
-) -> Option<ChosenArchive> {
+) -> Option<Choice<'a>> {
     let schema = rules.schemas().match_path(path)?;
     let archives = schema.archives();
     let finest = archives.first()?;
@@ -53,17 +61,19 @@ pub(super) fn choose(
         now_s.saturating_sub(from_s) <= to_i64(archive.retention_s())
             && range_s / u64::from(archive.step_s) <= points_max
     };
-    let chosen = archives.iter().find(|archive| answers(archive)).unwrap_or(coarsest);
+    let archive_idx = archives.iter().position(answers).unwrap_or(archives.len() - 1);
+    let chosen = archives.get(archive_idx)?;
     let rule = rules.aggregations().match_path(path);
     let kept = rule.map_or(&[AggregationMethod::Average][..], |rule| rule.methods());
-    Some(ChosenArchive {
+    let archive = ChosenArchive {
         step_s: i64::from(chosen.step_s),
         fine_step_s: i64::from(finest.step_s),
         method: method_of(kept, request.consolidation_hint.as_ref()),
         x_files_factor: rule.map_or(X_FILES_FACTOR_DEFAULT, |rule| rule.x_files_factor()),
         from_s,
         until_s: request.until,
-    })
+    };
+    Some(Choice { schema, archive_idx, archive })
 }
 
 /// Returns the method that was asked for if it is kept or follows from kept ones, else the first.

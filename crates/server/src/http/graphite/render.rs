@@ -18,7 +18,9 @@ use chronolith_model::ReadContext;
 use jiff::tz::TimeZone;
 
 use super::annotations::Annotations;
-use super::source::{SourceSettings, TenantSource};
+use super::fetch_log::FetchLog;
+use super::lineage;
+use super::source::{Reading, SourceSettings, TenantSource};
 use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
@@ -45,12 +47,17 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
             jsonp: call.params.get("jsonp").filter(|name| !name.is_empty()).map(str::to_owned),
         },
         picture: PictureOptions::new(|name| call.params.get(name)),
+        reading: if format == Format::Json && wants_meta(&call) {
+            Reading::PointsWithLog
+        } else {
+            Reading::Points
+        },
     };
     let tenant = call.tenant.clone();
     let timeout_ms = app.options.query.timeout_ms;
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
-        let series = evaluated(app, &call, &targets, ctx)?;
-        print(series, &targets, &form, ctx)
+        let evaluated = evaluated(app, &call, &targets, form.reading, ctx)?;
+        print(evaluated, &targets, &form, ctx)
     });
     let content_type = format.content_type();
     let mut response = printed.await?.into_response(content_type);
@@ -59,12 +66,26 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     Ok(response)
 }
 
+/// Result of the targets of a request.
+pub(super) struct Evaluated {
+    series: Vec<Series>,
+    /// Fetches of the request, if they are logged.
+    pub(super) log: FetchLog,
+}
+
 /// Evaluates the targets of a request.
-fn evaluated(app: &App, call: &Call, targets: &Targets, ctx: &ReadContext) -> Result<Vec<Series>, ApiError> {
+pub(super) fn evaluated(
+    app: &App,
+    call: &Call,
+    targets: &Targets,
+    reading: Reading,
+    ctx: &ReadContext,
+) -> Result<Evaluated, ApiError> {
     let of_tenant = app.limits_of(&call.tenant).queries.graphite;
     let settings = SourceSettings { rules: app.writes.carbon.rules(), limits: of_tenant, now_s: targets.now };
     let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?
-        .with_annotations(Annotations::of_tenant(app, &call.tenant)?);
+        .with_annotations(Annotations::of_tenant(app, &call.tenant)?)
+        .with_reading(reading);
     let limits = Limits {
         series_max: of_tenant.series_max,
         points_max: of_tenant.points_max,
@@ -75,7 +96,7 @@ fn evaluated(app: &App, call: &Call, targets: &Targets, ctx: &ReadContext) -> Re
     let evaluation = evaluate(targets, &source, limits, &is_canceled);
     let series = evaluation.map_err(|error| failed(&error, &source, ctx))?;
     dispatch::refuse_partial(ctx)?;
-    Ok(series)
+    Ok(Evaluated { series, log: source.take_log() })
 }
 
 /// The answer to an evaluation that failed.
@@ -103,12 +124,13 @@ fn limit_of(what: &str) -> (ErrorKind, &'static str) {
 }
 
 fn print(
-    mut series: Vec<Series>,
+    evaluated: Evaluated,
     targets: &Targets,
     form: &Form,
     ctx: &ReadContext,
 ) -> Result<Printer, ApiError> {
-    let Form { format, options, picture } = form;
+    let Form { format, options, picture, reading } = form;
+    let Evaluated { mut series, log } = evaluated;
     let zone = &targets.zone;
     let mut printer = Printer::new(ctx)?;
     let mut text = String::new();
@@ -118,6 +140,10 @@ fn print(
         output::consolidate_to(&mut series, points).map_err(ApiError::bad_request)?;
     }
     let rendered = match format {
+        Format::Json if *reading == Reading::PointsWithLog => {
+            let meta = lineage::metadata(&series, &log, ctx)?;
+            output::json::render_with_meta(&series, &meta, options, &mut text)
+        }
         Format::Json => output::json::render(&series, options, &mut text),
         Format::Dygraph => output::json::render_dygraph(&series, options, &mut text),
         Format::Rickshaw => output::json::render_rickshaw(&series, options, &mut text),
@@ -139,7 +165,7 @@ fn print(
 }
 
 /// Parameters of a request as the language has them.
-fn targets_of(call: &Call, now_s: i64) -> Result<Targets, ApiError> {
+pub(super) fn targets_of(call: &Call, now_s: i64) -> Result<Targets, ApiError> {
     let params = &call.params;
     let server_zone = TimeZone::UTC;
     let zone = zone_or(params.get("tz"), &server_zone);
@@ -182,9 +208,16 @@ fn is_set(call: &Call, name: &str) -> bool {
     call.params.get(name).is_some_and(|text| !text.is_empty())
 }
 
+/// Returns true if the client asks for Metrictank's metadata, as Go reads switches.
+fn wants_meta(call: &Call) -> bool {
+    let given = call.params.get("meta").unwrap_or("");
+    ["1", "t", "true"].iter().any(|name| name.eq_ignore_ascii_case(given))
+}
+
 /// Format of an answer with its parameters.
 struct Form {
     format: Format,
+    reading: Reading,
     options: RenderOptions,
     picture: PictureOptions,
 }

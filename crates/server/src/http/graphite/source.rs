@@ -19,12 +19,13 @@ use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::query::{SelectHints, SoleLabelValues};
 use chronolith_model::{
-    Columns, GraphiteLimits, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector,
-    SeriesRead, TimeRange,
+    Columns, GraphiteLimits, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, SampleSource,
+    Selector, SeriesRead, TimeRange,
 };
 
 use super::annotations::Annotations;
-use super::archive::{self, PointReader};
+use super::archive::{self, Choice, PointCounts, PointReader};
+use super::fetch_log::{FetchLog, LoggedArchive, LoggedSeries};
 use super::tag_matchers::{escaped, label_of, matchers_of_labels, tags_of};
 use crate::carbon::rules::PathRules;
 use crate::http::error::ApiError;
@@ -48,6 +49,17 @@ pub(super) struct SourceSettings {
     pub(super) now_s: i64,
 }
 
+/// Reads of the fetches of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Points, without a log of the fetches.
+    Points,
+    /// Points, with a log of the fetches.
+    PointsWithLog,
+    /// The log alone: series have no values, and without a schema the default step.
+    Plan,
+}
+
 /// Source of one request.
 pub(super) struct TenantSource<'a> {
     source: Arc<dyn Queryable>,
@@ -58,6 +70,10 @@ pub(super) struct TenantSource<'a> {
     annotations: Annotations,
     /// Why the store failed, if it did: the language has it as text only.
     failure: RefCell<Option<QueryError>>,
+    reading: Reading,
+    log: RefCell<FetchLog>,
+    /// Values of the last series of a plan.
+    no_values: RefCell<Arc<Vec<f64>>>,
 }
 
 impl<'a> TenantSource<'a> {
@@ -67,8 +83,22 @@ impl<'a> TenantSource<'a> {
         settings: SourceSettings,
     ) -> Result<TenantSource<'a>, ApiError> {
         let held = RefCell::new(ctx.budget.reserve(0).map_err(QueryError::from)?);
-        let annotations = Annotations::default();
-        Ok(TenantSource { source, ctx, settings, held, annotations, failure: RefCell::default() })
+        Ok(TenantSource {
+            source,
+            ctx,
+            settings,
+            held,
+            annotations: Annotations::default(),
+            failure: RefCell::default(),
+            reading: Reading::Points,
+            log: RefCell::default(),
+            no_values: RefCell::default(),
+        })
+    }
+
+    /// The same source with other reads.
+    pub(super) fn with_reading(self, reading: Reading) -> TenantSource<'a> {
+        TenantSource { reading, ..self }
     }
 
     /// The same source with events and meta tags.
@@ -79,6 +109,11 @@ impl<'a> TenantSource<'a> {
     /// Returns the failure of the store that ended the evaluation.
     pub(super) fn take_failure(&self) -> Option<QueryError> {
         self.failure.take()
+    }
+
+    /// Returns the log of the fetches; it is empty for [`Reading::Points`].
+    pub(super) fn take_log(&self) -> FetchLog {
+        self.log.take()
     }
 
     fn failed(&self, error: QueryError) -> EvalError {
@@ -120,6 +155,9 @@ impl<'a> TenantSource<'a> {
     ) -> Result<Vec<FetchedSeries>, EvalError> {
         let meta = &*self.annotations.meta_tags;
         let range = self.range_of(request);
+        if self.reading != Reading::Points {
+            self.log.borrow_mut().begin(request, points_max);
+        }
         let mut found = Vec::new();
         let held = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
         let mut reader = PointReader::new(held);
@@ -133,33 +171,83 @@ impl<'a> TenantSource<'a> {
             if found.len() as u64 >= limit {
                 return Err(EvalError::Limit { what: "series", found: limit + 1, limit });
             }
-            let archive =
+            let choice =
                 archive::choose(&self.settings.rules, &name, request, self.settings.now_s, points_max);
-            let grid = match &archive {
-                Some(archive) => Grid::new(archive.from_s, archive.until_s, archive.step_s),
-                None => {
-                    reader.read_samples(&*series.samples, range).map_err(|error| self.failed(error))?;
-                    let step = step_of(&reader.samples, to_ms(request.until.saturating_add(1)));
-                    Grid::new(request.from, request.until, step)
+            self.reserve((2 * name.len() + size_of::<FetchedSeries>()) as u64)?;
+            let points = match self.reading {
+                Reading::Plan => self.plan_points(request, choice.as_ref())?,
+                Reading::Points | Reading::PointsWithLog => {
+                    self.read_points(request, choice.as_ref(), &*series.samples, &mut reader)?
                 }
             };
-            let bytes = grid.count * size_of::<f64>() + 2 * name.len() + size_of::<FetchedSeries>();
-            self.reserve(bytes as u64)?;
-            let mut values = vec![f64::NAN; grid.count];
-            match &archive {
-                Some(archive) => {
-                    let read = reader.read_archive(archive, &*series.samples, grid.start, &mut values);
-                    read.map_err(|error| self.failed(error))?;
-                }
-                None => fill_steps(&grid, &reader.samples, &mut values),
-            }
-            found.push(fetched(name, tags, &grid, values));
+            self.log_series(&name, choice.as_ref(), &points)?;
+            found.push(fetched(name, tags, points));
             Ok(())
         };
+        let hints = match self.reading {
+            Reading::Plan => SelectHints::newest(),
+            Reading::Points | Reading::PointsWithLog => SelectHints::default(),
+        };
         for matchers in &selection.matchers {
-            self.for_each_series(matchers, range, &SelectHints::default(), &mut visit)?;
+            self.for_each_series(matchers, range, &hints, &mut visit)?;
         }
         Ok(found)
+    }
+
+    /// Reads the points of a series from an archive, or as they are.
+    fn read_points(
+        &self,
+        request: &FetchRequest,
+        choice: Option<&Choice<'_>>,
+        samples: &dyn SampleSource,
+        reader: &mut PointReader,
+    ) -> Result<Points, EvalError> {
+        if let Some(Choice { archive, .. }) = choice {
+            let grid = Grid::new(archive.from_s, archive.until_s, archive.step_s);
+            let mut values = self.empty_values(&grid)?;
+            let counts = reader.read_archive(archive, samples, grid.start, &mut values);
+            let counts = counts.map_err(|error| self.failed(error))?;
+            return Ok(Points { grid, values: Arc::new(values), counts });
+        }
+        let read = reader.read_samples(samples, self.range_of(request));
+        read.map_err(|error| self.failed(error))?;
+        let step = step_of(&reader.samples, to_ms(request.until.saturating_add(1)));
+        let grid = Grid::new(request.from, request.until, step);
+        let mut values = self.empty_values(&grid)?;
+        fill_steps(&grid, &reader.samples, &mut values);
+        let counts = PointCounts { rolled_up: 0, samples: reader.samples.len() };
+        Ok(Points { grid, values: Arc::new(values), counts })
+    }
+
+    /// Points of a series of a plan: none. Neighbours share the memory of their empty values.
+    fn plan_points(&self, request: &FetchRequest, choice: Option<&Choice<'_>>) -> Result<Points, EvalError> {
+        let grid = match choice {
+            Some(Choice { archive, .. }) => Grid::new(archive.from_s, archive.until_s, archive.step_s),
+            None => Grid::new(request.from, request.until, STEP_DEFAULT_S),
+        };
+        let mut values = self.no_values.borrow_mut();
+        if values.len() != grid.count {
+            *values = Arc::new(self.empty_values(&grid)?);
+        }
+        Ok(Points { grid, values: values.clone(), counts: PointCounts::default() })
+    }
+
+    fn empty_values(&self, grid: &Grid) -> Result<Vec<f64>, EvalError> {
+        self.reserve((grid.count * size_of::<f64>()) as u64)?;
+        Ok(vec![f64::NAN; grid.count])
+    }
+
+    /// Adds a series to the log, if there is one.
+    fn log_series(&self, name: &str, choice: Option<&Choice<'_>>, points: &Points) -> Result<(), EvalError> {
+        let step_s = match self.reading {
+            Reading::Points => return Ok(()),
+            Reading::PointsWithLog => Some(points.grid.step),
+            Reading::Plan => None,
+        };
+        self.reserve((name.len() + size_of::<LoggedSeries>()) as u64)?;
+        let archive = LoggedArchive::new(choice, step_s);
+        self.log.borrow_mut().push(archive, name, points.grid.count, points.counts);
+        Ok(())
     }
 
     /// Returns the range of points that a request needs.
@@ -439,6 +527,13 @@ impl Grid {
     }
 }
 
+/// Points of a series in a range.
+struct Points {
+    grid: Grid,
+    values: Arc<Vec<f64>>,
+    counts: PointCounts,
+}
+
 /// Fills `values` with the last point of each step.
 fn fill_steps(grid: &Grid, columns: &Columns, values: &mut [f64]) {
     let first = columns.times.partition_point(|time| *time < to_ms(grid.start));
@@ -452,14 +547,15 @@ fn fill_steps(grid: &Grid, columns: &Columns, values: &mut [f64]) {
     }
 }
 
-fn fetched(name: String, tags: BTreeMap<String, String>, grid: &Grid, values: Vec<f64>) -> FetchedSeries {
+fn fetched(name: String, tags: BTreeMap<String, String>, points: Points) -> FetchedSeries {
+    let Points { grid, values, .. } = points;
     FetchedSeries {
         name,
         tags,
         start: grid.start,
         end: grid.end(),
         step: grid.step,
-        values: Arc::new(values),
+        values,
         consolidation: Consolidation::Average,
         x_files_factor: None,
     }

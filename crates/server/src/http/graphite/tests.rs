@@ -3,6 +3,7 @@
 mod delete;
 mod events;
 mod grafana;
+mod meta;
 mod tags;
 
 use std::io::Write as _;
@@ -20,6 +21,7 @@ use flate2::write::GzEncoder;
 use super::source::{SourceSettings, TenantSource};
 use super::*;
 use crate::http::tests::{Answer, Fixture};
+use crate::options::ServerOptions;
 
 async fn post(server: &Fixture, path: &str, encoding: &str, body: Vec<u8>) -> Answer {
     let request = Request::post(path).header("content-encoding", encoding).body(Body::from(body));
@@ -194,7 +196,13 @@ fn put(server: &Fixture, path: &str, text: &str) {
 
 /// A server with the rules.
 fn with_rules() -> Fixture {
+    with_rules_and(|_| {})
+}
+
+/// A server with the rules and other options.
+fn with_rules_and(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     let server = Fixture::with(|options| {
+        change(options);
         options.write.carbon.rules.schemas = Some("/rules/schemas.conf".into());
         options.write.carbon.rules.aggregation = Some("/rules/aggregation.conf".into());
     });

@@ -29,7 +29,7 @@ fn table() -> Vec<(Request<Body>, Want)> {
         ),
         (
             form("/render", &format!("target=seriesByTag(%27name%3Ddisk%27)&{range}&meta=true")),
-            ("/0/tags/host", json!("x")),
+            ("/series/0/tags/host", json!("x")),
         ),
         (form("/metrics/find?from=0&until=600", "query=dc.%2A"), ("/1/text", json!("b"))),
         (form("/metrics/find?from=0&until=600", "query=%2A"), ("/0/expandable", json!(1))),

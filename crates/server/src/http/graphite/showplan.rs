@@ -1,0 +1,85 @@
+//! `/showplan`: what `/render` with the same parameters fetches, without reading points.
+//!
+//! Invariants: targets are evaluated over series without values, so that fetches of functions for other
+//! ranges are shown; a request that `/render` refuses before it reads points is refused with the same text.
+//! Not here: the choice of archives (`archive`), the series (`source`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use chronolith_graphite::{Consolidation, Request as Targets};
+use chronolith_model::GraphiteLimits;
+use serde_json::{Value, json};
+
+use super::answer;
+use super::fetch_log::{FetchLog, LoggedFetch};
+use super::render::{evaluated, targets_of};
+use super::source::Reading;
+use crate::app::App;
+use crate::http::call;
+use crate::http::dispatch;
+use crate::http::error::{ApiError, text};
+use crate::http::printer::Printer;
+
+/// `GET` and `POST /showplan`.
+pub(super) async fn showplan(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    match respond(&app, request).await {
+        Ok(response) => response,
+        Err(error) => text(error.kind.status(), &error.message),
+    }
+}
+
+async fn respond(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(app, request).await?;
+    let now_s = app.env.clock.now_ms().div_euclid(1000);
+    let targets = targets_of(&call, now_s)?;
+    let tenant = call.tenant.clone();
+    let timeout_ms = app.options.query.timeout_ms;
+    let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
+        let log = evaluated(app, &call, &targets, Reading::Plan, ctx)?.log;
+        let plan = plan_of(&targets, &log, app.limits_of(&call.tenant).queries.graphite);
+        let mut printer = Printer::new(ctx)?;
+        printer.out = answer::text_of(&plan, &call).into_bytes();
+        printer.settle(ctx)?;
+        Ok(printer)
+    });
+    Ok(printed.await?.into_response("application/json"))
+}
+
+fn plan_of(targets: &Targets, log: &FetchLog, limits: GraphiteLimits) -> Value {
+    json!({
+        "targets": targets.targets,
+        "from": targets.range.start.seconds,
+        "until": targets.range.end.seconds,
+        "max-data-points": targets.max_data_points,
+        "fetches": log.fetches.iter().map(|fetch| fetch_of(fetch, log)).collect::<Vec<_>>(),
+        "limits": {
+            "graphite.max-series": limits.series_max,
+            "graphite.max-points": limits.points_max,
+            "graphite.max-points-soft": limits.points_soft,
+            "graphite.max-targets": limits.targets_max,
+            "graphite.max-nodes": limits.nodes_max,
+        },
+    })
+}
+
+fn fetch_of(fetch: &LoggedFetch, log: &FetchLog) -> Value {
+    let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
+    for series in &fetch.series {
+        *counts.entry(series.archive_idx).or_default() += 1;
+    }
+    let archives = counts.iter().filter_map(|(idx, count)| Some(log.archive(*idx)?.to_json(*count)));
+    let request = &fetch.request;
+    json!({
+        "expression": request.expression,
+        "from": request.from,
+        "until": request.until,
+        "consolidation-hint": request.consolidation_hint.as_ref().map(Consolidation::name),
+        "max-points-hint": request.points_hint,
+        "max-points-per-series": fetch.points_max,
+        "archives": archives.collect::<Vec<_>>(),
+    })
+}
