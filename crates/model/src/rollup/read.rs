@@ -40,7 +40,21 @@ impl RollupRead {
     /// Joins the answers of several sources of one series. A window that several of them may have samples of
     /// is raw.
     #[must_use]
-    pub fn merged(archive: &RollupArchive, reads: Vec<RollupRead>) -> RollupRead {
+    pub fn merged(archive: &RollupArchive, mut reads: Vec<RollupRead>) -> RollupRead {
+        reads.sort_by_key(|read| read.windows.starts().first().copied());
+        let last_of = |read: &RollupRead| read.windows.starts().last().copied();
+        let with_windows: Vec<&RollupRead> = reads.iter().filter(|read| !read.windows.is_empty()).collect();
+        let is_disjoint =
+            with_windows.windows(2).all(|pair| last_of(pair[0]) < pair[1].windows.starts().first().copied());
+        if is_disjoint {
+            merged_disjoint(archive, &reads)
+        } else {
+            RollupRead::merged_overlapping(archive, &reads)
+        }
+    }
+
+    /// As [`RollupRead::merged`], window by window.
+    fn merged_overlapping(archive: &RollupArchive, reads: &[RollupRead]) -> RollupRead {
         let mut raw: Vec<TimeRange> = reads.iter().flat_map(|read| read.raw.iter().copied()).collect();
         let mut order: Vec<(i64, usize, usize)> = Vec::new();
         for (at, read) in reads.iter().enumerate() {
@@ -62,14 +76,30 @@ impl RollupRead {
             run = match run {
                 Some((of, first, end)) if of == at && end == idx => Some((of, first, idx + 1)),
                 done => {
-                    put_run(&reads, done, &mut out.windows);
+                    put_run(reads, done, &mut out.windows);
                     Some((at, idx, idx + 1))
                 }
             };
         }
-        put_run(&reads, run, &mut out.windows);
+        put_run(reads, run, &mut out.windows);
         out
     }
+}
+
+/// Joins answers whose windows are one after the other.
+fn merged_disjoint(archive: &RollupArchive, reads: &[RollupRead]) -> RollupRead {
+    let raw = joined(reads.iter().flat_map(|read| read.raw.iter().copied()).collect());
+    let mut out = RollupRead { windows: RolledWindows::new(archive.methods), raw };
+    for RollupRead { windows, .. } in reads {
+        let mut first = 0;
+        for range in &out.raw {
+            let end = windows.starts().partition_point(|start| *start < range.start);
+            out.windows.extend_from(windows, first..end.max(first));
+            first = first.max(windows.starts().partition_point(|start| *start < range.end));
+        }
+        out.windows.extend_from(windows, first..windows.len());
+    }
+    out
 }
 
 fn put_run(reads: &[RollupRead], run: Option<(usize, usize, usize)>, out: &mut RolledWindows) {

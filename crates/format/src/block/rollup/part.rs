@@ -5,7 +5,7 @@ use std::ops::Range;
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::TimeRange;
-use chronolith_model::rollup::{RolledWindows, RollupMethods};
+use chronolith_model::rollup::{RolledWindows, RollupMethod, RollupMethods};
 
 use crate::chunk::dense::{DenseScratch, decode_column, encode_column};
 
@@ -46,8 +46,21 @@ pub(super) fn encode_part(
         end = last.wrapping_add(span_ms);
     }
     let mut column = Vec::new();
+    let mut before: Vec<(RollupMethod, &[f64])> = Vec::new();
     for method in windows.methods().iter() {
         let values = windows.column(method).and_then(|values| values.get(range.clone())).unwrap_or_default();
+        let is_same = |other: &&(RollupMethod, &[f64])| {
+            let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            other.1.first().map(|v| v.to_bits()) == values.first().map(|v| v.to_bits())
+                && bits(other.1) == bits(values)
+        };
+        // The newest value of a counter is its largest one.
+        if let Some((same, _)) = before.iter().find(is_same) {
+            put_uvarint(out, 0);
+            out.push(*same as u8);
+            continue;
+        }
+        before.push((method, values));
         column.clear();
         encode_column(values, scratch, &mut column);
         put_uvarint(out, column.len() as u64);
@@ -103,17 +116,33 @@ pub(super) fn decode_part(bytes: &[u8], part: &PartRead, out: &mut RolledWindows
     let numbers = Numbers::read(&mut reader, first, last)?;
     let mut columns = Vec::with_capacity(methods.len());
     for method in methods.iter() {
+        let offset = reader.offset();
         let len = reader.length(WHAT)?;
-        columns.push((method, reader.bytes(WHAT, len)?));
+        let bytes = match len {
+            0 => {
+                let number = reader.u8(WHAT)?;
+                let same = columns.iter().find(|(of, _): &&(RollupMethod, _)| *of as u8 == number);
+                let expected = "a method with a column before";
+                same.map(|(_, bytes)| *bytes).ok_or(DecodeError::Invalid {
+                    what: WHAT,
+                    offset,
+                    expected,
+                    found: u64::from(number),
+                })?
+            }
+            _ => reader.bytes(WHAT, len)?,
+        };
+        columns.push((method, bytes));
     }
     let all = numbers.runs.iter().flat_map(|run| run.clone()).map(|number| number * span_ms);
+    let starts: Vec<i64> = all.collect();
     // Windows ascend, so those in the range are next to one another.
-    let skipped = all.clone().take_while(|start| *start < range.start).count();
-    let starts = all.skip(skipped).take_while(|start| *start < range.end);
-    let count = starts.clone().count();
+    let skipped = starts.partition_point(|start| *start < range.start);
+    let count = starts.partition_point(|start| *start < range.end).saturating_sub(skipped);
     if count == 0 {
         return Ok(());
     }
+    let starts = starts.into_iter().skip(skipped).take(count);
     let mut values = Vec::new();
     let appended = out.extend_columns(starts, |method, column| {
         let (_, bytes) = columns.iter().find(|(of, _)| *of == method).copied().unwrap_or((method, &[]));

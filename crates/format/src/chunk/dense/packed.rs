@@ -32,13 +32,13 @@ const WHAT: &str = "packed chunk";
 /// The times are those of the chunk at the offset that follows.
 const SHARED_TIMES: u8 = 1;
 /// The values are entropy-coded.
-pub(super) const ENTROPY: u8 = 1 << 1;
+const ENTROPY: u8 = 1 << 1;
 /// The times, which are the chunk's own, are entropy-coded.
 const ENTROPY_TIMES: u8 = 1 << 2;
 /// Two bits with the type of the numbers of entropy-coded values, and of entropy-coded times.
-pub(super) const VALUES_TYPE_SHIFT: u32 = 3;
+const VALUES_TYPE_SHIFT: u32 = 3;
 const TIMES_TYPE_SHIFT: u32 = 5;
-pub(super) const TYPE_MASK: u8 = 3;
+const TYPE_MASK: u8 = 3;
 /// The values are of the second type of the encoding; floats have one.
 pub(super) const TYPE_FLAG: u8 = 1 << 7;
 

@@ -108,46 +108,42 @@ impl ChosenArchive {
 
     /// Windows of the archive, with what its method is made of.
     fn windows(&self) -> Option<RollupArchive> {
-        let methods = match self.slot_count() {
-            ..=1 => rollup_methods(&[AggregationMethod::Last]),
-            _ => rollup_methods(&[self.method]),
-        };
-        RollupArchive::new(self.step_s * 1000, self.fine_step_s * 1000, methods)
-    }
-
-    /// Returns the value of the window at `idx`; `None` if too few of its points are there.
-    fn point(&self, windows: &RolledWindows, idx: usize) -> Option<f64> {
-        let value = |method| windows.column(method).and_then(|column| column.get(idx)).copied();
-        if self.slot_count() <= 1 {
-            return value(RollupMethod::Last);
-        }
-        let count = value(RollupMethod::Count)?;
-        let known = count / self.slot_count() as f64;
-        if known < self.x_files_factor {
-            return None;
-        }
-        match self.method {
-            AggregationMethod::Average => Some(value(RollupMethod::Sum)? / count),
-            AggregationMethod::AverageZero => Some(value(RollupMethod::Sum)? / self.slot_count() as f64),
-            AggregationMethod::Sum => value(RollupMethod::Sum),
-            AggregationMethod::Count => Some(count),
-            AggregationMethod::Max => value(RollupMethod::Max),
-            AggregationMethod::Min => value(RollupMethod::Min),
-            AggregationMethod::AbsMax => value(RollupMethod::AbsMax),
-            AggregationMethod::AbsMin => value(RollupMethod::AbsMin),
-            AggregationMethod::First => value(RollupMethod::First),
-            AggregationMethod::Last => value(RollupMethod::Last),
-        }
+        RollupArchive::new(self.step_s * 1000, self.fine_step_s * 1000, rollup_methods(&[self.method]))
     }
 
     /// Fills `out`, whose first point is at `start_s`, with the points of `windows`.
     fn fill(&self, windows: &RolledWindows, start_s: i64, out: &mut [f64]) {
-        for (idx, start_ms) in windows.starts().iter().enumerate() {
-            let place = (start_ms.div_euclid(1000) - start_s).div_euclid(self.step_s);
-            let slot = usize::try_from(place).ok().and_then(|place| out.get_mut(place));
-            if let (Some(slot), Some(value)) = (slot, self.point(windows, idx)) {
-                *slot = value;
+        let slot_count = self.slot_count() as f64;
+        let of_method = match self.method {
+            AggregationMethod::Average | AggregationMethod::AverageZero | AggregationMethod::Sum => {
+                RollupMethod::Sum
             }
+            AggregationMethod::Count => RollupMethod::Count,
+            AggregationMethod::Max => RollupMethod::Max,
+            AggregationMethod::Min => RollupMethod::Min,
+            AggregationMethod::AbsMax => RollupMethod::AbsMax,
+            AggregationMethod::AbsMin => RollupMethod::AbsMin,
+            AggregationMethod::First => RollupMethod::First,
+            AggregationMethod::Last => RollupMethod::Last,
+        };
+        let columns = windows.column(RollupMethod::Count).zip(windows.column(of_method));
+        let Some((counts, values)) = columns else { return };
+        let span_ms = self.step_s * 1000;
+        let mut next_start = start_s * 1000;
+        let mut place = 0i64;
+        for ((start, count), value) in windows.starts().iter().zip(counts).zip(values) {
+            // Most windows follow one another.
+            place += if *start == next_start { 0 } else { (start - next_start).div_euclid(span_ms) };
+            let slot = usize::try_from(place).ok().and_then(|place| out.get_mut(place));
+            next_start = start + span_ms;
+            place += 1;
+            let known = count / slot_count;
+            let Some(slot) = slot.filter(|_| known >= self.x_files_factor) else { continue };
+            *slot = match self.method {
+                AggregationMethod::Average => value / count,
+                AggregationMethod::AverageZero => value / slot_count,
+                _ => *value,
+            };
         }
     }
 }
@@ -190,6 +186,37 @@ impl PointReader {
         self.held.grow(needed.saturating_sub(self.held.bytes()))
     }
 
+    /// Fills `out` with the last sample of each step.
+    fn read_finest(
+        &mut self,
+        archive: &ChosenArchive,
+        source: &dyn SampleSource,
+        start_s: i64,
+        out: &mut [f64],
+    ) -> Result<PointCounts, QueryError> {
+        let step_ms = archive.step_s.saturating_mul(1000);
+        let start_ms = start_s.saturating_mul(1000);
+        let end_ms = start_ms.saturating_add(step_ms.saturating_mul(out.len() as i64));
+        self.read_samples(source, TimeRange::new(start_ms, end_ms))?;
+        // Times ascend, so a step is left for good: no division per sample.
+        let mut slots = out.iter_mut();
+        let mut slot = slots.next();
+        let mut slot_end = start_ms.saturating_add(step_ms);
+        for (time, value) in self.samples.times.iter().zip(&self.samples.values) {
+            while *time >= slot_end && slot.is_some() {
+                slot = slots.next();
+                slot_end = slot_end.saturating_add(step_ms);
+            }
+            match &mut slot {
+                // Staleness markers of other protocols are no values.
+                Some(slot) if !value.is_nan() => **slot = *value,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Ok(PointCounts { rolled_up: 0, samples: self.samples.len() })
+    }
+
     /// Fills `out`, whose first point is at `start_s`, with the points of an archive.
     pub(super) fn read_archive(
         &mut self,
@@ -198,16 +225,15 @@ impl PointReader {
         start_s: i64,
         out: &mut [f64],
     ) -> Result<PointCounts, QueryError> {
+        if archive.slot_count() <= 1 {
+            return self.read_finest(archive, source, start_s, out);
+        }
         let Some(windows) = archive.windows() else { return Ok(PointCounts::default()) };
         let range_ms = archive.step_s.saturating_mul(1000).saturating_mul(out.len() as i64);
         let start_ms = start_s.saturating_mul(1000);
         let range = TimeRange::new(start_ms, start_ms.saturating_add(range_ms));
         let mut read = RollupRead::new(windows.methods);
-        if archive.slot_count() > 1 {
-            source.read_rollup(&windows, range, &mut read)?;
-        } else {
-            read.raw.push(range);
-        }
+        source.read_rollup(&windows, range, &mut read)?;
         let read = RollupRead::merged(&windows, vec![read]);
         archive.fill(&read.windows, start_s, out);
         let mut counts = PointCounts { rolled_up: read.windows.len(), samples: 0 };

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Values of every coding: constant, decimals with exceptions, noisy bits, a walk that entropy coding helps.
+/// Values of every coding: constant, decimals with exceptions, noisy bits, a walk, sums of decimals.
 fn columns() -> Vec<Vec<f64>> {
     let noisy = |at: u64| f64::from_bits(at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 2);
     let walk = |at: u64| ((at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61) + at / 3) as f64 / 100.0;
@@ -14,6 +14,7 @@ fn columns() -> Vec<Vec<f64>> {
         vec![0.1, 0.2, f64::NAN, 0.1 + 0.2, -0.0, f64::INFINITY],
         (0..700).map(noisy).collect(),
         (0..1024).map(walk).collect(),
+        (0..648).map(|at| (0..360).fold(0.0, |sum, i| sum + walk(at * 360 + i) - 900.0)).collect(),
     ]
 }
 
@@ -21,6 +22,19 @@ fn encoded(values: &[f64]) -> Vec<u8> {
     let mut out = Vec::new();
     encode_column(values, &mut DenseScratch::new(), &mut out);
     out
+}
+
+#[test]
+fn sums_of_decimals_take_half_the_bytes() {
+    let sums = columns().pop().expect("the last one");
+    let mut plain = Vec::new();
+    values::encode(&sums, &mut DenseScratch::new(), &mut plain);
+    let bytes = encoded(&sums);
+    assert!(bytes.len() < plain.len() * 6 / 10, "{} of {}", bytes.len(), plain.len());
+    // Zero of either sign, and values that are next to a decimal on the other side of zero.
+    for value in [0.0, -0.0, -0.1 - 0.2, f64::MIN_POSITIVE] {
+        assert_eq!(from_ordered(ordered(value)).to_bits(), value.to_bits());
+    }
 }
 
 #[test]
