@@ -336,7 +336,7 @@ impl Walk {
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
         let random = (self.state >> 33) as i64;
-        if series % 2 == 0 {
+        if series.is_multiple_of(2) {
             self.value = (self.value + random % 61 - 30).clamp(0, 10_000);
             self.value as f64 / 10.0
         } else {
