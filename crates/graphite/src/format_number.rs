@@ -4,6 +4,8 @@
 //! Invariant: results equal Python 3's to the byte; names are part of compatibility.
 //! Not here: JSON.
 
+use std::fmt::Write as _;
+
 /// Places that [`round_to`] accepts in either direction.
 const ROUND_PLACES_MAX: i64 = 300;
 
@@ -31,18 +33,34 @@ fn exponential(is_negative: bool, digits: &str, exponent: i32) -> String {
     format!("{sign}{first}{point}{rest}e{exponent_sign}{:02}", exponent.unsigned_abs())
 }
 
+/// Magnitudes that are written without an exponent.
+const REPR_MIN: f64 = 1e-4;
+const REPR_END: f64 = 1e16;
+
 /// Shortest text that reads back as `value`: `1.0`, `0.1`, `1e+16`.
 #[must_use]
 pub(crate) fn repr(value: f64) -> String {
-    if let Some(text) = not_finite(value) {
-        return text;
+    let mut text = String::new();
+    push_repr(value, &mut text);
+    text
+}
+
+/// Appends [`repr`] of `value`.
+pub(crate) fn push_repr(value: f64, out: &mut String) {
+    let magnitude = value.abs();
+    if magnitude == 0.0 || (REPR_MIN..REPR_END).contains(&magnitude) {
+        let start = out.len();
+        // Writing to a string does not fail.
+        let _ = write!(out, "{value}");
+        if !out.get(start..).is_some_and(|text| text.contains('.')) {
+            out.push_str(".0");
+        }
+    } else if let Some(text) = not_finite(value) {
+        out.push_str(&text);
+    } else {
+        let (is_negative, digits, exponent) = scientific(&format!("{value:e}"));
+        out.push_str(&exponential(is_negative, &digits, exponent));
     }
-    let (is_negative, digits, exponent) = scientific(&format!("{value:e}"));
-    if !(-4..16).contains(&exponent) {
-        return exponential(is_negative, &digits, exponent);
-    }
-    let text = format!("{value}");
-    if text.contains('.') { text } else { text + ".0" }
 }
 
 /// Six significant digits without trailing zeros: `%g`.

@@ -3,9 +3,11 @@
 //! Invariants: separators are those of Python's `json`; characters outside of ASCII are escaped.
 //! Not here: lists of nodes (`find`), the table of functions (`functions`).
 
+use std::fmt::Write as _;
+
 use super::RenderOptions;
 use crate::error::EvalError;
-use crate::format_number::repr;
+use crate::format_number::push_repr;
 use crate::series::Series;
 
 /// Appends a string with quotes, as ASCII.
@@ -38,7 +40,7 @@ pub(super) fn push_value(out: &mut String, value: f64, is_integral: bool) {
     } else if is_integral && value.fract() == 0.0 {
         out.push_str(&format!("{value:.0}"));
     } else {
-        out.push_str(&repr(value));
+        push_repr(value, out);
     }
 }
 
@@ -136,7 +138,8 @@ fn push_list(
             separate(out, idx);
             out.push('[');
             push_value(out, value, series.is_integral && series.values_per_point == 1);
-            out.push_str(&format!(", {time}]"));
+            // Writing to a string does not fail.
+            let _ = write!(out, ", {time}]");
         }
         out.push(']');
         if let Some(meta) = metas.get(idx) {

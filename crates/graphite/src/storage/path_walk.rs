@@ -14,7 +14,7 @@ use crate::error::EvalError;
 /// Nodes of a pattern at most, each a level of recursion.
 const ELEMENTS_MAX: usize = 512;
 /// Paths per read of the first read at a new position, and of reads that go on.
-const BATCH_FIRST: usize = 8;
+const BATCH_FIRST: usize = 2;
 const BATCH_MAX: usize = 1024;
 
 /// Paths in ascending order of their bytes.
