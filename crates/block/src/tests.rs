@@ -15,6 +15,7 @@ mod starts;
 mod text;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use chronolith_format::block::meta::BlockMeta;
 use chronolith_format::chunk::xor;
 use chronolith_model::{Columns, Labels, Matcher, QueryError, Queryable, ReadContext, Selector, TimeRange};
 
+use crate::compact::Pace;
 use crate::postings::all_refs;
 use crate::series_reader::SeriesReader;
 use crate::source::{RangeBytes, RangedFiles, RangedMeter};
@@ -34,6 +36,15 @@ pub(crate) const WINDOW: TimeRange = TimeRange { start: 1_600_000_000_000, end: 
 
 /// Samples with the bits of their values.
 pub(crate) type Bits = BTreeMap<Labels, Vec<(i64, u64)>>;
+
+/// Neither waits nor stops.
+pub(crate) struct Unhurried;
+
+impl Pace for Unhurried {
+    fn spend(&self, _bytes: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
 
 pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
     Labels::from_pairs(pairs.iter().copied())

@@ -1,4 +1,4 @@
-//! Group commit of entries that are held in memory and in a frame log: changes are queued in order, and
+//! Group commit of entries that are kept in memory and in a frame log: changes are queued in order, and
 //! one of the waiting threads writes and syncs for all.
 //!
 //! Invariants: a change is as durable as the sync mode promises once [`CommittedLog::wait`] has returned;

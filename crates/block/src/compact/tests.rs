@@ -15,8 +15,8 @@ use crate::BlockWriter;
 use crate::chunk::raw_chunk;
 use crate::layout::TOMBSTONES_FILE;
 use crate::tests::{
-    Bits, DIR, StoredSeries, WINDOW, add_all, chunk_bytes, context, fake_block, labels, promtool::promtool,
-    read_all, some_series, stored_series, write,
+    Bits, DIR, StoredSeries, Unhurried, WINDOW, add_all, chunk_bytes, context, fake_block, labels,
+    promtool::promtool, read_all, some_series, stored_series, write,
 };
 
 /// Per series and time the bits of the value.
@@ -37,15 +37,6 @@ fn merge_by(
     let mut outputs = compact(env, dir, None, inputs, rules, &Unhurried)?;
     assert!(outputs.len() <= 1, "without a limit nothing is split");
     Ok(outputs.pop())
-}
-
-/// Neither waits nor stops.
-struct Unhurried;
-
-impl Pace for Unhurried {
-    fn spend(&self, _bytes: u64) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
 }
 
 fn block_of(env: &Env, series: &Bits, range: TimeRange) -> Arc<Block> {

@@ -11,7 +11,7 @@ use chronolith_model::rollup::{
 use chronolith_model::{Columns, Labels, MatchOp, Matcher, Queryable as _, Selector, TimeRange};
 
 use crate::compact::Pace;
-use crate::tests::{Bits, WINDOW, context, fake_block, labels};
+use crate::tests::{Bits, Unhurried, WINDOW, context, fake_block, labels};
 use crate::{Block, CompactError, has_rollups, write_rollups};
 
 const MINUTE_MS: i64 = 60_000;
@@ -34,14 +34,6 @@ fn archive(span_ms: i64, methods: RollupMethods) -> RollupArchive {
 
 fn all_methods() -> RollupMethods {
     RollupMethods::of(&RollupMethod::ALL)
-}
-
-struct Unhurried;
-
-impl Pace for Unhurried {
-    fn spend(&self, _bytes: u64) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
 }
 
 /// Stops after the first series.

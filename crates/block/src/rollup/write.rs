@@ -159,11 +159,9 @@ impl RollupWriter {
         self.section.clear();
         encode_section(series_ref, &kept, archive.span_ms(), &mut self.scratch, &mut self.section);
         let Ok(len) = u32::try_from(self.section.len()) else { return Ok(()) };
-        let file = self.file(header)?;
-        let offset = file.sink.position();
-        put_entry(series_ref, offset, len, &mut file.table);
         let section = std::mem::take(&mut self.section);
         let file = self.file(header)?;
+        put_entry(series_ref, file.sink.position(), len, &mut file.table);
         file.sink.buffer().extend_from_slice(&section);
         file.sink.drain()?;
         self.section = section;

@@ -89,7 +89,7 @@ pub fn encode_trailer(table: &[u8]) -> [u8; TRAILER_BYTES] {
     out
 }
 
-/// Place of the table in a file.
+/// Verified table of series of a file: offsets of its ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RollupTable {
     start: usize,
@@ -187,7 +187,7 @@ impl RollupTable {
     }
 }
 
-/// Place of the section of a series.
+/// Entry of a series in the table: offset and length of its section.
 struct Entry {
     series_ref: u32,
     len: u32,

@@ -50,9 +50,9 @@ pub fn encode_section(
     out.extend_from_slice(&parts);
 }
 
-/// Place of a part.
+/// Entry of a part in the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct PartPlace {
+struct PartEntry {
     /// Numbers of the first and the last window: starts divided by the span.
     first: i64,
     last: i64,
@@ -66,7 +66,7 @@ pub struct Section<'a> {
     bytes: &'a [u8],
     span_ms: i64,
     methods: RollupMethods,
-    parts: Vec<PartPlace>,
+    parts: Vec<PartEntry>,
 }
 
 impl<'a> Section<'a> {
@@ -99,7 +99,7 @@ impl<'a> Section<'a> {
                 let found = extent.unwrap_or(-1).cast_unsigned();
                 return Err(DecodeError::Invalid { what: WHAT, offset: at, expected, found });
             };
-            parts.push(PartPlace { first, last, bytes: offset..offset + len, checksum });
+            parts.push(PartEntry { first, last, bytes: offset..offset + len, checksum });
             next_number = last + 1;
             offset += len;
         }
@@ -155,7 +155,7 @@ impl<'a> Section<'a> {
     pub fn read(&self, range: TimeRange, out: &mut RolledWindows) -> Result<(), DecodeError> {
         let span_ms = self.span_ms;
         let wanted =
-            |part: &&PartPlace| part.first * span_ms < range.end && range.start < (part.last + 1) * span_ms;
+            |part: &&PartEntry| part.first * span_ms < range.end && range.start < (part.last + 1) * span_ms;
         for part in self.parts.iter().filter(wanted) {
             let bytes = self.bytes.get(part.bytes.clone()).unwrap_or_default();
             let expected = crc32c(bytes);

@@ -130,13 +130,13 @@ impl ChosenArchive {
         let Some((counts, values)) = columns else { return };
         let span_ms = self.step_s * 1000;
         let mut next_start = start_s * 1000;
-        let mut place = 0i64;
+        let mut slot_idx = 0i64;
         for ((start, count), value) in windows.starts().iter().zip(counts).zip(values) {
             // Most windows follow one another.
-            place += if *start == next_start { 0 } else { (start - next_start).div_euclid(span_ms) };
-            let slot = usize::try_from(place).ok().and_then(|place| out.get_mut(place));
+            slot_idx += if *start == next_start { 0 } else { (start - next_start).div_euclid(span_ms) };
+            let slot = usize::try_from(slot_idx).ok().and_then(|idx| out.get_mut(idx));
             next_start = start + span_ms;
-            place += 1;
+            slot_idx += 1;
             let known = count / slot_count;
             let Some(slot) = slot.filter(|_| known >= self.x_files_factor) else { continue };
             *slot = match self.method {
@@ -152,7 +152,7 @@ impl ChosenArchive {
 pub(super) struct PointReader {
     pub(super) samples: Columns,
     windows: RolledWindows,
-    held: Reservation,
+    reservation: Reservation,
 }
 
 /// Points of a series by their origin.
@@ -165,9 +165,9 @@ pub(super) struct PointCounts {
 }
 
 impl PointReader {
-    /// Empty buffers; `held` grows with them.
-    pub(super) fn new(held: Reservation) -> PointReader {
-        PointReader { samples: Columns::default(), windows: RolledWindows::default(), held }
+    /// Empty buffers; `reservation` grows with them.
+    pub(super) fn new(reservation: Reservation) -> PointReader {
+        PointReader { samples: Columns::default(), windows: RolledWindows::default(), reservation }
     }
 
     /// Reads all samples in `range` into the buffer.
@@ -176,14 +176,14 @@ impl PointReader {
         source: &dyn SampleSource,
         range: TimeRange,
     ) -> Result<(), QueryError> {
-        self.hold(source.sample_count_hint())?;
+        self.reserve(source.sample_count_hint())?;
         self.samples.clear();
         source.read(range, &mut self.samples)
     }
 
-    fn hold(&mut self, sample_count: usize) -> Result<(), BudgetExceeded> {
+    fn reserve(&mut self, sample_count: usize) -> Result<(), BudgetExceeded> {
         let needed = sample_count as u64 * SAMPLE_BYTES;
-        self.held.grow(needed.saturating_sub(self.held.bytes()))
+        self.reservation.grow(needed.saturating_sub(self.reservation.bytes()))
     }
 
     /// Fills `out` with the last sample of each step.
@@ -240,7 +240,7 @@ impl PointReader {
         for raw in &read.raw {
             // Samples are about evenly spread.
             let part = (raw.end - raw.start) as f64 / range_ms.max(1) as f64;
-            self.hold((source.sample_count_hint() as f64 * part.min(1.0)) as usize)?;
+            self.reserve((source.sample_count_hint() as f64 * part.min(1.0)) as usize)?;
             self.samples.clear();
             source.read(*raw, &mut self.samples)?;
             counts.samples += self.samples.len();
