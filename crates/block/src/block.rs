@@ -15,6 +15,7 @@ use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, Selector, Se
 use crate::BlockError;
 use crate::contents::BlockContents;
 use crate::damage::Damage;
+use crate::label_search::BlockValues;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, META_FILE};
 use crate::open::{OpenOptions, Opened, check_name, open_mapped, open_ranged, open_remote};
 use crate::postings::PostingsPlan;
@@ -238,16 +239,10 @@ impl Block {
 }
 
 impl Block {
-    /// Searches label values; empty if the block does not overlap the range.
-    ///
-    /// # Errors
-    /// As [`Queryable::label_values`].
-    pub fn sole_label_values(
-        &self,
-        search: &SoleLabelValues<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        label_queries::sole_label_values(&self.contents, search, ctx)
+    /// Returns a search in label values; `None` if the block does not overlap the range.
+    #[must_use]
+    pub fn sole_label_values(&self, search: &SoleLabelValues<'_>, ctx: &ReadContext) -> Option<BlockValues> {
+        BlockValues::new(&self.contents, search, ctx)
     }
 }
 

@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use chronolith_base::{DecodeError, MemoryBudget};
 use chronolith_format::block::index::{Postings, SeriesEntry};
-use chronolith_model::query::SoleLabelValues;
-use chronolith_model::{Matcher, QueryError, ReadContext, Selector};
+use chronolith_model::{QueryError, ReadContext, Selector};
 
 use crate::contents::BlockContents;
 use crate::postings::{postings_at, select_refs};
@@ -78,40 +77,6 @@ pub(crate) fn label_values(
     values_by_postings(contents, name, &refs, limit, ctx)
 }
 
-/// Values of a label of series without other labels.
-pub(crate) fn sole_label_values(
-    contents: &BlockContents,
-    search: &SoleLabelValues<'_>,
-    ctx: &ReadContext,
-) -> Result<Vec<String>, QueryError> {
-    let SoleLabelValues { name, start, range, limit } = *search;
-    let mut values = Vec::new();
-    if name.is_empty() || limit == 0 || !range.overlaps(contents.range()) {
-        return Ok(values);
-    }
-    let header = contents.header();
-    let has_other_names = header.label_names().nth(1).is_some();
-    let mut failure = None;
-    let visited = header.for_each_value_from(name, start, &mut |value| {
-        match if has_other_names { is_sole(contents, name, value, ctx) } else { Ok(true) } {
-            Ok(true) => values.push(value.to_owned()),
-            Ok(false) => {}
-            Err(error) => failure = Some(error),
-        }
-        values.len() < limit && failure.is_none()
-    });
-    visited.map_err(|e| contents.index_error(&e))?;
-    failure.map_or(Ok(values), Err)
-}
-
-/// Returns true if a series has this label and no other.
-fn is_sole(contents: &BlockContents, name: &str, value: &str, ctx: &ReadContext) -> Result<bool, QueryError> {
-    let refs = select_refs(contents, &[Matcher::equal(name, value)], &ctx.budget)?;
-    let mut found = false;
-    for_each_series(contents, refs, ctx, &mut |entry| found |= entry.pairs().nth(1).is_none())?;
-    Ok(found)
-}
-
 fn values_by_series(
     contents: &BlockContents,
     name: &str,
@@ -129,7 +94,7 @@ fn values_by_series(
 }
 
 /// Calls `visit` with the entry of each of the series.
-fn for_each_series(
+pub(crate) fn for_each_series(
     contents: &BlockContents,
     refs: Vec<u32>,
     ctx: &ReadContext,

@@ -31,6 +31,7 @@ pub use head::Head;
 pub use index::tables::Cardinality;
 pub use memory_part::MemoryPart;
 pub use options::{HeadError, HeadOptions, WriteError};
+pub use read::label_search::HeadValues;
 pub use read::select::HeadReader;
 pub use read::snapshot::{WindowSeries, WindowSnapshot};
 pub use recovery::progress::{ReplayProgress, ReplayReport};

@@ -5,6 +5,7 @@
 pub(crate) mod copy;
 pub(crate) mod label_lists;
 mod label_order;
+pub(crate) mod label_search;
 pub(crate) mod presence;
 pub(crate) mod samples;
 pub(crate) mod select;

@@ -7,6 +7,7 @@
 
 mod columns;
 mod hints;
+mod label_search;
 mod limits;
 mod mixed;
 mod typed;
@@ -19,6 +20,7 @@ use chronolith_base::{BudgetExceeded, Clock, MemoryBudget, SpareThreads, thread}
 
 pub use columns::Columns;
 pub use hints::{PresenceHints, Projection, SampleNeed, SelectHints, Shard};
+pub use label_search::{LabelValueCursor, LabelValueSearch, Repeated, SoleLabelValues, SortedValues};
 pub use limits::FetchLimit;
 pub use mixed::{SampleKind, merged};
 pub use typed::{ColumnType, TypedColumns, TypedValues};
@@ -531,8 +533,8 @@ pub trait Queryable: Send + Sync {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError>;
 
-    /// Searches label values in their order; `None` if the source has no such search, in which case the
-    /// caller lists the series.
+    /// Returns a cursor over label values; `None` if the source has no such search, in which case the caller
+    /// lists the series.
     ///
     /// # Errors
     /// As the source.
@@ -540,24 +542,9 @@ pub trait Queryable: Send + Sync {
         &self,
         _search: &SoleLabelValues<'_>,
         _ctx: &ReadContext,
-    ) -> Result<Option<Vec<String>>, QueryError> {
+    ) -> Result<Option<Box<dyn LabelValueCursor>>, QueryError> {
         Ok(None)
     }
-}
-
-/// Search for the values of a label among series that have no other label, sorted and unique. Series of
-/// blocks and head windows that overlap the range are included. Cost: a search per head and block, and the
-/// values returned.
-#[derive(Debug, Clone, Copy)]
-pub struct SoleLabelValues<'a> {
-    /// Name of the label.
-    pub name: &'a str,
-    /// Least value.
-    pub start: &'a str,
-    /// Range of the samples.
-    pub range: TimeRange,
-    /// Values at most, not 0.
-    pub limit: usize,
 }
 
 /// Sources of all tenants, and what changes in them.

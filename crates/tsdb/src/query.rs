@@ -14,6 +14,7 @@ mod failure;
 pub(crate) mod fanout;
 pub(crate) mod fields;
 mod kinds;
+mod label_search;
 pub(crate) mod lookback;
 pub(crate) mod measurements;
 mod merged;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 
 use chronolith_head::Head;
 use chronolith_model::query::{
-    ColumnType, ReadEstimate, SampleNeed, SelectHints, SoleLabelValues, VecBatches,
+    ColumnType, LabelValueCursor, ReadEstimate, SampleNeed, SelectHints, SoleLabelValues, VecBatches,
 };
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
@@ -38,7 +39,8 @@ use chronolith_model::{
 
 use self::blocks::{LabelList, LabelQuery, QueryBlock, QueryBlocks};
 use self::counted::counted;
-use self::merged::{MergedBatches, merged};
+use self::label_search::StoreValues;
+use self::merged::MergedBatches;
 use crate::storage::Storage;
 
 /// Head and blocks of one tenant.
@@ -251,20 +253,13 @@ impl Queryable for TenantQueryable {
         &self,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Option<Vec<String>>, QueryError> {
+    ) -> Result<Option<Box<dyn LabelValueCursor>>, QueryError> {
         // A search of bucket blocks would take requests for each.
         if self.blocks.may_be_in_bucket(search.range) {
             return Ok(None);
         }
-        let head = self.head.reader().sole_label_values(&self.tenant, search, ctx)?;
-        let fresh = || head.clone();
-        let mut values =
-            self.blocks.local().fold_in_range(&self.tenant, search.range, fresh, |all, block| {
-                let of_block = block.sole_label_values(search, ctx)?;
-                *all = merged(std::mem::take(all), of_block);
-                Ok(())
-            })?;
-        values.truncate(search.limit);
-        Ok(Some(values))
+        let blocks = self.blocks.local().clone();
+        let values = StoreValues::new(self.head.reader(), blocks, &self.tenant, search, ctx)?;
+        Ok(Some(Box::new(values)))
     }
 }

@@ -13,16 +13,15 @@ use crate::error::EvalError;
 
 /// Nodes of a pattern at most, each a level of recursion.
 const ELEMENTS_MAX: usize = 512;
-/// Paths per read of the first read at a new position, and of reads that go on.
-const BATCH_FIRST: usize = 2;
-const BATCH_MAX: usize = 1024;
 
-/// Paths in ascending order of their bytes.
+/// Position in paths that ascend by their bytes.
 pub trait SortedPaths {
-    /// Returns the paths from `start` on, at most `limit`; fewer only at the end.
+    /// Returns the first path that is at least `start`; `None` if there is none. Mostly `start` ascends from
+    /// call to call.
+    ///
     /// # Errors
     /// As the store.
-    fn paths_from(&self, start: &str, limit: usize) -> Result<Vec<String>, EvalError>;
+    fn seek(&mut self, start: &str) -> Result<Option<&str>, EvalError>;
 }
 
 /// Receiver of nodes: path, and true for a leaf.
@@ -32,109 +31,105 @@ pub type Visit<'a> = dyn FnMut(&str, bool) -> Result<(), EvalError> + 'a;
 ///
 /// # Errors
 /// As the paths and `visit`; [`EvalError::Parameter`] for a pattern of more than 512 nodes.
-pub fn walk(paths: &dyn SortedPaths, pattern: &str, visit: &mut Visit<'_>) -> Result<(), EvalError> {
+pub fn walk(paths: &mut dyn SortedPaths, pattern: &str, visit: &mut Visit<'_>) -> Result<(), EvalError> {
     let elements: Vec<Element> = super::glob::elements(pattern).into_iter().map(Element::new).collect();
     if elements.len() > ELEMENTS_MAX {
         return Err(EvalError::Parameter(format!("path with more than {ELEMENTS_MAX} nodes")));
     }
-    let mut walk = Walk { cursor: Cursor::new(paths), elements: &elements, visit };
-    walk.level("", 0)
+    Walk { paths, elements: &elements, visit }.level(&mut String::new(), 0)
 }
 
 struct Walk<'a> {
-    cursor: Cursor<'a>,
+    paths: &'a mut dyn SortedPaths,
     elements: &'a [Element],
     visit: &'a mut Visit<'a>,
 }
 
+/// What the paths have from a position on.
+enum Next {
+    /// A path is that of the position.
+    Equal,
+    /// A path is below the branch of the position.
+    Below,
+    /// A longer name, whose path is before those of the branch.
+    LongerName,
+    /// All are after those of the branch.
+    After,
+}
+
 impl Walk<'_> {
-    /// Visits the matches among the children of the branch `parent`, which is empty or ends with a dot.
-    fn level(&mut self, parent: &str, depth: usize) -> Result<(), EvalError> {
+    /// Visits the matches among the children of the branch `path`, which is empty or ends with a dot, and is
+    /// the same afterwards.
+    fn level(&mut self, path: &mut String, depth: usize) -> Result<(), EvalError> {
         let elements = self.elements;
         let Some(element) = elements.get(depth) else { return Ok(()) };
-        match element.literals() {
-            Some(names) => names.iter().try_for_each(|name| self.child(parent, name, depth)),
-            None => self.children(parent, element, depth),
+        let Some(names) = element.literals() else { return self.children(path, element, depth) };
+        let parent_len = path.len();
+        for name in names {
+            path.push_str(name);
+            self.child(path, depth)?;
+            path.truncate(parent_len);
         }
+        Ok(())
     }
 
-    /// Visits the child of a name, as leaf and as branch.
-    fn child(&mut self, parent: &str, name: &str, depth: usize) -> Result<(), EvalError> {
-        let path = format!("{parent}{name}");
+    /// Visits the node `path`, as leaf and as branch.
+    fn child(&mut self, path: &mut String, depth: usize) -> Result<(), EvalError> {
         let is_last = depth + 1 == self.elements.len();
-        let Some(found) = self.cursor.seek(&path)?.filter(|found| found.starts_with(&path)) else {
-            return Ok(());
-        };
-        if is_last && found == path {
-            (self.visit)(&path, true)?;
+        let mut next = self.next(path)?;
+        if is_last && matches!(next, Next::Equal) {
+            (self.visit)(path, true)?;
         }
-        let branch = format!("{path}.");
-        if !self.cursor.seek(&branch)?.is_some_and(|found| found.starts_with(&branch)) {
-            return Ok(());
+        let len = path.len();
+        path.push('.');
+        if matches!(next, Next::Equal | Next::LongerName) {
+            next = self.next(path)?;
         }
-        if is_last { (self.visit)(&path, false) } else { self.level(&branch, depth + 1) }
+        let is_branch = matches!(next, Next::Equal | Next::Below);
+        if is_branch && !is_last {
+            self.level(path, depth + 1)?;
+        }
+        path.truncate(len);
+        if is_branch && is_last { (self.visit)(path, false) } else { Ok(()) }
+    }
+
+    fn next(&mut self, path: &str) -> Result<Next, EvalError> {
+        let rest = self.paths.seek(path)?.and_then(|found| found.strip_prefix(path));
+        Ok(match rest.map(str::as_bytes) {
+            Some([]) => Next::Equal,
+            Some(_) if path.ends_with('.') => Next::Below,
+            Some([b'.', ..]) => Next::Below,
+            Some([byte, ..]) if *byte < b'.' => Next::LongerName,
+            _ => Next::After,
+        })
     }
 
     /// Visits the children that match an element with globs.
-    fn children(&mut self, parent: &str, element: &Element, depth: usize) -> Result<(), EvalError> {
+    fn children(&mut self, path: &mut String, element: &Element, depth: usize) -> Result<(), EvalError> {
         let is_last = depth + 1 == self.elements.len();
-        let bound = format!("{parent}{}", element.prefix());
+        let parent_len = path.len();
+        let bound = format!("{path}{}", element.prefix());
         let mut start = bound.clone();
         loop {
-            let Some(found) = self.cursor.seek(&start)?.filter(|found| found.starts_with(&bound)) else {
+            let Some(found) = self.paths.seek(&start)?.filter(|found| found.starts_with(&bound)) else {
                 return Ok(());
             };
-            let rest = found.get(parent.len()..).unwrap_or("");
-            let name = rest.split('.').next().unwrap_or("").to_owned();
+            let rest = found.get(parent_len..).unwrap_or("");
+            let name = rest.split('.').next().unwrap_or("");
             let is_branch = name.len() < rest.len();
-            let path = format!("{parent}{name}");
-            let is_match = (is_last || is_branch) && element.matches(&name);
-            if is_match && is_last {
-                (self.visit)(&path, !is_branch)?;
-            } else if is_match {
-                self.level(&format!("{path}."), depth + 1)?;
-            }
+            let is_match = (is_last || is_branch) && element.matches(name);
+            path.push_str(name);
+            start.clone_from(path);
             // After all paths of the branch: a slash is the byte after a dot.
-            start = if is_branch { format!("{path}/") } else { format!("{path}\0") };
+            start.push(if is_branch { '/' } else { '\0' });
+            if is_match && is_last {
+                (self.visit)(path, !is_branch)?;
+            } else if is_match {
+                path.push('.');
+                self.level(path, depth + 1)?;
+            }
+            path.truncate(parent_len);
         }
-    }
-}
-
-/// Position in the sorted paths, with those read ahead.
-struct Cursor<'a> {
-    paths: &'a dyn SortedPaths,
-    /// Start of the batch, which has all paths between it and its last path.
-    start: String,
-    batch: Vec<String>,
-    /// The batch reaches the end of all paths.
-    is_end: bool,
-    limit: usize,
-    /// Searches that the batch has answered.
-    hit_count: usize,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(paths: &'a dyn SortedPaths) -> Cursor<'a> {
-        let batch = Vec::new();
-        Cursor { paths, start: String::new(), batch, is_end: false, limit: 0, hit_count: 0 }
-    }
-
-    /// Returns the first path from `start` on.
-    fn seek(&mut self, start: &str) -> Result<Option<&str>, EvalError> {
-        let idx = self.batch.partition_point(|path| path.as_str() < start);
-        let is_inside = self.start.as_str() <= start && (idx < self.batch.len() || self.is_end);
-        if is_inside && self.limit > 0 {
-            self.hit_count += 1;
-            return Ok(self.batch.get(idx).map(String::as_str));
-        }
-        // Larger reads pay only while most of a batch is used.
-        let is_sequential = self.hit_count * 2 >= self.batch.len() && self.limit > 0;
-        self.limit = if is_sequential { (self.limit * 4).min(BATCH_MAX) } else { BATCH_FIRST };
-        self.batch = self.paths.paths_from(start, self.limit)?;
-        self.is_end = self.batch.len() < self.limit;
-        self.hit_count = 0;
-        start.clone_into(&mut self.start);
-        Ok(self.batch.first().map(String::as_str))
     }
 }
 

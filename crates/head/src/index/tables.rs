@@ -10,6 +10,7 @@ mod project;
 mod rows;
 mod tag_values;
 mod tenant_index;
+mod value_search;
 
 pub(crate) use load::LoadScratch;
 pub use lookup::Cardinality;
@@ -18,6 +19,7 @@ pub(crate) use order::sort_by_labels;
 pub(crate) use project::{Groups, LeastRows};
 pub(crate) use tag_values::FullTag;
 pub(crate) use tenant_index::TenantIndex;
+pub(crate) use value_search::ValuePosition;
 
 #[cfg(test)]
 mod tests;

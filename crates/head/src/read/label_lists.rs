@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use chronolith_model::index::select_refs;
-use chronolith_model::query::SoleLabelValues;
 use chronolith_model::{QueryError, ReadContext, Selector, TenantId, TimeRange};
 
 use crate::index::tables::{IdSet, TenantIndex};
@@ -99,51 +98,6 @@ impl HeadReader {
         Ok(values.into_iter().take(limit).collect())
     }
 
-    /// Searches label values; empty if no samples of the tenant overlap the range. Cost: a binary search and
-    /// the values returned.
-    ///
-    /// # Errors
-    /// As [`HeadReader::select`].
-    pub fn sole_label_values(
-        &self,
-        tenant: &TenantId,
-        search: &SoleLabelValues<'_>,
-        ctx: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        ctx.check()?;
-        let SoleLabelValues { name, start, range, limit } = *search;
-        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(Vec::new()) };
-        if !self.has_samples_in(&tenant, range) {
-            return Ok(Vec::new());
-        }
-        if self.has_no_empty_series(&tenant) {
-            return Ok(tenant.tables.read().sole_values(name, start, limit));
-        }
-        let _ids = self.state.index.ids.use_ids();
-        let mut values = Vec::new();
-        let mut scratch = Vec::new();
-        let mut start = start.to_owned();
-        while values.len() < limit {
-            let tables = tenant.tables.read();
-            let batch = tables.sole_values(name, &start, limit);
-            let is_end = batch.len() < limit;
-            for value in batch {
-                let id = tables.find(std::iter::once((name, value.as_str())), &mut scratch);
-                start = format!("{value}\0");
-                if id.is_some_and(|id| !self.state.series.lock(id).is_empty(id)) {
-                    values.push(value);
-                }
-            }
-            RwLockReadGuard::unlock_fair(tables);
-            if is_end {
-                break;
-            }
-            ctx.check()?;
-        }
-        values.truncate(limit);
-        Ok(values)
-    }
-
     /// Returns the values of `name` among the series `ids` if there are few values and every series has
     /// samples in the range; `None` if not, or if the index was rebuilt meanwhile.
     fn values_by_postings(
@@ -209,7 +163,7 @@ impl HeadReader {
     }
 
     /// Returns true if every series has samples. The result is cached until a deletion empties a series.
-    fn has_no_empty_series(&self, tenant: &TenantHead) -> bool {
+    pub(super) fn has_no_empty_series(&self, tenant: &TenantHead) -> bool {
         match tenant.empty_series.load(Ordering::Relaxed) {
             EMPTY_NONE => return true,
             EMPTY_SOME => return false,
@@ -229,7 +183,7 @@ impl HeadReader {
     }
 
     /// Returns true if the samples of the tenant begin before the end of `range` and end after its start.
-    fn has_samples_in(&self, tenant: &TenantHead, range: TimeRange) -> bool {
+    pub(super) fn has_samples_in(&self, tenant: &TenantHead, range: TimeRange) -> bool {
         tenant.windows.lock().overlaps(range)
     }
 

@@ -236,7 +236,7 @@ impl QueryBlocks {
     }
 
     /// Local blocks of all tenants.
-    pub(super) fn local(&self) -> &BlockStore {
+    pub(super) fn local(&self) -> &Arc<BlockStore> {
         &self.local
     }
 

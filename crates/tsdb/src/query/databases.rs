@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use chronolith_model::query::{ReadEstimate, SelectHints, SoleLabelValues, VecBatches};
+use chronolith_model::query::{LabelValueCursor, ReadEstimate, SelectHints, SoleLabelValues, VecBatches};
 use chronolith_model::{
     DuplicatePolicy, FIELD_LABEL, Labels, LabelsBuilder, METRIC_NAME, MatchOp, Matcher, QueryError,
     Queryable, ReadContext, Selector, SeriesBatches, SeriesRead,
@@ -368,7 +368,7 @@ impl Queryable for WithDatabases {
         &self,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Option<Vec<String>>, QueryError> {
+    ) -> Result<Option<Box<dyn LabelValueCursor>>, QueryError> {
         self.own.sole_label_values(search, ctx)
     }
 }

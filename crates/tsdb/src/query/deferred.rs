@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::query::{SelectHints, SoleLabelValues};
+use chronolith_model::query::{LabelValueCursor, SelectHints, SoleLabelValues};
 use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
 
 /// Source that `look_up` returns for each read.
@@ -66,7 +66,7 @@ where
         &self,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Option<Vec<String>>, QueryError> {
+    ) -> Result<Option<Box<dyn LabelValueCursor>>, QueryError> {
         (self.look_up)(ctx)?.sole_label_values(search, ctx)
     }
 }

@@ -6,12 +6,15 @@
 use std::sync::Arc;
 
 use chronolith_model::change::{ChangeWatch, Changed};
-use chronolith_model::query::{ReadEstimate, SelectHints, SoleLabelValues, TenantSources};
+use chronolith_model::query::{
+    LabelValueCursor, ReadEstimate, SelectHints, SoleLabelValues, SortedValues, TenantSources,
+};
 use chronolith_model::{
     DuplicatePolicy, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
 };
 
 use super::failure::FailurePolicy;
+use super::label_search::PartValues;
 use super::merged::{MergedBatches, merged};
 
 /// One of several sources. At equal timestamps the sample of the first part is read.
@@ -169,16 +172,16 @@ impl Queryable for TenantFanout {
         &self,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Option<Vec<String>>, QueryError> {
-        let mut all = Some(Vec::new());
+    ) -> Result<Option<Box<dyn LabelValueCursor>>, QueryError> {
+        let mut parts: Vec<(Box<dyn LabelValueCursor>, FailurePolicy)> = Vec::new();
         for part in &self.parts {
-            let found = part.queryable.sole_label_values(search, ctx);
-            let found = part.failure.or_warn(found, || Some(Vec::new()), ctx)?;
-            all = all.zip(found).map(|(all, found)| merged(all, found));
+            let none = || Some(Box::new(SortedValues::default()) as Box<dyn LabelValueCursor>);
+            let values = part.queryable.sole_label_values(search, ctx);
+            match part.failure.or_warn(values, none, ctx)? {
+                Some(values) => parts.push((values, part.failure.clone())),
+                None => return Ok(None),
+            }
         }
-        if let Some(values) = &mut all {
-            values.truncate(search.limit);
-        }
-        Ok(all)
+        Ok(Some(Box::new(PartValues::new(parts, ctx))))
     }
 }

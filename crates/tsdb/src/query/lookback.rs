@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use chronolith_model::query::{
-    ColumnType, ReadEstimate, SelectHints, SoleLabelValues, TypedColumns, VecBatches,
+    ColumnType, LabelValueCursor, ReadEstimate, SelectHints, SoleLabelValues, SortedValues, TypedColumns,
+    VecBatches,
 };
 use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{
@@ -104,12 +105,12 @@ impl Queryable for Bounded {
         &self,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
-    ) -> Result<Option<Vec<String>>, QueryError> {
+    ) -> Result<Option<Box<dyn LabelValueCursor>>, QueryError> {
         let read = |part: &Selector<'_>| {
-            self.source.sole_label_values(&SoleLabelValues { range: part.range, ..*search }, ctx)
+            self.source.sole_label_values(&SoleLabelValues { name: search.name, range: part.range }, ctx)
         };
         let found = read_part(&Selector { matchers: &[], range: search.range }, ctx, read)?;
-        Ok(found.unwrap_or_else(|| Some(Vec::new())))
+        Ok(found.unwrap_or_else(|| Some(Box::new(SortedValues::default()))))
     }
 }
 

@@ -26,6 +26,7 @@ mod idle;
     reason = "shared with the tests of the head, where it is a module of each file, and more of it is used"
 )]
 mod kinds;
+mod label_search;
 mod log_end;
 mod maintenance;
 mod many_tenants;

@@ -15,6 +15,7 @@ use chronolith_model::{GoRegex, METRIC_NAME, Matcher, QueryError};
 
 use super::tag_values::{FullTag, TagValues};
 use super::tenant_index::TenantIndex;
+use super::value_search::merged_by_value;
 
 /// Cost of checking one series, in ids of postings read: a search, and a cache line or two.
 const SERIES_COST: usize = 16;
@@ -207,22 +208,6 @@ impl TenantIndex {
         self.pairs_by_value(name).iter().filter(is_live).take(limit).map(text).collect()
     }
 
-    /// Returns the values of `name` from `start` on, ascending, at most `limit`, of series that have no other
-    /// label.
-    pub(crate) fn sole_values(&self, name: &str, start: &str, limit: usize) -> Vec<String> {
-        let pairs = self.pairs_of_name(name);
-        let first = pairs.partition_point(|&pair| self.pair_text(pair).1 < start);
-        let has_other_names = self.names.len() > 1;
-        let mut scratch = Vec::new();
-        let is_sole = |pair: &&u32| {
-            self.pairs[**pair as usize].live_count > 0
-                && (!has_other_names
-                    || self.find(std::iter::once(self.pair_text(**pair)), &mut scratch).is_some())
-        };
-        let text = |&pair: &u32| self.pair_text(pair).1.to_owned();
-        pairs[first..].iter().filter(is_sole).take(limit).map(text).collect()
-    }
-
     /// Adds the label names of the live series among ascending `ids` to `out`.
     pub(crate) fn collect_names(&self, ids: &[u32], out: &mut BTreeSet<String>) {
         let mut seen = HashSet::default();
@@ -265,12 +250,7 @@ impl TenantIndex {
         let name = &self.names[name as usize];
         let mut sorted = name.by_value.lock();
         if sorted.len() < name.pairs.len() {
-            let mut order = sorted.to_vec();
-            order.extend_from_slice(&name.pairs[sorted.len()..]);
-            // Stable merge sort: the sorted pairs are one run, which is only merged with those that were
-            // created since.
-            order.sort_by(|&a, &b| self.pair_text(a).1.cmp(self.pair_text(b).1));
-            *sorted = order.into();
+            *sorted = merged_by_value(self, &sorted, &name.pairs[sorted.len()..]);
         }
         sorted.clone()
     }

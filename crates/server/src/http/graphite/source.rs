@@ -7,7 +7,7 @@
 //! read.
 //! Not here: the language (`graphite`), HTTP (`render`, `find`).
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use chronolith_graphite::storage::path_walk::{SortedPaths, walk};
 use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source, glob};
 use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
-use chronolith_model::query::{SelectHints, SoleLabelValues};
+use chronolith_model::query::{LabelValueCursor, SelectHints, SoleLabelValues, SortedValues};
 use chronolith_model::{
     Columns, GraphiteLimits, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, SampleSource,
     Selector, SeriesRead, TimeRange,
@@ -279,7 +279,8 @@ impl<'a> TenantSource<'a> {
             }
         };
         let mut names: Vec<String> = Vec::new();
-        walk(&SeriesPaths::new(self, pattern, range), pattern, &mut |path, is_leaf| {
+        let mut paths = SeriesPaths::new(self, pattern, range)?;
+        walk(&mut paths, pattern, &mut |path, is_leaf| {
             self.count_found(names.len())?;
             if is_leaf {
                 names.push(path.to_owned());
@@ -326,8 +327,8 @@ impl Source for TenantSource<'_> {
         let start = from.map_or(i64::MIN / 2, to_ms);
         let end = until.map_or(i64::MAX / 2, |until| to_ms(until.saturating_add(1)));
         let mut nodes = Vec::new();
-        let paths = SeriesPaths::new(self, pattern, TimeRange::new(start, end));
-        walk(&paths, pattern, &mut |path, is_leaf| {
+        let mut paths = SeriesPaths::new(self, pattern, TimeRange::new(start, end))?;
+        walk(&mut paths, pattern, &mut |path, is_leaf| {
             self.count_found(nodes.len())?;
             self.reserve((path.len() + size_of::<Node>()) as u64)?;
             nodes.push(Node { path: path.to_owned(), is_leaf, intervals: Vec::new() });
@@ -345,60 +346,51 @@ struct Selection {
     series_count: u64,
 }
 
-/// Paths of series without other labels that match the start of a pattern, in stores that have samples near a
-/// range.
+/// Position in the paths of series without tags.
 struct SeriesPaths<'a, 's> {
     source: &'a TenantSource<'s>,
-    pattern: &'a str,
-    range: TimeRange,
-    /// All of them, of a source that cannot search.
-    listed: OnceCell<Vec<String>>,
+    values: Box<dyn LabelValueCursor>,
 }
 
 impl<'a, 's> SeriesPaths<'a, 's> {
-    fn new(source: &'a TenantSource<'s>, pattern: &'a str, range: TimeRange) -> SeriesPaths<'a, 's> {
-        SeriesPaths { source, pattern, range, listed: OnceCell::new() }
-    }
-
-    /// Lists the paths of the series, which are read once.
-    fn list(&self) -> Result<Vec<String>, EvalError> {
-        let mut paths = Vec::new();
-        // All labels decide whether a series has tags, which hints of presence alone leave out.
-        let hints = SelectHints::newest();
-        let matchers = [subtree_matcher(self.pattern)?];
-        self.source.for_each_series(&matchers, self.range, &hints, &mut |series| {
-            if let Some(path) = series.labels.metric_name().filter(|_| series.labels.len() == 1) {
-                self.source.reserve((path.len() + size_of::<String>()) as u64)?;
-                paths.push(path.to_owned());
-            }
-            Ok(())
-        })?;
-        paths.sort_unstable();
-        paths.dedup();
-        Ok(paths)
+    /// Reads the paths that match the start of a pattern if the source cannot search.
+    fn new(
+        source: &'a TenantSource<'s>,
+        pattern: &str,
+        range: TimeRange,
+    ) -> Result<SeriesPaths<'a, 's>, EvalError> {
+        let search = SoleLabelValues { name: METRIC_NAME, range };
+        let values = source.source.sole_label_values(&search, source.ctx);
+        let values = match values.map_err(|error| source.failed(error))? {
+            Some(values) => values,
+            None => Box::new(SortedValues::new(list_paths(source, pattern, range)?)),
+        };
+        Ok(SeriesPaths { source, values })
     }
 }
 
 impl SortedPaths for SeriesPaths<'_, '_> {
-    fn paths_from(&self, start: &str, limit: usize) -> Result<Vec<String>, EvalError> {
-        let TenantSource { source, ctx, .. } = self.source;
-        if self.listed.get().is_none() {
-            let search = SoleLabelValues { name: METRIC_NAME, start, range: self.range, limit };
-            let found = source.sole_label_values(&search, ctx).map_err(|error| self.source.failed(error))?;
-            if let Some(found) = found {
-                return Ok(found);
-            }
-        }
-        let listed = match self.listed.get() {
-            Some(listed) => listed,
-            None => {
-                let listed = self.list()?;
-                self.listed.get_or_init(|| listed)
-            }
-        };
-        let first = listed.partition_point(|path| path.as_str() < start);
-        Ok(listed.iter().skip(first).take(limit).cloned().collect())
+    fn seek(&mut self, start: &str) -> Result<Option<&str>, EvalError> {
+        self.values.seek(start).map_err(|error| self.source.failed(error))
     }
+}
+
+/// Lists the paths that match the start of a pattern, in ascending order.
+fn list_paths(source: &TenantSource<'_>, pattern: &str, range: TimeRange) -> Result<Vec<String>, EvalError> {
+    let mut paths = Vec::new();
+    // All labels decide whether a series has tags, which hints of presence alone leave out.
+    let hints = SelectHints::newest();
+    let matchers = [subtree_matcher(pattern)?];
+    source.for_each_series(&matchers, range, &hints, &mut |series| {
+        if let Some(path) = series.labels.metric_name().filter(|_| series.labels.len() == 1) {
+            source.reserve((path.len() + size_of::<String>()) as u64)?;
+            paths.push(path.to_owned());
+        }
+        Ok(())
+    })?;
+    paths.sort_unstable();
+    paths.dedup();
+    Ok(paths)
 }
 
 fn to_ms(seconds: i64) -> i64 {

@@ -335,10 +335,14 @@ async fn paths_are_searched_in_the_store_and_listed_otherwise() {
     let server = with_points().await;
     let source = server.app.lifecycle.source().expect("open").queryable(&TenantId::anonymous());
     let ctx = ReadContext::unlimited(server.app.env.clock.clone());
-    let search = SoleLabelValues { name: METRIC_NAME, start: "dc.b", range: TimeRange::ALL, limit: 2 };
-    let found = source.sole_label_values(&search, &ctx).expect("read");
-    assert_eq!(found, Some(vec!["dc.b.cpu".to_owned(), "dc.b.mem".to_owned()]));
-    assert_eq!(Listing(source.clone()).sole_label_values(&search, &ctx).expect("read"), None);
+    let search = SoleLabelValues { name: METRIC_NAME, range: TimeRange::ALL };
+    let mut values = source.sole_label_values(&search, &ctx).expect("read").expect("searched");
+    for (start, found) in
+        [("dc.b", Some("dc.b.cpu")), ("dc.b.d", Some("dc.b.mem")), ("dc.b", Some("dc.b.cpu")), ("e", None)]
+    {
+        assert_eq!(values.seek(start).expect("read"), found, "{start}");
+    }
+    assert!(Listing(source.clone()).sole_label_values(&search, &ctx).expect("read").is_none());
     let nodes = |source: Arc<dyn Queryable>, pattern: &str| {
         let settings =
             SourceSettings { rules: Arc::default(), limits: GraphiteLimits::default(), now_s: 1000 };

@@ -1,0 +1,103 @@
+//! The pairs of a label name in the order of their values, and a position among them.
+//!
+//! Invariant: a position is valid for one generation of the index.
+//! Not here: which series have a pair (`lookup`), locking (`read::label_search`).
+
+use std::sync::Arc;
+
+use super::tenant_index::{TenantIndex, hash_members};
+
+/// Returns the pairs `sorted` and `added` in the order of their values. Cost: sorting `added`, a search for
+/// each of them, and a copy of all numbers.
+pub(super) fn merged_by_value(tables: &TenantIndex, sorted: &[u32], added: &[u32]) -> Arc<[u32]> {
+    let mut added = added.to_vec();
+    added.sort_unstable_by(|&a, &b| tables.value(a).cmp(tables.value(b)));
+    let mut merged = Vec::with_capacity(sorted.len() + added.len());
+    let mut rest = sorted;
+    for pair in added {
+        let value = tables.value(pair);
+        let (before, after) = rest.split_at(distance(rest, |pair| tables.value(pair) < value));
+        merged.extend_from_slice(before);
+        merged.push(pair);
+        rest = after;
+    }
+    merged.extend_from_slice(rest);
+    merged.into()
+}
+
+/// Returns the number of items at the start for which `is_before` returns true, after which it is false.
+/// Cost: the logarithm of the result (exponential search, Bentley and Yao 1976).
+fn distance(items: &[u32], is_before: impl Fn(u32) -> bool) -> usize {
+    let mut step = 1;
+    let mut low = 0;
+    while items.get(low + step - 1).is_some_and(|&item| is_before(item)) {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step - 1).min(items.len());
+    low + items[low..high].partition_point(|&item| is_before(item))
+}
+
+/// Position among the values of a label.
+pub(crate) struct ValuePosition {
+    pairs: Arc<[u32]>,
+    generation: u32,
+    idx: usize,
+}
+
+impl ValuePosition {
+    /// Returns the start of the values of a label.
+    pub(crate) fn new(tables: &TenantIndex, name: &str) -> ValuePosition {
+        ValuePosition { pairs: tables.pairs_of_name(name), generation: tables.generation(), idx: 0 }
+    }
+
+    /// Returns true if the numbers of pairs are still those of the index.
+    pub(crate) fn is_valid(&self, tables: &TenantIndex) -> bool {
+        self.generation == tables.generation()
+    }
+
+    /// Moves to the first value that is at least `start`.
+    pub(crate) fn seek(&mut self, tables: &TenantIndex, start: &str) {
+        let is_before = |pair: u32| tables.value(pair) < start;
+        let (passed, ahead) = self.pairs.split_at(self.idx);
+        self.idx = match passed.last() {
+            Some(&last) if !is_before(last) => passed.partition_point(|&pair| is_before(pair)),
+            _ => self.idx + distance(ahead, is_before),
+        };
+    }
+
+    /// Moves to the next value.
+    pub(crate) fn skip(&mut self) {
+        self.idx += 1;
+    }
+
+    /// Returns the live series that has the value at the position, and no other label.
+    pub(crate) fn sole_series(&self, tables: &TenantIndex) -> Option<u32> {
+        self.pairs.get(self.idx).and_then(|&pair| tables.sole_series(pair))
+    }
+
+    /// Returns the value at the position; `None` after the last.
+    pub(crate) fn value<'a>(&self, tables: &'a TenantIndex) -> Option<&'a str> {
+        self.pairs.get(self.idx).map(|&pair| tables.value(pair))
+    }
+}
+
+impl TenantIndex {
+    /// Returns the value of a pair.
+    fn value(&self, pair: u32) -> &str {
+        self.pair_text(pair).1
+    }
+
+    /// Returns the live series that has this label and no other.
+    fn sole_series(&self, pair: u32) -> Option<u32> {
+        if self.pairs[pair as usize].live_count == 0 {
+            return None;
+        }
+        let is_it = |row: u32| self.members_of(row as usize).iter().eq([pair]);
+        let row = self.label_table.find(hash_members([pair].into_iter()), is_it)?;
+        Some(self.rows.id(row as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests;

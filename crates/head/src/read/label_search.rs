@@ -1,0 +1,93 @@
+//! Search in the sorted values of a label, among series that have no other label.
+//!
+//! Invariants: the index is locked for a search and a slice of values at a time; series without samples are
+//! excluded.
+//! Not here: the search in the index (`index::tables`), values of selected series (`label_lists`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use chronolith_base::sync::RwLockReadGuard;
+use chronolith_model::query::{LabelValueSearch, SoleLabelValues};
+use chronolith_model::{QueryError, ReadContext, TenantId};
+
+use crate::index::tables::ValuePosition;
+use crate::index::tenant::TenantHead;
+use crate::read::select::HeadReader;
+
+/// Values that are looked at under one lock.
+const SLICE_COUNT: usize = 1024;
+
+/// Search in the values of a label in the head. Cost: the distance from the last search.
+pub struct HeadValues {
+    reader: HeadReader,
+    tenant: Arc<TenantHead>,
+    name: String,
+    ctx: ReadContext,
+    position: ValuePosition,
+    removed_before: u64,
+}
+
+impl HeadReader {
+    /// Returns a search in label values; `None` if no samples of the tenant overlap the range.
+    ///
+    /// # Errors
+    /// As [`HeadReader::select`].
+    pub fn sole_label_values(
+        &self,
+        tenant: &TenantId,
+        search: &SoleLabelValues<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Option<HeadValues>, QueryError> {
+        ctx.check()?;
+        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(None) };
+        if !self.has_samples_in(&tenant, search.range) {
+            return Ok(None);
+        }
+        let tables = tenant.tables.read();
+        let position = ValuePosition::new(&tables, search.name);
+        let removed_before = tenant.removed_count.load(Ordering::Relaxed);
+        RwLockReadGuard::unlock_fair(tables);
+        let (name, ctx) = (search.name.to_owned(), ctx.clone());
+        let reader = HeadReader { state: self.state.clone() };
+        Ok(Some(HeadValues { reader, tenant, name, ctx, position, removed_before }))
+    }
+}
+
+impl HeadValues {
+    /// Returns true once if series have left the head since the last call, or the start: their values are
+    /// found in blocks only.
+    pub fn take_removed(&mut self) -> bool {
+        let removed_count = self.tenant.removed_count.load(Ordering::Relaxed);
+        std::mem::replace(&mut self.removed_before, removed_count) != removed_count
+    }
+}
+
+impl LabelValueSearch for HeadValues {
+    fn search(&mut self, start: &str, found: &mut String) -> Result<bool, QueryError> {
+        let HeadValues { reader, tenant, name, ctx, position, .. } = self;
+        let may_be_empty = !reader.has_no_empty_series(tenant);
+        let _ids = may_be_empty.then(|| reader.state.index.ids.use_ids());
+        let is_empty = |id| may_be_empty && reader.state.series.lock(id).is_empty(id);
+        start.clone_into(found);
+        loop {
+            let tables = tenant.tables.read();
+            if !position.is_valid(&tables) {
+                *position = ValuePosition::new(&tables, name);
+            }
+            position.seek(&tables, found);
+            for _ in 0..SLICE_COUNT {
+                let Some(value) = position.value(&tables) else { return Ok(false) };
+                if position.sole_series(&tables).is_some_and(|id| !is_empty(id)) {
+                    value.clone_into(found);
+                    return Ok(true);
+                }
+                position.skip();
+            }
+            let Some(value) = position.value(&tables) else { return Ok(false) };
+            value.clone_into(found);
+            RwLockReadGuard::unlock_fair(tables);
+            ctx.check()?;
+        }
+    }
+}
