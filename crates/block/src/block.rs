@@ -10,7 +10,9 @@ use chronolith_base::Env;
 use chronolith_format::block::catalogue::{BlockRecord, ImmutableBytes};
 use chronolith_format::block::meta::BlockMeta;
 use chronolith_model::query::{ReadEstimate, SoleLabelValues};
-use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TimeRange};
+use chronolith_model::{
+    Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TimeRange,
+};
 
 use crate::BlockError;
 use crate::contents::BlockContents;
@@ -243,6 +245,16 @@ impl Block {
     #[must_use]
     pub fn sole_label_values(&self, search: &SoleLabelValues<'_>, ctx: &ReadContext) -> Option<BlockValues> {
         BlockValues::new(&self.contents, search, ctx)
+    }
+}
+
+impl Block {
+    /// Calls `visit` with the labels of each series until it returns `false`. Cost: the index.
+    ///
+    /// # Errors
+    /// [`QueryError`] if the index is damaged, or from the disk.
+    pub fn for_each_labels(&self, visit: &mut dyn FnMut(&Labels) -> bool) -> Result<(), QueryError> {
+        label_queries::for_each_labels(&self.contents, visit)
     }
 }
 

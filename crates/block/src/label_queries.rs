@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use chronolith_base::{DecodeError, MemoryBudget};
 use chronolith_format::block::index::{Postings, SeriesEntry};
-use chronolith_model::{QueryError, ReadContext, Selector};
+use chronolith_model::{Labels, QueryError, ReadContext, Selector};
 
 use crate::contents::BlockContents;
-use crate::postings::{postings_at, select_refs};
+use crate::postings::{all_refs, postings_at, select_refs};
 use crate::series_reader::SeriesReader;
 use crate::waves::PostingsWave;
 
@@ -105,6 +105,22 @@ pub(crate) fn for_each_series(
         ctx.check()?;
         let entry = series.decode(contents, series_ref).map_err(|e| contents.index_error(&e))?;
         visit(entry);
+    }
+    Ok(())
+}
+
+/// Calls `visit` with the labels of each series until it returns false.
+pub(crate) fn for_each_labels(
+    contents: &BlockContents,
+    visit: &mut dyn FnMut(&Labels) -> bool,
+) -> Result<(), QueryError> {
+    let budget = MemoryBudget::new("labels of a block", u64::MAX);
+    let mut series = SeriesReader::new(all_refs(contents, &budget)?);
+    while let Some(series_ref) = series.next_ref(contents, &budget)? {
+        series.decode(contents, series_ref).map_err(|e| contents.index_error(&e))?;
+        if !visit(&series.ascending_labels(contents, series_ref)?) {
+            break;
+        }
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ impl BlockValues {
             return Ok(true);
         }
         let matchers = [Matcher::equal(self.name.as_str(), value)];
-        let refs = select_refs(&*self.contents, &matchers, &self.ctx.budget)?;
+        let refs = select_refs(&self.contents, &matchers, &self.ctx.budget)?;
         let mut found = false;
         for_each_series(&self.contents, refs, &self.ctx, &mut |entry| {
             found |= entry.pairs().nth(1).is_none();

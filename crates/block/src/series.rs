@@ -62,6 +62,12 @@ impl SampleSource for BlockSeries {
         Ok(())
     }
 
+    fn rollup_archives(&self, out: &mut Vec<RollupArchive>) {
+        if let Some(rollups) = &self.rollups {
+            rollups.archives(out);
+        }
+    }
+
     fn read_rollup(
         &self,
         archive: &RollupArchive,

@@ -24,6 +24,7 @@ pub mod note;
 pub mod operator;
 pub mod plan;
 pub mod position;
+mod rolled_up;
 pub mod rollup;
 pub mod rows;
 pub mod samples;

@@ -90,6 +90,25 @@ pub struct RollupBuffer {
     extremes: ExtremeBuffer,
 }
 
+impl RollupBuffer {
+    /// Appends the growth of a counter in each window; see [`growth::roll_counted`].
+    ///
+    /// # Errors
+    /// Cancellation and deadline.
+    pub(crate) fn roll_growth(
+        &mut self,
+        columns: &Columns,
+        windows: &Windows,
+        ctx: &ReadContext,
+        kind: rate::Extrapolation,
+        sample_count: impl Fn(usize, usize) -> Option<usize>,
+        out: &mut Vec<f64>,
+    ) -> Result<Option<bool>, QueryError> {
+        event::find(&columns.values, event::is_reset, &mut self.events);
+        growth::roll_counted(columns, windows, ctx, (&self.events, kind), sample_count, out)
+    }
+}
+
 impl Rollup {
     /// Returns true if the metric name stays.
     pub fn keeps_name(&self) -> bool {

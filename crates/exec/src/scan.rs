@@ -18,6 +18,7 @@ use crate::grouping::Grouping;
 use crate::histogram::growth::RangeNotes;
 use crate::operator::SeriesOperator;
 use crate::position::Origin;
+use crate::rolled_up::{self, RolledUpFn, RolledUpScratch};
 use crate::rollup::extended;
 use crate::samples::{RangeSamples, SampleParts};
 use crate::select::{InstantField, latest, latest_idx, latest_mixed};
@@ -67,6 +68,7 @@ pub struct ScanReader<'a> {
 struct Scratch {
     samples: RangeSamples,
     range: RangeScratch,
+    rolled_up: RolledUpScratch,
     /// Series and samples read since the last check.
     series_count: usize,
     read_count: u64,
@@ -309,6 +311,15 @@ fn compute(
     out: &mut StepSeries,
 ) -> Result<bool, Error> {
     let Work { execution, windows, parts, function } = work;
+    if let ScanFn::Range(function) = function
+        && let Some(kind) = RolledUpFn::of(function)
+    {
+        let Scratch { rolled_up, range, .. } = scratch;
+        if let Some(any) = rolled_up::apply(kind, function, series, rolled_up, range, out)? {
+            scratch.read_count += scratch.rolled_up.value_count();
+            return Ok(any);
+        }
+    }
     let samples = &mut scratch.samples;
     samples.clear();
     series.samples.read(windows.read_range(), &mut samples.floats)?;

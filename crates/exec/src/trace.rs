@@ -37,6 +37,9 @@ struct Counts {
     series_selected: AtomicU64,
     chunks: AtomicU64,
     samples: AtomicU64,
+    rollup_windows: AtomicU64,
+    /// Length of the windows that were counted last.
+    rollup_span_ms: AtomicU64,
     memory_bytes: AtomicU64,
     series_yielded: AtomicU64,
     time_ns: AtomicU64,
@@ -82,8 +85,12 @@ pub struct TraceNode {
     pub series: u64,
     /// Chunks of the selected series in the range that was read.
     pub chunks: u64,
-    /// Samples that were read.
+    /// Samples that were read, and values of roll-ups.
     pub samples: u64,
+    /// Windows of roll-ups among them.
+    pub rollup_windows: u64,
+    /// Length of these windows in milliseconds; 0 if there are none.
+    pub rollup_span_ms: u64,
     /// Memory that it reserved.
     pub memory_bytes: u64,
     /// Time in it and in the nodes below.
@@ -129,6 +136,12 @@ impl Trace {
     #[must_use]
     pub fn samples_read(&self) -> u64 {
         self.totals.samples.load(Ordering::Relaxed)
+    }
+
+    /// Windows of roll-ups that were used so far.
+    #[must_use]
+    pub fn rollup_windows(&self) -> u64 {
+        self.totals.rollup_windows.load(Ordering::Relaxed)
     }
 
     /// Samples per step, if requested and if the query has started.
@@ -203,6 +216,16 @@ impl Trace {
         self.at_current(|counts| {
             counts.samples.fetch_add(samples, Ordering::Relaxed);
         });
+    }
+
+    /// Counts windows of a roll-up that were used instead of samples.
+    pub fn count_rolled_up(&self, span_ms: i64, windows: u64) {
+        let add = |counts: &Counts| {
+            counts.rollup_windows.fetch_add(windows, Ordering::Relaxed);
+            counts.rollup_span_ms.store(span_ms.unsigned_abs(), Ordering::Relaxed);
+        };
+        add(&self.totals);
+        self.at_current(add);
     }
 
     /// Counts memory that an operator reserved.
@@ -294,6 +317,8 @@ impl Node {
             series: load(&self.counts.series_yielded),
             chunks: load(&self.counts.chunks),
             samples: load(&self.counts.samples),
+            rollup_windows: load(&self.counts.rollup_windows),
+            rollup_span_ms: load(&self.counts.rollup_span_ms),
             memory_bytes: load(&self.counts.memory_bytes),
             time_ns: load(&self.counts.time_ns),
             self_ns: 0,

@@ -116,6 +116,13 @@ pub struct RangeScratch {
     gauge: Option<(Note, Option<StepSet>)>,
 }
 
+impl RangeScratch {
+    /// Memory of the rollup.
+    pub(crate) fn buffer(&mut self) -> &mut RollupBuffer {
+        &mut self.buffer
+    }
+}
+
 impl RangeFn<'_> {
     /// Computes all windows of a series; returns false if none has a value.
     ///
@@ -135,6 +142,18 @@ impl RangeFn<'_> {
         if !self.fill(labels, samples, scratch, out)? {
             return Ok(false);
         }
+        self.finish(labels, drop_name, scratch, out);
+        Ok(true)
+    }
+
+    /// Gives a computed series its labels, and notes what its metric does not look like.
+    pub(crate) fn finish(
+        &self,
+        labels: &Labels,
+        drop_name: bool,
+        scratch: &mut RangeScratch,
+        out: &mut StepSeries,
+    ) {
         if self.rollup.wants_counter() {
             self.check_counter(labels, out, &mut scratch.gauge);
         }
@@ -143,7 +162,6 @@ impl RangeFn<'_> {
         if !self.rollup.keeps_name() && !self.keeps_labels {
             self.execution.drop_name(out);
         }
-        Ok(true)
     }
 
     /// Fills the columns; returns false if no step has a value.

@@ -408,6 +408,10 @@ pub trait SampleSource: Send + Sync {
         Ok(())
     }
 
+    /// Appends the archives of which the source keeps windows, with the methods that it keeps. Cost: a search
+    /// per archive of each block.
+    fn rollup_archives(&self, _out: &mut Vec<RollupArchive>) {}
+
     /// Returns the windows of `archive` in `range`, which has whole windows, as far as the source keeps them
     /// and no other sample of it is in them. `out` is empty. Cost: the windows, and the headers of chunks.
     ///

@@ -6,21 +6,33 @@
 //! Not here: rules that give a series its archives (`ingest::carbon`), files (`format::block::rollup`).
 
 mod archive;
+mod facts;
 mod methods;
 mod read;
 mod windows;
 
 pub use archive::RollupArchive;
+pub use facts::{RollupFacts, is_small_integer};
 pub use methods::{RollupMethod, RollupMethods};
 pub use read::RollupRead;
 pub use windows::RolledWindows;
 
 use crate::Labels;
 
-/// Rules that give a series its roll-ups.
+/// Rules that give a series its roll-ups and its retention.
 pub trait RollupRules: Send + Sync {
     /// Appends the archives of a series, each span and slot once.
     fn archives_of(&self, labels: &Labels, out: &mut Vec<RollupArchive>);
+
+    /// Returns how long samples of a series are kept after their time, in milliseconds; `None` for ever.
+    fn retention_ms(&self, _labels: &Labels) -> Option<i64> {
+        None
+    }
+
+    /// Returns the shortest of the retentions that a series may have; `None` if all are kept for ever.
+    fn shortest_retention_ms(&self) -> Option<i64> {
+        None
+    }
 }
 
 #[cfg(test)]

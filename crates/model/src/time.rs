@@ -106,6 +106,20 @@ impl TimeRange {
         TimeRange { start, end: end.max(start) }
     }
 
+    /// Sorts ranges, and joins those that overlap or touch.
+    #[must_use]
+    pub fn joined(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut out: Vec<TimeRange> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match out.last_mut().filter(|last| range.start <= last.end) {
+                Some(last) => last.end = last.end.max(range.end),
+                None => out.push(range),
+            }
+        }
+        out
+    }
+
     /// `[start, last]`, saturating at `i64::MAX`.
     #[must_use]
     pub fn inclusive(start: i64, last: i64) -> TimeRange {

@@ -74,6 +74,13 @@ impl SampleSource for MergedSource {
         })
     }
 
+    fn rollup_archives(&self, out: &mut Vec<RollupArchive>) {
+        self.parts.iter().for_each(|part| part.source.rollup_archives(out));
+        // Parts without some of the methods answer with their samples.
+        out.sort_unstable_by_key(|archive| (archive.span_ms(), archive.slot_ms()));
+        out.dedup_by_key(|archive| (archive.span_ms(), archive.slot_ms()));
+    }
+
     fn read_rollup(
         &self,
         archive: &RollupArchive,

@@ -119,6 +119,7 @@ impl RollupFile {
             return Ok(false);
         }
         section.read(range, &mut out.windows)?;
+        out.facts = out.facts.and(section.facts());
         Ok(true)
     }
 }
@@ -133,6 +134,17 @@ impl SeriesRollups {
     /// Those of the series `series_ref` of the block.
     pub(crate) fn new(rollups: Arc<Rollups>, series_ref: u32) -> SeriesRollups {
         SeriesRollups { rollups, series_ref }
+    }
+
+    /// Appends the archives of which the series has windows.
+    pub(crate) fn archives(&self, out: &mut Vec<RollupArchive>) {
+        let of_file = |file: &RollupFile| {
+            let RollupHeader { span_ms, slot_ms } = file.header;
+            let section = file.table.section(&file.bytes, self.series_ref).ok()??;
+            let section = Section::decode(section, self.series_ref, span_ms).ok()?;
+            RollupArchive::new(span_ms, slot_ms, section.methods())
+        };
+        out.extend(self.rollups.files.iter().filter_map(of_file));
     }
 
     /// Reads the windows of `archive` in `range`; adds to the raw ranges what is at the ends of the block, or

@@ -8,7 +8,9 @@ use chronolith_format::block::rollup::{
     ROLLUPS_DIR, RollupHeader, encode_section, encode_trailer, file_name, put_entry,
 };
 use chronolith_format::chunk::dense::DenseScratch;
-use chronolith_model::rollup::{RolledWindows, RollupArchive, RollupMethod, RollupMethods, RollupRules};
+use chronolith_model::rollup::{
+    RolledWindows, RollupArchive, RollupFacts, RollupMethod, RollupMethods, RollupRules,
+};
 use chronolith_model::{Columns, SampleSource as _, TimeRange};
 
 use crate::compact::{CompactError, Pace};
@@ -22,6 +24,8 @@ use crate::{Block, BlockError};
 
 /// Files of a block at most; archives of further spans are computed from samples.
 const FILES_MAX: usize = 32;
+/// Resets are kept for series that have one in so many windows, or fewer: others are no counters.
+const RESETS_PART: f64 = 8.0;
 
 /// Counts of a block's roll-ups that were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -144,9 +148,13 @@ impl RollupWriter {
     ) -> Result<(), BlockError> {
         let Some(inner) = archive.narrowed(block_range) else { return Ok(()) };
         let methods = archive.methods.union(RollupMethods::of(&[RollupMethod::Count]));
-        let archive = archive.with_methods(methods);
-        let mut all = RolledWindows::new(methods);
-        archive.roll_up(samples, &mut all);
+        let with_resets = methods.union(RollupMethods::of(&[RollupMethod::Resets]));
+        let mut all = RolledWindows::new(with_resets);
+        archive.with_methods(with_resets).roll_up(samples, &mut all);
+        let total = |method| all.column(method).unwrap_or_default().iter().sum::<f64>();
+        let facts = RollupFacts::of(samples, total(RollupMethod::Count) as usize);
+        let is_counter = total(RollupMethod::Resets) <= all.len() as f64 / RESETS_PART;
+        let methods = if is_counter { with_resets } else { methods };
         let first = all.starts().partition_point(|start| *start < inner.start);
         let end = all.starts().partition_point(|start| *start < inner.end);
         let header = RollupHeader { span_ms: archive.span_ms(), slot_ms: archive.slot_ms() };
@@ -157,7 +165,7 @@ impl RollupWriter {
         let mut kept = RolledWindows::new(methods);
         kept.extend_from(&all, first..end);
         self.section.clear();
-        encode_section(series_ref, &kept, archive.span_ms(), &mut self.scratch, &mut self.section);
+        encode_section(series_ref, &kept, facts, archive.span_ms(), &mut self.scratch, &mut self.section);
         let Ok(len) = u32::try_from(self.section.len()) else { return Ok(()) };
         let section = std::mem::take(&mut self.section);
         let file = self.file(header)?;

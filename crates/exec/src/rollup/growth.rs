@@ -70,6 +70,32 @@ pub(super) fn roll(
     Ok(any)
 }
 
+/// As [`roll`], over values of which some stand for several samples: `sample_count` returns the number of
+/// samples of so many values from an index on; `None`, as is then the result, if the first or the last of them
+/// is not one sample.
+///
+/// # Errors
+/// The query is to stop.
+pub(super) fn roll_counted(
+    columns: &Columns,
+    windows: &Windows,
+    ctx: &ReadContext,
+    (resets, kind): (&[usize], Extrapolation),
+    sample_count: impl Fn(usize, usize) -> Option<usize>,
+    out: &mut Vec<f64>,
+) -> Result<Option<bool>, QueryError> {
+    let mut growth = Growth::new(&columns.values, resets, kind);
+    let mut is_known = true;
+    let any = slide(columns, windows, ctx, out, |w| match sample_count(w.first_idx, w.values.len()) {
+        Some(count) => growth.of_counted(&w, count),
+        None => {
+            is_known = false;
+            ABSENT
+        }
+    })?;
+    Ok(is_known.then_some(any))
+}
+
 /// Fewer samples are not worth a look at their distances.
 const EVEN_SAMPLES_MIN: usize = 8;
 
@@ -175,6 +201,11 @@ impl<'s> Growth<'s> {
 
     /// Of the next window.
     fn of(&mut self, window: &Window<'_>) -> f64 {
+        self.of_counted(window, window.times.len())
+    }
+
+    /// Of the next window, whose values stand for `sample_count` samples.
+    fn of_counted(&mut self, window: &Window<'_>, sample_count: usize) -> f64 {
         let (&[first_time, .., last_time], &[first, .., last]) = (window.times, window.values) else {
             return ABSENT;
         };
@@ -182,7 +213,7 @@ impl<'s> Growth<'s> {
             before_ms: first_time - window.start_ms,
             covered_ms: last_time - first_time,
             after_ms: window.end_ms - last_time,
-            sample_count: window.times.len(),
+            sample_count,
         };
         let scale = match self.last {
             Some((of, scale)) if of == placement => scale,

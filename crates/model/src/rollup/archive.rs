@@ -109,10 +109,12 @@ struct Window {
     last: f64,
     abs_max: f64,
     abs_min: f64,
+    resets: u64,
 }
 
 impl Window {
     fn add(&mut self, value: f64) {
+        self.resets += u64::from(self.count > 0 && value < self.last);
         self.last = value;
         self.count += 1;
         if self.count == 1 {
@@ -159,6 +161,7 @@ impl Window {
             RollupMethod::Last => self.last,
             RollupMethod::AbsMax => self.abs_max,
             RollupMethod::AbsMin => self.abs_min,
+            RollupMethod::Resets => self.resets as f64,
         }
     }
 }

@@ -20,11 +20,13 @@ pub enum RollupMethod {
     AbsMax = 6,
     /// Value of the smallest magnitude.
     AbsMin = 7,
+    /// Number of samples that are lower than the one before them in the window: resets of a counter.
+    Resets = 8,
 }
 
 impl RollupMethod {
     /// All methods, by their numbers.
-    pub const ALL: [RollupMethod; 8] = [
+    pub const ALL: [RollupMethod; 9] = [
         RollupMethod::Count,
         RollupMethod::Sum,
         RollupMethod::Min,
@@ -33,6 +35,7 @@ impl RollupMethod {
         RollupMethod::Last,
         RollupMethod::AbsMax,
         RollupMethod::AbsMin,
+        RollupMethod::Resets,
     ];
 
     /// Returns the name in answers and documents.
@@ -47,6 +50,7 @@ impl RollupMethod {
             RollupMethod::Last => "last",
             RollupMethod::AbsMax => "absmax",
             RollupMethod::AbsMin => "absmin",
+            RollupMethod::Resets => "resets",
         }
     }
 

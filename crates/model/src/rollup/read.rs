@@ -1,6 +1,7 @@
 //! Answer of a source to a read of roll-ups: windows, and ranges whose samples have to be read.
 
 use super::archive::RollupArchive;
+use super::facts::RollupFacts;
 use super::methods::RollupMethods;
 use super::windows::RolledWindows;
 use crate::TimeRange;
@@ -14,19 +15,22 @@ pub struct RollupRead {
     pub windows: RolledWindows,
     /// Ranges to be computed from samples; in any order until [`RollupRead::merged`].
     pub raw: Vec<TimeRange>,
+    /// What is known of the samples of the windows.
+    pub facts: RollupFacts,
 }
 
 impl RollupRead {
     /// Nothing, for values of `methods`.
     #[must_use]
     pub fn new(methods: RollupMethods) -> RollupRead {
-        RollupRead { windows: RolledWindows::new(methods), raw: Vec::new() }
+        RollupRead { windows: RolledWindows::new(methods), ..RollupRead::default() }
     }
 
     /// Removes everything.
     pub fn clear(&mut self) {
         self.windows.clear();
         self.raw.clear();
+        self.facts = RollupFacts::OF_NONE;
     }
 
     /// Adds the windows that have a part of `part`, within `range`, to the raw ranges.
@@ -46,11 +50,12 @@ impl RollupRead {
         let with_windows: Vec<&RollupRead> = reads.iter().filter(|read| !read.windows.is_empty()).collect();
         let is_disjoint =
             with_windows.windows(2).all(|pair| last_of(pair[0]) < pair[1].windows.starts().first().copied());
-        if is_disjoint {
-            merged_disjoint(archive, &reads)
-        } else {
-            RollupRead::merged_overlapping(archive, &reads)
-        }
+        let facts = reads.iter().fold(RollupFacts::OF_NONE, |facts, read| facts.and(read.facts));
+        let merged = match is_disjoint {
+            true => merged_disjoint(archive, &reads),
+            false => RollupRead::merged_overlapping(archive, &reads),
+        };
+        RollupRead { facts, ..merged }
     }
 
     /// As [`RollupRead::merged`], window by window.
@@ -65,7 +70,7 @@ impl RollupRead {
         }
         let repeated = order.windows(2).filter(|pair| pair[0].0 == pair[1].0);
         raw.extend(repeated.map(|pair| TimeRange::new(pair[0].0, pair[0].0 + archive.span_ms())));
-        let mut out = RollupRead { windows: RolledWindows::new(archive.methods), raw: joined(raw) };
+        let mut out = RollupRead { raw: TimeRange::joined(raw), ..RollupRead::new(archive.methods) };
         let mut left = out.raw.iter().peekable();
         let mut run: Option<(usize, usize, usize)> = None;
         for (start, at, idx) in order {
@@ -88,8 +93,8 @@ impl RollupRead {
 
 /// Joins answers whose windows are one after the other.
 fn merged_disjoint(archive: &RollupArchive, reads: &[RollupRead]) -> RollupRead {
-    let raw = joined(reads.iter().flat_map(|read| read.raw.iter().copied()).collect());
-    let mut out = RollupRead { windows: RolledWindows::new(archive.methods), raw };
+    let raw = TimeRange::joined(reads.iter().flat_map(|read| read.raw.iter().copied()).collect());
+    let mut out = RollupRead { raw, ..RollupRead::new(archive.methods) };
     for RollupRead { windows, .. } in reads {
         let mut first = 0;
         for range in &out.raw {
@@ -108,17 +113,4 @@ fn put_run(reads: &[RollupRead], run: Option<(usize, usize, usize)>, out: &mut R
     {
         out.extend_from(&read.windows, first..end);
     }
-}
-
-/// Sorts ranges and joins those that overlap or touch.
-fn joined(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
-    ranges.sort_unstable_by_key(|range| range.start);
-    let mut out: Vec<TimeRange> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match out.last_mut().filter(|last| range.start <= last.end) {
-            Some(last) => last.end = last.end.max(range.end),
-            None => out.push(range),
-        }
-    }
-    out
 }

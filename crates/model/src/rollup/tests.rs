@@ -15,7 +15,7 @@ fn columns(samples: &[(i64, f64)]) -> Columns {
 
 /// Windows of 60 over slots of 20: start, and values in the order of [`RollupMethod::ALL`].
 #[track_caller]
-fn check(samples: &[(i64, f64)], want: &[(i64, [f64; 8])]) {
+fn check(samples: &[(i64, f64)], want: &[(i64, [f64; 9])]) {
     let archive = archive(60, 20);
     let mut windows = RolledWindows::new(archive.methods);
     archive.roll_up(&columns(samples), &mut windows);
@@ -28,17 +28,23 @@ fn check(samples: &[(i64, f64)], want: &[(i64, [f64; 8])]) {
 fn a_window_has_the_last_sample_of_each_slot() {
     check(&[], &[]);
     check(&[(5, f64::NAN)], &[]);
-    check(&[(5, 2.0)], &[(0, [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0])]);
-    check(&[(0, 3.0), (20, -4.0), (59, 1.0)], &[(0, [3.0, 0.0, -4.0, 3.0, 3.0, 1.0, -4.0, 1.0])]);
+    check(&[(5, 2.0)], &[(0, [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 0.0])]);
+    check(&[(0, 3.0), (20, -4.0), (59, 1.0)], &[(0, [3.0, 0.0, -4.0, 3.0, 3.0, 1.0, -4.0, 1.0, 1.0])]);
     // Samples of one slot, of which one is no value.
     check(
         &[(0, 9.0), (19, 1.0), (20, 5.0), (39, f64::NAN), (60, 7.0)],
-        &[(0, [2.0, 6.0, 1.0, 5.0, 1.0, 5.0, 5.0, 1.0]), (60, [1.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0])],
+        &[
+            (0, [2.0, 6.0, 1.0, 5.0, 1.0, 5.0, 5.0, 1.0, 0.0]),
+            (60, [1.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 0.0]),
+        ],
     );
     // Windows before 1970 start at multiples of the span, too.
     check(
         &[(-1, 2.0), (0, 3.0)],
-        &[(-60, [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]), (0, [1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0])],
+        &[
+            (-60, [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 0.0]),
+            (0, [1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 0.0]),
+        ],
     );
 }
 

@@ -234,6 +234,20 @@ impl RollupRules for PathRules {
         let ms = |archive: &Archive| i64::from(archive.step_s) * 1000;
         out.extend(coarser.iter().filter_map(|archive| RollupArchive::new(ms(archive), ms(finest), methods)));
     }
+
+    fn retention_ms(&self, labels: &Labels) -> Option<i64> {
+        self.schemas.match_path(&path_of_labels(labels)).and_then(longest_retention_ms)
+    }
+
+    fn shortest_retention_ms(&self) -> Option<i64> {
+        self.schemas.rules().iter().filter_map(longest_retention_ms).min()
+    }
+}
+
+/// Returns how long the coarsest archive of a schema has points, in milliseconds.
+fn longest_retention_ms(schema: &Schema) -> Option<i64> {
+    let retention_s = schema.archives().iter().map(Archive::retention_s).max()?;
+    Some(i64::try_from(retention_s).unwrap_or(i64::MAX).saturating_mul(1000))
 }
 
 /// Returns what windows need for points of these methods.

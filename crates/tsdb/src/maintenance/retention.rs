@@ -1,10 +1,12 @@
-//! Retention job: expired blocks of one tenant leave its list of blocks, by age and then by total size.
+//! Retention job: expired blocks of one tenant leave its list of blocks, by age and then by total size, and
+//! those of Graphite stores by the schemas of their series.
 //!
 //! Invariants: age is measured by a clock that does not follow jumps (`clock_guard`); by size, every block
 //! older than the first one beyond the limit goes. Files are removed by a later job, after the files of
 //! blocks that an expired block was compacted from: without it, a start would take those for complete.
 //! Not here: removal of files (`block_removal`).
 
+mod by_schema;
 mod clock_file;
 mod clock_guard;
 
@@ -18,6 +20,7 @@ use chronolith_model::TenantId;
 use super::counters::RetentionCounters;
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::storage::Storage;
+use by_schema::SchemaRetentions;
 pub(crate) use clock_file::GuardedClock;
 
 /// Runs retention jobs.
@@ -25,11 +28,12 @@ pub(super) struct RetentionJobs {
     clock: GuardedClock,
     /// Expired blocks of the queued jobs.
     expired: BTreeMap<TenantId, Vec<Arc<BlockEntry>>>,
+    by_schema: SchemaRetentions,
 }
 
 impl RetentionJobs {
     pub(super) fn new(clock: GuardedClock) -> RetentionJobs {
-        RetentionJobs { clock, expired: BTreeMap::new() }
+        RetentionJobs { clock, expired: BTreeMap::new(), by_schema: SchemaRetentions::default() }
     }
 
     /// Compares the wall clock with the monotonic one; called with every run.
@@ -119,6 +123,12 @@ fn end_ms(tenant: &TenantId, block: &BlockEntry) -> i64 {
 impl JobRunner for RetentionJobs {
     fn search(&mut self, cx: &JobContext<'_>) -> Found {
         self.expired = self.find_expired(cx.storage, cx.now_ms, &cx.counters.retention);
+        for (store, block) in self.by_schema.expired(cx.storage, self.clock.time_ms()) {
+            let of_store = self.expired.entry(store).or_default();
+            if !of_store.iter().any(|other| other.ulid() == block.ulid()) {
+                of_store.push(block);
+            }
+        }
         let job = |(tenant, blocks): (&TenantId, &Vec<Arc<BlockEntry>>)| {
             let bytes = blocks.iter().map(|block| block.size_bytes()).sum();
             Job::of_tenant(JobKind::Retention, tenant.clone(), cx.now_ms, bytes)

@@ -102,6 +102,10 @@ impl SampleSource for PartSamples {
         self.failure.or_warn(result, || out.truncate(start), &self.ctx)
     }
 
+    fn rollup_archives(&self, out: &mut Vec<RollupArchive>) {
+        self.samples.rollup_archives(out);
+    }
+
     fn read_rollup(
         &self,
         archive: &RollupArchive,

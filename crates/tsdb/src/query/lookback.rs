@@ -151,6 +151,10 @@ impl SampleSource for BoundedSamples {
         part_from(range, self.start_ms).map_or(Ok(()), |range| self.samples.read_typed(range, out))
     }
 
+    fn rollup_archives(&self, out: &mut Vec<RollupArchive>) {
+        self.samples.rollup_archives(out);
+    }
+
     fn read_rollup(
         &self,
         archive: &RollupArchive,

@@ -27,6 +27,7 @@ const AGE_MS: u64 = 20 * HOUR_MS.unsigned_abs();
 /// Value of each series and time.
 type Model = BTreeMap<String, BTreeMap<i64, u64>>;
 
+/// Rules without an end of retention.
 struct Rules;
 
 impl RollupRules for Rules {
@@ -226,4 +227,51 @@ fn windows_are_those_of_the_samples_whatever_happens() {
     let mut counts = Counts::default();
     (0..SEEDS).for_each(|seed| run(seed, &mut counts));
     assert!(counts.windows > 10_000 && counts.blocks > 50 && counts.damaged > 3, "{counts:?}");
+}
+
+/// Series whose names begin with `day` are kept for a day, those with `week` for a week.
+struct Retentions;
+
+impl RollupRules for Retentions {
+    fn archives_of(&self, _: &Labels, _: &mut Vec<RollupArchive>) {}
+
+    fn retention_ms(&self, labels: &Labels) -> Option<i64> {
+        let name = labels.metric_name().unwrap_or_default();
+        let days = [("day", 1), ("week", 7)].into_iter().find(|(prefix, _)| name.starts_with(prefix));
+        days.map(|(_, days)| days * 24 * HOUR_MS)
+    }
+
+    fn shortest_retention_ms(&self) -> Option<i64> {
+        Some(24 * HOUR_MS)
+    }
+}
+
+#[test]
+fn a_block_expires_with_the_longest_retention_of_its_series() {
+    let machine = Machine::new(1);
+    let (tsdb, store) = open(&machine);
+    tsdb.set_rollup_rules(Some(Arc::new(Retentions)));
+    // A block of two hours each.
+    let start_ms = machine.env.clock.now_ms();
+    for (idx, names) in [vec!["day1"], vec!["day2", "week1"], vec!["day3", "other"]].into_iter().enumerate() {
+        for name in names {
+            let time_ms = start_ms + i64::try_from(idx).expect("fits") * 2 * HOUR_MS;
+            write(&tsdb, &store, name, &[(time_ms, 1.0)]).expect("stored");
+        }
+    }
+    tsdb.flush_closed(start_ms + 12 * HOUR_MS).expect("flushed");
+    let kept_after = |hours: i64| {
+        machine.clock.set_now_ms(start_ms + hours * HOUR_MS);
+        tsdb.run_maintenance();
+        let names = ["day1", "day2", "week1", "day3", "other"];
+        let is_kept = |name: &&str| !machine.read(&tsdb, &store, name).is_empty();
+        names.into_iter().filter(is_kept).collect::<Vec<_>>()
+    };
+    assert_eq!(kept_after(20), ["day1", "day2", "week1", "day3", "other"]);
+    // The end of the first block, and a day.
+    assert_eq!(kept_after(25), ["day1", "day2", "week1", "day3", "other"]);
+    assert_eq!(kept_after(27), ["day2", "week1", "day3", "other"]);
+    assert_eq!(kept_after(7 * 24 + 3), ["day2", "week1", "day3", "other"]);
+    assert_eq!(kept_after(7 * 24 + 5), ["day3", "other"]);
+    assert_eq!(kept_after(10_000), ["day3", "other"]);
 }

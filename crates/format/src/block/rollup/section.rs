@@ -6,25 +6,43 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::TimeRange;
-use chronolith_model::rollup::{RolledWindows, RollupMethods};
+use chronolith_model::rollup::{RolledWindows, RollupFacts, RollupMethods};
 
 use super::part::{PART_WINDOWS_MAX, PartRead, decode_part, encode_part};
 use crate::chunk::dense::DenseScratch;
 
 const WHAT: &str = "roll-up section";
 
+/// Bits of facts, above those of methods.
+const FACT_EVERY_SAMPLE: u16 = 1 << 15;
+const FACT_SMALL_INTEGERS: u16 = 1 << 14;
+
+fn fact_bits(facts: RollupFacts) -> u16 {
+    let every_sample = if facts.has_every_sample { FACT_EVERY_SAMPLE } else { 0 };
+    let small_integers = if facts.has_small_integers { FACT_SMALL_INTEGERS } else { 0 };
+    every_sample | small_integers
+}
+
+fn facts_of_bits(bits: u16) -> RollupFacts {
+    RollupFacts {
+        has_every_sample: bits & FACT_EVERY_SAMPLE != 0,
+        has_small_integers: bits & FACT_SMALL_INTEGERS != 0,
+    }
+}
+
 /// Appends the section of the series `series_ref` with `windows`, at least one, which start at multiples of
 /// `span_ms`.
 pub fn encode_section(
     series_ref: u32,
     windows: &RolledWindows,
+    facts: RollupFacts,
     span_ms: i64,
     scratch: &mut DenseScratch,
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
     out.extend_from_slice(&series_ref.to_le_bytes());
-    out.extend_from_slice(&windows.methods().bits().to_le_bytes());
+    out.extend_from_slice(&(windows.methods().bits() | fact_bits(facts)).to_le_bytes());
     let part_ranges = |len: usize| {
         let starts = (0..len).step_by(PART_WINDOWS_MAX);
         starts.map(move |first| first..len.min(first + PART_WINDOWS_MAX))
@@ -66,6 +84,7 @@ pub struct Section<'a> {
     bytes: &'a [u8],
     span_ms: i64,
     methods: RollupMethods,
+    facts: RollupFacts,
     parts: Vec<PartEntry>,
 }
 
@@ -126,18 +145,25 @@ impl<'a> Section<'a> {
         for part in &mut parts {
             part.bytes = part.bytes.start + start..part.bytes.end + start;
         }
-        let Some(methods) = RollupMethods::from_bits(bits) else {
+        let facts = facts_of_bits(bits);
+        let Some(methods) = RollupMethods::from_bits(bits & !fact_bits(facts)) else {
             let expected = "known methods";
             let found = u64::from(bits);
             return Err(DecodeError::Invalid { what: WHAT, offset: 0, expected, found });
         };
-        Ok(Section { bytes, span_ms, methods, parts })
+        Ok(Section { bytes, span_ms, methods, facts, parts })
     }
 
     /// Methods of the windows.
     #[must_use]
     pub fn methods(&self) -> RollupMethods {
         self.methods
+    }
+
+    /// What is known of the samples of the windows.
+    #[must_use]
+    pub fn facts(&self) -> RollupFacts {
+        self.facts
     }
 
     /// Time from the start of the first to the end of the last window; `None` without windows.

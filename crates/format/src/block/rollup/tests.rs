@@ -1,7 +1,7 @@
 //! Sections and files survive; damaged ones are refused.
 
 use chronolith_model::TimeRange;
-use chronolith_model::rollup::{RolledWindows, RollupMethod, RollupMethods};
+use chronolith_model::rollup::{RolledWindows, RollupFacts, RollupMethod, RollupMethods};
 use proptest::prelude::*;
 
 use super::*;
@@ -30,7 +30,7 @@ fn encoded(windows: &RolledWindows) -> Vec<u8> {
 
 fn encoded_of(series_ref: u32, windows: &RolledWindows) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_section(series_ref, windows, SPAN_MS, &mut DenseScratch::new(), &mut out);
+    encode_section(series_ref, windows, RollupFacts::OF_NONE, SPAN_MS, &mut DenseScratch::new(), &mut out);
     out
 }
 
@@ -49,6 +49,20 @@ fn lists() -> Vec<Vec<i64>> {
         (100..100 + 3 * PART_WINDOWS_MAX as i64 + 1).collect(),
         (0..2000).map(|at| at * at).collect(),
     ]
+}
+
+#[test]
+fn facts_survive() {
+    let all = windows(&[1, 2], &[RollupMethod::Count]);
+    for has_every_sample in [false, true] {
+        for has_small_integers in [false, true] {
+            let facts = RollupFacts { has_every_sample, has_small_integers };
+            let mut bytes = Vec::new();
+            encode_section(SERIES_REF, &all, facts, SPAN_MS, &mut DenseScratch::new(), &mut bytes);
+            let section = Section::decode(&bytes, SERIES_REF, SPAN_MS).expect("a section");
+            assert_eq!((section.facts(), section.methods()), (facts, all.methods()));
+        }
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod delete;
 mod events;
 mod grafana;
 mod meta;
+mod promql;
 mod tags;
 
 use std::io::Write as _;

@@ -57,6 +57,10 @@ pub(super) fn tree(node: &TraceNode) -> Value {
     if let (Some(shared), Some(fields)) = (shared, tree.as_object_mut()) {
         fields.insert("shared".to_owned(), shared);
     }
+    if let Some(fields) = tree.as_object_mut().filter(|_| node.rollup_windows > 0) {
+        let rollups = json!({ "windows": node.rollup_windows, "spanMs": node.rollup_span_ms });
+        fields.insert("rollups".to_owned(), rollups);
+    }
     tree
 }
 

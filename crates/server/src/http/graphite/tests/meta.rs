@@ -152,11 +152,11 @@ async fn metadata_is_for_json_and_on_request() {
 #[tokio::test]
 async fn points_of_rollups_are_counted() {
     let server = with_rules();
-    let times = (1_699_970_400..1_699_977_600).step_by(10);
+    let times = (1_699_992_000..1_699_999_200).step_by(10);
     let lines: String = times.map(|time| format!("plain.a 1 {time}\n")).collect();
     let answer = post(&server, "/api/v1/carbon", "identity", lines.into_bytes()).await;
     assert_eq!(answer.status.as_u16(), 204, "{}", answer.text);
-    let range = "from=1699974000&until=1699977000&now=1699977000";
+    let range = "from=1699995600&until=1699998600&now=1699998600";
     let counts = async || {
         let answer = server.get(&format!("/render?target=plain.a&{range}&meta=true")).await.json();
         let entry = &answer["series"][0]["meta"][0];
