@@ -60,6 +60,12 @@ impl Engine {
         Engine { options, spare_threads }
     }
 
+    /// Returns the same read with the spare threads of this engine, for readers next to it.
+    #[must_use]
+    pub fn with_threads(&self, ctx: &ReadContext) -> ReadContext {
+        ctx.with_spare_threads(self.spare_threads.clone(), self.options.threads)
+    }
+
     /// Its limits.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {
@@ -107,7 +113,7 @@ impl Engine {
         trace: &Trace,
     ) -> Result<QueryResult, EvalError> {
         ctx.check()?;
-        let ctx = &ctx.with_spare_threads(self.spare_threads.clone(), self.options.threads);
+        let ctx = &self.with_threads(ctx);
         let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)
             .ok_or_else(|| fail("end timestamp must not be before start timestamp".to_owned()))?;
         let options = &self.options;

@@ -88,3 +88,28 @@ fn percent_verbs() {
         assert_eq!(percent_format(pattern, 42.875).as_deref(), want, "{pattern}");
     }
 }
+
+/// The text is that of the standard library, which has no exponent in this range.
+#[test]
+fn numbers_have_the_shortest_digits() {
+    let rng = chronolith_base::Rng::from_seed(9);
+    let check = |value: f64| {
+        let mut want = format!("{value}");
+        if !want.contains('.') {
+            want.push_str(".0");
+        }
+        assert_eq!(repr(value), want);
+    };
+    for value in
+        [0.0, -0.0, 1.0, 0.1, -0.0001, 9_007_199_254_740_993.0, 9_999_999_999_999_998.0, 1e15, 123e13]
+    {
+        check(value);
+    }
+    for _ in 0..20_000 {
+        let magnitude = 10f64.powi(rng.below(20) as i32 - 4) * (1.0 + rng.below(9_000_000) as f64 / 1e6);
+        let value = if rng.below(2) == 0 { magnitude } else { -magnitude.round() };
+        if value == 0.0 || (1e-4..1e16).contains(&value.abs()) {
+            check(value);
+        }
+    }
+}

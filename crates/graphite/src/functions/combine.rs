@@ -246,30 +246,25 @@ pub(super) fn is_enough(present: usize, total: f64, factor: f64) -> bool {
 }
 
 /// PERF: the common aggregations run series by series over columns of sums and counts, so that each series is
-/// read once and in order; the order of additions per point is that of the series either way.
+/// read once and in order, without a branch per point; the order of additions per point is that of the series
+/// either way.
 fn aggregate_points(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor: f64) -> Vec<f64> {
-    let step: fn(f64, f64) -> f64 = match aggregation {
-        Aggregation::Sum | Aggregation::Average | Aggregation::AverageZero => |sum, value| sum + value,
-        Aggregation::Min => smaller,
-        Aggregation::Max => larger,
-        Aggregation::Last => |_, value| value,
+    let (mut values, counts) = match aggregation {
+        Aggregation::Sum | Aggregation::Average | Aggregation::AverageZero => {
+            fold_points(points, |sum, point, _| sum + point)
+        }
+        Aggregation::Min => {
+            fold_points(points, |least, point, count| if count == 0 { point } else { smaller(least, point) })
+        }
+        Aggregation::Max => {
+            fold_points(points, |most, point, count| if count == 0 { point } else { larger(most, point) })
+        }
+        Aggregation::Last => fold_points(points, |_, point, _| point),
         _ => return aggregate_rows(points, aggregation, factor),
     };
-    let len = points.iter().map(|points| points.len()).max().unwrap_or(0);
     let total = points.len() as f64;
-    let mut values = vec![0.0; len];
-    let mut counts = vec![0usize; len];
-    let is_sum = !matches!(aggregation, Aggregation::Min | Aggregation::Max | Aggregation::Last);
-    for series in points {
-        for ((value, count), point) in values.iter_mut().zip(&mut counts).zip(series.iter()) {
-            if !point.is_nan() {
-                *value = if *count > 0 || is_sum { step(*value, *point) } else { *point };
-                *count += 1;
-            }
-        }
-    }
     for (value, count) in values.iter_mut().zip(counts) {
-        if !is_enough(count, total, factor) {
+        if !is_enough(count as usize, total, factor) {
             *value = ABSENT;
         } else if aggregation == Aggregation::Average {
             *value /= count as f64;
@@ -278,6 +273,23 @@ fn aggregate_points(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor:
         }
     }
     values
+}
+
+/// Folds the points of all series that have a value, position by position from 0 on; `fold` is also given the
+/// number of values before. Returns the results, and the numbers of values.
+fn fold_points(points: &[Cow<'_, [f64]>], fold: impl Fn(f64, f64, u64) -> f64) -> (Vec<f64>, Vec<u64>) {
+    let len = points.iter().map(|points| points.len()).max().unwrap_or(0);
+    let mut values = vec![0.0; len];
+    let mut counts = vec![0u64; len];
+    for series in points {
+        for ((value, count), point) in values.iter_mut().zip(&mut counts).zip(series.iter()) {
+            let is_present = !point.is_nan();
+            let folded = fold(*value, *point, *count);
+            *value = if is_present { folded } else { *value };
+            *count += u64::from(is_present);
+        }
+    }
+    (values, counts)
 }
 
 fn aggregate_rows(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor: f64) -> Vec<f64> {

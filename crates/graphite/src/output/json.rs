@@ -3,12 +3,15 @@
 //! Invariants: separators are those of Python's `json`; characters outside of ASCII are escaped.
 //! Not here: lists of nodes (`find`), the table of functions (`functions`).
 
-use std::fmt::Write as _;
-
 use super::RenderOptions;
 use crate::error::EvalError;
 use crate::format_number::push_repr;
 use crate::series::Series;
+
+/// Usual length of a point.
+const POINT_BYTES: usize = 24;
+/// Whole numbers below it are exact, and fit into 64 bits.
+const INTEGERS_END: f64 = 9_007_199_254_740_992.0;
 
 /// Appends a string with quotes, as ASCII.
 pub(super) fn push_string(out: &mut String, text: &str) {
@@ -37,6 +40,8 @@ pub(super) fn push_value(out: &mut String, value: f64, is_integral: bool) {
         out.push_str("null");
     } else if value.is_infinite() {
         out.push_str(if value > 0.0 { "1e9999" } else { "-1e9999" });
+    } else if is_integral && value.fract() == 0.0 && value.abs() < INTEGERS_END && value != 0.0 {
+        out.push_str(itoa::Buffer::new().format(value as i64));
     } else if is_integral && value.fract() == 0.0 {
         out.push_str(&format!("{value:.0}"));
     } else {
@@ -126,20 +131,21 @@ fn push_list(
         let points = series.points()?;
         let times = times(series)?;
         let keeps = |value: f64| !options.no_null_points || !value.is_nan();
-        let kept: Vec<(f64, i64)> =
-            points.iter().copied().zip(times).filter(|(value, _)| keeps(*value)).collect();
-        if options.no_null_points && kept.is_empty() {
+        if options.no_null_points && !points.iter().any(|value| keeps(*value)) {
             continue;
         }
+        out.reserve(points.len().saturating_mul(POINT_BYTES));
         separate(out, count);
         count += 1;
         push_head(out, series);
-        for (idx, (value, time)) in kept.into_iter().enumerate() {
+        let kept = points.iter().copied().zip(times).filter(|(value, _)| keeps(*value));
+        for (idx, (value, time)) in kept.enumerate() {
             separate(out, idx);
             out.push('[');
             push_value(out, value, series.is_integral && series.values_per_point == 1);
-            // Writing to a string does not fail.
-            let _ = write!(out, ", {time}]");
+            out.push_str(", ");
+            out.push_str(itoa::Buffer::new().format(time));
+            out.push(']');
         }
         out.push(']');
         if let Some(meta) = metas.get(idx) {

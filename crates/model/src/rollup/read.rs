@@ -45,6 +45,11 @@ impl RollupRead {
     /// is raw.
     #[must_use]
     pub fn merged(archive: &RollupArchive, mut reads: Vec<RollupRead>) -> RollupRead {
+        if let [one] = reads.as_mut_slice()
+            && one.raw.is_empty()
+        {
+            return std::mem::take(one);
+        }
         reads.sort_by_key(|read| read.windows.starts().first().copied());
         let last_of = |read: &RollupRead| read.windows.starts().last().copied();
         let with_windows: Vec<&RollupRead> = reads.iter().filter(|read| !read.windows.is_empty()).collect();
@@ -95,6 +100,7 @@ impl RollupRead {
 fn merged_disjoint(archive: &RollupArchive, reads: &[RollupRead]) -> RollupRead {
     let raw = TimeRange::joined(reads.iter().flat_map(|read| read.raw.iter().copied()).collect());
     let mut out = RollupRead { raw, ..RollupRead::new(archive.methods) };
+    out.windows.reserve(reads.iter().map(|read| read.windows.len()).sum());
     for RollupRead { windows, .. } in reads {
         let mut first = 0;
         for range in &out.raw {

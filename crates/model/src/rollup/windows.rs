@@ -44,6 +44,12 @@ impl RolledWindows {
         self.starts.is_empty()
     }
 
+    /// Makes room for `count` more windows.
+    pub fn reserve(&mut self, count: usize) {
+        self.starts.reserve(count);
+        self.columns.iter_mut().for_each(|column| column.reserve(count));
+    }
+
     /// Removes all windows.
     pub fn clear(&mut self) {
         self.truncate(0);

@@ -16,6 +16,7 @@ pub(super) mod find;
 mod lineage;
 mod meta_tags;
 mod metadata;
+mod points;
 pub(super) mod render;
 mod showplan;
 mod source;
@@ -41,6 +42,9 @@ use super::params::Params;
 use super::status::success;
 use crate::app::App;
 
+/// Version of graphite-web that clients are told.
+const GRAPHITE_WEB_VERSION: &str = "1.1.10";
+
 /// Routes of Graphite clients, but for those of points.
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -54,12 +58,18 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/metrics/delete", post(delete::paths))
         .route("/metrics/get-metadata", get(metadata::get).post(metadata::get))
         .route("/metrics/set-metadata", get(metadata::set).post(metadata::set))
+        .route("/version/", get(version))
         .route("/functions", get(find::describe))
         .route("/functions/{name}", get(find::describe))
         .merge(tags::routes())
         .merge(meta_tags::routes())
         .merge(events::routes())
         .merge(absent::routes())
+}
+
+/// `GET /version/`: the version of graphite-web whose answers these are; `/version` is Prometheus's.
+async fn version() -> Response<Body> {
+    text(axum::http::StatusCode::OK, GRAPHITE_WEB_VERSION)
 }
 
 /// `POST /api/v1/carbon`: plaintext lines, plain or gzip.

@@ -12,7 +12,8 @@ use crate::fixture::{HOUR_MS, Machine, START_MS};
 fn write(tsdb: &Tsdb, labels: &Labels, time_ms: i64) {
     let mut batch = WriteBatch::from_labels();
     batch.push_labels(labels, &[(time_ms, 1.0)]);
-    tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
+    let outcome = tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
+    assert_eq!(outcome.first_reject, None);
 }
 
 fn cursor(machine: &Machine, tsdb: &Tsdb, range: TimeRange) -> Box<dyn LabelValueCursor> {
@@ -39,6 +40,7 @@ fn values_of_head_and_blocks_are_found() {
         let mut known = BTreeSet::new();
         for hours in 0..8 {
             let time_ms = START_MS + hours * HOUR_MS;
+            machine.clock.set_now_ms(time_ms);
             for _ in 0..12 {
                 let name = format!("p{}", rng.below(80));
                 write(&tsdb, &Labels::from_pairs([("__name__", name.as_str())]), time_ms);

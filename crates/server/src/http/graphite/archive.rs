@@ -18,6 +18,9 @@ use crate::carbon::rules::{PathRules, rollup_methods};
 /// Bytes of a sample while a series is read: time and value.
 const SAMPLE_BYTES: u64 = 16;
 
+/// Samples that are looked at together: mostly they are one step apart.
+const EVEN_SAMPLES: usize = 256;
+
 /// Archive that answers a range of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ChosenArchive {
@@ -164,6 +167,32 @@ pub(super) struct PointCounts {
     pub(super) samples: usize,
 }
 
+/// Returns true if neighbours are one step apart.
+fn is_even(times: &[i64], step_ms: i64) -> bool {
+    let pairs = times.iter().zip(times.get(1..).unwrap_or_default());
+    pairs.fold(true, |even, (before, after)| even & (after.wrapping_sub(*before) == step_ms))
+}
+
+/// Fills `slots`, the first of which is at `start_ms`, with the last value of each.
+fn fill_slots(times: &[i64], values: &[f64], start_ms: i64, step_ms: i64, slots: &mut [f64]) {
+    // Times ascend, so a step is left for good: no division per sample.
+    let mut slots = slots.iter_mut();
+    let mut slot = slots.next();
+    let mut slot_end = start_ms.saturating_add(step_ms);
+    for (time, value) in times.iter().zip(values) {
+        while *time >= slot_end && slot.is_some() {
+            slot = slots.next();
+            slot_end = slot_end.saturating_add(step_ms);
+        }
+        match &mut slot {
+            // Staleness markers of other protocols are no values.
+            Some(slot) if !value.is_nan() => **slot = *value,
+            Some(_) => {}
+            None => break,
+        }
+    }
+}
+
 impl PointReader {
     /// Empty buffers; `reservation` grows with them.
     pub(super) fn new(reservation: Reservation) -> PointReader {
@@ -198,20 +227,16 @@ impl PointReader {
         let start_ms = start_s.saturating_mul(1000);
         let end_ms = start_ms.saturating_add(step_ms.saturating_mul(out.len() as i64));
         self.read_samples(source, TimeRange::new(start_ms, end_ms))?;
-        // Times ascend, so a step is left for good: no division per sample.
-        let mut slots = out.iter_mut();
-        let mut slot = slots.next();
-        let mut slot_end = start_ms.saturating_add(step_ms);
-        for (time, value) in self.samples.times.iter().zip(&self.samples.values) {
-            while *time >= slot_end && slot.is_some() {
-                slot = slots.next();
-                slot_end = slot_end.saturating_add(step_ms);
-            }
-            match &mut slot {
-                // Staleness markers of other protocols are no values.
-                Some(slot) if !value.is_nan() => **slot = *value,
-                Some(_) => {}
-                None => break,
+        let Columns { times, values, .. } = &self.samples;
+        for (times, values) in times.chunks(EVEN_SAMPLES).zip(values.chunks(EVEN_SAMPLES)) {
+            let (Some(first_time), Some(first_value)) = (times.first(), values.first()) else { continue };
+            let first = usize::try_from((first_time - start_ms).div_euclid(step_ms)).unwrap_or(0);
+            let Some(slots) = out.get_mut(first..) else { break };
+            // A NaN leaves its point as it is: empty, but for one that the samples before may have filled.
+            let is_copied = is_even(times, step_ms) && !first_value.is_nan();
+            match slots.get_mut(..values.len()).filter(|_| is_copied) {
+                Some(slots) => slots.copy_from_slice(values),
+                None => fill_slots(times, values, start_ms + step_ms * first as i64, step_ms, slots),
             }
         }
         Ok(PointCounts { rolled_up: 0, samples: self.samples.len() })

@@ -19,23 +19,22 @@ use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::query::{LabelValueCursor, SelectHints, SoleLabelValues, SortedValues};
 use chronolith_model::{
-    Columns, GraphiteLimits, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, SampleSource,
-    Selector, SeriesRead, TimeRange,
+    GraphiteLimits, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead,
+    TimeRange,
 };
 
 use super::annotations::Annotations;
-use super::archive::{self, Choice, PointCounts, PointReader};
+use super::archive::{self, Choice, PointCounts};
 use super::fetch_log::{FetchLog, LoggedArchive, LoggedSeries};
+use super::points::{Grid, Points, PointsRead, STEP_DEFAULT_S, WaitingSeries};
 use super::tag_matchers::{escaped, label_of, matchers_of_labels, tags_of};
 use crate::carbon::rules::PathRules;
 use crate::http::error::ApiError;
 
-/// Points whose gaps determine the step.
-const STEP_POINTS: usize = 100;
-/// Step of a series whose points do not determine one, in seconds.
-const STEP_DEFAULT_S: i64 = 60;
 /// Time before the range that is read for the step of a series with few points.
 const STEP_LOOKBACK_S: i64 = 3600;
+/// Selected series whose points are read together.
+const WAITING_SERIES_MAX: usize = 4096;
 /// Series of a path with globs that are selected by their names; more are selected by their prefix.
 const NAMED_SERIES_MAX: usize = 8192;
 /// Names in one selection: a regex of so many literals is a set of names.
@@ -65,8 +64,10 @@ pub(super) struct TenantSource<'a> {
     source: Arc<dyn Queryable>,
     ctx: &'a ReadContext,
     settings: SourceSettings,
-    /// Memory of the fetched points and of the names.
+    /// Memory of the names, and of empty points.
     held: RefCell<Reservation>,
+    /// Memory of the fetched points.
+    held_by_points: RefCell<Vec<Reservation>>,
     annotations: Annotations,
     /// Why the store failed, if it did: the language has it as text only.
     failure: RefCell<Option<QueryError>>,
@@ -88,6 +89,7 @@ impl<'a> TenantSource<'a> {
             ctx,
             settings,
             held,
+            held_by_points: RefCell::default(),
             annotations: Annotations::default(),
             failure: RefCell::default(),
             reading: Reading::Points,
@@ -159,8 +161,7 @@ impl<'a> TenantSource<'a> {
             self.log.borrow_mut().begin(request, points_max);
         }
         let mut found = Vec::new();
-        let held = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
-        let mut reader = PointReader::new(held);
+        let mut waiting: Vec<WaitingSeries<'_>> = Vec::new();
         let mut visit = |series: SeriesRead| {
             let name = path_of_labels(&series.labels);
             let tags = tags_of(&series.labels, meta)?;
@@ -168,20 +169,16 @@ impl<'a> TenantSource<'a> {
                 return Ok(());
             }
             let limit = self.settings.limits.series_max;
-            if found.len() as u64 >= limit {
+            if (found.len() + waiting.len()) as u64 >= limit {
                 return Err(EvalError::Limit { what: "series", found: limit + 1, limit });
             }
             let choice =
                 archive::choose(&self.settings.rules, &name, request, self.settings.now_s, points_max);
             self.reserve((2 * name.len() + size_of::<FetchedSeries>()) as u64)?;
-            let points = match self.reading {
-                Reading::Plan => self.plan_points(request, choice.as_ref())?,
-                Reading::Points | Reading::PointsWithLog => {
-                    self.read_points(request, choice.as_ref(), &*series.samples, &mut reader)?
-                }
-            };
-            self.log_series(&name, choice.as_ref(), &points)?;
-            found.push(fetched(name, tags, points));
+            waiting.push(WaitingSeries { name, tags, choice, samples: series.samples });
+            if waiting.len() >= WAITING_SERIES_MAX {
+                self.read_waiting(request, &mut waiting, &mut found)?;
+            }
             Ok(())
         };
         let hints = match self.reading {
@@ -191,32 +188,34 @@ impl<'a> TenantSource<'a> {
         for matchers in &selection.matchers {
             self.for_each_series(matchers, range, &hints, &mut visit)?;
         }
+        self.read_waiting(request, &mut waiting, &mut found)?;
         Ok(found)
     }
 
-    /// Reads the points of a series from an archive, or as they are.
-    fn read_points(
-        &self,
+    /// Reads the points of selected series, and appends these to `found`.
+    fn read_waiting<'r>(
+        &'r self,
         request: &FetchRequest,
-        choice: Option<&Choice<'_>>,
-        samples: &dyn SampleSource,
-        reader: &mut PointReader,
-    ) -> Result<Points, EvalError> {
-        if let Some(Choice { archive, .. }) = choice {
-            let grid = Grid::new(archive.from_s, archive.until_s, archive.step_s);
-            let mut values = self.empty_values(&grid)?;
-            let counts = reader.read_archive(archive, samples, grid.start, &mut values);
-            let counts = counts.map_err(|error| self.failed(error))?;
-            return Ok(Points { grid, values: Arc::new(values), counts });
+        waiting: &mut Vec<WaitingSeries<'r>>,
+        found: &mut Vec<FetchedSeries>,
+    ) -> Result<(), EvalError> {
+        let points = match self.reading {
+            Reading::Plan => {
+                let of_plan = |series: &WaitingSeries<'_>| self.plan_points(request, series.choice.as_ref());
+                waiting.iter().map(of_plan).collect::<Result<Vec<_>, _>>()?
+            }
+            Reading::Points | Reading::PointsWithLog => {
+                let read = PointsRead { request, range: self.range_of(request), ctx: self.ctx };
+                let (points, held) = read.run(waiting).map_err(|error| self.failed(error))?;
+                self.held_by_points.borrow_mut().extend(held);
+                points
+            }
+        };
+        for (series, points) in waiting.drain(..).zip(points) {
+            self.log_series(&series.name, series.choice.as_ref(), &points)?;
+            found.push(fetched(series.name, series.tags, points));
         }
-        let read = reader.read_samples(samples, self.range_of(request));
-        read.map_err(|error| self.failed(error))?;
-        let step = step_of(&reader.samples, to_ms(request.until.saturating_add(1)));
-        let grid = Grid::new(request.from, request.until, step);
-        let mut values = self.empty_values(&grid)?;
-        fill_steps(&grid, &reader.samples, &mut values);
-        let counts = PointCounts { rolled_up: 0, samples: reader.samples.len() };
-        Ok(Points { grid, values: Arc::new(values), counts })
+        Ok(())
     }
 
     /// Points of a series of a plan: none. Neighbours share the memory of their empty values.
@@ -227,14 +226,10 @@ impl<'a> TenantSource<'a> {
         };
         let mut values = self.no_values.borrow_mut();
         if values.len() != grid.count {
-            *values = Arc::new(self.empty_values(&grid)?);
+            self.reserve((grid.count * size_of::<f64>()) as u64)?;
+            *values = Arc::new(vec![f64::NAN; grid.count]);
         }
         Ok(Points { grid, values: values.clone(), counts: PointCounts::default() })
-    }
-
-    fn empty_values(&self, grid: &Grid) -> Result<Vec<f64>, EvalError> {
-        self.reserve((grid.count * size_of::<f64>()) as u64)?;
-        Ok(vec![f64::NAN; grid.count])
     }
 
     /// Adds a series to the log, if there is one.
@@ -484,61 +479,6 @@ fn path_matches(pattern: &str, path: &str) -> bool {
             && elements.next().is_none()
 }
 
-/// Most frequent gap among the last points before `end_ms`, in seconds; the shorter one of equally frequent
-/// gaps.
-fn step_of(columns: &Columns, end_ms: i64) -> i64 {
-    let end = columns.times.partition_point(|time| *time < end_ms);
-    let start = end.saturating_sub(STEP_POINTS);
-    let last = columns.times.get(start..end).unwrap_or(&[]);
-    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
-    for pair in last.windows(2) {
-        let [before, after] = pair else { continue };
-        *counts.entry(((after - before + 500) / 1000).max(1)).or_default() += 1;
-    }
-    let most = counts.values().copied().max();
-    counts.into_iter().find(|(_, count)| Some(*count) == most).map_or(STEP_DEFAULT_S, |(gap, _)| gap)
-}
-
-/// Steps of an answer: the one after that of `from` up to that of `until`, as whisper has them.
-struct Grid {
-    start: i64,
-    step: i64,
-    count: usize,
-}
-
-impl Grid {
-    fn new(from: i64, until: i64, step: i64) -> Grid {
-        let start = from - from.rem_euclid(step) + step;
-        let end = until - until.rem_euclid(step) + step;
-        let count = usize::try_from((end - start) / step).unwrap_or(0).max(1);
-        Grid { start, step, count }
-    }
-
-    fn end(&self) -> i64 {
-        self.start + self.step * self.count as i64
-    }
-}
-
-/// Points of a series in a range.
-struct Points {
-    grid: Grid,
-    values: Arc<Vec<f64>>,
-    counts: PointCounts,
-}
-
-/// Fills `values` with the last point of each step.
-fn fill_steps(grid: &Grid, columns: &Columns, values: &mut [f64]) {
-    let first = columns.times.partition_point(|time| *time < to_ms(grid.start));
-    for (time, value) in columns.times.iter().zip(&columns.values).skip(first) {
-        let idx = (time.div_euclid(1000) - grid.start).div_euclid(grid.step);
-        let Some(slot) = usize::try_from(idx).ok().and_then(|idx| values.get_mut(idx)) else { break };
-        // Staleness markers of other protocols are no values.
-        if !value.is_nan() {
-            *slot = *value;
-        }
-    }
-}
-
 fn fetched(name: String, tags: BTreeMap<String, String>, points: Points) -> FetchedSeries {
     let Points { grid, values, .. } = points;
     FetchedSeries {
@@ -552,6 +492,3 @@ fn fetched(name: String, tags: BTreeMap<String, String>, points: Points) -> Fetc
         x_files_factor: None,
     }
 }
-
-#[cfg(test)]
-mod tests;

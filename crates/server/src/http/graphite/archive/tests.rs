@@ -68,3 +68,36 @@ fn the_method_asked_for_is_taken_if_it_is_kept() {
     assert_eq!(method_of(&kept, Some(&Consolidation::Sum)), AggregationMethod::Sum);
     assert_eq!(method_of(&kept, Some(&Consolidation::Last)), AggregationMethod::Average);
 }
+
+/// Samples at even distances are copied, others go step by step; a NaN takes no value away.
+#[test]
+fn the_finest_archive_has_the_last_value_of_each_step() {
+    let budget = MemoryBudget::new("points", 1 << 20);
+    for seed in 0..300 {
+        let rng = chronolith_base::Rng::from_seed(seed);
+        let mut time_ms = rng.below(50_000) as i64;
+        let mut samples = Vec::new();
+        for _ in 0..rng.below(900) {
+            let value = if rng.below(20) == 0 { f64::NAN } else { rng.below(1000) as f64 };
+            samples.push((time_ms, value));
+            time_ms += if rng.below(100) == 0 { 1 + rng.below(40_000) as i64 } else { 10_000 };
+        }
+        let (start_s, len) = (10 * rng.below(30) as i64, 1 + rng.below(800) as usize);
+        let mut want = vec![f64::NAN; len];
+        for (time_ms, value) in samples.iter().filter(|(_, value)| !value.is_nan()) {
+            let slot = usize::try_from((time_ms - start_s * 1000).div_euclid(10_000));
+            if let Some(slot) = slot.ok().and_then(|slot| want.get_mut(slot)) {
+                *slot = *value;
+            }
+        }
+        let method = AggregationMethod::Average;
+        let archive =
+            ChosenArchive { step_s: 10, fine_step_s: 10, method, x_files_factor: 0.0, from_s: 0, until_s: 0 };
+        let mut reader = PointReader::new(budget.reserve(0).expect("room"));
+        let mut out = vec![f64::NAN; len];
+        reader.read_archive(&archive, &Samples(samples), start_s, &mut out).expect("no source that fails");
+        let differs =
+            out.iter().zip(&want).position(|(got, want)| got != want && !(got.is_nan() && want.is_nan()));
+        assert_eq!(differs, None, "seed {seed}");
+    }
+}
