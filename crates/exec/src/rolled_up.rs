@@ -1,9 +1,9 @@
-//! Functions of range selectors over roll-ups of a series, where the result is that of its samples to the last
-//! bit.
+//! Functions of range selectors over roll-ups of a series, where the result is that of its samples to the
+//! last bit.
 //!
-//! A roll-up window within every range that touches it takes part as one value, or as the first and the last
-//! of a counter. The samples of the others are read: windows at an end of a range, those in which a counter was
-//! reset, and those that the source has no roll-up of.
+//! A roll-up window within every range that touches it takes part as one value, or as the first and the
+//! last of a counter. The samples of the others are read: windows at an end of a range, those in which a
+//! counter was reset, and those that the source has no roll-up of.
 //!
 //! Invariants: a value of a window has the time of its start, which is in the same ranges as all its samples;
 //! sums are used if every order of addition has the same result; the first and the last sample of a range
@@ -11,85 +11,23 @@
 //! Not here: what a window is made of (`model::rollup`), where roll-ups are kept (the source).
 
 mod condensed;
+mod kind;
 
 use chronolith_model::query::SeriesRead;
-use chronolith_model::rollup::{RollupArchive, RollupMethod, RollupMethods, RollupRead};
+use chronolith_model::rollup::{RollupArchive, RollupRead};
 
 use crate::column::{StepSeries, is_absent};
 use crate::error::Error;
 use crate::grid::Windows;
-use crate::rollup::rate::Extrapolation;
 use crate::rollup::{Rollup, RollupBuffer};
 use crate::window::{RangeFn, RangeScratch};
 use condensed::{Condensed, Cuts};
+pub(crate) use kind::RolledUpFn;
 
 /// Fewer samples are read without a look at roll-ups.
 const SAMPLES_MIN: usize = 1000;
 /// Roll-ups are used if they spare so many of the samples that remain.
 const SAVING_MIN: f64 = 2.0;
-
-/// Use of roll-ups by a function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RolledUpFn {
-    /// One value per window: that of the method.
-    Pick(RollupMethod),
-    /// Number of samples.
-    Count,
-    /// Sum, exact.
-    Sum,
-    /// Sum by count.
-    Average,
-    /// Growth of a counter.
-    Growth(Extrapolation),
-}
-
-impl RolledUpFn {
-    /// `None` if the function needs all samples.
-    pub(crate) fn of(function: &RangeFn<'_>) -> Option<RolledUpFn> {
-        // Counts per step are those of samples.
-        if function.extension.is_some() || function.execution.trace.counts_steps() {
-            return None;
-        }
-        match function.rollup {
-            Rollup::Min => Some(RolledUpFn::Pick(RollupMethod::Min)),
-            Rollup::Max => Some(RolledUpFn::Pick(RollupMethod::Max)),
-            Rollup::First => Some(RolledUpFn::Pick(RollupMethod::First)),
-            Rollup::Last => Some(RolledUpFn::Pick(RollupMethod::Last)),
-            Rollup::Count => Some(RolledUpFn::Count),
-            Rollup::Sum => Some(RolledUpFn::Sum),
-            Rollup::Avg => Some(RolledUpFn::Average),
-            Rollup::Rate => Some(RolledUpFn::Growth(Extrapolation::CounterPerSecond)),
-            Rollup::Increase => Some(RolledUpFn::Growth(Extrapolation::Counter)),
-            _ => None,
-        }
-    }
-
-    /// Methods that it reads, of those that are kept; `None` if one is missing.
-    fn methods(self, kept: RollupMethods) -> Option<RollupMethods> {
-        let wanted = match self {
-            RolledUpFn::Pick(method) => RollupMethods::of(&[RollupMethod::Count, method]),
-            RolledUpFn::Count => RollupMethods::of(&[RollupMethod::Count]),
-            RolledUpFn::Sum | RolledUpFn::Average => {
-                RollupMethods::of(&[RollupMethod::Count, RollupMethod::Sum])
-            }
-            RolledUpFn::Growth(_) => {
-                let either = |a, b| if kept.has(a) { a } else { b };
-                RollupMethods::of(&[
-                    RollupMethod::Count,
-                    RollupMethod::Resets,
-                    either(RollupMethod::First, RollupMethod::Min),
-                    either(RollupMethod::Last, RollupMethod::Max),
-                ])
-            }
-        };
-        kept.has_all(wanted).then_some(wanted)
-    }
-
-    /// Windows at an end of a range whose samples are read.
-    fn windows_per_end(self) -> i64 {
-        if matches!(self, RolledUpFn::Growth(_)) { 2 } else { 1 }
-    }
-}
 
 /// Memory that is reused from series to series.
 #[derive(Default)]

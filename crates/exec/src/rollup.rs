@@ -105,7 +105,7 @@ impl RollupBuffer {
         out: &mut Vec<f64>,
     ) -> Result<Option<bool>, QueryError> {
         event::find(&columns.values, event::is_reset, &mut self.events);
-        growth::roll_counted(columns, windows, ctx, (&self.events, kind), sample_count, out)
+        growth::roll_counted(columns, windows, ctx, &self.events, kind, sample_count, out)
     }
 }
 

@@ -6,6 +6,7 @@
 //! Not here: lookback, staleness handling, evaluation (`promql`).
 
 mod columns;
+mod error;
 mod hints;
 mod label_search;
 mod limits;
@@ -16,9 +17,10 @@ mod warnings;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chronolith_base::{BudgetExceeded, Clock, MemoryBudget, SpareThreads, thread};
+use chronolith_base::{Clock, MemoryBudget, SpareThreads, thread};
 
 pub use columns::Columns;
+pub use error::QueryError;
 pub use hints::{PresenceHints, Projection, SampleNeed, SelectHints, Shard};
 pub use label_search::{LabelValueCursor, LabelValueSearch, Repeated, SoleLabelValues, SortedValues};
 pub use limits::FetchLimit;
@@ -41,58 +43,6 @@ pub struct Selector<'a> {
     pub matchers: &'a [Matcher],
     /// Only series that may have samples in it are returned; a source may return a few that have none.
     pub range: TimeRange,
-}
-
-/// Reason why a query stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum QueryError {
-    /// The client disconnected, or an operator canceled it.
-    #[error("query was canceled")]
-    Canceled,
-    /// The deadline passed.
-    #[error("query timed out")]
-    Timeout,
-    /// A memory budget is exhausted.
-    #[error("query processing would load too much into memory: {0}")]
-    Memory(#[from] BudgetExceeded),
-    /// A count limit was reached.
-    #[error("query {what}: limit {limit}")]
-    Limit {
-        /// Counted items.
-        what: &'static str,
-        /// The limit.
-        limit: u64,
-    },
-    /// Stored bytes are damaged.
-    #[error("{path}: {what}")]
-    Corrupt {
-        /// File.
-        path: String,
-        /// Item, offset, expected and found.
-        what: String,
-    },
-    /// A read failed.
-    #[error("reading {path}: {error}")]
-    Io {
-        /// File.
-        path: String,
-        /// Error of the operating system.
-        error: std::io::Error,
-    },
-    /// A remote source does not answer; the same query may succeed later.
-    #[error("{what}")]
-    Unavailable {
-        /// Source, and the last error.
-        what: String,
-    },
-}
-
-impl QueryError {
-    /// Returns true if a source failed, so that others may answer; false if the query has to end.
-    #[must_use]
-    pub fn is_of_source(&self) -> bool {
-        matches!(self, QueryError::Corrupt { .. } | QueryError::Io { .. } | QueryError::Unavailable { .. })
-    }
 }
 
 /// Context of a read: cancellation, deadline, memory budget, and the warnings of sources.

@@ -7,7 +7,7 @@ use chronolith_model::rollup::{RollupArchive, RollupMethod, RollupRead, is_small
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, QueryError, ReadContext, SampleSource, TimeRange};
 
-use super::RolledUpFn;
+use super::kind::RolledUpFn;
 use crate::grid::Windows;
 use crate::rollup::rate::Extrapolation;
 use crate::rollup::{Rollup, RollupBuffer};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chronolith_base::{Rng, SpareThreads, SystemClock};
 use chronolith_model::query::VecBatches;
-use chronolith_model::rollup::{RolledWindows, RollupFacts};
+use chronolith_model::rollup::{RolledWindows, RollupFacts, RollupMethod, RollupMethods};
 use chronolith_model::{
     Columns, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, TimeRange,
 };

@@ -71,8 +71,8 @@ pub(super) fn roll(
 }
 
 /// As [`roll`], over values of which some stand for several samples: `sample_count` returns the number of
-/// samples of so many values from an index on; `None`, as is then the result, if the first or the last of them
-/// is not one sample.
+/// samples of so many values from an index on; `None`, as is then the result, if the first or the last of
+/// them is not one sample.
 ///
 /// # Errors
 /// The query is to stop.
@@ -80,7 +80,8 @@ pub(super) fn roll_counted(
     columns: &Columns,
     windows: &Windows,
     ctx: &ReadContext,
-    (resets, kind): (&[usize], Extrapolation),
+    resets: &[usize],
+    kind: Extrapolation,
     sample_count: impl Fn(usize, usize) -> Option<usize>,
     out: &mut Vec<f64>,
 ) -> Result<Option<bool>, QueryError> {

@@ -89,20 +89,22 @@ fn percent_verbs() {
     }
 }
 
-/// The text is that of the standard library, which has no exponent in this range.
+/// Texts are as short as those of the standard library, and read back as the same number; of two shortest
+/// ones Python's is taken.
 #[test]
 fn numbers_have_the_shortest_digits() {
+    assert_eq!(repr(4_461_422_000_000_000.5 / 2.0), "2230711000000000.2");
+    assert_eq!(repr(4_461_422_000_000_001.5 / 2.0), "2230711000000000.8");
     let rng = chronolith_base::Rng::from_seed(9);
     let check = |value: f64| {
-        let mut want = format!("{value}");
-        if !want.contains('.') {
-            want.push_str(".0");
-        }
-        assert_eq!(repr(value), want);
+        let text = repr(value);
+        let other = format!("{value}");
+        let other_len = if other.contains('.') { other.len() } else { other.len() + 2 };
+        assert_eq!(text.len(), other_len, "{text} for {value}");
+        assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(value.to_bits()), "{text} for {value}");
+        assert!(!text.contains('e'), "{text}");
     };
-    for value in
-        [0.0, -0.0, 1.0, 0.1, -0.0001, 9_007_199_254_740_993.0, 9_999_999_999_999_998.0, 1e15, 123e13]
-    {
+    for value in [0.0, -0.0, 1.0, 0.1, -0.0001, 9_007_199_254_740_993.0, 9_999_999_999_999_998.0, 1e15] {
         check(value);
     }
     for _ in 0..20_000 {

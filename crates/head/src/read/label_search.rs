@@ -28,33 +28,31 @@ pub struct HeadValues {
     removed_before: u64,
 }
 
-impl HeadReader {
+impl HeadValues {
     /// Returns a search in label values; `None` if no samples of the tenant overlap the range.
     ///
     /// # Errors
     /// As [`HeadReader::select`].
-    pub fn sole_label_values(
-        &self,
+    pub fn new(
+        reader: &HeadReader,
         tenant: &TenantId,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
     ) -> Result<Option<HeadValues>, QueryError> {
         ctx.check()?;
-        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(None) };
-        if !self.has_samples_in(&tenant, search.range) {
+        let reader = HeadReader { state: reader.state.clone() };
+        let Some(tenant) = reader.state.index.tenant(tenant) else { return Ok(None) };
+        if !reader.has_samples_in(&tenant, search.range) {
             return Ok(None);
         }
         let tables = tenant.tables.read();
         let position = ValuePosition::new(&tables, search.name);
         let removed_before = tenant.removed_count.load(Ordering::Relaxed);
         RwLockReadGuard::unlock_fair(tables);
-        let (name, ctx) = (search.name.to_owned(), ctx.clone());
-        let reader = HeadReader { state: self.state.clone() };
-        Ok(Some(HeadValues { reader, tenant, name, ctx, position, removed_before }))
+        let name = search.name.to_owned();
+        Ok(Some(HeadValues { reader, tenant, name, ctx: ctx.clone(), position, removed_before }))
     }
-}
 
-impl HeadValues {
     /// Returns true once if series have left the head since the last call, or the start: their values are
     /// found in blocks only.
     pub fn take_removed(&mut self) -> bool {

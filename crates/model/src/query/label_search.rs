@@ -3,7 +3,7 @@
 //! Invariant: a cursor returns values in their byte order, each once.
 //! Not here: values of selected series ([`Queryable::label_values`](super::Queryable::label_values)).
 
-use super::QueryError;
+use super::error::QueryError;
 use crate::TimeRange;
 
 /// Search for the values of a label among series that have no other label. Series of blocks and head windows

@@ -42,7 +42,7 @@ use super::params::Params;
 use super::status::success;
 use crate::app::App;
 
-/// Version of graphite-web that clients are told.
+/// Version of graphite-web that clients ask for.
 const GRAPHITE_WEB_VERSION: &str = "1.1.10";
 
 /// Routes of Graphite clients, but for those of points.

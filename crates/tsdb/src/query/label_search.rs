@@ -60,7 +60,7 @@ impl StoreValues {
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
     ) -> Result<StoreValues, QueryError> {
-        let of_head = head.sole_label_values(tenant, search, ctx)?.map(Repeated::new);
+        let of_head = HeadValues::new(head, tenant, search, ctx)?.map(Repeated::new);
         let mut values = StoreValues {
             blocks,
             tenant: tenant.clone(),

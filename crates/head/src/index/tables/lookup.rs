@@ -14,7 +14,7 @@ use chronolith_model::kind::is_reserved;
 use chronolith_model::{GoRegex, METRIC_NAME, Matcher, QueryError};
 
 use super::tag_values::{FullTag, TagValues};
-use super::tenant_index::TenantIndex;
+use super::tenant_index::{TenantIndex, hash_members};
 use super::value_search::merged_by_value;
 
 /// Cost of checking one series, in ids of postings read: a search, and a cache line or two.
@@ -206,6 +206,16 @@ impl TenantIndex {
         let is_live = |pair: &&u32| self.pairs[**pair as usize].live_count > 0;
         let text = |&pair: &u32| self.pair_text(pair).1.to_owned();
         self.pairs_by_value(name).iter().filter(is_live).take(limit).map(text).collect()
+    }
+
+    /// Returns the live series that has this label and no other.
+    pub(super) fn sole_series(&self, pair: u32) -> Option<u32> {
+        if self.pairs[pair as usize].live_count == 0 {
+            return None;
+        }
+        let is_it = |row: u32| self.members_of(row as usize).iter().eq([pair]);
+        let row = self.label_table.find(hash_members([pair].into_iter()), is_it)?;
+        Some(self.rows.id(row as usize))
     }
 
     /// Adds the label names of the live series among ascending `ids` to `out`.

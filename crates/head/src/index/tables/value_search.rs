@@ -5,18 +5,18 @@
 
 use std::sync::Arc;
 
-use super::tenant_index::{TenantIndex, hash_members};
+use super::tenant_index::TenantIndex;
 
 /// Returns the pairs `sorted` and `added` in the order of their values. Cost: sorting `added`, a search for
 /// each of them, and a copy of all numbers.
 pub(super) fn merged_by_value(tables: &TenantIndex, sorted: &[u32], added: &[u32]) -> Arc<[u32]> {
     let mut added = added.to_vec();
-    added.sort_unstable_by(|&a, &b| tables.value(a).cmp(tables.value(b)));
+    added.sort_unstable_by(|&a, &b| value_of(tables, a).cmp(value_of(tables, b)));
     let mut merged = Vec::with_capacity(sorted.len() + added.len());
     let mut rest = sorted;
     for pair in added {
-        let value = tables.value(pair);
-        let (before, after) = rest.split_at(distance(rest, |pair| tables.value(pair) < value));
+        let value = value_of(tables, pair);
+        let (before, after) = rest.split_at(distance(rest, |pair| value_of(tables, pair) < value));
         merged.extend_from_slice(before);
         merged.push(pair);
         rest = after;
@@ -58,7 +58,7 @@ impl ValuePosition {
 
     /// Moves to the first value that is at least `start`.
     pub(crate) fn seek(&mut self, tables: &TenantIndex, start: &str) {
-        let is_before = |pair: u32| tables.value(pair) < start;
+        let is_before = |pair: u32| value_of(tables, pair) < start;
         let (passed, ahead) = self.pairs.split_at(self.idx);
         self.idx = match passed.last() {
             Some(&last) if !is_before(last) => passed.partition_point(|&pair| is_before(pair)),
@@ -78,25 +78,13 @@ impl ValuePosition {
 
     /// Returns the value at the position; `None` after the last.
     pub(crate) fn value<'a>(&self, tables: &'a TenantIndex) -> Option<&'a str> {
-        self.pairs.get(self.idx).map(|&pair| tables.value(pair))
+        self.pairs.get(self.idx).map(|&pair| value_of(tables, pair))
     }
 }
 
-impl TenantIndex {
-    /// Returns the value of a pair.
-    fn value(&self, pair: u32) -> &str {
-        self.pair_text(pair).1
-    }
-
-    /// Returns the live series that has this label and no other.
-    fn sole_series(&self, pair: u32) -> Option<u32> {
-        if self.pairs[pair as usize].live_count == 0 {
-            return None;
-        }
-        let is_it = |row: u32| self.members_of(row as usize).iter().eq([pair]);
-        let row = self.label_table.find(hash_members([pair].into_iter()), is_it)?;
-        Some(self.rows.id(row as usize))
-    }
+/// Returns the value of a pair.
+fn value_of(tables: &TenantIndex, pair: u32) -> &str {
+    tables.pair_text(pair).1
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::ooo_log::OooSample;
 use super::record::SeriesState;
 use super::state::{AppendContext, Stripe};
 use crate::series::decide::{AppendOutcome, Position, Stored, decide};
-use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder, SealedChunk};
+use crate::series::sealed_chunks::{ChunkMeta, ChunkOrder};
 use crate::series::value::{HISTOGRAM_BITS, Sample, SampleValue, Value};
 
 /// Sealed chunks whose times cost as much to compare as one costs to decode: a lookup pays for them although
@@ -298,11 +298,17 @@ impl Stripe {
         let found = self.find_in_chunks(cx, id, &series, time, budget, &mut decoded);
         self.decoded = decoded;
         let mut found = found?;
-        let mut buffered: Vec<_> = self.ooo.samples(series.ooo).filter(|one| one.time() == time).collect();
-        while let Some(one) = buffered.pop() {
-            if found.is_none() || one.replaces() {
-                found = Some(StoredSample { value: one.value().clone(), start_ms: one.start_ms() });
+        // Newest first: the newest one that replaces counts, else what is stored, else the oldest one.
+        let mut buffered = None;
+        for one in self.ooo.samples(series.ooo).filter(|one| one.time() == time) {
+            let is_last = one.replaces();
+            buffered = Some(one);
+            if is_last {
+                break;
             }
+        }
+        if let Some(one) = buffered.filter(|one| found.is_none() || one.replaces()) {
+            found = Some(StoredSample { value: one.value().clone(), start_ms: one.start_ms() });
         }
         Ok(found)
     }
@@ -347,7 +353,8 @@ impl Stripe {
             let source = Source::Open(id, open.min_time(), open.count());
             found = decoded.find(source, time, budget, |out| self.decode_open(id, &open, out))?;
         }
-        let mut nodes: Vec<SealedChunk> = Vec::new();
+        let mut nodes = std::mem::take(&mut decoded.candidates);
+        nodes.clear();
         for (visited, node) in self.sealed_of(series).enumerate() {
             if is_visit_to_pay(visited) {
                 spend(budget)?;
@@ -365,6 +372,7 @@ impl Stripe {
                 found = value;
             }
         }
+        decoded.candidates = nodes;
         Ok(found)
     }
 

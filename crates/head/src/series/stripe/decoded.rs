@@ -4,7 +4,7 @@
 
 use chronolith_model::Columns;
 
-use crate::series::sealed_chunks::ChunkRef;
+use crate::series::sealed_chunks::{ChunkRef, SealedChunk};
 use crate::series::value::SampleValue;
 
 /// Lookups of a caller that needs the answer.
@@ -31,6 +31,8 @@ pub(super) enum Source {
 pub(super) struct DecodedChunk {
     source: Option<Source>,
     samples: Columns,
+    /// Chunks that may have a sample, while it is searched for.
+    pub(super) candidates: Vec<SealedChunk>,
 }
 
 impl DecodedChunk {

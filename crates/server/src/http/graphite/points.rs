@@ -1,7 +1,7 @@
 //! Points of selected series, read by several threads if there are many samples.
 //!
-//! Invariants: points are in the order of the series, whichever thread read them; memory is reserved before it
-//! is used.
+//! Invariants: points are in the order of the series, whichever thread read them; memory is reserved
+//! before it is used.
 //! Not here: which series and archives (`source`), points of an archive (`archive`).
 
 use std::collections::BTreeMap;

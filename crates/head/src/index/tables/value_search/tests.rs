@@ -56,7 +56,7 @@ fn a_search_finds_the_first_live_series_without_other_labels() {
             }
         }
         let pairs = tables.pairs_of_name("n");
-        assert!(pairs.is_sorted_by_key(|&pair| tables.value(pair).to_owned()), "seed {seed}");
+        assert!(pairs.is_sorted_by_key(|&pair| value_of(&tables, pair).to_owned()), "seed {seed}");
         assert!(ValuePosition::new(&tables, "other").value(&tables).is_none());
     }
 }
