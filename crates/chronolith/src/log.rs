@@ -36,6 +36,8 @@ impl Write for Stderr {
 /// Starts the log of this process.
 pub(crate) fn start(settings: &Settings) -> anyhow::Result<()> {
     let filter: EnvFilter = settings.log_level.parse().context("log.level")?;
+    // The rasteriser warns about each letter of a name that its font does not have.
+    let filter = filter.add_directive("usvg=off".parse().context("log.level")?);
     let colors = io::stderr().is_terminal();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)

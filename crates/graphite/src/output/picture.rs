@@ -1,11 +1,13 @@
-//! `format=svg`: line graphs and pies with the drawing parameters of graphite-web.
+//! `format=svg`, and `format=png` made of it: line graphs and pies with the drawing parameters of
+//! graphite-web.
 //!
 //! Invariants: the drawing is our own; colours, defaults and meanings of parameters are graphite-web's. Text
 //! of series and parameters is escaped. A value that is not there breaks a line, unless the line mode joins
 //! it.
-//! Not here: HTTP, bitmaps.
+//! Not here: HTTP.
 
 mod axis;
+mod bitmap;
 mod colors;
 mod elements;
 mod legend;
@@ -13,6 +15,7 @@ mod lines;
 mod options;
 mod pie;
 
+pub use bitmap::{BITMAP_SIDE_MAX, BitmapSize, render_png};
 pub use options::{GraphType, PictureOptions, Unit};
 
 use crate::error::EvalError;

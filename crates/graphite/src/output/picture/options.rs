@@ -6,6 +6,10 @@ use super::colors;
 
 /// Pixels of a side.
 const SIDE_MAX: f64 = 8000.0;
+/// Pixels of `width` without the parameter.
+pub(super) const WIDTH_DEFAULT: f64 = 330.0;
+/// Pixels of `height` without the parameter.
+pub(super) const HEIGHT_DEFAULT: f64 = 250.0;
 
 /// Kind of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,15 +151,15 @@ impl PictureOptions {
         let is_set = |name: &str| given(name).is_some_and(is_true);
         let is_bare = is_set("graphOnly");
         let hides_axes = is_set("hideAxes");
-        let side = |name: &str, default: f64| number(name).unwrap_or(default).clamp(1.0, SIDE_MAX);
+        let side = |name: &str, default: f64| asked_side(get(name), default).min(SIDE_MAX);
         let list = given("colorList").unwrap_or(colors::SERIES_COLORS);
         let mut series_colors: Vec<String> = list.split(',').filter_map(colors::parse).collect();
         if series_colors.is_empty() {
             series_colors.extend(colors::parse("blue"));
         }
         PictureOptions {
-            width: side("width", 330.0),
-            height: side("height", 250.0),
+            width: side("width", WIDTH_DEFAULT),
+            height: side("height", HEIGHT_DEFAULT),
             margin: if is_bare { 0.0 } else { number("margin").unwrap_or(10.0).clamp(0.0, SIDE_MAX / 4.0) },
             font_size: number("fontSize").unwrap_or(10.0).clamp(1.0, 100.0),
             graph_type: if get("graphType") == Some("pie") { GraphType::Pie } else { GraphType::Line },
@@ -235,6 +239,12 @@ impl LineOptions {
             x_format: given("xFormat").map(str::to_owned),
         }
     }
+}
+
+/// Returns the pixels of a side that a parameter asks for, at least 1; `default` if it is no number.
+pub(super) fn asked_side(text: Option<&str>, default: f64) -> f64 {
+    let asked = text.and_then(|text| text.trim().parse::<f64>().ok()).filter(|pixels| pixels.is_finite());
+    asked.unwrap_or(default).max(1.0)
 }
 
 fn is_true(text: &str) -> bool {

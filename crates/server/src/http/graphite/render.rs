@@ -10,11 +10,11 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
-use chronolith_graphite::output::picture::PictureOptions;
+use chronolith_graphite::output::picture::{BitmapSize, PictureOptions, render_png, render_svg};
 use chronolith_graphite::output::{self, RenderOptions};
 use chronolith_graphite::time::{parse_time, request_range, zone_or};
 use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluate};
-use chronolith_model::ReadContext;
+use chronolith_model::{QueryError, ReadContext};
 use jiff::tz::TimeZone;
 
 use super::annotations::Annotations;
@@ -47,6 +47,12 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
             jsonp: call.params.get("jsonp").filter(|name| !name.is_empty()).map(str::to_owned),
         },
         picture: PictureOptions::new(|name| call.params.get(name)),
+        bitmap: match format {
+            Format::Png => {
+                Some(BitmapSize::new(|name| call.params.get(name)).map_err(ApiError::bad_request)?)
+            }
+            _ => None,
+        },
         reading: if format == Format::Json && wants_meta(&call) {
             Reading::PointsWithLog
         } else {
@@ -130,7 +136,7 @@ fn print(
     form: &Form,
     ctx: &ReadContext,
 ) -> Result<Printer, ApiError> {
-    let Form { format, options, picture, reading } = form;
+    let Form { format, options, reading, .. } = form;
     let Evaluated { mut series, log } = evaluated;
     let zone = &targets.zone;
     let mut printer = Printer::new(ctx)?;
@@ -150,16 +156,40 @@ fn print(
         Format::Rickshaw => output::json::render_rickshaw(&series, options, &mut text),
         Format::Raw => output::text::render_raw(&series, &mut text),
         Format::Csv => output::text::render_csv(&series, zone, &mut text),
-        Format::Svg => {
-            let range = (targets.range.start.seconds, targets.range.end.seconds);
-            output::picture::render_svg(&series, range, zone, picture, &mut text)
-        }
+        Format::Svg | Format::Png => return draw(&series, targets, form, printer, ctx),
         Format::Pickle => output::pickle::render(&series, &mut printer.out),
         Format::Msgpack => output::msgpack::render(&series, &mut printer.out),
     };
     rendered.map_err(ApiError::bad_request)?;
     if !text.is_empty() {
         printer.out = text.into_bytes();
+    }
+    printer.settle(ctx)?;
+    Ok(printer)
+}
+
+/// Draws the series, for PNG as SVG first.
+fn draw(
+    series: &[Series],
+    targets: &Targets,
+    form: &Form,
+    mut printer: Printer,
+    ctx: &ReadContext,
+) -> Result<Printer, ApiError> {
+    let range = (targets.range.start.seconds, targets.range.end.seconds);
+    let mut svg = String::new();
+    let drawn = render_svg(series, range, &targets.zone, &form.picture, &mut svg);
+    drawn.map_err(ApiError::bad_request)?;
+    match form.bitmap {
+        None => printer.out = svg.into_bytes(),
+        Some(size) => {
+            let _held = ctx.budget.reserve(size.memory_bytes(&svg)).map_err(QueryError::from)?;
+            let drawn = render_png(&svg, size, &|| ctx.check().is_err(), &mut printer.out);
+            drawn.map_err(|error| match ctx.check() {
+                Err(ended) => ended.into(),
+                Ok(()) => ApiError::bad_request(error),
+            })?;
+        }
     }
     printer.settle(ctx)?;
     Ok(printer)
@@ -221,6 +251,8 @@ struct Form {
     reading: Reading,
     options: RenderOptions,
     picture: PictureOptions,
+    /// Size of the bitmap, for PNG.
+    bitmap: Option<BitmapSize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -231,6 +263,7 @@ enum Format {
     Raw,
     Csv,
     Svg,
+    Png,
     Pickle,
     Msgpack,
 }
@@ -240,20 +273,21 @@ impl Format {
         let params = &call.params;
         let name = match params.get("format") {
             None if is_set(call, "rawData") => "raw",
-            None => "json",
+            None => "png",
             Some(name) => name,
         };
         Ok(match name {
-            "" | "json" => Format::Json,
+            "json" => Format::Json,
             "dygraph" => Format::Dygraph,
             "rickshaw" => Format::Rickshaw,
             "raw" => Format::Raw,
             "csv" => Format::Csv,
             "svg" => Format::Svg,
+            "png" => Format::Png,
             "pickle" => Format::Pickle,
             "msgpack" => Format::Msgpack,
             other => {
-                let expected = "expected json, svg, raw, csv, dygraph, rickshaw, pickle or msgpack";
+                let expected = "expected png, svg, json, raw, csv, dygraph, rickshaw, pickle or msgpack";
                 return Err(ApiError::parameter("format", format!("unknown format {other:?}, {expected}")));
             }
         })
@@ -265,6 +299,7 @@ impl Format {
             Format::Raw => "text/plain",
             Format::Csv => "text/csv",
             Format::Svg => "image/svg+xml",
+            Format::Png => "image/png",
             Format::Pickle => "application/pickle",
             Format::Msgpack => "application/x-msgpack",
         }

@@ -4,6 +4,7 @@ mod delete;
 mod events;
 mod grafana;
 mod meta;
+mod picture;
 mod promql;
 mod tags;
 
@@ -139,6 +140,8 @@ async fn requests_that_cannot_be_answered_are_refused_with_the_reason() {
         ("target=a&from=x", "from or until"),
         ("target=a&format=pdf", "unknown format \"pdf\""),
         ("target=a&maxDataPoints=x", "maxDataPoints"),
+        ("target=a&format=png&width=5000", "pixels of width: 5000 exceed the limit of 4096"),
+        ("target=a&height=4097", "pixels of height: 4097 exceed the limit of 4096"),
     ] {
         let answer = server.get(&format!("/render?{query}")).await;
         assert_eq!(answer.status.as_u16(), 400, "{query}");
@@ -153,9 +156,9 @@ async fn a_series_that_does_not_fit_into_the_memory_of_a_query_is_refused() {
     let lines: String = (1..=20_000).map(|time| format!("many {time} {time}\n")).collect();
     let answer = post(&server, "/api/v1/carbon", "identity", lines.into_bytes()).await;
     assert_eq!(answer.status.as_u16(), 204);
-    let few = server.get("/render?target=many&from=1&until=100").await;
+    let few = server.get("/render?target=many&from=1&until=100&format=json").await;
     assert_eq!(few.status.as_u16(), 200, "{}", few.text);
-    let all = server.get("/render?target=many&from=1&until=20000&maxDataPoints=10").await;
+    let all = server.get("/render?target=many&from=1&until=20000&maxDataPoints=10&format=json").await;
     assert!(all.text.contains("memory"), "{} {}", all.status, all.text);
 }
 

@@ -71,13 +71,13 @@ async fn a_result_has_the_archives_of_the_series_that_it_is_made_of() {
         ("other.x&target=scale(seriesByTag('dc=b'),2)", &[other]),
     ];
     for (target, want) in table {
-        let answer = server.get(&format!("/render?target={target}&{RANGE}&meta=true")).await;
+        let answer = server.get(&format!("/render?target={target}&{RANGE}&format=json&meta=true")).await;
         assert_eq!(answer.status.as_u16(), 200, "{target}: {}", answer.text);
         assert_eq!(shown(&answer.json()["series"][0]["meta"]), want, "{target}");
     }
     // Nothing in `scale(c,2)` names a series: it may be made of all.
     let target = "scale(alias(plain.a,'c'),2)&target=other.x";
-    let answer = server.get(&format!("/render?target={target}&{RANGE}&meta=true")).await.json();
+    let answer = server.get(&format!("/render?target={target}&{RANGE}&format=json&meta=true")).await.json();
     assert_eq!(shown(&answer["series"][0]["meta"]), [other, one]);
     assert_eq!(shown(&answer["series"][1]["meta"]), [other]);
 }
@@ -119,10 +119,10 @@ async fn an_answer_with_metadata_has_the_form_of_metrictank() {
     });
     check_json(&server.send(form).await, want.clone());
     check_json(&server.get(&format!("/render?{query}")).await, want);
-    let answer = server.get(&format!("/render?target=plain.a&{RANGE}&meta=true")).await.json();
+    let answer = server.get(&format!("/render?target=plain.a&{RANGE}&format=json&meta=true")).await.json();
     let entry = &answer["series"][0]["meta"][0];
     assert_eq!((&entry["aggnum-rc"], &entry["consolidator-rc"]), (&json!(0), &json!("NoneConsolidator")));
-    let answer = server.get(&format!("/render?target=no.such&{RANGE}&meta=true")).await.json();
+    let answer = server.get(&format!("/render?target=no.such&{RANGE}&format=json&meta=true")).await.json();
     assert_eq!(
         (&answer["series"], &answer["meta"]["stats"]["executeplan.series-fetch.count"]),
         (&json!([]), &json!(0))
@@ -133,16 +133,17 @@ async fn an_answer_with_metadata_has_the_form_of_metrictank() {
 async fn metadata_is_for_json_and_on_request() {
     let server = with_archives().await;
     for switches in ["", "&meta=", "&meta=false", "&meta=0"] {
-        let answer = server.get(&format!("/render?target=plain.a&{RANGE}{switches}")).await.json();
+        let answer =
+            server.get(&format!("/render?target=plain.a&{RANGE}&format=json{switches}")).await.json();
         assert_eq!(answer[0]["target"], "plain.a", "{switches}");
         assert_eq!(answer[0].get("meta"), None, "{switches}");
     }
-    for format in ["raw", "csv", "dygraph", "rickshaw", "pickle", "msgpack", "svg"] {
+    for format in ["raw", "csv", "dygraph", "rickshaw", "pickle", "msgpack", "svg", "png"] {
         let query = format!("/render?target=plain.a&{RANGE}&format={format}");
         let answer = server.get(&query).await.text;
         assert_eq!(server.get(&format!("{query}&meta=true")).await.text, answer, "{format}");
     }
-    let script = server.get(&format!("/render?target=plain.a&{RANGE}&meta=1&jsonp=f")).await.text;
+    let script = server.get(&format!("/render?target=plain.a&{RANGE}&format=json&meta=1&jsonp=f")).await.text;
     assert!(
         script.starts_with(r#"f({"version": "v0.1", "meta": {"stats""#) && script.ends_with("]})"),
         "{script}"
@@ -158,7 +159,8 @@ async fn points_of_rollups_are_counted() {
     assert_eq!(answer.status.as_u16(), 204, "{}", answer.text);
     let range = "from=1699995600&until=1699998600&now=1699998600";
     let counts = async || {
-        let answer = server.get(&format!("/render?target=plain.a&{range}&meta=true")).await.json();
+        let answer =
+            server.get(&format!("/render?target=plain.a&{range}&format=json&meta=true")).await.json();
         let entry = &answer["series"][0]["meta"][0];
         let stats = &answer["meta"]["stats"];
         assert_eq!(entry["rolled-up-points"], stats["executeplan.rolled-up-points.count"]);
