@@ -2,10 +2,15 @@
 //! directory into a data directory of ours.
 //! Invariants: the data directory is locked meanwhile; exit code 1 if something of the source was lost to
 //! damage.
-//! Not here: reading the source (`chronolith-import`), InfluxDB (`influx`), Graphite (`whisper`).
+//! Not here: reading the source (`chronolith-import`), InfluxDB (`influx`), Graphite (`whisper`,
+//! `graphite_events`, `graphite_tags`).
 
+mod graphite_events;
+mod graphite_json;
+mod graphite_tags;
 pub(crate) mod influx;
 mod influx_data;
+mod server;
 mod target;
 mod whisper;
 mod whisper_args;
@@ -52,6 +57,8 @@ pub(crate) fn command() -> Command {
         )
         .subcommand(influx::command())
         .subcommand(whisper::command())
+        .subcommand(graphite_events::command())
+        .subcommand(graphite_tags::command())
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
@@ -59,6 +66,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Some(("prometheus", matches)) => prometheus(matches),
         Some(("influx", matches)) => influx::run(matches),
         Some(("whisper", matches)) => whisper::run(matches),
+        Some(("graphite-events", matches)) => graphite_events::run(matches),
+        Some(("graphite-tags", matches)) => graphite_tags::run(matches),
         _ => Ok(ExitCode::from(2)),
     }
 }

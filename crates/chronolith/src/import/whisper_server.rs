@@ -6,7 +6,6 @@
 //! Not here: reading files (`chronolith-import`), the comparison (`sample`).
 
 mod sample;
-mod target;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,8 +19,7 @@ use chronolith_import::whisper::{
 use clap::ArgMatches;
 use serde::{Deserialize, Serialize};
 
-use target::Target;
-
+use super::server::TargetServer;
 use super::whisper_args::WhisperArgs;
 use crate::args::value;
 use crate::influx::state::StateFile;
@@ -51,7 +49,7 @@ struct DonePart {
 /// An import under way.
 struct Import<'a> {
     args: &'a WhisperArgs,
-    target: Target,
+    target: TargetServer,
     state: StateFile,
     parts: Vec<Part>,
     next_part: AtomicUsize,
@@ -98,7 +96,7 @@ pub(super) fn import(
     results.report.files_present = present.iter().map(|part| part.files.len() as u64).sum();
     let import = Import {
         args: &args,
-        target: Target::new(env, url, tenant),
+        target: TargetServer::new(env, url, tenant),
         state,
         parts,
         next_part: AtomicUsize::new(0),

@@ -12,8 +12,8 @@ use chronolith_model::Labels;
 use chronolith_model::quote::write_quoted;
 use serde_json::Value;
 
-use super::target::Target;
 use crate::client;
+use crate::import::server::TargetServer;
 
 /// Newest points of a file that are compared.
 const POINTS_MAX: usize = 10_000;
@@ -22,7 +22,7 @@ const SETTLED_MS: i64 = 300_000;
 
 /// Compares the newest points of a file with those of the server.
 pub(super) fn compare(
-    target: &Target,
+    target: &TargetServer,
     file: &WhisperFile,
     points: &FilePoints,
     report: &mut WhisperReport,
@@ -52,7 +52,7 @@ pub(super) fn compare(
 
 /// Returns the points of a series by their times in milliseconds.
 fn read(
-    target: &Target,
+    target: &TargetServer,
     labels: &Labels,
     first_ms: i64,
     last_ms: i64,
