@@ -1,4 +1,5 @@
-//! `chronolith export`: writes what the data directory of a stopped server holds for another system.
+//! `chronolith export`: writes what the data directory of a stopped server, or a running server, holds for
+//! another system.
 
 mod blocks;
 mod influx;
@@ -10,7 +11,7 @@ use clap::{ArgMatches, Command};
 
 pub(crate) fn command() -> Command {
     Command::new("export")
-        .about("Export data of a stopped server for another system")
+        .about("Export data for another system")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(blocks::command())

@@ -88,6 +88,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/carbon", post(graphite::write_lines))
         .route("/api/v1/graphite/refused", get(graphite::refused))
         .route("/api/v1/graphite/explain", get(graphite::explain))
+        .route("/api/v1/graphite/series", get(graphite::listing::series))
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
         .route("/api/v1/format_query", get(query::format).post(query::format))

@@ -1,4 +1,4 @@
-//! Migration of Graphite: events and tags of graphite-web to a running server.
+//! Migration of Graphite by running servers: whisper files from one, events and tags of graphite-web to one.
 #![expect(clippy::disallowed_methods, reason = "tests of a real process touch the real world")]
 
 use std::fmt::Write as _;
@@ -7,7 +7,16 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::harness::{Server, temp_dir};
+use chronolith_import::whisper::{FilePoints, TimeSelection};
+
+use crate::harness::{SeriesToSend, Server, now_ms, temp_dir};
+
+/// Rules of the server: a path with many points, and all others.
+const SCHEMAS: &str =
+    "[fine]\npattern = ^fine\\.\nretentions = 1s:4d\n[all]\npattern = .*\nretentions = 60s:2h,5m:10h\n";
+const AGGREGATION: &str = "[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n";
+/// Samples of one path: more than one response of an export has.
+const MANY: i64 = 210_000;
 
 fn run(dir: &Path, args: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
@@ -25,6 +34,78 @@ fn check(output: &Output, code: i32, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part}\n{text}");
     }
+}
+
+/// Sends points to a server as lines, some thousand at a time.
+fn send(server: &Server, lines: &[String]) {
+    for part in lines.chunks(50_000) {
+        let answer = server.request("POST", "/api/v1/carbon", &[], part.concat().as_bytes());
+        assert_eq!(answer.status, 204, "{}", answer.text());
+    }
+}
+
+fn files_below(dir: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => files_below(&path, found),
+            false => found.push(path.to_str().expect("UTF-8").to_owned()),
+        }
+    }
+    found.sort();
+}
+
+/// The export of a running server is that of its data directory, to the byte.
+#[test]
+fn a_running_server_is_exported_as_its_data_directory() {
+    let dir = temp_dir();
+    fs::write(dir.path().join("schemas.conf"), SCHEMAS).expect("a file");
+    fs::write(dir.path().join("aggregation.conf"), AGGREGATION).expect("a file");
+    let rules = ["schemas.conf", "aggregation.conf"].map(|name| dir.path().join(name));
+    let [schemas, aggregation] = rules.each_ref().map(|path| path.to_str().expect("UTF-8"));
+    let flags =
+        ["--self-scrape", "off", "--graphite.schemas", schemas, "--graphite.aggregation", aggregation];
+    let mut server = Server::start(&dir.path().join("data"), &flags);
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let end_s = now_ms() / 1000 / 300 * 300 - 600;
+    let mut lines: Vec<String> =
+        (0..MANY).map(|idx| format!("fine.a {} {}\n", idx as f64 / 8.0, end_s - MANY + idx)).collect();
+    for (path, factor) in [("a.b", 1), ("disk", 2), ("disk;host=x", 3), ("disk;dc=\u{fc};host=x", 4)] {
+        lines.extend((0..60).map(|idx| format!("{path} {} {}\n", idx * factor, end_s - 3600 + idx * 60)));
+    }
+    send(&server, &lines);
+    // A series of another protocol is none of Graphite's.
+    let samples = [(end_s * 1000, 1.0)];
+    let other = SeriesToSend { labels: &[("__name__", "other"), ("job", "j")], samples: &samples };
+    assert_eq!(server.write(&[other]).status, 204);
+    let points = MANY + 4 * 60;
+    let export = ["export", "whisper", "live", "--from", &url];
+    check(&run(dir.path(), &export, ""), 0, &[&format!("exported {points} points to 5 files")]);
+    check(&run(dir.path(), &export, ""), 1, &["exported 0 points to 0 files", "5 series: the file exists"]);
+    // A part of an export is completed.
+    fs::remove_file(dir.path().join("live/a/b.wsp")).expect("a file");
+    check(&run(dir.path(), &export, ""), 1, &["exported 60 points to 1 files", "4 series: the file exists"]);
+    let export = ["export", "whisper", "short", "--from", &url, "--retentions", "1m:3h"];
+    check(&run(dir.path(), &export, ""), 0, &["to 5 files"]);
+    assert_eq!(server.stop(), Some(0));
+    check(&run(dir.path(), &export, ""), 1, &[&url]);
+    let data = server.dir.to_str().expect("UTF-8");
+    let export =
+        ["export", "whisper", "dead", "--data-dir", data, "--schemas", schemas, "--aggregation", aggregation];
+    check(&run(dir.path(), &export, ""), 0, &[&format!("exported {points} points to 5 files")]);
+    let mut live = Vec::new();
+    files_below(&dir.path().join("live"), &mut live);
+    assert_eq!(live.len(), 5, "{live:?}");
+    for path in &live {
+        let same =
+            fs::read(path).expect("a file") == fs::read(path.replace("/live/", "/dead/")).expect("a file");
+        assert!(same, "{path}");
+    }
+    let mut found = FilePoints::default();
+    let bytes = fs::read(dir.path().join("live/a/b.wsp")).expect("a file");
+    found.read(&bytes, end_s + 600, TimeSelection::ALL).expect("a sound file");
+    assert_eq!(found.values, (0..60).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(found.times.first(), Some(&((end_s - 3600) * 1000)));
 }
 
 const EVENTS: &str = r#"[

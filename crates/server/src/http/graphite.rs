@@ -14,6 +14,7 @@ mod events;
 mod fetch_log;
 pub(super) mod find;
 mod lineage;
+pub(super) mod listing;
 mod meta_tags;
 mod metadata;
 mod points;
@@ -136,7 +137,6 @@ pub(super) async fn explain(
     let rule = |rule: &Option<RuleName>| {
         rule.as_ref().map(|rule| json!({ "section": rule.section, "pattern": rule.pattern }))
     };
-    let archive = |archive: &Archive| json!({ "stepSeconds": archive.step_s, "points": archive.point_count });
     let buffer = explanation
         .reorder_buffer
         .map(|buffer| json!({ "points": buffer.point_count, "allowsUpdate": buffer.allows_update }));
@@ -147,12 +147,17 @@ pub(super) async fn explain(
         "storedPath": explanation.stored_path.as_ref().ok(),
         "notStored": explanation.stored_path.as_ref().err().map(|reason| reason.message()),
         "schema": rule(&explanation.schema),
-        "archives": explanation.archives.iter().map(archive).collect::<Vec<_>>(),
+        "archives": explanation.archives.iter().map(archive_json).collect::<Vec<_>>(),
         "reorderBuffer": buffer,
         "aggregation": rule(&explanation.aggregation),
         "methods": methods,
         "xFilesFactor": explanation.x_files_factor,
     })))
+}
+
+/// An archive as the rules of a path have it.
+fn archive_json(archive: &Archive) -> Value {
+    json!({ "stepSeconds": archive.step_s, "points": archive.point_count })
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use chronolith_import::whisper::{FileBuilder, FilePoints, TimeSelection};
 
+use chronolith_ingest::carbon::{AggregationMethod, Archive};
+
 use super::*;
 
 fn code(args: &[&str]) -> ExitCode {
