@@ -93,8 +93,8 @@ impl Export<'_> {
         };
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..worker_count.min(part.len())).map(|_| scope.spawn(work)).collect();
-            let ended = workers.into_iter().map(|worker| worker.join());
-            ended.map(|result| result.unwrap_or_else(|_| anyhow::bail!("a worker panicked"))).collect()
+            let mut ended = workers.into_iter().map(|worker| worker.join());
+            ended.try_for_each(|result| result.unwrap_or_else(|_| anyhow::bail!("a worker panicked")))
         })
     }
 
