@@ -66,7 +66,7 @@ impl LabelValueSearch for HeadValues {
         let HeadValues { reader, tenant, name, ctx, position, .. } = self;
         let may_be_empty = !reader.has_no_empty_series(tenant);
         let _ids = may_be_empty.then(|| reader.state.index.ids.use_ids());
-        let is_empty = |id| may_be_empty && reader.state.series.lock(id).is_empty(id);
+        let is_empty = |id| reader.state.series.lock(id).is_empty(id);
         start.clone_into(found);
         loop {
             let tables = tenant.tables.read();
@@ -76,7 +76,11 @@ impl LabelValueSearch for HeadValues {
             position.seek(&tables, found);
             for _ in 0..SLICE_COUNT {
                 let Some(value) = position.value(&tables) else { return Ok(false) };
-                if position.sole_series(&tables).is_some_and(|id| !is_empty(id)) {
+                let is_found = match may_be_empty {
+                    false => position.is_sole(&tables),
+                    true => position.sole_series(&tables).is_some_and(|id| !is_empty(id)),
+                };
+                if is_found {
                     value.clone_into(found);
                     return Ok(true);
                 }

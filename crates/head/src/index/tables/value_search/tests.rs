@@ -10,7 +10,8 @@ use super::*;
 fn first_sole(position: &mut ValuePosition, tables: &TenantIndex, start: &str) -> Option<String> {
     position.seek(tables, start);
     while let Some(value) = position.value(tables) {
-        if position.sole_series(tables).is_some() {
+        assert_eq!(position.is_sole(tables), position.sole_series(tables).is_some());
+        if position.is_sole(tables) {
             return Some(value.to_owned());
         }
         position.skip();
