@@ -3,6 +3,7 @@
 mod delete;
 mod events;
 mod grafana;
+mod listing;
 mod meta;
 mod picture;
 mod promql;
