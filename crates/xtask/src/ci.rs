@@ -42,7 +42,7 @@ enum Group {
     Kits,
 }
 
-const STEPS: [Step; 20] = [
+const STEPS: [Step; 21] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("test", "tests of the crates", Group::First, test),
@@ -74,6 +74,12 @@ const STEPS: [Step; 20] = [
         "kit graphite-cluster: graphite-web reads the server",
         Group::Kits,
         kits::graphite_cluster,
+    ),
+    step(
+        "graphite-senders",
+        "kit agents: collectd, carbon-c-relay and a sender as statsd write carbon lines",
+        Group::Kits,
+        kits::graphite_senders,
     ),
     step(
         "bucket-read",

@@ -143,6 +143,23 @@ pub(super) fn graphite_cluster(ci: &Checkout) -> Result<Tally> {
     Ok(tally)
 }
 
+/// Without the packages of Debian, the kit sends as statsd does.
+pub(super) fn graphite_senders(ci: &Checkout) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "agents", "senders.py") else { return Ok(no_kit("agents")) };
+    let mut senders = vec!["statsd"];
+    let mut skipped = Vec::new();
+    for (package, program) in [("collectd-core", "collectd"), ("carbon-c-relay", "carbon-c-relay")] {
+        match peers::need_package(package, || find_program(program).is_some()) {
+            Ok(()) => senders.push(program),
+            Err(why) => skipped.push(why),
+        }
+    }
+    let binary = binary_of(ci)?.display().to_string();
+    let mut tally = python(ci, &kit, &["--server", &binary, "--only", &senders.join(",")])?;
+    skipped.iter().for_each(|why| tally.add(&Tally::not_run(why)));
+    Ok(tally)
+}
+
 pub(super) fn bucket_read(ci: &Checkout) -> Result<Tally> {
     bucket(ci, "read.py")
 }

@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""Real senders of Graphite points against a server of their own.
+
+collectd's write_graphite by TCP and UDP (points with known times and values by
+its unixsock plugin, a NaN among them), carbon-c-relay with two restarts of the
+server, and statsd's graphite backend: a connection for each flush.  What a
+sender sent is asked for by PromQL and /render: names, times and values.
+"""
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "wire"))
+from tsdbwire import Client, free_port  # noqa: E402
+
+RESULTS = []
+# First time of all points.
+BASE_S = 1_700_000_000
+WAIT_S = 20
+# Enough for a batch of the relay, and far from its queue of 25,000.
+RELAY_POINTS = 3000
+
+COLLECTD = """
+BaseDir "{dir}"
+PIDFile "{dir}/pid"
+TypesDB "/usr/share/collectd/types.db"
+Hostname "kit"
+Interval 3600
+LoadPlugin unixsock
+LoadPlugin write_graphite
+<Plugin unixsock>
+  SocketFile "{dir}/socket"
+</Plugin>
+<Plugin write_graphite>
+  <Node "tcp">
+    Host "127.0.0.1"
+    Port "{port}"
+    Protocol "tcp"
+    Prefix "tcp."
+    StoreRates false
+  </Node>
+  <Node "udp">
+    Host "127.0.0.1"
+    Port "{port}"
+    Protocol "udp"
+    Prefix "udp."
+    StoreRates false
+    EscapeCharacter "-"
+  </Node>
+</Plugin>
+"""
+
+RELAY = """
+cluster server forward 127.0.0.1:{port};
+match * send to server stop;
+listen type linemode 127.0.0.1:{listen} proto tcp;
+statistics submit every 3600 seconds;
+"""
+
+
+def check(name, is_met, why=""):
+    RESULTS.append(is_met)
+    print("%-6s %s%s" % ("ok" if is_met else "FAILED", name, "" if is_met else ": " + str(why)[:1500]), flush=True)
+
+
+def until(ask, is_enough, seconds=WAIT_S):
+    """The last answer, asked for again until it is enough."""
+    end = time.time() + seconds
+    while True:
+        answer = ask()
+        if is_enough(answer) or time.time() > end:
+            return answer
+        time.sleep(0.05)
+
+
+class Server:
+    """Chronolith on fixed ports, so that it can be started again."""
+
+    def __init__(self, binary, work):
+        self.port = free_port(21000 + os.getpid() % 8000)
+        self.carbon = free_port(self.port + 1)
+        self.argv = [binary, "serve", "--data-dir", os.path.join(work, "data"), "--http", "127.0.0.1:%d" % self.port,
+                     "--carbon.listen", "127.0.0.1:%d" % self.carbon]
+        self.log = open(os.path.join(work, "chronolith.log"), "ab")
+        self.client = Client("http://127.0.0.1:%d" % self.port)
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.argv, stdout=self.log, stderr=self.log)
+        if not self.client.wait_ready():
+            raise SystemExit("the server is not ready, see " + self.log.name)
+
+    def stop(self, how):
+        self.process.send_signal(how)
+        self.process.wait()
+
+    def points(self, pattern):
+        """Points by series: {name: {second: value}}, the second a float if there are milliseconds."""
+        query = '{__name__=~"%s"}[1d]' % pattern
+        answer = self.client.api("/api/v1/query", {"query": query, "time": BASE_S + 86000, "nocache": "1"})[1]
+        if answer.get("status") != "success":
+            return {"error": answer}
+        return {one["metric"]["__name__"]: {at: float(value) for at, value in one["values"]}
+                for one in answer["data"]["result"]}
+
+    def expect(self, name, pattern, want, nudge=lambda: None):
+        """Checks the points of the series that match, after waiting for them; `nudge` makes a sender go on."""
+        def ask():
+            nudge()
+            return self.points(pattern)
+        found = until(ask, lambda found: found == want)
+        missing = {series: {at: v for at, v in points.items() if found.get(series, {}).get(at) != v}
+                   for series, points in want.items() if found.get(series) != points}
+        extra = [series for series in found if series not in want]
+        check(name, found == want, "missing or different %s, unexpected %s" % (json.dumps(missing)[:800], extra[:20]))
+
+    def counter(self, name, labels):
+        """Sum of a counter's lines that have all of these labels."""
+        text = self.client.request("GET", "/metrics")[2].decode()
+        lines = [line for line in text.splitlines() if line.startswith(name + "{")]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(label in line for label in labels))
+
+
+def stop(process):
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def unixsock(path, lines):
+    """Sends commands to collectd; each is answered by a line."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(WAIT_S)
+        s.connect(path)
+        answers = s.makefile("r")
+        for line in lines:
+            s.sendall((line + "\n").encode())
+            answer = answers.readline()
+            if not answer.startswith("0 "):
+                raise SystemExit("collectd refuses %r: %r" % (line, answer))
+
+
+def collectd(server, work):
+    folder = os.path.join(work, "collectd")
+    os.makedirs(folder)
+    with open(folder + "/conf", "w") as f:
+        f.write(COLLECTD.format(dir=folder, port=server.carbon))
+    opened = server.counter("chronolith_carbon_connections_total", [])
+    log = open(folder + "/log", "wb")
+    process = subprocess.Popen(["collectd", "-f", "-C", folder + "/conf"], stdout=log, stderr=log)
+    until(lambda: os.path.exists(folder + "/socket"), bool)
+    # Gauges, a counter, a type of two values, a point without a value in the middle, a dot to escape.
+    values = [1.5, -0.25, 1e300, 123456789.125, 0, 3.14159265358979]
+    commands = []
+    for at, value in enumerate(values):
+        time_s = BASE_S + 10 * at
+        commands.append("PUTVAL kit/kit-a.b/gauge-x interval=10 %d:%r" % (time_s, value))
+        commands.append("PUTVAL kit/kit/derive-c interval=10 %d:%d" % (time_s, 1000 * at))
+        commands.append("PUTVAL kit/kit/if_octets-eth0 interval=10 %d:%d:%d" % (time_s, at, 7 * at))
+        if at == 2:
+            commands.append("PUTVAL kit/kit-a.b/gauge-x interval=10 %d:U" % (time_s + 5))
+    unixsock(folder + "/socket", commands)
+
+    # Its threads may put a value into a buffer after the flush.
+    def flush():
+        unixsock(folder + "/socket", ["FLUSH"])
+    seconds = [BASE_S + 10 * at for at in range(len(values))]
+    counts = {at: 1000.0 * (at - BASE_S) / 10 for at in seconds}
+    want = {}
+    for prefix, escaped in (("tcp", "a_b"), ("udp", "a-b")):
+        want["%s.kit.kit-%s.gauge-x" % (prefix, escaped)] = dict(zip(seconds, map(float, values)))
+        want["%s.kit.kit.derive-c" % prefix] = counts
+        want["%s.kit.kit.if_octets-eth0.rx" % prefix] = {at: (at - BASE_S) / 10 for at in seconds}
+        want["%s.kit.kit.if_octets-eth0.tx" % prefix] = {at: 7 * (at - BASE_S) / 10 for at in seconds}
+    server.expect("collectd: write_graphite by TCP", "tcp[.].*", {k: v for k, v in want.items() if k[0] == "t"}, flush)
+    server.expect("collectd: write_graphite by UDP", "udp[.].*", {k: v for k, v in want.items() if k[0] == "u"}, flush)
+    refused = until(lambda: server.counter("chronolith_carbon_points_refused_total", ['reason="nan"']),
+                    lambda count: count >= 2)
+    check("collectd: nan is refused once by each way and counted", refused == 2, refused)
+    newest = json.loads(server.client.request("GET", "/api/v1/graphite/refused?reason=nan")[2])
+    check("collectd: the line with nan is shown", "gauge-x nan" in json.dumps(newest), newest)
+    unixsock(folder + "/socket", ["PUTVAL kit/kit/gauge-after interval=10 %d:1" % BASE_S])
+    server.expect("collectd: points after nan", "(tcp|udp)[.].*after",
+                  {"tcp.kit.kit.gauge-after": {BASE_S: 1.0}, "udp.kit.kit.gauge-after": {BASE_S: 1.0}}, flush)
+    connections = server.counter("chronolith_carbon_connections_total", []) - opened
+    check("collectd: one connection for all", connections == 1, connections)
+    stop(process)
+
+
+def send(port, lines):
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        s.sendall("".join(lines).encode())
+
+
+def relay(server, work):
+    folder = os.path.join(work, "relay")
+    os.makedirs(folder)
+    listen = free_port(server.carbon + 1)
+    with open(folder + "/conf", "w") as f:
+        f.write(RELAY.format(port=server.carbon, listen=listen))
+    log = open(folder + "/log", "wb")
+    process = subprocess.Popen(["carbon-c-relay", "-f", folder + "/conf"], stdout=log, stderr=log)
+
+    def is_open():
+        try:
+            socket.create_connection(("127.0.0.1", listen), timeout=1).close()
+            return True
+        except OSError:
+            return False
+    until(is_open, bool)
+    want = {}
+
+    def feed(part):
+        lines = []
+        for number in range(RELAY_POINTS):
+            name = "relay.%s.s%d" % (part, number % 10)
+            at = BASE_S + number // 10
+            want.setdefault(name, {})[at] = number + 0.5
+            lines.append("%s %.1f %d\n" % (name, number + 0.5, at))
+        send(listen, lines)
+
+    def probe():
+        """The first line that it writes to a closed connection is not in its queue any more."""
+        for _ in range(3):
+            send(listen, ["probe.of.relay 1 %d\n" % BASE_S])
+            time.sleep(0.1)
+
+    feed("up")
+    server.expect("carbon-c-relay: lines", "relay[.].*", want)
+    server.stop(signal.SIGTERM)
+    probe()
+    feed("stopped")
+    server.start()
+    server.expect("carbon-c-relay: nothing is lost when the server is stopped and started", "relay[.].*", want)
+    # The server syncs points within 0.1 s of reading them; a relay gets no acknowledgement.
+    time.sleep(0.3)
+    server.stop(signal.SIGKILL)
+    probe()
+    feed("killed")
+    server.start()
+    server.expect("carbon-c-relay: nothing is lost when the server is killed and started", "relay[.].*", want)
+    stop(process)
+    version = subprocess.run(["carbon-c-relay", "-v"], capture_output=True, text=True).stdout
+    if "gzip" not in version:
+        print("not run: this carbon-c-relay has no gzip (%s)" % " ".join(version.split()))
+
+
+def statsd(server):
+    opened = server.counter("chronolith_carbon_connections_total", [])
+    want, written = {}, b""
+    flushes = 20
+    for flush in range(flushes):
+        at = BASE_S + 10 * flush
+        stats = {
+            "stats.counters.kit.requests.rate": flush / 10,
+            "stats.counters.kit.requests.count": flush,
+            "stats.timers.kit.latency.mean_90": 1.25 * flush,
+            "stats.timers.kit.latency.std": flush / 7,
+            "stats.gauges.kit.temperature": -3.5,
+            "stats.sets.kit.users.count": 2,
+            "stats.statsd.numStats": 4,
+            "stats.statsd.graphiteStats.calculationtime": 1,
+        }
+        body = "".join("%s %s %d\n" % (name, repr(value), at) for name, value in stats.items())
+        with socket.create_connection(("127.0.0.1", server.carbon), timeout=10) as s:
+            s.sendall(body.encode())
+            s.shutdown(socket.SHUT_WR)
+            # statsd reads until the end, and takes anything for an error.
+            written += s.recv(100)
+        for name, value in stats.items():
+            want.setdefault(name, {})[at] = float(value)
+    server.expect("statsd: a connection for each flush", "stats[.].*", want)
+    connections = server.counter("chronolith_carbon_connections_total", []) - opened
+    check("statsd: %d connections, closed without a byte" % flushes, connections == flushes and written == b"",
+          "%s connections, %r" % (connections, written))
+    open_count = server.counter("chronolith_carbon_open_connections", [])
+    query = urllib.parse.urlencode({"target": "stats.counters.kit.requests.count", "from": BASE_S - 10,
+                                    "until": BASE_S + 190, "format": "json"})
+    answer = json.loads(server.client.request("GET", "/render?" + query)[2])
+    points = [[value, at] for value, at in answer[0]["datapoints"]] if answer else []
+    check("statsd: /render has the points", points == [[float(n), BASE_S + 10 * n] for n in range(flushes)], answer)
+    check("statsd: no connection stays open", open_count == 0, open_count)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default="target/release/chronolith", help="binary of Chronolith")
+    parser.add_argument("--only", default="statsd,collectd,carbon-c-relay", help="senders, separated by commas")
+    parser.add_argument("--keep", action="store_true", help="keep the directory with logs")
+    args = parser.parse_args()
+    work = tempfile.mkdtemp(prefix="senders-")
+    server = Server(args.server, work)
+    try:
+        chosen = args.only.split(",")
+        if "statsd" in chosen:
+            statsd(server)
+        if "collectd" in chosen:
+            collectd(server, work)
+        if "carbon-c-relay" in chosen:
+            relay(server, work)
+        check("no point was rejected", server.counter("chronolith_write_samples_rejected_total", []) == 0)
+    finally:
+        server.process.kill()
+        if args.keep:
+            print("kept " + work)
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+    failed = RESULTS.count(False)
+    print("%d passed, %d failed" % (len(RESULTS) - failed, failed))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
