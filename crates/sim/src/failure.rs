@@ -24,6 +24,11 @@ pub enum Mode {
         /// Disk operation and crash, unless the script failed without a crash.
         at: Option<(u64, CrashKind)>,
     },
+    /// One thread and a Graphite store, operations of [`Mix::Graphite`](crate::Mix::Graphite).
+    Graphite {
+        /// Operations per seed.
+        seed_ops: u64,
+    },
     /// One thread and a bucket, operations of [`Mix::Bucket`](crate::Mix::Bucket).
     Bucket {
         /// Operations per seed.
@@ -67,6 +72,7 @@ impl fmt::Display for Failure {
             Mode::CrashPoints { op_count, at: Some((at, kind)) } => {
                 write!(f, "--crash-points {op_count} ({kind:?} at disk operation {at})")
             }
+            Mode::Graphite { seed_ops } => write!(f, "--graphite --seed-ops {seed_ops} --seeds 1"),
             Mode::Bucket { seed_ops } => write!(f, "--bucket --seed-ops {seed_ops} --seeds 1"),
             Mode::BucketCrashPoints { op_count, at } => {
                 match op_count {

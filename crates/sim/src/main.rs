@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use chronolith_base::Rng;
 use chronolith_sim::{
     Budget, Failure, Mix, Mode, Setup, Tally, draw_ops, run_bucket_crash_points,
-    run_bucket_maintenance_points, run_bucket_seeds, run_concurrent, run_crash_points, run_seeds, shrink,
+    run_bucket_maintenance_points, run_bucket_seeds, run_concurrent, run_crash_points, run_graphite_seeds,
+    run_seeds, shrink,
 };
 use clap::Parser;
 
@@ -34,6 +35,9 @@ struct Args {
     /// Runs several threads, for this many rounds per seed.
     #[arg(long)]
     concurrent: Option<u64>,
+    /// Runs with a Graphite store with roll-ups.
+    #[arg(long)]
+    graphite: bool,
     /// Runs with a bucket, whose requests fail and in which the process ends.
     #[arg(long)]
     bucket: bool,
@@ -84,9 +88,10 @@ fn main() -> ExitCode {
         let progress = |seed, tally: &Tally| {
             println!("seed {seed}: {} operations, {} starts", tally.ops(), tally.starts)
         };
-        match args.bucket {
-            true => run_bucket_seeds(seed, budget, progress),
-            false => run_seeds(seed, budget, progress),
+        match (args.bucket, args.graphite) {
+            (true, _) => run_bucket_seeds(seed, budget, progress),
+            (false, true) => run_graphite_seeds(seed, budget, progress),
+            (false, false) => run_seeds(seed, budget, progress),
         }
     };
     match done {
@@ -119,6 +124,7 @@ fn run_each(
 fn print_shrunk(failure: &Failure, is_logged: bool) {
     let (setup, mix, seed_ops) = match failure.mode {
         Mode::Single { seed_ops } => (Setup::from_seed(failure.seed), Mix::Usual, seed_ops),
+        Mode::Graphite { seed_ops } => (Setup::with_graphite(failure.seed), Mix::Graphite, seed_ops),
         Mode::Bucket { seed_ops } => (Setup::with_bucket(failure.seed), Mix::Bucket, seed_ops),
         _ => return,
     };

@@ -52,6 +52,11 @@ pub enum Op {
         /// Seed of the content.
         seed: u64,
     },
+    /// Writes carbon points to the Graphite store.
+    WriteCarbon {
+        /// Seed of the content.
+        seed: u64,
+    },
     /// Advances the clock in steps, with maintenance after each.
     AdvanceClock {
         /// Total of the steps.
@@ -174,6 +179,8 @@ pub enum Mix {
     Usual,
     /// Mostly control operations and few samples, for scripts that crash at each disk operation.
     Short,
+    /// As usual, and a Graphite store.
+    Graphite,
     /// As usual, and a bucket.
     Bucket,
     /// Few samples, for scripts that end at each request to the bucket.
@@ -191,6 +198,16 @@ struct OpGenerator<'a> {
 impl OpGenerator<'_> {
     fn tenant(&self) -> usize {
         self.rng.below(self.setup.tenants.len() as u64) as usize
+    }
+
+    /// A tenant other than the Graphite store, which has operations of its own.
+    fn written_tenant(&self) -> usize {
+        let count = self.setup.graphite.unwrap_or(self.setup.tenants.len());
+        self.rng.below(count as u64) as usize
+    }
+
+    fn graphite_tenant(&self) -> usize {
+        self.setup.graphite.unwrap_or(0)
     }
 
     fn crash_kind(&self) -> CrashKind {
@@ -222,13 +239,18 @@ impl OpGenerator<'_> {
         if shape == Shape::Boundary && (self.setup.bucket.is_some() || self.rng.below(8) > 0) {
             shape = Shape::Run;
         }
-        Op::Write { tenant: self.tenant(), shape, seed: self.rng.next_u64() }
+        Op::Write { tenant: self.written_tenant(), shape, seed: self.rng.next_u64() }
     }
 
     fn advance_clock(&self) -> Op {
         let longest = pick(self.rng, &[MINUTE_MS, MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 4 * HOUR_MS]);
         let longest = if self.rng.below(60) == 0 { 2 * DAY_MS } else { longest };
         Op::AdvanceClock { ms: self.rng.below(longest.unsigned_abs()), rounds: 1 + self.rng.below(6) }
+    }
+
+    /// Time in which windows end.
+    fn let_hours_pass(&self) -> Op {
+        Op::AdvanceClock { ms: self.rng.below(5 * HOUR_MS.unsigned_abs()), rounds: 1 + self.rng.below(4) }
     }
 
     /// Time enough for maintenance of the bucket: blocks have no local copy, and delays are over.
@@ -300,6 +322,18 @@ const BUCKET: &[Choice] = &[
     (12, |d| d.crash_during_request()),
 ];
 
+/// Added to [`USUAL`]. Time passes so that windows are flushed, rolled up and compacted.
+const GRAPHITE: &[Choice] = &[
+    (500, |d| Op::WriteCarbon { seed: d.rng.next_u64() }),
+    (120, |d| d.let_hours_pass()),
+    (20, |_| Op::Flush),
+    (30, |d| Op::Delete { tenant: d.graphite_tenant(), seed: d.rng.next_u64() }),
+    (6, |d| Op::CleanTombstones { tenant: d.graphite_tenant() }),
+    (25, |_| Op::CompareAll),
+    (10, |d| Op::Crash { kind: d.crash_kind(), seed: d.rng.next_u64() }),
+    (10, |d| d.crash_during()),
+];
+
 const BUCKET_SHORT: &[Choice] = &[
     (12, |d| d.write()),
     (8, |d| d.advance_clock()),
@@ -322,6 +356,7 @@ pub fn draw_ops(setup: &Setup, mix: Mix, count: usize) -> Vec<Op> {
     let choices = match mix {
         Mix::Usual => vec![USUAL],
         Mix::Short => vec![SHORT],
+        Mix::Graphite => vec![USUAL, GRAPHITE],
         Mix::Bucket => vec![USUAL, BUCKET],
         Mix::BucketShort => vec![BUCKET_SHORT],
     };

@@ -28,6 +28,18 @@ pub fn run_seeds(seed: u64, budget: Budget, progress: impl FnMut(u64, &Tally)) -
     run_all(seed, budget, run_seed, progress)
 }
 
+/// As [`run_seeds`], with a Graphite store.
+///
+/// # Errors
+/// The first failure.
+pub fn run_graphite_seeds(
+    seed: u64,
+    budget: Budget,
+    progress: impl FnMut(u64, &Tally),
+) -> Result<Tally, Failure> {
+    run_all(seed, budget, run_graphite_seed, progress)
+}
+
 /// As [`run_seeds`], with a bucket.
 ///
 /// # Errors
@@ -59,15 +71,19 @@ fn run_all(
 }
 
 fn run_seed(seed: u64, seed_ops: u64) -> Result<Tally, Failure> {
-    let setup = Setup::from_seed(seed);
-    let ops = draw_ops(&setup, Mix::Usual, (seed_ops / SAMPLES_PER_OP_MIN + 100) as usize);
-    let fail = |(op_idx, text)| Failure { seed, op_idx, text, mode: Mode::Single { seed_ops } };
-    catch_panic(|| run_ops(&setup, &ops, seed_ops)).map_err(fail)
+    run_setup(&Setup::from_seed(seed), Mix::Usual, seed_ops, Mode::Single { seed_ops })
+}
+
+fn run_graphite_seed(seed: u64, seed_ops: u64) -> Result<Tally, Failure> {
+    run_setup(&Setup::with_graphite(seed), Mix::Graphite, seed_ops, Mode::Graphite { seed_ops })
 }
 
 fn run_bucket_seed(seed: u64, seed_ops: u64) -> Result<Tally, Failure> {
-    let setup = Setup::with_bucket(seed);
-    let ops = draw_ops(&setup, Mix::Bucket, (seed_ops / SAMPLES_PER_OP_MIN + 100) as usize);
-    let fail = |(op_idx, text)| Failure { seed, op_idx, text, mode: Mode::Bucket { seed_ops } };
-    catch_panic(|| run_ops(&setup, &ops, seed_ops)).map_err(fail)
+    run_setup(&Setup::with_bucket(seed), Mix::Bucket, seed_ops, Mode::Bucket { seed_ops })
+}
+
+fn run_setup(setup: &Setup, mix: Mix, seed_ops: u64, mode: Mode) -> Result<Tally, Failure> {
+    let ops = draw_ops(setup, mix, (seed_ops / SAMPLES_PER_OP_MIN + 100) as usize);
+    let fail = |(op_idx, text)| Failure { seed: setup.seed, op_idx, text, mode };
+    catch_panic(|| run_ops(setup, &ops, seed_ops)).map_err(fail)
 }

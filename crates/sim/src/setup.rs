@@ -14,6 +14,8 @@ pub(crate) const MINUTE_MS: i64 = 60_000;
 pub(crate) const HOUR_MS: i64 = 60 * MINUTE_MS;
 pub(crate) const DAY_MS: i64 = 24 * HOUR_MS;
 
+/// Number of the first store of a catalogue.
+const FIRST_STORE: u64 = 0;
 /// Active series of one tenant.
 const SERIES_COUNT_MAX: u64 = 1000;
 
@@ -48,6 +50,8 @@ pub struct Setup {
     pub series_count: u32,
     /// Interval at which a new series replaces an active one.
     pub churn_ms: i64,
+    /// Index of the tenant that is a Graphite store with roll-ups: the last one.
+    pub graphite: Option<usize>,
     /// A bucket to which blocks are uploaded.
     pub bucket: Option<BucketSetup>,
 }
@@ -83,6 +87,21 @@ impl Setup {
         setup
     }
 
+    /// Returns the setup of `seed` with a Graphite store.
+    #[must_use]
+    pub fn with_graphite(seed: u64) -> Setup {
+        let mut setup = Setup::draw(seed, Threads::One);
+        setup.series_count = setup.series_count.min(40);
+        // Stores are those of the catalogue.
+        setup.tenants.retain(|tenant| !tenant.id.is_store());
+        setup.tenants.truncate(2);
+        setup.graphite = Some(setup.tenants.len());
+        setup.tenants.push(graphite_tenant());
+        let by_tenant = setup.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.limits.clone()));
+        setup.options.limits.by_tenant = by_tenant.collect();
+        setup
+    }
+
     pub(crate) fn draw(seed: u64, threads: Threads) -> Setup {
         let rng = Rng::from_seed(seed ^ 0x5e70_0000);
         let tenants: Vec<TenantSetup> = (0..2 + rng.below(4)).map(|idx| tenant(&rng, idx, threads)).collect();
@@ -109,7 +128,8 @@ impl Setup {
         let series_count = 2 + rng.below(if rng.below(3) == 0 { SERIES_COUNT_MAX } else { 60 });
         options.histogram_bytes_max = pick(&rng, &[0, 100_000, 1 << 30]);
         let churn_ms = pick(&rng, &[MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, DAY_MS]);
-        Setup { seed, tenants, options, series_count: series_count as u32, churn_ms, bucket: None }
+        let series_count = series_count as u32;
+        Setup { seed, tenants, options, series_count, churn_ms, graphite: None, bucket: None }
     }
 
     /// Returns true if acknowledged samples survive a power cut.
@@ -134,6 +154,18 @@ fn tenant(rng: &Rng, idx: u64, threads: Threads) -> TenantSetup {
         _ => TenantId::new(&format!("t{idx}")).expect("a valid tenant id"),
     };
     TenantSetup { id, limits }
+}
+
+/// A Graphite store, with the limits that these have.
+pub(crate) fn graphite_tenant() -> TenantSetup {
+    let limits = TenantLimits {
+        duplicates: DuplicatePolicy::LastWins,
+        out_of_order_ms: 0,
+        future_ms_max: 0,
+        retention_ms: 0,
+        ..TenantLimits::default()
+    };
+    TenantSetup { id: TenantId::of_store(TimeUnit::Milli, FIRST_STORE), limits }
 }
 
 pub(crate) fn pick<T: Copy>(rng: &Rng, from: &[T]) -> T {

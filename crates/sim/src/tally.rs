@@ -28,6 +28,10 @@ pub struct Tally {
     pub merges: u64,
     /// Written checkpoint slices.
     pub slices: u64,
+    /// Blocks whose roll-ups were written.
+    pub rolled_up_blocks: u64,
+    /// Windows from roll-ups that were compared with the ledger.
+    pub rolled_up_windows: u64,
     /// Counts of the bucket.
     pub bucket: BucketTally,
 }
@@ -100,6 +104,8 @@ impl Tally {
         self.flushes += other.flushes;
         self.merges += other.merges;
         self.slices += other.slices;
+        self.rolled_up_blocks += other.rolled_up_blocks;
+        self.rolled_up_windows += other.rolled_up_windows;
         self.bucket.add(&other.bucket);
     }
 }

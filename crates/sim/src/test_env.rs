@@ -14,9 +14,10 @@ use chronolith_model::{BlockEncoding, TenantLimits, TimeRange};
 use chronolith_tsdb::check::{Damage, check_dir};
 use chronolith_tsdb::{LimitsTable, ReplayProgress, SnapshotHead, Tsdb, TsdbOptions, WalError, WriteError};
 
-use crate::batch::{BatchGenerator, draw_matchers, draw_range, match_all};
+use crate::batch::{BatchGenerator, SeriesSamples, draw_matchers, draw_range, match_all};
 use crate::bucket::BucketWorld;
 use crate::compare::{Reader, Source};
+use crate::graphite::{self, compare_windows, draw_points};
 use crate::ledger::{AckState, TenantLedger};
 use crate::op::{CrashKind, Op, Shape};
 use crate::setup::{START_MS, Setup};
@@ -131,10 +132,11 @@ impl TestEnv {
     }
 
     fn step(&mut self, op: &Op) -> Result<(), String> {
-        self.tally.controls += u64::from(!matches!(op, Op::Write { .. }));
+        self.tally.controls += u64::from(!matches!(op, Op::Write { .. } | Op::WriteCarbon { .. }));
         let tsdb = self.tsdb();
         match *op {
             Op::Write { tenant, shape, seed } => return self.write(tenant, shape, seed),
+            Op::WriteCarbon { seed } => return self.write_carbon(seed),
             Op::AdvanceClock { ms, rounds } => self.advance_clock(&tsdb, ms, rounds),
             Op::SetClockBack { ms } => {
                 let now_ms = self.clock.now_ms();
@@ -208,11 +210,22 @@ impl TestEnv {
 
     fn write(&mut self, tenant: usize, shape: Shape, seed: u64) -> Result<(), String> {
         let (tsdb, rng, now_ms) = (self.tsdb(), Rng::from_seed(seed), self.clock.now_ms());
-        let ledger = &mut self.ledgers[tenant];
+        let ledger = &self.ledgers[tenant];
         let parts = BatchGenerator { rng: &rng, setup: &self.setup, ledger, now_ms }.draw(shape);
-        self.tally.add_batch(&parts);
+        self.write_parts(&tsdb, tenant, &parts)
+    }
+
+    fn write_carbon(&mut self, seed: u64) -> Result<(), String> {
+        let Some(tenant) = self.setup.graphite else { return Ok(()) };
+        let parts = draw_points(&Rng::from_seed(seed), &self.ledgers[tenant], self.clock.now_ms());
+        self.write_parts(&self.tsdb(), tenant, &parts)
+    }
+
+    fn write_parts(&mut self, tsdb: &Tsdb, tenant: usize, parts: &[SeriesSamples]) -> Result<(), String> {
+        self.tally.add_batch(parts);
         let was_poisoned = self.poisoned_ops.is_some();
-        match write(&tsdb, ledger, &parts, now_ms, LedgerScope::AllSeries)? {
+        let now_ms = self.clock.now_ms();
+        match write(tsdb, &mut self.ledgers[tenant], parts, now_ms, LedgerScope::AllSeries)? {
             Ok(()) if was_poisoned => Err("a poisoned WAL acknowledged a write".to_owned()),
             Ok(()) => Ok(()),
             Err(WriteError::Wal(WalError::Poisoned(_))) if self.may_fail() => {
@@ -246,11 +259,21 @@ impl TestEnv {
             None => AckState::InFlight,
         };
         self.ledgers[tenant].delete(&selectors, range, ack);
+        // Compactions soon remove the samples from the blocks, and their roll-ups.
+        if self.setup.graphite == Some(tenant) { self.compare_windows(tsdb) } else { Ok(()) }
+    }
+
+    /// Compares the windows of the Graphite store, if there is one.
+    fn compare_windows(&mut self, tsdb: &Tsdb) -> Result<(), String> {
+        if let Some(tenant) = self.setup.graphite {
+            self.tally.rolled_up_windows += compare_windows(tsdb, &self.ledgers[tenant], &self.env.clock)?;
+        }
         Ok(())
     }
 
     fn snapshot(&mut self, tsdb: &Tsdb) -> Result<(), String> {
-        let tenants: Vec<_> = self.ledgers.iter().map(|ledger| ledger.id.clone()).collect();
+        let mut tenants: Vec<_> = self.ledgers.iter().map(|ledger| ledger.id.clone()).collect();
+        tenants.extend(self.setup.graphite.map(|_| graphite::owner()));
         let made = tsdb.snapshot(&tenants, SnapshotHead::Include);
         let Some(name) = self.allow_failure("a snapshot", made)? else { return Ok(()) };
         let dir = self.options.data_dir.join("snapshots").join(name);
@@ -314,7 +337,7 @@ impl TestEnv {
             self.tally.compared +=
                 self.ask(tsdb, |reader| reader.compare(ledger, &match_all(None), TimeRange::ALL))?;
         }
-        Ok(())
+        self.compare_windows(tsdb)
     }
 
     fn close(&mut self, tsdb: Arc<Tsdb>) -> Result<(), String> {
@@ -408,6 +431,7 @@ impl TestEnv {
             self.tally.bucket.compactions += count("bucket_compactions_total");
             self.tally.bucket.expired += count("bucket_expired_blocks_total");
             self.tally.bucket.removed += count("bucket_removed_blocks_total");
+            self.tally.rolled_up_blocks += count("rollup_blocks_total");
             self.tally.flushes += stats.maintenance.flush_count;
             self.tally.slices += stats.head.checkpoint.slice_count;
             self.tally.merges += stats.metric("compaction_runs_total").unwrap_or(0.0) as u64;
@@ -436,6 +460,9 @@ impl TestEnv {
         });
         let opened = Tsdb::open_with_bucket(self.env.clone(), self.options.clone(), progress, bucket);
         let opened = opened.map_err(|error| format!("the store does not start: {error}"))?;
+        if self.setup.graphite.is_some() {
+            graphite::open(&opened)?;
+        }
         if self.disk.refused_count() > refused {
             return Err("the disk failed during the start".to_owned());
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_sim::{
     Budget, Op, Setup, Shape, Tally, run_bucket_crash_points, run_bucket_maintenance_points,
-    run_bucket_seeds, run_concurrent, run_crash_points, run_ops, run_seeds,
+    run_bucket_seeds, run_concurrent, run_crash_points, run_graphite_seeds, run_ops, run_seeds,
 };
 
 /// Simulations in parallel: CI has two cores.
@@ -61,6 +61,19 @@ fn concurrent_writers_read_their_acknowledged_samples() {
             Err(failure) => panic!("{failure}"),
         }
     }
+}
+
+#[test]
+fn carbon_points_and_roll_ups_match_the_ledger() {
+    let budget = Budget { ops: 200_000, seed_ops: 10_000 };
+    let tally = match run_graphite_seeds(500, budget, |_, _| {}) {
+        Ok(tally) => tally,
+        Err(failure) => panic!("{failure}"),
+    };
+    println!("{tally:?}");
+    // Fails if the mix of operations no longer exercises one of these.
+    assert!(tally.power_cuts >= 50 && tally.kills >= 30 && tally.merges >= 100, "{tally:?}");
+    assert!(tally.rolled_up_blocks >= 500 && tally.rolled_up_windows >= 100_000, "{tally:?}");
 }
 
 #[test]
