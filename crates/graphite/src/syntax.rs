@@ -11,6 +11,6 @@ mod scanner;
 mod tests;
 mod tree;
 
-pub use error::{ATTEMPTS_MAX, NESTING_MAX, SyntaxError, TARGET_BYTES_MAX};
+pub use error::{ATTEMPTS_MAX, NESTING_MAX, READ_BYTES_MAX, SyntaxError, TARGET_BYTES_MAX};
 pub use parser::parse;
 pub use tree::{FunctionCall, Literal, Node, Template};

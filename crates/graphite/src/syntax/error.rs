@@ -7,6 +7,9 @@ pub const NESTING_MAX: usize = 64;
 /// Expressions that the parser tries in one target, backtracking included.
 pub const ATTEMPTS_MAX: usize = 50_000;
 
+/// Bytes that the parser reads in one target, those of attempts that fail included.
+pub const READ_BYTES_MAX: usize = 32 << 20;
+
 /// A target that is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
@@ -27,7 +30,9 @@ pub enum SyntaxError {
     /// Higher than [`NESTING_MAX`].
     #[error("target nests more than {NESTING_MAX} calls")]
     TooDeep,
-    /// More than [`ATTEMPTS_MAX`] expressions were tried.
-    #[error("target is too complex: more than {ATTEMPTS_MAX} expressions tried")]
+    /// More than [`ATTEMPTS_MAX`] expressions were tried, or more than [`READ_BYTES_MAX`] bytes read.
+    #[error(
+        "target is too complex: more than {ATTEMPTS_MAX} expressions tried or {READ_BYTES_MAX} bytes read"
+    )]
     TooComplex,
 }

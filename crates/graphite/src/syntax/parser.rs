@@ -4,7 +4,7 @@
 //! an error ends the parse. The call that does not close is no call: `scale(x` is the path `scale`.
 //! Not here: tokens (`scanner`).
 
-use super::error::{ATTEMPTS_MAX, NESTING_MAX, SyntaxError, TARGET_BYTES_MAX};
+use super::error::{ATTEMPTS_MAX, NESTING_MAX, READ_BYTES_MAX, SyntaxError, TARGET_BYTES_MAX};
 use super::scanner::Scanner;
 use super::tree::{FunctionCall, Literal, Node, Template};
 
@@ -54,7 +54,7 @@ impl Parser<'_> {
     /// `template`, call or path, then pipes.
     fn expression(&mut self) -> Attempt<Parsed> {
         self.attempts += 1;
-        if self.attempts > ATTEMPTS_MAX {
+        if self.attempts > ATTEMPTS_MAX || self.scanner.read_bytes() > READ_BYTES_MAX {
             return Err(SyntaxError::TooComplex);
         }
         self.depth += 1;

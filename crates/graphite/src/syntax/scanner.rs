@@ -9,15 +9,22 @@ use super::tree::Literal;
 pub(super) struct Scanner<'a> {
     text: &'a str,
     position: usize,
+    /// Bytes that tokens were looked for in, found or not.
+    read_bytes: usize,
 }
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Scanner { text, position: 0 }
+        Scanner { text, position: 0, read_bytes: 0 }
     }
 
     pub(super) fn position(&self) -> usize {
         self.position
+    }
+
+    /// Bytes that were read, those of failed attempts included.
+    pub(super) fn read_bytes(&self) -> usize {
+        self.read_bytes
     }
 
     /// Goes back to a position that [`Self::position`] returned.
@@ -25,7 +32,9 @@ impl<'a> Scanner<'a> {
         self.position = position;
     }
 
-    pub(super) fn slice(&self, start: usize, end: usize) -> &'a str {
+    /// Returns a part of the text; a copy of it counts as read.
+    pub(super) fn slice(&mut self, start: usize, end: usize) -> &'a str {
+        self.read_bytes += end.saturating_sub(start);
         self.text.get(start..end).unwrap_or("")
     }
 
@@ -38,8 +47,9 @@ impl<'a> Scanner<'a> {
     }
 
     pub(super) fn skip_space(&mut self) {
-        let rest = self.rest();
-        self.position += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
+        let len = space_len(self.rest());
+        self.position += len;
+        self.read_bytes += len;
     }
 
     /// Skips white space and `symbol`; returns true if it was there.
@@ -65,6 +75,7 @@ impl<'a> Scanner<'a> {
         }
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
         self.position += end;
+        self.read_bytes += end;
         rest.get(..end)
     }
 
@@ -94,8 +105,11 @@ impl<'a> Scanner<'a> {
         let fraction_end = rest.get(integer_end..).and_then(fraction_len).map(|len| integer_end + len);
         let mantissa_end = fraction_end.unwrap_or(integer_end);
         let exponent_end = rest.get(mantissa_end..).and_then(exponent_len).map(|len| mantissa_end + len);
+        self.read_bytes += exponent_end.unwrap_or(mantissa_end);
         for end in [exponent_end, fraction_end, Some(integer_end)].into_iter().flatten() {
-            if ends_argument(rest.get(end..).unwrap_or("")) {
+            let after = rest.get(end..).unwrap_or("");
+            self.read_bytes += space_len(after);
+            if ends_argument(after) {
                 self.position += end;
                 let text = rest.get(..end).unwrap_or("");
                 return Some(match text.parse::<i64>() {
@@ -114,7 +128,9 @@ impl<'a> Scanner<'a> {
         self.skip_space();
         let rest = self.rest();
         let quote = rest.chars().next().filter(|c| *c == '"' || *c == '\'')?;
-        match quoted_len(rest, quote) {
+        let end = quoted_len(rest, quote);
+        self.read_bytes += end.unwrap_or(rest.len());
+        match end {
             Some(end) => {
                 self.position += end + 1;
                 rest.get(1..end)
@@ -146,6 +162,7 @@ impl<'a> Scanner<'a> {
                 break;
             }
         }
+        self.read_bytes += self.position - start;
         Some(path)
     }
 
@@ -194,6 +211,7 @@ impl<'a> Scanner<'a> {
             separator = ',';
         }
         out.truncate(len);
+        self.read_bytes += self.position - start;
         self.position = start;
         false
     }
@@ -210,8 +228,13 @@ fn is_escapable(c: char) -> bool {
     c == '=' || SYMBOLS.contains(c)
 }
 
+/// Bytes of white space at the start.
+fn space_len(text: &str) -> usize {
+    text.len() - text.trim_start_matches([' ', '\t', '\n', '\r']).len()
+}
+
 fn ends_argument(rest: &str) -> bool {
-    let rest = rest.trim_start_matches([' ', '\t', '\n', '\r']);
+    let rest = rest.get(space_len(rest)..).unwrap_or("");
     rest.is_empty() || rest.starts_with([',', ')'])
 }
 
