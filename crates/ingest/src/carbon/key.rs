@@ -68,8 +68,8 @@ pub fn path_of_labels(labels: &Labels) -> String {
 
 impl<'a> ParsedPath<'a> {
     pub(super) fn new(path: &'a str) -> ParsedPath<'a> {
-        let tagged =
-            if path.ends_with("\"}") && path.contains('{') { brace_tags(path) } else { semicolon_tags(path) };
+        let bare = if path.contains(';') { path } else { path.trim_matches('.') };
+        let tagged = if has_brace_form(bare) { brace_tags(bare) } else { semicolon_tags(path) };
         tagged.unwrap_or_else(|| ParsedPath { name: collapse_dots(path), tags: Vec::new() })
     }
 
@@ -115,7 +115,15 @@ fn semicolon_tags(path: &str) -> Option<ParsedPath<'_>> {
         let (tag, value) = segment.split_once('=')?;
         tags.push(valid_tag(tag, Cow::Borrowed(value))?);
     }
-    ParsedPath::of_parts(name, tags)
+    let parsed = ParsedPath::of_parts(name, tags)?;
+    // The canonical path is read again: by labels, and from other inputs.
+    let has_other_tags = path.contains('{') && path.contains("\"}") && has_brace_form(&parsed.to_text());
+    (!has_other_tags).then_some(parsed)
+}
+
+/// Returns true if a path is read as `m{a="b"}`.
+fn has_brace_form(path: &str) -> bool {
+    path.ends_with("\"}") && path.contains('{')
 }
 
 /// Splits `m{a="b",c="d"}`; `None` if it has another form or a tag is not valid.

@@ -97,3 +97,15 @@ fn paths_without_a_name_are_refused() {
     let bytes = SeriesKey { raw: b"a\xff", field: b"", kind: WordKind::Float };
     assert_eq!(parse_key(bytes, &mut LabelsBuilder::new()), Err(Reject::InvalidUtf8));
 }
+
+/// The canonical path of these was read as another path: dots after the brace, a name or a last tag that
+/// ends as the form with braces does. Found by `fuzz/src/readers`.
+#[test]
+fn canonical_paths_with_braces_are_fixed_points() {
+    check(r#"m{a="b"}."#, "m;a=b");
+    check(r#"..m{a="b"}.."#, "m;a=b");
+    for path in [r#"x{a="b"};name=q"#, r#"x{a;z="};c=1"#, r#"x{a;c="};b=1"#] {
+        check(path, path);
+    }
+    check(r#"x{a="b"};c=d"#, r#"x{a="b"};c=d"#);
+}
