@@ -1,6 +1,6 @@
-//! Fuzzer of the readers of Graphite's inputs: targets, pickles, lines.
+//! Fuzzer of the readers of Graphite's inputs: targets, pickles, whisper files, configuration files, lines.
 //!
-//! `cargo run --release -p chronolith-fuzz --bin readers -- --reader parser|pickle|carbon-line
+//! `cargo run --release -p chronolith-fuzz --bin readers -- --reader parser|pickle|whisper|ini|carbon-line
 //! [--seconds N] [--seed S] [--corpus DIR]`. Valid inputs, built in or from DIR, are changed and spliced, by
 //! bytes and by the grammar of the reader; inputs with a new outcome are changed further. A finding is a
 //! panic, a broken property of the reader, more than 1 s of CPU time or 256 MiB of allocations for one input:
@@ -8,6 +8,7 @@
 //! no finding. Not here: the comparison with Graphite (`tools/graphite-oracle`).
 
 mod carbon_line;
+mod ini;
 mod mutate;
 mod pickle;
 mod points;
@@ -15,6 +16,7 @@ mod reader;
 mod session;
 mod target;
 mod watchdog;
+mod whisper;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,6 +57,8 @@ fn reader_of(name: &str) -> Option<Box<dyn Reader>> {
     Some(match name {
         "parser" => Box::new(target::TargetReader),
         "pickle" => Box::new(pickle::PickleReader::default()),
+        "whisper" => Box::new(whisper::WhisperReader::default()),
+        "ini" => Box::new(ini::IniReader),
         "carbon-line" => Box::new(carbon_line::LineReader),
         _ => return None,
     })
