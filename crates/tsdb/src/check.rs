@@ -542,7 +542,7 @@ fn check_block(env: &Env, dir: &Path, report: &mut CheckReport) {
         Ok(block) => {
             report.bytes += block.size_bytes();
             report.block_samples += block.meta().stats.num_samples;
-            for found in block.verify() {
+            for found in block.verify().into_iter().chain(block.verify_rollups()) {
                 report.damages.push(Damage { path: found.path, offset: found.offset, what: found.what });
             }
         }

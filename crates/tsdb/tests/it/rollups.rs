@@ -12,6 +12,7 @@ use chronolith_model::rollup::{
 };
 use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
+use chronolith_tsdb::check::check_dir;
 
 use crate::fixture::{HOUR_MS, Machine, write};
 
@@ -227,6 +228,25 @@ fn windows_are_those_of_the_samples_whatever_happens() {
     let mut counts = Counts::default();
     (0..SEEDS).for_each(|seed| run(seed, &mut counts));
     assert!(counts.windows > 10_000 && counts.blocks > 50 && counts.damaged > 3, "{counts:?}");
+}
+
+/// `chronolith check` reads the roll-ups, too.
+#[test]
+fn a_check_names_damaged_rollups() {
+    let machine = Machine::new(2);
+    let rng = Rng::from_seed(2);
+    let (tsdb, store) = open(&machine);
+    let now_ms = machine.env.clock.now_ms();
+    let samples: Vec<(i64, f64)> = (1..700).map(|idx| (now_ms - idx * SLOT_MS, idx as f64)).collect();
+    write(&tsdb, &store, "s0", &samples).expect("stored");
+    tsdb.flush_closed(now_ms).expect("flushes");
+    (0..4).for_each(|_| tsdb.run_maintenance());
+    tsdb.close().expect("closes");
+    let check = || check_dir(&machine.env, &machine.options.data_dir).expect("checks").damages;
+    assert!(check().is_empty());
+    damage(&rng, &machine, &store);
+    let found = check();
+    assert!(found.iter().any(|one| one.path.to_string_lossy().contains("/rollups/")), "{found:?}");
 }
 
 /// Series whose names begin with `day` are kept for a day, those with `week` for a week.
