@@ -230,23 +230,19 @@ def relay(server, work):
             lines.append("%s %.1f %d\n" % (name, number + 0.5, at))
         send(listen, lines)
 
-    def probe():
-        """The first line that it writes to a closed connection is not in its queue any more."""
-        for _ in range(3):
-            send(listen, ["probe.of.relay 1 %d\n" % BASE_S])
-            time.sleep(0.1)
-
     feed("up")
     server.expect("carbon-c-relay: lines", "relay[.].*", want)
     server.stop(signal.SIGTERM)
-    probe()
     feed("stopped")
     server.start()
     server.expect("carbon-c-relay: nothing is lost when the server is stopped and started", "relay[.].*", want)
     # The server syncs points within 0.1 s of reading them; a relay gets no acknowledgement.
     time.sleep(0.3)
     server.stop(signal.SIGKILL)
-    probe()
+    # The first line that it writes to the dead connection is not in its queue any more.
+    for _ in range(3):
+        send(listen, ["probe.of.relay 1 %d\n" % BASE_S])
+        time.sleep(0.1)
     feed("killed")
     server.start()
     server.expect("carbon-c-relay: nothing is lost when the server is killed and started", "relay[.].*", want)

@@ -87,6 +87,11 @@ impl CarbonContext {
         *self.rules.write() = Arc::new(rules);
     }
 
+    /// Number of open connections of all listeners.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.inputs.iter().map(|input| input.open_connections()).sum()
+    }
+
     pub(crate) fn inputs(&self) -> &[Arc<CarbonInput>] {
         &self.inputs
     }
@@ -102,6 +107,11 @@ impl CarbonInput {
             connections_refused: Counter::default(),
             refused: Mutex::default(),
         }
+    }
+
+    /// Number of open connections.
+    pub(crate) fn open_connections(&self) -> usize {
+        (self.connections_opened.as_f64() - self.connections_closed.as_f64()).max(0.0) as usize
     }
 
     /// Number of points that were refused for a reason.

@@ -41,9 +41,7 @@ pub(super) static CARBON: &[Metric<CarbonContext>] = &[
         &["input"],
         "Open connections of carbon listeners.",
         |carbon, samples| {
-            let open = |input: &CarbonInput| {
-                (input.connections_opened.as_f64() - input.connections_closed.as_f64()).max(0.0)
-            };
+            let open = |input: &CarbonInput| input.open_connections() as f64;
             of_inputs(carbon, samples, open);
         },
     ),

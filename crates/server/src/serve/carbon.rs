@@ -16,7 +16,7 @@ use chronolith_tsdb::{Applied, Tsdb};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use self::listener::Listener;
 use self::stream::PointStream;
@@ -31,6 +31,10 @@ const CONNECTIONS_MAX: usize = 10_000;
 const INPUT_BYTES_MAX: usize = 512 << 10;
 /// Room for a read of a connection that sends little.
 const READ_BYTES_MIN: usize = 8 << 10;
+/// After the stop, a connection is read until nothing has arrived for this time.
+const STOP_PAUSE: Duration = Duration::from_millis(20);
+/// Time of these reads at most: senders may go on.
+const STOP_READ_TIME_MAX: Duration = Duration::from_secs(1);
 /// Bytes that are applied before a connection waits for the disk.
 const UNSYNCED_BYTES_MAX: usize = 8 << 20;
 
@@ -110,6 +114,17 @@ struct Connection {
     unsynced: Option<Unsynced>,
 }
 
+/// End of what was read from a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// More may follow.
+    Open,
+    /// The sender has closed it: the last line needs no newline.
+    Closed,
+    /// It is reset: the last line may be cut off.
+    Reset,
+}
+
 /// Next step of a connection.
 enum Step {
     Read(io::Result<usize>),
@@ -129,34 +144,61 @@ impl Connection {
                 () = until(self.unsynced.as_ref().map(|unsynced| unsynced.due)) => Step::Sync,
                 _ = closing.changed() => Step::Stop,
             };
-            let is_end = match step {
+            let end = match step {
                 Step::Sync => {
                     self.sync().await?;
                     // Idle connections keep no large buffer.
                     buffer.shrink_to_fit();
                     continue;
                 }
-                Step::Read(Ok(len)) if len > 0 => read_more(&stream, &mut buffer),
-                // A connection that is reset has sent what was read of it.
-                Step::Read(_) | Step::Stop => true,
+                Step::Read(Ok(0)) => End::Closed,
+                Step::Read(Ok(_)) => read_more(&stream, &mut buffer),
+                Step::Read(Err(_)) => End::Reset,
+                Step::Stop => return self.stop(&mut stream, buffer).await,
             };
-            buffer = self.append(buffer, is_end).await?;
+            buffer = self.append(buffer, end).await?;
             let failure = self.points.as_mut().and_then(PointStream::take_failure);
-            if is_end || failure.is_some() {
+            if end != End::Open || failure.is_some() {
                 self.sync().await?;
                 return failure.map_or(Ok(()), Err);
             }
         }
     }
 
+    /// Appends what has arrived, and lets the connection be reset: the next write of a sender fails, and it
+    /// sends these bytes again. After an orderly close, its first write succeeds and is lost.
+    async fn stop(&mut self, stream: &mut TcpStream, mut buffer: Vec<u8>) -> Result<(), String> {
+        let stop_by = Instant::now() + STOP_READ_TIME_MAX;
+        let mut end = End::Open;
+        while end == End::Open {
+            buffer.reserve(READ_BYTES_MIN);
+            let quiet_by = stop_by.min(Instant::now() + STOP_PAUSE);
+            let Ok(read) = timeout_at(quiet_by, stream.read_buf(&mut buffer)).await else { break };
+            end = match read {
+                Ok(0) => End::Closed,
+                Ok(_) => read_more(stream, &mut buffer),
+                Err(_) => End::Reset,
+            };
+            buffer = self.append(buffer, end).await?;
+        }
+        self.sync().await?;
+        if end == End::Open
+            && let Err(error) = stream.set_zero_linger()
+        {
+            tracing::debug!(%error, "a connection cannot be reset");
+        }
+        let failure = self.points.as_mut().and_then(PointStream::take_failure);
+        failure.map_or(Ok(()), Err)
+    }
+
     /// Decodes and appends on a thread that may wait. Returns the buffer with the unfinished rest.
-    async fn append(&mut self, mut buffer: Vec<u8>, is_end: bool) -> Result<Vec<u8>, String> {
+    async fn append(&mut self, mut buffer: Vec<u8>, end: End) -> Result<Vec<u8>, String> {
         let bytes = buffer.len();
         let Some(mut points) = self.points.take() else { return Err("a thread panicked".to_owned()) };
         let permit = self.listener.app.writes.carbon.threads.clone().acquire_owned().await;
         let store = self.store.clone();
         let appending = tokio::task::spawn_blocking(move || {
-            let applied = points.append(&store, &mut buffer, is_end);
+            let applied = points.append(&store, &mut buffer, end == End::Closed);
             (points, buffer, applied)
         });
         let (points, buffer, applied) = appending.await.map_err(|error| error.to_string())?;
@@ -192,19 +234,20 @@ impl Connection {
     }
 }
 
-/// Reads what has already arrived. Returns true at the end of the connection.
-fn read_more(stream: &TcpStream, buffer: &mut Vec<u8>) -> bool {
+/// Reads what has already arrived.
+fn read_more(stream: &TcpStream, buffer: &mut Vec<u8>) -> End {
     while buffer.len() < INPUT_BYTES_MAX {
         // A sender that fills the buffer gets a larger one.
         let room = buffer.len().clamp(READ_BYTES_MIN, INPUT_BYTES_MAX - buffer.len() + READ_BYTES_MIN);
         buffer.reserve(room);
         match stream.try_read_buf(buffer) {
-            Ok(0) => return true,
+            Ok(0) => return End::Closed,
             Ok(_) => {}
-            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return End::Open,
+            Err(_) => return End::Reset,
         }
     }
-    false
+    End::Open
 }
 
 /// Waits until a time; for ever without one.

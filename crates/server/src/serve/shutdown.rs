@@ -159,16 +159,14 @@ async fn first_of(
 
 /// Waits until all connections are closed, at most until `deadline`.
 async fn drained(app: &App, deadline: Instant) {
+    let open = || app.connections.count() + app.writes.carbon.open_connections();
     let wait = async {
-        while app.connections.count() > 0 {
+        while open() > 0 {
             sleep(Duration::from_millis(10)).await;
         }
     };
     if timeout_at(deadline, wait).await.is_err() {
-        tracing::warn!(
-            connections = app.connections.count(),
-            "closing connections whose requests did not finish in time"
-        );
+        tracing::warn!(connections = open(), "closing connections whose requests did not finish in time");
     }
 }
 

@@ -102,12 +102,28 @@ async fn an_open_connection_is_read_without_waiting_for_its_end() {
         stream.write_all(bytes.as_bytes()).await.expect("is read");
         carbon.wait_for_points(points).await;
     }
-    // The stop reads the rest and closes the connection.
-    carbon.stop.send(true).expect("listens");
+    // The end of the connection ends its last line.
+    stream.shutdown().await.expect("is open");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.expect("is closed");
     assert_eq!(carbon.points(), 3);
     assert_eq!(carbon.listener.input.refused_count(RefusedReason::MissingValue), 1, "d has no value");
+}
+
+/// A stop took the start of a line for a point, did not read what had arrived, and closed connections in
+/// order, after which a relay's first write succeeds and is lost. They are reset after their last whole line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_reads_whole_lines_and_resets_connections() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    let mut stream = carbon.connect().await;
+    let lines: String = (0..200_000).map(|n| format!("stop.m{n} {n} 1000\n")).collect();
+    stream.write_all(lines.as_bytes()).await.expect("is read");
+    stream.write_all(b"stop.cut 5 1000000").await.expect("is read");
+    carbon.stop.send(true).expect("listens");
+    let mut answer = Vec::new();
+    let end = stream.read_to_end(&mut answer).await.map_err(|error| error.kind());
+    assert_eq!(end, Err(io::ErrorKind::ConnectionReset));
+    assert_eq!(carbon.points(), 200_000, "all that had arrived but the start of a line");
 }
 
 /// More bytes than one input has, in pieces that end anywhere.
