@@ -7,7 +7,7 @@ use chronolith_ingest::carbon::PREFIX_BYTES_MAX;
 use chronolith_model::TenantId;
 use chronolith_server::{CarbonListener, CarbonOptions, CarbonProtocol};
 
-use super::declaration::{Form, Setting};
+use super::declaration::{Form, Setting, Settings};
 use super::value;
 
 pub(super) const LISTEN: Setting = Setting::server(
@@ -114,6 +114,21 @@ fn set_count(limit: &mut u64, text: &str) -> Result<(), String> {
 fn set_file(file: &mut Option<PathBuf>, text: &str) -> Result<(), String> {
     *file = (!text.is_empty()).then(|| PathBuf::from(text));
     Ok(())
+}
+
+/// Checks that a server with listeners can store their points.
+pub(super) fn check(settings: &Settings) -> Result<(), String> {
+    let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
+    match settings.server.write.carbon.listeners.first() {
+        Some(listener) if is_read_only => {
+            let setting = match listener.protocol {
+                CarbonProtocol::Plaintext => "carbon.listen",
+                CarbonProtocol::Pickle => "carbon.pickle-listen",
+            };
+            Err(format!("{setting}: expected none with read-only, which stores no points"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Replaces the listeners of one protocol: `host:port[/TENANT[/PREFIX]]`, separated by commas.

@@ -11,12 +11,12 @@ use chronolith_server::Reloaded;
 use chronolith_tsdb::StoreConfig;
 use clap::ArgMatches;
 
-use super::bucket_layout;
 use super::declaration::{Setting, Settings};
 use super::file::{self, Entry};
 use super::influx_names::{missing_listener, own_name};
 use super::table::{self, SETTINGS};
 use super::tenants::{self, Split};
+use super::{bucket_layout, carbon};
 use crate::args;
 
 /// Variable that names the configuration file.
@@ -70,6 +70,7 @@ impl Sources<'_> {
         let shown_path = path.as_deref().unwrap_or(Path::new("")).display();
         settings.server.tsdb.limits = limits.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
         bucket_layout::check(&settings).map_err(SettingsError)?;
+        carbon::check(&settings).map_err(SettingsError)?;
         settings.server.shown.extend(tenants::shown(&tenants));
         settings.server.config_yaml = show_yaml(&settings.server.shown);
         Ok(settings)

@@ -145,6 +145,16 @@ fn features_have_the_names_of_prometheus() {
 }
 
 #[test]
+fn a_read_only_server_takes_no_carbon_points() {
+    for setting in ["--carbon.listen", "--carbon.pickle-listen"] {
+        let listeners = [setting, "127.0.0.1:2003"];
+        assert!(resolve(&listeners, &[], None).is_ok());
+        let read_only = ["--bucket", "file:///b", "--read-only", setting, "127.0.0.1:2003"];
+        check_error(&read_only, &[], None, "expected none with read-only");
+    }
+}
+
+#[test]
 fn uploads_in_thanos_layout_need_external_labels() {
     let with = |args: &[&'static str]| {
         let fixed = ["--bucket", "file:///b", "--bucket.layout", "thanos"];
