@@ -26,7 +26,7 @@ pub(crate) use kind::RolledUpFn;
 
 /// Fewer samples are read without a look at roll-ups.
 const SAMPLES_MIN: usize = 1000;
-/// Roll-ups are used if they spare so many of the samples that remain.
+/// Roll-ups are used if a query reads so many times fewer values with them.
 const SAVING_MIN: f64 = 2.0;
 
 /// Memory that is reused from series to series.

@@ -32,34 +32,20 @@ impl Cuts {
             return;
         }
         self.made_for = key;
-        let is_growth = kind.windows_per_end() > 1;
-        let mut starts = Vec::new();
+        let window_at = |start: i64| TimeRange::new(start, start.saturating_add(span_ms));
+        let mut ranges = Vec::new();
         for step in 0..windows.grid.count {
-            for (end, inner_ms) in [(windows.start(step), 0), (windows.end(step), -span_ms)] {
-                // The first time after the end of the range, or the first in it.
-                let border = end.saturating_add(1);
-                let window = archive.window_of(border);
-                if window != border {
-                    starts.push(window);
-                }
-                if is_growth {
-                    // The window next to the border, within the range.
-                    let is_cut_start = inner_ms == 0 && window != border;
-                    let first_inner = if is_cut_start { window.saturating_add(span_ms) } else { window };
-                    starts.push(if inner_ms == 0 { first_inner } else { window.saturating_add(inner_ms) });
-                }
+            let first = windows.start(step).saturating_add(1);
+            let after = windows.end(step).saturating_add(1);
+            let cut = [first, after].into_iter().filter(|border| archive.window_of(*border) != *border);
+            ranges.extend(cut.map(|border| window_at(archive.window_of(border))));
+            if kind.windows_per_end() > 1 {
+                // The windows next to the ends, within the range.
+                ranges.push(window_at(archive.window_of(first.saturating_add(span_ms - 1))));
+                ranges.push(window_at(archive.window_of(after).saturating_sub(span_ms)));
             }
         }
-        starts.sort_unstable();
-        starts.dedup();
-        self.ranges.clear();
-        for start in starts {
-            let end = start.saturating_add(span_ms);
-            match self.ranges.last_mut().filter(|last| last.end == start) {
-                Some(last) => last.end = end,
-                None => self.ranges.push(TimeRange::new(start, end)),
-            }
-        }
+        self.ranges = TimeRange::joined(ranges);
     }
 }
 
@@ -102,8 +88,7 @@ impl Condensed {
         source: &dyn SampleSource,
     ) -> Result<bool, QueryError> {
         self.clear();
-        let is_exact_sum =
-            !matches!(kind, RolledUpFn::Sum | RolledUpFn::Average) || read.facts.has_small_integers;
+        let is_exact_sum = !kind.is_sum() || read.facts.has_small_integers;
         let Some(columns) = WindowColumns::of(kind, archive, &read).filter(|_| is_exact_sum) else {
             return Ok(false);
         };
@@ -120,8 +105,7 @@ impl Condensed {
             idx = idx.max(columns.starts.partition_point(|start| *start < range.end));
         }
         columns.push_until(i64::MAX, idx, self);
-        let is_sum = matches!(kind, RolledUpFn::Sum | RolledUpFn::Average);
-        Ok(!is_sum || self.counts.iter().sum::<f64>() <= EXACT_SUM_SAMPLES_MAX)
+        Ok(!kind.is_sum() || self.counts.iter().sum::<f64>() <= EXACT_SUM_SAMPLES_MAX)
     }
 
     /// Appends the samples of a range that the selector reads; returns false if they are of another kind.
@@ -140,10 +124,9 @@ impl Condensed {
         let mut raw = std::mem::take(&mut self.raw);
         raw.clear();
         let read = source.read(range, &mut raw);
-        let is_sum = matches!(kind, RolledUpFn::Sum | RolledUpFn::Average);
         let mut fits = raw.histograms.is_empty() && raw.start_times.is_empty();
         for (time_ms, value) in raw.times.iter().zip(&raw.values).filter(|(_, value)| !is_stale(**value)) {
-            fits &= !is_sum || is_small_integer(*value);
+            fits &= !kind.is_sum() || is_small_integer(*value);
             self.samples.push(*time_ms, if kind == RolledUpFn::Count { 1.0 } else { *value });
             self.counts.push(1.0);
             self.is_sample.push(true);

@@ -65,6 +65,11 @@ impl RolledUpFn {
         kept.has_all(wanted).then_some(wanted)
     }
 
+    /// Returns true if it adds values.
+    pub(super) fn is_sum(self) -> bool {
+        matches!(self, RolledUpFn::Sum | RolledUpFn::Average)
+    }
+
     /// Windows at an end of a range whose samples are read.
     pub(super) fn windows_per_end(self) -> i64 {
         if matches!(self, RolledUpFn::Growth(_)) { 2 } else { 1 }
