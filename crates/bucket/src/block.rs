@@ -19,7 +19,7 @@ use chronolith_block::{Block, SidecarBlock, open_error};
 use chronolith_format::block::meta::{BlockMeta, Provenance, Ulid};
 use chronolith_format::bucket::catalogue::{self, BlockFolder};
 use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SidecarFile, SidecarHead};
-use chronolith_model::{QueryError, Queryable, ReadContext, TimeRange, TimeUnit};
+use chronolith_model::{Labels, QueryError, Queryable, ReadContext, TimeRange, TimeUnit};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -623,6 +623,26 @@ impl BucketBlock {
         let block = opened.map_err(|_| QueryError::Canceled)?.map_err(open_error)?;
         files.drop_header_sections();
         Ok(OpenedBlock { reader: BlockReader::Index(block), files, objects: None })
+    }
+
+    /// Calls `visit` with the labels of each series, without external ones, until it returns `false`. Waits
+    /// on the calling thread, which is none of the runtime. Cost: the index.
+    ///
+    /// # Errors
+    /// [`QueryError`] if the bucket does not answer or the index is damaged.
+    pub fn for_each_labels(
+        self: &Arc<BucketBlock>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&Labels) -> bool,
+    ) -> Result<(), QueryError> {
+        let opened = self.handle().block_on(self.open(ReaderChoice::Index, self.deadline_ns(ctx)))?;
+        match &opened.reader {
+            BlockReader::Index(index) => index.for_each_labels(visit),
+            BlockReader::Sidecar(_) => {
+                let what = format!("block {} was opened without its index", self.ulid());
+                Err(QueryError::Unavailable { what })
+            }
+        }
     }
 
     /// Time at which requests for a query end.

@@ -12,7 +12,7 @@ use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::databases::{
-    BucketDrop, ContinuousQuery, Database, DatabaseCatalog, GRAPHITE, Privilege, RetentionPolicy, StoreId,
+    BucketDrop, ContinuousQuery, Database, DatabaseCatalog, Privilege, RetentionPolicy, StoreId,
     TenantCatalog, User,
 };
 use chronolith_model::{TenantId, TimeUnit};
@@ -244,14 +244,7 @@ impl Reader<'_> {
         if !stores.is_empty() || store.time_unit() != TimeUnit::Milli {
             return Err(self.invalid("Graphite store", "one store in milliseconds", stores.len() as u64));
         }
-        Ok(Some(RetentionPolicy {
-            name: GRAPHITE.to_owned(),
-            duration_ns: 0,
-            shard_group_ns: 0,
-            replica_count: 1,
-            store,
-            bucket_id,
-        }))
+        Ok(Some(RetentionPolicy::of_graphite(store, bucket_id)))
     }
 
     fn user(&mut self) -> Result<User, DecodeError> {

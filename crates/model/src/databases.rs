@@ -14,7 +14,7 @@ mod store_id;
 pub use bucket::{Adopted, BucketDatabase, BucketDatabases, BucketPolicy, DroppedStore, Recorded};
 pub use catalog::{
     AUTOGEN, BucketDrop, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
-    DatabaseCatalog, GRAPHITE, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
+    DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
     STORE_NAME_BYTES_MAX, TenantCatalog, USER_COUNT_MAX, User,
 };
 pub use change::{CatalogChange, CatalogError, PolicyOptions};

@@ -490,13 +490,12 @@ impl ChangeWatch for BucketSources {
     fn generation(&self, tenant: &TenantId) -> u64 {
         let own = self.catalog.generation(tenant);
         let Some((databases, version)) = self.remote.databases.known(tenant) else { return 0 };
-        let policies = || databases.databases.iter().flat_map(|database| &database.policies);
-        if policies().next().is_none() {
+        if databases.policies().next().is_none() {
             return own;
         }
         let mut hasher = FixedState::default().build_hasher();
         (own, version).hash(&mut hasher);
-        for id in policies().filter_map(|policy| policy.bucket_id) {
+        for id in databases.policies().filter_map(|policy| policy.bucket_id) {
             let of_store = self.catalog.generation(Folder::of_store(tenant, id));
             if own == 0 || of_store == 0 {
                 return 0;

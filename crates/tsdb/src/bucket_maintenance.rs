@@ -8,6 +8,7 @@
 //! Not here: the steps themselves (`bucket::maintenance`), local blocks (`maintenance`), expiry by retention
 //! policies and removal of dropped stores (`upload`).
 
+mod by_schema;
 mod compaction;
 mod counters;
 
@@ -33,6 +34,7 @@ use parking_lot::Mutex;
 use crate::bucket::BucketSources;
 use crate::maintenance::Maintenance;
 use crate::metric::Metric;
+use crate::schema_retention::SchemaRetentions;
 use crate::storage::Storage;
 use crate::upload::state::UploadState;
 use compaction::{BucketCompaction, StepEnd};
@@ -60,6 +62,8 @@ pub(crate) struct BucketMaintenance {
     leases: OnceLock<Leases>,
     /// Blocks whose compaction was refused because they are damaged.
     refused: Mutex<BTreeSet<Ulid>>,
+    /// Retentions of blocks of Graphite stores, by store.
+    retentions: Mutex<BTreeMap<TenantId, SchemaRetentions>>,
     counters: BucketMaintenanceCounters,
 }
 
@@ -172,6 +176,7 @@ impl BucketMaintenance {
                 let in_bucket = policies.filter(|store| storage.folder_of(store).is_some());
                 let stores = tenants.into_iter().filter(|tenant| !tenant.is_store()).chain(in_bucket);
                 schedule.stores = stores.map(|store| (store.clone(), of(&store))).collect();
+                self.retentions.lock().retain(|store, _| schedule.stores.contains_key(store));
                 schedule.list_ns = mono_ns.saturating_add(TENANTS_INTERVAL_NS);
             }
             Err(error) => {
@@ -200,6 +205,7 @@ impl StoreRun<'_> {
         let snapshot = self.bucket().snapshot(&self.request()).map_err(|error| error.to_string())?;
         let Some(snapshot) = snapshot else { return Ok(Next::Later) };
         self.expire(&snapshot).map_err(|error| format!("retention: {error}"))?;
+        self.expire_by_schema(&snapshot).map_err(|error| format!("retention of schemas: {error}"))?;
         self.remove_marked(&snapshot).map_err(|error| format!("removal of replaced blocks: {error}"))?;
         let mono_ns = self.parts.storage.env().clock.mono_ns();
         if progress.search_ns <= mono_ns {

@@ -238,8 +238,8 @@ impl DatabaseStore {
     /// Returns true if the bucket may know a store of `owner`: the databases of the bucket were read before.
     pub(crate) fn has_bucket_ids(&self, owner: &TenantId) -> bool {
         let current = self.current.read();
-        let own = current.catalog.of(owner).into_iter().flat_map(|own| &own.databases);
-        own.flat_map(|database| &database.policies).any(|policy| policy.bucket_id.is_some())
+        let mut policies = current.catalog.of(owner).into_iter().flat_map(|own| own.policies());
+        policies.any(|policy| policy.bucket_id.is_some())
             || current.catalog.bucket_drops.iter().any(|drop| drop.owner == *owner)
     }
 

@@ -25,6 +25,7 @@ mod metadata;
 mod metric;
 mod options;
 mod query;
+mod schema_retention;
 mod snapshot;
 mod stats;
 mod storage;

@@ -26,7 +26,7 @@ use chronolith_block::{BlockEntry, TOMBSTONES_FILE};
 use chronolith_bucket::Folder;
 use chronolith_bucket::upload::Published;
 use chronolith_format::bucket::catalogue::BucketBlock;
-use chronolith_model::{DuplicatePolicy, TenantId, TimeUnit};
+use chronolith_model::{DuplicatePolicy, TenantId};
 use parking_lot::Mutex;
 
 use crate::blocks::tenant::TenantBlocks;
@@ -134,10 +134,8 @@ fn count_waiting(storage: &Storage, state: &UploadState) {
     let mut bytes = 0;
     let mut oldest_end_ms = i64::MAX;
     let is_dropped = |store: &TenantId| store.is_store() && storage.databases().owner_of(store).is_none();
-    // Graphite stores are not uploaded (ADR 0099).
-    let is_local = |store: &TenantId| store.is_store() && store.time_unit() == TimeUnit::Milli;
     let tenants = storage.blocks().all();
-    for (tenant, blocks) in tenants.iter().filter(|(tenant, _)| !is_dropped(tenant) && !is_local(tenant)) {
+    for (tenant, blocks) in tenants.iter().filter(|(tenant, _)| !is_dropped(tenant)) {
         for entry in blocks.list().iter().filter(|entry| !storage.is_uploaded(tenant, entry)) {
             count += 1;
             bytes += entry.size_bytes();

@@ -17,13 +17,17 @@ use crate::lists::{put_list, put_text, read_list, read_text};
 
 /// First four bytes of a snapshot.
 const MAGIC: [u8; 4] = *b"CLDS";
-/// Version that is written and read.
-const VERSION: u16 = 1;
+/// Version that is written without a Graphite store: readers before version 2 know no other.
+const VERSION_WITHOUT_GRAPHITE: u16 = 1;
+/// Newest version that is read.
+const VERSION: u16 = 2;
 /// Bytes of the unpacked content: 20,000 databases with the longest names and many policies.
 const RAW_BYTES_MAX: usize = 64 << 20;
 /// Bytes before the packed content.
 const HEADER_BYTES: usize = 44;
 const WHAT: &str = "databases in a bucket";
+/// Byte that says that there is a Graphite store.
+const HAS_GRAPHITE: u8 = 1;
 
 /// The databases of a tenant at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -68,12 +72,16 @@ impl NumberedSnapshot for DatabasesSnapshot {
             out.extend_from_slice(&dropped.id.to_bytes());
             put_varint(out, dropped.dropped_ms);
         });
+        let version = if self.content.has_graphite { VERSION } else { VERSION_WITHOUT_GRAPHITE };
+        if version > VERSION_WITHOUT_GRAPHITE {
+            raw.push(HAS_GRAPHITE);
+        }
         if raw.len() > RAW_BYTES_MAX {
             return Err(TooLong(raw.len()));
         }
         let start = out.len();
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(&self.stamp.number.to_le_bytes());
         out.extend_from_slice(&self.stamp.writer);
@@ -86,7 +94,7 @@ impl NumberedSnapshot for DatabasesSnapshot {
 
     fn decode_object(bytes: &[u8], number: u64) -> Result<DatabasesSnapshot, DecodeError> {
         let mut header = ByteReader::new(bytes);
-        let stamp = read_header(&mut header, bytes)?;
+        let Header { stamp, version } = read_header(&mut header, bytes)?;
         if stamp.number != number {
             return Err(invalid("the number of its name", 8, stamp.number));
         }
@@ -98,8 +106,9 @@ impl NumberedSnapshot for DatabasesSnapshot {
         let dropped = read_list(&mut reader, WHAT, |bytes| {
             Ok(DroppedStore { id: read_id(bytes)?, dropped_ms: bytes.varint(WHAT)? })
         })?;
+        let has_graphite = version > VERSION_WITHOUT_GRAPHITE && read_has_graphite(&mut reader)?;
         check_end(WHAT, &reader)?;
-        let content = BucketDatabases { databases, dropped };
+        let content = BucketDatabases { databases, dropped, has_graphite };
         let mut seen = HashSet::default();
         let ids = content.ids().chain(content.dropped.iter().map(|dropped| dropped.id));
         if !ids.into_iter().all(|id| seen.insert(id)) {
@@ -109,14 +118,20 @@ impl NumberedSnapshot for DatabasesSnapshot {
     }
 }
 
-fn read_header(header: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Stamp, DecodeError> {
+/// What the header says.
+struct Header {
+    stamp: Stamp,
+    version: u16,
+}
+
+fn read_header(header: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, DecodeError> {
     let magic = header.bytes(WHAT, 4)?;
     if magic != MAGIC {
         return Err(invalid("magic CLDS", 0, u64::from(magic.first().copied().unwrap_or(0))));
     }
     let version = header.le_u16(WHAT)?;
-    if version != VERSION {
-        return Err(invalid("version 1", 4, u64::from(version)));
+    if !(VERSION_WITHOUT_GRAPHITE..=VERSION).contains(&version) {
+        return Err(invalid("version 1 or 2", 4, u64::from(version)));
     }
     let zero = header.le_u16(WHAT)?;
     let number = header.le_u64(WHAT)?;
@@ -131,7 +146,15 @@ fn read_header(header: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Stamp, Decod
     if zero != 0 {
         return Err(invalid("zero", 6, u64::from(zero)));
     }
-    Ok(Stamp { number, writer, created_ms })
+    Ok(Header { stamp: Stamp { number, writer, created_ms }, version })
+}
+
+fn read_has_graphite(bytes: &mut ByteReader<'_>) -> Result<bool, DecodeError> {
+    let offset = bytes.offset();
+    match bytes.u8(WHAT)? {
+        HAS_GRAPHITE => Ok(true),
+        other => Err(invalid("1, for a Graphite store", offset, u64::from(other))),
+    }
 }
 
 fn put_database(out: &mut Vec<u8>, database: &BucketDatabase) {

@@ -29,14 +29,8 @@ fn catalog() -> CatalogFile {
         is_admin: false,
         privileges: BTreeMap::from([("my db".to_owned(), Privilege::Write)]),
     };
-    let graphite = RetentionPolicy {
-        name: GRAPHITE.to_owned(),
-        duration_ns: 0,
-        shard_group_ns: 0,
-        replica_count: 1,
-        store: TenantId::of_store(TimeUnit::Milli, 299),
-        bucket_id: Some(StoreId::from_bytes([9; 16])),
-    };
+    let store = TenantId::of_store(TimeUnit::Milli, 299);
+    let graphite = RetentionPolicy::of_graphite(store, Some(StoreId::from_bytes([9; 16])));
     let own = TenantCatalog { databases: vec![database], users: vec![user], graphite: Some(graphite) };
     let catalog = DatabaseCatalog {
         tenants: BTreeMap::from([(TenantId::anonymous(), Arc::new(own))]),

@@ -1,11 +1,12 @@
-//! Copy of a tenant's databases in a bucket, and the rules by which it and the local catalogue follow each
-//! other.
+//! Copy of a tenant's databases in a bucket, with its Graphite store, and the rules by which it and the
+//! local catalogue follow each other.
 //!
 //! Invariants: users and their password hashes never leave the local catalogue; an id in the bucket that was
 //! dropped is not adopted again; where both have a policy of the same name with another id, the local one is
 //! kept and the conflict is returned by name.
 //! Not here: bytes (`format::bucket::databases`), requests (`bucket`), when they follow each other (`tsdb`).
 
+use super::change::graphite_policy;
 use super::{ContinuousQuery, Database, DatabaseCatalog, RetentionPolicy, StoreId, TenantCatalog};
 use crate::{TenantId, TimeUnit};
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub struct BucketDatabases {
     pub databases: Vec<BucketDatabase>,
     /// Stores that were dropped and whose objects are not removed yet.
     pub dropped: Vec<DroppedStore>,
+    /// Whether there is a Graphite store, whose id is [`StoreId::GRAPHITE`].
+    pub has_graphite: bool,
 }
 
 /// A database.
@@ -101,7 +104,7 @@ impl BucketDatabase {
 impl BucketDatabases {
     /// Makes the copy follow the local catalogue `own`: its databases replace those of the same name, the
     /// stores in `drops` leave, and databases of the bucket without any policy leave with them. Other
-    /// databases and policies of the bucket stay.
+    /// databases and policies of the bucket stay, and a Graphite store.
     pub fn record(&mut self, own: &TenantCatalog, drops: &[StoreId], now_ms: i64) -> Recorded {
         let before = self.clone();
         let mut displaced = Vec::new();
@@ -136,18 +139,20 @@ impl BucketDatabases {
             }
         }
         self.dropped.retain(|dropped| !live.contains(&dropped.id));
+        self.has_graphite |= own.graphite.as_ref().is_some_and(|policy| policy.bucket_id.is_some());
         Recorded { is_changed: *self != before, displaced }
     }
 
-    /// Ids of the stores of all policies.
+    /// Ids of the stores of all policies, and of the Graphite store.
     pub fn ids(&self) -> impl Iterator<Item = StoreId> + '_ {
-        self.databases.iter().flat_map(|database| &database.policies).map(|policy| policy.id)
+        let of_policies = self.databases.iter().flat_map(|database| &database.policies);
+        of_policies.map(|policy| policy.id).chain(self.has_graphite.then_some(StoreId::GRAPHITE))
     }
 }
 
 impl DatabaseCatalog {
     /// Takes over the databases and policies of `copy` that `owner` does not have. Stores that were dropped
-    /// here and that the bucket still names are left out.
+    /// here and that the bucket still names are left out. A local Graphite store becomes that of the bucket.
     pub fn adopt(&mut self, owner: &TenantId, copy: &BucketDatabases) -> Adopted {
         let mut adopted = Adopted::default();
         let mut own = self.tenants.get(owner).map(|own| TenantCatalog::clone(own)).unwrap_or_default();
@@ -182,6 +187,13 @@ impl DatabaseCatalog {
                     }
                 }
             }
+        }
+        if copy.has_graphite {
+            if own.graphite.is_none() {
+                adopted.policy_count += 1;
+            }
+            let graphite = own.graphite.get_or_insert_with(|| graphite_policy(&mut self.next_store));
+            graphite.bucket_id = Some(StoreId::GRAPHITE);
         }
         if own != TenantCatalog::default() {
             self.tenants.insert(owner.clone(), Arc::new(own));

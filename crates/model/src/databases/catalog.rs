@@ -9,7 +9,7 @@ use super::StoreId;
 use crate::TenantId;
 
 /// Name of the policy of a tenant's Graphite store.
-pub const GRAPHITE: &str = "graphite";
+const GRAPHITE: &str = "graphite";
 /// Name of the retention policy that CREATE DATABASE makes.
 pub const AUTOGEN: &str = "autogen";
 /// Nanoseconds per hour.
@@ -165,16 +165,19 @@ impl DatabaseCatalog {
     }
 
     /// Assigns an id in the bucket to each store of `owner` without one; returns true if there was such a
-    /// store. `new_id` returns an id that was never used.
+    /// store. `new_id` returns an id that was never used; the Graphite store has its own.
     pub fn assign_bucket_ids(&mut self, owner: &TenantId, mut new_id: impl FnMut() -> StoreId) -> bool {
         let Some(own) = self.tenants.get_mut(owner) else { return false };
-        let has_id = |policy: &RetentionPolicy| policy.bucket_id.is_some();
-        if own.databases.iter().flat_map(|database| &database.policies).all(has_id) {
+        if own.policies().all(|policy| policy.bucket_id.is_some()) {
             return false;
         }
-        let policies = Arc::make_mut(own).databases.iter_mut().flat_map(|database| &mut database.policies);
+        let TenantCatalog { databases, graphite, .. } = Arc::make_mut(own);
+        let policies = databases.iter_mut().flat_map(|database| &mut database.policies);
         for policy in policies.filter(|policy| policy.bucket_id.is_none()) {
             policy.bucket_id = Some(new_id());
+        }
+        if let Some(graphite) = graphite {
+            graphite.bucket_id = Some(StoreId::GRAPHITE);
         }
         true
     }
@@ -184,6 +187,12 @@ impl TenantCatalog {
     /// Returns the policies of its databases, and that of the Graphite store.
     pub fn policies(&self) -> impl Iterator<Item = &RetentionPolicy> {
         self.databases.iter().flat_map(|database| &database.policies).chain(&self.graphite)
+    }
+
+    /// Returns true if there is a database, or the Graphite store.
+    #[must_use]
+    pub fn has_stores(&self) -> bool {
+        !self.databases.is_empty() || self.graphite.is_some()
     }
 
     /// Returns a database by name.
@@ -202,6 +211,21 @@ impl TenantCatalog {
     #[must_use]
     pub fn has_admin(&self) -> bool {
         self.users.iter().any(|user| user.is_admin)
+    }
+}
+
+impl RetentionPolicy {
+    /// The policy of a Graphite store: points stay as long as their schema says.
+    #[must_use]
+    pub fn of_graphite(store: TenantId, bucket_id: Option<StoreId>) -> RetentionPolicy {
+        RetentionPolicy {
+            name: GRAPHITE.to_owned(),
+            duration_ns: 0,
+            shard_group_ns: 0,
+            replica_count: 1,
+            store,
+            bucket_id,
+        }
     }
 }
 

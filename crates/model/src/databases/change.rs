@@ -6,7 +6,7 @@
 
 use super::catalog::{
     AUTOGEN, BucketDrop, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
-    DatabaseCatalog, GRAPHITE, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
+    DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
     STORE_NAME_BYTES_MAX, TenantCatalog, USER_COUNT_MAX, User,
 };
 use crate::{TenantId, TimeUnit};
@@ -391,18 +391,11 @@ fn new_policy(name: &str, options: &PolicyOptions, store: TenantId) -> Result<Re
     })
 }
 
-/// Policy of a Graphite store: no duration, and one shard group.
-fn graphite_policy(next_store: &mut u64) -> RetentionPolicy {
+/// Policy of the next store as a Graphite store.
+pub(super) fn graphite_policy(next_store: &mut u64) -> RetentionPolicy {
     let store = TenantId::of_store(TimeUnit::Milli, *next_store);
     *next_store += 1;
-    RetentionPolicy {
-        name: GRAPHITE.to_owned(),
-        duration_ns: 0,
-        shard_group_ns: 0,
-        replica_count: 1,
-        store,
-        bucket_id: None,
-    }
+    RetentionPolicy::of_graphite(store, None)
 }
 
 fn alter_policy(

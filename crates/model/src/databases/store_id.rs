@@ -1,7 +1,8 @@
 //! Id of a store in a bucket.
 //!
 //! Invariant: an id is made of random bits once and never given to another store, whatever its name, so that
-//! samples of a dropped store cannot come back under the name of a later one.
+//! samples of a dropped store cannot come back under the name of a later one. The Graphite store of a tenant
+//! is never dropped: all tenants give it the same id.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,6 +20,10 @@ pub struct StoreId([u8; 16]);
 pub struct StoreIdError;
 
 impl StoreId {
+    /// The Graphite store of a tenant: its points join those of an earlier data directory, as those of the
+    /// default store do.
+    pub const GRAPHITE: StoreId = StoreId(*b"graphite\0\0\0\0\0\0\0\0");
+
     /// The id of 16 random bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> StoreId {

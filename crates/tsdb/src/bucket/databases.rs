@@ -174,14 +174,17 @@ pub(crate) fn store_of<'a>(
     catalog: &'a TenantCatalog,
     store: &TenantId,
 ) -> Option<(Folder, &'a RetentionPolicy)> {
-    let mut policies = catalog.databases.iter().flat_map(|database| &database.policies);
-    let policy = policies.find(|policy| policy.store == *store)?;
+    let policy = catalog.policies().find(|policy| policy.store == *store)?;
     Some((Folder::of_store(owner, policy.bucket_id?), policy))
 }
 
 fn catalog_of(snapshot: &DatabasesSnapshot) -> TenantCatalog {
     let databases = snapshot.content.databases.iter().map(database).collect();
-    TenantCatalog { databases, ..TenantCatalog::default() }
+    let graphite = snapshot.content.has_graphite.then(|| {
+        let store = TenantId::of_store(TimeUnit::Milli, number_of(StoreId::GRAPHITE));
+        RetentionPolicy::of_graphite(store, Some(StoreId::GRAPHITE))
+    });
+    TenantCatalog { databases, graphite, ..TenantCatalog::default() }
 }
 
 fn database(copy: &BucketDatabase) -> Database {
@@ -209,7 +212,7 @@ fn policy(copy: &BucketPolicy) -> RetentionPolicy {
     }
 }
 
-/// Number of a store in this process: bits of its random id.
+/// Number of a store in this process: bits of its id.
 fn number_of(id: StoreId) -> u64 {
     id.to_bytes().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }

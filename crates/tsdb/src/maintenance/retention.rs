@@ -19,8 +19,9 @@ use chronolith_model::TenantId;
 
 use super::counters::RetentionCounters;
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
+use crate::schema_retention::SchemaRetentions;
 use crate::storage::Storage;
-use by_schema::SchemaRetentions;
+use by_schema::expired_by_schema;
 pub(crate) use clock_file::GuardedClock;
 
 /// Runs retention jobs.
@@ -123,7 +124,8 @@ fn end_ms(tenant: &TenantId, block: &BlockEntry) -> i64 {
 impl JobRunner for RetentionJobs {
     fn search(&mut self, cx: &JobContext<'_>) -> Found {
         self.expired = self.find_expired(cx.storage, cx.now_ms, &cx.counters.retention);
-        for (store, block) in self.by_schema.expired(cx.storage, self.clock.time_ms()) {
+        let time_ms = self.clock.time_ms();
+        for (store, block) in expired_by_schema(&mut self.by_schema, cx.storage, time_ms) {
             let of_store = self.expired.entry(store).or_default();
             if !of_store.iter().any(|other| other.ulid() == block.ulid()) {
                 of_store.push(block);

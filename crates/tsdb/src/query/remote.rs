@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use chronolith_base::Clock;
 use chronolith_bucket::{BlockCatalog, Folder};
-use chronolith_model::databases::RetentionPolicy;
+use chronolith_model::databases::{RetentionPolicy, TenantCatalog};
 use chronolith_model::{QueryError, Queryable, ReadContext, TenantId};
 
 use super::blocks::FolderSource;
 use super::bucket::TenantBucket;
 use super::databases::{PolicySource, WithDatabases};
 use super::deferred::DeferredSource;
+use super::fanout::stores_as_one;
 use super::unit::in_milliseconds;
 use crate::bucket::databases::RemoteDatabases;
 
@@ -47,7 +48,17 @@ impl RemoteSources {
         Arc::new(TenantBucket::of_tenant(source))
     }
 
-    /// A tenant for PromQL: its default store and its databases.
+    /// The default store of `tenant`, and its Graphite store.
+    fn with_graphite(&self, tenant: &TenantId, catalog: &TenantCatalog) -> Arc<dyn Queryable> {
+        let own = self.own(tenant);
+        let graphite = catalog.graphite.as_ref().and_then(|policy| Some((policy, policy.bucket_id?)));
+        let Some((policy, id)) = graphite else { return own };
+        let source = self.store(Folder::of_store(tenant, id), policy);
+        let graphite: Arc<dyn Queryable> = Arc::new(TenantBucket::of_policy(source));
+        stores_as_one(vec![(tenant.as_str(), own), (&policy.name, graphite)])
+    }
+
+    /// A tenant for PromQL: its default store, its Graphite store and its databases.
     pub(crate) fn tenant(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
         let sources = self.clone();
         let tenant = tenant.clone();
@@ -55,10 +66,10 @@ impl RemoteSources {
     }
 
     fn view(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<Arc<dyn Queryable>, QueryError> {
-        let own = self.own(tenant);
-        // Both are read at the same time by the first query.
+        // Both lists are read at the same time by the first query.
         self.blocks.prefetch_list(&tenant.into(), ctx);
         let catalog = self.databases.of(tenant, ctx)?;
+        let own = self.with_graphite(tenant, &catalog);
         let mut policies = Vec::new();
         for database in &catalog.databases {
             for policy in &database.policies {

@@ -1,5 +1,5 @@
-//! Upload of the database catalogue: the copy in the bucket follows the local one, and the objects of dropped
-//! stores are removed after a delay.
+//! Upload of the database catalogue, which names Graphite stores too: the copy in the bucket follows the
+//! local one, and the objects of dropped stores are removed after a delay.
 //!
 //! Invariants: an id of a store is durable in the local catalogue before the bucket sees it, and the bucket
 //! names a store before it gets its first block; a local drop is remembered until the bucket has it. Each
@@ -17,7 +17,7 @@ use chronolith_bucket::snapshots::Change;
 use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{
-    BucketDatabase, Database, DatabaseCatalog, Recorded, StoreId, TenantCatalog,
+    BucketDatabase, DatabaseCatalog, Recorded, RetentionPolicy, StoreId, TenantCatalog,
 };
 use parking_lot::Mutex;
 
@@ -70,7 +70,7 @@ impl DatabaseUploads {
     pub(super) fn run(&self, storage: &Storage, state: &UploadState, is_stopped: &AtomicBool) {
         let with_drops = self.adopt(storage, state, is_stopped);
         let catalog = storage.databases().catalog();
-        let with_databases = catalog.tenants.iter().filter(|(_, own)| !own.databases.is_empty());
+        let with_databases = catalog.tenants.iter().filter(|(_, own)| own.has_stores());
         let mut owners: BTreeSet<TenantId> = with_databases.map(|(owner, _)| owner.clone()).collect();
         owners.extend(catalog.bucket_drops.iter().map(|drop| drop.owner.clone()));
         owners.extend(with_drops);
@@ -128,7 +128,7 @@ impl DatabaseUploads {
             return;
         }
         let progress = match upload.run() {
-            Ok(copy) if copy.own.databases.is_empty() && copy.removal_due_ms.is_none() => {
+            Ok(copy) if !copy.own.has_stores() && copy.removal_due_ms.is_none() => {
                 self.owners.lock().remove(upload.owner);
                 return;
             }
@@ -150,10 +150,10 @@ impl DatabaseUploads {
 impl RecordedCopy {
     /// Returns true if the bucket has the databases of `own`.
     fn is_of(&self, own: &Arc<TenantCatalog>) -> bool {
-        let has_ids = |database: &Database| database.policies.iter().all(|one| one.bucket_id.is_some());
+        let has = |policy: &RetentionPolicy| policy.bucket_id.is_some_and(|id| self.ids.contains(&id));
         let is_equal = || own.databases.iter().map(BucketDatabase::of).eq(self.databases.iter().cloned());
         // Runs of continuous queries change the local catalogue alone.
-        Arc::ptr_eq(&self.own, own) || own.databases.iter().all(has_ids) && is_equal()
+        Arc::ptr_eq(&self.own, own) || own.policies().all(has) && is_equal()
     }
 
     fn is_removal_due(&self, now_ms: i64) -> bool {

@@ -43,3 +43,4 @@ mod thanos;
 mod typed;
 mod upload;
 mod upload_databases;
+mod upload_graphite;

@@ -11,8 +11,8 @@ use chronolith_model::rollup::{
     RolledWindows, RollupArchive, RollupMethod, RollupMethods, RollupRead, RollupRules,
 };
 use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange};
-use chronolith_tsdb::Tsdb;
 use chronolith_tsdb::check::check_dir;
+use chronolith_tsdb::{SnapshotHead, Tsdb};
 
 use crate::fixture::{HOUR_MS, Machine, write};
 
@@ -247,6 +247,26 @@ fn a_check_names_damaged_rollups() {
     damage(&rng, &machine, &store);
     let found = check();
     assert!(found.iter().any(|one| one.path.to_string_lossy().contains("/rollups/")), "{found:?}");
+}
+
+#[test]
+fn a_snapshot_has_the_rollups_of_its_blocks() {
+    let machine = Machine::new(3);
+    let (tsdb, store) = open(&machine);
+    let now_ms = machine.env.clock.now_ms();
+    let samples: Vec<(i64, f64)> = (1..700).map(|idx| (now_ms - idx * SLOT_MS, idx as f64)).collect();
+    write(&tsdb, &store, "s0", &samples).expect("stored");
+    tsdb.flush_closed(now_ms).expect("flushes");
+    (0..4).for_each(|_| tsdb.run_maintenance());
+    let name = tsdb.snapshot(&[TenantId::anonymous()], SnapshotHead::Include).expect("a snapshot");
+    let dir = machine.options.data_dir.join("snapshots").join(name);
+    let (windows, checked) = (tsdb.stats().metric("rollup_windows_total"), check_dir(&machine.env, &dir));
+    assert!(windows > Some(0.0) && checked.expect("checks").damages.is_empty());
+    let blocks_dir = dir.join("tenants").join(store.as_str());
+    let disk = &machine.env.disk;
+    let blocks = disk.list(&blocks_dir).expect("blocks");
+    let files = |block: &str| disk.list(&blocks_dir.join(block).join("rollups")).unwrap_or_default().len();
+    assert!(blocks.iter().any(|block| files(&block.name) == SPANS_MS.len()), "{blocks:?}");
 }
 
 /// Series whose names begin with `day` are kept for a day, those with `week` for a week.

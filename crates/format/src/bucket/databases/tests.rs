@@ -32,8 +32,14 @@ fn snapshot() -> DatabasesSnapshot {
         content: BucketDatabases {
             databases: vec![database, empty],
             dropped: vec![DroppedStore { id: id(3), dropped_ms: 1_600_000_000_000 }],
+            has_graphite: false,
         },
     }
+}
+
+fn with_graphite() -> DatabasesSnapshot {
+    let DatabasesSnapshot { stamp, content } = snapshot();
+    DatabasesSnapshot { stamp, content: BucketDatabases { has_graphite: true, ..content } }
 }
 
 fn encoded(snapshot: &DatabasesSnapshot) -> Vec<u8> {
@@ -42,10 +48,11 @@ fn encoded(snapshot: &DatabasesSnapshot) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn comes_back_and_any_damage_is_found() {
-    let bytes = encoded(&snapshot());
-    assert_eq!(DatabasesSnapshot::decode_object(&bytes, 7).unwrap(), snapshot());
+#[track_caller]
+fn check_comes_back(snapshot: &DatabasesSnapshot, version: u8) {
+    let bytes = encoded(snapshot);
+    assert_eq!(bytes[4], version);
+    assert_eq!(DatabasesSnapshot::decode_object(&bytes, 7).unwrap(), *snapshot);
     assert!(DatabasesSnapshot::decode_object(&bytes, 8).is_err(), "another name");
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
@@ -55,6 +62,12 @@ fn comes_back_and_any_damage_is_found() {
     for len in 0..bytes.len() {
         assert!(DatabasesSnapshot::decode_object(&bytes[..len], 7).is_err(), "{len} bytes");
     }
+}
+
+#[test]
+fn comes_back_and_any_damage_is_found() {
+    check_comes_back(&snapshot(), 1);
+    check_comes_back(&with_graphite(), 2);
 }
 
 #[test]

@@ -124,3 +124,29 @@ fn a_local_database_of_the_same_name_is_kept_and_named() {
     assert_eq!(other.names(), [("a", id(7)), ("only there", id(2))]);
     assert!(other.copy.dropped.is_empty(), "nothing of the other store is removed");
 }
+
+#[test]
+fn a_graphite_store_joins_that_of_the_bucket() {
+    let mut pair = Pair::default();
+    pair.change(CatalogChange::CreateGraphiteStore);
+    assert_eq!(pair.record(1), Recorded { is_changed: true, displaced: vec![] });
+    assert_eq!(pair.copy.ids().collect::<Vec<_>>(), [StoreId::GRAPHITE]);
+    assert_eq!(pair.record(2), Recorded::default());
+
+    let graphite = |catalog: &DatabaseCatalog| catalog.of(&owner()).and_then(|own| own.graphite.clone());
+    let mut fresh = DatabaseCatalog::default();
+    assert_eq!(fresh.adopt(&owner(), &pair.copy), Adopted { policy_count: 1, conflicts: vec![] });
+    let adopted = graphite(&fresh).expect("a Graphite store");
+    assert_eq!((adopted.bucket_id, adopted.store.time_unit()), (Some(StoreId::GRAPHITE), TimeUnit::Milli));
+
+    let mut other = Pair { local: DatabaseCatalog::default(), copy: pair.copy };
+    other.change(CatalogChange::CreateGraphiteStore);
+    let copy = other.copy.clone();
+    assert_eq!(other.local.adopt(&owner(), &copy), Adopted::default());
+    assert_eq!(graphite(&other.local).and_then(|policy| policy.bucket_id), Some(StoreId::GRAPHITE));
+    // A server without Graphite clients leaves the store of another one.
+    let mut without = Pair { local: DatabaseCatalog::default(), copy };
+    without.create("a");
+    without.record(5);
+    assert!(without.copy.has_graphite);
+}
