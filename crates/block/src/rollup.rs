@@ -5,10 +5,14 @@
 //! kept.
 //! Not here: bytes (`format::block::rollup`), which blocks get roll-ups and when (`tsdb`).
 
+mod fetched;
 mod files;
+mod series;
 mod write;
 
-pub(crate) use files::{Rollups, SeriesRollups};
+pub use fetched::FetchedRollups;
+pub(crate) use files::Rollups;
+pub(crate) use series::SeriesRollups;
 pub use write::{RolledUp, has_rollups, write_rollups};
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 use crate::chunk::{self, ChunkError, chunk_error, claimed_samples};
 use crate::rollup::SeriesRollups;
 use crate::series_chunks::SeriesChunks;
-use crate::source::RangeBytes;
+use crate::source::{BlockFile, RangeBytes, Wave};
 use crate::waves::ChunkWave;
 
 /// Bytes that a chunk is taken to have if none follows it, when it is read once more.
@@ -28,10 +28,21 @@ pub(crate) struct BlockSeries {
     chunks: SeriesChunks,
     deleted: Box<[Interval]>,
     rollups: Option<SeriesRollups>,
+    left_out: Option<LeftOut>,
+}
+
+/// Chunks that are not at hand, as roll-ups have the windows of their samples.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeftOut {
+    /// Samples that each is taken to have.
+    pub(crate) samples_per_chunk: usize,
 }
 
 impl SampleSource for BlockSeries {
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
+        if let Some(fetched) = self.fetch_left_out(range)? {
+            return fetched.read(range, out);
+        }
         let start = out.len();
         let mut done = self.read_chunks(range, out);
         if let Err(error) = &done
@@ -84,7 +95,11 @@ impl SampleSource for BlockSeries {
     }
 
     fn sample_count_hint(&self) -> usize {
-        self.chunks.iter().map(|chunk| claimed_samples(&self.bytes, chunk.chunk_ref)).sum()
+        let samples = |chunk: &ChunkMeta| match self.left_out {
+            Some(LeftOut { samples_per_chunk }) if !self.has(chunk) => samples_per_chunk,
+            _ => claimed_samples(&self.bytes, chunk.chunk_ref),
+        };
+        self.chunks.iter().map(samples).sum()
     }
 
     fn chunk_count_hint(&self) -> usize {
@@ -100,12 +115,48 @@ impl SampleSource for BlockSeries {
 impl BlockSeries {
     /// `chunks` are sorted by start time, and in `bytes`.
     pub(crate) fn new(bytes: RangeBytes, chunks: SeriesChunks, deleted: Box<[Interval]>) -> BlockSeries {
-        BlockSeries { bytes, chunks, deleted, rollups: None }
+        BlockSeries { bytes, chunks, deleted, rollups: None, left_out: None }
     }
 
     /// The same series with its roll-ups.
     pub(crate) fn with_rollups(self, rollups: Option<SeriesRollups>) -> BlockSeries {
         BlockSeries { rollups, ..self }
+    }
+
+    /// The same series, of which chunks are left out.
+    pub(crate) fn with_left_out(self, left_out: LeftOut) -> BlockSeries {
+        BlockSeries { left_out: Some(left_out), ..self }
+    }
+
+    fn has(&self, chunk: &ChunkMeta) -> bool {
+        let file = BlockFile::Segment(chunk.chunk_ref.segment_idx());
+        !self.bytes.at(file, u64::from(chunk.chunk_ref.offset())).is_empty()
+    }
+
+    /// The chunks in `range`, if some of them are not at hand.
+    fn fetch_left_out(&self, range: TimeRange) -> Result<Option<BlockSeries>, QueryError> {
+        let is_wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
+        if self.left_out.is_none() || self.chunks.iter().filter(is_wanted).all(|chunk| self.has(chunk)) {
+            return Ok(None);
+        }
+        self.chunks_in(range, |bytes, wave| bytes.fetch(wave))
+    }
+
+    /// The chunks in `range`, read by `read`.
+    fn chunks_in(
+        &self,
+        range: TimeRange,
+        read: impl Fn(&RangeBytes, &dyn Wave) -> Result<Option<RangeBytes>, QueryError>,
+    ) -> Result<Option<BlockSeries>, QueryError> {
+        let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
+        let chunks: Vec<ChunkMeta> = self.chunks.iter().filter(wanted).copied().collect();
+        let wave = ChunkWave {
+            series: &[chunks.as_slice()],
+            chunk_bytes_estimate: REREAD_CHUNK_BYTES,
+            own_times: None,
+        };
+        let bytes = read(&self.bytes, &wave)?;
+        Ok(bytes.map(|bytes| BlockSeries::new(bytes, chunks.into(), self.deleted.clone())))
     }
 
     /// The chunks in `range` as the storage has them, if `error` is damage and the bytes may come from a
@@ -115,15 +166,7 @@ impl BlockSeries {
         if !matches!(error, QueryError::Corrupt { .. }) {
             return Ok(None);
         }
-        let wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
-        let chunks: Vec<ChunkMeta> = self.chunks.iter().filter(wanted).copied().collect();
-        let wave = ChunkWave {
-            series: &[chunks.as_slice()],
-            chunk_bytes_estimate: REREAD_CHUNK_BYTES,
-            own_times: None,
-        };
-        let bytes = self.bytes.reread(&wave)?;
-        Ok(bytes.map(|bytes| BlockSeries::new(bytes, chunks.into(), self.deleted.clone())))
+        self.chunks_in(range, |bytes, wave| bytes.reread(wave))
     }
 
     fn read_chunks(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {

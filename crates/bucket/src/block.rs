@@ -9,6 +9,7 @@ mod listed;
 mod local_sidecar;
 pub(crate) mod page_costs;
 mod recorded;
+pub(crate) mod rollups;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,7 @@ use self::listed::IndexPart;
 use self::local_sidecar::LocalSidecar;
 use self::page_costs::PageCosts;
 use self::recorded::BlockObjects;
+use self::rollups::RollupTables;
 use crate::cache::disk::FileVersions;
 use crate::cache::{BlockCache, BlockKey, HeaderOwner};
 use crate::external_labels::{ExtendedBlock, ExternalLabels};
@@ -92,7 +94,7 @@ impl OpenedReaders {
     }
 
     fn heap_bytes(&self) -> u64 {
-        self.all().map(|opened| opened.reader.heap_bytes()).sum()
+        self.all().map(|opened| opened.reader.heap_bytes() + opened.rollups.heap_bytes()).sum()
     }
 
     fn add(&mut self, opened: &Arc<OpenedBlock>) {
@@ -109,6 +111,8 @@ pub(crate) struct OpenedBlock {
     pub(crate) files: Arc<RemoteFiles>,
     /// Objects by which the index was found, of which a sidecar can be made.
     objects: Option<Box<BlockObjects>>,
+    /// Tables of roll-ups that were read.
+    pub(crate) rollups: RollupTables,
 }
 
 /// Index of a block of which a sidecar is made.
@@ -421,7 +425,7 @@ impl BucketBlock {
         self.local_sidecar.note_found(len);
         let source = Box::new(WaitingSource(files.clone()));
         let reader = BlockReader::Sidecar(SidecarBlock::new(head, self.range(), source));
-        Ok(Some(OpenedBlock { reader, files, objects: None }))
+        Ok(Some(OpenedBlock { reader, files, objects: None, rollups: RollupTables::default() }))
     }
 
     /// Files of the block with its local sidecar, which has `len` bytes.
@@ -570,11 +574,20 @@ impl BucketBlock {
         files.keep(BlockFile::Sidecar, found.read_from, &found.read);
         let source = Box::new(WaitingSource(files.clone()));
         let reader = BlockReader::Sidecar(SidecarBlock::new(found.head, self.range(), source));
-        Ok(Some(OpenedBlock { reader, files, objects: None }))
+        Ok(Some(OpenedBlock { reader, files, objects: None, rollups: RollupTables::default() }))
     }
 
+    /// Files of the block, with the roll-ups that the catalogue records.
     fn files(&self, files: BlockFiles, versions: &FileVersions) -> RemoteFiles {
-        RemoteFiles::new(self.remote.clone(), files, versions, self.cache.clone(), self.cache_key)
+        let mut versions = versions.clone();
+        let mut files = files;
+        if let Some(record) = self.record() {
+            for rollup in &record.files.rollups {
+                versions.add_recorded(BlockFile::Rollup(rollup.header), rollup.len, record);
+            }
+            files = files.with_rollups(record.files.rollups.clone());
+        }
+        RemoteFiles::new(self.remote.clone(), files, &versions, self.cache.clone(), self.cache_key)
     }
 
     /// Drops its objects from the cache directory.
@@ -622,7 +635,12 @@ impl BucketBlock {
         let opened = self.remote.handle.spawn_blocking(open).await;
         let block = opened.map_err(|_| QueryError::Canceled)?.map_err(open_error)?;
         files.drop_header_sections();
-        Ok(OpenedBlock { reader: BlockReader::Index(block), files, objects: None })
+        Ok(OpenedBlock {
+            reader: BlockReader::Index(block),
+            files,
+            objects: None,
+            rollups: RollupTables::default(),
+        })
     }
 
     /// Calls `visit` with the labels of each series, without external ones, until it returns `false`. Waits

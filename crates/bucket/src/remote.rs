@@ -319,6 +319,11 @@ impl RemoteFiles {
         self.cache.remove_block(self.cache_key);
     }
 
+    /// Drops ranges from the cache in memory that are kept elsewhere.
+    pub(crate) fn drop_cached(&self, ranges: &[ByteRange]) {
+        self.cache.remove_ranges(self.cache_key, ranges);
+    }
+
     /// Drops cached ranges of which one is damaged, in memory and on disk.
     pub(crate) fn remove_ranges(&self, ranges: &[ByteRange]) {
         self.cache.note_damage();

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use chronolith_block::source::{RangeBytes, Reread, Wave};
-use chronolith_block::{Block, ChunkCounts, Selection, Shard, SidecarSelection};
+use chronolith_block::{Block, ChunkCounts, FetchedRollups, Selection, Shard, SidecarSelection};
 use chronolith_model::query::FetchLimit;
+use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -37,6 +38,8 @@ struct Selected {
     matchers: Vec<Matcher>,
     range: TimeRange,
     shard: Option<Shard>,
+    /// Archives that are read instead of samples where they are kept.
+    rollups: Vec<RollupSpan>,
     /// End of the requests.
     deadline_ns: u64,
     ctx: ReadContext,
@@ -60,6 +63,23 @@ impl BucketBlock {
         ctx: &ReadContext,
     ) -> Box<dyn SeriesBatches> {
         self.select_shard(selector, None, ctx)
+    }
+
+    /// As [`BucketBlock::select`]; of these archives windows are read, and samples only where they are asked
+    /// for and the windows do not have them.
+    #[must_use]
+    pub fn select_rolled_up(
+        self: &Arc<BucketBlock>,
+        selector: &Selector<'_>,
+        rollups: &[RollupSpan],
+        ctx: &ReadContext,
+    ) -> Box<dyn SeriesBatches> {
+        if self.external_labels().is_some() || rollups.is_empty() {
+            return self.select(selector, ctx);
+        }
+        let selected = Selected::new(self, selector, None, ctx);
+        let selected = Selected { rollups: rollups.to_vec(), ..selected };
+        Box::new(BucketBatches::start(selected, self.handle()))
     }
 
     /// As [`BucketBlock::select`], only the series of a shard.
@@ -195,6 +215,7 @@ impl Selected {
             matchers: selector.matchers.to_vec(),
             range: selector.range,
             shard,
+            rollups: Vec::new(),
             deadline_ns: block.deadline_ns(ctx),
             ctx: ctx.clone(),
         }
@@ -296,6 +317,10 @@ impl Selected {
         match &opened.reader {
             BlockReader::Sidecar(sidecar) => {
                 let selection = sidecar.select_waves(&self.matchers, self.range, &self.ctx);
+                let selection = match self.rollups(opened).await? {
+                    Some(rollups) => selection.with_rollups(rollups),
+                    None => selection,
+                };
                 Ok(Some(Waves::Sidecar(Box::new(selection))))
             }
             BlockReader::Index(index) => {
@@ -308,6 +333,14 @@ impl Selected {
                 Ok(Some(Waves::Index(Box::new(selection))))
             }
         }
+    }
+
+    /// Roll-ups of the block that are read.
+    async fn rollups(&self, opened: &OpenedBlock) -> Result<Option<Arc<FetchedRollups>>, QueryError> {
+        let Some(record) = self.block.record().filter(|_| !self.rollups.is_empty()) else { return Ok(None) };
+        let found = opened.rollups.of_spans(&opened.files, record, &self.rollups, self.deadline_ns).await;
+        self.block.note_memory();
+        found
     }
 
     /// Counts bytes that are about to be read.

@@ -160,6 +160,8 @@ impl<'q> Scan<'q> {
             range_ms: if matches!(function, ScanFn::Range(_)) { windows.width_ms } else { 0 },
             column_type: ColumnType::Float,
             shard: None,
+            // Ranges that do not end with a window take samples at each step.
+            rollups: &[],
         };
         let selector = Selector { matchers, range: windows.read_range() };
         let batches = execution.select(&selector, &hints)?;

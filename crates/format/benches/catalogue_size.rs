@@ -49,6 +49,7 @@ fn block(n: u64, source_count: u64) -> BucketBlock {
             index: 90_000_000 + n * 13,
             segments: vec![536_870_000 + n % 912; 3],
             meta: 1200,
+            rollups: Vec::new(),
         },
         sidecar: Some(SidecarObject {
             len: 50_000_000 + n * 17,

@@ -11,7 +11,7 @@ mod methods;
 mod read;
 mod windows;
 
-pub use archive::RollupArchive;
+pub use archive::{RollupArchive, RollupSpan};
 pub use facts::{RollupFacts, is_small_integer};
 pub use methods::{RollupMethod, RollupMethods};
 pub use read::RollupRead;

@@ -98,6 +98,12 @@ impl TenantId {
         self.0.starts_with("__")
     }
 
+    /// Returns true if this is the Graphite store of a tenant.
+    #[must_use]
+    pub fn is_graphite_store(&self) -> bool {
+        self.is_store() && self.time_unit() == TimeUnit::Milli
+    }
+
     /// Unit of the times of its samples in head and blocks.
     #[must_use]
     pub fn time_unit(&self) -> TimeUnit {

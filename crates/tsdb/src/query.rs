@@ -124,7 +124,7 @@ impl TenantQueryable {
         for block in blocks {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
                 let selector = &Selector { matchers: &of_kind(kind), range };
-                let batches = block.select(selector, ctx)?;
+                let batches = block.select(selector, hints.rollups, ctx)?;
                 sources.push(kinds::without_label(kind, hints.column_type, batches));
             }
         }

@@ -37,6 +37,9 @@ use groups::{BlockGroup, groups_of};
 use sidecar::make_sidecar;
 use state::{BLOCK_TIMEOUT, RETRY_PAUSES, UploadState, text};
 
+/// Time from the start of a block for which its upload waits for its roll-ups.
+const ROLLUPS_WAIT_MS: i64 = 3_600_000;
+
 /// Uploads of all tenants, by one thread.
 #[derive(Default)]
 pub(crate) struct Uploads {
@@ -103,7 +106,8 @@ impl Uploads {
             return;
         }
         let progress = match upload.upload_all() {
-            Ok(()) => Progress { done: Some(list), ..Progress::default() },
+            Ok(Uploaded::All) => Progress { done: Some(list), ..Progress::default() },
+            Ok(Uploaded::Part) => Progress::default(),
             Err(_) if self.is_stopped.load(Ordering::SeqCst) => return,
             Err(error) => {
                 let backoff = before.backoff.after_failure(clock.mono_ns(), RETRY_PAUSES);
@@ -149,8 +153,16 @@ fn count_waiting(storage: &Storage, state: &UploadState) {
     counters.oldest_waiting_end.set(oldest_end);
 }
 
+/// Part of the blocks of a tenant that an upload sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Uploaded {
+    All,
+    /// Others wait for their roll-ups.
+    Part,
+}
+
 impl TenantUpload<'_> {
-    fn upload_all(&self) -> Result<(), String> {
+    fn upload_all(&self) -> Result<Uploaded, String> {
         let bucket = self.state.bucket();
         let recorded =
             bucket.create_catalogue(&self.state.request(&self.folder, BLOCK_TIMEOUT)).map_err(text)?;
@@ -163,10 +175,27 @@ impl TenantUpload<'_> {
             self.state.record_duplicates(&self.folder, duplicates).map_err(text)?;
         }
         self.confirm_deletions(&self.blocks.list())?;
+        let mut uploaded = Uploaded::All;
         for group in groups_of(self.storage.env(), self.blocks).map_err(text)? {
+            if group.blocks.iter().any(|entry| self.waits_for_rollups(entry)) {
+                uploaded = Uploaded::Part;
+                continue;
+            }
             self.upload_group(&group)?;
         }
-        Ok(())
+        Ok(uploaded)
+    }
+
+    /// Returns true if the roll-ups of a block are still to be written. A block whose roll-ups are not there
+    /// after some time is uploaded without.
+    fn waits_for_rollups(&self, entry: &Arc<BlockEntry>) -> bool {
+        let env = self.storage.env();
+        if !self.tenant.is_graphite_store() || self.storage.rollup_rules().is_none() {
+            return false;
+        }
+        let is_new = env.clock.now_ms().saturating_sub(entry.ulid().time_ms()) < ROLLUPS_WAIT_MS;
+        let dir = self.blocks.block_dir(entry.ulid());
+        is_new && !chronolith_block::has_rollups(env, &dir) && !self.state.has(&self.folder, entry)
     }
 
     fn upload_group(&self, group: &BlockGroup) -> Result<(), String> {

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::{DecodeError, Env, Mapped};
 use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupHeader, RollupTable, Section, archive_of_name};
-use chronolith_format::block::tombstones::Interval;
 use chronolith_model::TimeRange;
-use chronolith_model::rollup::{RollupArchive, RollupRead};
 
 use crate::damage::Damage;
 
@@ -57,6 +55,31 @@ impl Rollups {
         Some(Arc::new(Rollups { files, block_range, is_damaged, damages }))
     }
 
+    /// Spans and slots of the archives.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = RollupHeader> + '_ {
+        self.files.iter().map(|file| file.header)
+    }
+
+    /// Time that the block covers.
+    pub(crate) fn block_range(&self) -> TimeRange {
+        self.block_range
+    }
+
+    /// Section of a series; `None` if it has none in an archive with this header.
+    pub(crate) fn section(
+        &self,
+        header: RollupHeader,
+        series_ref: u32,
+    ) -> Result<Option<&[u8]>, DecodeError> {
+        let Some(file) = self.files.iter().find(|file| file.header == header) else { return Ok(None) };
+        file.table.section(&file.bytes, series_ref)
+    }
+
+    /// Remembers that a part cannot be read.
+    pub(crate) fn note_damage(&self) {
+        self.is_damaged.store(true, Ordering::Relaxed);
+    }
+
     /// Returns true if a part was found that cannot be read.
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
@@ -79,7 +102,7 @@ impl Rollups {
             }
         }
         if !damages.is_empty() {
-            self.is_damaged.store(true, Ordering::Relaxed);
+            self.note_damage();
         }
         damages
     }
@@ -103,86 +126,5 @@ impl RollupFile {
         let section = Section::decode(section, series_ref, self.header.span_ms)?;
         let mut windows = chronolith_model::rollup::RolledWindows::new(section.methods());
         section.read(TimeRange::ALL, &mut windows)
-    }
-
-    /// Appends the windows of a series in `range`; false if the file has not all that is asked for.
-    fn read_series(
-        &self,
-        series_ref: u32,
-        archive: &RollupArchive,
-        range: TimeRange,
-        out: &mut RollupRead,
-    ) -> Result<bool, DecodeError> {
-        let Some(section) = self.table.section(&self.bytes, series_ref)? else { return Ok(false) };
-        let section = Section::decode(section, series_ref, self.header.span_ms)?;
-        if !section.methods().has_all(archive.methods) {
-            return Ok(false);
-        }
-        section.read(range, &mut out.windows)?;
-        out.facts = out.facts.and(section.facts());
-        Ok(true)
-    }
-}
-
-/// Roll-ups of one series.
-pub(crate) struct SeriesRollups {
-    rollups: Arc<Rollups>,
-    series_ref: u32,
-}
-
-impl SeriesRollups {
-    /// Those of the series `series_ref` of the block.
-    pub(crate) fn new(rollups: Arc<Rollups>, series_ref: u32) -> SeriesRollups {
-        SeriesRollups { rollups, series_ref }
-    }
-
-    /// Appends the archives of which the series has windows.
-    pub(crate) fn archives(&self, out: &mut Vec<RollupArchive>) {
-        let of_file = |file: &RollupFile| {
-            let RollupHeader { span_ms, slot_ms } = file.header;
-            let section = file.table.section(&file.bytes, self.series_ref).ok()??;
-            let section = Section::decode(section, self.series_ref, span_ms).ok()?;
-            RollupArchive::new(span_ms, slot_ms, section.methods())
-        };
-        out.extend(self.rollups.files.iter().filter_map(of_file));
-    }
-
-    /// Reads the windows of `archive` in `range`; adds to the raw ranges what is at the ends of the block, or
-    /// deleted. False, and nothing in `out`, if they are not kept or cannot be read.
-    pub(crate) fn read(
-        &self,
-        archive: &RollupArchive,
-        range: TimeRange,
-        deleted: &[Interval],
-        out: &mut RollupRead,
-    ) -> bool {
-        let Rollups { files, block_range, is_damaged, .. } = &*self.rollups;
-        let has_archive = |file: &&RollupFile| {
-            let RollupHeader { span_ms, slot_ms } = file.header;
-            (span_ms, slot_ms) == (archive.span_ms(), archive.slot_ms())
-        };
-        let (Some(file), Some(inner)) = (files.iter().find(has_archive), archive.narrowed(*block_range))
-        else {
-            return false;
-        };
-        let wanted = TimeRange::new(inner.start.max(range.start), inner.end.min(range.end));
-        if wanted.start < wanted.end {
-            match file.read_series(self.series_ref, archive, wanted, out) {
-                Ok(true) => {}
-                Ok(false) => return false,
-                Err(_) => {
-                    // Maintenance writes the files again, and names the damage.
-                    is_damaged.store(true, Ordering::Relaxed);
-                    out.clear();
-                    return false;
-                }
-            }
-        }
-        out.add_raw(archive, TimeRange::new(block_range.start, inner.start), range);
-        out.add_raw(archive, TimeRange::new(inner.end, block_range.end), range);
-        for interval in deleted {
-            out.add_raw(archive, TimeRange::inclusive(interval.first, interval.last), range);
-        }
-        true
     }
 }

@@ -5,6 +5,7 @@
 //! Invariants: series come in order of labels; no range is read twice, except for shared times that are too
 //! many to be kept.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use chronolith_base::{MemoryBudget, Reservation};
@@ -18,8 +19,9 @@ use chronolith_model::{Labels, Matcher, QueryError, ReadContext, SeriesRead, Tim
 use super::contents::SharedContents;
 use super::finder::{Purpose, SeriesFinder};
 use crate::chunk::{ChunkError, chunk_error, raw_chunk, times_chunk_of};
+use crate::rollup::{FetchedRollups, SeriesRollups};
 use crate::selection::ChunkCounts;
-use crate::series::BlockSeries;
+use crate::series::{BlockSeries, LeftOut};
 use crate::series_chunks::SeriesChunks;
 use crate::series_reader::{has_repeated_chunk, is_deleted};
 use crate::source::{BlockFile, ByteRange, FetchedBatch, FetchedPart, FetchedRanges, RangeBytes, Wave};
@@ -37,8 +39,10 @@ struct SelectedSeries {
     labels: Labels,
     /// By start time; at least one.
     chunks: SeriesChunks,
-    /// Frame of each chunk, in the order of `chunks`.
-    frames_end: usize,
+    /// Frames of its chunks, but for those that roll-ups replace.
+    frames: Range<usize>,
+    /// Sections of its roll-ups.
+    sections: Range<usize>,
     deleted: Box<[Interval]>,
 }
 
@@ -51,7 +55,10 @@ pub struct SidecarSelection {
     selected: Vec<SelectedSeries>,
     /// Frames of all their chunks, one series after the other.
     frames: Vec<ByteRange>,
-    /// Memory of both.
+    /// Sections of their roll-ups, one series after the other.
+    sections: Vec<ByteRange>,
+    rollups: Option<Arc<FetchedRollups>>,
+    /// Memory of all these.
     memory: Option<Reservation>,
     times: SharedTimes,
     last_labels: Option<Labels>,
@@ -77,6 +84,8 @@ impl SidecarSelection {
             finder,
             selected: Vec::new(),
             frames: Vec::new(),
+            sections: Vec::new(),
+            rollups: None,
             memory: None,
             times: SharedTimes::default(),
             last_labels: None,
@@ -84,6 +93,13 @@ impl SidecarSelection {
             range,
             ctx: ctx.clone(),
         }
+    }
+
+    /// Reads these roll-ups of the series, and leaves out chunks whose windows they have. Called before the
+    /// first wave.
+    #[must_use]
+    pub fn with_rollups(self, rollups: Arc<FetchedRollups>) -> SidecarSelection {
+        SidecarSelection { rollups: Some(rollups), ..self }
     }
 
     /// Budget of the query, from which the bytes of waves are reserved.
@@ -107,8 +123,7 @@ impl SidecarSelection {
     /// Counts of the wave that is read next; 0 if it is none of chunks.
     #[must_use]
     pub fn chunk_counts(&self) -> ChunkCounts {
-        let (series, frames_end) = self.wave_series();
-        ChunkCounts { series: series as u64, chunks: (frames_end - self.frames_start()) as u64 }
+        ChunkCounts { series: self.wave_series().len() as u64, chunks: self.wave_frames().len() as u64 }
     }
 
     /// The wave that is read next; `None` after the last one.
@@ -120,7 +135,9 @@ impl SidecarSelection {
         let frames = self.wave_frames();
         let times = self.times.ranges_for(frames, self.contents.times());
         let kept = self.times.kept.as_deref();
-        Some(Box::new(FrameWave { frames, times, kept, may_share: self.contents.may_share_times() }))
+        let sections = self.wave_sections();
+        let may_share = self.contents.may_share_times();
+        Some(Box::new(FrameWave { frames, sections, times, kept, may_share }))
     }
 
     /// Takes the bytes of the wave that [`SidecarSelection::next_wave`] named, or the error of reading it.
@@ -155,8 +172,15 @@ impl SidecarSelection {
     /// # Errors
     /// [`QueryError::Corrupt`].
     pub fn verify_chunks(&self, bytes: &RangeBytes) -> Result<(), QueryError> {
-        let series = self.selected.get(..self.wave_series().0).unwrap_or_default();
-        for chunk in series.iter().flat_map(|series| &*series.chunks) {
+        let chunks = self.wave_series().iter().flat_map(|series| &*series.chunks);
+        let mut frames = self.wave_frames().iter().peekable();
+        for chunk in chunks {
+            // Those that roll-ups replace have none.
+            let file = BlockFile::Segment(chunk.chunk_ref.segment_idx());
+            let start = u64::from(chunk.chunk_ref.offset());
+            if frames.next_if(|frame| (frame.file, frame.start) == (file, start)).is_none() {
+                continue;
+            }
             let verified = raw_chunk(bytes, chunk.chunk_ref);
             verified.map_err(|e| chunk_error(bytes, chunk.chunk_ref, ChunkError::Segment(e)))?;
         }
@@ -169,6 +193,7 @@ impl SidecarSelection {
             return Ok(());
         }
         self.frames.clear();
+        self.sections.clear();
         self.memory = None;
         let mut slab = Vec::new();
         while self.selected.len() < SERIES_PER_BATCH_MAX && self.finder.has_page() {
@@ -178,13 +203,16 @@ impl SidecarSelection {
                 range: self.range,
                 selected: &mut self.selected,
                 frames: &mut self.frames,
+                sections: &mut self.sections,
+                rollups: self.rollups.as_deref(),
                 last_labels: &mut self.last_labels,
                 slab: &mut slab,
                 chunks: Vec::new(),
             };
             self.finder.visit_page(&mut |series| taker.take(&series))?;
         }
-        let chunk_bytes = self.frames.len() * (size_of::<ByteRange>() + size_of::<ChunkMeta>());
+        let range_count = self.frames.len() + self.sections.len();
+        let chunk_bytes = range_count * size_of::<ByteRange>() + size_of_val(&*slab);
         let label_bytes = |series: &SelectedSeries| size_of_val(series) + series.labels.heap_bytes();
         let bytes = chunk_bytes + self.selected.iter().map(label_bytes).sum::<usize>();
         self.memory = Some(self.ctx.budget.reserve(bytes as u64)?);
@@ -193,46 +221,58 @@ impl SidecarSelection {
         Ok(())
     }
 
-    /// Number of series of the next chunk wave, as many of those that wait as one wave may read, and the
-    /// frames of their chunks.
-    fn wave_series(&self) -> (usize, usize) {
+    /// Series of the next chunk wave: as many of those that wait as one wave may read.
+    fn wave_series(&self) -> &[SelectedSeries] {
         let batch = self.selected.get(..SERIES_PER_BATCH_MAX).unwrap_or(&self.selected);
-        let frames_start = self.frames_start();
         let bytes_max = self.contents.wave_bytes_max().unwrap_or(u64::MAX);
         let mut bytes = 0u64;
-        let mut frames_end = frames_start;
         let mut count = 0;
         for series in batch {
-            let frames = self.frames.get(frames_end..series.frames_end).unwrap_or_default();
-            bytes = bytes.saturating_add(frames.iter().map(ByteRange::len).sum());
+            let frames = self.frames.get(series.frames.clone()).unwrap_or_default();
+            let sections = self.sections.get(series.sections.clone()).unwrap_or_default();
+            bytes = bytes.saturating_add(frames.iter().chain(sections).map(ByteRange::len).sum());
             if count > 0 && bytes > bytes_max {
                 break;
             }
             count += 1;
-            frames_end = series.frames_end;
         }
-        (count, frames_end)
-    }
-
-    /// Index of the first frame of the series that wait.
-    fn frames_start(&self) -> usize {
-        self.selected.first().map_or(0, |first| first.frames_end - first.chunks.len())
+        batch.get(..count).unwrap_or(batch)
     }
 
     fn wave_frames(&self) -> &[ByteRange] {
-        let frames_end = self.wave_series().1;
-        self.frames.get(self.frames_start()..frames_end).unwrap_or_default()
+        let [first, .., last] = self.wave_series() else {
+            let only = self.wave_series().first().map(|series| series.frames.clone());
+            return self.frames.get(only.unwrap_or_default()).unwrap_or_default();
+        };
+        self.frames.get(first.frames.start..last.frames.end).unwrap_or_default()
+    }
+
+    fn wave_sections(&self) -> &[ByteRange] {
+        let [first, .., last] = self.wave_series() else {
+            let only = self.wave_series().first().map(|series| series.sections.clone());
+            return self.sections.get(only.unwrap_or_default()).unwrap_or_default();
+        };
+        self.sections.get(first.sections.start..last.sections.end).unwrap_or_default()
     }
 
     fn push_chunks(&mut self, bytes: RangeBytes, out: &mut Vec<SeriesRead>) -> Result<(), QueryError> {
-        let series_count = self.wave_series().0;
+        let series_count = self.wave_series().len();
         let ranges = self.times.ranges_for(self.wave_frames(), self.contents.times());
         self.times.keep(&ranges, &bytes, &self.ctx.budget)?;
         let bytes = self.times.joined(bytes);
         for series in self.selected.drain(..series_count) {
             self.last_ref = Some(series.series_ref);
-            let samples = Box::new(BlockSeries::new(bytes.clone(), series.chunks, series.deleted));
-            out.push(SeriesRead { labels: series.labels, samples });
+            let chunk_count = series.chunks.len();
+            let mut samples = BlockSeries::new(bytes.clone(), series.chunks, series.deleted);
+            if let Some(rollups) = self.rollups.as_ref().filter(|_| !series.sections.is_empty()) {
+                let of_series = SeriesRollups::fetched(rollups.clone(), bytes.clone(), series.series_ref);
+                samples = samples.with_rollups(Some(of_series));
+                if series.frames.len() < chunk_count {
+                    let samples_per_chunk = rollups.samples_per_chunk();
+                    samples = samples.with_left_out(LeftOut { samples_per_chunk });
+                }
+            }
+            out.push(SeriesRead { labels: series.labels, samples: Box::new(samples) });
         }
         Ok(())
     }
@@ -244,6 +284,8 @@ struct SeriesTaker<'a> {
     range: TimeRange,
     selected: &'a mut Vec<SelectedSeries>,
     frames: &'a mut Vec<ByteRange>,
+    sections: &'a mut Vec<ByteRange>,
+    rollups: Option<&'a FetchedRollups>,
     last_labels: &'a mut Option<Labels>,
     /// Chunks of all series.
     slab: &'a mut Vec<ChunkMeta>,
@@ -274,12 +316,19 @@ impl SeriesTaker<'_> {
             return Err(self.series_error(series.series_ref, "is out of order"));
         }
         *self.last_labels = Some(labels.clone());
-        self.frames.extend(self.chunks.iter().map(frame_of));
+        let frames_start = self.frames.len();
+        let sections_start = self.sections.len();
+        let covered = self.rollups.and_then(|all| all.push_sections(series.series_ref, self.sections));
+        let is_read = |chunk: &&SizedChunk| {
+            !covered.as_ref().is_some_and(|covered| covered.has_all_of(&chunk.meta, deleted))
+        };
+        self.frames.extend(self.chunks.iter().filter(is_read).map(frame_of));
         self.selected.push(SelectedSeries {
             series_ref: series.series_ref,
             labels,
             chunks: SeriesChunks::appended(self.slab, &chunks),
-            frames_end: self.frames.len(),
+            frames: frames_start..self.frames.len(),
+            sections: sections_start..self.sections.len(),
             deleted: Box::from(deleted),
         });
         Ok(())
@@ -388,6 +437,8 @@ impl SharedTimes {
 /// alone.
 struct FrameWave<'a> {
     frames: &'a [ByteRange],
+    /// Sections of roll-ups.
+    sections: &'a [ByteRange],
     times: Vec<SegmentRange>,
     /// Shared times that were read before.
     kept: Option<&'a FetchedRanges>,
@@ -398,6 +449,7 @@ struct FrameWave<'a> {
 impl Wave for FrameWave<'_> {
     fn ranges(&self, out: &mut Vec<ByteRange>) {
         out.extend_from_slice(self.frames);
+        out.extend_from_slice(self.sections);
         out.extend(self.times.iter().map(|range| ByteRange {
             file: BlockFile::Segment(range.segment_idx),
             start: u64::from(range.start),

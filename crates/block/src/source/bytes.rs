@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chronolith_base::MemoryBudget;
 use chronolith_model::QueryError;
 
-use super::fetched::FetchedRanges;
+use super::fetched::{FetchedBatch, FetchedRanges, Reread};
 use super::mapped::MappedFiles;
 use super::range::{BlockFile, BlockFiles, ByteRange};
 
@@ -77,8 +77,24 @@ impl RangeBytes {
     /// # Errors
     /// As [`ByteSource::read`].
     pub(crate) fn reread(&self, wave: &dyn Wave) -> Result<Option<RangeBytes>, QueryError> {
-        let RangeBytes::Fetched(damaged) = self else { return Ok(None) };
-        let Some((reread, mut fetched)) = damaged.rereader() else { return Ok(None) };
+        self.read_again(wave, |reread, ranges| reread.reread(ranges))
+    }
+
+    /// Reads items of `wave` that were left out of these bytes; `None` if there is nothing to read from.
+    ///
+    /// # Errors
+    /// As [`ByteSource::read`].
+    pub(crate) fn fetch(&self, wave: &dyn Wave) -> Result<Option<RangeBytes>, QueryError> {
+        self.read_again(wave, |reread, ranges| reread.fetch(ranges))
+    }
+
+    fn read_again(
+        &self,
+        wave: &dyn Wave,
+        read: impl Fn(&dyn Reread, Vec<ByteRange>) -> Result<FetchedBatch, QueryError>,
+    ) -> Result<Option<RangeBytes>, QueryError> {
+        let RangeBytes::Fetched(before) = self else { return Ok(None) };
+        let Some((reread, mut fetched)) = before.rereader() else { return Ok(None) };
         let mut ranges = Vec::new();
         wave.ranges(&mut ranges);
         for _ in 0..ROUND_COUNT_MAX {
@@ -86,7 +102,7 @@ impl RangeBytes {
             if ranges.is_empty() {
                 break;
             }
-            fetched.push(reread.reread(std::mem::take(&mut ranges))?);
+            fetched.push(read(reread, std::mem::take(&mut ranges))?);
             wave.missing(&fetched, &mut ranges);
         }
         Ok(Some(RangeBytes::Fetched(Arc::new(fetched))))

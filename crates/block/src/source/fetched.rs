@@ -42,13 +42,19 @@ impl FetchedBatch {
     }
 }
 
-/// Reads ranges of a block from its storage, past every cache.
+/// Reads further ranges of a block for a thread that decodes it.
 pub trait Reread: Send + Sync {
-    /// Reads `ranges`; caches drop the bytes that they have of them. May wait for requests.
+    /// Reads `ranges` from the storage; caches drop the bytes that they have of them. May wait for requests.
     ///
     /// # Errors
     /// As [`ByteSource::read`](super::ByteSource::read).
     fn reread(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError>;
+
+    /// Reads `ranges`, from caches as well. May wait for requests.
+    ///
+    /// # Errors
+    /// As [`Reread::reread`].
+    fn fetch(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError>;
 }
 
 /// The ranges of one wave, in one batch or, where items are longer than expected or refer to others, several.

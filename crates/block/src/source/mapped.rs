@@ -38,7 +38,7 @@ impl MappedFiles {
         let bytes = match file {
             BlockFile::Index => Some(&self.index),
             BlockFile::Segment(idx) => self.segments.get(idx as usize),
-            BlockFile::Tombstones | BlockFile::Sidecar => None,
+            BlockFile::Tombstones | BlockFile::Sidecar | BlockFile::Rollup(_) => None,
         };
         bytes.and_then(|bytes| bytes.get(offset as usize..)).unwrap_or_default()
     }

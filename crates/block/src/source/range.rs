@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use chronolith_format::block::chunks::segment_name;
+use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupHeader, file_name};
+use chronolith_format::bucket::catalogue::RollupObject;
 use chronolith_format::bucket::sidecar::{FileSum, SIDECAR_OBJECT, SidecarFile, SidecarHead};
 
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, TOMBSTONES_FILE, segment_path};
@@ -18,6 +20,8 @@ pub enum BlockFile {
     Tombstones,
     /// The sidecar.
     Sidecar,
+    /// The roll-ups of the archive with this span and slot.
+    Rollup(RollupHeader),
 }
 
 impl BlockFile {
@@ -30,6 +34,9 @@ impl BlockFile {
             BlockFile::Segment(idx) => format!("{CHUNKS_DIR}/{}", segment_name(idx)),
             BlockFile::Tombstones => TOMBSTONES_FILE.to_owned(),
             BlockFile::Sidecar => SIDECAR_OBJECT.to_owned(),
+            BlockFile::Rollup(header) => {
+                format!("{ROLLUPS_DIR}/{}", file_name(header.span_ms, header.slot_ms))
+            }
         }
     }
 }
@@ -42,6 +49,7 @@ pub struct BlockFiles {
     segment_bytes: Vec<u64>,
     tombstones: Option<TombstonesFile>,
     sidecar_bytes: Option<u64>,
+    rollups: Vec<RollupObject>,
 }
 
 /// File with the deletions of a block.
@@ -57,7 +65,14 @@ impl BlockFiles {
     /// The files of the block in `dir`, with the length of the index and of each segment.
     #[must_use]
     pub fn new(dir: PathBuf, index_bytes: u64, segment_bytes: Vec<u64>) -> BlockFiles {
-        BlockFiles { dir, index_bytes, segment_bytes, tombstones: None, sidecar_bytes: None }
+        BlockFiles {
+            dir,
+            index_bytes,
+            segment_bytes,
+            tombstones: None,
+            sidecar_bytes: None,
+            rollups: Vec::new(),
+        }
     }
 
     /// The files of the block in `dir` as the head of its sidecar has them, with the length of the sidecar.
@@ -71,7 +86,7 @@ impl BlockFiles {
         let tombstones =
             tombstones.map(|sum| TombstonesFile { name: TOMBSTONES_FILE.to_owned(), len: sum.len });
         let sidecar_bytes = Some(sidecar_bytes);
-        Some(BlockFiles { dir, index_bytes, segment_bytes, tombstones, sidecar_bytes })
+        Some(BlockFiles { tombstones, sidecar_bytes, ..BlockFiles::new(dir, index_bytes, segment_bytes) })
     }
 
     /// With other deletions than those that the block was written with; `None` without any.
@@ -84,6 +99,12 @@ impl BlockFiles {
     #[must_use]
     pub fn with_sidecar(self, len: u64) -> BlockFiles {
         BlockFiles { sidecar_bytes: Some(len), ..self }
+    }
+
+    /// With roll-up files.
+    #[must_use]
+    pub fn with_rollups(self, rollups: Vec<RollupObject>) -> BlockFiles {
+        BlockFiles { rollups, ..self }
     }
 
     /// Lengths of all chunk segments in bytes.
@@ -113,7 +134,9 @@ impl BlockFiles {
         match file {
             BlockFile::Index => self.dir.join(INDEX_FILE),
             BlockFile::Segment(idx) => segment_path(&self.dir, idx),
-            BlockFile::Tombstones | BlockFile::Sidecar => self.dir.join(self.name(file)),
+            BlockFile::Tombstones | BlockFile::Sidecar | BlockFile::Rollup(_) => {
+                self.dir.join(self.name(file))
+            }
         }
     }
 
@@ -125,6 +148,9 @@ impl BlockFiles {
             BlockFile::Segment(idx) => self.segment_bytes.get(idx as usize).copied(),
             BlockFile::Tombstones => self.tombstones.as_ref().map(|file| file.len),
             BlockFile::Sidecar => self.sidecar_bytes,
+            BlockFile::Rollup(header) => {
+                self.rollups.iter().find(|rollup| rollup.header == header).map(|rollup| rollup.len)
+            }
         }
     }
 

@@ -137,6 +137,7 @@ impl RangedFiles {
             BlockFile::Segment(idx) => self.segments.get(idx as usize).map(|file| &**file),
             BlockFile::Tombstones => self.tombstones.as_deref(),
             BlockFile::Sidecar => self.sidecar.as_deref(),
+            BlockFile::Rollup(_) => None,
         }
     }
 

@@ -1,6 +1,7 @@
-//! Second read of chunks that failed their checksums, on the thread that decodes them.
+//! Second read of chunks that failed their checksums, and reads of those that roll-ups replaced, on the
+//! thread that decodes them.
 //!
-//! Invariants: the cache drops the bytes before they are requested; the thread waits no longer than its
+//! Invariants: the cache drops damaged bytes before they are requested; the thread waits no longer than its
 //! query, and its requests end when it stops to wait.
 //! Not here: damage of lists and entries, which the task of the selection meets (`select`).
 
@@ -16,7 +17,7 @@ use crate::remote::RemoteFiles;
 /// Longest wait between two checks for cancellation.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
-/// Second reads of one query and block.
+/// Second and later reads of one query and block.
 pub(super) struct QueryReread {
     files: Arc<RemoteFiles>,
     /// End of the requests.
@@ -31,10 +32,14 @@ impl QueryReread {
 }
 
 impl Reread for QueryReread {
-    /// The requests are those of a task, as a thread of the runtime may be the caller.
     fn reread(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError> {
+        self.files.remove_ranges(&ranges);
+        self.fetch(ranges)
+    }
+
+    /// The requests are those of a task, as a thread of the runtime may be the caller.
+    fn fetch(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError> {
         let files = self.files.clone();
-        files.remove_ranges(&ranges);
         let handle = files.remote.handle.clone();
         let budget = self.ctx.budget.clone();
         let deadline_ns = self.deadline_ns;

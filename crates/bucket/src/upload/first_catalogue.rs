@@ -9,7 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_format::block::meta::Ulid;
-use chronolith_format::bucket::catalogue::{BlockFiles, BucketBlock, TombstonesObject};
+use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupHeader, archive_of_name};
+use chronolith_format::bucket::catalogue::{BlockFiles, BucketBlock, RollupObject, TombstonesObject};
 use chronolith_format::bucket::mimir::{DELETION_MARK, NO_COMPACT_MARK, deletion_marker_of};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -137,5 +138,10 @@ fn record_in(ulid: Ulid, text: &[u8], objects: &Objects) -> Result<BucketBlock, 
     if segments.len() < segment_count {
         return Err("a chunk segment is missing".to_owned());
     }
-    Ok(record_of_meta(&meta, BlockFiles { index, segments, meta: text.len() as u64 }))
+    let rollup = |(name, len): (&String, &u64)| {
+        let (span_ms, slot_ms) = archive_of_name(name.strip_prefix(ROLLUPS_DIR)?.strip_prefix('/')?)?;
+        Some(RollupObject { header: RollupHeader { span_ms, slot_ms }, len: *len })
+    };
+    let rollups = objects.iter().filter_map(rollup).collect();
+    Ok(record_of_meta(&meta, BlockFiles { index, segments, meta: text.len() as u64, rollups }))
 }

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use chronolith_base::crc::Crc32c;
 use chronolith_base::{Disk, DiskFile, Env};
 use chronolith_format::block::meta::BlockMeta;
+use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupHeader, archive_of_name};
 use chronolith_format::block::tombstones::Tombstones;
-use chronolith_format::bucket::catalogue::SidecarObject;
+use chronolith_format::bucket::catalogue::{RollupObject, SidecarObject};
 use chronolith_format::bucket::mimir::ThanosMeta;
 use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
 use tokio::runtime::Handle;
@@ -40,8 +41,10 @@ pub(super) struct LocalBlock {
     pub(super) meta: BlockMeta,
     /// Section of `meta.json`, if the block was in a bucket before.
     pub(super) thanos: Option<ThanosMeta>,
-    /// Segments by number, index, sidecar.
+    /// Segments by number, index, roll-ups, sidecar.
     pub(super) files: Vec<LocalFile>,
+    /// Roll-up files among them.
+    pub(super) rollups: Vec<RollupObject>,
     /// Content of the tombstones; `None` without deletions.
     pub(super) tombstones: Option<Bytes>,
     pub(super) sidecar: Option<SidecarObject>,
@@ -96,6 +99,7 @@ impl LocalReader {
         meta.stats.num_tombstones = tombstones.as_ref().map_or(0, |(_, count)| *count);
         let mut files = self.segments()?;
         files.push(self.open(INDEX.to_owned(), &self.dir.join(INDEX))?);
+        let rollups = self.open_rollups(&mut files)?;
         let sidecar = match &self.sidecar {
             None => None,
             Some(sidecar) => {
@@ -107,7 +111,7 @@ impl LocalReader {
             }
         };
         let tombstones = tombstones.map(|(body, _)| body);
-        Ok(LocalBlock { meta, thanos, files, tombstones, sidecar })
+        Ok(LocalBlock { meta, thanos, files, rollups, tombstones, sidecar })
     }
 
     /// Content of the tombstones and the number of their intervals; `None` without intervals.
@@ -136,6 +140,21 @@ impl LocalReader {
             files.push(self.open(format!("{CHUNKS}/{}", entry.name), &dir.join(&entry.name))?);
         }
         Ok(files)
+    }
+
+    /// Appends the roll-up files. A directory that is being replaced counts as none: the block is complete
+    /// without them.
+    fn open_rollups(&self, files: &mut Vec<LocalFile>) -> Result<Vec<RollupObject>, String> {
+        let dir = self.dir.join(ROLLUPS_DIR);
+        let Ok(entries) = self.disk.list(&dir) else { return Ok(Vec::new()) };
+        let mut rollups = Vec::new();
+        for entry in entries {
+            let Some((span_ms, slot_ms)) = archive_of_name(&entry.name) else { continue };
+            let file = self.open(format!("{ROLLUPS_DIR}/{}", entry.name), &dir.join(&entry.name))?;
+            rollups.push(RollupObject { header: RollupHeader { span_ms, slot_ms }, len: file.len });
+            files.push(file);
+        }
+        Ok(rollups)
     }
 
     fn open(&self, name: String, path: &Path) -> Result<LocalFile, String> {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use chronolith_format::block::meta::{BlockMeta, Ulid};
+use chronolith_format::block::rollup::ROLLUPS_DIR;
 use chronolith_format::bucket::catalogue::{Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock};
 use chronolith_format::bucket::mimir::{ThanosFile, ThanosMeta};
 use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
@@ -16,7 +17,8 @@ use crate::external_labels::ExternalLabels;
 /// that a compaction split by series is a source of its own there.
 pub(super) fn meta_in_bucket(local: &LocalBlock, writer: Option<&ExternalLabels>) -> Bytes {
     let listed = |name: &str, size_bytes| ThanosFile { rel_path: name.to_owned(), size_bytes };
-    let of_block = local.files.iter().filter(|file| file.name != SIDECAR_OBJECT);
+    let is_own = |name: &str| name == SIDECAR_OBJECT || name.starts_with(ROLLUPS_DIR);
+    let of_block = local.files.iter().filter(|file| !is_own(&file.name));
     let mut files: Vec<ThanosFile> = of_block.map(|file| listed(&file.name, file.len)).collect();
     files.push(listed(META, 0));
     files.sort_by(|a, b| a.rel_path.cmp(&b.rel_path));
@@ -43,6 +45,7 @@ pub(super) fn record(local: &LocalBlock, meta_bytes: u64, uploaded_ms: i64) -> B
         index: local.index().map_or(0, len_of),
         segments: local.segments().map(len_of).collect(),
         meta: meta_bytes,
+        rollups: local.rollups.clone(),
     };
     BucketBlock { sidecar: local.sidecar, uploaded_ms, ..record_of_meta(&local.meta, files) }
 }

@@ -10,7 +10,8 @@ mod part;
 mod section;
 
 pub use file::{
-    ENTRY_BYTES, HEADER_BYTES, RollupHeader, RollupTable, TRAILER_BYTES, encode_trailer, put_entry,
+    ENTRY_BYTES, HEADER_BYTES, RollupHeader, RollupTable, RollupTail, TRAILER_BYTES, encode_trailer,
+    put_entry,
 };
 pub use part::PART_WINDOWS_MAX;
 pub use section::{Section, encode_section};

@@ -13,11 +13,14 @@ use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
 use super::numbered::{NumberedSnapshot, Stamp};
 use crate::block::meta::{Provenance, Ulid};
+use crate::block::rollup::RollupHeader;
 
 /// First four bytes of a snapshot.
 pub const MAGIC: [u8; 4] = *b"CLCS";
-/// Version that is written and read.
-pub const VERSION: u16 = 1;
+/// Version that is written where no block has roll-ups: readers before version 2 know no other.
+pub const VERSION_WITHOUT_ROLLUPS: u16 = 1;
+/// Newest version that is read.
+pub const VERSION: u16 = 2;
 /// Bytes before the packed records.
 pub const HEADER_BYTES: usize = 48;
 /// Bytes of the unpacked records, and of the random parts of all ULIDs: some 500,000 blocks.
@@ -107,6 +110,17 @@ pub struct BlockFiles {
     pub segments: Vec<u64>,
     /// Size of `meta.json`.
     pub meta: u64,
+    /// Roll-up files, which the block is complete without.
+    pub rollups: Vec<RollupObject>,
+}
+
+/// Roll-up file of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RollupObject {
+    /// Span and slot of its windows, which are its name.
+    pub header: RollupHeader,
+    /// Size in bytes.
+    pub len: u64,
 }
 
 impl BlockFiles {

@@ -3,6 +3,7 @@
 //! Invariants: a source may ignore every hint but type and shard, by which no caller filters.
 
 use super::typed::ColumnType;
+use crate::rollup::RollupSpan;
 use crate::{Labels, QueryError, SeriesBatches, SeriesRead};
 
 /// Grouping of an aggregation (`by` or `without`).
@@ -133,6 +134,9 @@ pub struct SelectHints<'a> {
     pub column_type: ColumnType,
     /// The only series to be returned; `None`: all.
     pub shard: Option<Shard>,
+    /// Archives of which windows are read where they are kept, and samples elsewhere. A source far away may
+    /// then fetch samples only when they are read.
+    pub rollups: &'a [RollupSpan],
 }
 
 impl<'a> SelectHints<'a> {

@@ -4,6 +4,15 @@ use super::methods::{RollupMethod, RollupMethods};
 use super::windows::RolledWindows;
 use crate::{Columns, TimeRange};
 
+/// Span and slot of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RollupSpan {
+    /// Length of a window in milliseconds.
+    pub span_ms: i64,
+    /// Interval in which one sample counts, in milliseconds.
+    pub slot_ms: i64,
+}
+
 /// Windows of a series for which values are kept or asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RollupArchive {

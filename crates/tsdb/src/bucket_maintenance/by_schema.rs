@@ -10,7 +10,7 @@ use chronolith_bucket::maintenance::retention::expire;
 use chronolith_bucket::snapshots::Change;
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock as BlockRecord, Snapshot};
-use chronolith_model::{ReadContext, TimeRange, TimeUnit};
+use chronolith_model::{ReadContext, TimeRange};
 
 use super::StoreRun;
 use crate::schema_retention::OldBlock;
@@ -20,8 +20,8 @@ impl StoreRun<'_> {
     /// further ones are looked at by the next call.
     pub(super) fn expire_by_schema(&self, snapshot: &Snapshot) -> Result<(), String> {
         let storage = self.parts.storage;
-        let is_graphite = self.store.is_store() && self.store.time_unit() == TimeUnit::Milli;
-        let (true, Some(rules)) = (is_graphite, storage.rollup_rules()) else { return Ok(()) };
+        let rules = storage.rollup_rules().filter(|_| self.store.is_graphite_store());
+        let Some(rules) = rules else { return Ok(()) };
         let Some(shortest_ms) = rules.shortest_retention_ms() else { return Ok(()) };
         let local = self.local_blocks();
         let oldest_ms = self.now_ms.saturating_sub(shortest_ms);

@@ -179,7 +179,14 @@ impl BucketCompaction<'_> {
             output_bytes_max: options.compaction.block_bytes_max.max(1),
         };
         let pace = self.maintenance.detached_pace(&self.counters.compaction);
-        chronolith_block::compact(self.storage.env(), dir, None, opened, rules, &pace)
+        let env = self.storage.env();
+        let outputs = chronolith_block::compact(env, dir, None, opened, rules, &pace)?;
+        if let Some(rules) = self.storage.rollup_rules().filter(|_| self.store.is_graphite_store()) {
+            for block in &outputs {
+                chronolith_block::write_rollups(env, block, &*rules, &pace)?;
+            }
+        }
+        Ok(outputs)
     }
 
     /// Uploads the outputs and publishes them in place of the inputs.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use chronolith_block::Block;
 use chronolith_bucket::{BlockCatalog, BucketBlock, Folder, check_first_batches};
 use chronolith_format::block::meta::Ulid;
+use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
     TenantId, TimeRange,
@@ -45,15 +46,17 @@ impl QueryBlock {
         }
     }
 
-    /// Selects series. A bucket block returns at once and is fetched in the background.
+    /// Selects series. A bucket block returns at once and is fetched in the background, the windows of
+    /// `rollups` instead of samples where it has them.
     pub(super) fn select(
         &self,
         selector: &Selector<'_>,
+        rollups: &[RollupSpan],
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         match self {
             QueryBlock::Local(block) => block.select(selector, ctx),
-            QueryBlock::Bucket(block) => Ok(select_in_bucket(block, selector, ctx)),
+            QueryBlock::Bucket(block) => Ok(select_in_bucket(block, selector, rollups, ctx)),
         }
     }
 }
@@ -79,9 +82,10 @@ pub(super) fn check_memory(
 pub(super) fn select_in_bucket(
     block: &Arc<BucketBlock>,
     selector: &Selector<'_>,
+    rollups: &[RollupSpan],
     ctx: &ReadContext,
 ) -> Box<dyn SeriesBatches> {
-    let batches = block.select(selector, ctx);
+    let batches = block.select_rolled_up(selector, rollups, ctx);
     if ctx.allows_partial() { failure_of(block).batches(batches, ctx) } else { batches }
 }
 

@@ -66,7 +66,7 @@ impl Queryable for TenantBucket {
             for kind in kinds::kinds_in(block.may_have_label_name(KIND_LABEL), hints.column_type) {
                 let matchers = kinds::with_kind(&matchers, kind);
                 let selector = Selector { matchers: &matchers, range };
-                let batches = select_in_bucket(&block, &selector, ctx);
+                let batches = select_in_bucket(&block, &selector, hints.rollups, ctx);
                 sources.push(kinds::without_label(kind, hints.column_type, batches));
             }
         }

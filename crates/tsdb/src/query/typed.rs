@@ -35,7 +35,7 @@ impl TypedQueryable {
         };
         let mut sources: Vec<Box<dyn SeriesBatches>> = Vec::new();
         for block in blocks.in_range(selector.range, ctx)? {
-            sources.push(block.select(selector, ctx)?);
+            sources.push(block.select(selector, &[], ctx)?);
         }
         if !series.is_empty() {
             sources.push(Box::new(VecBatches::new(series)));

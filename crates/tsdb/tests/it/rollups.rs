@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use chronolith_base::Rng;
 use chronolith_model::databases::CatalogChange;
+use chronolith_model::query::SelectHints;
 use chronolith_model::rollup::{
-    RolledWindows, RollupArchive, RollupMethod, RollupMethods, RollupRead, RollupRules,
+    RolledWindows, RollupArchive, RollupMethod, RollupMethods, RollupRead, RollupRules, RollupSpan,
 };
-use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{Columns, Labels, Matcher, Queryable, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::check::check_dir;
 use chronolith_tsdb::{SnapshotHead, Tsdb};
 
@@ -26,10 +27,10 @@ const SPANS_MS: [i64; 3] = [60_000, HOUR_MS, 7 * 60_000];
 const AGE_MS: u64 = 20 * HOUR_MS.unsigned_abs();
 
 /// Value of each series and time.
-type Model = BTreeMap<String, BTreeMap<i64, u64>>;
+pub(crate) type Model = BTreeMap<String, BTreeMap<i64, u64>>;
 
 /// Rules without an end of retention.
-struct Rules;
+pub(crate) struct Rules;
 
 impl RollupRules for Rules {
     fn archives_of(&self, _: &Labels, out: &mut Vec<RollupArchive>) {
@@ -40,6 +41,11 @@ impl RollupRules for Rules {
 fn archive(span_ms: i64) -> RollupArchive {
     RollupArchive::new(span_ms, SLOT_MS, RollupMethods::of(&RollupMethod::ALL))
         .expect("a multiple of the slot")
+}
+
+/// What queries of the tenant read.
+fn view(tsdb: &Arc<Tsdb>) -> Arc<dyn Queryable> {
+    tsdb.queryable(&TenantId::anonymous())
 }
 
 /// A store with rules, and its Graphite store.
@@ -60,7 +66,7 @@ fn random_time(rng: &Rng, now_ms: i64) -> i64 {
     if rng.below(10) == 0 { time_ms } else { time_ms - time_ms.rem_euclid(SLOT_MS) }
 }
 
-fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &TenantId, model: &mut Model) {
+pub(crate) fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &TenantId, model: &mut Model) {
     let now_ms = machine.env.clock.now_ms();
     let name = format!("s{}", rng.below(NAMES));
     let value = |rng: &Rng| match rng.below(3000) {
@@ -75,7 +81,7 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &TenantId, mod
     known.extend(samples.iter().map(|(time, value)| (*time, value.to_bits())));
 }
 
-fn random_delete(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &TenantId, model: &mut Model) {
+pub(crate) fn random_delete(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &TenantId, model: &mut Model) {
     let name = format!("s{}", rng.below(NAMES));
     let start_ms = random_time(rng, machine.env.clock.now_ms());
     let range = TimeRange::new(start_ms, start_ms + i64::try_from(rng.below(5_000_000)).expect("fits"));
@@ -106,15 +112,17 @@ fn damage(rng: &Rng, machine: &Machine, store: &TenantId) {
 }
 
 /// Compares all windows of all series; returns how many came from roll-ups.
-fn compare(machine: &Machine, tsdb: &Tsdb, model: &Model, context: &str) -> usize {
+pub(crate) fn compare(machine: &Machine, source: &dyn Queryable, model: &Model, context: &str) -> usize {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
+    let rollups = SPANS_MS.map(|span_ms| RollupSpan { span_ms, slot_ms: SLOT_MS });
+    let hints = SelectHints { rollups: &rollups, ..SelectHints::default() };
     let mut rolled_up = 0;
     for (name, samples) in model {
         let (Some(first), Some(last)) = (samples.keys().next(), samples.keys().next_back()) else { continue };
         let matchers = [Matcher::equal("__name__", name)];
         let all = TimeRange::inclusive(first - 1_000_000, last + 1_000_000);
         let selector = Selector { matchers: &matchers, range: all };
-        let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
+        let mut batches = source.select_with(&selector, &hints, &ctx).expect("selects");
         let mut found = Vec::new();
         while batches.next_batch(&mut found).expect("a batch") {}
         assert_eq!(found.len(), 1, "{context}: {name}");
@@ -215,10 +223,13 @@ fn run(seed: u64, counts: &mut Counts) {
                 drop(tsdb);
                 (tsdb, store) = open(&machine);
             }
-            _ => counts.windows += compare(&machine, &tsdb, &model, &format!("seed {seed}, operation {op}")),
+            _ => {
+                let context = format!("seed {seed}, operation {op}");
+                counts.windows += compare(&machine, &*view(&tsdb), &model, &context);
+            }
         }
     }
-    counts.windows += compare(&machine, &tsdb, &model, &format!("seed {seed}, at the end"));
+    counts.windows += compare(&machine, &*view(&tsdb), &model, &format!("seed {seed}, at the end"));
     add(counts, &tsdb);
     assert_eq!(tsdb.stats().maintenance.error_count, 0, "seed {seed}");
 }

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_base::Disk;
+use chronolith_base::{Disk, Rng};
 use chronolith_bucket::Folder;
 use chronolith_model::databases::{CatalogChange, StoreId};
-use chronolith_model::query::TenantSources;
-use chronolith_model::rollup::{RollupArchive, RollupRules};
+use chronolith_model::query::{SelectHints, TenantSources};
+use chronolith_model::rollup::{RollupArchive, RollupRules, RollupSpan};
 use chronolith_model::{Columns, Labels, Queryable, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
 
 use crate::fixture::{HOUR_MS, START_MS, write};
+use crate::rollups;
 use crate::upload::World;
 
 const HOURS: [i64; 4] = [-10, -8, -6, -4];
@@ -168,4 +169,89 @@ fn blocks_expire_in_the_bucket_when_the_schema_of_none_of_their_series_keeps_the
     assert!(answer(&world, &tsdb).is_empty() && count(&tsdb) == 2.0);
     let folder = Folder::of_store(&anonymous(), StoreId::GRAPHITE);
     assert!(world.machine.disk.exists(Path::new(&format!("/bucket/{folder}/catalog/latest"))));
+}
+
+/// Roll-ups of blocks that only the bucket has, over random points, deletions, uploads and compactions.
+fn run_rolled_up(seed: u64) -> usize {
+    let world = World::new(100 + seed);
+    let rng = Rng::from_seed(seed);
+    let tsdb = world.open("/data");
+    let store = graphite(&tsdb);
+    tsdb.set_rollup_rules(Some(Arc::new(rollups::Rules)));
+    let mut model = rollups::Model::new();
+    let machine = &world.machine;
+    let mut windows = 0;
+    for op in 0..60 {
+        match rng.below(100) {
+            0..45 => rollups::random_write(&rng, machine, &tsdb, &store, &mut model),
+            45..50 => rollups::random_delete(&rng, machine, &tsdb, &store, &mut model),
+            50..70 => {
+                machine.clock.advance(Duration::from_secs(rng.below(7200)));
+                (0..3).for_each(|_| tsdb.run_maintenance());
+                tsdb.upload_blocks();
+            }
+            70..80 => maintain(&world, &tsdb, rng.below(12)),
+            _ => {
+                let context = format!("seed {seed}, operation {op}");
+                windows += rollups::compare(machine, &*tsdb.queryable(&anonymous()), &model, &context);
+            }
+        }
+    }
+    machine.clock.advance(Duration::from_hours(12));
+    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    (0..4).for_each(|_| tsdb.run_maintenance());
+    world.move_all(&tsdb, &|_| {});
+    let check = |source: &dyn Queryable, which: &str| {
+        rollups::compare(machine, source, &model, &format!("seed {seed}, {which}"))
+    };
+    windows += check(&*tsdb.queryable(&anonymous()), "without local blocks");
+    let other = world.open("/empty");
+    windows += check(&*other.queryable(&anonymous()), "a fresh data directory");
+    let reader = world.open_read_only();
+    assert!(check(&*reader.queryable(&anonymous()), "a read-only server") > 0, "seed {seed}");
+    windows
+}
+
+#[test]
+fn windows_of_blocks_in_the_bucket_are_those_of_their_samples() {
+    let windows: usize = (0..6).map(run_rolled_up).sum();
+    assert!(windows > 5000, "{windows}");
+}
+
+#[test]
+fn a_panel_over_the_bucket_fetches_windows_instead_of_samples() {
+    let world = World::new(41);
+    let rng = Rng::from_seed(41);
+    let tsdb = world.open("/data");
+    let store = graphite(&tsdb);
+    tsdb.set_rollup_rules(Some(Arc::new(rollups::Rules)));
+    let first_ms = START_MS - 30 * HOUR_MS;
+    for name in ["a", "b", "c", "d"] {
+        let value = |_| rng.below(1 << 40) as f64 / 3.0;
+        let samples: Vec<(i64, f64)> =
+            (0..20 * 360).map(|idx| (first_ms + idx * 10_000, value(idx))).collect();
+        write(&tsdb, &store, name, &samples).expect("stored");
+    }
+    flush(&world, &tsdb);
+    (0..20).for_each(|_| tsdb.run_maintenance());
+    world.move_all(&tsdb, &|_| {});
+    // Bytes that a fresh process fetches for all series with these hints.
+    let fetched = |rollups: &[RollupSpan]| {
+        let reader = world.open_read_only();
+        let ctx = ReadContext::unlimited(world.machine.env.clock.clone());
+        let selector = Selector { matchers: &[], range: TimeRange::ALL };
+        let hints = SelectHints { rollups, ..SelectHints::default() };
+        let source = reader.queryable(&anonymous());
+        let mut batches = source.select_with(&selector, &hints, &ctx).expect("selects");
+        let mut series = Vec::new();
+        while batches.next_batch(&mut series).expect("a batch") {}
+        let sample_count: usize = series.iter().map(|one| one.samples.sample_count_hint()).sum();
+        assert!((20_000..40_000).contains(&sample_count), "{sample_count}");
+        reader.requests().operations.iter().map(|operation| operation.received_bytes).sum::<u64>()
+    };
+    let hour = RollupSpan { span_ms: HOUR_MS, slot_ms: 10_000 };
+    let other = RollupSpan { span_ms: 2 * HOUR_MS, slot_ms: 10_000 };
+    let (all, rolled_up) = (fetched(&[]), fetched(&[hour]));
+    assert!(rolled_up * 3 < all, "{rolled_up} of {all}");
+    assert_eq!(fetched(&[other]), all, "an archive that is not kept");
 }

@@ -13,7 +13,7 @@ pub const ENTRY_BYTES: usize = 16;
 pub const TRAILER_BYTES: usize = 16;
 
 /// Header of a roll-up file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RollupHeader {
     /// Length of a window in milliseconds.
     pub span_ms: i64,
@@ -102,6 +102,11 @@ impl RollupTable {
     /// # Errors
     /// [`DecodeError`] if trailer or table are short or damaged.
     pub fn find(bytes: &[u8]) -> Result<RollupTable, DecodeError> {
+        RollupTable::find_after(bytes, HEADER_BYTES)
+    }
+
+    /// As [`RollupTable::find`], of the end of a file: the table begins at `start_min` or later.
+    fn find_after(bytes: &[u8], start_min: usize) -> Result<RollupTable, DecodeError> {
         let end = bytes.len().saturating_sub(TRAILER_BYTES);
         let mut reader = ByteReader::at(bytes, end);
         let count = reader.le_u64("roll-up trailer")?;
@@ -109,7 +114,7 @@ impl RollupTable {
         let found = reader.le_u32("roll-up trailer")?;
         check("roll-up trailer", end, bytes.get(end..end + 12), found)?;
         let len = usize::try_from(count).ok().and_then(|count| count.checked_mul(ENTRY_BYTES));
-        let start = len.and_then(|len| end.checked_sub(len)).filter(|start| *start >= HEADER_BYTES);
+        let start = len.and_then(|len| end.checked_sub(len)).filter(|start| *start >= start_min);
         let Some(start) = start else {
             let expected = "no more series than the file has bytes";
             return Err(DecodeError::Invalid {
@@ -152,19 +157,8 @@ impl RollupTable {
     /// [`DecodeError::Short`] if the section is not in the file.
     pub fn section<'a>(&self, bytes: &'a [u8], series_ref: u32) -> Result<Option<&'a [u8]>, DecodeError> {
         let table = bytes.get(self.start..self.end).unwrap_or_default();
-        let mut low = 0;
-        let mut high = self.len();
-        while low < high {
-            let middle = low.midpoint(high);
-            match entry(table, middle).series_ref < series_ref {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        if low >= self.len() || entry(table, low).series_ref != series_ref {
-            return Ok(None);
-        }
-        self.section_at(bytes, low).map(|(_, section)| Some(section))
+        let Some(idx) = idx_of(table, series_ref) else { return Ok(None) };
+        self.section_at(bytes, idx).map(|(_, section)| Some(section))
     }
 
     /// Series ref and section of the series at `idx` of the table.
@@ -185,6 +179,62 @@ impl RollupTable {
             }
         }
     }
+}
+
+/// Table of series of a file of which the end was read alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RollupTail {
+    table: Vec<u8>,
+    /// Offset of the table in the file.
+    start: u64,
+}
+
+impl RollupTail {
+    /// Bytes of the end of a file that has at most `series_count` series.
+    #[must_use]
+    pub fn bytes_max(series_count: u64) -> u64 {
+        series_count.saturating_mul(ENTRY_BYTES as u64).saturating_add(TRAILER_BYTES as u64)
+    }
+
+    /// Reads the end of a file of `file_bytes` bytes, which has the whole table. Cost: the table.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if trailer or table are short or damaged, with offsets in `tail`.
+    pub fn decode(tail: &[u8], file_bytes: u64) -> Result<RollupTail, DecodeError> {
+        let RollupTable { start, end } = RollupTable::find_after(tail, 0)?;
+        let table = tail.get(start..end).unwrap_or_default().to_vec();
+        let start = file_bytes.saturating_sub((tail.len() - start) as u64);
+        Ok(RollupTail { table, start })
+    }
+
+    /// Offsets of the section of a series in the file; `None` if it has none. Cost: a binary search.
+    #[must_use]
+    pub fn place(&self, series_ref: u32) -> Option<std::ops::Range<u64>> {
+        let Entry { len, offset, .. } = entry(&self.table, idx_of(&self.table, series_ref)?);
+        let end = offset.checked_add(u64::from(len)).filter(|end| *end <= self.start)?;
+        Some(offset..end)
+    }
+
+    /// Memory of the table.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.table.len()
+    }
+}
+
+/// Index of a series in a table, whose series ascend.
+fn idx_of(table: &[u8], series_ref: u32) -> Option<usize> {
+    let count = table.len() / ENTRY_BYTES;
+    let mut low = 0;
+    let mut high = count;
+    while low < high {
+        let middle = low.midpoint(high);
+        match entry(table, middle).series_ref < series_ref {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    (low < count && entry(table, low).series_ref == series_ref).then_some(low)
 }
 
 /// Entry of a series in the table: offset and length of its section.

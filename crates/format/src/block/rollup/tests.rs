@@ -136,6 +136,24 @@ fn file(series: &[(u32, Vec<u8>)]) -> Vec<u8> {
     out
 }
 
+/// The end of a file names the same sections, with whatever is before its table.
+fn check_tails(bytes: &[u8], series: &[(u32, Vec<u8>)]) {
+    let tail_bytes = usize::try_from(RollupTail::bytes_max(series.len() as u64)).expect("fits");
+    for start in [0, 1, bytes.len() - tail_bytes] {
+        let tail = RollupTail::decode(&bytes[start..], bytes.len() as u64).expect("a tail");
+        for (series_ref, section) in series {
+            let place = tail.place(*series_ref).expect("a place");
+            assert_eq!(&bytes[place.start as usize..place.end as usize], &section[..]);
+        }
+        assert_eq!(tail.place(5), None);
+        assert!(tail.heap_bytes() >= series.len() * ENTRY_BYTES);
+    }
+    assert!(RollupTail::decode(&bytes[bytes.len() - tail_bytes + 1..], bytes.len() as u64).is_err());
+    // Sections beyond the start of the table are none.
+    let short = RollupTail::decode(&bytes[bytes.len() - tail_bytes..], tail_bytes as u64).expect("a tail");
+    assert_eq!(short.place(series[0].0), None);
+}
+
 #[test]
 fn series_are_found_by_their_refs() {
     let series: Vec<(u32, Vec<u8>)> = [3, 4, 90, u32::MAX]
@@ -155,6 +173,7 @@ fn series_are_found_by_their_refs() {
     for missing in [0, 5, 91, u32::MAX - 1] {
         assert_eq!(table.section(&bytes, missing), Ok(None));
     }
+    check_tails(&bytes, &series);
     let empty = file(&[]);
     assert!(RollupTable::find(&empty).expect("an empty table").is_empty());
     // Each damaged byte of header, table or trailer is found.

@@ -8,18 +8,25 @@ use super::super::numbered::NumberedSnapshot;
 use super::super::packed::Unpacker;
 use super::super::texts::check_end;
 use super::encode::{
-    FLAG_COMPACTION_FAILED, FLAG_LAST_WINS, FLAG_NANO, FLAG_SIDECAR, FLAG_SPLIT_SET, FLAG_THANOS,
-    FLAG_TOMBSTONES,
+    FLAG_COMPACTION_FAILED, FLAG_LAST_WINS, FLAG_NANO, FLAG_ROLLUPS, FLAG_SIDECAR, FLAG_SPLIT_SET,
+    FLAG_THANOS, FLAG_TOMBSTONES,
 };
 use super::{
     Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, DeletionMark, HEADER_BYTES, MAGIC,
-    SNAPSHOT_RAW_BYTES_MAX, SidecarObject, Snapshot, TombstonesObject, VERSION,
+    RollupObject, SNAPSHOT_RAW_BYTES_MAX, SidecarObject, Snapshot, TombstonesObject, VERSION,
+    VERSION_WITHOUT_ROLLUPS,
 };
 use crate::block::meta::Ulid;
+use crate::block::rollup::RollupHeader;
 
 const WHAT: &str = "bucket catalogue";
-const FLAGS: u8 =
-    FLAG_THANOS | FLAG_NANO | FLAG_SIDECAR | FLAG_TOMBSTONES | FLAG_SPLIT_SET | FLAG_COMPACTION_FAILED;
+const FLAGS: u8 = FLAG_THANOS
+    | FLAG_NANO
+    | FLAG_SIDECAR
+    | FLAG_TOMBSTONES
+    | FLAG_SPLIT_SET
+    | FLAG_COMPACTION_FAILED
+    | FLAG_ROLLUPS;
 const TIME_MS_MAX: i64 = (1 << 48) - 1;
 const RANDOM_BYTES: usize = 10;
 /// ULIDs in the lists of all blocks: a list may repeat few entries of the table, so that decoding could take
@@ -102,8 +109,8 @@ fn read_header(reader: &mut ByteReader<'_>) -> Result<Header, DecodeError> {
     if found != expected {
         return Err(DecodeError::Checksum { what: WHAT, offset, expected, found });
     }
-    if version != VERSION {
-        return Err(invalid("version 1", 4, u64::from(version)));
+    if !(VERSION_WITHOUT_ROLLUPS..=VERSION).contains(&version) {
+        return Err(invalid("version 1 or 2", 4, u64::from(version)));
     }
     let duplicates = if is_last_wins { DuplicatePolicy::LastWins } else { DuplicatePolicy::KeepFirst };
     let snapshot = Snapshot { number, writer, created_ms, duplicates, ..Snapshot::empty() };
@@ -190,7 +197,7 @@ impl<'a> RecordReader<'a> {
             samples: self.bytes.uvarint(WHAT)?,
             tombstones: self.bytes.uvarint(WHAT)?,
         };
-        let files = self.files()?;
+        let files = self.files(has(FLAG_ROLLUPS))?;
         let sidecar = if has(FLAG_SIDECAR) { Some(self.sidecar()?) } else { None };
         let tombstones = if has(FLAG_TOMBSTONES) { Some(self.tombstones()?) } else { None };
         let ancestry = Ancestry {
@@ -229,12 +236,29 @@ impl<'a> RecordReader<'a> {
         Ok(TimeRange { start, end })
     }
 
-    fn files(&mut self) -> Result<BlockFiles, DecodeError> {
+    fn files(&mut self, has_rollups: bool) -> Result<BlockFiles, DecodeError> {
         let index = self.bytes.uvarint(WHAT)?;
         let meta = self.bytes.uvarint(WHAT)?;
         let segment_count = self.bytes.length(WHAT)?;
         let segments = (0..segment_count).map(|_| self.bytes.uvarint(WHAT)).collect::<Result<_, _>>()?;
-        Ok(BlockFiles { index, segments, meta })
+        let rollups = if has_rollups { self.rollups()? } else { Vec::new() };
+        Ok(BlockFiles { index, segments, meta, rollups })
+    }
+
+    fn rollups(&mut self) -> Result<Vec<RollupObject>, DecodeError> {
+        let count = self.bytes.length(WHAT)?;
+        let mut rollups = Vec::new();
+        for _ in 0..count {
+            let header = RollupHeader { span_ms: self.duration_ms()?, slot_ms: self.duration_ms()? };
+            rollups.push(RollupObject { header, len: self.bytes.uvarint(WHAT)? });
+        }
+        Ok(rollups)
+    }
+
+    fn duration_ms(&mut self) -> Result<i64, DecodeError> {
+        let offset = self.bytes.offset();
+        let found = self.bytes.uvarint(WHAT)?;
+        i64::try_from(found).map_err(|_| invalid("milliseconds below 2^63", offset, found))
     }
 
     fn sidecar(&mut self) -> Result<SidecarObject, DecodeError> {

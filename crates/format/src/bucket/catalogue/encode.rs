@@ -6,7 +6,8 @@ use chronolith_model::{DuplicatePolicy, TimeUnit};
 
 use super::super::packed::{put_packed, put_plain};
 use super::{
-    BlockFolder, BucketBlock, DeletionMark, EncodeError, MAGIC, SNAPSHOT_RAW_BYTES_MAX, Snapshot, VERSION,
+    BlockFolder, BucketBlock, DeletionMark, EncodeError, MAGIC, RollupObject, SNAPSHOT_RAW_BYTES_MAX,
+    Snapshot, VERSION, VERSION_WITHOUT_ROLLUPS,
 };
 use crate::block::meta::Ulid;
 
@@ -19,6 +20,7 @@ pub(super) const FLAG_SIDECAR: u8 = 4;
 pub(super) const FLAG_TOMBSTONES: u8 = 8;
 pub(super) const FLAG_SPLIT_SET: u8 = 16;
 pub(super) const FLAG_COMPACTION_FAILED: u8 = 32;
+pub(super) const FLAG_ROLLUPS: u8 = 64;
 
 /// Every ULID of a snapshot, sorted: records refer to them by position.
 struct UlidTable(Vec<Ulid>);
@@ -116,7 +118,9 @@ impl Snapshot {
     fn put_header(&self, record_bytes: usize, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let has_rollups = self.blocks.iter().any(|block| !block.files.rollups.is_empty());
+        let version = if has_rollups { VERSION } else { VERSION_WITHOUT_ROLLUPS };
+        out.extend_from_slice(&version.to_le_bytes());
         let flags = if self.duplicates == DuplicatePolicy::LastWins { FLAG_LAST_WINS } else { 0 };
         out.extend_from_slice(&[flags, 0]);
         out.extend_from_slice(&self.number.to_le_bytes());
@@ -137,6 +141,7 @@ fn put_block(block: &BucketBlock, ulids: &UlidTable, out: &mut Vec<u8>) {
         (block.tombstones.is_some(), FLAG_TOMBSTONES),
         (ancestry.split_set.is_some(), FLAG_SPLIT_SET),
         (ancestry.is_compaction_failed, FLAG_COMPACTION_FAILED),
+        (!block.files.rollups.is_empty(), FLAG_ROLLUPS),
     ];
     out.push(flags.into_iter().map(|(is_set, flag)| if is_set { flag } else { 0 }).sum());
     put_uvarint(out, ulids.idx(block.ulid));
@@ -150,6 +155,9 @@ fn put_block(block: &BucketBlock, ulids: &UlidTable, out: &mut Vec<u8>) {
     put_uvarint(out, block.files.meta);
     put_uvarint(out, block.files.segments.len() as u64);
     block.files.segments.iter().for_each(|len| put_uvarint(out, *len));
+    if !block.files.rollups.is_empty() {
+        put_rollups(&block.files.rollups, out);
+    }
     if let Some(sidecar) = &block.sidecar {
         put_uvarint(out, sidecar.len);
         put_uvarint(out, u64::from(sidecar.head_len));
@@ -170,4 +178,13 @@ fn put_block(block: &BucketBlock, ulids: &UlidTable, out: &mut Vec<u8>) {
     ulids.put_list(&ancestry.parents, out);
     ulids.put_list(&ancestry.split_blocks, out);
     put_varint(out, block.uploaded_ms);
+}
+
+fn put_rollups(rollups: &[RollupObject], out: &mut Vec<u8>) {
+    put_uvarint(out, rollups.len() as u64);
+    for RollupObject { header, len } in rollups {
+        put_uvarint(out, header.span_ms.cast_unsigned());
+        put_uvarint(out, header.slot_ms.cast_unsigned());
+        put_uvarint(out, *len);
+    }
 }

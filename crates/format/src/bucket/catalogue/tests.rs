@@ -25,6 +25,7 @@ fn block(n: u64) -> BucketBlock {
             index: 77_777_777 + n,
             segments: vec![(512 << 20) - n; (n % 4) as usize],
             meta: 900,
+            rollups: Vec::new(),
         },
         sidecar: (n % 7 != 1).then_some(SidecarObject { len: n << 24, head_len: 40_000, crc: n as u32 }),
         tombstones: (n % 7 == 2).then(|| TombstonesObject {
@@ -71,6 +72,17 @@ fn snapshots_round_trip() {
         assert_eq!(Snapshot::decode(&encoded(&snapshot), 42), Ok(snapshot));
         assert_eq!(Snapshot::decode(&encoded(&last_wins), 42), Ok(last_wins));
     }
+}
+
+#[test]
+fn rollups_make_a_later_version() {
+    let mut with_rollups = snapshot(20);
+    let header = RollupHeader { span_ms: 3_600_000, slot_ms: 10_000 };
+    let object = RollupObject { header, len: 1 << 40 };
+    with_rollups.blocks[7].files.rollups = vec![object, RollupObject { len: 0, ..object }];
+    let bytes = encoded(&with_rollups);
+    assert_eq!((bytes[4], encoded(&snapshot(20))[4]), (2, 1));
+    assert_eq!(Snapshot::decode(&bytes, 42), Ok(with_rollups));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use chronolith_base::{BudgetExceeded, Reservation};
 use chronolith_graphite::Consolidation;
 use chronolith_graphite::storage::FetchRequest;
 use chronolith_ingest::carbon::{AggregationMethod, Archive, Schema, X_FILES_FACTOR_DEFAULT};
-use chronolith_model::rollup::{RolledWindows, RollupArchive, RollupMethod, RollupRead};
+use chronolith_model::rollup::{RolledWindows, RollupArchive, RollupMethod, RollupRead, RollupSpan};
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 use crate::carbon::rules::{PathRules, rollup_methods};
@@ -54,18 +54,9 @@ pub(super) fn choose<'a>(
     points_max: u64,
 ) -> Option<Choice<'a>> {
     let schema = rules.schemas().match_path(path)?;
-    let archives = schema.archives();
-    let finest = archives.first()?;
-    let coarsest = archives.last()?;
-    let oldest_s = now_s.saturating_sub(to_i64(coarsest.retention_s()));
-    let from_s = request.from.max(oldest_s);
-    let range_s = u64::try_from(request.until.saturating_sub(from_s)).unwrap_or(0);
-    let answers = |archive: &Archive| {
-        now_s.saturating_sub(from_s) <= to_i64(archive.retention_s())
-            && range_s / u64::from(archive.step_s) <= points_max
-    };
-    let archive_idx = archives.iter().position(answers).unwrap_or(archives.len() - 1);
-    let chosen = archives.get(archive_idx)?;
+    let finest = schema.archives().first()?;
+    let Answering { archive_idx, from_s } = answering(schema.archives(), request, now_s, points_max)?;
+    let chosen = schema.archives().get(archive_idx)?;
     let rule = rules.aggregations().match_path(path);
     let kept = rule.map_or(&[AggregationMethod::Average][..], |rule| rule.methods());
     let archive = ChosenArchive {
@@ -77,6 +68,49 @@ pub(super) fn choose<'a>(
         until_s: request.until,
     };
     Some(Choice { schema, archive_idx, archive })
+}
+
+/// Archive of a list that answers a range, and the start of what it has of that.
+struct Answering {
+    archive_idx: usize,
+    from_s: i64,
+}
+
+fn answering(archives: &[Archive], request: &FetchRequest, now_s: i64, points_max: u64) -> Option<Answering> {
+    let coarsest = archives.last()?;
+    let oldest_s = now_s.saturating_sub(to_i64(coarsest.retention_s()));
+    let from_s = request.from.max(oldest_s);
+    let range_s = u64::try_from(request.until.saturating_sub(from_s)).unwrap_or(0);
+    let answers = |archive: &Archive| {
+        now_s.saturating_sub(from_s) <= to_i64(archive.retention_s())
+            && range_s / u64::from(archive.step_s) <= points_max
+    };
+    let archive_idx = archives.iter().position(answers).unwrap_or(archives.len() - 1);
+    Some(Answering { archive_idx, from_s })
+}
+
+/// Returns the archives that [`choose`] may choose for any path, but for the finest ones.
+pub(super) fn candidates(
+    rules: &PathRules,
+    request: &FetchRequest,
+    now_s: i64,
+    points_max: u64,
+) -> Vec<RollupSpan> {
+    let mut spans = Vec::new();
+    for schema in rules.schemas().rules() {
+        let archives = schema.archives();
+        let found = answering(archives, request, now_s, points_max);
+        let chosen = found.and_then(|found| archives.get(found.archive_idx).zip(archives.first()));
+        let Some((chosen, finest)) = chosen.filter(|(chosen, finest)| chosen.step_s > finest.step_s) else {
+            continue;
+        };
+        let in_ms = |step_s: u32| i64::from(step_s) * 1000;
+        let span = RollupSpan { span_ms: in_ms(chosen.step_s), slot_ms: in_ms(finest.step_s) };
+        if !spans.contains(&span) {
+            spans.push(span);
+        }
+    }
+    spans
 }
 
 /// Returns the method that was asked for if it is kept or follows from kept ones, else the first.

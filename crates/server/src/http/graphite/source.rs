@@ -181,9 +181,12 @@ impl<'a> TenantSource<'a> {
             }
             Ok(())
         };
+        let rollups = archive::candidates(&self.settings.rules, request, self.settings.now_s, points_max);
         let hints = match self.reading {
             Reading::Plan => SelectHints::newest(),
-            Reading::Points | Reading::PointsWithLog => SelectHints::default(),
+            Reading::Points | Reading::PointsWithLog => {
+                SelectHints { rollups: &rollups, ..SelectHints::default() }
+            }
         };
         for matchers in &selection.matchers {
             self.for_each_series(matchers, range, &hints, &mut visit)?;
