@@ -5,7 +5,7 @@ mod admin;
 mod health;
 mod metrics;
 mod observe;
-mod partial;
+pub(crate) mod partial;
 mod queries;
 mod query_limits;
 mod read_only;

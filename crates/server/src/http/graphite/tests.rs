@@ -1,5 +1,6 @@
 //! Tests of carbon points over HTTP: answers, and what PromQL reads afterwards.
 
+mod bucket;
 mod delete;
 mod events;
 mod grafana;

@@ -20,18 +20,25 @@ pub(super) struct BucketOfThree {
     blocks: Vec<PathBuf>,
 }
 
-fn sources(env: &Env, options: &BucketOptions) -> Arc<BucketSources> {
+pub(crate) fn sources(env: &Env, options: &BucketOptions) -> Arc<BucketSources> {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
     Arc::new(BucketSources::open(options, env, RUNTIME.handle()).expect("valid"))
 }
 
-fn bucket_options() -> BucketOptions {
+pub(crate) fn bucket_options() -> BucketOptions {
     BucketOptions { is_read_only: true, ..BucketOptions::new("file:///bucket") }
 }
 
 /// A server whose store uploads to `bucket`.
-fn uploading(env: &Env, bucket: &BucketOptions) -> (Fixture, Arc<Tsdb>) {
-    let app = Arc::new(App::new(env.clone(), ServerOptions::new("/data".into()), None));
+pub(crate) fn uploading(
+    env: &Env,
+    bucket: &BucketOptions,
+    change: impl FnOnce(&mut ServerOptions),
+) -> (Fixture, Arc<Tsdb>) {
+    let mut options = ServerOptions::new("/data".into());
+    change(&mut options);
+    let app = Arc::new(App::new(env.clone(), options, None));
+    app.read_rules().expect("valid");
     let (options, progress) = (app.options.tsdb.clone(), Arc::new(ReplayProgress::default()));
     let bucket = sources(env, bucket);
     let store = Tsdb::open_with_bucket(env.clone(), options, progress, Some(bucket)).expect("opens");
@@ -43,7 +50,8 @@ impl BucketOfThree {
     pub(super) async fn new() -> BucketOfThree {
         let (env, clock, _) = Env::fake(NOW_MS, 1);
         env.disk.create_dir_all(Path::new("/bucket")).expect("a directory");
-        let (server, store) = uploading(&env, &BucketOptions { is_read_only: false, ..bucket_options() });
+        let (server, store) =
+            uploading(&env, &BucketOptions { is_read_only: false, ..bucket_options() }, |_| {});
         let mut blocks: Vec<PathBuf> = Vec::new();
         for (idx, hour) in HOURS.into_iter().enumerate() {
             let (time, id) = (NOW_MS + hour * HOUR_MS, idx.to_string());
@@ -242,7 +250,7 @@ fn unreachable_bucket() -> BucketOptions {
 async fn without_the_list_of_blocks_the_store_answers_alone() {
     let (env, ..) = Env::fake(NOW_MS, 1);
     let env = Env { clock: Arc::new(SystemClock::new()), ..env };
-    let (server, _store) = uploading(&env, &unreachable_bucket());
+    let (server, _store) = uploading(&env, &unreachable_bucket(), |_| {});
     let time = env.clock.now_ms();
     server.write(&[(&[("__name__", "m"), ("id", "head")], &[(time, 1.0)])]).await;
     // A matrix needs blocks before the head.

@@ -1,0 +1,72 @@
+//! `/render` of points that only a bucket has: answers of before, from the roll-ups of their blocks.
+
+use std::path::Path;
+
+use chronolith_base::Env;
+
+use super::*;
+use crate::app::App;
+use crate::http::tests::partial::{bucket_options, sources, uploading};
+
+const LONG_SCHEMAS: &str = "[long]\npattern = ^long\\.\nretentions = 10s:1d,10m:30d\n";
+const RENDER: &str = "/render?target=long.*&from=1699800000&until=1700000000&now=1700000000&format=json";
+
+/// Rules for the options of a server over the disk of `env`.
+fn set_rules(options: &mut ServerOptions, env: &Env) {
+    env.disk.create_dir_all(Path::new("/rules")).expect("created");
+    let file = env.disk.create(Path::new("/rules/schemas.conf")).expect("created");
+    file.write_at(LONG_SCHEMAS.as_bytes(), 0).expect("written");
+    options.write.carbon.rules.schemas = Some("/rules/schemas.conf".into());
+}
+
+/// Windows of roll-ups and samples that a request read.
+fn counts_of(answer: &serde_json::Value) -> [i64; 2] {
+    ["rolled-up-points", "raw-points"].map(|name| {
+        let path = format!("/meta/stats/executeplan.{name}.count");
+        answer.pointer(&path).and_then(serde_json::Value::as_i64).unwrap_or(-1)
+    })
+}
+
+#[tokio::test]
+async fn a_read_only_server_renders_the_rollups_of_the_bucket() {
+    let (env, clock, _) = Env::fake(crate::http::tests::NOW_MS, 1);
+    env.disk.create_dir_all(Path::new("/bucket")).expect("a directory");
+    let mut options = bucket_options();
+    options.is_read_only = false;
+    options.local_retention = std::time::Duration::from_secs(1);
+    let (server, store) = uploading(&env, &options, |options| set_rules(options, &env));
+    let mut lines = String::new();
+    for (idx, time) in (1_699_900_000..1_700_000_000).step_by(10).enumerate() {
+        lines.push_str(&format!("long.a {} {time}\nlong.b {} {time}\n", idx * 7919 % 1000, idx % 17));
+    }
+    let answer = post(&server, "/api/v1/carbon", "identity", lines.into_bytes()).await;
+    assert_eq!(answer.status.as_u16(), 204, "{}", answer.text);
+    let before = server.get(RENDER).await.json();
+    assert_eq!(before.as_array().map(Vec::len), Some(2), "{before}");
+    let moved = tokio::task::spawn_blocking(move || {
+        clock.advance(std::time::Duration::from_hours(12));
+        store.flush_closed(crate::http::tests::NOW_MS + 86_400_000).expect("flushes");
+        for _ in 0..40 {
+            store.run_maintenance();
+            store.upload_blocks();
+            clock.advance(std::time::Duration::from_mins(1));
+        }
+        store.stats().blocks
+    });
+    assert_eq!(moved.await.expect("no panic"), 0, "local blocks");
+    assert_eq!(server.get(RENDER).await.json(), before, "the server that has uploaded them");
+
+    let mut options = ServerOptions::new("/data".into());
+    set_rules(&mut options, &env);
+    let reader = Fixture { app: std::sync::Arc::new(App::new(env.clone(), options, None)) };
+    reader.app.read_rules().expect("valid");
+    let bucket = sources(&env, &bucket_options());
+    reader.app.set_bucket(bucket.clone());
+    reader.app.lifecycle.set_sources(bucket);
+    assert_eq!(reader.get(RENDER).await.json(), before, "a read-only server");
+    let found = reader.get(&format!("{RENDER}&meta=true")).await.json();
+    let [rolled_up, raw] = counts_of(&found);
+    assert!(rolled_up > 200 && (0..rolled_up * 5).contains(&raw), "{rolled_up} windows, {raw} samples");
+    let found = reader.get("/metrics/find?query=long.*").await.json();
+    assert_eq!(found.as_array().map(Vec::len), Some(2), "{found}");
+}
