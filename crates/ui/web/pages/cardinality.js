@@ -9,7 +9,7 @@ const LIMIT = 50;
 /** @param {{ title: string, list: { name: string, value: number }[], text: (value: number) => string, query?: (name: string) => string }} props */
 function Top({ title, list, text, query }) {
   const most = list[0]?.value || 1;
-  return html`<section aria-label=${title}><h2>${title}</h2><div class="rows" tabindex="0" role="region" aria-label=${title}><table><tbody>${list.map(({ name, value }) => html`<tr key=${name}>
+  return html`<section><h2>${title}</h2><div class="rows" tabindex="0" role="region" aria-label=${title}><table><tbody>${list.map(({ name, value }) => html`<tr key=${name}>
     <td class="mono" title=${name}>${query ? html`<a href=${hrefOf("query", { "g0.expr": query(name), "g0.tab": "table" })} data-page="query">${name}</a>` : name}</td>
     <td><span class="bars" aria-hidden="true"><i class="own" style=${{ width: `${(100 * value) / most}%` }}></i></span></td><td class="value">${text(value)}</td></tr>`)}</tbody></table></div></section>`;
 }

@@ -96,7 +96,7 @@ function promql(cm) {
       if (!stop.signal.aborted) mark(cm, update.view, error);
     }, CHECK_MS);
   });
-  return [grammar.asExtension(), cm.syntaxHighlighting(colours(cm)), check];
+  return [grammar.asExtension(), cm.autocompletion({ activateOnTypingDelay: 20, interactionDelay: 0, icons: false }), cm.syntaxHighlighting(colours(cm)), check];
 }
 
 /** Names from the server, after functions and keywords of the grammar; its own client, which loads all names, stays out. */
