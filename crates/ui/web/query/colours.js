@@ -12,5 +12,12 @@ export const isDark = () => {
 export const colourOf = idx => { const all = isDark() ? DARK : LIGHT; return all[idx % all.length] ?? "gray"; };
 /** @param {number} idx @returns {number[]} */
 export const dashOf = idx => DASHES[Math.floor(idx / LIGHT.length) % DASHES.length] ?? [];
-/** The value of a variable of the look. @param {string} name */
-export const look = name => getComputedStyle(document.body).getPropertyValue(name).trim();
+/** The colour of a variable in the scheme in use, for a canvas, which knows no `light-dark()`. @param {string} name */
+export function look(name) {
+  const probe = document.createElement("i");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}

@@ -85,7 +85,7 @@ function options({ box, tip, lines, panel, utc, marks, onZoom }) {
     width: box.clientWidth || 600, height: HEIGHT, legend: { show: false },
     cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false } },
     scales: { x: { time: true }, y: { distr: panel.scale === "log" ? 3 : 1, range: panel.scale === "log" ? undefined : (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => yRange(low, high, panel.zero || isStacked) } },
-    axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ ticks, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ apart) => timeTicks(ticks, apart, utc) }, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(value => (value == null ? "" : short(value))) }],
+    axes: [{ ...axis, space: 90, values: (/** @type {any} */ _, /** @type {number[]} */ ticks, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ apart) => timeTicks(ticks, apart, utc) }, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(value => (value == null ? "" : short(value))) }],
     series: [{}, ...lines.map((line, at) => ({
       label: line.text, stroke: colourOf(line.idx), dash: dashOf(line.idx), width: lines.length > 40 ? 1 : 1.5, spanGaps: false, points: { show: false },
       ...(isStacked && at === 0 && { fill: colourOf(line.idx) + "55" }),
