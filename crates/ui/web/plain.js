@@ -3,7 +3,7 @@
 
 /** @param {string} id @returns {any} */
 const $ = id => document.getElementById(id);
-const FIRST_QUERY = "sum by (code) (rate(chronolith_http_requests_total[5m]))";
+const FIRST_QUERY = "sum by (code) (rate(chronolith_http_request_duration_seconds_count[1m]))";
 const ROWS_MAX = 5000;
 
 /** @param {Record<string, string>} labels */

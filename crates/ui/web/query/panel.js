@@ -13,7 +13,7 @@ import { rangeSeconds, rangeText, timeSeconds, timeText } from "../format.js";
 const RANGE_DEFAULT = 3600;
 const POINTS = 500;
 export const PANELS_MAX = 20;
-const FIRST_QUERY = "sum by (code) (rate(chronolith_http_requests_total[5m]))";
+const FIRST_QUERY = "sum by (code) (rate(chronolith_http_request_duration_seconds_count[1m]))";
 
 /** @param {URLSearchParams} params @param {number} idx @returns {Panel} */
 export function readPanel(params, idx) {
