@@ -1,4 +1,5 @@
-# run: build and start; test: everything CI checks; bench: one benchmark against other servers;
+# run: build and start (UI=plain: without the web interface, which needs node); ui: the bundle of the interface alone;
+# test: everything CI checks; bench: one benchmark against other servers;
 # graphite-oracle: generated requests on graphite-web and on crates/graphite.
 # The work is done by `cargo xtask` (crates/xtask); this file checks for tools and names commands.
 
@@ -7,17 +8,27 @@ CARBON ?= 127.0.0.1:2003
 DATA ?= ./data
 NAME ?= remote-write
 ARGS ?=
+# `plain`: the next build has a page with one query and a table instead of the interface.
+UI ?= bundle
 
 # rustup installs here, and a shell that was open before does not know it.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: run test bench graphite-oracle tools
+.PHONY: run test bench graphite-oracle tools ui ui-plain node-tools
 
-run: tools
+run: tools $(if $(filter plain,$(UI)),ui-plain,ui)
 	cargo build --release --package chronolith
 	@echo "Open http://$(HTTP)/ : the page's query has an answer after the first self-scrape (10 s). Ctrl-C stops."
 	@exec "$$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/chronolith" \
 		serve --data-dir "$(DATA)" --http "$(HTTP)" --carbon.listen "$(CARBON)"
+
+# Packages are installed again when their lock file is newer; equal packages give equal bytes.
+ui: node-tools
+	@cd crates/ui && { [ node_modules/.package-lock.json -nt package-lock.json ] || \
+		npm ci --ignore-scripts --no-audit --no-fund --loglevel=error; } && npm run --silent build
+
+ui-plain:
+	@rm -rf crates/ui/build/lib crates/ui/build/licences.txt
 
 test: tools
 	cargo xtask ci $(ARGS)
@@ -40,3 +51,15 @@ tools:
 		else \
 			echo "cc is missing; sudo apt-get install -y --no-install-recommends gcc libc6-dev"; exit 1; \
 		fi; }
+
+# Only the bundle of the web interface needs them. Debian's npm brings a Node.js that is new enough from Debian 12 on.
+node-tools:
+	@command -v npm > /dev/null && command -v node > /dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+			apt-get update -q && apt-get install -y -q --no-install-recommends nodejs npm; \
+		else \
+			echo "node or npm is missing; sudo apt-get install -y --no-install-recommends nodejs npm"; \
+			echo "or leave the web interface out: make run UI=plain"; exit 1; \
+		fi; }
+	@node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' || { \
+		echo "node is older than 18; install a newer one (https://nodejs.org), or make run UI=plain"; exit 1; }

@@ -62,7 +62,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .merge(admin_api())
         .merge(influx::routes(&app))
         .merge(graphite::routes())
-        .route("/", get(page::page))
+        .merge(page::routes())
         .route("/-/healthy", get(lifecycle::healthy))
         .route("/-/ready", get(lifecycle::ready))
         .route("/-/reload", post(lifecycle::reload).put(lifecycle::reload))

@@ -43,9 +43,10 @@ enum Group {
     Kits,
 }
 
-const STEPS: [Step; 21] = [
+const STEPS: [Step; 22] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
+    step("ui", "bundle and types of the web interface", Group::First, kits::ui),
     step("test", "tests of the crates", Group::First, test),
     step("build", "the server and its tools", Group::First, build),
     step("clippy", "lints", Group::Compilers, clippy),
@@ -54,7 +55,7 @@ const STEPS: [Step; 21] = [
     step("promqltest", "kit promqltest: PromQL scripts over HTTP", Group::Kits, promqltest::run),
     step("abuse", "kit abuse: hostile requests", Group::Kits, kits::abuse),
     step("grafana", "kit grafana-replay: calls of Grafana's data source", Group::Kits, kits::grafana),
-    step("page", "kit page: the web page in a browser", Group::Kits, kits::page),
+    step("browser", "kit browser: the web interface in a browser", Group::Kits, kits::browser),
     step(
         "prom-peer",
         "kit prom-peer: a real Prometheus writes, reads, federates",

@@ -177,11 +177,24 @@ fn cache_dir(root: &Path) -> Result<PathBuf> {
     for path in folders.iter().flat_map(|folder| ["go.mod", "go.sum"].map(|file| folder.join(file))) {
         content.extend(std::fs::read(&path).with_context(|| path.display().to_string())?);
     }
-    let key: String = crate::sha256::hex(&content).chars().take(16).collect();
+    Ok(base_dir()?.join(key_of(&content)))
+}
+
+/// Folder of a Python environment, one for each content of `requirements`.
+pub(crate) fn python_dir(name: &str, requirements: &Path) -> Result<PathBuf> {
+    let content = std::fs::read(requirements).with_context(|| requirements.display().to_string())?;
+    Ok(base_dir()?.join(format!("{name}-{}", key_of(&content))))
+}
+
+fn key_of(content: &[u8]) -> String {
+    crate::sha256::hex(content).chars().take(16).collect()
+}
+
+fn base_dir() -> Result<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base = base.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?;
-    Ok(base.join("chronolith-peers").join(key))
+    Ok(base.join("chronolith-peers"))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod structure;
 #[cfg(test)]
 mod tests;
 mod text_file;
+mod web;
 
 use std::path::Path;
 
@@ -86,6 +87,8 @@ fn check(root: &Path, files: &[TextFile]) -> Result<Vec<Finding>> {
             findings.extend(language::check_source(file));
         } else if file.path.ends_with(".md") {
             findings.extend(language::check_document(file));
+        } else {
+            findings.extend(web::check(file));
         }
     }
     for figures in crate::house::measure_crates(root, &[])? {

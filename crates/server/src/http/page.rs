@@ -1,19 +1,112 @@
-//! The start page: one file, nothing loaded from elsewhere. Not here: its look (`page.html`).
+//! The web interface over HTTP: one document at the addresses of all pages, and its files.
+//!
+//! Invariants: every answer has the policy, which lets a page load and ask nothing but this server; a file is
+//! `immutable`, since its path has the content hash; addresses in the document are relative, so that a proxy
+//! may add a prefix to the path.
+//! Not here: the files (`chronolith-ui`), what a page shows (`crates/ui/web`).
 
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, LazyLock};
+
+use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Response, header};
+use axum::extract::{Path, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use axum::routing::get;
+use chronolith_ui::Files;
 
-const PAGE: &str = include_str!("page.html");
-/// The page may run its own script and talk to its own server, nothing else.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+use super::error::text;
+use crate::app::App;
 
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; \
+                      require-trusted-types-for 'script'";
+/// Caches keep a file for a year and do not ask for it again.
+const FOREVER: &str = "public, max-age=31536000, immutable";
+/// Parameters of an InfluxQL request; Prometheus's pages have neither.
+const INFLUXQL_PARAMETERS: [&str; 2] = ["q", "db"];
+/// Prefix of the parameters of Prometheus's query page.
+const PANEL_PREFIX: &str = "g0.";
+
+static FILES: LazyLock<Files> = LazyLock::new(Files::load);
+
+/// Pages: addresses of Prometheus's interface, and further ones. `/query` is shared with InfluxDB's clients.
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(page))
+        .route("/graph", get(page))
+        .route("/explore", get(page))
+        .route("/cardinality", get(page))
+        .route("/tsdb-status", get(page))
+        .route("/storage", get(page))
+        .route("/queries", get(page))
+        .route("/plan", get(page))
+        .route("/alerts", get(page))
+        .route("/rules", get(page))
+        .route("/settings", get(page))
+        .route("/config", get(page))
+        .route("/flags", get(page))
+        .route("/ui/{hash}/{*path}", get(file))
+}
+
+/// The document, which reads its address by itself.
 pub(super) async fn page() -> Response<Body> {
-    let mut response = Response::new(Body::from(PAGE));
-    let mut set = |name, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
-    set(header::CONTENT_TYPE, "text/html; charset=utf-8");
-    set(header::CONTENT_SECURITY_POLICY, POLICY);
-    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    set(header::CACHE_CONTROL, "no-cache");
+    answer(Body::from(FILES.page()), "text/html; charset=utf-8", "no-cache")
+}
+
+/// Returns true if a request to `/query` means the page, not an InfluxQL statement.
+pub(super) fn is_for_page(request: &Request) -> bool {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return false;
+    }
+    let query = request.uri().query().unwrap_or("");
+    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or(pair));
+    if names.clone().any(|name| INFLUXQL_PARAMETERS.contains(&name)) {
+        return false;
+    }
+    let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    names.any(|name| name.starts_with(PANEL_PREFIX)) || accept.contains("text/html")
+}
+
+async fn file(Path(address): Path<(String, String)>, headers: HeaderMap) -> Response<Body> {
+    let found = (address.0 == FILES.hash()).then(|| FILES.get(&address.1)).flatten();
+    let Some(file) = found else {
+        let mut response = text(StatusCode::NOT_FOUND, "404 page not found");
+        set(&mut response, header::CONTENT_SECURITY_POLICY, POLICY);
+        return response;
+    };
+    let packed = file.gzip.as_ref().filter(|_| takes_gzip(&headers));
+    let bytes = packed.unwrap_or(&file.bytes).clone();
+    let mut response = answer(Body::from(bytes), file.content_type, FOREVER);
+    if packed.is_some() {
+        set(&mut response, header::CONTENT_ENCODING, "gzip");
+    }
+    set(&mut response, header::VARY, "accept-encoding");
     response
+}
+
+fn answer(body: Body, content_type: &'static str, caching: &'static str) -> Response<Body> {
+    let mut response = Response::new(body);
+    set(&mut response, header::CONTENT_TYPE, content_type);
+    set(&mut response, header::CACHE_CONTROL, caching);
+    set(&mut response, header::CONTENT_SECURITY_POLICY, POLICY);
+    set(&mut response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(&mut response, header::REFERRER_POLICY, "no-referrer");
+    response
+}
+
+fn set(response: &mut Response<Body>, name: HeaderName, value: &'static str) {
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
+}
+
+/// Returns true if `Accept-Encoding` has gzip with a weight above 0.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
+    value.split(',').any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_none_or(|weight| weight > 0.0)
+    })
 }

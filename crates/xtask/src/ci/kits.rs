@@ -15,6 +15,7 @@ use crate::process::{Server, find_program, free_ports, run_within};
 /// From the server's first own samples to the first request of the client libraries.
 const CLIENTS_PAUSE: Duration = Duration::from_secs(3);
 const KIT_WITHIN: Duration = Duration::from_secs(600);
+const NPM_WITHIN: Duration = Duration::from_secs(120);
 const PIP_WITHIN: Duration = Duration::from_secs(240);
 /// The default budgets of writes (512 MiB) and queries (1 GiB), and as much as one of them for all the rest.
 const ABUSE_RSS_MB_MAX: u32 = 2048;
@@ -24,6 +25,7 @@ const PROM_PEER_PORT_COUNT: u16 = 3;
 
 /// Folder of the kits, from the root of the checkout; another one may be named by `CHRONOLITH_KITS`.
 const KIT_DIR: &str = "kits";
+const UI_DIR: &str = "crates/ui";
 
 pub(super) fn abuse(ci: &Checkout) -> Result<Tally> {
     with_server(ci, "abuse", "abuse.py", |kit, server| {
@@ -39,11 +41,46 @@ pub(super) fn grafana(ci: &Checkout) -> Result<Tally> {
     })
 }
 
-pub(super) fn page(ci: &Checkout) -> Result<Tally> {
+/// The bundle of the interface, which the step `build` embeds, and the types of its modules.
+pub(super) fn ui(ci: &Checkout) -> Result<Tally> {
+    for (package, program) in [("nodejs", "node"), ("npm", "npm")] {
+        if let Err(why) = peers::need_package(package, || find_program(program).is_some()) {
+            return Ok(Tally::not_run(&why));
+        }
+    }
+    let dir = ci.root.join(UI_DIR);
+    let npm = |args: &str| {
+        println!("$ npm {args}");
+        let command: Vec<String> = ["npm"].into_iter().chain(args.split(' ')).map(str::to_owned).collect();
+        run_within(NPM_WITHIN, &command, &dir, &[]).map(|done| done.success)
+    };
+    if !npm("ci --ignore-scripts --no-audit --no-fund --loglevel=error")? {
+        return Ok(Tally::not_run("npm cannot install the packages of crates/ui"));
+    }
+    let mut tally = Tally::of_step(npm("run --silent build")?);
+    tally.add(&Tally::of_step(npm("run --silent check")?));
+    Ok(tally)
+}
+
+/// Without the bundle, the kit would see the plain page.
+pub(super) fn browser(ci: &Checkout) -> Result<Tally> {
     if let Err(why) = peers::need_package("chromium", || find_program("chromium").is_some()) {
         return Ok(Tally::not_run(&why));
     }
-    with_server(ci, "page", "check.py", |kit, server| python(ci, kit, &[&server.url()]))
+    if !ci.root.join(UI_DIR).join("build/lib/ui.js").is_file() {
+        return Ok(Tally::not_run("there is no bundle of the interface; run the step `ui`, then `build`"));
+    }
+    let Some(kit) = find_kit(ci, "browser", "check.py") else { return Ok(no_kit("browser")) };
+    let requirements = kit.with_file_name("requirements.txt");
+    let venv = crate::peers::python_dir("browser", &requirements)?;
+    let python = match python_in(ci, &venv, &requirements) {
+        Ok(python) => python.display().to_string(),
+        Err(why) => return Ok(Tally::not_run(&format!("{why:#}"))),
+    };
+    with_server(ci, "browser", "check.py", |kit, server| {
+        let command = [python, kit.display().to_string(), server.url()];
+        judge(ci, &command, &[])
+    })
 }
 
 pub(super) fn prom_peer(ci: &Checkout) -> Result<Tally> {
@@ -227,7 +264,11 @@ fn judge(ci: &Checkout, command: &[String], env: &[(&str, &str)]) -> Result<Tall
 
 /// A Python with the packages of `requirements`, in a virtual environment below the target directory.
 fn python_with(ci: &Checkout, requirements: &Path) -> Result<PathBuf> {
-    let venv = ci.target_dir.join("ci-venv");
+    python_in(ci, &ci.target_dir.join("ci-venv"), requirements)
+}
+
+/// The same in the environment `venv`.
+fn python_in(ci: &Checkout, venv: &Path, requirements: &Path) -> Result<PathBuf> {
     let python = venv.join("bin/python");
     let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
     let venv_dir = venv.display().to_string();
@@ -237,7 +278,7 @@ fn python_with(ci: &Checkout, requirements: &Path) -> Result<PathBuf> {
         let create = words(&["python3", "-m", "venv", &venv_dir]);
         let created = || run_within(PIP_WITHIN, &create, &ci.root, &[]).is_ok_and(|done| done.success);
         if let Err(why) = peers::need_package("python3-venv", created) {
-            drop(std::fs::remove_dir_all(&venv));
+            drop(std::fs::remove_dir_all(venv));
             bail!("no Python environment: {why}");
         }
     }

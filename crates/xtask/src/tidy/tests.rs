@@ -6,6 +6,7 @@ mod exceptions;
 mod language;
 mod links;
 mod structure;
+mod web;
 
 use super::finding::Finding;
 use super::text_file::{TextFile, without_tests};

@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 const ROOT_DOCUMENTS: [&str; 6] =
     ["ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
 const FOLDERS: [&str; 3] = ["crates", "docs", "fuzz"];
-const SUFFIXES: [&str; 3] = [".rs", ".md", ".txt"];
+const SUFFIXES: [&str; 6] = [".rs", ".md", ".txt", ".js", ".css", ".html"];
+/// Folders of packages and of built files.
+const FOLDERS_SKIPPED: [&str; 3] = ["target", "node_modules", "crates/ui/build"];
 
 #[derive(Debug, Clone)]
 pub(super) struct TextFile {
@@ -38,7 +40,9 @@ fn read_dir(root: &Path, dir: &str, files: &mut Vec<TextFile>) -> Result<()> {
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = format!("{dir}/{name}");
         let kind = entry.file_type()?;
-        if kind.is_dir() && name != "target" && !name.starts_with('.') {
+        let is_skipped =
+            || FOLDERS_SKIPPED.iter().any(|skipped| [name.as_str(), path.as_str()].contains(skipped));
+        if kind.is_dir() && !is_skipped() && !name.starts_with('.') {
             read_dir(root, &path, files)?;
         } else if kind.is_file() && SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
             read_file(root, &path, files)?;

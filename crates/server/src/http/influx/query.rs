@@ -32,6 +32,7 @@ use super::storage::TenantStorage;
 use crate::app::App;
 use crate::http::dispatch::{self, Admitted};
 use crate::http::error::ApiError;
+use crate::http::page;
 use crate::http::stream::{self, Parts, StreamKind};
 use crate::limits::ANSWER_TIMEOUT;
 
@@ -39,6 +40,9 @@ use crate::limits::ANSWER_TIMEOUT;
 const NOT_EXECUTED: &str = "not executed";
 
 pub(super) async fn query(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+    if page::is_for_page(&request) {
+        return page::page().await;
+    }
     let format = Format::of(request.headers());
     run(&app, request).await.unwrap_or_else(|error| in_format(error, format))
 }

@@ -1,0 +1,165 @@
+// Lines of a range query: uPlot, a tip with the nearest series, a legend that isolates and hides.
+// Not here: requests; heatmaps (heatmap.js).
+import { html, uPlot, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
+import { count, short, timeText } from "../format.js";
+import { colourOf, dashOf, look } from "./colours.js";
+
+/**
+ * @typedef {import("./languages.js").Series} Series
+ * @typedef {import("./panel.js").Panel} Panel
+ * @typedef {{ time: number, value: number, labels: Record<string, string> }} Exemplar
+ */
+
+export const SERIES_MAX = 200;
+const HEIGHT = 320;
+const TIP_ROWS = 8;
+const ORDERS = { first: "the first", largest: "the largest", smallest: "the smallest" };
+
+/** The series that are drawn: those with the filter in their text, in the order that was chosen. @param {Series[]} series @param {string} filter @param {string} order */
+export function chosen(series, filter, order) {
+  const fitting = filter ? series.filter(({ text }) => text.toLowerCase().includes(filter.toLowerCase())) : series;
+  if (fitting.length <= SERIES_MAX || order === "first") return fitting.slice(0, SERIES_MAX);
+  const sign = order === "largest" ? -1 : 1;
+  const mean = (/** @type {Series} */ { points }) => { let sum = 0, n = 0; for (const value of points) if (value !== null) { sum += value; n += 1; } return n ? sum / n : -sign * Infinity; };
+  return fitting.map(line => ({ line, by: mean(line) })).sort((a, b) => sign * (a.by - b.by)).slice(0, SERIES_MAX).map(({ line }) => line);
+}
+
+/** Sums from the first series on; gaps count as nothing. @param {(number | null)[][]} lines */
+export function stacked(lines) {
+  const sums = (lines[0] ?? []).map(() => 0);
+  return lines.map(line => line.map((value, idx) => (value === null ? null : (sums[idx] = (sums[idx] ?? 0) + value))));
+}
+
+/** @param {{ times: number[], series: Series[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void }} props */
+export function Graph({ times, series, panel, utc, marks, onZoom }) {
+  const [filter, setFilter] = useState("");
+  const [order, setOrder] = useState("first");
+  const [hidden, setHidden] = useState(/** @type {Set<string>} */ (new Set()));
+  const [scheme, setScheme] = useState(0);
+  const host = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const tip = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const shown = useMemo(() => chosen(series, filter, order), [series, filter, order]);
+  const lines = useMemo(() => shown.map((line, idx) => ({ ...line, idx })).filter(({ text }) => !hidden.has(text)), [shown, hidden]);
+
+  useEffect(() => {
+    const redraw = () => setScheme(now => now + 1);
+    const query = matchMedia("(prefers-color-scheme: dark)");
+    addEventListener("scheme", redraw);
+    query.addEventListener("change", redraw);
+    return () => { removeEventListener("scheme", redraw); query.removeEventListener("change", redraw); };
+  }, []);
+
+  useEffect(() => {
+    const box = host.current;
+    if (!box || !times.length) return;
+    const plot = new uPlot(options({ box, tip: tip.current, lines, panel, utc, marks, onZoom }), dataOf(times, lines, panel), box);
+    const observer = new ResizeObserver(() => { if (box.clientWidth && box.clientWidth !== plot.width) plot.setSize({ width: box.clientWidth, height: HEIGHT }); });
+    observer.observe(box);
+    return () => { observer.disconnect(); plot.destroy(); };
+  }, [times, lines, panel.mode, panel.scale, panel.zero, utc, marks, scheme]);
+
+  const isolate = (/** @type {string} */ text) => setHidden(now => (now.size === shown.length - 1 && !now.has(text) ? new Set() : new Set(shown.map(line => line.text).filter(other => other !== text))));
+  const toggle = (/** @type {string} */ text) => setHidden(now => { const next = new Set(now); if (!next.delete(text)) next.add(text); return next; });
+
+  return html`
+    ${series.length > SERIES_MAX && html`<div class="bar"><span>${count(shown.length)} of ${count(series.length)} series are drawn:</span>
+      <select aria-label="Which series" value=${order} onChange=${(/** @type {any} */ event) => setOrder(event.target.value)}>${Object.entries(ORDERS).map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`)}</select>
+      <input type="search" aria-label="Choose series" placeholder="with this text" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} /></div>`}
+    <div class="plot" ref=${host} role="img" aria-label=${`Graph of ${count(lines.length)} series; the table tab has their values`}><div class="tip" ref=${tip} hidden></div></div>
+    <ul class="legend" aria-label="Series">${shown.map((line, idx) => html`<li key=${line.text} class=${hidden.has(line.text) ? "off" : ""}>
+      <button class="swatch" aria-label=${`Hide or show ${line.text}`} aria-pressed=${!hidden.has(line.text)} onClick=${() => toggle(line.text)}><i style=${{ background: colourOf(idx) }}></i></button>
+      <button class="name" title="Only this series, or all again" onClick=${() => isolate(line.text)}>${line.text}</button></li>`)}</ul>`;
+}
+
+/** @param {number[]} times @param {Series[]} lines @param {Panel} panel @returns {any} */
+function dataOf(times, lines, panel) {
+  const points = lines.map(line => (panel.scale === "log" ? line.points.map(value => (value !== null && value > 0 ? value : null)) : line.points));
+  return [times, ...(panel.mode === "stacked" ? stacked(points) : points)];
+}
+
+/** @param {{ box: HTMLElement, tip: HTMLElement | null, lines: (Series & { idx: number })[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void }} wanted @returns {any} */
+function options({ box, tip, lines, panel, utc, marks, onZoom }) {
+  const axis = { stroke: look("--soft"), grid: { stroke: look("--grid"), width: 1 }, ticks: { stroke: look("--grid"), width: 1 }, font: "12px system-ui" };
+  const isStacked = panel.mode === "stacked";
+  return {
+    width: box.clientWidth || 600, height: HEIGHT, legend: { show: false },
+    cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false } },
+    scales: { x: { time: true }, y: { distr: panel.scale === "log" ? 3 : 1, range: panel.scale === "log" ? undefined : (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => yRange(low, high, panel.zero || isStacked) } },
+    axes: [{ ...axis, space: 90, values: (/** @type {any} */ _, /** @type {number[]} */ ticks, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ apart) => timeTicks(ticks, apart, utc) }, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(value => (value == null ? "" : short(value))) }],
+    series: [{}, ...lines.map((line, at) => ({
+      label: line.text, stroke: colourOf(line.idx), dash: dashOf(line.idx), width: lines.length > 40 ? 1 : 1.5, spanGaps: false, points: { show: false },
+      ...(isStacked && at === 0 && { fill: colourOf(line.idx) + "55" }),
+    }))],
+    bands: isStacked ? lines.slice(1).map((line, at) => ({ series: [at + 2, at + 1], fill: colourOf(line.idx) + "55" })) : [],
+    hooks: {
+      setSelect: [(/** @type {any} */ plot) => { if (plot.select.width > 3) onZoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x")); plot.setSelect({ width: 0, height: 0, left: 0, top: 0 }, false); }],
+      setCursor: [(/** @type {any} */ plot) => { if (tip) showTip(plot, tip, lines, utc, marks); }],
+      draw: [(/** @type {any} */ plot) => drawMarks(plot, marks)],
+    },
+  };
+}
+
+/** Texts of the time axis: the date at the first tick of each day. @param {number[]} ticks @param {number} apart @param {boolean} utc */
+export function timeTicks(ticks, apart, utc) {
+  let day = "";
+  return ticks.map(tick => {
+    const [date = "", clock = ""] = timeText(tick, utc).split(" ");
+    const text = apart >= 86_400 ? date : apart < 60 ? clock : clock.slice(0, 5);
+    if (apart >= 86_400 || date === day) return text;
+    day = date;
+    return `${text}\n${date.slice(5)}`;
+  });
+}
+
+/** @param {number | null} low @param {number | null} high @param {boolean} fromZero @returns {[number, number]} */
+function yRange(low, high, fromZero) {
+  let from = low ?? 0, to = high ?? 1;
+  if (fromZero) { from = Math.min(0, from); to = Math.max(0, to); }
+  if (from === to) { const by = Math.abs(from) * 0.1 || 1; from -= fromZero && from === 0 ? 0 : by; to += by; }
+  const room = (to - from) * 0.05;
+  return [fromZero && from === 0 ? 0 : from - room, to + room];
+}
+
+/** Values at the cursor, those nearest to it, from top to bottom. @param {any} plot @param {HTMLElement} tip @param {(Series & { idx: number })[]} lines @param {boolean} utc @param {Exemplar[]} marks */
+function showTip(plot, tip, lines, utc, marks) {
+  const { left, top, idx } = plot.cursor;
+  tip.hidden = idx == null || left < 0;
+  if (tip.hidden) return;
+  /** @type {{ line: Series & { idx: number }, y: number, far: number }[]} */
+  const near = [];
+  lines.forEach((line, at) => {
+    const value = plot.data[at + 1][idx];
+    if (value != null) { const y = plot.valToPos(value, "y"); near.push({ line, y, far: Math.abs(y - top) }); }
+  });
+  near.sort((a, b) => a.far - b.far);
+  const rows = near.slice(0, TIP_ROWS).sort((a, b) => a.y - b.y).map(({ line }) => tipRow(colourOf(line.idx), line.text, String(line.points[idx])));
+  if (near.length > TIP_ROWS) rows.push(tipRow("transparent", `and ${count(near.length - TIP_ROWS)} more`, ""));
+  const mark = marks.find(({ time, value }) => Math.hypot(plot.valToPos(time, "x") - left, plot.valToPos(value, "y") - top) < 8);
+  if (mark) rows.unshift(tipRow(look("--bad"), `exemplar ${Object.entries(mark.labels).map(pair => pair.join("=")).join(" ")}`, String(mark.value)));
+  tip.replaceChildren(Object.assign(document.createElement("b"), { textContent: timeText(plot.data[0][idx], utc) }), ...rows);
+  const flip = left > plot.bbox.width / devicePixelRatio / 2, x = left + plot.bbox.left / devicePixelRatio;
+  Object.assign(tip.style, { left: flip ? "auto" : `${x + 14}px`, right: flip ? `${plot.width - x + 14}px` : "auto" });
+}
+
+/** @param {string} colour @param {string} text @param {string} value */
+function tipRow(colour, text, value) {
+  const row = document.createElement("div"), swatch = document.createElement("i");
+  swatch.style.background = colour;
+  row.append(swatch, Object.assign(document.createElement("span"), { textContent: text }), Object.assign(document.createElement("b"), { textContent: value }));
+  return row;
+}
+
+/** Exemplars as diamonds. @param {any} plot @param {Exemplar[]} marks */
+function drawMarks(plot, marks) {
+  const { ctx } = plot, size = 4 * devicePixelRatio;
+  ctx.save();
+  ctx.fillStyle = look("--bad");
+  for (const { time, value } of marks) {
+    const x = plot.valToPos(time, "x", true), y = plot.valToPos(value, "y", true);
+    if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width || y < plot.bbox.top || y > plot.bbox.top + plot.bbox.height) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, y - size); ctx.lineTo(x + size, y); ctx.lineTo(x, y + size); ctx.lineTo(x - size, y);
+    ctx.fill();
+  }
+  ctx.restore();
+}

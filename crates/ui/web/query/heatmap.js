@@ -1,0 +1,107 @@
+// Heatmap of histograms: one canvas per series, a column per time, a cell per bucket, all buckets of equal height.
+// Not here: which buckets there are (buckets.js).
+import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
+import { count, short, timeText } from "../format.js";
+import { edgesOf, quantileAt, sketches } from "./buckets.js";
+import { look } from "./colours.js";
+
+const SKETCHES_MAX = 12;
+const LEFT = 64, BOTTOM = 20, TOP = 6;
+const QUANTILES = /** @type {[number, number[]][]} */ ([[0.5, []], [0.9, [6, 3]], [0.99, [2, 3]]]);
+
+/** @param {{ times: number[], series: import("./languages.js").Series[], utc: boolean, step: number }} props */
+export function Heatmap({ times, series, utc, step }) {
+  const found = useMemo(() => sketches(times, series), [times, series]);
+  if (!found.length) return html`<p class="empty">No histograms: a heatmap needs native histograms, or buckets with the label <code>le</code>, as in <code>sum by (le) (rate(x_bucket[5m]))</code>.</p>`;
+  return html`<div class=${found.length > 1 ? "sketches" : ""}>
+    ${found.slice(0, SKETCHES_MAX).map(sketch => html`<${Sketch} key=${sketch.text} sketch=${sketch} utc=${utc} step=${step} height=${found.length > 1 ? 200 : 320} />`)}</div>
+    <p class="soft">Lines: median, p90 (dashed), p99 (dotted).${found.length > SKETCHES_MAX ? ` ${SKETCHES_MAX} of ${count(found.length)} histograms are drawn.` : ""}</p>`;
+}
+
+/** @param {{ sketch: import("./buckets.js").Sketch, utc: boolean, step: number, height: number }} props */
+function Sketch({ sketch, utc, step, height }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const [width, setWidth] = useState(0);
+  const [scheme, setScheme] = useState(0);
+  const [at, setAt] = useState("");
+  const edges = useMemo(() => edgesOf(sketch.columns), [sketch]);
+  const first = sketch.columns[0]?.time ?? 0, last = (sketch.columns.at(-1)?.time ?? 0) + step;
+  const x = (/** @type {number} */ time) => LEFT + ((time - first) / (last - first)) * (width - LEFT);
+  const y = (/** @type {number} */ edge) => height - BOTTOM - (edge / Math.max(1, edges.length - 1)) * (height - BOTTOM - TOP);
+
+  useEffect(() => {
+    const redraw = () => setScheme(now => now + 1);
+    const observer = new ResizeObserver(() => setWidth(canvas.current?.clientWidth ?? 0));
+    if (canvas.current) observer.observe(canvas.current);
+    addEventListener("scheme", redraw);
+    return () => { observer.disconnect(); removeEventListener("scheme", redraw); };
+  }, []);
+  useEffect(() => { if (canvas.current && width) draw(canvas.current, { sketch, edges, x, y, width, height, step, utc }); }, [sketch, width, scheme, utc]);
+
+  const hover = (/** @type {any} */ event) => {
+    const time = first + ((event.offsetX - LEFT) / (width - LEFT)) * (last - first);
+    const column = sketch.columns.find(found => time >= found.time && time < found.time + step);
+    const cell = column?.cells.find(({ lower, upper }) => event.offsetY <= y(edges.indexOf(lower)) && event.offsetY > y(edges.indexOf(upper)));
+    setAt(!column || !cell ? "" : `${timeText(column.time, utc)}  (${short(cell.lower)}, ${short(cell.upper)}]  ${short(cell.count)} of ${short(column.total)}, ${((100 * cell.count) / (column.total || 1)).toFixed(1)} %`);
+  };
+  return html`<figure><figcaption class="mono">${sketch.text}</figcaption>
+    <canvas ref=${canvas} class="heat" role="img" aria-label=${`Heatmap of ${sketch.text}; the table tab has its values`} style=${{ height: `${height}px` }} onPointerMove=${hover} onPointerLeave=${() => setAt("")}></canvas>
+    <output class="soft mono">${at || " "}</output></figure>`;
+}
+
+/** @param {HTMLCanvasElement} canvas @param {any} wanted */
+function draw(canvas, { sketch, edges, x, y, width, height, step, utc }) {
+  const ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  canvas.width = width * devicePixelRatio;
+  canvas.height = height * devicePixelRatio;
+  ctx.scale(devicePixelRatio, devicePixelRatio);
+  ctx.clearRect(0, 0, width, height);
+  let most = 0;
+  for (const { cells } of sketch.columns) for (const { count } of cells) most = Math.max(most, Math.abs(count));
+  const at = new Map(edges.map((/** @type {number} */ edge, /** @type {number} */ idx) => [edge, idx]));
+  ctx.fillStyle = look("--heat");
+  for (const { time, cells } of sketch.columns) {
+    for (const { lower, upper, count } of cells) {
+      if (!count) continue;
+      ctx.globalAlpha = 0.1 + 0.9 * Math.sqrt(Math.abs(count) / most);
+      const top = y(at.get(upper)), left = x(time);
+      ctx.fillRect(left, top, Math.max(1, x(time + step) - left), Math.max(1, y(at.get(lower)) - top));
+    }
+  }
+  ctx.globalAlpha = 1;
+  lines(ctx, sketch.columns, edges, x, y, step);
+  labels(ctx, sketch.columns, edges, x, y, width, height, utc);
+}
+
+/** @param {CanvasRenderingContext2D} ctx @param {import("./buckets.js").Column[]} columns @param {number[]} edges @param {(time: number) => number} x @param {(edge: number) => number} y @param {number} step */
+function lines(ctx, columns, edges, x, y, step) {
+  ctx.strokeStyle = look("--ink");
+  for (const [quantile, dash] of QUANTILES) {
+    ctx.setLineDash(dash);
+    ctx.beginPath();
+    for (const column of columns) {
+      const found = quantileAt(column, edges, quantile);
+      if (found !== null) { ctx.lineTo(x(column.time), y(found)); ctx.lineTo(x(column.time + step), y(found)); }
+    }
+    ctx.stroke();
+  }
+  ctx.setLineDash([]);
+}
+
+/** @param {CanvasRenderingContext2D} ctx @param {import("./buckets.js").Column[]} columns @param {number[]} edges @param {(time: number) => number} x @param {(edge: number) => number} y @param {number} width @param {number} height @param {boolean} utc */
+function labels(ctx, columns, edges, x, y, width, height, utc) {
+  ctx.fillStyle = look("--soft");
+  ctx.font = "12px system-ui";
+  ctx.textAlign = "right";
+  ctx.textBaseline = "middle";
+  let free = Infinity;
+  edges.forEach((edge, idx) => { if (y(idx) <= free - 14) { ctx.fillText(short(edge), LEFT - 6, Math.max(8, y(idx))); free = y(idx); } });
+  ctx.textAlign = "center";
+  ctx.textBaseline = "bottom";
+  free = LEFT - 40;
+  for (const { time } of columns) {
+    if (x(time) < free + 70 || x(time) > width - 20) continue;
+    ctx.fillText(timeText(time, utc).slice(11, 16), x(time), height);
+    free = x(time);
+  }
+}

@@ -1,0 +1,81 @@
+// Parameters of one panel of the query page, with the names of Prometheus's interface (`g0.expr`, ...).
+// Pure functions from and to the address.
+import { rangeSeconds, rangeText, timeSeconds, timeText } from "../format.js";
+
+/**
+ * @typedef {"promql" | "influxql" | "graphite"} Language
+ * @typedef {"graph" | "table" | "plan"} Tab
+ * @typedef {{ lang: Language, expr: string, db: string, tab: Tab, range: number, end: number, step: number,
+ *   mode: "lines" | "stacked" | "heatmap", scale: "linear" | "log", zero: boolean, exemplars: boolean }} Panel
+ *   Seconds; `end` 0 is now, `step` 0 is automatic.
+ */
+
+const RANGE_DEFAULT = 3600;
+const POINTS = 500;
+export const PANELS_MAX = 20;
+const FIRST_QUERY = "sum by (code) (rate(chronolith_http_request_duration_seconds_count[1m]))";
+
+/** @param {URLSearchParams} params @param {number} idx @returns {Panel} */
+export function readPanel(params, idx) {
+  const field = (/** @type {string} */ name) => params.get(`g${idx}.${name}`) ?? "";
+  const lang = field("lang"), tab = field("tab"), mode = field("display_mode"), range = rangeSeconds(field("range_input"));
+  const end = timeSeconds(field("end_input") || field("moment_input"), true), step = Number(field("step_input"));
+  return {
+    lang: lang === "influxql" || lang === "graphite" ? lang : "promql",
+    expr: field("expr") || (idx === 0 && !params.has("g0.expr") ? FIRST_QUERY : ""),
+    db: field("db"),
+    // Links of Prometheus 2 say 0 for the graph and 1 for the table.
+    tab: tab === "table" || tab === "1" ? "table" : tab === "plan" || tab === "explain" ? "plan" : "graph",
+    range: range > 0 ? range : RANGE_DEFAULT,
+    end: end > 0 ? end : 0,
+    step: step > 0 ? step : 0,
+    mode: mode === "heatmap" ? mode : mode === "stacked" || field("stacked") === "1" ? "stacked" : "lines",
+    scale: field("scale") === "log" ? "log" : "linear",
+    zero: field("zero") === "1",
+    exemplars: field("show_exemplars") === "1",
+  };
+}
+
+/** Parameters of the address for fields of a panel. @param {number} idx @param {Partial<Panel>} fields @returns {Record<string, string | undefined>} */
+export function panelParams(idx, fields) {
+  /** @type {Record<string, string | undefined>} */
+  const params = {};
+  const put = (/** @type {string} */ name, /** @type {string | undefined} */ value) => { params[`g${idx}.${name}`] = value; };
+  if (fields.expr !== undefined) put("expr", fields.expr);
+  if (fields.lang) put("lang", fields.lang === "promql" ? undefined : fields.lang);
+  if (fields.db !== undefined) put("db", fields.db);
+  if (fields.tab) put("tab", fields.tab);
+  if (fields.range) put("range_input", rangeText(fields.range));
+  if (fields.end !== undefined) put("end_input", fields.end ? timeText(fields.end, true) : undefined);
+  if (fields.step !== undefined) put("step_input", fields.step ? String(fields.step) : undefined);
+  if (fields.mode) { put("display_mode", fields.mode === "lines" ? undefined : fields.mode); put("stacked", undefined); }
+  if (fields.scale) put("scale", fields.scale === "log" ? "log" : undefined);
+  if (fields.zero !== undefined) put("zero", fields.zero ? "1" : undefined);
+  if (fields.exemplars !== undefined) put("show_exemplars", fields.exemplars ? "1" : undefined);
+  return params;
+}
+
+/** @param {URLSearchParams} params */
+export function panelCount(params) {
+  let count = 1;
+  while (count < PANELS_MAX && params.has(`g${count}.expr`)) count += 1;
+  return count;
+}
+
+/** All parameters with the panel `idx` left out. @param {URLSearchParams} params @param {number} idx */
+export function withoutPanel(params, idx) {
+  const next = new URLSearchParams();
+  for (const [name, value] of params) {
+    const number = Number(/^g(\d+)\./.exec(name)?.[1] ?? -1);
+    if (number < idx) next.append(name, value);
+    else if (number > idx) next.append(name.replace(/^g\d+/, `g${number - 1}`), value);
+  }
+  return next;
+}
+
+/** Times of a range query, at multiples of the step. @param {Panel} panel */
+export function windowOf(panel) {
+  const step = panel.step || Math.max(1, Math.round(panel.range / POINTS));
+  const end = Math.floor((panel.end || Date.now() / 1000) / step) * step;
+  return { start: end - panel.range, end, step };
+}

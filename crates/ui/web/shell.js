@@ -1,0 +1,95 @@
+// Frame of every page: navigation, tenant, time zone, colours, list of keys.
+// Not here: the pages.
+import { html, useEffect, useRef, useState } from "./lib/ui.js";
+import { data } from "./api.js";
+import { isHelpOpen, keys, register } from "./keys.js";
+import { go, hrefOf, patch, route } from "./route.js";
+
+/** Pages with content, in the order of the navigation: name, title, key after `g`. */
+const PAGES = [
+  ["query", "Query", "q"], ["explore", "Explore", "e"], ["cardinality", "Cardinality", "c"], ["storage", "Storage", "s"],
+  ["queries", "Queries", "r"], ["plan", "Plan", "p"], ["settings", "Settings", "t"],
+];
+const SCHEMES = ["auto", "light", "dark"];
+const STATE_MS = 5000;
+
+const remembered = () => { try { return localStorage.getItem("scheme") ?? "auto"; } catch { return "auto"; } };
+/** @param {string} scheme */
+export function applyScheme(scheme) {
+  document.documentElement.dataset.scheme = scheme;
+  try { localStorage.setItem("scheme", scheme); } catch { /* Storage may be off; the choice then ends with the page. */ }
+}
+
+function Scheme() {
+  const [scheme, setScheme] = useState(remembered);
+  useEffect(() => {
+    applyScheme(scheme);
+    dispatchEvent(new Event("scheme"));
+  }, [scheme]);
+  const next = () => setScheme(now => SCHEMES[(SCHEMES.indexOf(now) + 1) % SCHEMES.length] ?? "auto");
+  useEffect(() => register([{ key: "d", what: "colours: as the system, light, dark", run: next }]), []);
+  return html`<button class="quiet" onClick=${next} title="Colours: as the system, light or dark (d)">${{ auto: "Auto", light: "Light", dark: "Dark" }[scheme]}</button>`;
+}
+
+function Zone() {
+  const utc = route.value.params.get("tz") === "utc";
+  const next = () => patch({ tz: route.value.params.get("tz") === "utc" ? undefined : "utc" }, "replace");
+  useEffect(() => register([{ key: "u", what: "times in UTC or local", run: next }]), []);
+  return html`<button class="quiet" onClick=${next} title="Time zone of all times (u)">${utc ? "UTC" : "Local"}</button>`;
+}
+
+/** State of the server, and the tenant where there are several. */
+function State() {
+  const [state, setState] = useState(/** @type {any} */ (null));
+  useEffect(() => {
+    let ended = false, timer = 0;
+    const refresh = async () => {
+      let next;
+      try { next = await data("api/v1/status/storage"); } catch { next = { failed: true }; }
+      if (ended) return;
+      setState(next);
+      timer = window.setTimeout(refresh, STATE_MS);
+    };
+    refresh();
+    return () => { ended = true; clearTimeout(timer); };
+  }, []);
+  const trouble = !state ? "" : state.failed ? "no answer from the server" : !state.ready ? state.progress : state.walPoisoned ? "writes are refused: writing the WAL failed" : state.diskFull ? "writes are refused: the disk is full" : "";
+  const tenant = route.value.params.get("tenant") ?? "";
+  return html`
+    ${(state?.multitenancy || tenant) && html`<label class="tenant">Tenant <input value=${tenant} size="12" autocapitalize="off" spellcheck=${false}
+      onChange=${(/** @type {any} */ event) => patch({ tenant: event.target.value.trim() })} /></label>`}
+    <span class="state" role="status"><i class=${"dot " + (trouble ? "bad" : state ? "good" : "")}></i>${trouble || (state ? "ready" : "…")}</span>`;
+}
+
+function Help() {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const open = isHelpOpen.value;
+  useEffect(() => { open ? dialog.current?.showModal() : dialog.current?.close(); }, [open]);
+  return html`<dialog ref=${dialog} aria-labelledby="keys-title" onClose=${() => { isHelpOpen.value = false; }}>
+    <h2 id="keys-title">Keys</h2>
+    <table class="keys"><tbody>
+      <tr><td><kbd>?</kbd></td><td>this list</td></tr>
+      ${keys.value.map(({ key, what }) => html`<tr key=${key}><td>${key.split(" ").map(part => html`<kbd>${part}</kbd> `)}</td><td>${what}</td></tr>`)}
+      <tr><td><kbd>Enter</kbd></td><td>in the editor: run; with Shift a new line</td></tr>
+      <tr><td><kbd>Ctrl</kbd> <kbd>Space</kbd></td><td>in the editor: complete</td></tr>
+      <tr><td><kbd>Alt</kbd> <kbd>↑</kbd></td><td>in the editor: earlier queries</td></tr>
+      <tr><td><kbd>Esc</kbd></td><td>leaves the editor, closes this list</td></tr>
+    </tbody></table>
+    <button onClick=${() => { isHelpOpen.value = false; }}>Close</button>
+  </dialog>`;
+}
+
+/** @param {{ children: any }} props */
+export function Shell({ children }) {
+  const { page } = route.value;
+  useEffect(() => register(PAGES.map(([name, title, key]) => ({ key: `g ${key}`, what: `open ${title}`, run: () => go(hrefOf(/** @type {string} */ (name))) }))), []);
+  useEffect(() => { document.title = `${PAGES.find(entry => entry[0] === page)?.[1] ?? "Alerts"} · Chronolith`; }, [page]);
+  return html`
+    <header>
+      <a class="brand" href=${hrefOf("query")} data-page="query">Chronolith</a>
+      <nav aria-label="Pages">${PAGES.map(([name = "", title]) => html`<a key=${name} href=${hrefOf(name)} data-page=${name} aria-current=${name === page ? "page" : undefined}>${title}</a>`)}</nav>
+      <div class="tools"><${State} /><${Zone} /><${Scheme} /><button class="quiet" onClick=${() => { isHelpOpen.value = true; }} title="Keys (?)" aria-label="Keys">?</button></div>
+    </header>
+    <main id="main">${children}</main>
+    <${Help} />`;
+}
