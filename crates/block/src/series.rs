@@ -28,19 +28,19 @@ pub(crate) struct BlockSeries {
     chunks: SeriesChunks,
     deleted: Box<[Interval]>,
     rollups: Option<SeriesRollups>,
-    left_out: Option<LeftOut>,
+    deferred: Option<DeferredChunks>,
 }
 
-/// Chunks that are not at hand, as roll-ups have the windows of their samples.
+/// Lazily fetched chunks: roll-ups have the windows of their samples, which are seldom read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LeftOut {
-    /// Samples that each is taken to have.
+pub(crate) struct DeferredChunks {
+    /// Average of the block, for estimates.
     pub(crate) samples_per_chunk: usize,
 }
 
 impl SampleSource for BlockSeries {
     fn read(&self, range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
-        if let Some(fetched) = self.fetch_left_out(range)? {
+        if let Some(fetched) = self.fetch_deferred(range)? {
             return fetched.read(range, out);
         }
         let start = out.len();
@@ -95,8 +95,8 @@ impl SampleSource for BlockSeries {
     }
 
     fn sample_count_hint(&self) -> usize {
-        let samples = |chunk: &ChunkMeta| match self.left_out {
-            Some(LeftOut { samples_per_chunk }) if !self.has(chunk) => samples_per_chunk,
+        let samples = |chunk: &ChunkMeta| match self.deferred {
+            Some(DeferredChunks { samples_per_chunk }) if !self.has(chunk) => samples_per_chunk,
             _ => claimed_samples(&self.bytes, chunk.chunk_ref),
         };
         self.chunks.iter().map(samples).sum()
@@ -115,7 +115,7 @@ impl SampleSource for BlockSeries {
 impl BlockSeries {
     /// `chunks` are sorted by start time, and in `bytes`.
     pub(crate) fn new(bytes: RangeBytes, chunks: SeriesChunks, deleted: Box<[Interval]>) -> BlockSeries {
-        BlockSeries { bytes, chunks, deleted, rollups: None, left_out: None }
+        BlockSeries { bytes, chunks, deleted, rollups: None, deferred: None }
     }
 
     /// The same series with its roll-ups.
@@ -123,9 +123,9 @@ impl BlockSeries {
         BlockSeries { rollups, ..self }
     }
 
-    /// The same series, of which chunks are left out.
-    pub(crate) fn with_left_out(self, left_out: LeftOut) -> BlockSeries {
-        BlockSeries { left_out: Some(left_out), ..self }
+    /// The same series, of which some chunks are fetched when they are read.
+    pub(crate) fn with_deferred(self, deferred: DeferredChunks) -> BlockSeries {
+        BlockSeries { deferred: Some(deferred), ..self }
     }
 
     fn has(&self, chunk: &ChunkMeta) -> bool {
@@ -134,9 +134,9 @@ impl BlockSeries {
     }
 
     /// The chunks in `range`, if some of them are not at hand.
-    fn fetch_left_out(&self, range: TimeRange) -> Result<Option<BlockSeries>, QueryError> {
+    fn fetch_deferred(&self, range: TimeRange) -> Result<Option<BlockSeries>, QueryError> {
         let is_wanted = |chunk: &&ChunkMeta| range.overlaps_inclusive(chunk.min_time, chunk.max_time);
-        if self.left_out.is_none() || self.chunks.iter().filter(is_wanted).all(|chunk| self.has(chunk)) {
+        if self.deferred.is_none() || self.chunks.iter().filter(is_wanted).all(|chunk| self.has(chunk)) {
             return Ok(None);
         }
         self.chunks_in(range, |bytes, wave| bytes.fetch(wave))

@@ -65,8 +65,8 @@ impl BucketBlock {
         self.select_shard(selector, None, ctx)
     }
 
-    /// As [`BucketBlock::select`]; of these archives windows are read, and samples only where they are asked
-    /// for and the windows do not have them.
+    /// As [`BucketBlock::select`], with the windows of these archives. Chunks that they cover are fetched
+    /// when their samples are read.
     #[must_use]
     pub fn select_rolled_up(
         self: &Arc<BucketBlock>,
@@ -338,7 +338,7 @@ impl Selected {
     /// Roll-ups of the block that are read.
     async fn rollups(&self, opened: &OpenedBlock) -> Result<Option<Arc<FetchedRollups>>, QueryError> {
         let Some(record) = self.block.record().filter(|_| !self.rollups.is_empty()) else { return Ok(None) };
-        let found = opened.rollups.of_spans(&opened.files, record, &self.rollups, self.deadline_ns).await;
+        let found = opened.rollups.read_once(&opened.files, record, &self.rollups, self.deadline_ns).await;
         self.block.note_memory();
         found
     }

@@ -205,7 +205,7 @@ impl StoreRun<'_> {
         let snapshot = self.bucket().snapshot(&self.request()).map_err(|error| error.to_string())?;
         let Some(snapshot) = snapshot else { return Ok(Next::Later) };
         self.expire(&snapshot).map_err(|error| format!("retention: {error}"))?;
-        self.expire_by_schema(&snapshot).map_err(|error| format!("retention of schemas: {error}"))?;
+        self.expire_by_schema(&snapshot).map_err(|error| format!("retention by schema: {error}"))?;
         self.remove_marked(&snapshot).map_err(|error| format!("removal of replaced blocks: {error}"))?;
         let mono_ns = self.parts.storage.env().clock.mono_ns();
         if progress.search_ns <= mono_ns {

@@ -89,7 +89,7 @@ fn longest_retention_ms(
     match visited {
         Ok(()) => longest_ms,
         Err(error) => {
-            tracing::warn!(block = %ulid, error, "the retention of a block is not known, it is kept");
+            tracing::warn!(block = %ulid, error, "reading the labels of a block failed, retention keeps it");
             FOR_EVER
         }
     }

@@ -195,7 +195,7 @@ impl TenantUpload<'_> {
         }
         let is_new = env.clock.now_ms().saturating_sub(entry.ulid().time_ms()) < ROLLUPS_WAIT_MS;
         let dir = self.blocks.block_dir(entry.ulid());
-        is_new && !chronolith_block::has_rollups(env, &dir) && !self.state.has(&self.folder, entry)
+        is_new && !self.state.has(&self.folder, entry) && !chronolith_block::has_rollups(env, &dir)
     }
 
     fn upload_group(&self, group: &BlockGroup) -> Result<(), String> {

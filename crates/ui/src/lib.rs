@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 #[folder = "web/"]
 struct Sources;
 
-/// What `make ui` built, or nothing. A file replaces the source of the same name.
+/// Output of `make ui`, or nothing. A file replaces the source of the same name.
 #[derive(RustEmbed)]
 #[folder = "build/"]
 struct Bundle;

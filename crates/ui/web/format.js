@@ -1,6 +1,6 @@
 // Texts of series, numbers, times and sizes. Pure functions.
 
-/** Whether a name needs no quotes in PromQL. @param {string} name */
+/** Returns true if a name needs no quotes in PromQL. @param {string} name */
 export const isPlain = name => /^[a-zA-Z_:][a-zA-Z0-9_:]*$/.test(name);
 
 /** A selector of exactly these labels, in PromQL's notation. @param {Record<string, string>} labels */

@@ -15,7 +15,7 @@ export function register(added) {
   return () => { keys.value = keys.value.filter(key => !added.includes(key)); };
 }
 
-/** Whether a key is text for the element that has the focus. @param {KeyboardEvent} event */
+/** Returns true if a key is text for the element that has the focus. @param {KeyboardEvent} event */
 function isTyping(event) {
   const target = event.composedPath()[0];
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));

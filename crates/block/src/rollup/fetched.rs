@@ -1,8 +1,8 @@
 //! Roll-ups of a block in object storage: tables of series in memory, sections fetched with the chunks of
 //! their series.
 //!
-//! Invariant: a chunk is left out of a wave only if the windows of all its samples are in a section of its
-//! series; where its samples are asked for nevertheless, it is fetched then.
+//! Invariant: a chunk is deferred only if a section of its series has the windows of all its samples; it is
+//! fetched when its samples are read.
 //! Not here: requests (`bucket`), which archives a query reads (`model::query`).
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct FetchedRollups {
     samples_per_chunk: usize,
 }
 
-/// An archive, with the places of its sections.
+/// An archive, with the offsets of its sections.
 struct FetchedArchive {
     header: RollupHeader,
     /// Windows of the archive, of no method.
@@ -59,8 +59,8 @@ impl FetchedRollups {
         self.samples_per_chunk
     }
 
-    /// Appends the ranges of the sections of a series. Returns the times of which they have all windows, but
-    /// for those with deletions; `None` if it has no section.
+    /// Appends the ranges of the sections of a series. Returns the times that their windows cover; `None` if
+    /// it has no section.
     pub(crate) fn push_sections(
         &self,
         series_ref: u32,
@@ -91,7 +91,7 @@ impl FetchedRollups {
     }
 }
 
-/// Times of which a section has all windows.
+/// Times that the windows of a section cover.
 pub(crate) struct CoveredTimes<'a> {
     windows: &'a RollupArchive,
     inner: TimeRange,
@@ -99,7 +99,7 @@ pub(crate) struct CoveredTimes<'a> {
 
 impl CoveredTimes<'_> {
     /// Returns true if the samples of `chunk` are in windows without a deletion.
-    pub(crate) fn has_all_of(&self, chunk: &ChunkMeta, deleted: &[Interval]) -> bool {
+    pub(crate) fn covers(&self, chunk: &ChunkMeta, deleted: &[Interval]) -> bool {
         let samples = TimeRange::inclusive(chunk.min_time, chunk.max_time);
         let widened = self.windows.widened(samples);
         let is_deleted = |interval: &Interval| widened.overlaps_inclusive(interval.first, interval.last);

@@ -1,7 +1,8 @@
 //! Roll-ups of one series: in the mapped files of a local block, or in ranges that were fetched.
 //!
 //! Invariant: a window is returned only if it lies in the block as a whole and nothing in it is deleted;
-//! a section that cannot be read leaves the samples.
+//! a section that cannot be read is answered by raw ranges.
+//! Not here: which sections are fetched (`fetched`), opening of files (`files`).
 
 use std::sync::Arc;
 
@@ -27,12 +28,12 @@ enum Sections {
 }
 
 impl SeriesRollups {
-    /// Those of the series `series_ref` of a local block.
+    /// Roll-ups of the series `series_ref` of a local block.
     pub(crate) fn new(rollups: Arc<Rollups>, series_ref: u32) -> SeriesRollups {
         SeriesRollups { sections: Sections::Mapped(rollups), series_ref }
     }
 
-    /// Those of the series `series_ref` whose sections are in `bytes`.
+    /// Roll-ups of the series `series_ref`, with its sections in `bytes`.
     pub(crate) fn fetched(rollups: Arc<FetchedRollups>, bytes: RangeBytes, series_ref: u32) -> SeriesRollups {
         SeriesRollups { sections: Sections::Fetched(rollups, bytes), series_ref }
     }

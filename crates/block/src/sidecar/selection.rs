@@ -21,7 +21,7 @@ use super::finder::{Purpose, SeriesFinder};
 use crate::chunk::{ChunkError, chunk_error, raw_chunk, times_chunk_of};
 use crate::rollup::{FetchedRollups, SeriesRollups};
 use crate::selection::ChunkCounts;
-use crate::series::{BlockSeries, LeftOut};
+use crate::series::{BlockSeries, DeferredChunks};
 use crate::series_chunks::SeriesChunks;
 use crate::series_reader::{has_repeated_chunk, is_deleted};
 use crate::source::{BlockFile, ByteRange, FetchedBatch, FetchedPart, FetchedRanges, RangeBytes, Wave};
@@ -39,7 +39,7 @@ struct SelectedSeries {
     labels: Labels,
     /// By start time; at least one.
     chunks: SeriesChunks,
-    /// Frames of its chunks, but for those that roll-ups replace.
+    /// Frames of its chunks, without deferred ones.
     frames: Range<usize>,
     /// Sections of its roll-ups.
     sections: Range<usize>,
@@ -95,8 +95,8 @@ impl SidecarSelection {
         }
     }
 
-    /// Reads these roll-ups of the series, and leaves out chunks whose windows they have. Called before the
-    /// first wave.
+    /// Reads these roll-ups of the series, and defers chunks whose windows they have until their samples are
+    /// read. Called before the first wave.
     #[must_use]
     pub fn with_rollups(self, rollups: Arc<FetchedRollups>) -> SidecarSelection {
         SidecarSelection { rollups: Some(rollups), ..self }
@@ -175,7 +175,7 @@ impl SidecarSelection {
         let chunks = self.wave_series().iter().flat_map(|series| &*series.chunks);
         let mut frames = self.wave_frames().iter().peekable();
         for chunk in chunks {
-            // Those that roll-ups replace have none.
+            // Deferred chunks have no frame.
             let file = BlockFile::Segment(chunk.chunk_ref.segment_idx());
             let start = u64::from(chunk.chunk_ref.offset());
             if frames.next_if(|frame| (frame.file, frame.start) == (file, start)).is_none() {
@@ -240,19 +240,23 @@ impl SidecarSelection {
     }
 
     fn wave_frames(&self) -> &[ByteRange] {
-        let [first, .., last] = self.wave_series() else {
-            let only = self.wave_series().first().map(|series| series.frames.clone());
-            return self.frames.get(only.unwrap_or_default()).unwrap_or_default();
-        };
-        self.frames.get(first.frames.start..last.frames.end).unwrap_or_default()
+        self.ranges_of_wave(&self.frames, |series| &series.frames)
     }
 
     fn wave_sections(&self) -> &[ByteRange] {
-        let [first, .., last] = self.wave_series() else {
-            let only = self.wave_series().first().map(|series| series.sections.clone());
-            return self.sections.get(only.unwrap_or_default()).unwrap_or_default();
-        };
-        self.sections.get(first.sections.start..last.sections.end).unwrap_or_default()
+        self.ranges_of_wave(&self.sections, |series| &series.sections)
+    }
+
+    /// The part of `all` that belongs to the series of the next chunk wave.
+    fn ranges_of_wave<'a>(
+        &self,
+        all: &'a [ByteRange],
+        part: impl Fn(&SelectedSeries) -> &Range<usize>,
+    ) -> &'a [ByteRange] {
+        let series = self.wave_series();
+        let start = series.first().map_or(0, |first| part(first).start);
+        let end = series.last().map_or(0, |last| part(last).end);
+        all.get(start..end).unwrap_or_default()
     }
 
     fn push_chunks(&mut self, bytes: RangeBytes, out: &mut Vec<SeriesRead>) -> Result<(), QueryError> {
@@ -269,7 +273,7 @@ impl SidecarSelection {
                 samples = samples.with_rollups(Some(of_series));
                 if series.frames.len() < chunk_count {
                     let samples_per_chunk = rollups.samples_per_chunk();
-                    samples = samples.with_left_out(LeftOut { samples_per_chunk });
+                    samples = samples.with_deferred(DeferredChunks { samples_per_chunk });
                 }
             }
             out.push(SeriesRead { labels: series.labels, samples: Box::new(samples) });
@@ -320,7 +324,7 @@ impl SeriesTaker<'_> {
         let sections_start = self.sections.len();
         let covered = self.rollups.and_then(|all| all.push_sections(series.series_ref, self.sections));
         let is_read = |chunk: &&SizedChunk| {
-            !covered.as_ref().is_some_and(|covered| covered.has_all_of(&chunk.meta, deleted))
+            !covered.as_ref().is_some_and(|covered| covered.covers(&chunk.meta, deleted))
         };
         self.frames.extend(self.chunks.iter().filter(is_read).map(frame_of));
         self.selected.push(SelectedSeries {

@@ -80,7 +80,7 @@ impl RangeBytes {
         self.read_again(wave, |reread, ranges| reread.reread(ranges))
     }
 
-    /// Reads items of `wave` that were left out of these bytes; `None` if there is nothing to read from.
+    /// Reads deferred items of `wave`; `None` for bytes without a storage to read from.
     ///
     /// # Errors
     /// As [`ByteSource::read`].

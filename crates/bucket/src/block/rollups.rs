@@ -1,7 +1,7 @@
 //! Tables of the roll-ups of a block, read at their first use: which series have windows, and where.
 //!
-//! Invariants: a table is read once for all queries, and its memory counts as that of the header; one that is
-//! damaged or gone leaves the samples.
+//! Invariants: a table is read once for all queries, and its memory counts as that of the header; queries
+//! read samples instead of an archive whose table is damaged or gone.
 //! Not here: the windows, which are fetched with the chunks of their series (`block`).
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ impl RollupTables {
     ///
     /// # Errors
     /// [`QueryError::Timeout`] and [`QueryError::Canceled`]. After others the samples are read.
-    pub(crate) async fn of_spans(
+    pub(crate) async fn read_once(
         &self,
         files: &RemoteFiles,
         record: &BlockRecord,
@@ -79,7 +79,11 @@ impl RollupTables {
             Ok(tail) => Some(Arc::new(tail)),
             Err(error) => {
                 let key = files.remote.key_of(&range.file.name());
-                tracing::warn!(key, error, "roll-ups in the bucket cannot be read, samples are read instead");
+                tracing::warn!(
+                    key,
+                    error,
+                    "reading roll-ups of a block in the bucket failed, queries read its samples"
+                );
                 None
             }
         };

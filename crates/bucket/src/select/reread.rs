@@ -1,5 +1,5 @@
-//! Second read of chunks that failed their checksums, and reads of those that roll-ups replaced, on the
-//! thread that decodes them.
+//! Second read of chunks that failed their checksums, and first read of deferred ones, on the thread that
+//! decodes them.
 //!
 //! Invariants: the cache drops damaged bytes before they are requested; the thread waits no longer than its
 //! query, and its requests end when it stops to wait.

@@ -26,7 +26,7 @@ const RAW_BYTES_MAX: usize = 64 << 20;
 /// Bytes before the packed content.
 const HEADER_BYTES: usize = 44;
 const WHAT: &str = "databases in a bucket";
-/// Byte that says that there is a Graphite store.
+/// Last byte of version 2: the tenant has a Graphite store.
 const HAS_GRAPHITE: u8 = 1;
 
 /// The databases of a tenant at one moment.
@@ -118,7 +118,7 @@ impl NumberedSnapshot for DatabasesSnapshot {
     }
 }
 
-/// What the header says.
+/// Fields of the header.
 struct Header {
     stamp: Stamp,
     version: u16,

@@ -18,7 +18,7 @@ pub struct BucketDatabases {
     pub databases: Vec<BucketDatabase>,
     /// Stores that were dropped and whose objects are not removed yet.
     pub dropped: Vec<DroppedStore>,
-    /// Whether there is a Graphite store, whose id is [`StoreId::GRAPHITE`].
+    /// Set if there is a Graphite store, whose id is [`StoreId::GRAPHITE`].
     pub has_graphite: bool,
 }
 

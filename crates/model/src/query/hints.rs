@@ -134,8 +134,8 @@ pub struct SelectHints<'a> {
     pub column_type: ColumnType,
     /// The only series to be returned; `None`: all.
     pub shard: Option<Shard>,
-    /// Archives of which windows are read where they are kept, and samples elsewhere. A source far away may
-    /// then fetch samples only when they are read.
+    /// Roll-up archives that the reader uses in place of samples. A source in object storage may fetch
+    /// samples that they cover when these are read.
     pub rollups: &'a [RollupSpan],
 }
 

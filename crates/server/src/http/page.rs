@@ -57,7 +57,7 @@ pub(super) async fn page() -> Response<Body> {
 }
 
 /// Returns true if a request to `/query` means the page, not an InfluxQL statement.
-pub(super) fn is_for_page(request: &Request) -> bool {
+pub(super) fn is_page_request(request: &Request) -> bool {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return false;
     }

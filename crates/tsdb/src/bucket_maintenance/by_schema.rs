@@ -71,7 +71,7 @@ impl StoreRun<'_> {
         {
             self.parts.state.record(&self.folder, &snapshot).map_err(|error| error.to_string())?;
             self.owner.counters.expired_blocks.add(expired_count as u64);
-            tracing::info!(folder = %self.folder, expired_count, "blocks whose schemas keep them no longer removed from the catalogue");
+            tracing::info!(folder = %self.folder, expired_count, "expired blocks of a Graphite store removed from the catalogue");
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ fn archive(span_ms: i64) -> RollupArchive {
         .expect("a multiple of the slot")
 }
 
-/// What queries of the tenant read.
+/// The source of queries of the tenant.
 fn view(tsdb: &Arc<Tsdb>) -> Arc<dyn Queryable> {
     tsdb.queryable(&TenantId::anonymous())
 }
@@ -241,17 +241,23 @@ fn windows_are_those_of_the_samples_whatever_happens() {
     assert!(counts.windows > 10_000 && counts.blocks > 50 && counts.damaged > 3, "{counts:?}");
 }
 
-/// `chronolith check` reads the roll-ups, too.
-#[test]
-fn a_check_names_damaged_rollups() {
-    let machine = Machine::new(2);
-    let rng = Rng::from_seed(2);
-    let (tsdb, store) = open(&machine);
+/// A store with a block that has roll-ups.
+fn rolled_up(machine: &Machine) -> (Arc<Tsdb>, TenantId) {
+    let (tsdb, store) = open(machine);
     let now_ms = machine.env.clock.now_ms();
     let samples: Vec<(i64, f64)> = (1..700).map(|idx| (now_ms - idx * SLOT_MS, idx as f64)).collect();
     write(&tsdb, &store, "s0", &samples).expect("stored");
     tsdb.flush_closed(now_ms).expect("flushes");
     (0..4).for_each(|_| tsdb.run_maintenance());
+    (tsdb, store)
+}
+
+/// `chronolith check` reads the roll-ups, too.
+#[test]
+fn a_check_names_damaged_rollups() {
+    let machine = Machine::new(2);
+    let rng = Rng::from_seed(2);
+    let (tsdb, store) = rolled_up(&machine);
     tsdb.close().expect("closes");
     let check = || check_dir(&machine.env, &machine.options.data_dir).expect("checks").damages;
     assert!(check().is_empty());
@@ -263,12 +269,7 @@ fn a_check_names_damaged_rollups() {
 #[test]
 fn a_snapshot_has_the_rollups_of_its_blocks() {
     let machine = Machine::new(3);
-    let (tsdb, store) = open(&machine);
-    let now_ms = machine.env.clock.now_ms();
-    let samples: Vec<(i64, f64)> = (1..700).map(|idx| (now_ms - idx * SLOT_MS, idx as f64)).collect();
-    write(&tsdb, &store, "s0", &samples).expect("stored");
-    tsdb.flush_closed(now_ms).expect("flushes");
-    (0..4).for_each(|_| tsdb.run_maintenance());
+    let (tsdb, store) = rolled_up(&machine);
     let name = tsdb.snapshot(&[TenantId::anonymous()], SnapshotHead::Include).expect("a snapshot");
     let dir = machine.options.data_dir.join("snapshots").join(name);
     let (windows, checked) = (tsdb.stats().metric("rollup_windows_total"), check_dir(&machine.env, &dir));

@@ -54,6 +54,16 @@ impl World {
         BucketSources::open(&options, &self.machine.env, self.runtime.handle()).expect("opens")
     }
 
+    /// Lets `hours` pass and maintains the bucket until nothing is due.
+    pub(crate) fn maintain(&self, tsdb: &Tsdb, hours: u64) {
+        self.machine.clock.advance(Duration::from_secs(hours * 3600));
+        tsdb.run_maintenance();
+        for _ in 0..6 {
+            self.machine.clock.advance(Duration::from_secs(1));
+            tsdb.maintain_bucket();
+        }
+    }
+
     /// Uploads and removes local copies until none is left.
     pub(crate) fn move_all(&self, tsdb: &Tsdb, want: &dyn Fn(&str)) {
         for round in 0..20 {

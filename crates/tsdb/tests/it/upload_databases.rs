@@ -255,16 +255,6 @@ fn while_the_bucket_is_away_no_database_counts_as_missing() {
     assert!(!other.knows_databases(&anonymous()));
 }
 
-/// Lets `hours` pass and maintains the bucket until nothing is due.
-fn maintain(world: &World, tsdb: &Tsdb, hours: u64) {
-    world.machine.clock.advance(Duration::from_secs(hours * 3600));
-    tsdb.run_maintenance();
-    for _ in 0..6 {
-        world.machine.clock.advance(Duration::from_secs(1));
-        tsdb.maintain_bucket();
-    }
-}
-
 #[test]
 fn blocks_of_databases_are_compacted_in_the_bucket_and_their_inputs_removed() {
     let world = World::new(19);
@@ -272,14 +262,14 @@ fn blocks_of_databases_are_compacted_in_the_bucket_and_their_inputs_removed() {
     let want = answers(&world, &tsdb, "db");
     world.move_all(&tsdb, &|_| {});
     let metric = |name: &str| tsdb.stats().metric(name).expect("a metric");
-    maintain(&world, &tsdb, 48);
+    world.maintain(&tsdb, 48);
     assert!(metric("bucket_compactions_total") > 0.0);
     assert_eq!(metric("bucket_removed_blocks_total"), 0.0, "the delay is not over");
     assert!(answers(&world, &tsdb, "db") == want, "compacted");
     let other = world.open("/other");
     other.upload_blocks();
     assert!(answers(&world, &other, "db") == want, "compacted, another process");
-    maintain(&world, &tsdb, 13);
+    world.maintain(&tsdb, 13);
     assert!(metric("bucket_removed_blocks_total") >= 2.0, "{}", metric("bucket_removed_blocks_total"));
     assert_eq!(metric("bucket_maintenance_failures_total"), 0.0);
     assert!(answers(&world, &tsdb, "db") == want, "inputs removed");

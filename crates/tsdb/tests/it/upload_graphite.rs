@@ -124,20 +124,10 @@ fn blocks_are_compacted_in_the_bucket() {
     let tsdb = filled(&world);
     let want = answer(&world, &tsdb);
     world.move_all(&tsdb, &|_| {});
-    maintain(&world, &tsdb, 48);
+    world.maintain(&tsdb, 48);
     assert!(tsdb.stats().metric("bucket_compactions_total").expect("a metric") > 0.0);
     assert!(answer(&world, &tsdb) == want);
     assert!(answer(&world, &world.open("/empty")) == want);
-}
-
-/// Lets `hours` pass and maintains the bucket until nothing is due.
-fn maintain(world: &World, tsdb: &Tsdb, hours: u64) {
-    world.machine.clock.advance(Duration::from_secs(hours * 3600));
-    tsdb.run_maintenance();
-    for _ in 0..6 {
-        world.machine.clock.advance(Duration::from_secs(1));
-        tsdb.maintain_bucket();
-    }
 }
 
 #[test]
@@ -154,18 +144,18 @@ fn blocks_expire_in_the_bucket_when_the_schema_of_none_of_their_series_keeps_the
     world.move_all(&tsdb, &|_| {});
     let all = answer(&world, &tsdb);
     let count = |tsdb: &Tsdb| tsdb.stats().metric("bucket_expired_blocks_total").expect("a metric");
-    maintain(&world, &tsdb, 4);
+    world.maintain(&tsdb, 4);
     assert!(answer(&world, &tsdb) == all, "without rules nothing expires");
 
     tsdb.set_rollup_rules(Some(Arc::new(Rules)));
-    maintain(&world, &tsdb, 2);
+    world.maintain(&tsdb, 2);
     assert!(answer(&world, &tsdb) == all && count(&tsdb) == 0.0, "not old enough");
-    maintain(&world, &tsdb, 20);
+    world.maintain(&tsdb, 20);
     assert_eq!(count(&tsdb), 1.0, "the block of the short-lived series alone");
     let left = answer(&world, &tsdb);
     assert!(left.len() == 2 && left != all && left[0] == all[0], "{left:?}");
     assert!(answer(&world, &world.open("/empty")) == left, "in the bucket");
-    maintain(&world, &tsdb, 4 * 24);
+    world.maintain(&tsdb, 4 * 24);
     assert!(answer(&world, &tsdb).is_empty() && count(&tsdb) == 2.0);
     let folder = Folder::of_store(&anonymous(), StoreId::GRAPHITE);
     assert!(world.machine.disk.exists(Path::new(&format!("/bucket/{folder}/catalog/latest"))));
@@ -190,7 +180,7 @@ fn run_rolled_up(seed: u64) -> usize {
                 (0..3).for_each(|_| tsdb.run_maintenance());
                 tsdb.upload_blocks();
             }
-            70..80 => maintain(&world, &tsdb, rng.below(12)),
+            70..80 => world.maintain(&tsdb, rng.below(12)),
             _ => {
                 let context = format!("seed {seed}, operation {op}");
                 windows += rollups::compare(machine, &*tsdb.queryable(&anonymous()), &model, &context);

@@ -42,7 +42,7 @@ export async function metricHelp(metric, signal) {
   return found ? [found.type, found.unit, found.help].filter(Boolean).join(" · ") : "";
 }
 
-/** What the text before the cursor asks for. @param {string} before @returns {{ kind: "metric" | "label" | "value", typed: string, label: string, metric: string } | null} */
+/** Kind of name to complete, and its typed part, by the text before the cursor. @param {string} before @returns {{ kind: "metric" | "label" | "value", typed: string, label: string, metric: string } | null} */
 export function contextOf(before) {
   const open = before.lastIndexOf("{");
   const inside = open > before.lastIndexOf("}") ? before.slice(open + 1) : null;

@@ -181,7 +181,7 @@ impl RollupTable {
     }
 }
 
-/// Table of series of a file of which the end was read alone.
+/// Footer of a roll-up file: its table of series, read without the rest of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RollupTail {
     table: Vec<u8>,

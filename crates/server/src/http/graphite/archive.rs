@@ -70,7 +70,7 @@ pub(super) fn choose<'a>(
     Some(Choice { schema, archive_idx, archive })
 }
 
-/// Archive of a list that answers a range, and the start of what it has of that.
+/// Index of the archive that answers a range, and the start of the range within its retention.
 struct Answering {
     archive_idx: usize,
     from_s: i64,

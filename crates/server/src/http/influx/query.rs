@@ -40,7 +40,7 @@ use crate::limits::ANSWER_TIMEOUT;
 const NOT_EXECUTED: &str = "not executed";
 
 pub(super) async fn query(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    if page::is_for_page(&request) {
+    if page::is_page_request(&request) {
         return page::page().await;
     }
     let format = Format::of(request.headers());

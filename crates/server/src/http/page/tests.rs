@@ -6,7 +6,7 @@ use axum::http::{StatusCode, header};
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
-use super::{FILES, FOREVER, POLICY, is_for_page};
+use super::{FILES, FOREVER, POLICY, is_page_request};
 use crate::http::router;
 use crate::http::tests::Fixture;
 
@@ -84,8 +84,8 @@ fn query_is_a_page_for_browsers_and_links_of_prometheus() {
         ("/query?db=d&g0.expr=up", &html, false),
         ("/query?pretty=true", &[("accept", "application/json")], false),
     ] {
-        assert_eq!(is_for_page(&get(address, headers)), want, "{address} {headers:?}");
+        assert_eq!(is_page_request(&get(address, headers)), want, "{address} {headers:?}");
     }
     let post = Request::post("/query?g0.expr=up").header("accept", "text/html").body(Body::empty());
-    assert!(!is_for_page(&post.expect("a request")));
+    assert!(!is_page_request(&post.expect("a request")));
 }
