@@ -12,6 +12,7 @@ mod export;
 mod graphite;
 mod import;
 mod influx;
+mod licences;
 mod log;
 mod progress;
 mod query;
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
         Some(("bucket", matches)) => bucket::run(matches),
         Some(("wal", matches)) => wal::run(matches),
         Some(("graphite", matches)) => graphite::run(matches),
+        Some(("licences", _)) => {
+            query::print(&licences::text());
+            Ok(ExitCode::SUCCESS)
+        }
         Some(("version", _)) => {
             query::print(&format!("chronolith {}\n", chronolith_server::VERSION));
             Ok(ExitCode::SUCCESS)
@@ -66,6 +71,7 @@ fn command() -> Command {
         .subcommand(bucket::command())
         .subcommand(wal::command())
         .subcommand(graphite::command())
+        .subcommand(Command::new("licences").about("Print the licences of embedded files"))
         .subcommand(Command::new("version").about("Print the version"))
 }
 
