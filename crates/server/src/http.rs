@@ -4,6 +4,7 @@
 
 mod active;
 mod admin;
+mod block_list;
 mod body;
 mod bucket_status;
 mod call;
@@ -109,6 +110,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/buildinfo", get(status::build))
         .route("/api/v1/status/runtimeinfo", get(status::runtime))
         .route("/api/v1/status/tsdb", get(status::tsdb))
+        .route("/api/v1/status/tsdb/blocks", get(block_list::blocks))
         .route("/api/v1/status/active_queries", get(active::list))
         .route("/api/v1/status/active_queries/kill", post(active::kill))
         .route("/api/v1/status/storage", get(status::storage))

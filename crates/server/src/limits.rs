@@ -115,6 +115,9 @@ pub const GZIP_BYTES_MIN: u64 = 1024;
 /// Entries of each list of `/api/v1/status/tsdb` at most.
 pub const CARDINALITY_LIMIT_MAX: usize = 10_000;
 
+/// Blocks of `/api/v1/status/tsdb/blocks` at most.
+pub const BLOCK_LIST_MAX: usize = 1000;
+
 /// Threads that work for carbon connections at the same time.
 pub const CARBON_THREADS_MAX: usize = 32;
 

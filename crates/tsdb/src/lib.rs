@@ -4,6 +4,7 @@
 //! Not here: bytes (`format`), how samples are stored (`head`, `block`), HTTP (`server`).
 
 mod admin;
+mod block_list;
 mod blocks;
 mod bucket;
 mod bucket_maintenance;
@@ -35,6 +36,7 @@ mod window;
 
 pub use admin::error::AdminError;
 pub use admin::report::DeleteReport;
+pub use block_list::{BlockList, BlockLocation, BlockSummary};
 pub use blocks::tenant::tenant_dir;
 pub use bucket::{BucketOptions, BucketSources};
 pub use chronolith_block::PoolLimits;

@@ -18,13 +18,14 @@ use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::rollup::RollupRules;
 use chronolith_model::{
-    Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, QueryError, Queryable, ReadContext,
-    Selector, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
+    Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, QueryError, Queryable,
+    ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::error::AdminError;
 use crate::admin::report::DeleteReport;
 use crate::admin::{Admin, AdminCounters};
+use crate::block_list::{self, BlockList};
 use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
@@ -618,6 +619,20 @@ impl Tsdb {
     #[must_use]
     pub fn memory(&self, tenant_count: usize) -> TsdbMemory {
         memory::collect(&self.storage, &self.exemplars, tenant_count)
+    }
+
+    /// Returns the `limit` blocks of `tenant` with the latest ends, those that only the bucket has included.
+    /// Cost: reads `meta.json` of each listed block that is local alone.
+    ///
+    /// # Errors
+    /// As [`ReadContext::check`]. A bucket that does not answer is named in the list.
+    pub fn block_list(
+        &self,
+        tenant: &TenantId,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<BlockList, QueryError> {
+        block_list::of_storage(&self.storage, tenant, limit, ctx)
     }
 
     /// Returns the head cardinality of `tenant`, `limit` entries per list.
