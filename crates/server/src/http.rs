@@ -29,6 +29,7 @@ mod printer;
 pub(crate) mod query;
 mod remote_read;
 pub(crate) mod request;
+mod search;
 mod series;
 mod status;
 mod stream;
@@ -98,6 +99,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/series", get(series::series).post(series::series))
         .route("/api/v1/labels", get(series::label_names).post(series::label_names))
         .route("/api/v1/label/{name}/values", get(series::label_values))
+        .merge(search::routes())
         .route("/api/v1/metadata", get(metadata::metadata))
         .route("/api/v1/rules", get(status::rules))
         .route("/api/v1/alerts", get(status::alerts))

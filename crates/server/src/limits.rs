@@ -118,6 +118,13 @@ pub const CARDINALITY_LIMIT_MAX: usize = 10_000;
 /// Blocks of `/api/v1/status/tsdb/blocks` at most.
 pub const BLOCK_LIST_MAX: usize = 1000;
 
+/// Terms of one search.
+pub const SEARCH_TERMS_MAX: usize = 32;
+/// Bytes of one search term.
+pub const SEARCH_TERM_BYTES_MAX: usize = 1024;
+/// Results of one search at most.
+pub const SEARCH_LIMIT_MAX: usize = 10_000;
+
 /// Threads that work for carbon connections at the same time.
 pub const CARBON_THREADS_MAX: usize = 32;
 

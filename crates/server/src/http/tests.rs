@@ -9,6 +9,7 @@ pub(crate) mod partial;
 mod queries;
 mod query_limits;
 mod read_only;
+mod search;
 mod sources;
 mod tsdb_status;
 
