@@ -8,6 +8,7 @@ mod block_list;
 mod body;
 mod bucket_status;
 mod call;
+mod cardinality;
 mod cors_origin;
 mod dispatch;
 pub(crate) mod error;

@@ -115,6 +115,8 @@ pub const GZIP_BYTES_MIN: u64 = 1024;
 /// Entries of each list of `/api/v1/status/tsdb` at most.
 pub const CARDINALITY_LIMIT_MAX: usize = 10_000;
 
+/// Series that `/api/v1/status/tsdb` reads for `match[]`, `start` or `end`.
+pub const CARDINALITY_SERIES_MAX: usize = 1_000_000;
 /// Blocks of `/api/v1/status/tsdb/blocks` at most.
 pub const BLOCK_LIST_MAX: usize = 1000;
 

@@ -1,4 +1,4 @@
-//! `status/tsdb/blocks`.
+//! `status/tsdb` of selected series, and `status/tsdb/blocks`.
 
 use super::partial::{BucketOfThree, uploading};
 use super::*;
@@ -55,4 +55,37 @@ async fn uploaded_blocks_are_in_both() {
     let data = server.get("/api/v1/status/tsdb/blocks").await.json()["data"].clone();
     let locations = data["blocks"].as_array().expect("a list").iter().map(|block| block["location"].clone());
     assert_eq!(locations.collect::<Vec<_>>(), ["local", "both"], "{data}");
+}
+
+#[tokio::test]
+async fn cardinality_of_selected_series_covers_head_and_blocks() {
+    let server = Fixture::ready();
+    let old: [Pairs<'_>; 2] = [&[("__name__", "m"), ("job", "a")], &[("__name__", "old"), ("job", "b")]];
+    server.store_series("anonymous", OLD_MS, &old);
+    server.flush().await;
+    server.store_series(
+        "anonymous",
+        0,
+        &[&[("__name__", "m"), ("job", "a")], &[("__name__", "m"), ("job", "c")]],
+    );
+    let read =
+        async |query: &str| server.get(&format!("/api/v1/status/tsdb?{query}")).await.json()["data"].clone();
+    let pair = |name: &str, value: u64| serde_json::json!({ "name": name, "value": value });
+
+    let head = read("").await;
+    assert_eq!(head["seriesCountByMetricName"], serde_json::json!([pair("m", 2)]));
+    let all = read("start=0").await;
+    assert_eq!(all["headStats"]["numSeries"], 3);
+    assert_eq!(all["seriesCountByMetricName"], serde_json::json!([pair("m", 2), pair("old", 1)]));
+    assert_eq!(all["labelValueCountByLabelName"], serde_json::json!([pair("job", 3), pair("__name__", 2)]));
+    assert_eq!(all["memoryInBytesByLabelName"], serde_json::json!([pair("__name__", 4), pair("job", 3)]));
+    assert_eq!(all["headStats"]["chunkCount"], head["headStats"]["chunkCount"], "of the head");
+    // A series of two selectors counts once.
+    let two = read("match[]=m&match[]=%7Bjob%3D%22a%22%7D&limit=1").await;
+    assert_eq!(two["headStats"]["numSeries"], 2);
+    assert_eq!(two["seriesCountByLabelValuePair"], serde_json::json!([pair("__name__=m", 2)]));
+    let recent = read(&format!("match[]=%7Bjob%3D~%22.%2B%22%7D&start={}", NOW_S - 3600)).await;
+    assert_eq!(recent["seriesCountByMetricName"], serde_json::json!([pair("m", 2)]));
+    let wrong = server.get("/api/v1/status/tsdb?match[]=%7B%7D").await;
+    check_error(&wrong, 400, "bad_data", "match[] must contain at least one non-empty matcher");
 }
