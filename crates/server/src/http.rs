@@ -3,6 +3,7 @@
 //! Not here: connections and their deadlines (`serve`).
 
 mod active;
+mod activity;
 mod admin;
 mod block_list;
 mod body;
@@ -114,6 +115,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/runtimeinfo", get(status::runtime))
         .route("/api/v1/status/tsdb", get(status::tsdb))
         .route("/api/v1/status/tsdb/blocks", get(block_list::blocks))
+        .merge(activity::routes())
         .route("/api/v1/status/active_queries", get(active::list))
         .route("/api/v1/status/active_queries/kill", post(active::kill))
         .route("/api/v1/status/storage", get(status::storage))

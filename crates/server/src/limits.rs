@@ -127,6 +127,9 @@ pub const SEARCH_TERM_BYTES_MAX: usize = 1024;
 /// Results of one search at most.
 pub const SEARCH_LIMIT_MAX: usize = 10_000;
 
+/// Entries of one list of `/api/v1/status/tenants`, `rejects`, `top_queries` and `metric_usage` at most.
+pub const ACTIVITY_LIMIT_MAX: usize = 1000;
+
 /// Threads that work for carbon connections at the same time.
 pub const CARBON_THREADS_MAX: usize = 32;
 
