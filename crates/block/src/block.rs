@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_format::block::catalogue::{BlockRecord, ImmutableBytes};
 use chronolith_format::block::meta::BlockMeta;
-use chronolith_model::query::{ReadEstimate, SoleLabelValues};
+use chronolith_model::query::{LabelValueScan, ReadEstimate, SoleLabelValues};
 use chronolith_model::{
     Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TimeRange,
 };
@@ -284,5 +284,14 @@ impl Queryable for Block {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         label_queries::label_values(&self.contents, name, selector, limit, ctx)
+    }
+
+    fn scan_label_values(
+        &self,
+        scan: &LabelValueScan<'_>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        label_queries::scan_label_values(&self.contents, scan, ctx, visit)
     }
 }

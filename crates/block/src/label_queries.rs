@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use chronolith_base::{DecodeError, MemoryBudget};
 use chronolith_format::block::index::{Postings, SeriesEntry};
+use chronolith_model::query::LabelValueScan;
 use chronolith_model::{Labels, QueryError, ReadContext, Selector};
 
 use crate::contents::BlockContents;
@@ -14,6 +15,8 @@ use crate::waves::PostingsWave;
 
 /// Postings lists that are read at once.
 const LISTS_PER_WAVE: usize = 1024;
+/// Values of a scan between two checks of deadline and cancellation.
+const VALUES_PER_CHECK: usize = 1024;
 
 /// Returns the number of entries that a limit allows; 0 = all.
 pub(crate) fn limit_of(limit: usize) -> usize {
@@ -75,6 +78,29 @@ pub(crate) fn label_values(
         return values_by_series(contents, name, refs, limit, ctx);
     }
     values_by_postings(contents, name, &refs, limit, ctx)
+}
+
+/// Visits the values of a label that begin with the prefix, ascending, until `visit` returns false.
+pub(crate) fn scan_label_values(
+    contents: &BlockContents,
+    scan: &LabelValueScan<'_>,
+    ctx: &ReadContext,
+    visit: &mut dyn FnMut(&str) -> bool,
+) -> Result<(), QueryError> {
+    if scan.name.is_empty() || !scan.range.overlaps(contents.range()) {
+        return Ok(());
+    }
+    let mut checked = ctx.check();
+    let mut value_count = 0_usize;
+    let visited = contents.header().for_each_value(scan.name, scan.prefix, &mut |value, _| {
+        value_count += 1;
+        if value_count.is_multiple_of(VALUES_PER_CHECK) {
+            checked = ctx.check();
+        }
+        checked.is_ok() && visit(value)
+    });
+    checked?;
+    visited.map_err(|e| contents.index_error(&e))
 }
 
 fn values_by_series(

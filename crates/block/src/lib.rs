@@ -50,7 +50,7 @@ pub use error::BlockError;
 pub use label_search::BlockValues;
 pub use layout::{SUFFIX_CREATING, SUFFIX_DELETING, TOMBSTONES_FILE, block_dir};
 pub use link::link_block;
-pub use open::{INDEX_END_BYTES, INDEX_START_BYTES};
+pub use open::{INDEX_END_BYTES, INDEX_START_BYTES, read_block_meta};
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use postings::PostingsPlan;
 pub use record::{FileSizes, damaged_record, precedence, read_record};

@@ -189,6 +189,14 @@ pub(crate) fn read_meta(env: &Env, dir: &Path) -> Result<(BlockMeta, u64), Block
     Ok((meta, text.len() as u64))
 }
 
+/// Reads `meta.json` of the block in `dir` without opening the block.
+///
+/// # Errors
+/// [`BlockError`] if the file is missing or damaged.
+pub fn read_block_meta(env: &Env, dir: &Path) -> Result<BlockMeta, BlockError> {
+    read_meta(env, dir).map(|(meta, _)| meta)
+}
+
 /// # Errors
 /// [`BlockError::OtherBlock`] if `meta.json` of the block in `dir` names another block than `ulid`.
 pub(crate) fn check_name(dir: &Path, ulid: Ulid, meta: &BlockMeta) -> Result<(), BlockError> {

@@ -254,6 +254,12 @@ impl HeadStatistics {
         all
     }
 
+    /// Returns the number of series of `tenant`.
+    #[must_use]
+    pub fn series_count_of(&self, tenant: &TenantId) -> u64 {
+        self.state.index.tenant(tenant).map_or(0, |tenant| tenant.tables.read().live_count() as u64)
+    }
+
     /// Returns the number of series by tenant, without tenants that have none. Cost: visits each tenant.
     #[must_use]
     pub fn series_by_tenant(&self) -> Vec<(TenantId, u64)> {

@@ -22,7 +22,9 @@ use chronolith_base::{Clock, MemoryBudget, SpareThreads, thread};
 pub use columns::Columns;
 pub use error::QueryError;
 pub use hints::{PresenceHints, Projection, SampleNeed, SelectHints, Shard};
-pub use label_search::{LabelValueCursor, LabelValueSearch, Repeated, SoleLabelValues, SortedValues};
+pub use label_search::{
+    LabelValueCursor, LabelValueScan, LabelValueSearch, Repeated, SoleLabelValues, SortedValues,
+};
 pub use limits::FetchLimit;
 pub use mixed::{SampleKind, merged};
 pub use typed::{ColumnType, TypedColumns, TypedValues};
@@ -486,6 +488,23 @@ pub trait Queryable: Send + Sync {
         limit: usize,
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError>;
+
+    /// Visits label values, one part of the source after another: those of a part ascend, and several parts
+    /// may have the same value. If `visit` returns false, the next part follows. A source that does not
+    /// implement it lists the values, whose memory is reserved.
+    ///
+    /// # Errors
+    /// As the source.
+    fn scan_label_values(
+        &self,
+        scan: &LabelValueScan<'_>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        let selector = Selector { matchers: &[], range: scan.range };
+        let values = self.label_values(scan.name, &selector, 0, ctx)?;
+        scan.visit_listed(&values, ctx, visit)
+    }
 
     /// Returns a cursor over label values; `None` if the source has no such search, in which case the caller
     /// lists the series.

@@ -80,6 +80,11 @@ pub(crate) struct Class {
 }
 
 impl Class {
+    /// Permits of a tenant with the limit `limit`, 0 = the default.
+    pub(crate) fn tenant_permits(&self, limit: usize) -> usize {
+        if limit == 0 { self.tenant_permits } else { limit }
+    }
+
     /// Waits for a permit of `tenant`, at most `timeout`. `limit` is the tenant's own limit, 0 = the default.
     pub(crate) async fn acquire(
         &self,
@@ -87,8 +92,7 @@ impl Class {
         limit: usize,
         timeout: Duration,
     ) -> Result<Permit, AdmissionError> {
-        let tenant_permits = if limit == 0 { self.tenant_permits } else { limit };
-        self.queue.acquire(tenant, tenant_permits, timeout).await
+        self.queue.acquire(tenant, self.tenant_permits(limit), timeout).await
     }
 }
 

@@ -3,10 +3,13 @@
 //! Not here: connections and their deadlines (`serve`).
 
 mod active;
+mod activity;
 mod admin;
+mod block_list;
 mod body;
 mod bucket_status;
 mod call;
+mod cardinality;
 mod cors_origin;
 mod dispatch;
 pub(crate) mod error;
@@ -28,6 +31,7 @@ mod printer;
 pub(crate) mod query;
 mod remote_read;
 pub(crate) mod request;
+mod search;
 mod series;
 mod status;
 mod stream;
@@ -97,6 +101,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/series", get(series::series).post(series::series))
         .route("/api/v1/labels", get(series::label_names).post(series::label_names))
         .route("/api/v1/label/{name}/values", get(series::label_values))
+        .merge(search::routes())
         .route("/api/v1/metadata", get(metadata::metadata))
         .route("/api/v1/rules", get(status::rules))
         .route("/api/v1/alerts", get(status::alerts))
@@ -109,6 +114,8 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/buildinfo", get(status::build))
         .route("/api/v1/status/runtimeinfo", get(status::runtime))
         .route("/api/v1/status/tsdb", get(status::tsdb))
+        .route("/api/v1/status/tsdb/blocks", get(block_list::blocks))
+        .merge(activity::routes())
         .route("/api/v1/status/active_queries", get(active::list))
         .route("/api/v1/status/active_queries/kill", post(active::kill))
         .route("/api/v1/status/storage", get(status::storage))

@@ -6,6 +6,7 @@
 //! Not here: storage (`tsdb`), evaluation of queries (`promql`), decoding of protocol messages (`ingest`),
 //! flags and the settings file (the binary `chronolith`).
 
+mod activity;
 mod admission;
 mod app;
 mod carbon;

@@ -115,6 +115,21 @@ pub const GZIP_BYTES_MIN: u64 = 1024;
 /// Entries of each list of `/api/v1/status/tsdb` at most.
 pub const CARDINALITY_LIMIT_MAX: usize = 10_000;
 
+/// Series that `/api/v1/status/tsdb` reads for `match[]`, `start` or `end`.
+pub const CARDINALITY_SERIES_MAX: usize = 1_000_000;
+/// Blocks of `/api/v1/status/tsdb/blocks` at most.
+pub const BLOCK_LIST_MAX: usize = 1000;
+
+/// Terms of one search.
+pub const SEARCH_TERMS_MAX: usize = 32;
+/// Bytes of one search term.
+pub const SEARCH_TERM_BYTES_MAX: usize = 1024;
+/// Results of one search at most.
+pub const SEARCH_LIMIT_MAX: usize = 10_000;
+
+/// Entries of one list of `/api/v1/status/tenants`, `rejects`, `top_queries` and `metric_usage` at most.
+pub const ACTIVITY_LIMIT_MAX: usize = 1000;
+
 /// Threads that work for carbon connections at the same time.
 pub const CARBON_THREADS_MAX: usize = 32;
 

@@ -473,6 +473,11 @@ impl BucketSources {
         Ok(source.blocks_in(TimeRange::ALL, ctx)?.iter().map(|block| block.range()).collect())
     }
 
+    /// Blocks of a folder, expired ones included.
+    pub(crate) fn folder_source(&self, folder: Folder) -> FolderSource {
+        FolderSource { catalog: self.catalog.clone(), folder, expired_end: i64::MIN }
+    }
+
     fn blocks_of(
         &self,
         tenant: &TenantId,

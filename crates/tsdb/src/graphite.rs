@@ -25,6 +25,7 @@ use crate::frame_copies::Findings;
 use crate::options::OpenError;
 use log::{Entry, Frames};
 pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};
+pub(crate) use tenant::EVENTS_PER_TENANT_MAX;
 pub use tenant::EventTags;
 use tenant::TenantEntries;
 
@@ -282,6 +283,11 @@ impl GraphiteLog {
     /// Returns the number of events that left because of a limit since the start.
     pub(crate) fn dropped_count(&self) -> u64 {
         self.dropped_count.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of events of `tenant`.
+    pub(crate) fn event_count_of(&self, tenant: &TenantId) -> u64 {
+        self.log.read().tenants.get(tenant).map_or(0, |entries| entries.event_count() as u64)
     }
 
     /// Returns the number of events of all tenants.

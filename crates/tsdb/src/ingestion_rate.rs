@@ -23,6 +23,13 @@ struct Bucket {
     full_ns: u64,
 }
 
+/// Tokens of a burst that are taken, and all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BurstUse {
+    pub(crate) used: u64,
+    pub(crate) limit: u64,
+}
+
 #[derive(Default)]
 struct Buckets {
     by_tenant: HashMap<TenantId, Bucket>,
@@ -75,6 +82,26 @@ impl IngestionRates {
         if let Some(bucket) = self.0.lock().by_tenant.get_mut(tenant) {
             bucket.take(-(sample_count as f64), limits.ingestion.rate, burst_of(limits));
         }
+    }
+
+    /// Returns the tokens that are taken at the moment; `None` without a limit.
+    pub(crate) fn burst_use(
+        &self,
+        tenant: &TenantId,
+        limits: &TenantLimits,
+        now_ns: u64,
+    ) -> Option<BurstUse> {
+        let rate = limits.ingestion.rate;
+        if rate == 0 {
+            return None;
+        }
+        let limit = burst_of(limits);
+        let buckets = self.0.lock();
+        let used = buckets.by_tenant.get(tenant).map_or(0.0, |bucket| {
+            let filled = now_ns.saturating_sub(bucket.filled_ns) as f64 / 1e9 * rate as f64;
+            limit as f64 - (bucket.tokens + filled).min(limit as f64)
+        });
+        Some(BurstUse { used: used as u64, limit })
     }
 
     #[cfg(test)]

@@ -4,6 +4,7 @@
 //! Not here: bytes (`format`), how samples are stored (`head`, `block`), HTTP (`server`).
 
 mod admin;
+mod block_list;
 mod blocks;
 mod bucket;
 mod bucket_maintenance;
@@ -29,12 +30,14 @@ mod schema_retention;
 mod snapshot;
 mod stats;
 mod storage;
+mod tenant_usage;
 mod tsdb;
 mod upload;
 mod window;
 
 pub use admin::error::AdminError;
 pub use admin::report::DeleteReport;
+pub use block_list::{BlockList, BlockLocation, BlockSummary};
 pub use blocks::tenant::tenant_dir;
 pub use bucket::{BucketOptions, BucketSources};
 pub use chronolith_block::PoolLimits;
@@ -66,4 +69,5 @@ pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;
 pub use snapshot::SnapshotHead;
 pub use stats::{MaintenanceStats, ReplayStats, TsdbStats};
+pub use tenant_usage::{LimitUse, TenantSize};
 pub use tsdb::{Applied, Tsdb};

@@ -318,6 +318,11 @@ impl MetadataStore {
         (kept.tenants.values().map(one).sum(), count)
     }
 
+    /// Returns the number of metrics of `tenant` with metadata.
+    pub(crate) fn metric_count(&self, tenant: &TenantId) -> u64 {
+        self.log.read().tenants.get(tenant).map_or(0, |tenant| tenant.metrics.len() as u64)
+    }
+
     /// Returns the number of refused entries, repetitions included.
     pub(crate) fn refused_count(&self) -> u64 {
         self.refused_count.load(Ordering::Relaxed)

@@ -30,7 +30,8 @@ use std::sync::Arc;
 
 use chronolith_head::Head;
 use chronolith_model::query::{
-    ColumnType, LabelValueCursor, ReadEstimate, SampleNeed, SelectHints, SoleLabelValues, VecBatches,
+    ColumnType, LabelValueCursor, LabelValueScan, ReadEstimate, SampleNeed, SelectHints, SoleLabelValues,
+    VecBatches,
 };
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
@@ -247,6 +248,26 @@ impl Queryable for TenantQueryable {
         let list = LabelList::Values(name.to_owned());
         let query = LabelQuery::without_texts(list, &matchers, range, limit, ctx);
         self.blocks.label_query(query, head)
+    }
+
+    fn scan_label_values(
+        &self,
+        scan: &LabelValueScan<'_>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        if scan.name == KIND_LABEL {
+            return Ok(());
+        }
+        // Text series are hidden, and bucket blocks are read by several threads: both lists are merged.
+        if self.has_typed_head() || self.blocks.may_be_in_bucket(scan.range) {
+            let selector = Selector { matchers: &[], range: scan.range };
+            let values = self.label_values(scan.name, &selector, 0, ctx)?;
+            return scan.visit_listed(&values, ctx, visit);
+        }
+        // The head first: a window that is flushed meanwhile is in the list of blocks.
+        self.head.reader().scan_label_values(&self.tenant, scan, ctx, visit)?;
+        self.blocks.scan_local(scan, ctx, visit)
     }
 
     fn sole_label_values(

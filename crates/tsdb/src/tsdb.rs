@@ -4,6 +4,7 @@
 //! acknowledgement on.
 //! Not here: storage of samples (`head`, `block`), background jobs (`maintenance`), admin requests (`admin`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,13 +19,14 @@ use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::rollup::RollupRules;
 use chronolith_model::{
-    Exemplar, KIND_LABEL, Labels, LabelsBuilder, Matcher, MetadataEntry, QueryError, Queryable, ReadContext,
-    Selector, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
+    Exemplar, KIND_LABEL, Labels, LabelsBuilder, METRIC_NAME, Matcher, MetadataEntry, QueryError, Queryable,
+    ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::error::AdminError;
 use crate::admin::report::DeleteReport;
 use crate::admin::{Admin, AdminCounters};
+use crate::block_list::{self, BlockList};
 use crate::blocks::BlockStore;
 use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
@@ -53,6 +55,7 @@ use crate::query::view::{await_databases, knows_databases, tenant_view};
 use crate::snapshot::{SnapshotHead, remove_incomplete};
 use crate::stats::{self, StartReport, StatsSources, TsdbStats};
 use crate::storage::{SideStores, Storage};
+use crate::tenant_usage::{self, LimitUse, TenantSize};
 use crate::upload::Uploads;
 use crate::upload::state::UploadState;
 use crate::window::WINDOW_MS;
@@ -620,6 +623,20 @@ impl Tsdb {
         memory::collect(&self.storage, &self.exemplars, tenant_count)
     }
 
+    /// Returns the `limit` blocks of `tenant` with the latest ends, those that only the bucket has included.
+    /// Cost: reads `meta.json` of each listed block that is local alone.
+    ///
+    /// # Errors
+    /// As [`ReadContext::check`]. A bucket that does not answer is named in the list.
+    pub fn block_list(
+        &self,
+        tenant: &TenantId,
+        limit: usize,
+        ctx: &ReadContext,
+    ) -> Result<BlockList, QueryError> {
+        block_list::of_storage(&self.storage, tenant, limit, ctx)
+    }
+
     /// Returns the head cardinality of `tenant`, `limit` entries per list.
     #[must_use]
     pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> Cardinality {
@@ -635,6 +652,32 @@ impl Tsdb {
     #[must_use]
     pub fn head_stats_of(&self, tenant: &TenantId) -> TenantStats {
         self.storage.head().statistics().tenant_stats(tenant)
+    }
+
+    /// Returns the sizes of all tenants with data. Cost: visits each tenant and store.
+    #[must_use]
+    pub fn tenant_sizes(&self) -> BTreeMap<TenantId, TenantSize> {
+        tenant_usage::sizes(&self.storage)
+    }
+
+    /// Returns the use of those limits of `tenant` that the storage keeps.
+    #[must_use]
+    pub fn limit_uses(&self, tenant: &TenantId) -> Vec<LimitUse> {
+        tenant_usage::limit_uses(&self.storage, &self.ingestion_rates, tenant)
+    }
+
+    /// Visits the metric names of the default store of `tenant` in the head with their numbers of series,
+    /// ascending, until `visit` returns false.
+    ///
+    /// # Errors
+    /// As [`ReadContext::check`].
+    pub fn scan_metrics(
+        &self,
+        tenant: &TenantId,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str, u64) -> bool,
+    ) -> Result<(), QueryError> {
+        self.storage.head().reader().scan_series_counts(tenant, METRIC_NAME, ctx, visit)
     }
 
     /// Returns the number of series in the head by tenant, without tenants that have none.

@@ -3,6 +3,7 @@
 //! Invariant: a cursor returns values in their byte order, each once.
 //! Not here: values of selected series ([`Queryable::label_values`](super::Queryable::label_values)).
 
+use super::ReadContext;
 use super::error::QueryError;
 use crate::TimeRange;
 
@@ -14,6 +15,47 @@ pub struct SoleLabelValues<'a> {
     pub name: &'a str,
     /// Range of the samples.
     pub range: TimeRange,
+}
+
+/// Scan of the values of a label among all series whose blocks or head windows overlap a range.
+#[derive(Debug, Clone, Copy)]
+pub struct LabelValueScan<'a> {
+    /// Name of the label.
+    pub name: &'a str,
+    /// Only values that begin with it are visited.
+    pub prefix: &'a str,
+    /// Range of the samples.
+    pub range: TimeRange,
+}
+
+impl LabelValueScan<'_> {
+    /// As [`LabelValueScan::visit_sorted`], with the memory of the values reserved meanwhile.
+    ///
+    /// # Errors
+    /// [`QueryError::Memory`] if the budget of the read has no room for them.
+    pub fn visit_listed(
+        &self,
+        values: &[String],
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        let bytes: usize = values.iter().map(|value| value.len() + size_of::<String>()).sum();
+        let _held = ctx.budget.reserve(bytes as u64)?;
+        self.visit_sorted(values, visit);
+        Ok(())
+    }
+
+    /// Visits those of `values`, which ascend, that begin with the prefix, until `visit` returns false.
+    pub fn visit_sorted(&self, values: &[String], visit: &mut dyn FnMut(&str) -> bool) {
+        let first = values.partition_point(|value| value.as_str() < self.prefix);
+        let after = values.get(first..).unwrap_or_default();
+        let with_prefix = after.iter().take_while(|value| value.starts_with(self.prefix));
+        for value in with_prefix {
+            if !visit(value) {
+                return;
+            }
+        }
+    }
 }
 
 /// Position in the values that a search finds. Series that are created after the start of the search may be

@@ -54,6 +54,28 @@ impl TenantMemory {
     }
 }
 
+/// Memory of a tenant at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryUse {
+    pub(crate) used_bytes: u64,
+    /// `None` if the tenant has as much as all together.
+    pub(crate) limit_bytes: Option<u64>,
+}
+
+impl TenantMemory {
+    /// Returns the memory of `tenant`, whose own limit is `limit_bytes` unless that is 0. Without limits of
+    /// tenants it is that of all.
+    pub(crate) fn use_of(&self, tenant: &TenantId, limit_bytes: u64) -> MemoryUse {
+        let limit_bytes = if limit_bytes == 0 { self.default_bytes } else { limit_bytes };
+        if limit_bytes >= self.total.limit_bytes() {
+            return MemoryUse { used_bytes: self.total.used_bytes(), limit_bytes: None };
+        }
+        let by_tenant = self.by_tenant.lock();
+        let used_bytes = by_tenant.get(tenant).map_or(0, |one| one.budget.used_bytes());
+        MemoryUse { used_bytes, limit_bytes: Some(limit_bytes) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

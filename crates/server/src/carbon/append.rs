@@ -7,10 +7,11 @@ use chronolith_ingest::carbon::{
     INPUT_BYTES_MAX, InputEnd, LineDecoder, PointWriter, Refused, RefusedReason,
 };
 use chronolith_model::databases::CatalogChange;
-use chronolith_model::{TenantId, WriteBatch};
+use chronolith_model::{TenantId, TimeUnit, WriteBatch};
 use chronolith_tsdb::{Applied, Tsdb};
 
 use super::CarbonInput;
+use crate::activity::rejects::{RejectOrigin, WriteSender};
 use crate::app::App;
 
 /// Decodes points by `decode` and appends them to the Graphite store of the tenant. They are visible and
@@ -39,9 +40,10 @@ pub(crate) fn append_points(
     rules.apply(&mut batch);
     let reasons = refused_reasons(&refused);
     if reasons.is_some() {
+        record_refused(app, &refused, to);
         input.add_refused(refused);
     }
-    let applied = apply(store, to.tenant, &batch);
+    let applied = apply(app, store, to, &batch);
     if applied.is_ok() {
         input.points.add(batch.times.len() as u64);
     }
@@ -115,14 +117,42 @@ pub(crate) struct PointTarget<'a> {
     pub(crate) tenant: &'a TenantId,
     /// In front of every path.
     pub(crate) prefix: &'a str,
+    pub(crate) sender: &'a WriteSender,
 }
 
-fn apply(store: &Tsdb, tenant: &TenantId, batch: &WriteBatch) -> Result<Option<Applied>, String> {
+impl<'a> PointTarget<'a> {
+    fn origin(&self, app: &App) -> RejectOrigin<'a> {
+        let now_ms = app.env.clock.now_ms();
+        RejectOrigin { tenant: Some(self.tenant), sender: self.sender, now_ms }
+    }
+}
+
+fn apply(
+    app: &App,
+    store: &Tsdb,
+    to: PointTarget<'_>,
+    batch: &WriteBatch,
+) -> Result<Option<Applied>, String> {
     if batch.times.is_empty() {
         return Ok(None);
     }
-    let target = graphite_store(store, tenant)?;
-    store.apply(&target, batch).map(Some).map_err(|error| error.to_string())
+    let target = graphite_store(store, to.tenant)?;
+    store.apply(&target, batch).map(Some).map_err(|error| {
+        let text = error.to_string();
+        if let Some(reason) = app.metrics.write.count_refused(&error) {
+            app.writes.rejects.record_text(reason, 1, &text, to.origin(app));
+        }
+        text
+    })
+}
+
+/// Records refused lines with an example of each reason.
+#[cold]
+fn record_refused(app: &App, refused: &Refused, to: PointTarget<'_>) {
+    for reason in RefusedReason::ALL {
+        let line = refused.newest(reason).map_or("", |line| &line.text);
+        app.writes.rejects.record_text(reason.label(), refused.count(reason), line, to.origin(app));
+    }
 }
 
 /// Waits until points are durable, and counts them. Blocks the thread.
@@ -132,13 +162,16 @@ fn apply(store: &Tsdb, tenant: &TenantId, batch: &WriteBatch) -> Result<Option<A
 pub(crate) fn wait_durable(
     app: &App,
     store: &Tsdb,
-    tenant: &TenantId,
+    to: PointTarget<'_>,
     applied: Applied,
 ) -> Result<(), String> {
     match store.wait_durable(applied) {
         Ok(outcome) => {
             app.metrics.write.count(&outcome);
-            app.tenant_metrics.of(tenant, app.env.clock.now_ms()).count(&outcome);
+            app.tenant_metrics.of(to.tenant, app.env.clock.now_ms()).count(&outcome);
+            if outcome.rejected_count() > 0 {
+                app.writes.rejects.record_outcome(&outcome, TimeUnit::Milli, "", to.origin(app));
+            }
             Ok(())
         }
         Err(error) => {

@@ -73,7 +73,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
             "query_stats": true,
             "query_warnings": true,
             "remote_write_receiver": true,
-            "search": false,
+            "search": true,
             "time_range_labels": true,
             "time_range_series": true,
         },

@@ -8,7 +8,6 @@ use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse as _;
 use chronolith_model::{Exemplar, Labels, Matcher, MetadataEntry};
-use chronolith_promql::ast::{Expr, ExprKind};
 use chronolith_promql::parser::parse_metric_selector;
 
 use super::call;
@@ -19,6 +18,7 @@ use super::printer::Printer;
 use super::{query, series, status};
 use crate::app::App;
 use crate::http::json;
+use crate::http::query::selectors::selectors_of;
 
 pub(super) async fn metadata(
     State(app): State<Arc<App>>,
@@ -110,8 +110,7 @@ pub(super) async fn exemplars(
     let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let text = call.params.get("query").unwrap_or("");
         let expr = query::parse_text(app, text).map_err(ApiError::bad_request)?;
-        let mut selectors = Vec::new();
-        collect_selectors(&expr, &mut selectors);
+        let selectors: Vec<Vec<Matcher>> = selectors_of(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
         if selectors.is_empty() {
             return Ok(None);
         }
@@ -145,24 +144,4 @@ fn put_exemplars(out: &mut Vec<u8>, idx: usize, labels: &Labels, exemplars: &[Ex
         out.push(b'}');
     }
     out.extend_from_slice(b"]}");
-}
-
-/// The matchers of every selector in the query.
-fn collect_selectors(expr: &Expr, out: &mut Vec<Vec<Matcher>>) {
-    match &expr.kind {
-        ExprKind::Number(_) | ExprKind::String(_) => {}
-        ExprKind::Selector(selector) => out.push(selector.matchers.clone()),
-        ExprKind::Matrix(matrix) => out.push(matrix.selector.matchers.clone()),
-        ExprKind::Subquery(subquery) => collect_selectors(&subquery.expr, out),
-        ExprKind::Call(call) => call.args.iter().for_each(|arg| collect_selectors(arg, out)),
-        ExprKind::Aggregate(aggregate) => {
-            aggregate.param.iter().for_each(|param| collect_selectors(param, out));
-            collect_selectors(&aggregate.expr, out);
-        }
-        ExprKind::Binary(binary) => {
-            collect_selectors(&binary.lhs, out);
-            collect_selectors(&binary.rhs, out);
-        }
-        ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => collect_selectors(inner, out),
-    }
 }

@@ -10,6 +10,7 @@ pub(crate) mod context;
 mod explain;
 pub(super) mod log;
 pub(crate) mod range_cache;
+pub(super) mod selectors;
 pub(super) mod slow;
 
 use std::cell::Cell;
@@ -26,6 +27,7 @@ use chronolith_promql::engine::{EvalError, Query, QueryResult, Value, VectorSamp
 use chronolith_promql::parser::{parse_expr, pretty};
 
 use self::explain::{StatsMode, Timings};
+use self::selectors::selectors_of;
 use super::call::{self, Call};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
@@ -33,6 +35,8 @@ use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
 use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
 use super::tree;
+use crate::activity::metric_usage::selected_names;
+use crate::activity::top_queries::{FinishedQuery, QueryLanguage};
 use crate::admission::small::Candidate;
 use crate::app::App;
 use crate::http::json;
@@ -308,6 +312,9 @@ impl Running<'_> {
             app.metrics.query.samples.add(result.samples_read);
             let duration = if step_ms > 0 { &app.metrics.query.range } else { &app.metrics.query.instant };
             duration.observe_ns(clock.mono_ns().saturating_sub(self.started_ns));
+            let selectors = selectors_of(&expr);
+            let names = selectors.iter().flat_map(|matchers| selected_names(matchers));
+            app.queries.metric_usage.record(&request.call.tenant, names, clock.now_ms());
         }
         printed
     }
@@ -346,7 +353,19 @@ impl Running<'_> {
         }
         self.note_slow(app, now_ns, error);
         // As in Prometheus, a query that cannot be parsed is none.
-        if app.queries.log.is_on() && error.is_none_or(|error| error.kind != ErrorKind::BadRequest) {
+        if error.is_some_and(|error| error.kind == ErrorKind::BadRequest) {
+            return;
+        }
+        app.queries.top.record(&FinishedQuery {
+            tenant: &self.request.call.tenant,
+            language: QueryLanguage::PromQl,
+            text: self.text(),
+            duration_ns: now_ns.saturating_sub(self.started_ns),
+            sample_count: self.trace.samples_read(),
+            is_error: error.is_some(),
+            ended_ms: app.env.clock.now_ms(),
+        });
+        if app.queries.log.is_on() {
             app.queries.log.write(self.log_line(app, error).to_string());
         }
     }

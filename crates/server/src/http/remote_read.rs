@@ -27,6 +27,7 @@ use super::body::{self, BodyBytes};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::stream::{self, Parts, StreamKind};
+use crate::activity::metric_usage::selected_names;
 use crate::app::App;
 use crate::http::tenant::tenant_of;
 use crate::limits::{ANSWER_PART_BYTES, ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
@@ -57,6 +58,8 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     let memory = app.admission.query_memory.of(&tenant, memory_max);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = decode(app, &tenant, body).await?;
+    let names = request.queries.iter().flat_map(|query| selected_names(&query.matchers));
+    app.queries.metric_usage.record(&tenant, names, app.env.clock.now_ms());
     match request.response {
         ResponseKind::Samples => samples_answer(app, tenant, sources, request.queries).await,
         ResponseKind::StreamedChunks => streamed_answer(app, tenant, sources, request.queries).await,

@@ -1,6 +1,6 @@
 //! Status API: build and runtime information, settings, progress of the WAL replay, cardinality of the head
-//! (`status/tsdb`), storage and memory by part; and the endpoints of targets, rules and alerts, which return
-//! empty lists because the server neither scrapes targets nor evaluates rules.
+//! or of selected series (`status/tsdb`), storage and memory by part; and the endpoints of targets, rules and
+//! alerts, which return empty lists because the server neither scrapes targets nor evaluates rules.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use chronolith_base::utc::rfc3339_seconds;
 use serde_json::{Value, json};
 
 use super::call;
+use super::cardinality;
 use super::dispatch;
 use super::error::ApiError;
 use super::params::{Params, int_fault};
@@ -162,16 +163,29 @@ fn cardinality_limit(params: &Params) -> Result<usize, ApiError> {
 pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let limit = cardinality_limit(&call.params)?;
+    let mut selectors = series::selectors(&call.params)?;
+    let range = series::time_range(&call.params)?;
+    let is_selected =
+        ["match[]", "start", "end"].iter().any(|name| call.params.all(name).any(|text| !text.is_empty()));
+    if selectors.is_empty() {
+        selectors.push(Vec::new());
+    }
     let tenant = call.tenant.clone();
-    let value = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, _| {
+    let value = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         // A read-only server has no head.
         let store = app.lifecycle.opened();
         let stats = store.map(|store| store.head_stats_of(&call.tenant)).unwrap_or_default();
-        let cardinality = store.map(|store| store.cardinality(&call.tenant, limit)).unwrap_or_default();
+        let cardinality = if is_selected {
+            let source = app.lifecycle.source()?.queryable(&call.tenant);
+            cardinality::of_selected(&*source, &selectors, range, limit, ctx)?
+        } else {
+            store.map(|store| store.cardinality(&call.tenant, limit)).unwrap_or_default()
+        };
         let list = |entries: &[(String, u64)]| -> Value {
             entries.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
         };
         Ok(json!({
+            // With selectors, of the selected series.
             "headStats": {
                 "numSeries": cardinality.series_count,
                 "numLabelPairs": cardinality.label_pair_count,

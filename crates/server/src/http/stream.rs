@@ -2,7 +2,7 @@
 //! them through a bounded channel to the connection.
 //!
 //! Invariants: an error before the first part is a response with its status code; an error or panic after it
-//! aborts the connection, so no client takes a part for the whole. The thread stops when the client
+//! aborts the connection, so no client takes a part for the whole, unless the last part names the error. The thread stops when the client
 //! disconnects or the stream exceeds its time.
 //! Not here: content of the parts (`remote_read`, `federate`), permits (`admission`).
 
@@ -48,6 +48,8 @@ impl StreamKind {
 #[derive(Debug)]
 enum Part {
     Bytes(Bytes),
+    /// The response ends with these bytes.
+    Last(Bytes),
     /// All parts have been sent.
     End,
     Failed(ApiError),
@@ -69,6 +71,15 @@ impl Parts {
         (self.kind.metrics)(&self.app.metrics).bytes.add(bytes.len() as u64);
         let sent = self.sender.blocking_send(Part::Bytes(body::held(bytes, held)));
         sent.map_err(|_| ApiError::from(QueryError::Canceled))
+    }
+}
+
+impl Parts {
+    /// Hands over the end of a response whose last part says that it failed. It is sent whatever the state of
+    /// the query; a client that has disconnected does not get it.
+    pub(super) fn send_last(&self, bytes: Vec<u8>) {
+        (self.kind.metrics)(&self.app.metrics).bytes.add(bytes.len() as u64);
+        drop(self.sender.blocking_send(Part::Last(Bytes::from(bytes))));
     }
 }
 
@@ -98,7 +109,7 @@ pub(super) async fn answer(
     let no_thread = |error| ApiError::new(ErrorKind::Unavailable, format_args!("starting a thread: {error}"));
     app.query_threads.start(Box::new(job)).map_err(no_thread)?;
     let first = match receiver.recv().await {
-        Some(Part::Bytes(bytes)) => Some(bytes),
+        Some(Part::Bytes(bytes) | Part::Last(bytes)) => Some(bytes),
         Some(Part::End) => None,
         Some(Part::Failed(error)) => return Err(error),
         None => return Err(ApiError::new(ErrorKind::Internal, kind.bug())),
@@ -150,6 +161,10 @@ impl HttpBody for StreamedBody {
         }
         match ready!(self.receiver.poll_recv(cx)) {
             Some(Part::Bytes(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Some(Part::Last(bytes)) => {
+                self.is_ended = true;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
             Some(Part::End) => {
                 self.is_ended = true;
                 Poll::Ready(None)
@@ -209,5 +224,7 @@ mod tests {
         let failed = Part::Failed(ApiError::new(ErrorKind::Internal, "damaged"));
         assert_eq!(read_to_end(send(failed)).await, [true, false]);
         assert_eq!(read_to_end(drop).await, [true, false], "the thread panicked: the rest is missing");
+        let last = Part::Last(Bytes::from_static(b"failed"));
+        assert_eq!(read_to_end(send(last)).await, [true, true]);
     }
 }

@@ -1,6 +1,7 @@
 //! The router without sockets: parameters, errors, envelopes, formats.
 //! Uses a store in memory; a fake clock stands at [`NOW_MS`].
 
+mod activity;
 mod admin;
 mod health;
 mod metrics;
@@ -9,7 +10,9 @@ pub(crate) mod partial;
 mod queries;
 mod query_limits;
 mod read_only;
+mod search;
 mod sources;
+mod tsdb_status;
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,6 +20,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use chronolith_base::Env;
 use chronolith_ingest::remote_write::encode::RequestEncoder;
+use chronolith_model::{Labels, TenantId, WriteBatch};
 use chronolith_tsdb::{BucketOptions, BucketSources, ReplayProgress, SourcePart, Tsdb};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -101,6 +105,31 @@ impl Fixture {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    /// As [`Fixture::get`] for a tenant.
+    async fn get_as(&self, tenant: &str, path: &str) -> Answer {
+        let request = Request::get(path).header("X-Scope-OrgID", tenant);
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// Stores one sample of each series for a tenant, at [`NOW_MS`] plus `offset_ms`.
+    fn store_series(&self, tenant: &str, offset_ms: i64, series: &[Pairs<'_>]) {
+        let mut batch = WriteBatch::from_labels();
+        for labels in series {
+            let labels = Labels::from_pairs(labels.iter().copied());
+            batch.push_labels(&labels, &[(NOW_MS + offset_ms, 1.0)]);
+        }
+        let tenant = TenantId::new(tenant).expect("valid");
+        let stored = self.app.lifecycle.store().expect("open").append(&tenant, &batch).expect("stored");
+        assert_eq!(stored.first_reject, None);
+    }
+
+    /// Flushes all windows that have ended to blocks.
+    async fn flush(&self) {
+        let store = self.app.lifecycle.store().expect("open").clone();
+        let flushed = tokio::task::spawn_blocking(move || store.flush_closed(NOW_MS + 24 * 3_600_000));
+        flushed.await.expect("no panic").expect("flushes");
     }
 
     async fn post_form(&self, path: &str, form: &str) -> Answer {

@@ -45,23 +45,39 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
     let sender = Sender::of(&app, &request);
     match receive(&app, request).await {
         Ok((message, written)) => {
-            sender.log_rejects(&app, &written);
+            sender.note_rejects(&app, &written);
             answer(message, &written)
         }
         Err(refused) => {
-            sender.log_refusal(&app, &refused);
-            refused.into_text()
+            sender.note_refusal(&app, &refused.error, refused.limit);
+            refused.error.into_text()
         }
     }
 }
 
-async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written), ApiError> {
+/// A request of which nothing is stored.
+struct Refusal {
+    error: ApiError,
+    /// Reason in metrics if a limit refused it.
+    limit: Option<&'static str>,
+}
+
+impl<E> From<E> for Refusal
+where
+    ApiError: From<E>,
+{
+    fn from(error: E) -> Refusal {
+        Refusal { error: error.into(), limit: None }
+    }
+}
+
+async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written), Refusal> {
     let (parts, request_body) = request.into_parts();
     let (message, tenant, store) = match check(app, &parts.headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
             body::discard(request_body).await;
-            return Err(refused);
+            return Err(refused.into());
         }
     };
     let options = &app.options.write;
@@ -91,7 +107,7 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
         Err(error) => {
             tracing::error!(%error, "remote write panicked");
             let message = "internal error: the write panicked, see the server's log";
-            Err(ApiError::new(ErrorKind::Internal, message))
+            Err(ApiError::new(ErrorKind::Internal, message).into())
         }
     }
 }
@@ -112,7 +128,7 @@ fn store_body(
     mut body: BodyBytes,
     memory: &MemoryBudget,
     apply: Permit,
-) -> Result<Written, ApiError> {
+) -> Result<Written, Refusal> {
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut batch = app.writes.batches.take();
     let decoded = decode(app, message, &mut body, &mut histograms_held, &mut batch);
@@ -134,8 +150,7 @@ fn store_body(
         }
         Err(error) => {
             metrics.failures.add(1);
-            metrics.count_refused(&error);
-            Err(write_error(&error))
+            Err(Refusal { limit: metrics.count_refused(&error), error: write_error(&error) })
         }
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     collect(query::QUERY_CACHE, &app.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
     collect(stream::FEDERATE, &metrics.federate, out);
+    collect(stream::SEARCH, &metrics.search, out);
     collect(stream::INFLUX_QUERY, &metrics.influx_query, out);
     for table in admission::tables() {
         collect(table, &app.admission, out);
@@ -80,6 +81,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(query::QUERY_CACHE),
         of(stream::REMOTE_READ),
         of(stream::FEDERATE),
+        of(stream::SEARCH),
         of(stream::INFLUX_QUERY),
         of(bucket::BUCKET),
         of(memory::MEMORY),

@@ -46,7 +46,7 @@ impl Memory {
         let cache = app.queries.cache.counts();
         let (pool_bytes, pool_count) = app.writes.batches.bytes_and_len();
         let admission = &app.admission;
-        let server = vec![
+        let mut server = vec![
             MemoryPart::new(
                 "write_requests",
                 admission.write_memory.total.used_bytes(),
@@ -60,6 +60,7 @@ impl Memory {
             ),
             MemoryPart::new("query_cache", cache.bytes, cache.entries as u64),
         ];
+        server.extend(activity(app));
         let store = app.lifecycle.opened().map(|store| store.memory(tenant_count)).unwrap_or_default();
         Memory { process: process::read(&app.env), store, server }
     }
@@ -103,6 +104,11 @@ impl Memory {
             "tenants": tenants.collect::<Vec<_>>(),
         })
     }
+}
+
+/// Lists of recent activity.
+pub(super) fn activity(app: &App) -> [MemoryPart; 3] {
+    [app.queries.top.memory(), app.queries.metric_usage.memory(), app.writes.rejects.memory()]
 }
 
 fn tree(parts: &[MemoryPart]) -> Map<String, Value> {

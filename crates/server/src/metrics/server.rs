@@ -1,6 +1,7 @@
 //! Metrics that are read from parts of the server with no counters of their own kind.
 
 use super::definition::Metric;
+use super::memory::activity;
 use crate::app::App;
 
 pub(super) static SERVER: &[Metric<App>] = &[
@@ -38,6 +39,25 @@ pub(super) static SERVER: &[Metric<App>] = &[
             let (_, left_out_count) = app.queries.slow_log.counts();
             left_out_count as f64
         },
+    ),
+    Metric::gauges(
+        "chronolith_activity_bytes",
+        &["list"],
+        "Memory of the lists of recent activity: costliest queries, selected metrics, refused samples.",
+        |app, samples| activity(app).iter().for_each(|part| samples.push(&[part.name], part.bytes as f64)),
+    ),
+    Metric::gauges("chronolith_activity_entries", &["list"], "Entries of these lists.", |app, samples| {
+        activity(app).iter().for_each(|part| samples.push(&[part.name], part.count as f64));
+    }),
+    Metric::counter(
+        "chronolith_metric_usage_evictions_total",
+        "Metric names whose counts of queries were dropped for others.",
+        |app| app.queries.metric_usage.evicted_count() as f64,
+    ),
+    Metric::counter(
+        "chronolith_reject_examples_dropped_total",
+        "Examples of refused samples that were not kept for lack of room.",
+        |app| app.writes.rejects.examples_dropped_count() as f64,
     ),
     Metric::gauge("chronolith_write_batches_pooled", "Empty batches at hand.", |app| {
         app.writes.batches.len() as f64

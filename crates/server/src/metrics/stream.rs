@@ -1,4 +1,4 @@
-//! Metrics of streamed responses: remote read and federation.
+//! Metrics of streamed responses: remote read, federation, InfluxQL, searches of names.
 
 use super::counter::Counter;
 use super::definition::Metric;
@@ -60,6 +60,19 @@ pub(super) static INFLUX_QUERY: &[Metric<StreamMetrics>] = &[
         "chronolith_influx_query_bytes_total",
         "Bytes of responses to InfluxQL, before compression.",
         |query| query.bytes.as_f64(),
+    ),
+];
+
+pub(super) static SEARCH: &[Metric<StreamMetrics>] = &[
+    Metric::counter(
+        "chronolith_search_aborted_total",
+        "Search responses aborted by an error or a disconnected client.",
+        |search| search.aborted.as_f64(),
+    ),
+    Metric::counter(
+        "chronolith_search_bytes_total",
+        "Bytes of search responses, before compression.",
+        |search| search.bytes.as_f64(),
     ),
 ];
 

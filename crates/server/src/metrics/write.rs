@@ -101,16 +101,17 @@ pub(super) static WRITE: &[Metric<WriteMetrics>] = &[
 ];
 
 impl WriteMetrics {
-    /// Counts a request that a limit refused.
-    pub(crate) fn count_refused(&self, error: &WriteError) {
+    /// Counts a request that a limit refused; returns the reason.
+    pub(crate) fn count_refused(&self, error: &WriteError) -> Option<&'static str> {
         let idx = match error {
             WriteError::HeadFull { .. } => 0,
             WriteError::NeverFits { .. } => 1,
             WriteError::RateLimited { .. } => 2,
             WriteError::BurstExceeded { .. } => 3,
-            _ => return,
+            _ => return None,
         };
         self.requests_refused[idx].add(1);
+        Some(REFUSED_REASONS[idx])
     }
 
     pub(crate) fn count(&self, outcome: &WriteOutcome) {

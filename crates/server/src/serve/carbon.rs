@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::listener::Listener;
 use self::stream::PointStream;
+use crate::activity::rejects::WriteSender;
 use crate::app::App;
 use crate::carbon::append::{PointTarget, append_lines, wait_durable};
 use crate::limits::ACCEPT_PAUSE;
@@ -49,11 +50,12 @@ impl udp::DatagramStore for Datagrams {
 
     fn store(&self, app: &App, store: &Tsdb, body: Vec<u8>) -> Result<(), String> {
         let Listener { options, input, .. } = &*self.0;
-        let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix };
+        // Datagrams of several senders are stored together.
+        let sender = WriteSender { listener: Some(input.name.clone()), ..WriteSender::default() };
+        let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
         let (appended, outcome) = append_lines(app, input, store, to, &body);
         // What was appended before a failure becomes durable as well.
-        let durable =
-            appended.applied.map_or(Ok(()), |applied| wait_durable(app, store, &options.tenant, applied));
+        let durable = appended.applied.map_or(Ok(()), |applied| wait_durable(app, store, to, applied));
         outcome.and(durable)
     }
 }
@@ -89,8 +91,13 @@ async fn serve(
     closing: watch::Receiver<bool>,
 ) {
     let store = udp::opened(&listener.app).await;
-    let mut connection =
-        Connection { points: Some(PointStream::new(listener.clone())), store, unsynced: None, listener };
+    let sender = Arc::new(WriteSender {
+        address: stream.peer_addr().ok().map(|address| address.ip()),
+        user_agent: None,
+        listener: Some(listener.input.name.clone()),
+    });
+    let points = Some(PointStream::new(listener.clone(), sender.clone()));
+    let mut connection = Connection { points, store, unsynced: None, listener, sender };
     if let Err(error) = connection.run(stream, closing).await {
         let listener = &connection.listener.input.name;
         tracing::warn!(error, listener, "storing points of carbon failed, the connection is closed");
@@ -112,6 +119,7 @@ struct Connection {
     /// `None` while a thread decodes.
     points: Option<PointStream>,
     unsynced: Option<Unsynced>,
+    sender: Arc<WriteSender>,
 }
 
 /// End of what was read from a connection.
@@ -229,7 +237,12 @@ impl Connection {
         let _permit = self.listener.app.writes.carbon.threads.acquire().await;
         let listener = self.listener.clone();
         let store = self.store.clone();
-        let wait = move || wait_durable(&listener.app, &store, &listener.options.tenant, applied);
+        let sender = self.sender.clone();
+        let wait = move || {
+            let Listener { app, options, .. } = &*listener;
+            let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
+            wait_durable(app, &store, to, applied)
+        };
         tokio::task::spawn_blocking(wait).await.map_err(|error| error.to_string())?
     }
 }

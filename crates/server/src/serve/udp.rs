@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_ingest::line_protocol::{self, DecodeOptions, Precision};
+use chronolith_ingest::line_protocol::{self, DecodeOptions, ParseReason, Precision};
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::{TenantId, WriteBatch};
 use chronolith_tsdb::Tsdb;
@@ -16,6 +16,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{self, channel as bounded_channel};
 use tokio::sync::watch;
 
+use crate::activity::rejects::{RejectOrigin, WriteSender};
 use crate::app::App;
 use crate::options::UdpListener;
 
@@ -129,10 +130,19 @@ impl DatagramStore for LineProtocol {
         let mut batch: WriteBatch = app.influx.batches.take();
         let refused = line_protocol::decode(body, &decode, &mut batch);
         app.metrics.line_protocol.count(&refused);
+        let sender =
+            WriteSender { listener: Some(format!("udp {}", options.listen)), ..WriteSender::default() };
+        let tenant = TenantId::anonymous();
+        let origin = RejectOrigin { tenant: Some(&tenant), sender: &sender, now_ms: app.env.clock.now_ms() };
+        for (reason, count) in ParseReason::ALL.iter().zip(refused.unparsable) {
+            let line = refused.messages.lines().next().unwrap_or("");
+            app.writes.rejects.record_text(reason.label(), count, line, origin);
+        }
         let appended = store.append(&target, &batch);
         app.influx.batches.give(batch);
         let outcome = appended.map_err(|error| error.to_string())?;
         app.metrics.write.count(&outcome);
+        app.writes.rejects.record_outcome(&outcome, target.time_unit(), "", origin);
         Ok(())
     }
 }

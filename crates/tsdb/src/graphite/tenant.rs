@@ -15,7 +15,7 @@ use chronolith_model::TenantId;
 use super::log::{Entry, Frames};
 
 /// Events of one tenant.
-pub(super) const EVENTS_PER_TENANT_MAX: usize = 100_000;
+pub(crate) const EVENTS_PER_TENANT_MAX: usize = 100_000;
 /// Bytes of the texts of all events of one tenant.
 pub(super) const EVENT_BYTES_PER_TENANT_MAX: usize = 64 << 20;
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use chronolith_block::Block;
 use chronolith_bucket::{BlockCatalog, BucketBlock, Folder, check_first_batches};
 use chronolith_format::block::meta::Ulid;
+use chronolith_model::query::LabelValueScan;
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
@@ -300,6 +301,32 @@ impl QueryBlocks {
             ctx.begin_wait()?;
         }
         Ok(blocks)
+    }
+
+    /// Visits the values of a label in each local block. Values of a block may come again if it is replaced
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As the blocks.
+    pub(super) fn scan_local(
+        &self,
+        scan: &LabelValueScan<'_>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        self.local.fold_in_range(
+            &self.tenant,
+            scan.range,
+            || (),
+            |(), block| {
+                if !block.has_label_name(KIND_LABEL) {
+                    return block.scan_label_values(scan, ctx, visit);
+                }
+                let list = LabelList::Values(scan.name.to_owned());
+                let values = LabelQuery::without_texts(list, &[], scan.range, 0, ctx).run_local(&block)?;
+                scan.visit_listed(&values, ctx, visit)
+            },
+        )
     }
 
     /// Runs a label query on all blocks. Returns the union of `from_head` and the results, sorted, at most

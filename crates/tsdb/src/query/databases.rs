@@ -9,7 +9,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use chronolith_model::query::{LabelValueCursor, ReadEstimate, SelectHints, SoleLabelValues, VecBatches};
+use chronolith_model::query::{
+    LabelValueCursor, LabelValueScan, ReadEstimate, SelectHints, SoleLabelValues, VecBatches,
+};
 use chronolith_model::{
     DuplicatePolicy, FIELD_LABEL, Labels, LabelsBuilder, METRIC_NAME, MatchOp, Matcher, QueryError,
     Queryable, ReadContext, Selector, SeriesBatches, SeriesRead,
@@ -224,6 +226,30 @@ impl WithDatabases {
         WithDatabases { own, policies, separator }
     }
 
+    /// Returns the values of a label in the store of a policy, as readers see them.
+    fn values_in(
+        &self,
+        policy: &PolicySource,
+        split: &Split<'_>,
+        name: &str,
+        selector: &Selector<'_>,
+        ctx: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        let tags = policy.matchers(split);
+        let on_tags = Selector { matchers: &tags, range: selector.range };
+        if name == METRIC_NAME && split.on_added.is_empty() && split.equal_name().is_none() {
+            let metrics = policy.metrics(split, &on_tags, &self.separator, ctx)?;
+            return Ok(metrics.iter().map(|(m, f)| metric_name(m, &self.separator, f)).collect());
+        }
+        let is_added = name == DATABASE_LABEL || name == POLICY_LABEL;
+        if split.is_of_tags() && !is_added {
+            return policy.source.label_values(name, &on_tags, 0, ctx);
+        }
+        let series = policy.select(split, selector, &self.separator, ctx)?;
+        let values = series.iter().filter_map(|series| series.labels.get(name));
+        Ok(values.map(str::to_owned).collect())
+    }
+
     /// Returns the union of the lists of the default store and of all policies, at most `limit` (0 = all).
     fn union(
         &self,
@@ -346,21 +372,24 @@ impl Queryable for WithDatabases {
         if name == FIELD_LABEL {
             return Ok(own);
         }
-        self.union(selector, limit, own, |policy, split| {
-            let tags = policy.matchers(split);
-            let on_tags = Selector { matchers: &tags, range: selector.range };
-            if name == METRIC_NAME && split.on_added.is_empty() && split.equal_name().is_none() {
-                let metrics = policy.metrics(split, &on_tags, &self.separator, ctx)?;
-                return Ok(metrics.iter().map(|(m, f)| metric_name(m, &self.separator, f)).collect());
-            }
-            let is_added = name == DATABASE_LABEL || name == POLICY_LABEL;
-            if split.is_of_tags() && !is_added {
-                return policy.source.label_values(name, &on_tags, 0, ctx);
-            }
-            let series = policy.select(split, selector, &self.separator, ctx)?;
-            let values = series.iter().filter_map(|series| series.labels.get(name));
-            Ok(values.map(str::to_owned).collect())
-        })
+        self.union(selector, limit, own, |policy, split| self.values_in(policy, split, name, selector, ctx))
+    }
+
+    fn scan_label_values(
+        &self,
+        scan: &LabelValueScan<'_>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        self.own.scan_label_values(scan, ctx, visit)?;
+        if scan.name == FIELD_LABEL {
+            return Ok(());
+        }
+        let selector = &Selector { matchers: &[], range: scan.range };
+        let values = self.union(selector, 0, Vec::new(), |policy, split| {
+            self.values_in(policy, split, scan.name, selector, ctx)
+        })?;
+        scan.visit_listed(&values, ctx, visit)
     }
 
     /// Series of databases have labels of their databases.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::query::{LabelValueCursor, SelectHints, SoleLabelValues};
+use chronolith_model::query::{LabelValueCursor, LabelValueScan, SelectHints, SoleLabelValues};
 use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches};
 
 /// Source that `look_up` returns for each read.
@@ -60,6 +60,15 @@ where
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         (self.look_up)(ctx)?.label_values(name, selector, limit, ctx)
+    }
+
+    fn scan_label_values(
+        &self,
+        scan: &LabelValueScan<'_>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        (self.look_up)(ctx)?.scan_label_values(scan, ctx, visit)
     }
 
     fn sole_label_values(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::query::{
-    LabelValueCursor, ReadEstimate, SelectHints, SoleLabelValues, SortedValues, TenantSources,
+    LabelValueCursor, LabelValueScan, ReadEstimate, SelectHints, SoleLabelValues, SortedValues, TenantSources,
 };
 use chronolith_model::{
     DuplicatePolicy, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
@@ -166,6 +166,19 @@ impl Queryable for TenantFanout {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         self.names(limit, ctx, |one| one.label_values(name, selector, limit, ctx))
+    }
+
+    fn scan_label_values(
+        &self,
+        scan: &LabelValueScan<'_>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        for part in &self.parts {
+            let scanned = part.queryable.scan_label_values(scan, ctx, visit);
+            part.failure.or_warn(scanned, || (), ctx)?;
+        }
+        Ok(())
     }
 
     fn sole_label_values(

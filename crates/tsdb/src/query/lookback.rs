@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use chronolith_model::query::{
-    ColumnType, LabelValueCursor, ReadEstimate, SelectHints, SoleLabelValues, SortedValues, TypedColumns,
-    VecBatches,
+    ColumnType, LabelValueCursor, LabelValueScan, ReadEstimate, SelectHints, SoleLabelValues, SortedValues,
+    TypedColumns, VecBatches,
 };
 use chronolith_model::rollup::{RollupArchive, RollupRead};
 use chronolith_model::{
@@ -99,6 +99,19 @@ impl Queryable for Bounded {
     ) -> Result<Vec<String>, QueryError> {
         let read = |selector: &Selector<'_>| self.source.label_values(name, selector, limit, ctx);
         Ok(read_part(selector, ctx, read)?.unwrap_or_default())
+    }
+
+    fn scan_label_values(
+        &self,
+        scan: &LabelValueScan<'_>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        let read = |part: &Selector<'_>| {
+            self.source.scan_label_values(&LabelValueScan { range: part.range, ..*scan }, ctx, visit)
+        };
+        read_part(&Selector { matchers: &[], range: scan.range }, ctx, read)?;
+        Ok(())
     }
 
     fn sole_label_values(

@@ -72,6 +72,11 @@ impl ValuePosition {
         self.idx += 1;
     }
 
+    /// Returns the number of live series with the value at the position.
+    pub(crate) fn live_count(&self, tables: &TenantIndex) -> u64 {
+        self.pairs.get(self.idx).map_or(0, |&pair| u64::from(tables.pairs[pair as usize].live_count))
+    }
+
     /// Returns true if a live series has the value at the position, and no other label.
     pub(crate) fn is_sole(&self, tables: &TenantIndex) -> bool {
         let is_sole = |pair: &u32| match tables.names.len() {

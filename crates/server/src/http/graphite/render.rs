@@ -21,6 +21,7 @@ use super::annotations::Annotations;
 use super::fetch_log::FetchLog;
 use super::lineage;
 use super::source::{Reading, SourceSettings, TenantSource};
+use crate::activity::top_queries::{FinishedQuery, QueryLanguage};
 use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
@@ -62,8 +63,20 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     let tenant = call.tenant.clone();
     let timeout_ms = app.options.query.timeout_ms;
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
-        let evaluated = evaluated(app, &call, &targets, form.reading, ctx)?;
-        print(evaluated, &targets, &form, ctx)
+        let started_ns = app.env.clock.mono_ns();
+        let evaluated = evaluated(app, &call, &targets, form.reading, ctx);
+        let sample_count = evaluated.as_ref().map_or(0, |evaluated| evaluated.sample_count);
+        let printed = evaluated.and_then(|evaluated| print(evaluated, &targets, &form, ctx));
+        app.queries.top.record(&FinishedQuery {
+            tenant: &call.tenant,
+            language: QueryLanguage::Graphite,
+            text: &targets.targets.join("&"),
+            duration_ns: app.env.clock.mono_ns().saturating_sub(started_ns),
+            sample_count,
+            is_error: printed.is_err(),
+            ended_ms: app.env.clock.now_ms(),
+        });
+        printed
     });
     let content_type = format.content_type();
     let mut response = printed.await?.into_response(content_type);
@@ -75,6 +88,8 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
 /// Result of the targets of a request.
 pub(super) struct Evaluated {
     series: Vec<Series>,
+    /// Samples and windows of roll-ups that were read.
+    sample_count: u64,
     /// Fetches of the request, if they are logged.
     pub(super) log: FetchLog,
 }
@@ -103,7 +118,7 @@ pub(super) fn evaluated(
     let evaluation = evaluate(targets, &source, limits, &is_canceled);
     let series = evaluation.map_err(|error| failed(&error, &source, ctx))?;
     dispatch::refuse_partial(ctx)?;
-    Ok(Evaluated { series, log: source.take_log() })
+    Ok(Evaluated { series, sample_count: source.sample_count(), log: source.take_log() })
 }
 
 /// The answer to an evaluation that failed.
@@ -137,7 +152,7 @@ fn print(
     ctx: &ReadContext,
 ) -> Result<Printer, ApiError> {
     let Form { format, options, reading, .. } = form;
-    let Evaluated { mut series, log } = evaluated;
+    let Evaluated { mut series, log, .. } = evaluated;
     let zone = &targets.zone;
     let mut printer = Printer::new(ctx)?;
     let mut text = String::new();

@@ -7,7 +7,7 @@
 //! read.
 //! Not here: the language (`graphite`), HTTP (`render`, `find`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -73,6 +73,8 @@ pub(super) struct TenantSource<'a> {
     failure: RefCell<Option<QueryError>>,
     reading: Reading,
     log: RefCell<FetchLog>,
+    /// Samples and windows of roll-ups that were read.
+    sample_count: Cell<u64>,
     /// Values of the last series of a plan.
     no_values: RefCell<Arc<Vec<f64>>>,
 }
@@ -94,6 +96,7 @@ impl<'a> TenantSource<'a> {
             failure: RefCell::default(),
             reading: Reading::Points,
             log: RefCell::default(),
+            sample_count: Cell::default(),
             no_values: RefCell::default(),
         })
     }
@@ -116,6 +119,11 @@ impl<'a> TenantSource<'a> {
     /// Returns the log of the fetches; it is empty for [`Reading::Points`].
     pub(super) fn take_log(&self) -> FetchLog {
         self.log.take()
+    }
+
+    /// Returns the number of samples and windows of roll-ups that were read.
+    pub(super) fn sample_count(&self) -> u64 {
+        self.sample_count.get()
     }
 
     fn failed(&self, error: QueryError) -> EvalError {
@@ -214,6 +222,9 @@ impl<'a> TenantSource<'a> {
                 points
             }
         };
+        let counts = points.iter().map(|points| points.counts);
+        let read_count: usize = counts.map(|counts| counts.samples + counts.rolled_up).sum();
+        self.sample_count.set(self.sample_count.get() + read_count as u64);
         for (series, points) in waiting.drain(..).zip(points) {
             self.log_series(&series.name, series.choice.as_ref(), &points)?;
             found.push(fetched(series.name, series.tags, points));

@@ -12,11 +12,13 @@ use chronolith_model::TenantId;
 use chronolith_tsdb::Tsdb;
 use tokio::time::Instant;
 
+use crate::activity::rejects::WriteSender;
 use crate::app::App;
 use crate::carbon::append::{Appended, PointTarget, append_lines, append_points, wait_durable};
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::inflate::{InflateError, claimed_bytes, inflate};
+use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
 use crate::http::write::admit::{self, BodyLimits, WritePermits};
 use crate::limits::WRITE_QUEUE_WAIT;
@@ -37,6 +39,8 @@ struct WriteRequest {
     form: Form,
     tenant: TenantId,
     is_gzip: bool,
+    /// As examples of refused points name it.
+    sender: WriteSender,
 }
 
 /// Stores the points of a request.
@@ -70,7 +74,8 @@ pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Res
         .await
         .map_err(|full| ApiError::new(ErrorKind::Unavailable, full))?;
     let shared = app.clone();
-    let request = WriteRequest { form, tenant, is_gzip };
+    let sender = WriteSender::of_http(&RequestInfo::of(&parts.extensions), &parts.headers);
+    let request = WriteRequest { form, tenant, is_gzip, sender };
     // The thread continues when the client disconnects: the append is completed.
     let done = tokio::task::spawn_blocking(move || store_body(&shared, &store, &request, body, permits));
     done.await.unwrap_or_else(|error| {
@@ -101,7 +106,7 @@ fn store_body(
         false => bytes,
     };
     metrics.bytes_decompressed.add(bytes.len() as u64);
-    let to = PointTarget { tenant: &request.tenant, prefix: "" };
+    let to = PointTarget { tenant: &request.tenant, prefix: "", sender: &request.sender };
     let input = app.writes.carbon.of_http();
     let (stored, outcome) = match request.form {
         Form::Lines => {
@@ -113,7 +118,7 @@ fn store_body(
     drop((held, apply));
     // What was appended before a failure is visible, and durable before the answer.
     if let Some(applied) = stored.applied {
-        wait_durable(app, store, &request.tenant, applied).map_err(unavailable)?;
+        wait_durable(app, store, to, applied).map_err(unavailable)?;
     }
     outcome?;
     match stored.refused {

@@ -10,6 +10,7 @@ mod parameters;
 mod request;
 mod response;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -29,6 +30,7 @@ use super::databases::Databases;
 use super::printer::Epoch;
 use super::reply::InfluxError;
 use super::storage::TenantStorage;
+use crate::activity::top_queries::{FinishedQuery, QueryLanguage};
 use crate::app::App;
 use crate::http::dispatch::{self, Admitted};
 use crate::http::error::ApiError;
@@ -155,6 +157,7 @@ fn execute_all(
         ctx,
     };
     let count = request.statements.len();
+    let mut is_error = false;
     for (id, statement) in request.statements.iter().enumerate() {
         sink.begin(id);
         let outcome = session.execute(statement, &mut sink);
@@ -166,6 +169,7 @@ fn execute_all(
             Err(StatementError::Query(error)) => Some(query_error(&error)),
         };
         sink.end(&messages, error.as_deref())?;
+        is_error |= error.is_some();
         if let Some(error) = error {
             if request.is_async {
                 tracing::info!(%statement, error, "statement of an asynchronous InfluxQL query failed");
@@ -180,7 +184,17 @@ fn execute_all(
             break;
         }
     }
-    app.metrics.query.influxql.observe_ns(app.env.clock.mono_ns().saturating_sub(started_ns));
+    let duration_ns = app.env.clock.mono_ns().saturating_sub(started_ns);
+    app.metrics.query.influxql.observe_ns(duration_ns);
+    app.queries.top.record(&FinishedQuery {
+        tenant: &request.tenant,
+        language: QueryLanguage::InfluxQl,
+        text: &request.text_without_passwords(),
+        duration_ns,
+        sample_count: 0,
+        is_error,
+        ended_ms: app.env.clock.now_ms(),
+    });
     sink.finish()
 }
 
@@ -223,6 +237,15 @@ impl Caller {
 }
 
 impl QueryRequest {
+    /// The statements as text. Those that change something are printed, because they may have passwords.
+    fn text_without_passwords(&self) -> Cow<'_, str> {
+        if !self.statements.iter().any(Statement::is_writing) {
+            return Cow::Borrowed(&self.text);
+        }
+        let printed: Vec<String> = self.statements.iter().map(Statement::to_string).collect();
+        Cow::Owned(printed.join("; "))
+    }
+
     /// Notes of the result of a statement.
     fn messages_of(&self, statement: &Statement) -> Vec<Message> {
         if !self.is_get || !statement.is_writing() {

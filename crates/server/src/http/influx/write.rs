@@ -25,10 +25,12 @@ use self::request::{Api, WriteRequest};
 use super::credentials::Caller;
 use super::databases::{self, Databases};
 use super::reply::InfluxError;
+use crate::activity::rejects::WriteSender;
 use crate::app::App;
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::ErrorKind;
 use crate::http::params::Params;
+use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
 use crate::http::write::admit::{self, BodyLimits, NotAdmitted};
 use crate::limits::WRITE_QUEUE_WAIT;
@@ -59,13 +61,14 @@ async fn answer(app: &Arc<App>, api: Api, request: Request) -> Response<Body> {
 async fn receive(app: &Arc<App>, api: Api, request: Request) -> Result<(), InfluxError> {
     let (parts, request_body) = request.into_parts();
     let checked = check(app, api, parts.uri.query().unwrap_or(""), &parts.headers).await;
-    let (store, request) = match checked {
+    let (store, mut request) = match checked {
         Ok(checked) => checked,
         Err(refused) => {
             body::discard(request_body).await;
             return Err(refused);
         }
     };
+    request.sender = WriteSender::of_http(&RequestInfo::of(&parts.extensions), &parts.headers);
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + WRITE_QUEUE_WAIT;
     let memory = app.admission.write_memory.of(&request.tenant, 0);
@@ -162,6 +165,7 @@ async fn check(
         retention_ns: policy.duration_ns,
         precision,
         is_gzip: encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case(b"gzip")),
+        sender: WriteSender::default(),
     };
     Ok((store, request))
 }

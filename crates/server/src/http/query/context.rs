@@ -7,6 +7,8 @@ use super::active::ActiveQueries;
 use super::log::QueryLog;
 use super::range_cache::RangeCache;
 use super::slow::SlowLog;
+use crate::activity::metric_usage::MetricUsage;
+use crate::activity::top_queries::TopQueries;
 use crate::admission::small::SmallQueries;
 use crate::options::{Features, ServerOptions};
 
@@ -18,6 +20,8 @@ pub(crate) struct QueryContext {
     pub(crate) cache: RangeCache,
     pub(crate) log: QueryLog,
     pub(crate) slow_log: SlowLog,
+    pub(crate) top: TopQueries,
+    pub(crate) metric_usage: MetricUsage,
 }
 
 impl QueryContext {
@@ -31,6 +35,8 @@ impl QueryContext {
             cache: RangeCache::new(options.query.cache_bytes_max),
             log: QueryLog::new(options.query.log_file.clone()),
             slow_log: SlowLog::default(),
+            top: TopQueries::default(),
+            metric_usage: MetricUsage::default(),
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Sender of a write, and the log lines about what was refused of it: with the series, the time of the sample
+//! Sender of a write, and the log lines and examples of what was refused of it: with the series, the time of the sample
 //! and the client's address.
 //! Not here: how many lines (`reject_log`), metrics, texts of answers.
 
 use axum::extract::Request;
-use chronolith_model::TenantId;
+use chronolith_model::{TenantId, TimeUnit};
 
 use super::written::Written;
+use crate::activity::rejects::{RejectOrigin, WriteSender};
 use crate::app::App;
 use crate::http::error::ApiError;
 use crate::http::request::RequestInfo;
@@ -16,16 +17,43 @@ pub(super) struct Sender {
     /// `None` where the request names none, or a wrong one.
     tenant: Option<TenantId>,
     info: RequestInfo,
+    /// As examples of refused samples name it.
+    name: WriteSender,
 }
 
 impl Sender {
     pub(super) fn of(app: &App, request: &Request) -> Sender {
         let tenant = tenant_of(app.options.multitenancy, request.headers()).ok();
-        Sender { tenant, info: RequestInfo::of(request.extensions()) }
+        let info = RequestInfo::of(request.extensions());
+        let name = WriteSender::of_http(&info, request.headers());
+        Sender { tenant, info, name }
+    }
+
+    /// Records and logs samples that were refused while the others were stored.
+    pub(super) fn note_rejects(&self, app: &App, written: &Written) {
+        let refused = &written.refused;
+        if written.outcome.rejected_count() == 0 && refused.first.is_none() {
+            return;
+        }
+        let fault = refused.first.as_deref().unwrap_or("");
+        app.writes.rejects.record_outcome(&written.outcome, TimeUnit::Milli, fault, self.origin(app));
+        self.log_rejects(app, written);
+    }
+
+    /// Records and logs a request of which nothing was stored; `reason` is the limit that refused it.
+    pub(super) fn note_refusal(&self, app: &App, refused: &ApiError, reason: Option<&'static str>) {
+        let reason = reason.unwrap_or_else(|| refused.kind.error_type());
+        app.writes.rejects.record_text(reason, 1, &refused.message, self.origin(app));
+        self.log_refusal(app, refused);
+    }
+
+    fn origin(&self, app: &App) -> RejectOrigin<'_> {
+        let now_ms = app.env.clock.now_ms();
+        RejectOrigin { tenant: self.tenant.as_ref(), sender: &self.name, now_ms }
     }
 
     /// Logs samples that were refused while the others were stored.
-    pub(super) fn log_rejects(&self, app: &App, written: &Written) {
+    fn log_rejects(&self, app: &App, written: &Written) {
         let outcome = &written.outcome;
         for (kind, series, time_ms) in outcome.first_rejects() {
             let count = outcome.rejected[*kind as usize];
@@ -57,7 +85,7 @@ impl Sender {
     }
 
     /// Logs a request of which nothing was stored.
-    pub(super) fn log_refusal(&self, app: &App, refused: &ApiError) {
+    fn log_refusal(&self, app: &App, refused: &ApiError) {
         let reason = refused.kind.error_type();
         let Some(suppressed) = self.admit(app, reason, 1) else { return };
         let (request_id, remote, tenant) = self.fields();

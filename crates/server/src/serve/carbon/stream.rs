@@ -10,11 +10,13 @@ use chronolith_ingest::carbon::{FrameBuffer, InputEnd, LineDecoder, PickleDecode
 use chronolith_tsdb::{Applied, Tsdb};
 
 use super::listener::Listener;
+use crate::activity::rejects::WriteSender;
 use crate::carbon::append::{PointTarget, append_points};
 use crate::options::CarbonProtocol;
 
 pub(super) struct PointStream {
     listener: Arc<Listener>,
+    sender: Arc<WriteSender>,
     decoder: Decoder,
     /// Set once the bytes are not of the protocol: no point can be found after them.
     failure: Option<String>,
@@ -32,12 +34,12 @@ struct PickleStream {
 }
 
 impl PointStream {
-    pub(super) fn new(listener: Arc<Listener>) -> PointStream {
+    pub(super) fn new(listener: Arc<Listener>, sender: Arc<WriteSender>) -> PointStream {
         let decoder = match listener.options.protocol {
             CarbonProtocol::Plaintext => Decoder::Lines(LineDecoder::new()),
             CarbonProtocol::Pickle => Decoder::Pickle(Box::default()),
         };
-        PointStream { listener, decoder, failure: None }
+        PointStream { listener, sender, decoder, failure: None }
     }
 
     /// Appends the points of `buffer`, to its end if `is_end`, and removes what was read. They are visible
@@ -52,7 +54,7 @@ impl PointStream {
         is_end: bool,
     ) -> Result<Option<Applied>, String> {
         let Listener { app, options, input } = &*self.listener;
-        let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix };
+        let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &self.sender };
         match &mut self.decoder {
             Decoder::Lines(lines) => {
                 let end = if is_end { InputEnd::Closed } else { InputEnd::Open };

@@ -63,7 +63,7 @@ pub(super) fn store_body(
     let refused = refused?;
     metrics.decode.observe_ns(stored.decode_ns);
     app.metrics.line_protocol.count(&refused);
-    let outcome = outcome::wait_durable(app, store, stored.applied, start_ns + stored.decode_ns)?;
+    let outcome = outcome::wait_durable(app, request, store, stored.applied, start_ns + stored.decode_ns)?;
     outcome::answer(app, request, &refused, outcome, stored.counts)
 }
 
@@ -106,7 +106,7 @@ fn apply_pieces(
         stored.counts.too_old += outcome::points_before(batch, outcome::earliest_ns(request, now_ms));
         if !batch.times.is_empty() {
             let applied = store.apply(&request.target, batch);
-            let applied = applied.map_err(|error: WriteError| outcome::failed(app, &error))?;
+            let applied = applied.map_err(|error: WriteError| outcome::failed(app, request, &error))?;
             stored.applied = Some(match stored.applied.take() {
                 None => applied,
                 Some(before) => before.join(applied),

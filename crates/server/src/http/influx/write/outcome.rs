@@ -1,12 +1,15 @@
 //! End of a write: the wait for the disk, counters, and the answer about points that are not stored.
 
 use axum::http::StatusCode;
-use chronolith_ingest::line_protocol::{DroppedPoints, Refused, StoreRefused, conflict_text};
+use chronolith_ingest::line_protocol::{
+    DropReason, DroppedPoints, ParseReason, Refused, StoreRefused, conflict_text,
+};
 use chronolith_model::{Reject, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Applied, Tsdb, WalError, WriteError};
 
 use super::super::reply::InfluxError;
 use super::request::WriteRequest;
+use crate::activity::rejects::RejectOrigin;
 use crate::app::App;
 
 /// Points of a request.
@@ -21,6 +24,7 @@ pub(super) struct Counts {
 /// Waits until the batches of a request are durable; `start_ns` is when the first was handed to the store.
 pub(super) fn wait_durable(
     app: &App,
+    request: &WriteRequest,
     store: &Tsdb,
     applied: Option<Applied>,
     start_ns: u64,
@@ -28,14 +32,33 @@ pub(super) fn wait_durable(
     let Some(applied) = applied else { return Ok(WriteOutcome::default()) };
     let appended = store.wait_durable(applied);
     app.metrics.write.append.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
-    appended.map_err(|error| failed(app, &error))
+    appended.map_err(|error| failed(app, request, &error))
 }
 
 /// Counts and words an error of the store.
-pub(super) fn failed(app: &App, error: &WriteError) -> InfluxError {
+pub(super) fn failed(app: &App, request: &WriteRequest, error: &WriteError) -> InfluxError {
     app.metrics.write.failures.add(1);
-    app.metrics.write.count_refused(error);
+    if let Some(reason) = app.metrics.write.count_refused(error) {
+        app.writes.rejects.record_text(reason, 1, &error.to_string(), origin(app, request));
+    }
     write_error(error)
+}
+
+fn origin<'a>(app: &App, request: &'a WriteRequest) -> RejectOrigin<'a> {
+    let now_ms = app.env.clock.now_ms();
+    RejectOrigin { tenant: Some(&request.tenant), sender: &request.sender, now_ms }
+}
+
+/// Records refused lines and points with an example of each reason.
+fn record_rejects(app: &App, request: &WriteRequest, refused: &Refused, outcome: &WriteOutcome, fault: &str) {
+    let rejects = &app.writes.rejects;
+    let origin = origin(app, request);
+    rejects.record_outcome(outcome, request.target.time_unit(), fault, origin);
+    let unparsable = ParseReason::ALL.iter().map(|reason| reason.label()).zip(refused.unparsable);
+    let first_line = refused.messages.lines().next().unwrap_or(fault);
+    unparsable.for_each(|(reason, count)| rejects.record_text(reason, count, first_line, origin));
+    let dropped = DropReason::ALL.iter().map(|reason| reason.label()).zip(refused.dropped);
+    dropped.for_each(|(reason, count)| rejects.record_text(reason, count, fault, origin));
 }
 
 /// Counts a durable request, and answers it.
@@ -51,7 +74,10 @@ pub(super) fn answer(
     app.tenant_metrics.of(&request.tenant, now_ms).count(&outcome);
     match partial_write(app, request, refused, &outcome, counts) {
         None => Ok(()),
-        Some(text) => Err(InfluxError::bad_request(text)),
+        Some(text) => {
+            record_rejects(app, request, refused, &outcome, &text);
+            Err(InfluxError::bad_request(text))
+        }
     }
 }
 

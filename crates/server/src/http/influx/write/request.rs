@@ -3,6 +3,8 @@
 use chronolith_ingest::line_protocol::Precision;
 use chronolith_model::TenantId;
 
+use crate::activity::rejects::WriteSender;
+
 /// Endpoint of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Api {
@@ -21,4 +23,6 @@ pub(super) struct WriteRequest {
     pub(super) retention_ns: i64,
     pub(super) precision: Precision,
     pub(super) is_gzip: bool,
+    /// As examples of refused points name it.
+    pub(super) sender: WriteSender,
 }

@@ -47,8 +47,8 @@ pub(super) fn store_body(
     batch.source = remote_write::new_batch().source;
     app.writes.batches.give(batch);
     drop((body, apply));
-    let applied = applied?.transpose().map_err(|error| outcome::failed(app, &error))?;
-    let stored = outcome::wait_durable(app, store, applied, decoded_ns)?;
+    let applied = applied?.transpose().map_err(|error| outcome::failed(app, request, &error))?;
+    let stored = outcome::wait_durable(app, request, store, applied, decoded_ns)?;
     outcome::answer(app, request, &Refused::default(), stored, Counts { points, too_old })
 }
 

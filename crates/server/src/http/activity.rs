@@ -1,0 +1,152 @@
+//! Recent activity: `status/tenants`, `status/rejects`, `status/top_queries`, `status/metric_usage`. Endpoints
+//! of our own.
+//!
+//! Invariants: with multi-tenancy a tenant sees its own entries only, but for `status/tenants`, which is for
+//! operators as `status/memory` is: it lists all tenants and needs none. Every list has a limit.
+//! Not here: recording (`crate::activity`), rows of metrics (`metrics`).
+
+mod metrics;
+mod tenants;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use axum::routing::get;
+use serde_json::{Value, json};
+
+use super::call::{self, Call};
+use super::dispatch;
+use super::error::ApiError;
+use super::params::Params;
+use super::status::success;
+use crate::activity::MINUTE_COUNT;
+use crate::activity::advice::advice_of;
+use crate::activity::rejects::{RejectCounts, RejectExample};
+use crate::activity::top_queries::{QueryCounts, QueryKey, QueryLanguage};
+use crate::app::App;
+use crate::limits::ACTIVITY_LIMIT_MAX;
+use crate::metrics::tenants::OVERFLOW;
+
+/// Queries of an answer unless `limit` says otherwise.
+const QUERIES_DEFAULT: usize = 20;
+/// Entries of other answers.
+const LIMIT_DEFAULT: usize = 100;
+
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/api/v1/status/tenants", get(tenants::tenants))
+        .route("/api/v1/status/rejects", get(rejects))
+        .route("/api/v1/status/top_queries", get(top_queries))
+        .route("/api/v1/status/metric_usage", get(metrics::metric_usage))
+}
+
+/// The parameter `limit`, 1 to [`ACTIVITY_LIMIT_MAX`].
+fn limit(params: &Params, default: usize) -> Result<usize, ApiError> {
+    match params.number("limit").map(|number| number.ok().and_then(|n| usize::try_from(n).ok())) {
+        None => Ok(default),
+        Some(Some(limit)) if (1..=ACTIVITY_LIMIT_MAX).contains(&limit) => Ok(limit),
+        Some(_) => {
+            let why = format!("not a whole number from 1 to {ACTIVITY_LIMIT_MAX}");
+            Err(ApiError::parameter("limit", why))
+        }
+    }
+}
+
+/// The value of `sort`, one of `names`; the first one by default.
+fn sort<'a>(params: &Params, names: &[&'a str]) -> Result<&'a str, ApiError> {
+    let Some(given) = params.get("sort") else { return Ok(names.first().copied().unwrap_or_default()) };
+    names
+        .iter()
+        .find(|name| **name == given)
+        .copied()
+        .ok_or_else(|| ApiError::parameter("sort", format!("{given:?} is none of {}", names.join(", "))))
+}
+
+async fn rejects(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(&app, request).await?;
+    let limit = limit(&call.params, LIMIT_DEFAULT)?;
+    let value = dispatch::run_status(&app, move |app| {
+        let now_ms = app.env.clock.now_ms();
+        let list = app.writes.rejects.list(own_tenant(app, &call), now_ms, limit);
+        json!({
+            "minutes": MINUTE_COUNT,
+            "endMs": now_ms,
+            "counts": list.counts.iter().map(counts_value).collect::<Vec<_>>(),
+            "examples": list.examples.iter().map(example_value).collect::<Vec<_>>(),
+        })
+    });
+    Ok(success(&value.await?))
+}
+
+/// The tenant whose entries a request sees; `None` for all.
+fn own_tenant<'a>(app: &App, call: &'a Call) -> Option<&'a chronolith_model::TenantId> {
+    app.options.multitenancy.then_some(&call.tenant)
+}
+
+fn counts_value(counts: &RejectCounts) -> Value {
+    json!({
+        "tenant": counts.tenant.as_ref().map_or(OVERFLOW, |tenant| tenant.as_str()),
+        "reason": counts.reason,
+        "total": counts.total,
+        "perMinute": counts.per_minute,
+    })
+}
+
+fn example_value(entry: &RejectExample) -> Value {
+    let advice = advice_of(entry.reason);
+    let example = &entry.example;
+    json!({
+        "tenant": entry.tenant.as_ref().map_or(OVERFLOW, |tenant| tenant.as_str()),
+        "reason": entry.reason,
+        "series": example.series,
+        "timeMs": example.time_ms,
+        "seenMs": example.seen_ms,
+        "sender": example.sender,
+        "count": example.count,
+        "setting": advice.setting,
+        "advice": advice.text,
+    })
+}
+
+async fn top_queries(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+    let call = call::open(&app, request).await?;
+    let limit = limit(&call.params, QUERIES_DEFAULT)?;
+    let sort = sort(&call.params, &["seconds", "count", "samples"])?;
+    let value = dispatch::run_status(&app, move |app| {
+        let mut list = app.queries.top.list(own_tenant(app, &call), app.env.clock.now_ms());
+        let rank = |counts: &QueryCounts| match sort {
+            "count" => counts.count,
+            "samples" => counts.sample_count,
+            _ => counts.duration_ns,
+        };
+        list.queries.sort_by(|(a_key, a), (b_key, b)| {
+            rank(b).cmp(&rank(a)).then_with(|| a_key.text.cmp(&b_key.text))
+        });
+        let shown = list.queries.iter().take(limit);
+        json!({
+            "minutes": MINUTE_COUNT,
+            "queries": shown.map(|(key, counts)| query_value(key, counts)).collect::<Vec<_>>(),
+            "dropped": list.dropped_count,
+        })
+    });
+    Ok(success(&value.await?))
+}
+
+fn query_value(key: &QueryKey, counts: &QueryCounts) -> Value {
+    // The engine of InfluxQL does not count the samples that it reads.
+    let samples = (key.language != QueryLanguage::InfluxQl).then_some(counts.sample_count);
+    json!({
+        "tenant": key.tenant.as_str(),
+        "language": key.language.as_str(),
+        "query": key.text,
+        "count": counts.count,
+        "errors": counts.error_count,
+        "seconds": counts.duration_ns as f64 / 1e9,
+        "maxSeconds": counts.duration_max_ns as f64 / 1e9,
+        "samples": samples,
+        "lastMs": counts.last_ms,
+    })
+}

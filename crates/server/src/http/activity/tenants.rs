@@ -1,0 +1,113 @@
+//! Tenants with their counters, sizes, and use of limits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use chronolith_model::TenantId;
+use chronolith_tsdb::LimitUse;
+use serde_json::{Value, json};
+
+use super::{LIMIT_DEFAULT, limit, sort};
+use crate::app::App;
+use crate::http::dispatch;
+use crate::http::error::ApiError;
+use crate::http::params::Params;
+use crate::http::status::success;
+use crate::metrics::tenants::OVERFLOW;
+
+/// A tenant of the list.
+#[derive(Debug, Default)]
+struct Row {
+    accepted_count: u64,
+    rejected_count: u64,
+    query_count: u64,
+    series_count: u64,
+    memory_bytes: u64,
+}
+
+pub(super) async fn tenants(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
+    let mut params = Params::default();
+    params.parse(request.uri().query().unwrap_or(""))?;
+    let limit = limit(&params, LIMIT_DEFAULT)?;
+    let sort = sort(&params, &["series", "memory", "rejected", "queries"])?;
+    let value = dispatch::run_status(&app, move |app| tenants_value(app, limit, sort));
+    Ok(success(&value.await?))
+}
+
+fn tenants_value(app: &App, limit: usize, sort: &str) -> Value {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    let mut has_overflow = false;
+    for (name, stat) in app.tenant_metrics.list() {
+        let rejected_count = stat.rejected.iter().map(|count| count.get()).sum::<u64>();
+        if name == OVERFLOW {
+            has_overflow = stat.accepted.get() + stat.queries.get() + rejected_count > 0;
+            continue;
+        }
+        let row = rows.entry(name).or_default();
+        row.accepted_count = stat.accepted.get();
+        row.rejected_count = rejected_count;
+        row.query_count = stat.queries.get();
+    }
+    let sizes = app.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
+    for (tenant, size) in sizes {
+        let row = rows.entry(tenant.as_str().to_owned()).or_default();
+        row.series_count = size.series_count;
+        row.memory_bytes = size.memory_bytes;
+    }
+    let rank = |row: &Row| match sort {
+        "memory" => row.memory_bytes,
+        "rejected" => row.rejected_count,
+        "queries" => row.query_count,
+        _ => row.series_count,
+    };
+    let total = rows.len();
+    let mut rows: Vec<(String, Row)> = rows.into_iter().collect();
+    rows.sort_by(|(a_name, a), (b_name, b)| rank(b).cmp(&rank(a)).then_with(|| a_name.cmp(b_name)));
+    rows.truncate(limit);
+    let shown: Vec<Value> = rows.iter().map(|(name, row)| row_value(app, name, row)).collect();
+    json!({ "tenants": shown, "total": total, "overflow": has_overflow })
+}
+
+fn row_value(app: &App, name: &str, row: &Row) -> Value {
+    let limits = TenantId::new(name).map(|tenant| limit_uses(app, &tenant)).unwrap_or_default();
+    json!({
+        "tenant": name,
+        "samplesAccepted": row.accepted_count,
+        "samplesRejected": row.rejected_count,
+        "queries": row.query_count,
+        "series": row.series_count,
+        "memoryBytes": row.memory_bytes,
+        "limits": limits.iter().map(limit_value).collect::<Vec<_>>(),
+    })
+}
+
+fn limit_value(one: &LimitUse) -> Value {
+    json!({ "name": one.name, "setting": one.setting, "used": one.used, "limit": one.limit })
+}
+
+/// Use of the limits of the storage, then of those of requests.
+fn limit_uses(app: &App, tenant: &TenantId) -> Vec<LimitUse> {
+    let mut uses = app.lifecycle.opened().map(|store| store.limit_uses(tenant)).unwrap_or_default();
+    let queries = app.limits_of(tenant).queries;
+    let permits = app.admission.query.tenant_permits(queries.concurrency_max);
+    let memory = app.admission.query_memory.use_of(tenant, queries.memory_bytes_max);
+    uses.push(LimitUse {
+        name: "queries".to_owned(),
+        setting: Some("query.tenant-concurrency"),
+        used: app.queries.active.list(Some(tenant)).len() as u64,
+        limit: Some(permits as u64),
+    });
+    uses.push(LimitUse {
+        name: "query_memory".to_owned(),
+        setting: Some("query.tenant-memory"),
+        used: memory.used_bytes,
+        limit: memory.limit_bytes,
+    });
+    uses
+}

@@ -1,0 +1,110 @@
+//! Sizes of tenants, and their use of limits, for status pages.
+//!
+//! Invariant: the stores of databases and of Graphite clients count for the tenant whose they are.
+//! Not here: limits of requests (`server`).
+
+use std::collections::BTreeMap;
+
+use chronolith_base::hash::HashMap;
+use chronolith_model::TenantId;
+
+use crate::graphite::EVENTS_PER_TENANT_MAX;
+use crate::ingestion_rate::IngestionRates;
+use crate::metadata::METRICS_PER_TENANT_MAX;
+use crate::stats;
+use crate::storage::Storage;
+
+/// Sizes of one tenant in the head.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TenantSize {
+    /// Series of all its stores.
+    pub series_count: u64,
+    /// Memory of all its stores; as [`chronolith_head::TenantMemory::bytes`].
+    pub memory_bytes: u64,
+}
+
+/// Use of one limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitUse {
+    /// Name of what is limited.
+    pub name: String,
+    /// Setting of the limit; `None` if it is fixed.
+    pub setting: Option<&'static str>,
+    /// Use at this moment.
+    pub used: u64,
+    /// The limit; `None` for none.
+    pub limit: Option<u64>,
+}
+
+/// Returns the sizes of all tenants with data. Cost: visits each tenant and store.
+pub(crate) fn sizes(storage: &Storage) -> BTreeMap<TenantId, TenantSize> {
+    let mut sizes: BTreeMap<TenantId, TenantSize> = BTreeMap::new();
+    for tenant in stats::tenants(storage) {
+        sizes.entry(tenant).or_default();
+    }
+    let catalog = storage.databases().catalog();
+    let mut owners: HashMap<&TenantId, &TenantId> = HashMap::default();
+    for (owner, databases) in &catalog.tenants {
+        owners.extend(databases.policies().map(|policy| (&policy.store, owner)));
+    }
+    for one in storage.head().statistics().memory_by_tenant(usize::MAX) {
+        let owner = owners.get(&one.tenant).map_or(&one.tenant, |owner| *owner);
+        // The samples of a dropped store are removed in the background.
+        if owner.is_store() {
+            continue;
+        }
+        let size = sizes.entry(owner.clone()).or_default();
+        size.series_count += one.series_count;
+        size.memory_bytes += one.bytes;
+    }
+    sizes
+}
+
+/// Returns the use of those limits of `tenant` that the storage keeps.
+pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &TenantId) -> Vec<LimitUse> {
+    let limits = storage.limits_of(tenant);
+    let head = storage.head().statistics();
+    let mut uses = vec![series_use("series".to_owned(), head.series_count_of(tenant), limits.series_max)];
+    let catalog = storage.databases().catalog();
+    if let Some(of_tenant) = catalog.of(tenant) {
+        if let Some(graphite) = &of_tenant.graphite {
+            let max = storage.limits_of(&graphite.store).series_max;
+            uses.push(series_use("graphite_series".to_owned(), head.series_count_of(&graphite.store), max));
+        }
+        // Each policy has the limit for itself: the fullest one says how near the tenant is.
+        let of_databases = of_tenant.databases.iter().flat_map(|database| &database.policies);
+        let of_policies = of_databases.map(|policy| &policy.store);
+        let fullest = of_policies.map(|store| (head.series_count_of(store), store)).max();
+        if let Some((series_count, store)) = fullest {
+            let limits = storage.limits_of(store);
+            let (setting, max) = match limits.databases.series_max {
+                0 => ("series-limit", limits.series_max),
+                max => ("influx.max-series-per-database", max.min(limits.series_max)),
+            };
+            let one = series_use("database_series".to_owned(), series_count, max);
+            uses.push(LimitUse { setting: Some(setting), ..one });
+        }
+    }
+    let now_ns = storage.env().clock.mono_ns();
+    if let Some(burst) = rates.burst_use(tenant, &limits, now_ns) {
+        uses.push(LimitUse {
+            name: "ingestion_burst".to_owned(),
+            setting: Some("ingestion-burst"),
+            used: burst.used,
+            limit: Some(burst.limit),
+        });
+    }
+    let fixed = |name: &str, used: u64, limit: usize| LimitUse {
+        name: name.to_owned(),
+        setting: None,
+        used,
+        limit: Some(limit as u64),
+    };
+    uses.push(fixed("events", storage.graphite().event_count_of(tenant), EVENTS_PER_TENANT_MAX));
+    uses.push(fixed("metadata", storage.metadata().metric_count(tenant), METRICS_PER_TENANT_MAX));
+    uses
+}
+
+fn series_use(name: String, used: u64, limit: usize) -> LimitUse {
+    LimitUse { name, setting: Some("series-limit"), used, limit: Some(limit as u64) }
+}
