@@ -503,7 +503,7 @@ pub trait Queryable: Send + Sync {
     ) -> Result<(), QueryError> {
         let selector = Selector { matchers: &[], range: scan.range };
         let values = self.label_values(scan.name, &selector, 0, ctx)?;
-        scan.visit_listed(&values, ctx, visit)
+        scan.visit_listed(&values, &ctx.budget, visit)
     }
 
     /// Returns a cursor over label values; `None` if the source has no such search, in which case the caller

@@ -139,8 +139,8 @@ pub(crate) fn of_storage(
 }
 
 impl BucketSources {
-    /// Returns the `limit` blocks of `tenant` with the latest ends. Requests to the bucket if its lists are not
-    /// known yet.
+    /// Returns the `limit` blocks of `tenant` with the latest ends. Requests to the bucket if its lists are
+    /// not known yet.
     ///
     /// # Errors
     /// [`QueryError::Unavailable`] if the bucket does not name its databases; as [`ReadContext::check`].

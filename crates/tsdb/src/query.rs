@@ -263,7 +263,7 @@ impl Queryable for TenantQueryable {
         if self.has_typed_head() || self.blocks.may_be_in_bucket(scan.range) {
             let selector = Selector { matchers: &[], range: scan.range };
             let values = self.label_values(scan.name, &selector, 0, ctx)?;
-            return scan.visit_listed(&values, ctx, visit);
+            return scan.visit_listed(&values, &ctx.budget, visit);
         }
         // The head first: a window that is flushed meanwhile is in the list of blocks.
         self.head.reader().scan_label_values(&self.tenant, scan, ctx, visit)?;

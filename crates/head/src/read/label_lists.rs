@@ -1,4 +1,4 @@
-//! Label names and label values of a tenant.
+//! Label names and label values of a tenant, as lists and as scans.
 //!
 //! Invariants: without matchers they come from the name and value lists of the index, for every range that
 //! overlaps the samples of the head, as in Prometheus; no series is read. With matchers, series without
@@ -10,10 +10,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use chronolith_model::index::select_refs;
+use chronolith_model::query::LabelValueScan;
 use chronolith_model::{QueryError, ReadContext, Selector, TenantId, TimeRange};
 
 use crate::index::tables::{IdSet, TenantIndex};
 use crate::index::tenant::{EMPTY_NONE, EMPTY_SOME, EMPTY_UNKNOWN, TenantHead};
+use crate::read::label_search::scan_live_values;
 use crate::read::select::HeadReader;
 use crate::series::page_runs;
 use chronolith_base::sync::RwLockReadGuard;
@@ -24,6 +26,51 @@ const SLICE_COUNT: usize = 256;
 const VALUES_PART: usize = 4;
 
 impl HeadReader {
+    /// Visits the values of a label in ascending order until `visit` returns false. Cost: a search and the
+    /// values visited, none of which is copied; the first call for a label sorts its values. `visit` is
+    /// called with the index locked.
+    ///
+    /// # Errors
+    /// As [`HeadReader::select`].
+    pub fn scan_label_values(
+        &self,
+        tenant: &TenantId,
+        scan: &LabelValueScan<'_>,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), QueryError> {
+        ctx.check()?;
+        let id = tenant;
+        let Some(tenant) = self.state.index.tenant(id) else { return Ok(()) };
+        if !self.has_samples_in(&tenant, scan.range) {
+            return Ok(());
+        }
+        if !self.has_no_empty_series(&tenant) {
+            let selector = Selector { matchers: &[], range: scan.range };
+            let values = self.label_values(id, scan.name, &selector, 0, ctx)?;
+            return scan.visit_listed(&values, &ctx.budget, visit);
+        }
+        scan_live_values(&tenant, scan, ctx, &mut |value, _| visit(value))
+    }
+
+    /// Visits the values of a label with their numbers of series, ascending, until `visit` returns false.
+    /// Cost: as [`HeadReader::scan_label_values`]. Series without samples are counted until they leave.
+    ///
+    /// # Errors
+    /// As [`ReadContext::check`].
+    pub fn scan_series_counts(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        ctx: &ReadContext,
+        visit: &mut dyn FnMut(&str, u64) -> bool,
+    ) -> Result<(), QueryError> {
+        ctx.check()?;
+        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(()) };
+        let scan = LabelValueScan { name, prefix: "", range: TimeRange::ALL };
+        scan_live_values(&tenant, &scan, ctx, visit)
+    }
+
     /// Returns the label names of the selected series, sorted and distinct; at most `limit` (0 = all). Cost:
     /// the names; with matchers, the series.
     ///

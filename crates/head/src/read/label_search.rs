@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::sync::RwLockReadGuard;
 use chronolith_model::query::{LabelValueScan, LabelValueSearch, SoleLabelValues};
-use chronolith_model::{QueryError, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{QueryError, ReadContext, TenantId};
 
 use crate::index::tables::ValuePosition;
 use crate::index::tenant::TenantHead;
@@ -19,82 +19,34 @@ use crate::read::select::HeadReader;
 /// Values that are looked at under one lock.
 const SLICE_COUNT: usize = 1024;
 
-impl HeadReader {
-    /// Visits the values of a label in ascending order until `visit` returns false. Cost: a search and the
-    /// values visited, none of which is copied; the first call for a label sorts its values. `visit` is called
-    /// with the index locked.
-    ///
-    /// # Errors
-    /// As [`HeadReader::select`].
-    pub fn scan_label_values(
-        &self,
-        tenant: &TenantId,
-        scan: &LabelValueScan<'_>,
-        ctx: &ReadContext,
-        visit: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<(), QueryError> {
-        ctx.check()?;
-        let id = tenant;
-        let Some(tenant) = self.state.index.tenant(id) else { return Ok(()) };
-        if !self.has_samples_in(&tenant, scan.range) {
-            return Ok(());
+/// Visits the values of live series, a slice under one lock, with their numbers of series.
+pub(super) fn scan_live_values(
+    tenant: &TenantHead,
+    scan: &LabelValueScan<'_>,
+    ctx: &ReadContext,
+    visit: &mut dyn FnMut(&str, u64) -> bool,
+) -> Result<(), QueryError> {
+    let mut position = ValuePosition::new(&tenant.tables.read(), scan.name);
+    let mut start = scan.prefix.to_owned();
+    loop {
+        let tables = tenant.tables.read();
+        if !position.is_valid(&tables) {
+            position = ValuePosition::new(&tables, scan.name);
         }
-        if !self.has_no_empty_series(&tenant) {
-            let selector = Selector { matchers: &[], range: scan.range };
-            let values = self.label_values(id, scan.name, &selector, 0, ctx)?;
-            return scan.visit_listed(&values, ctx, visit);
-        }
-        self.scan_live_values(&tenant, scan, ctx, &mut |value, _| visit(value))
-    }
-
-    /// Visits the values of a label with their numbers of series, ascending, until `visit` returns false. Cost:
-    /// as [`HeadReader::scan_label_values`]. Series without samples are counted until they leave.
-    ///
-    /// # Errors
-    /// As [`ReadContext::check`].
-    pub fn scan_series_counts(
-        &self,
-        tenant: &TenantId,
-        name: &str,
-        ctx: &ReadContext,
-        visit: &mut dyn FnMut(&str, u64) -> bool,
-    ) -> Result<(), QueryError> {
-        ctx.check()?;
-        let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(()) };
-        let scan = LabelValueScan { name, prefix: "", range: TimeRange::ALL };
-        self.scan_live_values(&tenant, &scan, ctx, visit)
-    }
-
-    /// Visits the values of live series, a slice under one lock, with their numbers of series.
-    fn scan_live_values(
-        &self,
-        tenant: &TenantHead,
-        scan: &LabelValueScan<'_>,
-        ctx: &ReadContext,
-        visit: &mut dyn FnMut(&str, u64) -> bool,
-    ) -> Result<(), QueryError> {
-        let mut position = ValuePosition::new(&tenant.tables.read(), scan.name);
-        let mut start = scan.prefix.to_owned();
-        loop {
-            let tables = tenant.tables.read();
-            if !position.is_valid(&tables) {
-                position = ValuePosition::new(&tables, scan.name);
+        position.seek(&tables, &start);
+        for _ in 0..SLICE_COUNT {
+            let value = position.value(&tables).filter(|value| value.starts_with(scan.prefix));
+            let Some(value) = value else { return Ok(()) };
+            let series_count = position.live_count(&tables);
+            if series_count > 0 && !visit(value, series_count) {
+                return Ok(());
             }
-            position.seek(&tables, &start);
-            for _ in 0..SLICE_COUNT {
-                let value = position.value(&tables).filter(|value| value.starts_with(scan.prefix));
-                let Some(value) = value else { return Ok(()) };
-                let series_count = position.live_count(&tables);
-                if series_count > 0 && !visit(value, series_count) {
-                    return Ok(());
-                }
-                position.skip();
-            }
-            let Some(value) = position.value(&tables) else { return Ok(()) };
-            value.clone_into(&mut start);
-            RwLockReadGuard::unlock_fair(tables);
-            ctx.check()?;
+            position.skip();
         }
+        let Some(value) = position.value(&tables) else { return Ok(()) };
+        value.clone_into(&mut start);
+        RwLockReadGuard::unlock_fair(tables);
+        ctx.check()?;
     }
 }
 

@@ -3,7 +3,8 @@
 //! Invariant: a cursor returns values in their byte order, each once.
 //! Not here: values of selected series ([`Queryable::label_values`](super::Queryable::label_values)).
 
-use super::ReadContext;
+use chronolith_base::MemoryBudget;
+
 use super::error::QueryError;
 use crate::TimeRange;
 
@@ -32,15 +33,15 @@ impl LabelValueScan<'_> {
     /// As [`LabelValueScan::visit_sorted`], with the memory of the values reserved meanwhile.
     ///
     /// # Errors
-    /// [`QueryError::Memory`] if the budget of the read has no room for them.
+    /// [`QueryError::Memory`] if the budget has no room for them.
     pub fn visit_listed(
         &self,
         values: &[String],
-        ctx: &ReadContext,
+        budget: &MemoryBudget,
         visit: &mut dyn FnMut(&str) -> bool,
     ) -> Result<(), QueryError> {
         let bytes: usize = values.iter().map(|value| value.len() + size_of::<String>()).sum();
-        let _held = ctx.budget.reserve(bytes as u64)?;
+        let _held = budget.reserve(bytes as u64)?;
         self.visit_sorted(values, visit);
         Ok(())
     }

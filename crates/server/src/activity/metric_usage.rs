@@ -1,7 +1,7 @@
 //! Metrics that queries select: how often, and when last, by tenant and name.
 //!
-//! Invariants: at most [`NAME_COUNT_MAX`] names of all tenants and [`BYTES_MAX`] bytes; the least recently used
-//! names leave, and are counted. Counts are since the start of the process, or since the name came back.
+//! Invariants: at most [`NAME_COUNT_MAX`] names of all tenants and [`BYTES_MAX`] bytes; the least recently
+//! used names leave, and are counted. Counts are since the start of the process, or since the name came back.
 //! Not here: which metrics there are (`tsdb`).
 
 use std::hash::BuildHasher as _;
@@ -11,7 +11,7 @@ use chronolith_model::{METRIC_NAME, MatchOp, Matcher, TenantId};
 use chronolith_tsdb::MemoryPart;
 use parking_lot::Mutex;
 
-use super::tenant_bytes;
+use super::entry::tenant_bytes;
 
 /// Names of all tenants.
 pub(crate) const NAME_COUNT_MAX: usize = 10_000;

@@ -1,8 +1,8 @@
 //! Refused samples of the last hour by tenant and reason: counts per minute, and the newest examples.
 //!
-//! Invariants: at most [`KEY_COUNT_MAX`] pairs of tenant and reason and [`BYTES_MAX`] bytes; the tenants beyond
-//! them share counts. A pair has at most one example per second and [`EXAMPLES_PER_KEY_MAX`] in all; examples
-//! are made on the refusal path alone.
+//! Invariants: at most [`KEY_COUNT_MAX`] pairs of tenant and reason and [`BYTES_MAX`] bytes; the tenants
+//! beyond them share counts. A pair has at most one example per second and [`EXAMPLES_PER_KEY_MAX`] in all;
+//! examples are made on the refusal path alone.
 //! Not here: counters since the start (`metrics`), what to do about a reason (`advice`).
 
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use chronolith_model::{Reject, TenantId, TimeUnit, WriteOutcome};
 use chronolith_tsdb::MemoryPart;
 use parking_lot::Mutex;
 
-use super::{MINUTE_COUNT, beginning, minute_of, tenant_bytes};
+use super::entry::{MINUTE_COUNT, beginning, minute_of, tenant_bytes};
 use crate::http::request::RequestInfo;
 
 /// Pairs of tenant and reason.
@@ -115,7 +115,7 @@ struct Record {
     minutes: [u32; MINUTE_COUNT],
     last_minute: i64,
     example_second: i64,
-    /// Oldest first.
+    /// In order of their times of refusal.
     examples: Vec<Example>,
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct RejectExample {
 pub(crate) struct RejectList {
     /// Most samples first.
     pub(crate) counts: Vec<RejectCounts>,
-    /// Newest first.
+    /// From the newest to the oldest.
     pub(crate) examples: Vec<RejectExample>,
 }
 
@@ -364,7 +364,7 @@ fn slot_of(minute: i64) -> usize {
 mod tests {
     use super::*;
 
-    const MINUTE_MS: i64 = super::super::MINUTE_MS;
+    const MINUTE_MS: i64 = super::super::entry::MINUTE_MS;
 
     fn record(rejects: &Rejects, tenant: &TenantId, reason: &'static str, now_ms: i64, count: u64) {
         let refused = RefusedSamples { tenant: Some(tenant), reason, count };

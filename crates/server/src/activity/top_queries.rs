@@ -14,7 +14,7 @@ use chronolith_model::TenantId;
 use chronolith_tsdb::MemoryPart;
 use parking_lot::Mutex;
 
-use super::{MINUTE_COUNT, beginning, minute_of, tenant_bytes};
+use super::entry::{MINUTE_COUNT, beginning, minute_of, tenant_bytes};
 
 /// Different queries of one minute.
 pub(crate) const QUERIES_PER_MINUTE_MAX: usize = 64;
@@ -115,7 +115,7 @@ struct Minute {
 /// Queries of the last hour.
 #[derive(Default)]
 pub(crate) struct TopQueries {
-    /// Oldest first.
+    /// From the oldest to the newest.
     minutes: Mutex<VecDeque<Minute>>,
     hasher: FixedState,
 }

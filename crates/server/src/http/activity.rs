@@ -1,11 +1,12 @@
-//! Recent activity: `status/tenants`, `status/rejects`, `status/top_queries`, `status/metric_usage`. Endpoints
-//! of our own.
+//! Recent activity: `status/tenants`, `status/rejects`, `status/top_queries`, `status/metric_usage`.
+//! Endpoints of our own.
 //!
 //! Invariants: with multi-tenancy a tenant sees its own entries only, but for `status/tenants`, which is for
 //! operators as `status/memory` is: it lists all tenants and needs none. Every list has a limit.
 //! Not here: recording (`crate::activity`), rows of metrics (`metrics`).
 
 mod metrics;
+mod parameters;
 mod tenants;
 
 use std::sync::Arc;
@@ -17,23 +18,20 @@ use axum::http::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
 
+use self::parameters::{LIMIT_DEFAULT, limit, sort};
 use super::call::{self, Call};
 use super::dispatch;
 use super::error::ApiError;
-use super::params::Params;
 use super::status::success;
-use crate::activity::MINUTE_COUNT;
 use crate::activity::advice::advice_of;
+use crate::activity::entry::MINUTE_COUNT;
 use crate::activity::rejects::{RejectCounts, RejectExample};
 use crate::activity::top_queries::{QueryCounts, QueryKey, QueryLanguage};
 use crate::app::App;
-use crate::limits::ACTIVITY_LIMIT_MAX;
 use crate::metrics::tenants::OVERFLOW;
 
 /// Queries of an answer unless `limit` says otherwise.
 const QUERIES_DEFAULT: usize = 20;
-/// Entries of other answers.
-const LIMIT_DEFAULT: usize = 100;
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -41,28 +39,6 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/api/v1/status/rejects", get(rejects))
         .route("/api/v1/status/top_queries", get(top_queries))
         .route("/api/v1/status/metric_usage", get(metrics::metric_usage))
-}
-
-/// The parameter `limit`, 1 to [`ACTIVITY_LIMIT_MAX`].
-fn limit(params: &Params, default: usize) -> Result<usize, ApiError> {
-    match params.number("limit").map(|number| number.ok().and_then(|n| usize::try_from(n).ok())) {
-        None => Ok(default),
-        Some(Some(limit)) if (1..=ACTIVITY_LIMIT_MAX).contains(&limit) => Ok(limit),
-        Some(_) => {
-            let why = format!("not a whole number from 1 to {ACTIVITY_LIMIT_MAX}");
-            Err(ApiError::parameter("limit", why))
-        }
-    }
-}
-
-/// The value of `sort`, one of `names`; the first one by default.
-fn sort<'a>(params: &Params, names: &[&'a str]) -> Result<&'a str, ApiError> {
-    let Some(given) = params.get("sort") else { return Ok(names.first().copied().unwrap_or_default()) };
-    names
-        .iter()
-        .find(|name| **name == given)
-        .copied()
-        .ok_or_else(|| ApiError::parameter("sort", format!("{given:?} is none of {}", names.join(", "))))
 }
 
 async fn rejects(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
@@ -81,7 +57,7 @@ async fn rejects(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     Ok(success(&value.await?))
 }
 
-/// The tenant whose entries a request sees; `None` for all.
+/// The tenant of the entries in an answer; `None` for all.
 fn own_tenant<'a>(app: &App, call: &'a Call) -> Option<&'a chronolith_model::TenantId> {
     app.options.multitenancy.then_some(&call.tenant)
 }

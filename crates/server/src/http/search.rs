@@ -2,8 +2,8 @@
 //! search API has them, in lines of JSON.
 //!
 //! Invariants: an error before the first line has its status code; one after it is the last line. A response
-//! without a last line with a status is incomplete. Sources are scanned in place: names that begin with a term
-//! are looked up, and no name is copied but those among the best so far.
+//! without a last line with a status is incomplete. Sources are scanned in place: names that begin with a
+//! term are looked up, and no name is copied but those among the best so far.
 //! Not here: parameters (`request`), scores (`terms`).
 
 mod ranking;
@@ -262,7 +262,7 @@ impl Lines<'_> {
         out
     }
 
-    /// Puts what senders said last about a metric.
+    /// Appends the newest metadata of a metric.
     fn put_metadata(&self, out: &mut Vec<u8>, metric: &str) {
         let Some(store) = self.app.lifecycle.opened() else { return };
         let entries = store.metadata(&self.call.tenant, Some(metric), 1);

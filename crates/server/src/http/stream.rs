@@ -2,8 +2,8 @@
 //! them through a bounded channel to the connection.
 //!
 //! Invariants: an error before the first part is a response with its status code; an error or panic after it
-//! aborts the connection, so no client takes a part for the whole, unless the last part names the error. The thread stops when the client
-//! disconnects or the stream exceeds its time.
+//! aborts the connection, so no client takes a part for the whole, unless the last part names the error. The
+//! thread stops when the client disconnects or the stream exceeds its time.
 //! Not here: content of the parts (`remote_read`, `federate`), permits (`admission`).
 
 use std::io;

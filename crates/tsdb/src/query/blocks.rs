@@ -324,7 +324,7 @@ impl QueryBlocks {
                 }
                 let list = LabelList::Values(scan.name.to_owned());
                 let values = LabelQuery::without_texts(list, &[], scan.range, 0, ctx).run_local(&block)?;
-                scan.visit_listed(&values, ctx, visit)
+                scan.visit_listed(&values, &ctx.budget, visit)
             },
         )
     }

@@ -389,7 +389,7 @@ impl Queryable for WithDatabases {
         let values = self.union(selector, 0, Vec::new(), |policy, split| {
             self.values_in(policy, split, scan.name, selector, ctx)
         })?;
-        scan.visit_listed(&values, ctx, visit)
+        scan.visit_listed(&values, &ctx.budget, visit)
     }
 
     /// Series of databases have labels of their databases.

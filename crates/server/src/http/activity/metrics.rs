@@ -13,7 +13,7 @@ use chronolith_base::hash::HashMap;
 use chronolith_model::{ReadContext, TenantId};
 use serde_json::{Value, json};
 
-use super::{LIMIT_DEFAULT, limit, sort};
+use super::parameters::{LIMIT_DEFAULT, limit, sort};
 use crate::activity::metric_usage::NameUsage;
 use crate::app::App;
 use crate::http::call;
@@ -24,7 +24,8 @@ use crate::http::status::success;
 /// Order of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowOrder {
-    /// Also for memory, which is spread over the series of a tenant, and for bytes on disk, which are not known.
+    /// Also for memory, which is spread over the series of a tenant, and for bytes on disk, which are not
+    /// known.
     Series,
     Queries,
     LastQueried,

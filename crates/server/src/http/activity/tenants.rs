@@ -10,7 +10,7 @@ use chronolith_model::TenantId;
 use chronolith_tsdb::LimitUse;
 use serde_json::{Value, json};
 
-use super::{LIMIT_DEFAULT, limit, sort};
+use super::parameters::{LIMIT_DEFAULT, limit, sort};
 use crate::app::App;
 use crate::http::dispatch;
 use crate::http::error::ApiError;

@@ -236,7 +236,7 @@ mod tests {
         check(SUBSEQUENCE, &["http"], "http_requests", Some(1.0));
         check(SUBSEQUENCE, &["req"], "http", None);
         check(SUBSEQUENCE, &["longer"], "long", None);
-        // One run of 3 after a gap of 5, with 5 behind it: 9 - 5/13 - 5/26 of 9.
+        // One run of 3 after a gap of 5, with 5 to its end: 9 - 5/13 - 5/26 of 9.
         check(SUBSEQUENCE, &["req"], "http_requests", Some((9.0 - 5.0 / 13.0 - 5.0 / 26.0) / 9.0));
         // Runs of 1 and 1, one character between: 1 + 1 - 1/3 of 4.
         check(SUBSEQUENCE, &["ac"], "xabc", Some((2.0 - 2.0 / 4.0) / 4.0));

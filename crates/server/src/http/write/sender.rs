@@ -1,5 +1,5 @@
-//! Sender of a write, and the log lines and examples of what was refused of it: with the series, the time of the sample
-//! and the client's address.
+//! Sender of a write, and the log lines and examples of what was refused of it: with the series, the time of
+//! the sample and the client's address.
 //! Not here: how many lines (`reject_log`), metrics, texts of answers.
 
 use axum::extract::Request;
