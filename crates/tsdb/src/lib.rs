@@ -51,9 +51,7 @@ pub use chronolith_model::BlockEncoding;
 pub use data_dir::lock_data_dir;
 pub use databases::CatalogEditor;
 pub use encoding::prometheus_chunks;
-pub use graphite::{
-    EVENT_BYTES_MAX, EventTags, GraphiteEvent, GraphiteLog, GraphiteLogError, META_TAG_RULES_MAX,
-};
+pub use graphite::{EventTags, GraphiteEvent, GraphiteLog, GraphiteLogError};
 pub use limits::LimitsTable;
 pub use maintenance::{JobKind, JobStats};
 pub use memory::TsdbMemory;

@@ -38,6 +38,8 @@ pub struct TsdbOptions {
     /// Bytes of texts of all tenants in the head above which new texts are refused; at three quarters of it
     /// the windows with most texts are flushed early.
     pub text_bytes_max: u64,
+    /// Bytes of the texts of events and meta tag rules of all tenants, beyond which further ones are refused.
+    pub annotation_bytes_max: usize,
     /// Exemplars in memory, of all tenants.
     pub exemplar_count_max: usize,
     /// Budget of open blocks.
@@ -119,6 +121,7 @@ impl TsdbOptions {
             head_memory: HeadMemory::Percent(50),
             histogram_bytes_max: 1 << 30,
             text_bytes_max: 256 << 20,
+            annotation_bytes_max: 256 << 20,
             exemplar_count_max: 100_000,
             open_blocks: PoolLimits::default(),
             field_separator: "_".to_owned(),

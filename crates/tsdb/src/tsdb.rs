@@ -704,7 +704,7 @@ fn open_side_stores(
     let dir = &options.data_dir;
     let metadata = MetadataStore::open(env, dir, options.sync, &mut Findings { notes, repaired })?;
     let databases = DatabaseStore::open(env, dir, repaired)?;
-    let graphite = GraphiteLog::open(env, dir, options.sync, &mut Findings { notes, repaired })?;
+    let graphite = GraphiteLog::open(env, options, &mut Findings { notes, repaired })?;
     Ok(SideStores { metadata, databases, graphite })
 }
 

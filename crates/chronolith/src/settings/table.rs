@@ -707,6 +707,13 @@ pub(super) static SETTINGS: &[Setting] = &[
     carbon::MAX_POINTS_SOFT,
     carbon::MAX_TARGETS,
     carbon::MAX_NODES,
+    carbon::MAX_TAG_RESULTS,
+    carbon::MAX_EVENT_SIZE,
+    carbon::MAX_EVENTS,
+    carbon::MAX_EVENTS_SIZE,
+    carbon::MAX_META_TAGS,
+    carbon::MAX_META_TAGS_SIZE,
+    carbon::EVENTS_MEMORY,
     Setting::server(
         "self-scrape",
         "10s",

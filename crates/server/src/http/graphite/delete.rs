@@ -58,7 +58,8 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     fn index(&self) -> Result<TagIndex<'a>, ApiError> {
-        TagIndex::new(self.source.clone(), Arc::default(), ALL_TIMES, self.ctx)
+        let limits = self.app.limits_of(&self.call.tenant).queries.graphite;
+        TagIndex::new(self.source.clone(), Arc::default(), ALL_TIMES, &limits, self.ctx)
     }
 }
 
