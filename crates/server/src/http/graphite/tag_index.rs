@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use chronolith_base::Reservation;
@@ -178,18 +179,26 @@ impl<'a> TagIndex<'a> {
         expressions: &[TagExpression],
         visit: &mut dyn FnMut(&SeriesRead, Tags) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
+        self.for_tagged_while(expressions, &mut |series, tags| {
+            tags.map_or(Ok(()), |tags| visit(series, tags)).map(ControlFlow::Continue)
+        })
+    }
+
+    /// Calls `visit` with each series, in order of labels, that the matchers of the expressions select, until
+    /// it breaks; with its tags if it has some and satisfies the expressions.
+    pub(super) fn for_tagged_while(
+        &self,
+        expressions: &[TagExpression],
+        visit: &mut dyn FnMut(&SeriesRead, Option<Tags>) -> Result<ControlFlow<()>, ApiError>,
+    ) -> Result<(), ApiError> {
         let matchers = matchers_of_labels(expressions, &self.meta);
-        self.for_each_series(&matchers, &SelectHints::newest(), &mut |series| {
+        self.for_series_while(&matchers, &SelectHints::newest(), &mut |series| {
             let tags = self.tags(&series.labels)?;
-            if tags.is_empty() {
-                return Ok(());
-            }
+            let mut is_selected = !tags.is_empty();
             for expression in expressions {
-                if !expression.matches(&tags).map_err(ApiError::bad_request)? {
-                    return Ok(());
-                }
+                is_selected = is_selected && expression.matches(&tags).map_err(ApiError::bad_request)?;
             }
-            visit(series, tags)
+            visit(series, Some(tags).filter(|_| is_selected))
         })
     }
 
@@ -229,6 +238,15 @@ impl<'a> TagIndex<'a> {
         hints: &SelectHints<'_>,
         visit: &mut dyn FnMut(&SeriesRead) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
+        self.for_series_while(matchers, hints, &mut |series| visit(series).map(ControlFlow::Continue))
+    }
+
+    fn for_series_while(
+        &self,
+        matchers: &[Matcher],
+        hints: &SelectHints<'_>,
+        visit: &mut dyn FnMut(&SeriesRead) -> Result<ControlFlow<()>, ApiError>,
+    ) -> Result<(), ApiError> {
         let selector = Selector { matchers, range: self.range };
         let mut batches = self.source.select_with(&selector, hints, self.ctx)?;
         let mut batch = Vec::new();
@@ -236,7 +254,9 @@ impl<'a> TagIndex<'a> {
             let has_more = batches.next_batch(&mut batch)?;
             self.ctx.check()?;
             for series in batch.drain(..) {
-                visit(&series)?;
+                if visit(&series)?.is_break() {
+                    return Ok(());
+                }
             }
             if !has_more {
                 return Ok(());

@@ -40,7 +40,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/tags/tagSeries", post(tag_series))
         .route("/tags/tagMultiSeries", post(tag_multi_series))
         .route("/tags/delSeries", post(delete::tagged_series))
-        .route("/tags/delByQuery", post(delete::by_query))
+        .route("/tags/delByQuery", post(delete::by_query::run))
         .route("/tags/{tag}", get(details))
 }
 
