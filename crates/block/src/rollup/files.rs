@@ -90,22 +90,35 @@ impl Rollups {
         self.files.iter().map(|file| file.bytes.len() as u64).sum()
     }
 
-    /// Reads everything; returns the damages.
-    pub(crate) fn verify(&self) -> Vec<Damage> {
-        let mut damages = self.damages.clone();
-        for file in &self.files {
-            for idx in 0..file.table.len() {
-                if let Err(error) = file.verify_section(idx) {
-                    let offset = error.offset() as u64;
-                    damages.push(Damage { path: file.path.clone(), offset, what: error.to_string() });
-                }
-            }
-        }
-        if !damages.is_empty() {
-            self.note_damage();
-        }
-        damages
+    /// Damages that opening has found.
+    pub(super) fn opening_damages(&self) -> &[Damage] {
+        &self.damages
     }
+
+    /// Verifies the section at an index of the table of a file. Returns its size, or the damage; `None` after
+    /// the last section of the file.
+    pub(super) fn verify_section(&self, at: SectionIndex) -> Option<Result<usize, Damage>> {
+        let file = self.files.get(at.file_idx)?;
+        if at.section_idx >= file.table.len() {
+            return None;
+        }
+        Some(file.verify_section(at.section_idx).map_err(|error| {
+            self.note_damage();
+            Damage { path: file.path.clone(), offset: error.offset() as u64, what: error.to_string() }
+        }))
+    }
+
+    /// Number of files that could be opened.
+    pub(super) fn file_count(&self) -> usize {
+        self.files.len()
+    }
+}
+
+/// A section of the files of a block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SectionIndex {
+    pub(super) file_idx: usize,
+    pub(super) section_idx: usize,
 }
 
 impl RollupFile {
@@ -121,10 +134,14 @@ impl RollupFile {
         Ok(RollupFile { path, header, bytes, table })
     }
 
-    fn verify_section(&self, idx: usize) -> Result<(), DecodeError> {
-        let (series_ref, section) = self.table.section_at(&self.bytes, idx)?;
-        let section = Section::decode(section, series_ref, self.header.span_ms)?;
+    /// Reads a section to its last window. Returns its size; an error has the offset in the file.
+    fn verify_section(&self, idx: usize) -> Result<usize, DecodeError> {
+        let found = self.table.section_at(&self.bytes, idx)?;
+        let in_file = |error: DecodeError| error.after(found.offset);
+        let section =
+            Section::decode(found.bytes, found.series_ref, self.header.span_ms).map_err(in_file)?;
         let mut windows = chronolith_model::rollup::RolledWindows::new(section.methods());
-        section.read(TimeRange::ALL, &mut windows)
+        section.read(TimeRange::ALL, &mut windows).map_err(in_file)?;
+        Ok(found.bytes.len())
     }
 }

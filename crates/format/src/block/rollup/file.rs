@@ -158,20 +158,20 @@ impl RollupTable {
     pub fn section<'a>(&self, bytes: &'a [u8], series_ref: u32) -> Result<Option<&'a [u8]>, DecodeError> {
         let table = bytes.get(self.start..self.end).unwrap_or_default();
         let Some(idx) = idx_of(table, series_ref) else { return Ok(None) };
-        self.section_at(bytes, idx).map(|(_, section)| Some(section))
+        self.section_at(bytes, idx).map(|section| Some(section.bytes))
     }
 
-    /// Series ref and section of the series at `idx` of the table.
+    /// Section of the series at `idx` of the table.
     ///
     /// # Errors
     /// [`DecodeError::Short`] if the section is not in the file.
-    pub fn section_at<'a>(&self, bytes: &'a [u8], idx: usize) -> Result<(u32, &'a [u8]), DecodeError> {
+    pub fn section_at<'a>(&self, bytes: &'a [u8], idx: usize) -> Result<TableSection<'a>, DecodeError> {
         let table = bytes.get(self.start..self.end).unwrap_or_default();
         let Entry { series_ref, len, offset } = entry(table, idx);
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = start.checked_add(len as usize).filter(|end| *end <= self.start);
         match end.and_then(|end| bytes.get(start..end)) {
-            Some(section) => Ok((series_ref, section)),
+            Some(bytes) => Ok(TableSection { series_ref, offset: start, bytes }),
             None => {
                 let left = self.start.saturating_sub(start);
                 let what = "roll-up section";
@@ -179,6 +179,17 @@ impl RollupTable {
             }
         }
     }
+}
+
+/// Section of a series in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableSection<'a> {
+    /// Ref of the series in the table.
+    pub series_ref: u32,
+    /// Offset in the file.
+    pub offset: usize,
+    /// The section.
+    pub bytes: &'a [u8],
 }
 
 /// Footer of a roll-up file: its table of series, read without the rest of the file.

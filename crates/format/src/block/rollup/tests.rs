@@ -168,7 +168,9 @@ fn series_are_found_by_their_refs() {
     assert_eq!((table.len(), table.is_empty()), (4, false));
     for (idx, (series_ref, section)) in series.iter().enumerate() {
         assert_eq!(table.section(&bytes, *series_ref), Ok(Some(&section[..])));
-        assert_eq!(table.section_at(&bytes, idx), Ok((*series_ref, &section[..])));
+        let found = table.section_at(&bytes, idx).expect("a section");
+        assert_eq!((found.series_ref, found.bytes), (*series_ref, &section[..]));
+        assert_eq!(&bytes[found.offset..][..section.len()], &section[..]);
     }
     for missing in [0, 5, 91, u32::MAX - 1] {
         assert_eq!(table.section(&bytes, missing), Ok(None));
