@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::{DecodeError, Env, Mapped};
-use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupHeader, RollupTable, Section, archive_of_name};
+use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupTable, Section, archive_of_name, decode_header};
 use chronolith_model::TimeRange;
+use chronolith_model::rollup::{RolledWindows, RollupSpan};
 
 use crate::damage::Damage;
 
@@ -22,7 +23,7 @@ pub(crate) struct Rollups {
 
 struct RollupFile {
     path: PathBuf,
-    header: RollupHeader,
+    span: RollupSpan,
     bytes: Mapped,
     table: RollupTable,
 }
@@ -55,9 +56,9 @@ impl Rollups {
         Some(Arc::new(Rollups { files, block_range, is_damaged, damages }))
     }
 
-    /// Spans and slots of the archives.
-    pub(crate) fn headers(&self) -> impl Iterator<Item = RollupHeader> + '_ {
-        self.files.iter().map(|file| file.header)
+    /// The archives.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = RollupSpan> + '_ {
+        self.files.iter().map(|file| file.span)
     }
 
     /// Time that the block covers.
@@ -65,13 +66,13 @@ impl Rollups {
         self.block_range
     }
 
-    /// Section of a series; `None` if it has none in an archive with this header.
+    /// Section of a series; `None` if it has none in this archive.
     pub(crate) fn section(
         &self,
-        header: RollupHeader,
+        span: RollupSpan,
         series_ref: u32,
     ) -> Result<Option<&[u8]>, DecodeError> {
-        let Some(file) = self.files.iter().find(|file| file.header == header) else { return Ok(None) };
+        let Some(file) = self.files.iter().find(|file| file.span == span) else { return Ok(None) };
         file.table.section(&file.bytes, series_ref)
     }
 
@@ -123,15 +124,15 @@ pub(super) struct SectionIndex {
 
 impl RollupFile {
     fn read(path: PathBuf, bytes: Mapped) -> Result<RollupFile, DecodeError> {
-        let header = RollupHeader::decode(&bytes)?;
+        let span = decode_header(&bytes)?;
         let name = path.file_name().and_then(|name| name.to_str()).and_then(archive_of_name);
-        if name != Some((header.span_ms, header.slot_ms)) {
+        if name != Some(span) {
             let expected = "the span in the name of the file";
-            let found = header.span_ms.cast_unsigned();
+            let found = span.span_ms.cast_unsigned();
             return Err(DecodeError::Invalid { what: "roll-up span", offset: 8, expected, found });
         }
         let table = RollupTable::find(&bytes)?;
-        Ok(RollupFile { path, header, bytes, table })
+        Ok(RollupFile { path, span, bytes, table })
     }
 
     /// Reads a section to its last window. Returns its size; an error has the offset in the file.
@@ -139,8 +140,8 @@ impl RollupFile {
         let found = self.table.section_at(&self.bytes, idx)?;
         let in_file = |error: DecodeError| error.after(found.offset);
         let section =
-            Section::decode(found.bytes, found.series_ref, self.header.span_ms).map_err(in_file)?;
-        let mut windows = chronolith_model::rollup::RolledWindows::new(section.methods());
+            Section::decode(found.bytes, found.series_ref, self.span.span_ms).map_err(in_file)?;
+        let mut windows = RolledWindows::new(section.methods());
         section.read(TimeRange::ALL, &mut windows).map_err(in_file)?;
         Ok(found.bytes.len())
     }
