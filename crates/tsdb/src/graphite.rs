@@ -263,8 +263,7 @@ impl GraphiteLog {
         change: impl FnOnce(&mut Vec<StoredMetaTags>) -> T,
     ) -> Result<T, GraphiteLogError> {
         let mut kept = self.log.change();
-        let before =
-            kept.tenants.get(tenant).map_or_else(Arc::default, |entries| entries.rules().clone());
+        let before = kept.tenants.get(tenant).map_or_else(Arc::default, |entries| entries.rules().clone());
         let mut rules = before.to_vec();
         let result = change(&mut rules);
         check_rules(&before, &rules, limits)?;

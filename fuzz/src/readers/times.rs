@@ -164,7 +164,8 @@ fn check_time(text: &str, zone: &TimeZone) -> Result<String, String> {
         let spaced: String = text.to_ascii_uppercase().chars().flat_map(|c| [c, '_', ' ']).collect();
         check_equal("in another spelling", &found.as_ref().ok(), &read(&spaced).as_ref().ok())?;
     }
-    if text.starts_with(['+', '-']) && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'_' && byte != b',')
+    if text.starts_with(['+', '-'])
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'_' && byte != b',')
     {
         let offset = interval_seconds(&text.to_ascii_lowercase());
         let moved = offset.ok().map(|offset| NOW_S + offset).filter(|seconds| SECONDS.contains(seconds));

@@ -67,11 +67,7 @@ impl Rollups {
     }
 
     /// Section of a series; `None` if it has none in this archive.
-    pub(crate) fn section(
-        &self,
-        span: RollupSpan,
-        series_ref: u32,
-    ) -> Result<Option<&[u8]>, DecodeError> {
+    pub(crate) fn section(&self, span: RollupSpan, series_ref: u32) -> Result<Option<&[u8]>, DecodeError> {
         let Some(file) = self.files.iter().find(|file| file.span == span) else { return Ok(None) };
         file.table.section(&file.bytes, series_ref)
     }
@@ -139,8 +135,7 @@ impl RollupFile {
     fn verify_section(&self, idx: usize) -> Result<usize, DecodeError> {
         let found = self.table.section_at(&self.bytes, idx)?;
         let in_file = |error: DecodeError| error.after(found.offset);
-        let section =
-            Section::decode(found.bytes, found.series_ref, self.span.span_ms).map_err(in_file)?;
+        let section = Section::decode(found.bytes, found.series_ref, self.span.span_ms).map_err(in_file)?;
         let mut windows = RolledWindows::new(section.methods());
         section.read(TimeRange::ALL, &mut windows).map_err(in_file)?;
         Ok(found.bytes.len())

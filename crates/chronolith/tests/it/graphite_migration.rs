@@ -178,7 +178,8 @@ fn many_events_keep_their_order_within_a_second() {
     check(&first, 1, &[&["400 events imported, 0 were there already"][..], &refused].concat());
     let answer = server.request("GET", "/events/get_data", &[], b"");
     let list: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
-    let names: Vec<&str> = list.as_array().expect("a list").iter().filter_map(|e| e["what"].as_str()).collect();
+    let names: Vec<&str> =
+        list.as_array().expect("a list").iter().filter_map(|e| e["what"].as_str()).collect();
     assert_eq!(names, (0..400).map(|n| format!("e{n}")).collect::<Vec<_>>());
     check(&run(dir.path(), &import, &input), 1, &["0 events imported, 400 were there already"]);
     check(&run(dir.path(), &[&import[..6], &["0"]].concat(), &input), 2, &[]);

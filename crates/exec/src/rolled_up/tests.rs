@@ -6,9 +6,7 @@ use std::sync::Arc;
 use chronolith_base::{Rng, SpareThreads, SystemClock};
 use chronolith_model::query::NoSeries;
 use chronolith_model::rollup::{RolledWindows, RollupFacts, RollupMethod, RollupMethods};
-use chronolith_model::{
-    Columns, Labels, QueryError, ReadContext, SampleSource, TimeRange,
-};
+use chronolith_model::{Columns, Labels, QueryError, ReadContext, SampleSource, TimeRange};
 
 use super::*;
 use crate::execution::{Environment, Execution, Settings};

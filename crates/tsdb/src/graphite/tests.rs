@@ -89,7 +89,8 @@ fn acknowledged_changes_survive_a_power_cut() {
     let fixture = Fixture::new();
     let log = fixture.whole();
     log.add_event(&tenant(), &LIMITS, event(5, "a")).expect("stored");
-    log.change_meta_tags(&tenant(), &LIMITS, |rules| rules.extend([rule("x=1"), rule("y=1")])).expect("stored");
+    log.change_meta_tags(&tenant(), &LIMITS, |rules| rules.extend([rule("x=1"), rule("y=1")]))
+        .expect("stored");
     log.add_event(&tenant(), &LIMITS, event(6, "b")).expect("stored");
     log.change_meta_tags(&tenant(), &LIMITS, |rules| rules.truncate(1)).expect("stored");
     fixture.disk.crash();

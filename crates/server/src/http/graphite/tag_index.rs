@@ -16,7 +16,8 @@ use chronolith_graphite::storage::tag_query::TagExpression;
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::query::{Projection, SelectHints};
 use chronolith_model::{
-    GraphiteLimits, Labels, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange,
+    GraphiteLimits, Labels, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead,
+    TimeRange,
 };
 
 use super::tag_matchers::{NAME_TAG, has_label, label_of, matchers_of_labels, tag_matchers, tags_of};
@@ -291,4 +292,3 @@ impl<'a> TagIndex<'a> {
         Ok(())
     }
 }
-

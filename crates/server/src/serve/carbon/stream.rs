@@ -99,8 +99,7 @@ impl PointStream {
             Decoder::GzippedLines(lines) => {
                 let step = lines.decompress(buffer, end);
                 buffer.drain(..step.read_bytes);
-                let appended =
-                    append_points(app, input, store, to, |points| lines.decode(&step, points));
+                let appended = append_points(app, input, store, to, |points| lines.decode(&step, points));
                 self.failure = step.damage;
                 Ok(Appended { applied: appended?.applied, bytes: step.bytes, has_more: step.has_more })
             }

@@ -183,7 +183,10 @@ impl Carbon {
     /// Example of the refused gzip streams.
     fn bad_gzip(&self) -> Option<String> {
         let newest = self.listener.input.newest_refused();
-        newest.into_iter().find(|refused| refused.reason == RefusedReason::BadGzip).map(|refused| refused.text)
+        newest
+            .into_iter()
+            .find(|refused| refused.reason == RefusedReason::BadGzip)
+            .map(|refused| refused.text)
     }
 }
 

@@ -42,6 +42,8 @@ struct Query {
     after: Option<Labels>,
     /// Series that are deleted at most, if the client limits them.
     limit: Option<usize>,
+    /// Matchers of labels select the series, but for those without tags: they are deleted as a whole.
+    is_matched_by_labels: bool,
 }
 
 /// Result of a search.
@@ -100,7 +102,7 @@ async fn execute(
     if !query.is_executed {
         return Ok(Outcome { count: search.found_count, left_count: 0, next: search.stopped_at });
     }
-    if query.is_matched_by_labels() && search.stopped_at.is_none() {
+    if query.is_matched_by_labels && search.stopped_at.is_none() {
         let selectors = selectors_with_tags(&query.expressions, &search.label_names);
         delete(app, call, target, selectors, ALL_TIMES).await?;
         return Ok(Outcome { count: search.found_count, left_count: 0, next: None });
@@ -150,23 +152,18 @@ impl Query {
             Ok(count @ 1..) => Ok(count),
             _ => Err(ApiError::parameter("limit", format!("expected a number from 1 on, found {text:?}"))),
         });
+        let expressions = parse_expressions(&texts).map_err(ApiError::bad_request)?;
+        let is_whole = ["olderThan", "after", "limit"].iter().all(|name| params.get(name).is_none());
         Ok(Query {
-            expressions: parse_expressions(&texts).map_err(ApiError::bad_request)?,
+            is_matched_by_labels: is_whole && tag_matchers(&expressions).is_exact,
+            expressions,
             older_than_s: older_than_s
                 .transpose()
                 .map_err(|error| ApiError::parameter("olderThan", error))?,
-            is_executed: params
-                .get("execute")
-                .is_some_and(|text| !matches!(text, "0" | "false" | "False")),
+            is_executed: params.get("execute").is_some_and(|text| !matches!(text, "0" | "false" | "False")),
             after: params.get("after").map(labels_of_text).transpose()?,
             limit: limit.transpose()?,
         })
-    }
-
-    /// Returns true if matchers of labels select the series, but for those without tags.
-    fn is_matched_by_labels(&self) -> bool {
-        let is_whole = self.older_than_s.is_none() && self.after.is_none() && self.limit.is_none();
-        is_whole && tag_matchers(&self.expressions).is_exact
     }
 
     /// Times of the samples that are deleted.
@@ -206,7 +203,7 @@ impl Query {
     /// Returns true if the newest point of the series is before `olderThan`. A deleted series, which blocks
     /// list until they are compacted, has none.
     fn has_old_points_only(&self, series: &SeriesRead) -> Result<bool, ApiError> {
-        if self.is_matched_by_labels() {
+        if self.is_matched_by_labels {
             return Ok(true);
         }
         let mut columns = Columns::default();
