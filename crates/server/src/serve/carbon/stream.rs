@@ -81,6 +81,10 @@ impl PointStream {
         buffer: &mut Vec<u8>,
         is_end: bool,
     ) -> Result<Appended, String> {
+        if self.failure.is_some() {
+            buffer.clear();
+            return Ok(Appended::default());
+        }
         self.choose_decoder(buffer, is_end);
         let Listener { app, options, input } = &*self.listener;
         let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix };
