@@ -7,7 +7,8 @@
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-/// First bytes of a gzip member. No path of a plaintext line begins with a control character.
+/// First bytes of a gzip member. A line may begin with the first, which is a blank, and its path with the
+/// second: such a path is not UTF-8 and refused.
 pub(super) const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 const METHOD_DEFLATE: u8 = 8;
