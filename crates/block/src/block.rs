@@ -184,6 +184,18 @@ impl Block {
         self.contents.rollups().map_or(0, |rollups| rollups.size_bytes())
     }
 
+    /// A verification of its roll-ups that has read nothing yet.
+    #[must_use]
+    pub fn rollup_verification(&self) -> crate::RollupVerification {
+        self.contents.rollup_verification()
+    }
+
+    /// Reads and checks its roll-ups; returns at most 1000 damages. Cost: one pass over their bytes.
+    #[must_use]
+    pub fn verify_rollups(&self) -> Vec<crate::Damage> {
+        self.contents.rollup_verification().finish()
+    }
+
     /// Deleted intervals of all its series.
     #[must_use]
     pub fn tombstone_count(&self) -> usize {

@@ -3,8 +3,8 @@
 //!
 //! Invariants: what [`GraphiteLog::add_event`] and [`GraphiteLog::change_meta_tags`] return is durable; ids
 //! of a tenant ascend and are not used again. Events of a tenant are bounded in number and bytes: the one
-//! with the earliest time leaves first and is counted. Limits are those of the tenant at the time of a change,
-//! [`AnnotationLimits`]; lowered ones hold from the next event on, and rules above one may get fewer.
+//! with the earliest time leaves first and is counted. Limits are those of the tenant at a change
+//! ([`AnnotationLimits`]); lowered ones hold from the next event on, and rules above one may get fewer.
 //! Not here: the file (`log`), its bytes (`format::graphite`), what rules mean (`chronolith_graphite`).
 
 mod log;
@@ -171,7 +171,7 @@ impl GraphiteLog {
         let mut kept = Kept {
             tenants: BTreeMap::new(),
             text_bytes: 0,
-            text_bytes_max: options.annotation_bytes_max,
+            text_bytes_max: options.texts.annotation_bytes_max,
             pending: Frames::new(0),
             change_count: 0,
             rng: env.rng.clone(),

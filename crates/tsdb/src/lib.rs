@@ -57,8 +57,8 @@ pub use maintenance::{JobKind, JobStats};
 pub use memory::TsdbMemory;
 pub use metric::{Metric, MetricKind};
 pub use options::{
-    CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TsdbOptions,
-    WalOptions,
+    CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TextOptions,
+    TsdbOptions, WalOptions,
 };
 pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;

@@ -689,7 +689,7 @@ fn head_options(env: &Env, options: &TsdbOptions) -> HeadOptions {
         wal_segment_bytes: options.wal.segment_bytes,
         memory_bytes_max: options.head_memory.bytes(&*env.disk),
         histogram_bytes_max: options.histogram_bytes_max,
-        text_bytes_max: options.text_bytes_max,
+        text_bytes_max: options.texts.head_bytes_max,
         ..HeadOptions::new(options.data_dir.clone())
     }
 }

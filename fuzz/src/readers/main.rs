@@ -2,11 +2,12 @@
 //! lines, metrics 2.0.
 //!
 //! `cargo run --release -p chronolith-fuzz --bin readers -- --reader
-//! parser|times|pickle|whisper|ini|carbon-line|metrics20 [--seconds N] [--seed S] [--corpus DIR]`. Valid inputs, built in or from DIR, are changed and spliced, by
-//! bytes and by the grammar of the reader; inputs with a new outcome are changed further. A finding is a
-//! panic, a broken property of the reader, more than 1 s of CPU time or 256 MiB of allocations for one input:
-//! it is printed with the seed and saved. Invariants: a seed gives the same inputs again; exit code 0 means
-//! no finding. Not here: the comparison with Graphite (`tools/graphite-oracle`).
+//! parser|times|pickle|whisper|ini|carbon-line|metrics20 [--seconds N] [--seed S] [--corpus DIR]`. Valid
+//! inputs, built in or from DIR, are changed and spliced, by bytes and by the grammar of the reader; inputs
+//! with a new outcome are changed further. A finding is a panic, a broken property of the reader, more than
+//! 1 s of CPU time or 256 MiB of allocations for one input: it is printed with the seed and saved.
+//! Invariants: a seed gives the same inputs again; exit code 0 means no finding. Not here: the comparison
+//! with Graphite (`tools/graphite-oracle`).
 
 mod carbon_line;
 mod ini;

@@ -56,7 +56,7 @@ impl Rollups {
         Some(Arc::new(Rollups { files, block_range, is_damaged, damages }))
     }
 
-    /// The archives.
+    /// Archives of the files that could be opened.
     pub(crate) fn spans(&self) -> impl Iterator<Item = RollupSpan> + '_ {
         self.files.iter().map(|file| file.span)
     }

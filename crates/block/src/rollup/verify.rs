@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use super::files::{Rollups, SectionIndex};
-use crate::Block;
 use crate::damage::{DAMAGES_MAX, Damage};
 
 /// Cost of a section in a step, apart from its bytes.
@@ -21,21 +20,9 @@ pub struct RollupVerification {
     damages: Vec<Damage>,
 }
 
-impl Block {
-    /// Reads and checks its roll-ups; returns at most 1000 damages. Cost: one pass over their bytes.
-    #[must_use]
-    pub fn verify_rollups(&self) -> Vec<Damage> {
-        let mut verification = RollupVerification::new(self);
-        while !verification.step(u64::MAX) {}
-        verification.damages
-    }
-}
-
 impl RollupVerification {
-    /// A verification that has read nothing yet.
-    #[must_use]
-    pub fn new(block: &Block) -> RollupVerification {
-        let rollups = block.contents().rollups().cloned();
+    /// A verification of the roll-ups of a block, which has read nothing yet.
+    pub(crate) fn new(rollups: Option<Arc<Rollups>>) -> RollupVerification {
         let damages = rollups.as_ref().map_or_else(Vec::new, |rollups| rollups.opening_damages().to_vec());
         RollupVerification { rollups, next: SectionIndex::default(), damages }
     }
@@ -66,6 +53,12 @@ impl RollupVerification {
             left_bytes = left_bytes.saturating_sub((read_bytes + SECTION_BYTES) as u64);
         }
         true
+    }
+
+    /// Goes on to the end; returns the damages.
+    pub(crate) fn finish(mut self) -> Vec<Damage> {
+        while !self.step(u64::MAX) {}
+        self.damages
     }
 
     /// Damages found up to here, at most 1000.

@@ -181,7 +181,7 @@ pub(super) const EVENTS_MEMORY: Setting = Setting::server(
     "Texts of events and meta tag rules of all tenants; further ones are refused",
     |s, v| {
         let bytes = value::size_at_least(v, 1 << 20)?;
-        s.server.tsdb.annotation_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
+        s.server.tsdb.texts.annotation_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
         Ok(())
     },
 );

@@ -638,7 +638,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "256MiB",
         Form::Size,
         "Memory of different texts in the head of all tenants; at three quarters windows are flushed early",
-        |s, v| set(&mut s.server.tsdb.text_bytes_max, value::size_at_least(v, 1 << 20)),
+        |s, v| set(&mut s.server.tsdb.texts.head_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
     Setting::server(
         "influx.max-row-limit",

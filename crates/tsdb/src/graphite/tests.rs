@@ -194,7 +194,7 @@ fn lowered_limits_of_events_remove_the_earliest() {
 #[test]
 fn what_exceeds_a_limit_is_refused_and_changes_nothing() {
     let mut fixture = Fixture::new();
-    fixture.options.annotation_bytes_max = 1500;
+    fixture.options.texts.annotation_bytes_max = 1500;
     let log = fixture.whole();
     let limits = AnnotationLimits {
         event_bytes_max: 300,

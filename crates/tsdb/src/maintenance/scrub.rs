@@ -2,10 +2,10 @@
 //! before a query meets it.
 //!
 //! Invariants: first all blocks are opened, which finds missing and damaged files within minutes, then their
-//! contents are read, the newest block of a tenant first. A damaged block is reported once, in the log and on
-//! the status page, and counts in `blocks_damaged` as long as it is there. Damaged roll-ups are reported, too,
-//! and are written again by their job: the block is not damaged, as queries read its samples. Blocks that
-//! cannot be opened for lack of descriptors or memory are retried with the next step.
+//! contents are read, the newest block of a tenant first. A damaged block is reported once, in the log and
+//! on the status page, and counts in `blocks_damaged` as long as it is there. Damaged roll-ups are reported,
+//! and written again by their job: the block is not damaged, as queries read its samples. Blocks that cannot
+//! be opened for lack of descriptors or memory are retried with the next step.
 //! Not here: verification of one block (`block::verify`), sizes of files at the start (`blocks::load`).
 
 use std::collections::BTreeSet;
@@ -243,7 +243,7 @@ impl Scrub {
         }
         let current = || {
             let verification = BlockVerification::new(&block);
-            let rollups = RollupVerification::new(&block);
+            let rollups = block.rollup_verification();
             Current { tenant, blocks, entry, verification, rollups }
         };
         Ok((pass == Pass::Contents).then(current))

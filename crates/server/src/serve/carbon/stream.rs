@@ -1,8 +1,8 @@
 //! Points of one connection: its bytes are decoded by the protocol of the listener.
 //!
-//! Invariants: after [`PointStream::append`] without more to do, the buffer has only the start of an unfinished
-//! line, or nothing; a frame that is too long and damaged gzip end the connection, as no point can be found
-//! after them.
+//! Invariants: after [`PointStream::append`] without more to do, the buffer has only the start of an
+//! unfinished line, or nothing; a frame that is too long and damaged gzip end the connection, as no point
+//! can be found after them.
 //! Not here: reading of the socket (`serve::carbon`), gzip (`gzip`).
 
 use std::sync::Arc;
@@ -12,14 +12,13 @@ use chronolith_ingest::carbon::{
 };
 use chronolith_tsdb::{Applied, Tsdb};
 
-use super::INPUT_BYTES_MAX;
 use super::gzip::{self, GzipStream};
 use super::listener::Listener;
 use crate::carbon::append::{PointTarget, append_points};
 use crate::options::CarbonProtocol;
 
 /// Decompressed bytes that are decoded together, at most.
-const TEXT_BYTES_MAX: usize = INPUT_BYTES_MAX + LINE_BYTES_MAX;
+const TEXT_BYTES_MAX: usize = (512 << 10) + LINE_BYTES_MAX;
 const _: () = assert!(TEXT_BYTES_MAX <= chronolith_ingest::carbon::INPUT_BYTES_MAX);
 
 pub(super) struct PointStream {

@@ -1,6 +1,5 @@
 //! Deletions of paths and tagged series, and the admin API over the Graphite store.
 
-use chronolith_model::Columns;
 use serde_json::json;
 
 use super::*;
@@ -135,59 +134,6 @@ async fn a_limited_deletion_goes_on_after_the_last_deleted_series() {
     // Deleted series are not found again.
     let again = post(&server, &format!("/tags/delByQuery?{query}"), "identity", Vec::new()).await;
     assert_eq!(again.json(), json!({"count": 0, "left": 0, "peers": {}}));
-}
-
-/// Points of all series, read without a deadline.
-fn point_count(server: &Fixture) -> usize {
-    let source = server.app.lifecycle.source().expect("open").queryable(&TenantId::anonymous());
-    let ctx = ReadContext::unlimited(server.app.env.clock.clone());
-    let selector = Selector { matchers: &[], range: TimeRange::ALL };
-    let mut batches = source.select(&selector, &ctx).expect("selected");
-    let mut series = Vec::new();
-    while batches.next_batch(&mut series).expect("read") {}
-    let mut columns = Columns::default();
-    let mut count = 0;
-    for one in &series {
-        columns.clear();
-        one.samples.read(TimeRange::ALL, &mut columns).expect("read");
-        count += columns.times.len();
-    }
-    count
-}
-
-/// A clock that moves on by a millisecond whenever it is read.
-struct SteppingClock(std::sync::atomic::AtomicU64);
-
-impl chronolith_base::Clock for SteppingClock {
-    fn now_ms(&self) -> i64 {
-        crate::http::tests::NOW_MS
-    }
-
-    fn mono_ns(&self) -> u64 {
-        self.0.fetch_add(1_000_000, std::sync::atomic::Ordering::Relaxed)
-    }
-
-    fn sleep(&self, _: std::time::Duration) {}
-}
-
-/// The time of each request ends within its search or its steps; each makes progress, and all series go once.
-#[tokio::test]
-async fn a_deletion_that_runs_out_of_time_says_what_is_left() {
-    let (env, _, _) = chronolith_base::Env::fake(crate::http::tests::NOW_MS, 1);
-    let env = chronolith_base::Env { clock: Arc::new(SteppingClock(0.into())), ..env };
-    for timeout_ms in [200, 400, 60_000] {
-        let mut options = ServerOptions::new(format!("/data{timeout_ms}").into());
-        options.web.admin_api = true;
-        options.query.timeout_ms = timeout_ms;
-        let server = Fixture { app: Arc::new(App::new(env.clone(), options, None)) }.open();
-        write_hosts(&server, 90).await;
-        let answers = delete_all(&server, "expr=name=disk&olderThan=2000&execute=true").await;
-        let count: u64 = answers.iter().filter_map(|answer| answer["count"].as_u64()).sum();
-        assert_eq!(count, 60, "{answers:?}");
-        assert_eq!(answers.len() > 1, timeout_ms < 1000, "{timeout_ms}: {answers:?}");
-        assert_eq!(answers.last().map(|answer| &answer["left"]), Some(&json!(0)));
-        assert_eq!(point_count(&server), 60, "thirty series, points of two times");
-    }
 }
 
 #[tokio::test]
