@@ -16,7 +16,7 @@ use chronolith_graphite::storage::glob::PathPattern;
 use chronolith_graphite::storage::meta_tags::MetaTags;
 use chronolith_graphite::storage::path_walk::{SortedPaths, walk};
 use chronolith_graphite::storage::tag_query::TagExpression;
-use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source, glob};
+use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source};
 use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::query::{LabelValueCursor, SelectHints, SoleLabelValues, SortedValues};
