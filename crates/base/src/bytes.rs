@@ -52,6 +52,17 @@ impl DecodeError {
             | DecodeError::Checksum { offset, .. } => *offset,
         }
     }
+
+    /// The same error, of a slice that begins `start` bytes before.
+    #[must_use]
+    pub fn after(mut self, start: usize) -> DecodeError {
+        match &mut self {
+            DecodeError::Short { offset, .. }
+            | DecodeError::Invalid { offset, .. }
+            | DecodeError::Checksum { offset, .. } => *offset = offset.saturating_add(start),
+        }
+        self
+    }
 }
 
 /// Reads forward over a slice.

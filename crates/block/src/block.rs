@@ -16,7 +16,6 @@ use chronolith_model::{
 
 use crate::BlockError;
 use crate::contents::BlockContents;
-use crate::damage::Damage;
 use crate::label_search::BlockValues;
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, META_FILE};
 use crate::open::{OpenOptions, Opened, check_name, open_mapped, open_ranged, open_remote};
@@ -185,10 +184,16 @@ impl Block {
         self.contents.rollups().map_or(0, |rollups| rollups.size_bytes())
     }
 
-    /// Reads and checks its roll-ups; returns the damages. Cost: one pass over their bytes.
+    /// A verification of its roll-ups that has read nothing yet.
     #[must_use]
-    pub fn verify_rollups(&self) -> Vec<Damage> {
-        self.contents.rollups().map_or_else(Vec::new, |rollups| rollups.verify())
+    pub fn rollup_verification(&self) -> crate::RollupVerification {
+        self.contents.rollup_verification()
+    }
+
+    /// Reads and checks its roll-ups; returns at most 1000 damages. Cost: one pass over their bytes.
+    #[must_use]
+    pub fn verify_rollups(&self) -> Vec<crate::Damage> {
+        self.contents.rollup_verification().finish()
     }
 
     /// Deleted intervals of all its series.

@@ -16,7 +16,7 @@ use chronolith_model::{QueryError, TimeRange};
 
 use crate::error::query_error;
 use crate::own_times::OwnTimes;
-use crate::rollup::Rollups;
+use crate::rollup::{RollupVerification, Rollups};
 use crate::shard::HashCache;
 use crate::source::{BlockFile, BlockFiles, ByteSource, RangeBytes, Wave};
 use crate::waves::{ChunkWave, SeriesWave};
@@ -81,6 +81,10 @@ impl BlockContents {
     /// Roll-ups, if there are any.
     pub(crate) fn rollups(&self) -> Option<&Arc<Rollups>> {
         self.rollups.as_ref()
+    }
+
+    pub(crate) fn rollup_verification(&self) -> RollupVerification {
+        RollupVerification::new(self.rollups.clone())
     }
 
     pub(crate) fn meta(&self) -> &BlockMeta {

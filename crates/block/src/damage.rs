@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+/// Damages of a block that are listed at most.
+pub(crate) const DAMAGES_MAX: usize = 1000;
+
 /// A damaged item of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {

@@ -30,13 +30,14 @@ pub struct BlockEntry {
     is_verified: AtomicBool,
     /// An attempt to read all of it was made since the start.
     are_contents_verified: AtomicBool,
-    /// State of its roll-ups: not known, missing, there.
+    /// State of its roll-ups: not known, missing, there, damaged.
     rollups: AtomicU8,
 }
 
 const ROLLUPS_UNKNOWN: u8 = 0;
 const ROLLUPS_MISSING: u8 = 1;
 const ROLLUPS_THERE: u8 = 2;
+const ROLLUPS_DAMAGED: u8 = 3;
 
 impl BlockEntry {
     /// An entry of a block that is not open.
@@ -118,7 +119,7 @@ impl BlockEntry {
     pub fn is_rolled_up(&self) -> Option<bool> {
         match self.rollups.load(Ordering::Relaxed) {
             ROLLUPS_UNKNOWN => None,
-            state => Some(state == ROLLUPS_THERE),
+            state => Some(state != ROLLUPS_MISSING),
         }
     }
 
@@ -128,10 +129,17 @@ impl BlockEntry {
         self.rollups.store(state, Ordering::Relaxed);
     }
 
-    /// Returns true if the block is open, and a part of its roll-ups was found that cannot be read.
+    /// Notes that a part of its roll-ups cannot be read, until they are written again.
+    pub fn note_damaged_rollups(&self) {
+        self.rollups.store(ROLLUPS_DAMAGED, Ordering::Relaxed);
+    }
+
+    /// Returns true if a part of its roll-ups was found that cannot be read: that was noted, or the open
+    /// block has met it.
     #[must_use]
     pub fn has_damaged_rollups(&self) -> bool {
-        self.opened().is_some_and(|block| block.has_damaged_rollups())
+        self.rollups.load(Ordering::Relaxed) == ROLLUPS_DAMAGED
+            || self.opened().is_some_and(|block| block.has_damaged_rollups())
     }
 
     /// Returns the block if it is open.

@@ -54,7 +54,7 @@ pub use open::{INDEX_END_BYTES, INDEX_START_BYTES, read_block_meta};
 pub use pool::{BlockPool, PoolLimits, PoolStats, open_error};
 pub use postings::PostingsPlan;
 pub use record::{FileSizes, damaged_record, precedence, read_record};
-pub use rollup::{FetchedRollups, RolledUp, has_rollups, write_rollups};
+pub use rollup::{FetchedRollups, RolledUp, RollupVerification, has_rollups, write_rollups};
 pub use selection::{ChunkCounts, Selection};
 pub use shard::Shard;
 pub use sidecar::{IndexSidecar, SidecarBlock, SidecarSelection, write_sidecar};

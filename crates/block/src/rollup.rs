@@ -8,11 +8,13 @@
 mod fetched;
 mod files;
 mod series;
+mod verify;
 mod write;
 
 pub use fetched::FetchedRollups;
 pub(crate) use files::Rollups;
 pub(crate) use series::SeriesRollups;
+pub use verify::RollupVerification;
 pub use write::{RolledUp, has_rollups, write_rollups};
 
 #[cfg(test)]

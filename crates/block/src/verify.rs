@@ -14,14 +14,12 @@ use chronolith_model::{Columns, Labels, QueryError, TimeRange};
 use crate::Block;
 use crate::chunk::{self, ChunkError};
 use crate::contents::BlockContents;
-use crate::damage::Damage;
+use crate::damage::{DAMAGES_MAX, Damage};
 use crate::label_queries::for_each_list;
 use crate::layout::META_FILE;
 use crate::series_reader::SeriesReader;
 use crate::source::{BlockFile, RangeBytes};
 
-/// Damages that are listed at most.
-const DAMAGES_MAX: usize = 1000;
 /// Cost of a series in a step, without its chunks.
 const SERIES_BYTES: usize = 64;
 /// Cost of a histogram in a step.

@@ -583,7 +583,7 @@ impl BucketBlock {
         let mut files = files;
         if let Some(record) = self.record() {
             for rollup in &record.files.rollups {
-                versions.add_recorded(BlockFile::Rollup(rollup.header), rollup.len, record);
+                versions.add_recorded(BlockFile::Rollup(rollup.span), rollup.len, record);
             }
             files = files.with_rollups(record.files.rollups.clone());
         }

@@ -2,31 +2,21 @@
 //!
 //! Usage: `picture_speed [FILE]`; prints the best of several drawings, and writes the first one to FILE.
 
+#[path = "support/ready.rs"]
+mod ready;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use chronolith_graphite::output::picture::{BitmapSize, PictureOptions, render_png, render_svg};
-use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Source};
+use chronolith_graphite::storage::FetchedSeries;
 use chronolith_graphite::{Consolidation, EvalError, Limits, Request, evaluate, time};
 use jiff::tz::TimeZone;
+use ready::Ready;
 
 const STEP: i64 = 10;
 const START: i64 = 1_700_000_000;
-
-struct Ready {
-    series: Vec<FetchedSeries>,
-}
-
-impl Source for Ready {
-    fn fetch(&self, requests: &[FetchRequest]) -> Result<Vec<Vec<FetchedSeries>>, EvalError> {
-        Ok(requests.iter().map(|_| self.series.clone()).collect())
-    }
-
-    fn find(&self, _: &str, _: Option<i64>, _: Option<i64>) -> Result<Vec<Node>, EvalError> {
-        Ok(Vec::new())
-    }
-}
 
 fn series(idx: usize, points: i64) -> FetchedSeries {
     let name = format!("servers.web{idx}.cpu.user");

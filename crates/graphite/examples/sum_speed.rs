@@ -2,31 +2,21 @@
 //!
 //! Usage: `sum_speed [TARGET]`; prints the best of seven evaluations.
 
+#[path = "support/ready.rs"]
+mod ready;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Source};
+use chronolith_graphite::storage::FetchedSeries;
 use chronolith_graphite::{Consolidation, EvalError, Limits, Request, evaluate, time};
 use jiff::tz::TimeZone;
+use ready::Ready;
 
 const SERIES: usize = 1000;
 const STEP: i64 = 10;
 const DAY: i64 = 86_400;
 const START: i64 = 1_700_000_000;
-
-struct Ready {
-    series: Vec<FetchedSeries>,
-}
-
-impl Source for Ready {
-    fn fetch(&self, requests: &[FetchRequest]) -> Result<Vec<Vec<FetchedSeries>>, EvalError> {
-        Ok(requests.iter().map(|_| self.series.clone()).collect())
-    }
-
-    fn find(&self, _: &str, _: Option<i64>, _: Option<i64>) -> Result<Vec<Node>, EvalError> {
-        Ok(Vec::new())
-    }
-}
 
 fn series(idx: usize) -> FetchedSeries {
     let name = format!("servers.web{idx}.cpu.user");

@@ -33,7 +33,7 @@ pub use query::{
 pub use regex::{GoRegex, RegexError};
 pub use reorder::{ReorderRule, ReorderRuleError};
 pub use tenant::{
-    BlockEncoding, DatabaseLimits, DuplicatePolicy, FetchLimits, GraphiteLimits, IngestionLimits,
-    QueryLimits, TenantId, TenantLimits,
+    AnnotationLimits, BlockEncoding, DatabaseLimits, DuplicatePolicy, FetchLimits, GraphiteLimits,
+    IngestionLimits, QueryLimits, TenantId, TenantLimits,
 };
 pub use time::{TimeRange, TimeUnit};

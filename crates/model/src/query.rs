@@ -526,6 +526,29 @@ pub trait TenantSources: ChangeWatch {
     fn queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable>;
 }
 
+/// A source without series.
+pub struct NoSeries;
+
+impl Queryable for NoSeries {
+    fn select(&self, _: &Selector<'_>, _: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
+        Ok(Box::new(VecBatches::new(Vec::new())))
+    }
+
+    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
+        Ok(Vec::new())
+    }
+
+    fn label_values(
+        &self,
+        _: &str,
+        _: &Selector<'_>,
+        _: usize,
+        _: &ReadContext,
+    ) -> Result<Vec<String>, QueryError> {
+        Ok(Vec::new())
+    }
+}
+
 /// Batches of a vector of series, for sources that have all series in memory.
 pub struct VecBatches {
     series: std::vec::IntoIter<SeriesRead>,

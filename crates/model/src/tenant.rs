@@ -185,6 +185,8 @@ pub struct GraphiteLimits {
     pub targets_max: u64,
     /// Nodes and series that a search returns.
     pub nodes_max: u64,
+    /// Series, keys or values that a request for tags returns.
+    pub tag_results_max: u64,
 }
 
 impl Default for GraphiteLimits {
@@ -195,7 +197,45 @@ impl Default for GraphiteLimits {
             points_soft: 20_000_000,
             targets_max: 20_000,
             nodes_max: 250_000,
+            tag_results_max: 250_000,
         }
+    }
+}
+
+/// Limits of the events and meta tag rules of one tenant. Bytes are those of texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnnotationLimits {
+    /// Bytes of one event; at most [`ANNOTATION_FRAME_BYTES_MAX`].
+    pub event_bytes_max: usize,
+    /// Events above which those with the earliest times leave.
+    pub event_count_max: usize,
+    /// Bytes of all events above which those with the earliest times leave.
+    pub all_events_bytes_max: usize,
+    /// Meta tag rules.
+    pub rule_count_max: usize,
+    /// Bytes of all rules; at most [`ANNOTATION_FRAME_BYTES_MAX`].
+    pub all_rules_bytes_max: usize,
+}
+
+/// Bytes of one event, and of all rules of a tenant, that a limit may allow: each is one frame of a file.
+pub const ANNOTATION_FRAME_BYTES_MAX: usize = 8 << 20;
+/// Meta tag rules of a tenant that a limit may allow: a request parses all of them.
+pub const META_TAG_RULES_MAX: usize = 100_000;
+
+impl AnnotationLimits {
+    /// The defaults.
+    pub const DEFAULT: AnnotationLimits = AnnotationLimits {
+        event_bytes_max: 64 << 10,
+        event_count_max: 100_000,
+        all_events_bytes_max: 64 << 20,
+        rule_count_max: 1000,
+        all_rules_bytes_max: 1 << 20,
+    };
+}
+
+impl Default for AnnotationLimits {
+    fn default() -> Self {
+        AnnotationLimits::DEFAULT
     }
 }
 
@@ -247,6 +287,8 @@ pub struct TenantLimits {
     pub ingestion: IngestionLimits,
     /// Limits of queries.
     pub queries: QueryLimits,
+    /// Limits of events and meta tag rules.
+    pub annotations: AnnotationLimits,
 }
 
 impl Default for TenantLimits {
@@ -266,6 +308,7 @@ impl Default for TenantLimits {
             shard_group_ms: 0,
             ingestion: IngestionLimits::default(),
             queries: QueryLimits::default(),
+            annotations: AnnotationLimits::default(),
         }
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct CarbonInput {
     pub(crate) connections_closed: Counter,
     /// Connections closed at once since too many are open.
     pub(crate) connections_refused: Counter,
+    /// Connections whose bytes are gzip.
+    pub(crate) gzip_connections: Counter,
     refused: Mutex<Refused>,
 }
 
@@ -105,6 +107,7 @@ impl CarbonInput {
             connections_opened: Counter::default(),
             connections_closed: Counter::default(),
             connections_refused: Counter::default(),
+            gzip_connections: Counter::default(),
             refused: Mutex::default(),
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! Invariants: what [`GraphiteLog::add_event`] and [`GraphiteLog::change_meta_tags`] return is durable; ids
 //! of a tenant ascend and are not used again. Events of a tenant are bounded in number and bytes: the one
-//! with the earliest time leaves first and is counted. A tenant has at most [`META_TAG_RULES_MAX`] rules.
+//! with the earliest time leaves first and is counted. Limits are those of the tenant at a change
+//! ([`AnnotationLimits`]); lowered ones hold from the next event on, and rules above one may get fewer.
 //! Not here: the file (`log`), its bytes (`format::graphite`), what rules mean (`chronolith_graphite`).
 
 mod log;
@@ -11,38 +12,30 @@ mod tenant;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::{Env, Rng};
 use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
-use chronolith_head::{SyncMode, WriteError};
-use chronolith_model::TenantId;
+use chronolith_head::WriteError;
+use chronolith_model::{AnnotationLimits, TenantId};
 
 use crate::committed_log::{CommittedLog, FrameQueue};
 use crate::frame_copies::Findings;
-use crate::options::OpenError;
+use crate::options::{OpenError, TsdbOptions};
 use log::{Entry, Frames};
 pub(crate) use log::{FILE_NAME, FORMAT, MIRROR_NAME, frame_entry_count};
-pub(crate) use tenant::EVENTS_PER_TENANT_MAX;
 pub use tenant::EventTags;
 use tenant::TenantEntries;
 
-/// Bytes of the texts of one event.
-pub const EVENT_BYTES_MAX: usize = 64 << 10;
-/// Rules of one tenant.
-pub const META_TAG_RULES_MAX: usize = 1000;
-/// Bytes of the texts of all rules of one tenant.
-pub(crate) const META_TAG_BYTES_MAX: usize = 1 << 20;
-/// Bytes of the texts of all tenants.
-pub(crate) const TEXT_BYTES_MAX: usize = 256 << 20;
+/// Name of the setting of the bytes of all tenants.
+const TEXT_MEMORY_SETTING: &str = "graphite.events-memory";
 
 /// Error of a change of events or rules.
 #[derive(Debug, thiserror::Error)]
 pub enum GraphiteLogError {
     /// A limit is exceeded; nothing changed.
-    #[error("{what}: {found} exceed the limit of {limit}")]
+    #[error("{what}: {found} exceed the limit of {limit} ({setting})")]
     Limit {
         /// The limited quantity.
         what: &'static str,
@@ -50,6 +43,8 @@ pub enum GraphiteLogError {
         found: usize,
         /// The limit.
         limit: usize,
+        /// Name of the setting of the limit.
+        setting: &'static str,
     },
     /// The change is visible, and may or may not be durable; the next one writes it again.
     #[error("{0}")]
@@ -79,6 +74,8 @@ pub struct GraphiteLog {
 struct Kept {
     tenants: BTreeMap<TenantId, TenantEntries>,
     text_bytes: usize,
+    /// Limit of the texts of all tenants.
+    text_bytes_max: usize,
     pending: Frames,
     /// Number of changes since the start.
     change_count: u64,
@@ -88,10 +85,10 @@ struct Kept {
 
 impl Kept {
     /// Applies an entry of the file or of a request. Returns the number of events that left.
-    fn apply(&mut self, tenant: &TenantId, entry: Entry) -> u64 {
+    fn apply(&mut self, tenant: &TenantId, entry: Entry, limits: &AnnotationLimits) -> u64 {
         let entries = self.tenants.entry(tenant.clone()).or_default();
         let bytes_before = entries.text_bytes();
-        let dropped_count = entries.apply(entry);
+        let dropped_count = entries.apply(entry, limits);
         self.text_bytes = self.text_bytes - bytes_before + entries.text_bytes();
         dropped_count
     }
@@ -99,7 +96,9 @@ impl Kept {
     /// # Errors
     /// [`GraphiteLogError::Limit`] if there is no room for the texts of all tenants.
     fn check_room(&self, more_bytes: usize) -> Result<(), GraphiteLogError> {
-        check_limit("bytes of events and meta tags", self.text_bytes + more_bytes, TEXT_BYTES_MAX)
+        let found = self.text_bytes + more_bytes;
+        let what = "bytes of events and meta tags of all tenants";
+        check_limit(what, found, self.text_bytes_max, TEXT_MEMORY_SETTING)
     }
 }
 
@@ -134,33 +133,54 @@ impl FrameQueue for Kept {
     }
 }
 
-fn check_limit(what: &'static str, found: usize, limit: usize) -> Result<(), GraphiteLogError> {
-    if found <= limit { Ok(()) } else { Err(GraphiteLogError::Limit { what, found, limit }) }
+fn check_limit(
+    what: &'static str,
+    found: usize,
+    limit: usize,
+    setting: &'static str,
+) -> Result<(), GraphiteLogError> {
+    if found <= limit { Ok(()) } else { Err(GraphiteLogError::Limit { what, found, limit, setting }) }
+}
+
+fn bytes_of_rules(rules: &[StoredMetaTags]) -> usize {
+    rules.iter().map(tenant::rule_bytes).sum()
+}
+
+/// Checks the rules of a tenant after a change; those of fewer rules or bytes are accepted above a limit.
+fn check_rules(
+    before: &[StoredMetaTags],
+    rules: &[StoredMetaTags],
+    limits: &AnnotationLimits,
+) -> Result<(), GraphiteLogError> {
+    let count_max = limits.rule_count_max.max(before.len().saturating_sub(1));
+    check_limit("meta tag rules", rules.len(), count_max, "graphite.max-meta-tags")?;
+    let bytes_max = limits.all_rules_bytes_max.max(bytes_of_rules(before).saturating_sub(1));
+    check_limit("bytes of meta tag rules", bytes_of_rules(rules), bytes_max, "graphite.max-meta-tags-size")
 }
 
 impl GraphiteLog {
-    /// Reads the file in `data_dir`, if there is one.
+    /// Reads the file in the data directory, if there is one.
     ///
     /// # Errors
     /// [`OpenError`] if the file cannot be read or is of a later version.
     pub(crate) fn open(
         env: &Env,
-        data_dir: &Path,
-        sync: SyncMode,
+        options: &TsdbOptions,
         findings: &mut Findings<'_>,
     ) -> Result<GraphiteLog, OpenError> {
         let mut kept = Kept {
             tenants: BTreeMap::new(),
             text_bytes: 0,
+            text_bytes_max: options.texts.annotation_bytes_max,
             pending: Frames::new(0),
             change_count: 0,
             rng: env.rng.clone(),
         };
-        let (file, pending) = log::load(env, data_dir, findings, |tenant, entry| {
-            kept.apply(tenant, entry);
+        let (file, pending) = log::load(env, &options.data_dir, findings, |tenant, entry| {
+            kept.apply(tenant, entry, &options.limits.of(tenant).annotations);
         })?;
         kept.pending = pending;
-        let log = CommittedLog::new(kept, file, sync);
+        let log = CommittedLog::new(kept, file, options.sync);
         log.repair("events", findings.notes);
         Ok(GraphiteLog { log, dropped_count: AtomicU64::new(0) })
     }
@@ -169,17 +189,23 @@ impl GraphiteLog {
     ///
     /// # Errors
     /// [`GraphiteLogError`].
-    pub fn add_event(&self, tenant: &TenantId, event: GraphiteEvent) -> Result<u64, GraphiteLogError> {
+    pub fn add_event(
+        &self,
+        tenant: &TenantId,
+        limits: &AnnotationLimits,
+        event: GraphiteEvent,
+    ) -> Result<u64, GraphiteLogError> {
         let GraphiteEvent { when_s, what, tags, data } = event;
         let mut kept = self.log.change();
         let id = kept.tenants.get(tenant).map_or(1, TenantEntries::next_id);
         let event = StoredEvent { id, when_s, what, tags, data };
         let event_bytes = tenant::event_bytes(&event);
-        check_limit("bytes of the event", event_bytes, EVENT_BYTES_MAX)?;
+        let setting = "graphite.max-event-size";
+        check_limit("bytes of the event", event_bytes, limits.event_bytes_max, setting)?;
         kept.check_room(event_bytes)?;
         kept.pending.put_event(tenant, id + 1, &event);
         kept.pending.end_frame();
-        let dropped_count = kept.apply(tenant, Entry::Event(event));
+        let dropped_count = kept.apply(tenant, Entry::Event(event), limits);
         self.dropped_count.fetch_add(dropped_count, Ordering::Relaxed);
         kept.change_count += 1;
         let change = kept.change_count;
@@ -233,17 +259,17 @@ impl GraphiteLog {
     pub fn change_meta_tags<T>(
         &self,
         tenant: &TenantId,
+        limits: &AnnotationLimits,
         change: impl FnOnce(&mut Vec<StoredMetaTags>) -> T,
     ) -> Result<T, GraphiteLogError> {
         let mut kept = self.log.change();
-        let mut rules = kept.tenants.get(tenant).map_or_else(Vec::new, |entries| entries.rules().to_vec());
+        let before = kept.tenants.get(tenant).map_or_else(Arc::default, |entries| entries.rules().clone());
+        let mut rules = before.to_vec();
         let result = change(&mut rules);
-        check_limit("meta tag rules", rules.len(), META_TAG_RULES_MAX)?;
-        let rule_bytes = rules.iter().map(tenant::rule_bytes).sum();
-        check_limit("bytes of meta tag rules", rule_bytes, META_TAG_BYTES_MAX)?;
-        kept.check_room(rule_bytes)?;
+        check_rules(&before, &rules, limits)?;
+        kept.check_room(bytes_of_rules(&rules).saturating_sub(bytes_of_rules(&before)))?;
         kept.pending.put_meta_tags(tenant, &rules);
-        kept.apply(tenant, Entry::MetaTags(rules));
+        kept.apply(tenant, Entry::MetaTags(rules), limits);
         kept.change_count += 1;
         let change = kept.change_count;
         drop(kept);

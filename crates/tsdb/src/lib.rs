@@ -54,16 +54,14 @@ pub use chronolith_model::BlockEncoding;
 pub use data_dir::lock_data_dir;
 pub use databases::CatalogEditor;
 pub use encoding::prometheus_chunks;
-pub use graphite::{
-    EVENT_BYTES_MAX, EventTags, GraphiteEvent, GraphiteLog, GraphiteLogError, META_TAG_RULES_MAX,
-};
+pub use graphite::{EventTags, GraphiteEvent, GraphiteLog, GraphiteLogError};
 pub use limits::LimitsTable;
 pub use maintenance::{JobKind, JobStats};
 pub use memory::TsdbMemory;
 pub use metric::{Metric, MetricKind};
 pub use options::{
-    CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TsdbOptions,
-    WalOptions,
+    CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TextOptions,
+    TsdbOptions, WalOptions,
 };
 pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;

@@ -35,15 +35,24 @@ pub struct TsdbOptions {
     /// Memory of open chunks and out-of-order samples of native histograms above which chunks are sealed
     /// early.
     pub histogram_bytes_max: u64,
-    /// Bytes of texts of all tenants in the head above which new texts are refused; at three quarters of it
-    /// the windows with most texts are flushed early.
-    pub text_bytes_max: u64,
+    /// Memory of texts of all tenants.
+    pub texts: TextOptions,
     /// Exemplars in memory, of all tenants.
     pub exemplar_count_max: usize,
     /// Budget of open blocks.
     pub open_blocks: PoolLimits,
     /// Text between measurement and field in the metric names that PromQL reads.
     pub field_separator: String,
+}
+
+/// Limits of texts in memory.
+#[derive(Debug, Clone)]
+pub struct TextOptions {
+    /// Bytes of different texts in the head above which new texts are refused; at three quarters of it the
+    /// windows with most texts are flushed early.
+    pub head_bytes_max: u64,
+    /// Bytes of events and meta tag rules of Graphite clients, beyond which further ones are refused.
+    pub annotation_bytes_max: usize,
 }
 
 /// Expiry of blocks by size; the age is a limit of each tenant.
@@ -118,7 +127,7 @@ impl TsdbOptions {
             free_bytes_min: 64 << 20,
             head_memory: HeadMemory::Percent(50),
             histogram_bytes_max: 1 << 30,
-            text_bytes_max: 256 << 20,
+            texts: TextOptions { head_bytes_max: 256 << 20, annotation_bytes_max: 256 << 20 },
             exemplar_count_max: 100_000,
             open_blocks: PoolLimits::default(),
             field_separator: "_".to_owned(),

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use chronolith_base::hash::HashMap;
 use chronolith_model::TenantId;
 
-use crate::graphite::EVENTS_PER_TENANT_MAX;
 use crate::ingestion_rate::IngestionRates;
 use crate::metadata::METRICS_PER_TENANT_MAX;
 use crate::stats;
@@ -94,14 +93,18 @@ pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &Ten
             limit: Some(burst.limit),
         });
     }
-    let fixed = |name: &str, used: u64, limit: usize| LimitUse {
-        name: name.to_owned(),
+    uses.push(LimitUse {
+        name: "events".to_owned(),
+        setting: Some("graphite.max-events"),
+        used: storage.graphite().event_count_of(tenant),
+        limit: Some(limits.annotations.event_count_max as u64),
+    });
+    uses.push(LimitUse {
+        name: "metadata".to_owned(),
         setting: None,
-        used,
-        limit: Some(limit as u64),
-    };
-    uses.push(fixed("events", storage.graphite().event_count_of(tenant), EVENTS_PER_TENANT_MAX));
-    uses.push(fixed("metadata", storage.metadata().metric_count(tenant), METRICS_PER_TENANT_MAX));
+        used: storage.metadata().metric_count(tenant),
+        limit: Some(METRICS_PER_TENANT_MAX as u64),
+    });
     uses
 }
 

@@ -732,7 +732,7 @@ fn head_options(env: &Env, options: &TsdbOptions) -> HeadOptions {
         wal_segment_bytes: options.wal.segment_bytes,
         memory_bytes_max: options.head_memory.bytes(&*env.disk),
         histogram_bytes_max: options.histogram_bytes_max,
-        text_bytes_max: options.text_bytes_max,
+        text_bytes_max: options.texts.head_bytes_max,
         ..HeadOptions::new(options.data_dir.clone())
     }
 }
@@ -747,7 +747,7 @@ fn open_side_stores(
     let dir = &options.data_dir;
     let metadata = MetadataStore::open(env, dir, options.sync, &mut Findings { notes, repaired })?;
     let databases = DatabaseStore::open(env, dir, repaired)?;
-    let graphite = GraphiteLog::open(env, dir, options.sync, &mut Findings { notes, repaired })?;
+    let graphite = GraphiteLog::open(env, options, &mut Findings { notes, repaired })?;
     Ok(SideStores { metadata, databases, graphite })
 }
 

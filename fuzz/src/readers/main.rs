@@ -1,20 +1,24 @@
-//! Fuzzer of the readers of Graphite's inputs: targets, pickles, whisper files, configuration files, lines.
+//! Fuzzer of the readers of Graphite's inputs: targets, times, pickles, whisper files, configuration files,
+//! lines, metrics 2.0.
 //!
-//! `cargo run --release -p chronolith-fuzz --bin readers -- --reader parser|pickle|whisper|ini|carbon-line
-//! [--seconds N] [--seed S] [--corpus DIR]`. Valid inputs, built in or from DIR, are changed and spliced, by
-//! bytes and by the grammar of the reader; inputs with a new outcome are changed further. A finding is a
-//! panic, a broken property of the reader, more than 1 s of CPU time or 256 MiB of allocations for one input:
-//! it is printed with the seed and saved. Invariants: a seed gives the same inputs again; exit code 0 means
-//! no finding. Not here: the comparison with Graphite (`tools/graphite-oracle`).
+//! `cargo run --release -p chronolith-fuzz --bin readers -- --reader
+//! parser|times|pickle|whisper|ini|carbon-line|metrics20 [--seconds N] [--seed S] [--corpus DIR]`. Valid
+//! inputs, built in or from DIR, are changed and spliced, by bytes and by the grammar of the reader; inputs
+//! with a new outcome are changed further. A finding is a panic, a broken property of the reader, more than
+//! 1 s of CPU time or 256 MiB of allocations for one input: it is printed with the seed and saved.
+//! Invariants: a seed gives the same inputs again; exit code 0 means no finding. Not here: the comparison
+//! with Graphite (`tools/graphite-oracle`).
 
 mod carbon_line;
 mod ini;
+mod metrics20;
 mod mutate;
 mod pickle;
 mod points;
 mod reader;
 mod session;
 mod target;
+mod times;
 mod watchdog;
 mod whisper;
 
@@ -60,6 +64,8 @@ fn reader_of(name: &str) -> Option<Box<dyn Reader>> {
         "whisper" => Box::new(whisper::WhisperReader::default()),
         "ini" => Box::new(ini::IniReader),
         "carbon-line" => Box::new(carbon_line::LineReader),
+        "times" => Box::new(times::TimeReader),
+        "metrics20" => Box::new(metrics20::MetricsReader),
         _ => return None,
     })
 }

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use chronolith_format::block::index::ChunkMeta;
-use chronolith_format::block::rollup::{RollupHeader, RollupTail};
+use chronolith_format::block::rollup::RollupTail;
 use chronolith_format::block::tombstones::Interval;
 use chronolith_model::TimeRange;
-use chronolith_model::rollup::{RollupArchive, RollupMethods};
+use chronolith_model::rollup::{RollupArchive, RollupMethods, RollupSpan};
 
 use crate::source::{BlockFile, ByteRange, RangeBytes};
 
@@ -25,7 +25,7 @@ pub struct FetchedRollups {
 
 /// An archive, with the offsets of its sections.
 struct FetchedArchive {
-    header: RollupHeader,
+    span: RollupSpan,
     /// Windows of the archive, of no method.
     windows: RollupArchive,
     tail: Arc<RollupTail>,
@@ -35,20 +35,20 @@ impl FetchedRollups {
     /// The archives with these tables, of a block that covers `block_range`.
     #[must_use]
     pub fn new(
-        tables: Vec<(RollupHeader, Arc<RollupTail>)>,
+        tables: Vec<(RollupSpan, Arc<RollupTail>)>,
         block_range: TimeRange,
         samples_per_chunk: usize,
     ) -> FetchedRollups {
-        let of_table = |(header, tail): (RollupHeader, Arc<RollupTail>)| {
-            let windows = RollupArchive::new(header.span_ms, header.slot_ms, RollupMethods::default())?;
-            Some(FetchedArchive { header, windows, tail })
+        let of_table = |(span, tail): (RollupSpan, Arc<RollupTail>)| {
+            let windows = RollupArchive::new(span.span_ms, span.slot_ms, RollupMethods::default())?;
+            Some(FetchedArchive { span, windows, tail })
         };
         let archives = tables.into_iter().filter_map(of_table).collect();
         FetchedRollups { archives, block_range, samples_per_chunk }
     }
 
-    pub(crate) fn headers(&self) -> impl Iterator<Item = RollupHeader> + '_ {
-        self.archives.iter().map(|archive| archive.header)
+    pub(crate) fn spans(&self) -> impl Iterator<Item = RollupSpan> + '_ {
+        self.archives.iter().map(|archive| archive.span)
     }
 
     pub(crate) fn block_range(&self) -> TimeRange {
@@ -70,7 +70,7 @@ impl FetchedRollups {
         for archive in &self.archives {
             let Some(place) = archive.tail.place(series_ref) else { continue };
             let Some(inner) = archive.windows.narrowed(self.block_range) else { continue };
-            let file = BlockFile::Rollup(archive.header);
+            let file = BlockFile::Rollup(archive.span);
             out.push(ByteRange { file, start: place.start, end: place.end });
             covered.get_or_insert(CoveredTimes { windows: &archive.windows, inner });
         }
@@ -81,13 +81,13 @@ impl FetchedRollups {
     pub(crate) fn section<'b>(
         &self,
         bytes: &'b RangeBytes,
-        header: RollupHeader,
+        span: RollupSpan,
         series_ref: u32,
     ) -> Option<&'b [u8]> {
-        let archive = self.archives.iter().find(|archive| archive.header == header)?;
+        let archive = self.archives.iter().find(|archive| archive.span == span)?;
         let place = archive.tail.place(series_ref)?;
         let len = usize::try_from(place.end - place.start).ok()?;
-        bytes.at(BlockFile::Rollup(header), place.start).get(..len)
+        bytes.at(BlockFile::Rollup(span), place.start).get(..len)
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::{DecodeError, Env, Mapped};
-use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupHeader, RollupTable, Section, archive_of_name};
+use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupTable, Section, archive_of_name, decode_header};
 use chronolith_model::TimeRange;
+use chronolith_model::rollup::{RolledWindows, RollupSpan};
 
 use crate::damage::Damage;
 
@@ -22,7 +23,7 @@ pub(crate) struct Rollups {
 
 struct RollupFile {
     path: PathBuf,
-    header: RollupHeader,
+    span: RollupSpan,
     bytes: Mapped,
     table: RollupTable,
 }
@@ -55,9 +56,9 @@ impl Rollups {
         Some(Arc::new(Rollups { files, block_range, is_damaged, damages }))
     }
 
-    /// Spans and slots of the archives.
-    pub(crate) fn headers(&self) -> impl Iterator<Item = RollupHeader> + '_ {
-        self.files.iter().map(|file| file.header)
+    /// Archives of the files that could be opened.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = RollupSpan> + '_ {
+        self.files.iter().map(|file| file.span)
     }
 
     /// Time that the block covers.
@@ -65,13 +66,9 @@ impl Rollups {
         self.block_range
     }
 
-    /// Section of a series; `None` if it has none in an archive with this header.
-    pub(crate) fn section(
-        &self,
-        header: RollupHeader,
-        series_ref: u32,
-    ) -> Result<Option<&[u8]>, DecodeError> {
-        let Some(file) = self.files.iter().find(|file| file.header == header) else { return Ok(None) };
+    /// Section of a series; `None` if it has none in this archive.
+    pub(crate) fn section(&self, span: RollupSpan, series_ref: u32) -> Result<Option<&[u8]>, DecodeError> {
+        let Some(file) = self.files.iter().find(|file| file.span == span) else { return Ok(None) };
         file.table.section(&file.bytes, series_ref)
     }
 
@@ -90,41 +87,57 @@ impl Rollups {
         self.files.iter().map(|file| file.bytes.len() as u64).sum()
     }
 
-    /// Reads everything; returns the damages.
-    pub(crate) fn verify(&self) -> Vec<Damage> {
-        let mut damages = self.damages.clone();
-        for file in &self.files {
-            for idx in 0..file.table.len() {
-                if let Err(error) = file.verify_section(idx) {
-                    let offset = error.offset() as u64;
-                    damages.push(Damage { path: file.path.clone(), offset, what: error.to_string() });
-                }
-            }
-        }
-        if !damages.is_empty() {
-            self.note_damage();
-        }
-        damages
+    /// Damages that opening has found.
+    pub(super) fn opening_damages(&self) -> &[Damage] {
+        &self.damages
     }
+
+    /// Verifies the section at an index of the table of a file. Returns its size, or the damage; `None` after
+    /// the last section of the file.
+    pub(super) fn verify_section(&self, at: SectionIndex) -> Option<Result<usize, Damage>> {
+        let file = self.files.get(at.file_idx)?;
+        if at.section_idx >= file.table.len() {
+            return None;
+        }
+        Some(file.verify_section(at.section_idx).map_err(|error| {
+            self.note_damage();
+            Damage { path: file.path.clone(), offset: error.offset() as u64, what: error.to_string() }
+        }))
+    }
+
+    /// Number of files that could be opened.
+    pub(super) fn file_count(&self) -> usize {
+        self.files.len()
+    }
+}
+
+/// A section of the files of a block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SectionIndex {
+    pub(super) file_idx: usize,
+    pub(super) section_idx: usize,
 }
 
 impl RollupFile {
     fn read(path: PathBuf, bytes: Mapped) -> Result<RollupFile, DecodeError> {
-        let header = RollupHeader::decode(&bytes)?;
+        let span = decode_header(&bytes)?;
         let name = path.file_name().and_then(|name| name.to_str()).and_then(archive_of_name);
-        if name != Some((header.span_ms, header.slot_ms)) {
+        if name != Some(span) {
             let expected = "the span in the name of the file";
-            let found = header.span_ms.cast_unsigned();
+            let found = span.span_ms.cast_unsigned();
             return Err(DecodeError::Invalid { what: "roll-up span", offset: 8, expected, found });
         }
         let table = RollupTable::find(&bytes)?;
-        Ok(RollupFile { path, header, bytes, table })
+        Ok(RollupFile { path, span, bytes, table })
     }
 
-    fn verify_section(&self, idx: usize) -> Result<(), DecodeError> {
-        let (series_ref, section) = self.table.section_at(&self.bytes, idx)?;
-        let section = Section::decode(section, series_ref, self.header.span_ms)?;
-        let mut windows = chronolith_model::rollup::RolledWindows::new(section.methods());
-        section.read(TimeRange::ALL, &mut windows)
+    /// Reads a section to its last window. Returns its size; an error has the offset in the file.
+    fn verify_section(&self, idx: usize) -> Result<usize, DecodeError> {
+        let found = self.table.section_at(&self.bytes, idx)?;
+        let in_file = |error: DecodeError| error.after(found.offset);
+        let section = Section::decode(found.bytes, found.series_ref, self.span.span_ms).map_err(in_file)?;
+        let mut windows = RolledWindows::new(section.methods());
+        section.read(TimeRange::ALL, &mut windows).map_err(in_file)?;
+        Ok(found.bytes.len())
     }
 }

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use chronolith_base::DecodeError;
-use chronolith_format::block::rollup::{RollupHeader, Section};
+use chronolith_format::block::rollup::Section;
 use chronolith_format::block::tombstones::Interval;
 use chronolith_model::TimeRange;
-use chronolith_model::rollup::{RollupArchive, RollupRead};
+use chronolith_model::rollup::{RollupArchive, RollupRead, RollupSpan};
 
 use super::fetched::FetchedRollups;
 use super::files::Rollups;
@@ -40,22 +40,22 @@ impl SeriesRollups {
 
     /// Appends the archives of which the series has windows.
     pub(crate) fn archives(&self, out: &mut Vec<RollupArchive>) {
-        let of_header = |header: RollupHeader| {
-            let section = self.section(header).ok()??;
-            let section = Section::decode(section, self.series_ref, header.span_ms).ok()?;
-            RollupArchive::new(header.span_ms, header.slot_ms, section.methods())
+        let of_span = |span: RollupSpan| {
+            let section = self.section(span).ok()??;
+            let section = Section::decode(section, self.series_ref, span.span_ms).ok()?;
+            RollupArchive::new(span.span_ms, span.slot_ms, section.methods())
         };
         match &self.sections {
-            Sections::Mapped(rollups) => out.extend(rollups.headers().filter_map(of_header)),
-            Sections::Fetched(rollups, _) => out.extend(rollups.headers().filter_map(of_header)),
+            Sections::Mapped(rollups) => out.extend(rollups.spans().filter_map(of_span)),
+            Sections::Fetched(rollups, _) => out.extend(rollups.spans().filter_map(of_span)),
         }
     }
 
-    /// Section of the archive with this header; `None` if it is not kept.
-    fn section(&self, header: RollupHeader) -> Result<Option<&[u8]>, DecodeError> {
+    /// Section of an archive; `None` if it is not kept.
+    fn section(&self, span: RollupSpan) -> Result<Option<&[u8]>, DecodeError> {
         match &self.sections {
-            Sections::Mapped(rollups) => rollups.section(header, self.series_ref),
-            Sections::Fetched(rollups, bytes) => Ok(rollups.section(bytes, header, self.series_ref)),
+            Sections::Mapped(rollups) => rollups.section(span, self.series_ref),
+            Sections::Fetched(rollups, bytes) => Ok(rollups.section(bytes, span, self.series_ref)),
         }
     }
 
@@ -108,9 +108,8 @@ impl SeriesRollups {
         range: TimeRange,
         out: &mut RollupRead,
     ) -> Result<bool, DecodeError> {
-        let header = RollupHeader { span_ms: archive.span_ms(), slot_ms: archive.slot_ms() };
-        let Some(section) = self.section(header)? else { return Ok(false) };
-        let section = Section::decode(section, self.series_ref, header.span_ms)?;
+        let Some(section) = self.section(archive.span())? else { return Ok(false) };
+        let section = Section::decode(section, self.series_ref, archive.span_ms())?;
         if !section.methods().has_all(archive.methods) {
             return Ok(false);
         }

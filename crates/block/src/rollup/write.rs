@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::{Env, MemoryBudget};
 use chronolith_format::block::rollup::{
-    ROLLUPS_DIR, RollupHeader, encode_section, encode_trailer, file_name, put_entry,
+    ROLLUPS_DIR, encode_header, encode_section, encode_trailer, file_name, put_entry,
 };
 use chronolith_format::chunk::dense::DenseScratch;
 use chronolith_model::rollup::{
-    RolledWindows, RollupArchive, RollupFacts, RollupMethod, RollupMethods, RollupRules,
+    RolledWindows, RollupArchive, RollupFacts, RollupMethod, RollupMethods, RollupRules, RollupSpan,
 };
 use chronolith_model::{Columns, SampleSource as _, TimeRange};
 
@@ -72,7 +72,7 @@ struct RollupWriter {
     env: Env,
     block_dir: PathBuf,
     creating_dir: PathBuf,
-    files: BTreeMap<(i64, i64), ArchiveFile>,
+    files: BTreeMap<RollupSpan, ArchiveFile>,
     scratch: DenseScratch,
     section: Vec<u8>,
     written: RolledUp,
@@ -157,9 +157,8 @@ impl RollupWriter {
         let methods = if is_counter { with_resets } else { methods };
         let first = all.starts().partition_point(|start| *start < inner.start);
         let end = all.starts().partition_point(|start| *start < inner.end);
-        let header = RollupHeader { span_ms: archive.span_ms(), slot_ms: archive.slot_ms() };
-        let key = (header.span_ms, header.slot_ms);
-        if first == end || !self.files.contains_key(&key) && self.files.len() >= FILES_MAX {
+        let span = archive.span();
+        if first == end || !self.files.contains_key(&span) && self.files.len() >= FILES_MAX {
             return Ok(());
         }
         let mut kept = RolledWindows::new(methods);
@@ -168,7 +167,7 @@ impl RollupWriter {
         encode_section(series_ref, &kept, facts, archive.span_ms(), &mut self.scratch, &mut self.section);
         let Ok(len) = u32::try_from(self.section.len()) else { return Ok(()) };
         let section = std::mem::take(&mut self.section);
-        let file = self.file(header)?;
+        let file = self.file(span)?;
         put_entry(series_ref, file.sink.position(), len, &mut file.table);
         file.sink.buffer().extend_from_slice(&section);
         file.sink.drain()?;
@@ -177,13 +176,13 @@ impl RollupWriter {
         Ok(())
     }
 
-    fn file(&mut self, header: RollupHeader) -> Result<&mut ArchiveFile, BlockError> {
-        match self.files.entry((header.span_ms, header.slot_ms)) {
+    fn file(&mut self, span: RollupSpan) -> Result<&mut ArchiveFile, BlockError> {
+        match self.files.entry(span) {
             std::collections::btree_map::Entry::Occupied(file) => Ok(file.into_mut()),
             std::collections::btree_map::Entry::Vacant(place) => {
-                let path = self.creating_dir.join(file_name(header.span_ms, header.slot_ms));
+                let path = self.creating_dir.join(file_name(span));
                 let mut sink = FileSink::create(&self.env, &path)?;
-                sink.buffer().extend_from_slice(&header.encode());
+                sink.buffer().extend_from_slice(&encode_header(span));
                 Ok(place.insert(ArchiveFile { sink, table: Vec::new() }))
             }
         }

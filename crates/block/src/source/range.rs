@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use chronolith_format::block::chunks::segment_name;
-use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupHeader, file_name};
+use chronolith_format::block::rollup::{ROLLUPS_DIR, file_name};
 use chronolith_format::bucket::catalogue::RollupObject;
 use chronolith_format::bucket::sidecar::{FileSum, SIDECAR_OBJECT, SidecarFile, SidecarHead};
+use chronolith_model::rollup::RollupSpan;
 
 use crate::layout::{CHUNKS_DIR, INDEX_FILE, TOMBSTONES_FILE, segment_path};
 
@@ -21,7 +22,7 @@ pub enum BlockFile {
     /// The sidecar.
     Sidecar,
     /// The roll-ups of the archive with this span and slot.
-    Rollup(RollupHeader),
+    Rollup(RollupSpan),
 }
 
 impl BlockFile {
@@ -34,9 +35,7 @@ impl BlockFile {
             BlockFile::Segment(idx) => format!("{CHUNKS_DIR}/{}", segment_name(idx)),
             BlockFile::Tombstones => TOMBSTONES_FILE.to_owned(),
             BlockFile::Sidecar => SIDECAR_OBJECT.to_owned(),
-            BlockFile::Rollup(header) => {
-                format!("{ROLLUPS_DIR}/{}", file_name(header.span_ms, header.slot_ms))
-            }
+            BlockFile::Rollup(span) => format!("{ROLLUPS_DIR}/{}", file_name(span)),
         }
     }
 }
@@ -148,8 +147,8 @@ impl BlockFiles {
             BlockFile::Segment(idx) => self.segment_bytes.get(idx as usize).copied(),
             BlockFile::Tombstones => self.tombstones.as_ref().map(|file| file.len),
             BlockFile::Sidecar => self.sidecar_bytes,
-            BlockFile::Rollup(header) => {
-                self.rollups.iter().find(|rollup| rollup.header == header).map(|rollup| rollup.len)
+            BlockFile::Rollup(span) => {
+                self.rollups.iter().find(|rollup| rollup.span == span).map(|rollup| rollup.len)
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chronolith_block::FetchedRollups;
 use chronolith_block::source::{BlockFile, ByteRange};
-use chronolith_format::block::rollup::{RollupHeader, RollupTail};
+use chronolith_format::block::rollup::RollupTail;
 use chronolith_format::bucket::catalogue::{BucketBlock as BlockRecord, RollupObject};
 use chronolith_model::QueryError;
 use chronolith_model::rollup::RollupSpan;
@@ -19,7 +19,7 @@ use crate::remote::RemoteFiles;
 
 /// Tables of the archives that were asked for; `None` for one that cannot be used.
 #[derive(Default)]
-pub(crate) struct RollupTables(Mutex<BTreeMap<RollupHeader, Option<Arc<RollupTail>>>>);
+pub(crate) struct RollupTables(Mutex<BTreeMap<RollupSpan, Option<Arc<RollupTail>>>>);
 
 impl RollupTables {
     pub(crate) fn heap_bytes(&self) -> u64 {
@@ -40,12 +40,11 @@ impl RollupTables {
     ) -> Result<Option<Arc<FetchedRollups>>, QueryError> {
         let mut tables = Vec::new();
         for object in &record.files.rollups {
-            let RollupHeader { span_ms, slot_ms } = object.header;
-            if !spans.contains(&RollupSpan { span_ms, slot_ms }) {
+            if !spans.contains(&object.span) {
                 continue;
             }
             let tail = self.table(files, object, record.counts.series, deadline_ns).await?;
-            tables.extend(tail.map(|tail| (object.header, tail)));
+            tables.extend(tail.map(|tail| (object.span, tail)));
         }
         if tables.is_empty() {
             return Ok(None);
@@ -62,12 +61,12 @@ impl RollupTables {
         series_count: u64,
         deadline_ns: u64,
     ) -> Result<Option<Arc<RollupTail>>, QueryError> {
-        let known = self.0.lock().get(&object.header).cloned();
+        let known = self.0.lock().get(&object.span).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
         let start = object.len.saturating_sub(RollupTail::bytes_max(series_count));
-        let range = ByteRange { file: BlockFile::Rollup(object.header), start, end: object.len };
+        let range = ByteRange { file: BlockFile::Rollup(object.span), start, end: object.len };
         let tail = match files.read_exact(range, deadline_ns).await {
             Ok(bytes) => RollupTail::decode(&bytes, object.len).map_err(|error| error.to_string()),
             Err(error @ (QueryError::Timeout | QueryError::Canceled)) => return Err(error),
@@ -87,7 +86,7 @@ impl RollupTables {
                 None
             }
         };
-        self.0.lock().insert(object.header, tail.clone());
+        self.0.lock().insert(object.span, tail.clone());
         Ok(tail)
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_format::block::meta::Ulid;
-use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupHeader, archive_of_name};
+use chronolith_format::block::rollup::{ROLLUPS_DIR, archive_of_name};
 use chronolith_format::bucket::catalogue::{BlockFiles, BucketBlock, RollupObject, TombstonesObject};
 use chronolith_format::bucket::mimir::{DELETION_MARK, NO_COMPACT_MARK, deletion_marker_of};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -139,8 +139,8 @@ fn record_in(ulid: Ulid, text: &[u8], objects: &Objects) -> Result<BucketBlock, 
         return Err("a chunk segment is missing".to_owned());
     }
     let rollup = |(name, len): (&String, &u64)| {
-        let (span_ms, slot_ms) = archive_of_name(name.strip_prefix(ROLLUPS_DIR)?.strip_prefix('/')?)?;
-        Some(RollupObject { header: RollupHeader { span_ms, slot_ms }, len: *len })
+        let span = archive_of_name(name.strip_prefix(ROLLUPS_DIR)?.strip_prefix('/')?)?;
+        Some(RollupObject { span, len: *len })
     };
     let rollups = objects.iter().filter_map(rollup).collect();
     Ok(record_of_meta(&meta, BlockFiles { index, segments, meta: text.len() as u64, rollups }))

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use chronolith_base::crc::Crc32c;
 use chronolith_base::{Disk, DiskFile, Env};
 use chronolith_format::block::meta::BlockMeta;
-use chronolith_format::block::rollup::{ROLLUPS_DIR, RollupHeader, archive_of_name};
+use chronolith_format::block::rollup::{ROLLUPS_DIR, archive_of_name};
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::bucket::catalogue::{RollupObject, SidecarObject};
 use chronolith_format::bucket::mimir::ThanosMeta;
@@ -149,9 +149,9 @@ impl LocalReader {
         let Ok(entries) = self.disk.list(&dir) else { return Ok(Vec::new()) };
         let mut rollups = Vec::new();
         for entry in entries {
-            let Some((span_ms, slot_ms)) = archive_of_name(&entry.name) else { continue };
+            let Some(span) = archive_of_name(&entry.name) else { continue };
             let file = self.open(format!("{ROLLUPS_DIR}/{}", entry.name), &dir.join(&entry.name))?;
-            rollups.push(RollupObject { header: RollupHeader { span_ms, slot_ms }, len: file.len });
+            rollups.push(RollupObject { span, len: file.len });
             files.push(file);
         }
         Ok(rollups)

@@ -2,15 +2,18 @@
 //! them, to a running server.
 //!
 //! Invariants: an event that the server has is not sent again: equal events of the list are compared with
-//! those of the server by their number; every event that was sent is looked up at the end.
+//! those of the server by their number; every event that was sent is looked up at the end. Several requests
+//! are sent at a time; events of one second are sent one after the other, as a list has them by their id.
 //! Not here: the list and its flags (`graphite_json`).
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, ensure};
 use chronolith_base::Env;
 use chronolith_base::hash::HashMap;
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,10 +28,22 @@ const WHEN_MAX_S: f64 = 253_402_300_799.0;
 /// End of a range that has all events that a server may have; times of fewer digits may be read as dates.
 const UNTIL: &str = "253402300799";
 
+/// Requests at a time unless the flags say otherwise.
+const CONCURRENCY_DEFAULT: u64 = 8;
+/// Seconds with events between two looks at the progress.
+const PART_SECONDS: usize = 500;
+
 pub(super) fn command() -> Command {
     graphite_json::command(
         "graphite-events",
         "Send the events of graphite-web, as /events/get_data lists them, to a running server",
+    )
+    .arg(
+        Arg::new("concurrency")
+            .long("concurrency")
+            .value_name("COUNT")
+            .value_parser(clap::value_parser!(u64).range(1..=64))
+            .help("Requests at a time, default 8"),
     )
 }
 
@@ -96,7 +111,8 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         return Ok(left_out.exit_code());
     }
     let target = graphite_json::target(&env, matches);
-    let counts = send(&target, &events, &mut left_out)?;
+    let concurrency = matches.get_one::<u64>("concurrency").copied().unwrap_or(CONCURRENCY_DEFAULT);
+    let counts = send(&target, &events, usize::try_from(concurrency)?, &mut left_out)?;
     print(&format!("{} events imported, {} were there already\n", counts.sent, counts.present));
     print(&left_out.show());
     Ok(left_out.exit_code())
@@ -108,30 +124,30 @@ struct Counts {
     present: u64,
 }
 
-fn send(target: &TargetServer, events: &[(usize, Event)], left_out: &mut LeftOut) -> anyhow::Result<Counts> {
+/// An event with its index in the list.
+type Entry = (usize, Event);
+
+fn send(
+    target: &TargetServer,
+    events: &[Entry],
+    concurrency: usize,
+    left_out: &mut LeftOut,
+) -> anyhow::Result<Counts> {
     let mut stored = stored(target)?;
     let mut counts = Counts { sent: 0, present: 0 };
-    let mut sent: Vec<&(usize, Event)> = Vec::new();
-    let mut bar = Bar::new(&target.env, WithoutTerminal::Log);
-    for (done, entry) in events.iter().enumerate() {
-        bar.draw(|seconds| {
-            let cells = cells(done as u64, events.len() as u64);
-            format!("{cells}  {done} of {} events, {seconds} s", events.len())
-        });
-        let (idx, event) = entry;
-        if let Some(count) = stored.get_mut(event).filter(|count| **count > 0) {
-            *count -= 1;
-            counts.present += 1;
-            continue;
-        }
-        let body = serde_json::to_string(event)?;
-        let response = target.post("/events/", Body::Json(&body), Repeat::WhenOverloaded)?;
-        match response.status {
-            200 => sent.push(entry),
-            status => left_out.push(*idx, &format!("status {status}: {}", response.text)),
+    let mut missing: BTreeMap<i64, Vec<&Entry>> = BTreeMap::new();
+    for entry in events {
+        let event = &entry.1;
+        match stored.get_mut(event).filter(|count| **count > 0) {
+            Some(count) => {
+                *count -= 1;
+                counts.present += 1;
+            }
+            None => missing.entry(event.when_s).or_default().push(entry),
         }
     }
-    bar.clear();
+    let seconds: Vec<Vec<&Entry>> = missing.into_values().collect();
+    let sent = send_missing(target, &seconds, concurrency, left_out)?;
     // A tenant has so many events at most, and the earliest ones go.
     let mut stored = self::stored(target)?;
     for (idx, event) in sent {
@@ -144,6 +160,82 @@ fn send(target: &TargetServer, events: &[(usize, Event)], left_out: &mut LeftOut
         }
     }
     Ok(counts)
+}
+
+/// Sends events, those of one second in order. Returns those that the server has accepted.
+fn send_missing<'a>(
+    target: &TargetServer,
+    seconds: &[Vec<&'a Entry>],
+    concurrency: usize,
+    left_out: &mut LeftOut,
+) -> anyhow::Result<Vec<&'a Entry>> {
+    let count: usize = seconds.iter().map(Vec::len).sum();
+    let mut accepted = Vec::new();
+    let mut refused: Vec<(usize, String)> = Vec::new();
+    let mut bar = Bar::new(&target.env, WithoutTerminal::Log);
+    // A part at a time, so that the progress moves.
+    for part in seconds.chunks(PART_SECONDS) {
+        for sent in send_part(target, part, concurrency)? {
+            match sent.refusal {
+                None => accepted.push(sent.entry),
+                Some(reason) => refused.push((sent.entry.0, reason)),
+            }
+        }
+        let done = accepted.len() + refused.len();
+        bar.draw(|seconds| {
+            let cells = cells(done as u64, count as u64);
+            format!("{cells}  {done} of {count} events, {seconds} s")
+        });
+    }
+    bar.clear();
+    refused.sort_unstable();
+    refused.iter().for_each(|(idx, reason)| left_out.push(*idx, reason));
+    Ok(accepted)
+}
+
+/// An event that was sent, and the reason why the server has refused it.
+struct Sent<'a> {
+    entry: &'a Entry,
+    refusal: Option<String>,
+}
+
+fn send_part<'a>(
+    target: &TargetServer,
+    part: &[Vec<&'a Entry>],
+    concurrency: usize,
+) -> anyhow::Result<Vec<Sent<'a>>> {
+    let next = AtomicUsize::new(0);
+    let work = || -> anyhow::Result<Vec<Sent<'a>>> {
+        let mut sent = Vec::new();
+        while let Some(second) = part.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for entry in second {
+                let refusal = post(target, &entry.1).inspect_err(|_| {
+                    // The others end with the request that they are at.
+                    next.store(part.len(), Ordering::Relaxed);
+                })?;
+                sent.push(Sent { entry, refusal });
+            }
+        }
+        Ok(sent)
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..concurrency.min(part.len())).map(|_| scope.spawn(work)).collect();
+        let mut all = Vec::new();
+        for worker in workers {
+            all.extend(worker.join().unwrap_or_else(|_| anyhow::bail!("a worker panicked"))?);
+        }
+        Ok(all)
+    })
+}
+
+/// Sends one event. Returns the reason if the server refuses it.
+fn post(target: &TargetServer, event: &Event) -> anyhow::Result<Option<String>> {
+    let body = serde_json::to_string(event)?;
+    let response = target.post("/events/", Body::Json(&body), Repeat::WhenOverloaded)?;
+    Ok(match response.status {
+        200 => None,
+        status => Some(format!("status {status}: {}", response.text)),
+    })
 }
 
 /// The events of the server, and how many there are of each.

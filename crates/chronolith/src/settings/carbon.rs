@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use chronolith_ingest::carbon::PREFIX_BYTES_MAX;
 use chronolith_model::TenantId;
+use chronolith_model::tenant::{ANNOTATION_FRAME_BYTES_MAX, META_TAG_RULES_MAX};
 use chronolith_server::{CarbonListener, CarbonOptions, CarbonProtocol};
 
 use super::declaration::{Form, Setting, Settings};
@@ -105,6 +106,97 @@ pub(super) const MAX_NODES: Setting = Setting::tenant(
     "Nodes that one search of Graphite's API returns, 422 beyond it",
     |l, v| set_count(&mut l.queries.graphite.nodes_max, v),
 );
+
+pub(super) const MAX_TAG_RESULTS: Setting = Setting::tenant(
+    "graphite.max-tag-results",
+    &[],
+    "250000",
+    Form::Count,
+    "Series, keys or values that one request for tags of Graphite's API returns, 422 beyond it",
+    |l, v| set_count(&mut l.queries.graphite.tag_results_max, v),
+);
+
+pub(super) const MAX_EVENT_SIZE: Setting = Setting::tenant(
+    "graphite.max-event-size",
+    &[],
+    "64KiB",
+    Form::Size,
+    "Texts of one event, 422 beyond it; at most 8MiB",
+    |l, v| set_frame_size(&mut l.annotations.event_bytes_max, v),
+);
+
+pub(super) const MAX_EVENTS: Setting = Setting::tenant(
+    "graphite.max-events",
+    &[],
+    "100000",
+    Form::Count,
+    "Events of one tenant; beyond it those with the earliest times are removed",
+    |l, v| {
+        l.annotations.event_count_max = value::count(v)?;
+        Ok(())
+    },
+);
+
+pub(super) const MAX_EVENTS_SIZE: Setting = Setting::tenant(
+    "graphite.max-events-size",
+    &[],
+    "64MiB",
+    Form::Size,
+    "Texts of all events of one tenant; beyond it those with the earliest times are removed",
+    |l, v| {
+        l.annotations.all_events_bytes_max = value::size_in_memory(v)?;
+        Ok(())
+    },
+);
+
+pub(super) const MAX_META_TAGS: Setting = Setting::tenant(
+    "graphite.max-meta-tags",
+    &[],
+    "1000",
+    Form::Count,
+    "Meta tag rules of one tenant, 422 beyond it; at most 100000",
+    |l, v| {
+        let count = value::count(v)?;
+        if count > META_TAG_RULES_MAX {
+            return Err(format!("must be at most {META_TAG_RULES_MAX}"));
+        }
+        l.annotations.rule_count_max = count;
+        Ok(())
+    },
+);
+
+pub(super) const MAX_META_TAGS_SIZE: Setting = Setting::tenant(
+    "graphite.max-meta-tags-size",
+    &[],
+    "1MiB",
+    Form::Size,
+    "Texts of all meta tag rules of one tenant, 422 beyond it; at most 8MiB",
+    |l, v| set_frame_size(&mut l.annotations.all_rules_bytes_max, v),
+);
+
+pub(super) const EVENTS_MEMORY: Setting = Setting::server(
+    "graphite.events-memory",
+    "256MiB",
+    Form::Size,
+    "Texts of events and meta tag rules of all tenants; further ones are refused",
+    |s, v| {
+        let bytes = value::size_at_least(v, 1 << 20)?;
+        s.server.tsdb.texts.annotation_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Ok(())
+    },
+);
+
+/// Sets the limit of texts that one frame of the file holds.
+fn set_frame_size(limit: &mut usize, text: &str) -> Result<(), String> {
+    let bytes = value::size_in_memory(text)?;
+    if bytes > ANNOTATION_FRAME_BYTES_MAX {
+        return Err("must be at most 8MiB".to_owned());
+    }
+    *limit = bytes;
+    Ok(())
+}
+
+const _: () = assert!(ANNOTATION_FRAME_BYTES_MAX == 8 << 20, "errors and help name it");
 
 fn set_count(limit: &mut u64, text: &str) -> Result<(), String> {
     *limit = value::count(text)? as u64;

@@ -638,7 +638,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "256MiB",
         Form::Size,
         "Memory of different texts in the head of all tenants; at three quarters windows are flushed early",
-        |s, v| set(&mut s.server.tsdb.text_bytes_max, value::size_at_least(v, 1 << 20)),
+        |s, v| set(&mut s.server.tsdb.texts.head_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
     Setting::server(
         "influx.max-row-limit",
@@ -707,6 +707,13 @@ pub(super) static SETTINGS: &[Setting] = &[
     carbon::MAX_POINTS_SOFT,
     carbon::MAX_TARGETS,
     carbon::MAX_NODES,
+    carbon::MAX_TAG_RESULTS,
+    carbon::MAX_EVENT_SIZE,
+    carbon::MAX_EVENTS,
+    carbon::MAX_EVENTS_SIZE,
+    carbon::MAX_META_TAGS,
+    carbon::MAX_META_TAGS_SIZE,
+    carbon::EVENTS_MEMORY,
     Setting::server(
         "self-scrape",
         "10s",

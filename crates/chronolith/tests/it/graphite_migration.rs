@@ -86,7 +86,16 @@ fn a_running_server_is_exported_as_its_data_directory() {
     fs::remove_file(dir.path().join("live/a/b.wsp")).expect("a file");
     check(&run(dir.path(), &export, ""), 1, &["exported 60 points to 1 files", "4 series: the file exists"]);
     let export = ["export", "whisper", "short", "--from", &url, "--retentions", "1m:3h"];
-    check(&run(dir.path(), &export, ""), 0, &["to 5 files"]);
+    let short = run(dir.path(), &export, "");
+    check(&short, 0, &["to 5 files", "points that are older than the archives keep"]);
+    // Each point is exported or counted as left out.
+    let numbers = |output: &str| -> Vec<u64> {
+        output.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    };
+    let text = String::from_utf8_lossy(&short.stdout).into_owned();
+    let [exported, 5, left_out] = numbers(&text)[..] else { panic!("{text}") };
+    assert_eq!(exported + left_out, u64::try_from(points).expect("positive"), "{text}");
+    assert!(left_out > 0 && exported > 4 * 60, "{text}");
     assert_eq!(server.stop(), Some(0));
     check(&run(dir.path(), &export, ""), 1, &[&url]);
     let data = server.dir.to_str().expect("UTF-8");
@@ -149,6 +158,31 @@ fn events_of_graphite_web_are_imported_once() {
     check(&run(dir.path(), &import, "{}"), 1, &["- is no list of graphite-web as JSON"]);
     check(&run(dir.path(), &["import", "graphite-events", "no.json"], ""), 1, &["no.json"]);
     check(&run(dir.path(), &["import", "graphite-events"], ""), 2, &[]);
+}
+
+/// Requests are sent several at a time, and those of one second in the order of the list.
+#[test]
+fn many_events_keep_their_order_within_a_second() {
+    let dir = temp_dir();
+    let server = Server::start(&dir.path().join("data"), &["--self-scrape", "off"]);
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let mut list: Vec<serde_json::Value> = (0..400)
+        .map(|n| serde_json::json!({"what": format!("e{n}"), "when": 1_700_000_000 + n / 7, "tags": []}))
+        .collect();
+    list.insert(100, serde_json::json!({"what": "y".repeat(100_000), "when": 1_700_000_003}));
+    list.insert(300, serde_json::json!({"what": "y".repeat(100_001), "when": 1_700_000_003}));
+    let input = serde_json::Value::from(list).to_string();
+    let import = ["import", "graphite-events", "-", "--to", &url, "--concurrency", "6"];
+    let refused = ["left out: entry 100: status 422: ", "left out: entry 300: status 422: "];
+    let first = run(dir.path(), &import, &input);
+    check(&first, 1, &[&["400 events imported, 0 were there already"][..], &refused].concat());
+    let answer = server.request("GET", "/events/get_data", &[], b"");
+    let list: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let names: Vec<&str> =
+        list.as_array().expect("a list").iter().filter_map(|e| e["what"].as_str()).collect();
+    assert_eq!(names, (0..400).map(|n| format!("e{n}")).collect::<Vec<_>>());
+    check(&run(dir.path(), &import, &input), 1, &["0 events imported, 400 were there already"]);
+    check(&run(dir.path(), &[&import[..6], &["0"]].concat(), &input), 2, &[]);
 }
 
 #[test]

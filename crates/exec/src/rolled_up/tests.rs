@@ -4,11 +4,9 @@
 use std::sync::Arc;
 
 use chronolith_base::{Rng, SpareThreads, SystemClock};
-use chronolith_model::query::VecBatches;
+use chronolith_model::query::NoSeries;
 use chronolith_model::rollup::{RolledWindows, RollupFacts, RollupMethod, RollupMethods};
-use chronolith_model::{
-    Columns, Labels, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, TimeRange,
-};
+use chronolith_model::{Columns, Labels, QueryError, ReadContext, SampleSource, TimeRange};
 
 use super::*;
 use crate::execution::{Environment, Execution, Settings};
@@ -63,28 +61,6 @@ impl SampleSource for Series {
 
     fn sample_count_hint(&self) -> usize {
         self.samples.len()
-    }
-}
-
-struct NoSeries;
-
-impl Queryable for NoSeries {
-    fn select(&self, _: &Selector<'_>, _: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        Ok(Box::new(VecBatches::new(Vec::new())))
-    }
-
-    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
-    }
-
-    fn label_values(
-        &self,
-        _: &str,
-        _: &Selector<'_>,
-        _: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
     }
 }
 

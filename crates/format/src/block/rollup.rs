@@ -10,27 +10,30 @@ mod part;
 mod section;
 
 pub use file::{
-    ENTRY_BYTES, HEADER_BYTES, RollupHeader, RollupTable, RollupTail, TRAILER_BYTES, encode_trailer,
-    put_entry,
+    ENTRY_BYTES, HEADER_BYTES, RollupTable, RollupTail, TRAILER_BYTES, TableSection, decode_header,
+    encode_header, encode_trailer, put_entry,
 };
 pub use part::PART_WINDOWS_MAX;
 pub use section::{Section, encode_section};
+
+use chronolith_model::rollup::RollupSpan;
 
 /// Name of the directory of roll-up files within a block.
 pub const ROLLUPS_DIR: &str = "rollups";
 
 /// Name of the file of an archive.
 #[must_use]
-pub fn file_name(span_ms: i64, slot_ms: i64) -> String {
+pub fn file_name(span: RollupSpan) -> String {
+    let RollupSpan { span_ms, slot_ms } = span;
     format!("{span_ms}-{slot_ms}")
 }
 
-/// Span and slot in milliseconds, by the name of the file; `None` for names of other files.
+/// The archive by the name of its file; `None` for names of other files.
 #[must_use]
-pub fn archive_of_name(name: &str) -> Option<(i64, i64)> {
+pub fn archive_of_name(name: &str) -> Option<RollupSpan> {
     let (span, slot) = name.split_once('-')?;
-    let archive = (span.parse().ok()?, slot.parse().ok()?);
-    (name == file_name(archive.0, archive.1)).then_some(archive)
+    let archive = RollupSpan { span_ms: span.parse().ok()?, slot_ms: slot.parse().ok()? };
+    (name == file_name(archive)).then_some(archive)
 }
 
 #[cfg(test)]

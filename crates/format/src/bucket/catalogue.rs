@@ -9,11 +9,11 @@ mod decode;
 mod encode;
 
 use chronolith_base::DecodeError;
+use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
 use super::numbered::{NumberedSnapshot, Stamp};
 use crate::block::meta::{Provenance, Ulid};
-use crate::block::rollup::RollupHeader;
 
 /// First four bytes of a snapshot.
 pub const MAGIC: [u8; 4] = *b"CLCS";
@@ -118,7 +118,7 @@ pub struct BlockFiles {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RollupObject {
     /// Span and slot of its windows, which are its name.
-    pub header: RollupHeader,
+    pub span: RollupSpan,
     /// Size in bytes.
     pub len: u64,
 }

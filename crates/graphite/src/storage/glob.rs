@@ -1,4 +1,4 @@
-//! Globs of one path element: `*`, `?`, `[a-z]`, `[!x]`, `{a,b}`.
+//! Globs of paths and of their elements: `*`, `?`, `[a-z]`, `[!x]`, `{a,b}`.
 //!
 //! Invariants: no element of a pattern matches a dot; matching is linear in pattern times text; braces expand
 //! to at most [`ALTERNATIVES_MAX`] patterns, the rest is dropped.
@@ -47,6 +47,34 @@ fn innermost_braces(pattern: &str) -> Option<(usize, usize)> {
 #[must_use]
 pub fn matches(element: &str, text: &str) -> bool {
     Element::new(element).matches(text)
+}
+
+/// A path with globs, whose elements are parsed once for all paths that are compared with it.
+#[derive(Debug, Clone)]
+pub struct PathPattern {
+    elements: Vec<Element>,
+    /// Set for `**`, which all paths match.
+    is_any: bool,
+}
+
+impl PathPattern {
+    /// Parses the elements of a pattern.
+    #[must_use]
+    pub fn new(pattern: &str) -> PathPattern {
+        let is_any = pattern == "**";
+        PathPattern { elements: elements(pattern).into_iter().map(Element::new).collect(), is_any }
+    }
+
+    /// Returns true if the path has as many elements, and all match.
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
+        let mut names = path.split('.');
+        let mut all_match = || {
+            self.elements.iter().all(|element| names.next().is_some_and(|name| element.matches(name)))
+                && names.next().is_none()
+        };
+        self.is_any || all_match()
+    }
 }
 
 /// An element whose braces are expanded.

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{FetchRequest, FetchedSeries, Node, Selector, Source, glob};
+use super::glob::{self, Element, PathPattern};
+use super::{FetchRequest, FetchedSeries, Node, Selector, Source};
 use crate::absent::ABSENT;
 use crate::consolidation::Consolidation;
 use crate::error::EvalError;
@@ -43,11 +44,15 @@ impl MemorySource {
 
     fn select(&self, selector: &Selector) -> Result<Vec<&String>, EvalError> {
         let mut names = Vec::new();
+        let path_pattern = match selector {
+            Selector::Path(pattern) if !pattern.contains(';') => Some(PathPattern::new(pattern)),
+            _ => None,
+        };
         for name in self.series.keys() {
-            let is_selected = match selector {
-                Selector::Path(pattern) if pattern.contains(';') => name == pattern,
-                Selector::Path(pattern) => !name.contains(';') && path_matches(pattern, name),
-                Selector::Tags(expressions) => {
+            let is_selected = match (selector, &path_pattern) {
+                (Selector::Path(_), Some(pattern)) => !name.contains(';') && pattern.matches(name),
+                (Selector::Path(path), None) => name == path,
+                (Selector::Tags(expressions), _) => {
                     let tags = tags_of_name(name);
                     let mut holds = name.contains(';');
                     for expression in expressions {
@@ -62,15 +67,6 @@ impl MemorySource {
         }
         Ok(names)
     }
-}
-
-/// Returns true if all elements match, or the pattern is `**`.
-fn path_matches(pattern: &str, path: &str) -> bool {
-    let patterns = glob::elements(pattern);
-    let elements = glob::elements(path);
-    pattern == "**"
-        || patterns.len() == elements.len()
-            && patterns.iter().zip(elements).all(|(pattern, element)| glob::matches(pattern, element))
 }
 
 /// Values of one answer.
@@ -130,12 +126,12 @@ impl Source for MemorySource {
     }
 
     fn find(&self, pattern: &str, _from: Option<i64>, _until: Option<i64>) -> Result<Vec<Node>, EvalError> {
-        let patterns = glob::elements(pattern);
+        let patterns: Vec<Element> = glob::elements(pattern).into_iter().map(Element::new).collect();
         let mut nodes = BTreeMap::new();
         for (path, stored) in self.series.iter().filter(|(path, _)| !path.contains(';')) {
             let elements = glob::elements(path);
             let is_match = elements.len() >= patterns.len()
-                && patterns.iter().zip(&elements).all(|(pattern, element)| glob::matches(pattern, element));
+                && patterns.iter().zip(&elements).all(|(pattern, element)| pattern.matches(element));
             if !is_match {
                 continue;
             }

@@ -123,9 +123,9 @@ impl<'a> PointWriter<'a> {
         self.push_kept(start..start + path.len(), value, time_ms);
     }
 
-    /// Counts a point that is not stored, with the text that it came as.
+    /// Counts a point that is not stored, with the text that it came as or a text about it.
     #[cold]
-    pub(super) fn refuse(&mut self, reason: RefusedReason, text: &[u8]) {
+    pub fn refuse(&mut self, reason: RefusedReason, text: &[u8]) {
         self.refused.note(reason, text, self.now_ms);
     }
 }

@@ -40,11 +40,13 @@ pub enum RefusedReason {
     BadPickle,
     /// A metrics2.0 object with a missing or wrong field.
     BadMetric,
+    /// A gzip stream that is damaged or cut; its further points are unknown.
+    BadGzip,
 }
 
 impl RefusedReason {
     /// Number of reasons.
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 16;
 
     /// All reasons, in order of their numbers.
     pub const ALL: [RefusedReason; RefusedReason::COUNT] = [
@@ -63,6 +65,7 @@ impl RefusedReason {
         RefusedReason::BadTuple,
         RefusedReason::BadPickle,
         RefusedReason::BadMetric,
+        RefusedReason::BadGzip,
     ];
 
     /// Returns the value of the `reason` label of metrics, also the parameter of the API.
@@ -84,6 +87,7 @@ impl RefusedReason {
             RefusedReason::BadTuple => "bad_tuple",
             RefusedReason::BadPickle => "bad_pickle",
             RefusedReason::BadMetric => "bad_metric",
+            RefusedReason::BadGzip => "bad_gzip",
         }
     }
 
@@ -108,6 +112,7 @@ impl RefusedReason {
             RefusedReason::BadTuple => "an element of the pickle is not (path, (time, value))",
             RefusedReason::BadPickle => "the pickle cannot be read",
             RefusedReason::BadMetric => "a field of the metric is missing or has the wrong type",
+            RefusedReason::BadGzip => "the gzip stream is damaged or cut, its further points are lost",
         }
     }
 }

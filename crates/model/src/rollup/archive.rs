@@ -5,7 +5,7 @@ use super::windows::RolledWindows;
 use crate::{Columns, TimeRange};
 
 /// Span and slot of an archive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RollupSpan {
     /// Length of a window in milliseconds.
     pub span_ms: i64,
@@ -48,6 +48,12 @@ impl RollupArchive {
     #[must_use]
     pub fn slot_ms(&self) -> i64 {
         self.slot_ms
+    }
+
+    /// Its span and slot.
+    #[must_use]
+    pub fn span(&self) -> RollupSpan {
+        RollupSpan { span_ms: self.span_ms, slot_ms: self.slot_ms }
     }
 
     /// Samples that a window can have.

@@ -36,6 +36,12 @@ pub(super) static CARBON: &[Metric<CarbonContext>] = &[
         "Connections that carbon listeners closed at once since too many were open.",
         |carbon, samples| of_inputs(carbon, samples, |input| input.connections_refused.as_f64()),
     ),
+    Metric::counters(
+        "chronolith_carbon_gzip_connections_total",
+        &["input"],
+        "Connections of carbon listeners whose first bytes were those of gzip.",
+        |carbon, samples| of_inputs(carbon, samples, |input| input.gzip_connections.as_f64()),
+    ),
     Metric::gauges(
         "chronolith_carbon_open_connections",
         &["input"],

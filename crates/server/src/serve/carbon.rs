@@ -3,8 +3,10 @@
 //! Invariants: nothing is written to a client, since senders read for the end of the connection; a bad point
 //! never ends a connection. A connection is read again once its points are appended, so that a full store
 //! slows its senders down; they are synced within [`crate::options::CarbonOptions::sync_ms`] of reading.
+//! A plaintext connection that begins as gzip is decompressed in bounded steps (`gzip`).
 //! Not here: the queue of datagrams (`udp`), the append (`crate::carbon`), the protocols (`ingest::carbon`).
 
+mod gzip;
 pub(super) mod listener;
 mod stream;
 
@@ -19,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use self::listener::Listener;
-use self::stream::PointStream;
+use self::stream::{Appended, PointStream};
 use crate::activity::rejects::WriteSender;
 use crate::app::App;
 use crate::carbon::append::{PointTarget, append_lines, wait_durable};
@@ -122,6 +124,13 @@ struct Connection {
     sender: Arc<WriteSender>,
 }
 
+/// Bytes that are not decoded yet.
+struct Rest {
+    buffer: Vec<u8>,
+    /// Set if they have points without further bytes of the connection.
+    has_more: bool,
+}
+
 /// End of what was read from a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -199,20 +208,29 @@ impl Connection {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Decodes and appends on a thread that may wait. Returns the buffer with the unfinished rest.
-    async fn append(&mut self, mut buffer: Vec<u8>, end: End) -> Result<Vec<u8>, String> {
-        let bytes = buffer.len();
+    /// Decodes and appends all points that have arrived. Returns the buffer with the unfinished rest.
+    async fn append(&mut self, buffer: Vec<u8>, end: End) -> Result<Vec<u8>, String> {
+        let mut rest = Rest { buffer, has_more: true };
+        while rest.has_more {
+            rest = self.append_step(rest.buffer, end).await?;
+        }
+        Ok(rest.buffer)
+    }
+
+    /// Decodes and appends on a thread that may wait, a bounded number of points.
+    async fn append_step(&mut self, mut buffer: Vec<u8>, end: End) -> Result<Rest, String> {
         let Some(mut points) = self.points.take() else { return Err("a thread panicked".to_owned()) };
         let permit = self.listener.app.writes.carbon.threads.clone().acquire_owned().await;
         let store = self.store.clone();
         let appending = tokio::task::spawn_blocking(move || {
-            let applied = points.append(&store, &mut buffer, end == End::Closed);
-            (points, buffer, applied)
+            let appended = points.append(&store, &mut buffer, end == End::Closed);
+            (points, buffer, appended)
         });
-        let (points, buffer, applied) = appending.await.map_err(|error| error.to_string())?;
+        let (points, buffer, appended) = appending.await.map_err(|error| error.to_string())?;
         drop(permit);
         self.points = Some(points);
-        if let Some(applied) = applied? {
+        let Appended { applied, bytes, has_more } = appended?;
+        if let Some(applied) = applied {
             let due = Instant::now() + Duration::from_millis(self.listener.app.options.write.carbon.sync_ms);
             self.unsynced = Some(match self.unsynced.take() {
                 Some(before) => Unsynced {
@@ -228,7 +246,7 @@ impl Connection {
         if self.unsynced.as_ref().is_some_and(is_due) {
             self.sync().await?;
         }
-        Ok(buffer)
+        Ok(Rest { buffer, has_more })
     }
 
     /// Waits until what was applied is durable.

@@ -13,7 +13,9 @@ use chronolith_format::graphite::{
     decode_header, decode_meta_tags, encode_header, put_event, put_events_start, put_meta_tags,
 };
 use chronolith_format::head::frame_log::FrameWriter;
+use chronolith_format::head::wal::FRAME_PAYLOAD_BYTES_MAX;
 use chronolith_model::TenantId;
+use chronolith_model::tenant::{ANNOTATION_FRAME_BYTES_MAX, META_TAG_RULES_MAX};
 
 use crate::frame_copies::{self, CopyHeader, Findings, LogFormat};
 use crate::options::OpenError;
@@ -24,6 +26,12 @@ pub(crate) const FILE_NAME: &str = "graphite.log";
 pub(crate) const MIRROR_NAME: &str = "graphite.mirror";
 /// Size at which a payload ends.
 const PAYLOAD_BYTES: usize = 1 << 20;
+
+// The events before one that is as long as a limit may allow, and this one, are one frame, as all rules of a
+// tenant are. A text of n bytes takes n + 24 of the limit, a rule without texts two bytes of the frame.
+const _: () = assert!(
+    PAYLOAD_BYTES + ANNOTATION_FRAME_BYTES_MAX + 2 * META_TAG_RULES_MAX + (1 << 10) < FRAME_PAYLOAD_BYTES_MAX
+);
 
 /// The format of the file.
 pub(crate) const FORMAT: LogFormat = LogFormat {

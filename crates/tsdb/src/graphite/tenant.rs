@@ -1,7 +1,7 @@
 //! Events and rules of one tenant in memory.
 //!
 //! Invariants: the count of a tag is that of the kept events that have it; the limits of events hold after
-//! each change.
+//! each event.
 //! Not here: other tenants, the file.
 
 use std::collections::BTreeMap;
@@ -10,14 +10,9 @@ use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
-use chronolith_model::TenantId;
+use chronolith_model::{AnnotationLimits, TenantId};
 
 use super::log::{Entry, Frames};
-
-/// Events of one tenant.
-pub(crate) const EVENTS_PER_TENANT_MAX: usize = 100_000;
-/// Bytes of the texts of all events of one tenant.
-pub(super) const EVENT_BYTES_PER_TENANT_MAX: usize = 64 << 20;
 
 /// Selection of events by their tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +57,10 @@ fn texts_bytes(texts: &[String]) -> usize {
 
 impl TenantEntries {
     /// Applies an entry. Returns the number of events that left.
-    pub(super) fn apply(&mut self, entry: Entry) -> u64 {
+    pub(super) fn apply(&mut self, entry: Entry, limits: &AnnotationLimits) -> u64 {
         match entry {
             Entry::NextId(id) => self.next_id = self.next_id.max(id),
-            Entry::Event(event) => return self.insert(event),
+            Entry::Event(event) => return self.insert(event, limits),
             Entry::MetaTags(rules) => {
                 self.rule_bytes = rules.iter().map(rule_bytes).sum();
                 self.rules = rules.into();
@@ -74,7 +69,7 @@ impl TenantEntries {
         0
     }
 
-    fn insert(&mut self, event: StoredEvent) -> u64 {
+    fn insert(&mut self, event: StoredEvent, limits: &AnnotationLimits) -> u64 {
         self.next_id = self.next_id.max(event.id.saturating_add(1));
         // A file that was written twice has an event twice.
         if let Some(when_s) = self.times.get(&event.id).copied() {
@@ -87,7 +82,7 @@ impl TenantEntries {
         self.times.insert(event.id, event.when_s);
         self.events.insert((event.when_s, event.id), event);
         let mut dropped_count = 0;
-        while self.events.len() > EVENTS_PER_TENANT_MAX || self.event_bytes > EVENT_BYTES_PER_TENANT_MAX {
+        while self.events.len() > limits.event_count_max || self.event_bytes > limits.all_events_bytes_max {
             let Some(earliest) = self.events.keys().next().copied() else { break };
             self.remove(earliest);
             dropped_count += 1;

@@ -1,31 +1,36 @@
 //! Events and rules: selection, limits, restarts, copies.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use chronolith_base::Disk as _;
 
-use super::tenant::{EVENT_BYTES_PER_TENANT_MAX, EVENTS_PER_TENANT_MAX};
 use super::*;
+use crate::limits::LimitsTable;
+use chronolith_model::TenantLimits;
 
 const DIR: &str = "/data";
+/// The defaults.
+const LIMITS: AnnotationLimits = AnnotationLimits::DEFAULT;
 
 struct Fixture {
     env: Env,
     disk: Arc<chronolith_base::MemDisk>,
+    options: TsdbOptions,
 }
 
 impl Fixture {
     fn new() -> Fixture {
         let (env, _, disk) = Env::fake(0, 1);
         disk.create_dir_all(DIR.as_ref()).expect("a directory");
-        Fixture { env, disk }
+        Fixture { env, disk, options: TsdbOptions::new(DIR.into()) }
     }
 
     /// Opens the log; returns the notes and repairs, too.
     fn open(&self) -> (GraphiteLog, Vec<String>, Vec<String>) {
         let (mut notes, mut repaired) = (Vec::new(), Vec::new());
         let mut findings = Findings { notes: &mut notes, repaired: &mut repaired };
-        let log = GraphiteLog::open(&self.env, DIR.as_ref(), SyncMode::Fsync, &mut findings).expect("opens");
+        let log = GraphiteLog::open(&self.env, &self.options, &mut findings).expect("opens");
         (log, notes, repaired)
     }
 
@@ -57,7 +62,7 @@ fn ids(log: &GraphiteLog, range_s: RangeInclusive<i64>, tags: EventTags<'_>) -> 
 fn events_are_selected_by_time_and_tags() {
     let log = Fixture::new().whole();
     for (when_s, tags) in [(30, "a b"), (10, "a"), (20, "b c"), (20, "")] {
-        log.add_event(&tenant(), event(when_s, tags)).expect("stored");
+        log.add_event(&tenant(), &LIMITS, event(when_s, tags)).expect("stored");
     }
     let check = |range_s: RangeInclusive<i64>, tags: EventTags<'_>, want: &[u64]| {
         assert_eq!(ids(&log, range_s.clone(), tags), want, "{range_s:?} {tags:?}");
@@ -83,22 +88,23 @@ fn events_are_selected_by_time_and_tags() {
 fn acknowledged_changes_survive_a_power_cut() {
     let fixture = Fixture::new();
     let log = fixture.whole();
-    log.add_event(&tenant(), event(5, "a")).expect("stored");
-    log.change_meta_tags(&tenant(), |rules| rules.extend([rule("x=1"), rule("y=1")])).expect("stored");
-    log.add_event(&tenant(), event(6, "b")).expect("stored");
-    log.change_meta_tags(&tenant(), |rules| rules.truncate(1)).expect("stored");
+    log.add_event(&tenant(), &LIMITS, event(5, "a")).expect("stored");
+    log.change_meta_tags(&tenant(), &LIMITS, |rules| rules.extend([rule("x=1"), rule("y=1")]))
+        .expect("stored");
+    log.add_event(&tenant(), &LIMITS, event(6, "b")).expect("stored");
+    log.change_meta_tags(&tenant(), &LIMITS, |rules| rules.truncate(1)).expect("stored");
     fixture.disk.crash();
     let log = fixture.whole();
     assert_eq!(ids(&log, 0..=99, EventTags::Any), [1, 2]);
     assert_eq!(log.meta_tags(&tenant())[..], [rule("x=1")]);
     // Ids continue, also after the file was written as a whole.
-    assert_eq!(log.add_event(&tenant(), event(7, "")).expect("stored"), 3);
+    assert_eq!(log.add_event(&tenant(), &LIMITS, event(7, "")).expect("stored"), 3);
     let bytes = log.file_of(&[tenant()]).expect("entries");
     for name in [FILE_NAME, MIRROR_NAME] {
         fixture.disk.write_atomic(&Path::new(DIR).join(name), &bytes).expect("written");
     }
     let log = fixture.whole();
-    assert_eq!(log.add_event(&tenant(), event(8, "")).expect("stored"), 4);
+    assert_eq!(log.add_event(&tenant(), &LIMITS, event(8, "")).expect("stored"), 4);
     assert!(log.file_of(&[TenantId::new("other").expect("a name")]).is_none());
 }
 
@@ -106,7 +112,7 @@ fn acknowledged_changes_survive_a_power_cut() {
 fn a_damaged_copy_is_replaced() {
     let fixture = Fixture::new();
     let log = fixture.whole();
-    log.add_event(&tenant(), event(5, "a")).expect("stored");
+    log.add_event(&tenant(), &LIMITS, event(5, "a")).expect("stored");
     drop(log);
     let path = Path::new(DIR).join(FILE_NAME);
     let mut bytes = fixture.disk.read(&path).expect("read");
@@ -123,7 +129,7 @@ fn a_damaged_copy_is_replaced() {
 fn a_later_version_is_refused() {
     let fixture = Fixture::new();
     let log = fixture.whole();
-    log.add_event(&tenant(), event(5, "a")).expect("stored");
+    log.add_event(&tenant(), &LIMITS, event(5, "a")).expect("stored");
     drop(log);
     for name in [FILE_NAME, MIRROR_NAME] {
         let path = Path::new(DIR).join(name);
@@ -134,50 +140,93 @@ fn a_later_version_is_refused() {
         fixture.disk.write_atomic(&path, &bytes).expect("written");
     }
     let mut findings = Findings { notes: &mut Vec::new(), repaired: &mut Vec::new() };
-    let opened = GraphiteLog::open(&fixture.env, DIR.as_ref(), SyncMode::Fsync, &mut findings);
+    let opened = GraphiteLog::open(&fixture.env, &fixture.options, &mut findings);
     assert!(matches!(opened, Err(OpenError::Corrupt { .. })));
+}
+
+fn stored(id: u64, when_s: i64, bytes: usize) -> Entry {
+    let tags = vec![format!("t{id}")];
+    Entry::Event(StoredEvent { id, when_s, what: String::new(), tags, data: "x".repeat(bytes) })
 }
 
 #[test]
 fn the_earliest_events_leave_at_the_limit() {
     let mut entries = TenantEntries::default();
-    let stored = |id: u64, when_s: i64, bytes: usize| {
-        let tags = vec![format!("t{id}")];
-        Entry::Event(StoredEvent { id, when_s, what: String::new(), tags, data: "x".repeat(bytes) })
-    };
+    let count = LIMITS.event_count_max;
     let mut dropped_count = 0;
-    for id in 1..=EVENTS_PER_TENANT_MAX as u64 + 2 {
+    for id in 1..=count as u64 + 2 {
         // The second one has the earliest time.
         let when_s = if id == 2 { -5 } else { id.cast_signed() };
-        dropped_count += entries.apply(stored(id, when_s, 0));
+        dropped_count += entries.apply(stored(id, when_s, 0), &LIMITS);
     }
-    assert_eq!((dropped_count, entries.event_count()), (2, EVENTS_PER_TENANT_MAX));
+    assert_eq!((dropped_count, entries.event_count()), (2, count));
     assert!(entries.event(2).is_none() && entries.event(1).is_none() && entries.event(3).is_some());
     let tags = |tag: &str| [tag.to_owned()];
     assert!(entries.event_times(0..=i64::MAX, EventTags::KnownOf(&tags("t2"))).is_empty());
 
     let mut entries = TenantEntries::default();
     for id in 1..=2000 {
-        entries.apply(stored(id, 0, EVENT_BYTES_MAX - 100));
-        assert!(entries.text_bytes() <= EVENT_BYTES_PER_TENANT_MAX);
+        entries.apply(stored(id, 0, LIMITS.event_bytes_max - 100), &LIMITS);
+        assert!(entries.text_bytes() <= LIMITS.all_events_bytes_max);
     }
     let kept: BTreeSet<u64> = entries.events(0..=0, EventTags::Any).iter().map(|event| event.id).collect();
     assert_eq!(kept.last(), Some(&2000));
     assert!((1020..1030).contains(&kept.len()), "{}", kept.len());
 }
 
+/// Lowered limits hold from the next event on, and at a start.
+#[test]
+fn lowered_limits_of_events_remove_the_earliest() {
+    let mut fixture = Fixture::new();
+    let log = fixture.whole();
+    for when_s in 1..=5 {
+        log.add_event(&tenant(), &LIMITS, event(when_s, "a")).expect("stored");
+    }
+    let fewer = AnnotationLimits { event_count_max: 3, ..LIMITS };
+    log.add_event(&tenant(), &fewer, event(6, "a")).expect("stored");
+    assert_eq!((ids(&log, 0..=99, EventTags::Any), log.dropped_count()), (vec![4, 5, 6], 3));
+    drop(log);
+    let limits = TenantLimits { annotations: fewer, ..TenantLimits::default() };
+    fixture.options.limits = LimitsTable::from(limits);
+    assert_eq!(ids(&fixture.whole(), 0..=99, EventTags::Any), [4, 5, 6]);
+}
+
 #[test]
 fn what_exceeds_a_limit_is_refused_and_changes_nothing() {
-    let log = Fixture::new().whole();
-    let large = GraphiteEvent { data: "x".repeat(EVENT_BYTES_MAX), ..event(1, "a") };
-    let refused = log.add_event(&tenant(), large).map_err(|error| error.to_string());
-    assert_eq!(refused, Err("bytes of the event: 65565 exceed the limit of 65536".to_owned()));
-    let many = |count: usize| log.change_meta_tags(&tenant(), |rules| rules.resize(count, rule("x=1")));
-    many(META_TAG_RULES_MAX).expect("at the limit");
-    let refused = many(META_TAG_RULES_MAX + 1).map_err(|error| error.to_string());
-    assert_eq!(refused, Err("meta tag rules: 1001 exceed the limit of 1000".to_owned()));
-    let long = log.change_meta_tags(&tenant(), |rules| rules.push(rule(&"x".repeat(META_TAG_BYTES_MAX))));
-    assert!(long.is_err());
-    assert_eq!(log.meta_tags(&tenant()).len(), META_TAG_RULES_MAX);
+    let mut fixture = Fixture::new();
+    fixture.options.texts.annotation_bytes_max = 1500;
+    let log = fixture.whole();
+    let limits = AnnotationLimits {
+        event_bytes_max: 300,
+        rule_count_max: 10,
+        all_rules_bytes_max: 1000,
+        ..AnnotationLimits::default()
+    };
+    let add = |data_bytes: usize| {
+        let large = GraphiteEvent { data: "x".repeat(data_bytes), ..event(1, "a") };
+        log.add_event(&tenant(), &limits, large).map_err(|error| error.to_string())
+    };
+    let refused = "bytes of the event: 329 exceed the limit of 300 (graphite.max-event-size)";
+    assert_eq!(add(300), Err(refused.to_owned()));
+    let set = |limits: &AnnotationLimits, rules: Vec<StoredMetaTags>| {
+        log.change_meta_tags(&tenant(), limits, |stored| *stored = rules).map_err(|error| error.to_string())
+    };
+    set(&limits, vec![rule("x=1"); 10]).expect("at the limit");
+    let refused = "meta tag rules: 11 exceed the limit of 10 (graphite.max-meta-tags)";
+    assert_eq!(set(&limits, vec![rule("x=1"); 11]), Err(refused.to_owned()));
+    let long = set(&limits, vec![rule(&"x".repeat(1000))]);
+    let refused = "bytes of meta tag rules: 1051 exceed the limit of 1000 (graphite.max-meta-tags-size)";
+    assert_eq!(long, Err(refused.to_owned()));
+    assert_eq!(log.meta_tags(&tenant()).len(), 10);
     assert!(ids(&log, 0..=99, EventTags::Any).is_empty());
+    // The rules have 540 bytes, an event 279.
+    assert_eq!((add(250), add(250), add(250)), (Ok(1), Ok(2), Ok(3)));
+    let refused = "bytes of events and meta tags of all tenants: 1656 exceed the limit of 1500 \
+                   (graphite.events-memory)";
+    assert_eq!(add(250), Err(refused.to_owned()));
+    // Above a lowered limit, rules may get fewer and not more.
+    let lowered = AnnotationLimits { rule_count_max: 5, ..limits };
+    assert!(set(&lowered, vec![rule("x=1"); 10]).is_err());
+    set(&lowered, vec![rule("x=1"); 9]).expect("fewer than before");
+    assert_eq!(log.meta_tags(&tenant()).len(), 9);
 }

@@ -90,7 +90,7 @@ fn roll_up(
     let store = cx.storage.blocks();
     let started_ns = env.clock.mono_ns();
     let block: Arc<Block> = store.open(blocks, entry)?;
-    if block.has_damaged_rollups() {
+    if entry.has_damaged_rollups() {
         cx.counters.rollup.damaged.increment();
         for damage in block.verify_rollups() {
             tracing::error!(block = %entry.ulid(), file = %damage.path.display(), offset = damage.offset, what = damage.what,

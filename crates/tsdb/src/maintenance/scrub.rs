@@ -2,9 +2,10 @@
 //! before a query meets it.
 //!
 //! Invariants: first all blocks are opened, which finds missing and damaged files within minutes, then their
-//! contents are read, the newest block of a tenant first. A damaged block is reported once, in the log and on
-//! the status page, and counts in `blocks_damaged` as long as it is there. Blocks that cannot be opened for
-//! lack of descriptors or memory are retried with the next step.
+//! contents are read, the newest block of a tenant first. A damaged block is reported once, in the log and
+//! on the status page, and counts in `blocks_damaged` as long as it is there. Damaged roll-ups are reported,
+//! and written again by their job: the block is not damaged, as queries read its samples. Blocks that cannot
+//! be opened for lack of descriptors or memory are retried with the next step.
 //! Not here: verification of one block (`block::verify`), sizes of files at the start (`blocks::load`).
 
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::Env;
-use chronolith_block::{BlockEntry, BlockError, BlockVerification};
+use chronolith_block::{BlockEntry, BlockError, BlockVerification, Damage, RollupVerification};
 use chronolith_model::TenantId;
 use parking_lot::Mutex;
 
@@ -46,7 +47,21 @@ struct Current {
     blocks: Arc<TenantBlocks>,
     entry: Arc<BlockEntry>,
     verification: BlockVerification,
+    rollups: RollupVerification,
 }
+
+impl Current {
+    /// Reads about `bytes_max` bytes. Returns true once all of the block is verified.
+    fn step(&mut self, bytes_max: u64) -> bool {
+        self.verification.step(bytes_max) && self.rollups.step(bytes_max)
+    }
+}
+
+/// What damage means for queries.
+const EFFECT_OF_DAMAGE: &str =
+    "block is damaged; queries that need the damaged part fail until it is restored or removed";
+const EFFECT_OF_DAMAGED_ROLLUPS: &str =
+    "roll-ups of a block are damaged; queries read its samples until maintenance writes them again";
 
 /// Blocks of a tenant at the time of its turn, newest first. Later ones were written by this process.
 struct Walk {
@@ -117,9 +132,8 @@ impl Scrub {
         notes
     }
 
-    fn report(&self, tenant: &TenantId, entry: &BlockEntry, text: String) {
-        tracing::error!(%tenant, block = %entry.ulid(), damage = text,
-            "block is damaged; queries that need the damaged part fail until it is restored or removed");
+    fn report(&self, tenant: &TenantId, entry: &BlockEntry, text: String, effect: &str) {
+        tracing::error!(%tenant, block = %entry.ulid(), damage = text, "{effect}");
         let mut findings = self.findings.lock();
         if findings.texts.len() < NAMED_MAX {
             findings.texts.push(text);
@@ -143,7 +157,7 @@ impl Scrub {
         while !budget.is_spent() {
             if let Some(current) = &mut progress.current {
                 budget.bytes_left = budget.bytes_left.saturating_sub(STEP_BYTES);
-                if current.verification.step(STEP_BYTES) {
+                if current.step(STEP_BYTES) {
                     self.finish(current);
                     progress.current = None;
                 }
@@ -214,7 +228,7 @@ impl Scrub {
             Err(error) => {
                 entry.note_verified_contents();
                 if blocks.has(&entry) {
-                    self.report(&tenant, &entry, error.to_string());
+                    self.report(&tenant, &entry, error.to_string(), EFFECT_OF_DAMAGE);
                 }
                 return Ok(None);
             }
@@ -224,23 +238,34 @@ impl Scrub {
             && !entry.is_damaged()
             && blocks.has(&entry)
         {
-            self.report(&tenant, &entry, error.to_string());
+            self.report(&tenant, &entry, error.to_string(), EFFECT_OF_DAMAGE);
             entry.note_damaged_contents();
         }
-        let verification = (pass == Pass::Contents).then(|| BlockVerification::new(&block));
-        Ok(verification.map(|verification| Current { tenant, blocks, entry, verification }))
+        let current = || {
+            let verification = BlockVerification::new(&block);
+            let rollups = block.rollup_verification();
+            Current { tenant, blocks, entry, verification, rollups }
+        };
+        Ok((pass == Pass::Contents).then(current))
     }
 
     fn finish(&self, current: &Current) {
-        let Current { tenant, blocks, entry, verification } = current;
+        let Current { tenant, blocks, entry, verification, rollups } = current;
         entry.note_verified_contents();
-        if verification.damages().is_empty() || !blocks.has(entry) {
+        if !blocks.has(entry) {
             return;
         }
-        entry.note_damaged_contents();
-        let files: BTreeSet<&PathBuf> = verification.damages().iter().map(|damage| &damage.path).collect();
-        for path in files {
-            self.report(tenant, entry, damage_text(path, verification));
+        if !verification.damages().is_empty() {
+            entry.note_damaged_contents();
+        }
+        if !rollups.damages().is_empty() {
+            entry.note_damaged_rollups();
+        }
+        for text in damage_texts(verification.damages()) {
+            self.report(tenant, entry, text, EFFECT_OF_DAMAGE);
+        }
+        for text in damage_texts(rollups.damages()) {
+            self.report(tenant, entry, text, EFFECT_OF_DAMAGED_ROLLUPS);
         }
     }
 }
@@ -262,8 +287,14 @@ impl JobRunner for ScrubJobs {
     }
 }
 
-fn damage_text(path: &Path, verification: &BlockVerification) -> String {
-    let mut damages = verification.damages().iter().filter(|damage| damage.path == path);
+/// One text per damaged file.
+fn damage_texts(damages: &[Damage]) -> Vec<String> {
+    let files: BTreeSet<&PathBuf> = damages.iter().map(|damage| &damage.path).collect();
+    files.into_iter().map(|path| damage_text(path, damages)).collect()
+}
+
+fn damage_text(path: &Path, damages: &[Damage]) -> String {
+    let mut damages = damages.iter().filter(|damage| damage.path == path);
     let first = damages.next().map(|damage| format!("offset {}: {}", damage.offset, damage.what));
     let first = first.unwrap_or_default();
     match damages.count() {

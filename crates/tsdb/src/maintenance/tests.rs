@@ -42,7 +42,8 @@ impl Fixture {
         let blocks = BlockStore::new(&env, &data_dir, options.open_blocks, loaded);
         let mut findings = Findings { notes: &mut notes, repaired: &mut repaired };
         let metadata = MetadataStore::open(&env, &data_dir, SyncMode::Os, &mut findings).expect("opens");
-        let graphite = GraphiteLog::open(&env, &data_dir, SyncMode::Os, &mut findings).expect("opens");
+        let unsynced = TsdbOptions { sync: SyncMode::Os, ..options.clone() };
+        let graphite = GraphiteLog::open(&env, &unsynced, &mut findings).expect("opens");
         let head_options = HeadOptions {
             window_ms: WINDOW_MS,
             wal_segment_bytes: 1 << 20,

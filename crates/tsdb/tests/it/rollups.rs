@@ -2,6 +2,7 @@
 //! deletions, flushes, compactions, damaged files, restarts and power cuts. A failure prints its seed.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -264,6 +265,81 @@ fn a_check_names_damaged_rollups() {
     damage(&rng, &machine, &store);
     let found = check();
     assert!(found.iter().any(|one| one.path.to_string_lossy().contains("/rollups/")), "{found:?}");
+}
+
+/// Files of roll-ups of a store, with their bytes.
+fn rollup_files(machine: &Machine, store: &TenantId) -> Vec<(PathBuf, Vec<u8>)> {
+    let disk = &machine.env.disk;
+    let dir = machine.options.data_dir.join("tenants").join(store.as_str());
+    let mut files = Vec::new();
+    for block in disk.list(&dir).unwrap_or_default() {
+        let rollups = dir.join(&block.name).join("rollups");
+        for file in disk.list(&rollups).unwrap_or_default() {
+            let path = rollups.join(file.name);
+            let bytes = disk.read(&path).expect("read");
+            files.push((path, bytes));
+        }
+    }
+    files
+}
+
+/// Every byte of a file flipped, and the file cut before it: `check` names the file and an offset in it.
+#[test]
+fn a_check_names_every_damaged_byte_of_rollups() {
+    let machine = Machine::new(4);
+    let (tsdb, store) = rolled_up(&machine);
+    tsdb.close().expect("closes");
+    let files = rollup_files(&machine, &store);
+    assert_eq!(files.len(), SPANS_MS.len());
+    for (path, good) in files {
+        for at in (0..good.len()).step_by(11).chain(good.len() - 33..good.len()) {
+            let mut flipped = good.clone();
+            flipped[at] ^= 1 << (at % 8);
+            for bytes in [&flipped[..], &good[..at]] {
+                machine.env.disk.create(&path).expect("created").write_at(bytes, 0).expect("written");
+                let found = check_dir(&machine.env, &machine.options.data_dir).expect("checks").damages;
+                let is_named = !found.is_empty() && found.iter().all(|damage| damage.path == path);
+                assert!(is_named, "byte {at} of {}: {found:?}", path.display());
+                let is_in_file = found.iter().all(|damage| damage.offset <= good.len() as u64);
+                assert!(is_in_file, "byte {at} of {}: {found:?}", path.display());
+            }
+        }
+        machine.env.disk.create(&path).expect("created").write_at(&good, 0).expect("written");
+    }
+    assert!(check_dir(&machine.env, &machine.options.data_dir).expect("checks").damages.is_empty());
+}
+
+/// The scrub read samples alone: damage of a roll-up file that no query needed stayed for ever.
+#[test]
+fn the_scrub_names_damaged_rollups_and_maintenance_writes_them_again() {
+    let machine = Machine::new(5);
+    let (tsdb, store) = rolled_up(&machine);
+    tsdb.close().expect("closes");
+    drop(tsdb);
+    let files = rollup_files(&machine, &store);
+    for (idx, (path, good)) in files.iter().enumerate() {
+        // In the header, within a section, and a cut.
+        let mut damaged = good.clone();
+        match idx {
+            0 => damaged[9] ^= 4,
+            1 => damaged[40] ^= 4,
+            _ => damaged.truncate(good.len() - 5),
+        }
+        machine.env.disk.create(path).expect("created").write_at(&damaged, 0).expect("written");
+        let (tsdb, _) = open(&machine);
+        for _ in 0..8 {
+            tsdb.run_maintenance();
+            machine.clock.advance(Duration::from_secs(20));
+        }
+        let stats = tsdb.stats();
+        let is_named = |note: &&String| note.contains(&path.display().to_string()) && note.contains("offset");
+        assert_eq!(stats.replay.notes.iter().filter(is_named).count(), 1, "{:?}", stats.replay.notes);
+        assert_eq!(stats.metric("blocks_damaged"), Some(0.0), "the samples are whole");
+        assert_eq!(stats.metric("rollup_damaged_total"), Some(1.0));
+        tsdb.close().expect("closes");
+        drop(tsdb);
+        assert!(rollup_files(&machine, &store) == files, "written again");
+    }
 }
 
 #[test]

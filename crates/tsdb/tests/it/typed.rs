@@ -329,7 +329,7 @@ fn typed_readers_see_all_labels() {
 #[test]
 fn texts_keep_to_their_budget() {
     let mut machine = Machine::new(12);
-    machine.options.text_bytes_max = 64 << 10;
+    machine.options.texts.head_bytes_max = 64 << 10;
     let (mut tsdb, mut stored) = (machine.open(), Stored::new());
     let long = |i: i64| format!("{i:0>1000}").into_bytes();
     let write = |tsdb: &Tsdb, stored: &mut Stored, i: i64| {

@@ -21,6 +21,8 @@ struct Counts {
     files: u64,
     points: u64,
     too_old: u64,
+    /// Series whose older points could not be counted, and the reason of one of them.
+    uncounted: Option<(u64, String)>,
     /// Series by the reason why they have no file, with one of them.
     left_out: BTreeMap<String, (u64, String)>,
 }
@@ -94,6 +96,19 @@ impl Files {
         disk.rename(&unfinished, file_path)
     }
 
+    /// Adds the number of points of a series that are older than its archives keep and were not read, or the
+    /// reason why it is not known.
+    pub(super) fn count_older(&self, series_path: &str, older: anyhow::Result<u64>) {
+        let mut counts = self.counts();
+        match older {
+            Ok(count) => counts.too_old += count,
+            Err(error) => {
+                let example = || (0, format!("{series_path}: {error:#}"));
+                counts.uncounted.get_or_insert_with(example).0 += 1;
+            }
+        }
+    }
+
     /// Counts a series that has no file.
     pub(super) fn leave_out(&self, series_path: &str, reason: &str) {
         let mut counts = self.counts();
@@ -107,10 +122,16 @@ impl Files {
     }
 
     pub(super) fn show(&self) -> String {
-        let Counts { files, points, too_old, left_out } = &*self.counts();
+        let Counts { files, points, too_old, uncounted, left_out } = &*self.counts();
         let mut out = format!("exported {points} points to {files} files below {}\n", self.dir.display());
         if *too_old > 0 {
             out.push_str(&format!("left out: {too_old} points that are older than the archives keep\n"));
+        }
+        if let Some((count, example)) = uncounted {
+            out.push_str(&format!(
+                "left out: points of {count} series that are older than the archives keep; the server did not \
+                 count them: {example}\n"
+            ));
         }
         for (reason, (count, example)) in left_out {
             out.push_str(&format!("left out: {count} series: {reason}: {example:?}\n"));

@@ -4,7 +4,7 @@
 //! `/render` rounds times to the step of an archive that it chooses; a range selector returns the samples
 //! themselves, which an export of the data directory reads, too.
 //! Invariants: a worker holds one series, and one response of at most [`RESPONSE_POINTS`] samples; samples
-//! older than the archives of a file are not read.
+//! older than the archives of a file are counted and not read.
 //! Not here: files (`files`), requests (`source`).
 
 mod source;
@@ -111,6 +111,9 @@ impl Export<'_> {
         let oldest_ms = now_ms.saturating_sub(i64::try_from(retention_s)?.saturating_mul(1000)).max(0);
         columns.clear();
         let selector = self.source.selector_of(series)?;
+        if oldest_ms > 0 {
+            self.files.count_older(&series.path, self.source.count(&selector, &(0..=oldest_ms - 1)));
+        }
         self.read(&selector, series, oldest_ms..=now_ms, columns)?;
         self.files.write(&file_path, &series.path, &layout, columns)
     }

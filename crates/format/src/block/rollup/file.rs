@@ -2,6 +2,7 @@
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::rollup::RollupSpan;
 
 const MAGIC: [u8; 4] = *b"CLRU";
 const VERSION: u16 = 1;
@@ -12,58 +13,47 @@ pub const ENTRY_BYTES: usize = 16;
 /// Bytes of the trailer.
 pub const TRAILER_BYTES: usize = 16;
 
-/// Header of a roll-up file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RollupHeader {
-    /// Length of a window in milliseconds.
-    pub span_ms: i64,
-    /// Interval in which one sample counts, in milliseconds.
-    pub slot_ms: i64,
+/// Returns the header of the file of an archive.
+#[must_use]
+pub fn encode_header(span: RollupSpan) -> [u8; HEADER_BYTES] {
+    let mut out = [0u8; HEADER_BYTES];
+    out[..4].copy_from_slice(&MAGIC);
+    out[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    out[8..16].copy_from_slice(&span.span_ms.to_le_bytes());
+    out[16..24].copy_from_slice(&span.slot_ms.to_le_bytes());
+    let sum = crc32c(&out[..28]);
+    out[28..].copy_from_slice(&sum.to_le_bytes());
+    out
 }
 
-impl RollupHeader {
-    /// Returns its bytes.
-    #[must_use]
-    pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut out = [0u8; HEADER_BYTES];
-        out[..4].copy_from_slice(&MAGIC);
-        out[4..6].copy_from_slice(&VERSION.to_le_bytes());
-        out[8..16].copy_from_slice(&self.span_ms.to_le_bytes());
-        out[16..24].copy_from_slice(&self.slot_ms.to_le_bytes());
-        let sum = crc32c(&out[..28]);
-        out[28..].copy_from_slice(&sum.to_le_bytes());
-        out
+/// Reads the header at the start of `bytes`: the archive of the file.
+///
+/// # Errors
+/// [`DecodeError`] for short, foreign, damaged or later-version bytes.
+pub fn decode_header(bytes: &[u8]) -> Result<RollupSpan, DecodeError> {
+    let head = ByteReader::new(bytes).bytes("roll-up header", HEADER_BYTES)?;
+    let mut reader = ByteReader::new(head);
+    let magic = reader.be_u32("roll-up magic")?;
+    if magic != u32::from_be_bytes(MAGIC) {
+        let found = u64::from(magic);
+        return Err(DecodeError::Invalid { what: "roll-up magic", offset: 0, expected: "CLRU", found });
     }
-
-    /// Reads the header at the start of `bytes`.
-    ///
-    /// # Errors
-    /// [`DecodeError`] for short, foreign, damaged or later-version bytes.
-    pub fn decode(bytes: &[u8]) -> Result<RollupHeader, DecodeError> {
-        let head = ByteReader::new(bytes).bytes("roll-up header", HEADER_BYTES)?;
-        let mut reader = ByteReader::new(head);
-        let magic = reader.be_u32("roll-up magic")?;
-        if magic != u32::from_be_bytes(MAGIC) {
-            let found = u64::from(magic);
-            return Err(DecodeError::Invalid { what: "roll-up magic", offset: 0, expected: "CLRU", found });
-        }
-        let version = reader.le_u16("roll-up version")?;
-        reader.bytes("roll-up reserved", 2)?;
-        let span_ms = reader.le_u64("roll-up span")?.cast_signed();
-        let slot_ms = reader.le_u64("roll-up slot")?.cast_signed();
-        reader.bytes("roll-up reserved", 4)?;
-        check("roll-up header", 28, head.get(..28), reader.le_u32("roll-up checksum")?)?;
-        if version != VERSION {
-            let found = u64::from(version);
-            return Err(DecodeError::Invalid { what: "roll-up version", offset: 4, expected: "1", found });
-        }
-        if span_ms <= 0 || slot_ms <= 0 || span_ms % slot_ms != 0 {
-            let expected = "a multiple of the slot";
-            let found = span_ms.cast_unsigned();
-            return Err(DecodeError::Invalid { what: "roll-up span", offset: 8, expected, found });
-        }
-        Ok(RollupHeader { span_ms, slot_ms })
+    let version = reader.le_u16("roll-up version")?;
+    reader.bytes("roll-up reserved", 2)?;
+    let span_ms = reader.le_u64("roll-up span")?.cast_signed();
+    let slot_ms = reader.le_u64("roll-up slot")?.cast_signed();
+    reader.bytes("roll-up reserved", 4)?;
+    check("roll-up header", 28, head.get(..28), reader.le_u32("roll-up checksum")?)?;
+    if version != VERSION {
+        let found = u64::from(version);
+        return Err(DecodeError::Invalid { what: "roll-up version", offset: 4, expected: "1", found });
     }
+    if span_ms <= 0 || slot_ms <= 0 || span_ms % slot_ms != 0 {
+        let expected = "a multiple of the slot";
+        let found = span_ms.cast_unsigned();
+        return Err(DecodeError::Invalid { what: "roll-up span", offset: 8, expected, found });
+    }
+    Ok(RollupSpan { span_ms, slot_ms })
 }
 
 fn check(what: &'static str, offset: usize, bytes: Option<&[u8]>, found: u32) -> Result<(), DecodeError> {
@@ -158,20 +148,20 @@ impl RollupTable {
     pub fn section<'a>(&self, bytes: &'a [u8], series_ref: u32) -> Result<Option<&'a [u8]>, DecodeError> {
         let table = bytes.get(self.start..self.end).unwrap_or_default();
         let Some(idx) = idx_of(table, series_ref) else { return Ok(None) };
-        self.section_at(bytes, idx).map(|(_, section)| Some(section))
+        self.section_at(bytes, idx).map(|section| Some(section.bytes))
     }
 
-    /// Series ref and section of the series at `idx` of the table.
+    /// Section of the series at `idx` of the table.
     ///
     /// # Errors
     /// [`DecodeError::Short`] if the section is not in the file.
-    pub fn section_at<'a>(&self, bytes: &'a [u8], idx: usize) -> Result<(u32, &'a [u8]), DecodeError> {
+    pub fn section_at<'a>(&self, bytes: &'a [u8], idx: usize) -> Result<TableSection<'a>, DecodeError> {
         let table = bytes.get(self.start..self.end).unwrap_or_default();
         let Entry { series_ref, len, offset } = entry(table, idx);
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = start.checked_add(len as usize).filter(|end| *end <= self.start);
         match end.and_then(|end| bytes.get(start..end)) {
-            Some(section) => Ok((series_ref, section)),
+            Some(bytes) => Ok(TableSection { series_ref, offset: start, bytes }),
             None => {
                 let left = self.start.saturating_sub(start);
                 let what = "roll-up section";
@@ -179,6 +169,17 @@ impl RollupTable {
             }
         }
     }
+}
+
+/// Section of a series in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableSection<'a> {
+    /// Ref of the series in the table.
+    pub series_ref: u32,
+    /// Offset in the file.
+    pub offset: usize,
+    /// The section.
+    pub bytes: &'a [u8],
 }
 
 /// Footer of a roll-up file: its table of series, read without the rest of the file.

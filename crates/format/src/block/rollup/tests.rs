@@ -125,7 +125,7 @@ proptest! {
 
 /// A file with a section for each series.
 fn file(series: &[(u32, Vec<u8>)]) -> Vec<u8> {
-    let mut out = RollupHeader { span_ms: SPAN_MS, slot_ms: 10_000 }.encode().to_vec();
+    let mut out = encode_header(RollupSpan { span_ms: SPAN_MS, slot_ms: 10_000 }).to_vec();
     let mut table = Vec::new();
     for (series_ref, section) in series {
         put_entry(*series_ref, out.len() as u64, section.len() as u32, &mut table);
@@ -162,13 +162,15 @@ fn series_are_found_by_their_refs() {
         })
         .to_vec();
     let bytes = file(&series);
-    let header = RollupHeader::decode(&bytes).expect("a header");
-    assert_eq!(header, RollupHeader { span_ms: SPAN_MS, slot_ms: 10_000 });
+    let span = decode_header(&bytes).expect("a header");
+    assert_eq!(span, RollupSpan { span_ms: SPAN_MS, slot_ms: 10_000 });
     let table = RollupTable::find(&bytes).expect("a table");
     assert_eq!((table.len(), table.is_empty()), (4, false));
     for (idx, (series_ref, section)) in series.iter().enumerate() {
         assert_eq!(table.section(&bytes, *series_ref), Ok(Some(&section[..])));
-        assert_eq!(table.section_at(&bytes, idx), Ok((*series_ref, &section[..])));
+        let found = table.section_at(&bytes, idx).expect("a section");
+        assert_eq!((found.series_ref, found.bytes), (*series_ref, &section[..]));
+        assert_eq!(&bytes[found.offset..][..section.len()], &section[..]);
     }
     for missing in [0, 5, 91, u32::MAX - 1] {
         assert_eq!(table.section(&bytes, missing), Ok(None));
@@ -181,7 +183,7 @@ fn series_are_found_by_their_refs() {
     for at in (0..HEADER_BYTES).chain(table_start..bytes.len()) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
-        let is_found = RollupHeader::decode(&damaged).is_err() || RollupTable::find(&damaged).is_err();
+        let is_found = decode_header(&damaged).is_err() || RollupTable::find(&damaged).is_err();
         assert!(is_found, "byte {at}");
     }
     for len in 0..bytes.len() {
@@ -191,7 +193,8 @@ fn series_are_found_by_their_refs() {
 
 #[test]
 fn names_of_files_name_archives() {
-    assert_eq!(archive_of_name(&file_name(3_600_000, 10_000)), Some((3_600_000, 10_000)));
+    let span = RollupSpan { span_ms: 3_600_000, slot_ms: 10_000 };
+    assert_eq!(archive_of_name(&file_name(span)), Some(span));
     for name in ["", "1", "1-", "01-1", "+5-1", "1-1.tmp", "a-b"] {
         assert_eq!(archive_of_name(name), None, "{name}");
     }

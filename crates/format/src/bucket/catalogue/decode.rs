@@ -2,6 +2,7 @@
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
+use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
 use super::super::numbered::NumberedSnapshot;
@@ -17,7 +18,6 @@ use super::{
     VERSION_WITHOUT_ROLLUPS,
 };
 use crate::block::meta::Ulid;
-use crate::block::rollup::RollupHeader;
 
 const WHAT: &str = "bucket catalogue";
 const FLAGS: u8 = FLAG_THANOS
@@ -249,8 +249,8 @@ impl<'a> RecordReader<'a> {
         let count = self.bytes.length(WHAT)?;
         let mut rollups = Vec::new();
         for _ in 0..count {
-            let header = RollupHeader { span_ms: self.duration_ms()?, slot_ms: self.duration_ms()? };
-            rollups.push(RollupObject { header, len: self.bytes.uvarint(WHAT)? });
+            let span = RollupSpan { span_ms: self.duration_ms()?, slot_ms: self.duration_ms()? };
+            rollups.push(RollupObject { span, len: self.bytes.uvarint(WHAT)? });
         }
         Ok(rollups)
     }

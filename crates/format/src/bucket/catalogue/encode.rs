@@ -182,9 +182,9 @@ fn put_block(block: &BucketBlock, ulids: &UlidTable, out: &mut Vec<u8>) {
 
 fn put_rollups(rollups: &[RollupObject], out: &mut Vec<u8>) {
     put_uvarint(out, rollups.len() as u64);
-    for RollupObject { header, len } in rollups {
-        put_uvarint(out, header.span_ms.cast_unsigned());
-        put_uvarint(out, header.slot_ms.cast_unsigned());
+    for RollupObject { span, len } in rollups {
+        put_uvarint(out, span.span_ms.cast_unsigned());
+        put_uvarint(out, span.slot_ms.cast_unsigned());
         put_uvarint(out, *len);
     }
 }

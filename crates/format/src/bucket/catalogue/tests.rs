@@ -77,8 +77,8 @@ fn snapshots_round_trip() {
 #[test]
 fn rollups_make_a_later_version() {
     let mut with_rollups = snapshot(20);
-    let header = RollupHeader { span_ms: 3_600_000, slot_ms: 10_000 };
-    let object = RollupObject { header, len: 1 << 40 };
+    let span = RollupSpan { span_ms: 3_600_000, slot_ms: 10_000 };
+    let object = RollupObject { span, len: 1 << 40 };
     with_rollups.blocks[7].files.rollups = vec![object, RollupObject { len: 0, ..object }];
     let bytes = encoded(&with_rollups);
     assert_eq!((bytes[4], encoded(&snapshot(20))[4]), (2, 1));

@@ -1,10 +1,12 @@
-//! Deletions by Graphite clients: `/metrics/delete`, `/tags/delSeries` and `/tags/delByQuery`, of series in
-//! the Graphite store of the tenant.
+//! Deletions by Graphite clients: `/metrics/delete` and `/tags/delSeries`, of series in the Graphite store of
+//! the tenant.
 //!
 //! Invariants: nothing is deleted unless `--web.enable-admin-api` is set; series of other protocols stay; a
 //! selector selects no series with a tag that was not named. A series with a further tag that begins during
 //! the request may lose its samples of that moment.
-//! Not here: how samples are deleted (`tsdb`).
+//! Not here: deletions by expressions (`by_query`), how samples are deleted (`tsdb`).
+
+pub(super) mod by_query;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,19 +16,16 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_graphite::TaggedName;
 use chronolith_graphite::storage::Source as _;
-use chronolith_graphite::storage::tag_query::{TagExpression, parse_expressions};
-use chronolith_graphite::time::parse_time;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{Columns, METRIC_NAME, MatchOp, Matcher, Queryable, ReadContext, TenantId, TimeRange};
+use chronolith_model::{METRIC_NAME, MatchOp, Matcher, Queryable, ReadContext, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::answer::{self, repeated};
 use super::render::failed;
 use super::source::{SourceSettings, TenantSource};
 use super::tag_index::TagIndex;
-use super::tag_matchers::{escaped, has_label, label_of, tag_matchers};
+use super::tag_matchers::{escaped, label_of};
 use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
@@ -47,6 +46,14 @@ struct Selected {
     series_count: u64,
 }
 
+/// A Graphite store that is deleted from.
+#[derive(Clone)]
+struct StoreOfTenant {
+    store: Arc<Tsdb>,
+    /// Id of the store.
+    graphite: TenantId,
+}
+
 /// The Graphite store of a request.
 struct Target<'a> {
     app: &'a App,
@@ -58,7 +65,8 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     fn index(&self) -> Result<TagIndex<'a>, ApiError> {
-        TagIndex::new(self.source.clone(), Arc::default(), ALL_TIMES, self.ctx)
+        let limits = self.app.limits_of(&self.call.tenant).queries.graphite;
+        TagIndex::new(self.source.clone(), Arc::default(), ALL_TIMES, &limits, self.ctx)
     }
 }
 
@@ -73,12 +81,6 @@ pub(super) async fn tagged_series(State(app): State<Arc<App>>, request: Request)
     run(&app, request, select_named, |_| Value::Bool(true)).await
 }
 
-/// `POST /tags/delByQuery`: the series that expressions select, if `execute` is set.
-pub(super) async fn by_query(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    let print = |selected: &Selected| json!({ "count": selected.series_count, "peers": {} });
-    run(&app, request, select_by_expressions, print).await
-}
-
 /// Selects series with the permit of a query, and deletes them with that of the admin API.
 async fn run(
     app: &Arc<App>,
@@ -87,16 +89,15 @@ async fn run(
     print: fn(&Selected) -> Value,
 ) -> Response<Body> {
     let answered = async {
-        if !app.options.web.admin_api {
-            let message = "deletions are disabled (web.enable-admin-api)";
-            return Err(ApiError::new(ErrorKind::Forbidden, message));
-        }
+        check_enabled(app)?;
         let store = app.lifecycle.store()?.clone();
         let call = Arc::new(call::open(app, request).await?);
         let found = match graphite_store(&store, &call.tenant) {
             Some(graphite) => {
-                let selected = selected(app, &call, &store, &graphite, select).await?;
-                delete(app, &call, store, graphite, selected).await?
+                let mut selected = read(app, &call, &store, &graphite, select).await?;
+                let selectors = std::mem::take(&mut selected.selectors);
+                delete(app, &call, StoreOfTenant { store, graphite }, selectors, ALL_TIMES).await?;
+                selected
             }
             None => Selected::default(),
         };
@@ -110,38 +111,47 @@ pub(crate) fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Option<TenantId
     Some(store.databases().of(tenant)?.graphite.as_ref()?.store.clone())
 }
 
-async fn selected(
+fn check_enabled(app: &App) -> Result<(), ApiError> {
+    if app.options.web.admin_api {
+        return Ok(());
+    }
+    Err(ApiError::new(ErrorKind::Forbidden, "deletions are disabled (web.enable-admin-api)"))
+}
+
+/// Reads the store with the permit of a query.
+async fn read<T: Send + 'static>(
     app: &Arc<App>,
     call: &Arc<Call>,
     store: &Arc<Tsdb>,
     graphite: &TenantId,
-    select: fn(&Target<'_>) -> Result<Selected, ApiError>,
-) -> Result<Selected, ApiError> {
+    work: impl FnOnce(&Target<'_>) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
     let source = store.queryable(graphite);
     let call = call.clone();
     let tenant = call.tenant.clone();
     let now_s = app.env.clock.now_ms().div_euclid(1000);
     dispatch::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
-        let selected = select(&Target { app, call: &call, source, ctx, now_s })?;
+        let read = work(&Target { app, call: &call, source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
-        Ok(selected)
+        Ok(read)
     })
     .await
 }
 
+/// Deletes samples with the permit of the admin API.
 async fn delete(
     app: &Arc<App>,
     call: &Call,
-    store: Arc<Tsdb>,
-    graphite: TenantId,
-    selected: Selected,
-) -> Result<Selected, ApiError> {
-    if selected.selectors.is_empty() {
-        return Ok(selected);
+    target: StoreOfTenant,
+    selectors: Vec<Vec<Matcher>>,
+    range: TimeRange,
+) -> Result<(), ApiError> {
+    if selectors.is_empty() {
+        return Ok(());
     }
     let class = &app.admission.admin;
     dispatch::run_to_end(app, class, &call.tenant, ADMIN_QUEUE_WAIT, move |_| {
-        store.delete_series(&graphite, &selected.selectors, ALL_TIMES).map(|_| selected)
+        target.store.delete_series(&target.graphite, &selectors, range).map(drop)
     })
     .await?
     .map_err(|error| {
@@ -209,75 +219,4 @@ fn check_selectors(found: usize) -> Result<(), ApiError> {
     }
     let message = format!("{found} series one by one, more than the limit of {SELECTORS_MAX} per request");
     Err(ApiError::new(ErrorKind::Execution, message))
-}
-
-/// Series of the parameters `expr`, none of which has a point since `olderThan`.
-fn select_by_expressions(target: &Target<'_>) -> Result<Selected, ApiError> {
-    let params = &target.call.params;
-    if params.get("archive").is_some() || params.get("method") == Some("archive") {
-        return Err(ApiError::bad_request("archiving is not supported, series are deleted"));
-    }
-    let texts = repeated(target.call, "expr");
-    if texts.is_empty() {
-        return Err(ApiError::bad_request("no tag expressions specified"));
-    }
-    let expressions = parse_expressions(&texts).map_err(ApiError::bad_request)?;
-    let parsed =
-        params.get("olderThan").map(|text| parse_time(text, &TimeZone::UTC, target.now_s)).transpose();
-    let older_than_s = parsed.map_err(|error| ApiError::parameter("olderThan", error))?;
-    let is_executed = params.get("execute").is_some_and(|text| !matches!(text, "0" | "false" | "False"));
-    let index = target.index()?;
-    let is_exact = tag_matchers(&expressions).is_exact;
-    let one_by_one = older_than_s.is_some() || !is_exact;
-    let mut found: Vec<BTreeMap<String, String>> = Vec::new();
-    let mut series_count = 0;
-    index.for_each_tagged(&expressions, &mut |series, tags| {
-        if let Some(older_than_s) = older_than_s {
-            let later = TimeRange::new(older_than_s.saturating_mul(1000), TIME_MAX_MS);
-            let mut columns = Columns::default();
-            series.samples.read(later, &mut columns)?;
-            if !columns.times.is_empty() {
-                return Ok(());
-            }
-        }
-        series_count += 1;
-        if is_executed && one_by_one {
-            check_selectors(found.len() + 1)?;
-            found.push(tags);
-        }
-        Ok(())
-    })?;
-    let selectors = match (is_executed, one_by_one) {
-        (false, _) => Vec::new(),
-        (true, true) => exact_selectors(&index, &expressions, &found)?,
-        (true, false) => selectors_with_tags(&index, &expressions)?,
-    };
-    Ok(Selected { selectors, series_count })
-}
-
-/// Selectors of series with exactly these tags.
-fn exact_selectors(
-    index: &TagIndex<'_>,
-    expressions: &[TagExpression],
-    found: &[BTreeMap<String, String>],
-) -> Result<Vec<Vec<Matcher>>, ApiError> {
-    let all_labels = index.tag_labels(&tag_matchers(expressions).matchers)?;
-    let selector = |tags: &BTreeMap<String, String>| {
-        let absent = all_labels.iter().filter(|label| !tags.contains_key(*label));
-        let absent = absent.map(|label| Matcher::equal(label, ""));
-        equal_to(tags).into_iter().chain(absent).collect()
-    };
-    Ok(found.iter().map(selector).collect())
-}
-
-/// Selectors of the series that satisfy the expressions and have a tag: matchers alone would select series
-/// without tags by their name.
-fn selectors_with_tags(
-    index: &TagIndex<'_>,
-    expressions: &[TagExpression],
-) -> Result<Vec<Vec<Matcher>>, ApiError> {
-    let matchers = tag_matchers(expressions).matchers;
-    let labels = index.tag_labels(&matchers)?;
-    let with = |label: &String| matchers.iter().cloned().chain(has_label(label)).collect();
-    Ok(labels.iter().map(with).collect())
 }

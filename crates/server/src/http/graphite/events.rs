@@ -60,7 +60,8 @@ async fn create(State(app): State<Arc<App>>, request: Request) -> Response<Body>
         let class = &app.admission.write;
         let owner = tenant.clone();
         let stored = dispatch::run_to_end(&app, class, &tenant, WRITE_QUEUE_WAIT, move |_| {
-            store.graphite().add_event(&owner, event)
+            let limits = store.limits_of(&owner).annotations;
+            store.graphite().add_event(&owner, &limits, event)
         });
         stored.await?.map_err(answer::of_log)?;
         Ok(Response::new(Body::empty()))

@@ -117,7 +117,8 @@ where
         let owner = call.tenant.clone();
         let class = &app.admission.write;
         let changed = dispatch::run_to_end(app, class, &call.tenant, WRITE_QUEUE_WAIT, move |_| {
-            store.graphite().change_meta_tags(&owner, change)
+            let limits = store.limits_of(&owner).annotations;
+            store.graphite().change_meta_tags(&owner, &limits, change)
         });
         let value = changed.await?.map_err(answer::of_log)?;
         Ok(answer::of_value(&value, &call))

@@ -12,9 +12,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_base::Reservation;
+use chronolith_graphite::storage::glob::PathPattern;
 use chronolith_graphite::storage::meta_tags::MetaTags;
 use chronolith_graphite::storage::path_walk::{SortedPaths, walk};
-use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source, glob};
+use chronolith_graphite::storage::tag_query::TagExpression;
+use chronolith_graphite::storage::{FetchRequest, FetchedSeries, Node, Selector as Selected, Source};
 use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::query::{LabelValueCursor, SelectHints, SoleLabelValues, SortedValues};
@@ -168,12 +170,13 @@ impl<'a> TenantSource<'a> {
         if self.reading != Reading::Points {
             self.log.borrow_mut().begin(request, points_max);
         }
+        let filter = SeriesFilter::new(&request.selector);
         let mut found = Vec::new();
         let mut waiting: Vec<WaitingSeries<'_>> = Vec::new();
         let mut visit = |series: SeriesRead| {
             let name = path_of_labels(&series.labels);
             let tags = tags_of(&series.labels, meta)?;
-            if !is_selected(&request.selector, &series, &name, &tags)? {
+            if !filter.selects(&series, &name, &tags)? {
                 return Ok(());
             }
             let limit = self.settings.limits.series_max;
@@ -458,39 +461,43 @@ fn subtree_matcher(pattern: &str) -> Result<Matcher, EvalError> {
         .map_err(|error| EvalError::Parameter(format!("invalid path {pattern:?}: {error}")))
 }
 
-fn is_selected(
-    selector: &Selected,
-    series: &SeriesRead,
-    name: &str,
-    tags: &BTreeMap<String, String>,
-) -> Result<bool, EvalError> {
-    match selector {
-        Selected::Path(path) if path.contains(';') => {
-            Ok(TaggedName::parse(path).is_ok_and(|p| p.canonical() == name))
-        }
-        Selected::Path(pattern) => Ok(series.labels.len() == 1 && path_matches(pattern, name)),
-        Selected::Tags(expressions) => {
-            if series.labels.len() == 1 {
-                return Ok(false);
-            }
-            for expression in expressions {
-                if !expression.matches(tags)? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        }
-    }
+/// Series that a selector selects: what is parsed of it is parsed once for all series.
+enum SeriesFilter<'a> {
+    /// The series with this canonical path; none if the path is malformed.
+    Tagged(Option<String>),
+    Path(PathPattern),
+    Tags(&'a [TagExpression]),
 }
 
-fn path_matches(pattern: &str, path: &str) -> bool {
-    let patterns = glob::elements(pattern);
-    let mut elements = path.split('.');
-    pattern == "**"
-        || patterns
-            .iter()
-            .all(|pattern| elements.next().is_some_and(|element| glob::matches(pattern, element)))
-            && elements.next().is_none()
+impl SeriesFilter<'_> {
+    fn new(selector: &Selected) -> SeriesFilter<'_> {
+        match selector {
+            Selected::Path(path) if path.contains(';') => {
+                SeriesFilter::Tagged(TaggedName::parse(path).ok().map(|path| path.canonical()))
+            }
+            Selected::Path(pattern) => SeriesFilter::Path(PathPattern::new(pattern)),
+            Selected::Tags(expressions) => SeriesFilter::Tags(expressions),
+        }
+    }
+
+    fn selects(
+        &self,
+        series: &SeriesRead,
+        name: &str,
+        tags: &BTreeMap<String, String>,
+    ) -> Result<bool, EvalError> {
+        match self {
+            SeriesFilter::Tagged(path) => Ok(path.as_deref() == Some(name)),
+            SeriesFilter::Path(pattern) => Ok(series.labels.len() == 1 && pattern.matches(name)),
+            SeriesFilter::Tags(expressions) => {
+                let mut is_selected = series.labels.len() > 1;
+                for expression in *expressions {
+                    is_selected = is_selected && expression.matches(tags)?;
+                }
+                Ok(is_selected)
+            }
+        }
+    }
 }
 
 fn fetched(name: String, tags: BTreeMap<String, String>, points: Points) -> FetchedSeries {

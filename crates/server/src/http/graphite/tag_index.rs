@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use chronolith_base::Reservation;
@@ -15,14 +16,13 @@ use chronolith_graphite::storage::tag_query::TagExpression;
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::query::{Projection, SelectHints};
 use chronolith_model::{
-    Labels, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange,
+    GraphiteLimits, Labels, METRIC_NAME, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead,
+    TimeRange,
 };
 
 use super::tag_matchers::{NAME_TAG, has_label, label_of, matchers_of_labels, tag_matchers, tags_of};
 use crate::http::error::{ApiError, ErrorKind};
 
-/// Series, keys or values of one answer.
-const FOUND_MAX: usize = 250_000;
 /// Bytes of a text in a list, apart from its characters.
 const TEXT_BYTES: u64 = 64;
 
@@ -32,6 +32,8 @@ pub(super) struct TagIndex<'a> {
     ctx: &'a ReadContext,
     range: TimeRange,
     meta: Arc<MetaTags>,
+    /// Limit of series, keys or values of one answer.
+    results_max: u64,
     /// Memory of what was found.
     held: RefCell<Reservation>,
 }
@@ -52,10 +54,11 @@ impl<'a> TagIndex<'a> {
         source: Arc<dyn Queryable>,
         meta: Arc<MetaTags>,
         range: TimeRange,
+        limits: &GraphiteLimits,
         ctx: &'a ReadContext,
     ) -> Result<TagIndex<'a>, ApiError> {
         let held = RefCell::new(ctx.budget.reserve(0).map_err(QueryError::from)?);
-        Ok(TagIndex { source, ctx, range, meta, held })
+        Ok(TagIndex { source, ctx, range, meta, results_max: limits.tag_results_max, held })
     }
 
     /// Keys of the tags of the selected series, of all series without expressions.
@@ -79,7 +82,7 @@ impl<'a> TagIndex<'a> {
                     keys.insert(key);
                 }
             }
-            count_found(keys.len())
+            self.check_count(keys.len())
         })?;
         Ok(keys)
     }
@@ -102,7 +105,7 @@ impl<'a> TagIndex<'a> {
             for label in self.tag_labels(&matchers)? {
                 let tagged: Vec<Matcher> = matchers.iter().cloned().chain(has_label(&label)).collect();
                 values.extend(self.label_values(METRIC_NAME, &tagged)?);
-                count_found(values.len())?;
+                self.check_count(values.len())?;
             }
             return Ok(values);
         }
@@ -111,7 +114,7 @@ impl<'a> TagIndex<'a> {
                 self.reserve([&value].into_iter())?;
                 values.insert(value);
             }
-            count_found(values.len())
+            self.check_count(values.len())
         })?;
         Ok(values)
     }
@@ -148,7 +151,7 @@ impl<'a> TagIndex<'a> {
             let path = path_of_labels(&series.labels);
             self.reserve([&path].into_iter())?;
             paths.insert(path);
-            count_found(paths.len())
+            self.check_count(paths.len())
         })?;
         Ok(paths)
     }
@@ -177,18 +180,26 @@ impl<'a> TagIndex<'a> {
         expressions: &[TagExpression],
         visit: &mut dyn FnMut(&SeriesRead, Tags) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
+        self.for_tagged_while(expressions, &mut |series, tags| {
+            tags.map_or(Ok(()), |tags| visit(series, tags)).map(ControlFlow::Continue)
+        })
+    }
+
+    /// Calls `visit` with each series, in order of labels, that the matchers of the expressions select, until
+    /// it breaks; with its tags if it has some and satisfies the expressions.
+    pub(super) fn for_tagged_while(
+        &self,
+        expressions: &[TagExpression],
+        visit: &mut dyn FnMut(&SeriesRead, Option<Tags>) -> Result<ControlFlow<()>, ApiError>,
+    ) -> Result<(), ApiError> {
         let matchers = matchers_of_labels(expressions, &self.meta);
-        self.for_each_series(&matchers, &SelectHints::newest(), &mut |series| {
+        self.for_series_while(&matchers, &SelectHints::newest(), &mut |series| {
             let tags = self.tags(&series.labels)?;
-            if tags.is_empty() {
-                return Ok(());
-            }
+            let mut is_selected = !tags.is_empty();
             for expression in expressions {
-                if !expression.matches(&tags).map_err(ApiError::bad_request)? {
-                    return Ok(());
-                }
+                is_selected = is_selected && expression.matches(&tags).map_err(ApiError::bad_request)?;
             }
-            visit(series, tags)
+            visit(series, Some(tags).filter(|_| is_selected))
         })
     }
 
@@ -210,14 +221,14 @@ impl<'a> TagIndex<'a> {
         let selector = Selector { matchers, range: self.range };
         let mut labels = self.source.label_names(&selector, 0, self.ctx)?;
         labels.retain(|label| label != METRIC_NAME);
-        count_found(labels.len())?;
+        self.check_count(labels.len())?;
         Ok(labels)
     }
 
     fn label_values(&self, label: &str, matchers: &[Matcher]) -> Result<Vec<String>, ApiError> {
         let selector = Selector { matchers, range: self.range };
         let values = self.source.label_values(label, &selector, 0, self.ctx)?;
-        count_found(values.len())?;
+        self.check_count(values.len())?;
         self.reserve(values.iter())?;
         Ok(values)
     }
@@ -228,6 +239,15 @@ impl<'a> TagIndex<'a> {
         hints: &SelectHints<'_>,
         visit: &mut dyn FnMut(&SeriesRead) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
+        self.for_series_while(matchers, hints, &mut |series| visit(series).map(ControlFlow::Continue))
+    }
+
+    fn for_series_while(
+        &self,
+        matchers: &[Matcher],
+        hints: &SelectHints<'_>,
+        visit: &mut dyn FnMut(&SeriesRead) -> Result<ControlFlow<()>, ApiError>,
+    ) -> Result<(), ApiError> {
         let selector = Selector { matchers, range: self.range };
         let mut batches = self.source.select_with(&selector, hints, self.ctx)?;
         let mut batch = Vec::new();
@@ -235,7 +255,9 @@ impl<'a> TagIndex<'a> {
             let has_more = batches.next_batch(&mut batch)?;
             self.ctx.check()?;
             for series in batch.drain(..) {
-                visit(&series)?;
+                if visit(&series)?.is_break() {
+                    return Ok(());
+                }
             }
             if !has_more {
                 return Ok(());
@@ -250,7 +272,18 @@ impl<'a> TagIndex<'a> {
         }
         self.reserve([&value].into_iter())?;
         counts.insert(value, 1);
-        count_found(counts.len())
+        self.check_count(counts.len())
+    }
+
+    fn check_count(&self, found: usize) -> Result<(), ApiError> {
+        let limit = self.results_max;
+        if found as u64 <= limit {
+            return Ok(());
+        }
+        let message = format!(
+            "found {found} series, tags or values, more than the limit of {limit} (graphite.max-tag-results)"
+        );
+        Err(ApiError::new(ErrorKind::Execution, message))
     }
 
     fn reserve<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), ApiError> {
@@ -258,12 +291,4 @@ impl<'a> TagIndex<'a> {
         self.held.borrow_mut().grow(bytes).map_err(QueryError::from)?;
         Ok(())
     }
-}
-
-fn count_found(found: usize) -> Result<(), ApiError> {
-    if found <= FOUND_MAX {
-        return Ok(());
-    }
-    let message = format!("found {found} series, tags or values, more than the limit of {FOUND_MAX}");
-    Err(ApiError::new(ErrorKind::Execution, message))
 }

@@ -40,7 +40,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/tags/tagSeries", post(tag_series))
         .route("/tags/tagMultiSeries", post(tag_multi_series))
         .route("/tags/delSeries", post(delete::tagged_series))
-        .route("/tags/delByQuery", post(delete::by_query))
+        .route("/tags/delByQuery", post(delete::by_query::run))
         .route("/tags/{tag}", get(details))
 }
 
@@ -101,7 +101,8 @@ const ALL_TIMES: TimeRange = TimeRange { start: TIME_MIN_MS, end: TIME_MAX_MS };
 fn index<'a>(reading: &Reading<'a>, range: TimeRange) -> Result<TagIndex<'a>, ApiError> {
     let Reading { app, call, ctx, .. } = *reading;
     let source = app.lifecycle.source()?.queryable(&call.tenant);
-    TagIndex::new(source, meta_tags::of_tenant(app, &call.tenant)?, range, ctx)
+    let limits = app.limits_of(&call.tenant).queries.graphite;
+    TagIndex::new(source, meta_tags::of_tenant(app, &call.tenant)?, range, &limits, ctx)
 }
 
 /// The expressions of the request; none if there are none.

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use chronolith_model::databases::TenantCatalog;
-use chronolith_model::query::VecBatches;
-use chronolith_model::{QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId, TimeRange};
+use chronolith_model::query::NoSeries;
+use chronolith_model::{QueryError, Queryable, ReadContext, TenantId, TimeRange};
 use chronolith_tsdb::{BucketSources, Tsdb};
 
 use super::reply::InfluxError;
@@ -85,7 +85,7 @@ impl TenantDatabases {
         match self {
             TenantDatabases::Local { store: tsdb, .. } => tsdb.typed_queryable(store),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
-                sources.typed_queryable(tenant, catalog, store).unwrap_or_else(|| Arc::new(Nothing))
+                sources.typed_queryable(tenant, catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
             }
         }
     }
@@ -95,7 +95,7 @@ impl TenantDatabases {
         match self {
             TenantDatabases::Local { store: tsdb, .. } => tsdb.as_metrics(store),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
-                sources.as_metrics(tenant, catalog, store).unwrap_or_else(|| Arc::new(Nothing))
+                sources.as_metrics(tenant, catalog, store).unwrap_or_else(|| Arc::new(NoSeries))
             }
         }
     }
@@ -130,27 +130,4 @@ pub(super) fn check_known(store: &Tsdb, tenant: &TenantId, name: &str) -> Result
     }
     let text = format!("databases of the bucket are being read, {name:?} may be one of them: try again");
     Err(ApiError::new(ErrorKind::Unavailable, text).into())
-}
-
-/// A store that no policy of the catalogue has.
-struct Nothing;
-
-impl Queryable for Nothing {
-    fn select(&self, _: &Selector<'_>, _: &ReadContext) -> Result<Box<dyn SeriesBatches>, QueryError> {
-        Ok(Box::new(VecBatches::new(Vec::new())))
-    }
-
-    fn label_names(&self, _: &Selector<'_>, _: usize, _: &ReadContext) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
-    }
-
-    fn label_values(
-        &self,
-        _: &str,
-        _: &Selector<'_>,
-        _: usize,
-        _: &ReadContext,
-    ) -> Result<Vec<String>, QueryError> {
-        Ok(Vec::new())
-    }
 }

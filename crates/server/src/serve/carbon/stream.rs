@@ -1,18 +1,26 @@
 //! Points of one connection: its bytes are decoded by the protocol of the listener.
 //!
-//! Invariants: after [`PointStream::append`] the buffer has only the start of an unfinished line, or nothing;
-//! a frame that is too long ends the connection, as its end cannot be found.
-//! Not here: reading of the socket (`serve::carbon`).
+//! Invariants: after [`PointStream::append`] without more to do, the buffer has only the start of an
+//! unfinished line, or nothing; a frame that is too long and damaged gzip end the connection, as no point
+//! can be found after them.
+//! Not here: reading of the socket (`serve::carbon`), gzip (`gzip`).
 
 use std::sync::Arc;
 
-use chronolith_ingest::carbon::{FrameBuffer, InputEnd, LineDecoder, PickleDecoder, PointWriter};
+use chronolith_ingest::carbon::{
+    FrameBuffer, InputEnd, LINE_BYTES_MAX, LineDecoder, PickleDecoder, PointWriter, RefusedReason,
+};
 use chronolith_tsdb::{Applied, Tsdb};
 
+use super::gzip::{self, GzipStream};
 use super::listener::Listener;
 use crate::activity::rejects::WriteSender;
 use crate::carbon::append::{PointTarget, append_points};
 use crate::options::CarbonProtocol;
+
+/// Decompressed bytes that are decoded together, at most.
+const TEXT_BYTES_MAX: usize = (512 << 10) + LINE_BYTES_MAX;
+const _: () = assert!(TEXT_BYTES_MAX <= chronolith_ingest::carbon::INPUT_BYTES_MAX);
 
 pub(super) struct PointStream {
     listener: Arc<Listener>,
@@ -23,8 +31,29 @@ pub(super) struct PointStream {
 }
 
 enum Decoder {
+    /// Of a plaintext listener, before the bytes that tell lines from gzip.
+    Start,
     Lines(LineDecoder),
+    GzippedLines(Box<GzippedLines>),
     Pickle(Box<PickleStream>),
+}
+
+/// Outcome of [`PointStream::append`].
+#[derive(Default)]
+pub(super) struct Appended {
+    /// `None` if no point was appended.
+    pub(super) applied: Option<Applied>,
+    /// Bytes of lines or frames that were read, decompressed ones if the stream is gzip.
+    pub(super) bytes: usize,
+    /// Set if the next call has points without further bytes of the connection.
+    pub(super) has_more: bool,
+}
+
+struct GzippedLines {
+    gzip: GzipStream,
+    lines: LineDecoder,
+    /// Decompressed bytes that are not decoded yet.
+    text: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -36,7 +65,7 @@ struct PickleStream {
 impl PointStream {
     pub(super) fn new(listener: Arc<Listener>, sender: Arc<WriteSender>) -> PointStream {
         let decoder = match listener.options.protocol {
-            CarbonProtocol::Plaintext => Decoder::Lines(LineDecoder::new()),
+            CarbonProtocol::Plaintext => Decoder::Start,
             CarbonProtocol::Pickle => Decoder::Pickle(Box::default()),
         };
         PointStream { listener, sender, decoder, failure: None }
@@ -52,32 +81,106 @@ impl PointStream {
         store: &Tsdb,
         buffer: &mut Vec<u8>,
         is_end: bool,
-    ) -> Result<Option<Applied>, String> {
+    ) -> Result<Appended, String> {
+        if self.failure.is_some() {
+            buffer.clear();
+            return Ok(Appended::default());
+        }
+        self.choose_decoder(buffer, is_end);
         let Listener { app, options, input } = &*self.listener;
         let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &self.sender };
+        let end = if is_end { InputEnd::Closed } else { InputEnd::Open };
+        let bytes_before = buffer.len();
         match &mut self.decoder {
+            Decoder::Start => Ok(Appended::default()),
             Decoder::Lines(lines) => {
-                let end = if is_end { InputEnd::Closed } else { InputEnd::Open };
                 let mut read_bytes = 0;
                 let appended = append_points(app, input, store, to, |points| {
                     read_bytes = lines.decode(buffer, end, points);
                 });
                 buffer.drain(..read_bytes);
-                Ok(appended?.applied)
+                Ok(Appended { applied: appended?.applied, bytes: read_bytes, has_more: false })
+            }
+            Decoder::GzippedLines(lines) => {
+                let step = lines.decompress(buffer, end);
+                buffer.drain(..step.read_bytes);
+                let appended = append_points(app, input, store, to, |points| lines.decode(&step, points));
+                self.failure = step.damage;
+                Ok(Appended { applied: appended?.applied, bytes: step.bytes, has_more: step.has_more })
             }
             Decoder::Pickle(pickle) => {
                 pickle.frames.push(buffer);
                 buffer.clear();
                 let appended =
                     append_points(app, input, store, to, |points| self.failure = pickle.decode(points))?;
-                Ok(appended.applied)
+                Ok(Appended { applied: appended.applied, bytes: bytes_before, has_more: false })
             }
         }
+    }
+
+    /// Tells lines from gzip by the first bytes of a plaintext connection, once they are there.
+    fn choose_decoder(&mut self, buffer: &[u8], is_end: bool) {
+        let is_undecided = gzip::MAGIC.starts_with(buffer) && buffer.len() < gzip::MAGIC.len() && !is_end;
+        if is_undecided || !matches!(self.decoder, Decoder::Start) {
+            return;
+        }
+        self.decoder = if buffer.starts_with(&gzip::MAGIC) {
+            self.listener.input.gzip_connections.add(1);
+            Decoder::GzippedLines(Box::new(GzippedLines::new()))
+        } else {
+            Decoder::Lines(LineDecoder::new())
+        };
     }
 
     /// Returns the reason why the connection cannot go on, if there is one.
     pub(super) fn take_failure(&mut self) -> Option<String> {
         self.failure.take()
+    }
+}
+
+/// Outcome of one step of decompression, whose lines are not decoded yet.
+struct TextStep {
+    read_bytes: usize,
+    /// Number of decompressed bytes.
+    bytes: usize,
+    has_more: bool,
+    /// Set to [`InputEnd::Closed`] if the last line needs no newline.
+    text_end: InputEnd,
+    /// The text for the log.
+    damage: Option<String>,
+}
+
+impl GzippedLines {
+    fn new() -> GzippedLines {
+        GzippedLines { gzip: GzipStream::new(), lines: LineDecoder::new(), text: Vec::new() }
+    }
+
+    fn decompress(&mut self, input: &[u8], end: InputEnd) -> TextStep {
+        let bytes_before = self.text.len();
+        self.text.reserve_exact(TEXT_BYTES_MAX - bytes_before);
+        let step = self.gzip.decompress(input, &mut self.text);
+        let is_end = end == InputEnd::Closed && !step.has_more;
+        let damage = step.damage.or_else(|| self.gzip.end().filter(|_| is_end));
+        TextStep {
+            read_bytes: step.read_bytes,
+            bytes: self.text.len() - bytes_before,
+            has_more: step.has_more,
+            // A line before damage may be cut.
+            text_end: if is_end && damage.is_none() { InputEnd::Closed } else { InputEnd::Open },
+            damage: damage.map(|damage| damage.to_string()),
+        }
+    }
+
+    fn decode(&mut self, step: &TextStep, points: &mut PointWriter<'_>) {
+        let read_bytes = self.lines.decode(&self.text, step.text_end, points);
+        self.text.drain(..read_bytes);
+        if !step.has_more {
+            // Idle connections keep no large buffer.
+            self.text.shrink_to_fit();
+        }
+        if let Some(damage) = &step.damage {
+            points.refuse(RefusedReason::BadGzip, damage.as_bytes());
+        }
     }
 }
 

@@ -172,3 +172,85 @@ async fn datagrams_are_lines() {
     let found = carbon.read("sum(%7B__name__%3D~%22u..%22%7D)", 1000).await;
     assert!(found.contains(r#""6""#), "{found}");
 }
+
+fn gzipped(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::Write::write_all(&mut encoder, text).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+impl Carbon {
+    /// Example of the refused gzip streams.
+    fn bad_gzip(&self) -> Option<String> {
+        let newest = self.listener.input.newest_refused();
+        newest
+            .into_iter()
+            .find(|refused| refused.reason == RefusedReason::BadGzip)
+            .map(|refused| refused.text)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gzip_is_read_as_lines_in_pieces_and_several_members() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    let lines: String = (0..60_000).map(|n| format!("packed.path.m{n} {n} 1000\n")).collect();
+    // The last line of the stream needs no newline, and one may begin in a member and end in the next.
+    let stream = [gzipped(lines.as_bytes()), gzipped(b"packed.x 1 10"), gzipped(b"00\npacked.y 2 1000")];
+    carbon.send(&stream.concat()).await;
+    assert_eq!(carbon.points(), 60_002);
+    let found = carbon.read("sum(%7B__name__%3D~%22packed..%22%7D)", 1000).await;
+    assert!(found.contains(r#""3""#), "{found}");
+    let mut connection = carbon.connect().await;
+    for piece in gzipped(b"split.a 1 1000\nsplit.b 2 1000\n").chunks(1) {
+        connection.write_all(piece).await.expect("is read");
+        connection.flush().await.expect("is open");
+        tokio::task::yield_now().await;
+    }
+    carbon.wait_for_points(60_004).await;
+    assert_eq!(carbon.bad_gzip(), None);
+    assert_eq!(carbon.listener.input.gzip_connections.as_f64(), 2.0);
+}
+
+/// A connection may begin with the first byte of gzip and go on without the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_byte_of_gzip_is_a_line() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    carbon.send(b"\x1f").await;
+    carbon.send(b"\x1fa 1 1000\nb 2 1000\n").await;
+    assert_eq!(carbon.points(), 2, "1f is a blank");
+    assert_eq!(carbon.listener.input.gzip_connections.as_f64(), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_gzip_ends_the_connection_and_keeps_the_lines_before_it() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    let mut damaged = [gzipped(b"kept.a 1 1000\nkept.b 2 1000\ncut 3 10"), b"\x1f\x8b\x07".to_vec()].concat();
+    damaged.extend_from_slice(&gzipped(b"lost 1 1000\n"));
+    let mut stream = carbon.connect().await;
+    stream.write_all(&damaged).await.expect("is read");
+    let mut answer = Vec::new();
+    // The server closes it; what it has not read resets the connection.
+    drop(stream.read_to_end(&mut answer).await);
+    assert_eq!(answer, b"");
+    assert_eq!(carbon.points(), 2, "neither the cut line nor those after the damage");
+    assert_eq!(carbon.listener.input.refused_count(RefusedReason::BadGzip), 1);
+    assert_eq!(carbon.bad_gzip().as_deref(), Some("gzip member 2: expected the bytes 1f 8b 08 at its start"));
+    let cut = gzipped(b"kept.c 3 1000\ncut 1 1000\n");
+    carbon.send(&cut[..cut.len() - 1]).await;
+    carbon.send(b"\x1f\x8b\x08").await;
+    assert_eq!(carbon.listener.input.refused_count(RefusedReason::BadGzip), 3);
+    assert_eq!(carbon.bad_gzip().as_deref(), Some("gzip member 1: the stream ends within it"));
+    let refused = carbon.server.get("/api/v1/graphite/refused?reason=bad_gzip").await;
+    assert!(refused.json().to_string().contains("the stream ends within it"));
+}
+
+/// 64 MiB of zeros are 64 KiB of gzip and one line that is too long; the line after it is a point.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_of_gzip_that_does_not_end_is_refused_once() {
+    let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
+    let mut text = vec![0; 64 << 20];
+    text.extend_from_slice(b"\nafter 1 1000\n");
+    carbon.send(&gzipped(&text)).await;
+    assert_eq!(carbon.points(), 1);
+    assert_eq!(carbon.listener.input.refused_count(RefusedReason::LineTooLong), 1);
+}

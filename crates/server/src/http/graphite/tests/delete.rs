@@ -78,14 +78,62 @@ async fn series_are_deleted_by_expressions() {
     ] {
         let server = with_series().await;
         let answer = post(&server, &format!("/tags/delByQuery?{query}"), "identity", Vec::new()).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.json()),
-            (200, json!({"count": count, "peers": {}})),
-            "{query}"
-        );
+        let expected = match query.contains("execute") {
+            true => json!({"count": count, "left": 0, "peers": {}}),
+            false => json!({"count": count, "peers": {}}),
+        };
+        assert_eq!((answer.status.as_u16(), answer.json()), (200, expected), "{query}");
         let want: Vec<&str> = want.iter().map(|idx| rest[*idx]).collect();
         assert_eq!(left(&server).await, want, "{query}");
     }
+}
+
+/// Series `disk;dc=x;host=hN` with a point at 1000 s, every third one also at 5000 s.
+async fn write_hosts(server: &Fixture, count: usize) {
+    let lines: String = (0..count)
+        .map(|n| {
+            let later = if n % 3 == 0 { format!("disk;dc=x;host=h{n:03} 1 5000\n") } else { String::new() };
+            format!("disk;dc=x;host=h{n:03} 1 1000\n{later}")
+        })
+        .collect();
+    let answer = post(server, "/api/v1/carbon", "identity", lines.into_bytes()).await;
+    assert_eq!(answer.status.as_u16(), 204);
+}
+
+/// Answers of requests that go on until nothing is left.
+async fn delete_all(server: &Fixture, query: &str) -> Vec<serde_json::Value> {
+    let mut answers = Vec::new();
+    let mut after = String::new();
+    loop {
+        let answer = post(server, &format!("/tags/delByQuery?{query}{after}"), "identity", Vec::new()).await;
+        assert_eq!(answer.status.as_u16(), 200, "{}", answer.text);
+        let answer = answer.json();
+        let next = answer["next"].as_str().map(str::to_owned);
+        answers.push(answer);
+        assert!(answers.len() < 1000, "the requests come to an end");
+        let Some(next) = next else { return answers };
+        let escaped: String = next.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        after = format!("&after={escaped}");
+    }
+}
+
+#[tokio::test]
+async fn a_limited_deletion_goes_on_after_the_last_deleted_series() {
+    let server = Fixture::with(|options| options.web.admin_api = true).open();
+    write_hosts(&server, 30).await;
+    let query = "expr=name=disk&olderThan=2000&execute=true&limit=8";
+    let answers = delete_all(&server, query).await;
+    let counts: Vec<_> = answers.iter().map(|answer| (&answer["count"], &answer["left"])).collect();
+    // Twenty of thirty series are old; steps have three.
+    assert_eq!(json!(counts), json!([[8, 12], [8, 4], [4, 0]]));
+    assert_eq!(answers[0]["next"], r#"{"__name__":"disk","dc":"x","host":"h011"}"#);
+    // Each is listed for both times of its points.
+    let kept: Vec<String> =
+        (0..30).step_by(3).flat_map(|n| vec![format!("disk;dc=x;host=h{n:03}"); 2]).collect();
+    assert_eq!(left(&server).await, kept);
+    // Deleted series are not found again.
+    let again = post(&server, &format!("/tags/delByQuery?{query}"), "identity", Vec::new()).await;
+    assert_eq!(again.json(), json!({"count": 0, "left": 0, "peers": {}}));
 }
 
 #[tokio::test]
@@ -109,6 +157,8 @@ async fn refusals_delete_nothing() {
         "/tags/delByQuery?expr=a!=b",
         "/tags/delByQuery?expr=dc=x&execute=1&olderThan=x",
         "/tags/delByQuery?expr=dc=x&execute=1&archive=1",
+        "/tags/delByQuery?expr=dc=x&execute=1&limit=0",
+        "/tags/delByQuery?expr=dc=x&execute=1&after=disk",
     ] {
         let answer = post(&server, path, "identity", Vec::new()).await;
         assert_eq!(answer.status.as_u16(), 400, "{path} {}", answer.text);

@@ -101,7 +101,10 @@ async fn malformed_events_are_refused() {
     }
     let large = json!({ "what": "x".repeat(70_000) }).to_string();
     let answer = create(&server, "/events/", &large).await;
-    assert_eq!(answer.json()["error"], "bytes of the event: 70000 exceed the limit of 65536");
+    assert_eq!(
+        answer.json()["error"],
+        "bytes of the event: 70000 exceed the limit of 65536 (graphite.max-event-size)"
+    );
     assert_eq!(answer.status.as_u16(), 422);
     check_json(&server.get("/events/get_data").await, json!([]));
 }

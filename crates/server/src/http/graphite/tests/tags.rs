@@ -217,5 +217,8 @@ async fn rules_add_tags_to_series() {
     let many: Vec<Value> = (0..1001).map(|idx| rule("a=b", &format!("c={idx}"))).collect();
     let refused = post_json(&server, "/metaTags/swap", &json!({ "records": many })).await;
     assert_eq!(refused.status.as_u16(), 422);
-    assert_eq!(refused.json()["error"], "meta tag rules: 1001 exceed the limit of 1000");
+    assert_eq!(
+        refused.json()["error"],
+        "meta tag rules: 1001 exceed the limit of 1000 (graphite.max-meta-tags)"
+    );
 }
