@@ -9,8 +9,8 @@ use crate::metric;
 use crate::request::{Counts, Protocol, Request};
 use crate::tenant::Tenant;
 
-/// Bytes of a label value beyond `label-value-length-limit` (16 KiB).
-const LONG_VALUE_BYTES: usize = 17 << 10;
+/// Bytes of a label name beyond `label-name-length-limit` (1 KiB).
+const LONG_NAME_BYTES: usize = 1100;
 const JOB_COUNT: usize = 3;
 
 /// Refused requests of one tenant.
@@ -51,15 +51,15 @@ impl Refused {
         self.write([(labels, sample(time_ms, 0.0))].into_iter())
     }
 
-    /// No name, a name twice, a reserved name, a value that is too long.
+    /// No name, a name twice, a reserved name, a name that is too long.
     fn invalid(&self, time_ms: i64) -> Request {
-        let long = "x".repeat(LONG_VALUE_BYTES);
+        let long = "x".repeat(LONG_NAME_BYTES);
         let name = ("__name__", "legacy_jobs");
         let sets = [
             vec![("job", "legacy")],
             vec![name, ("job", "a"), ("job", "b")],
             vec![name, ("__kind__", "float")],
-            vec![name, ("stack", long.as_str())],
+            vec![name, (long.as_str(), "yes")],
         ];
         self.write(sets.into_iter().map(|labels| (labels, sample(time_ms, 1.0))))
     }

@@ -35,7 +35,7 @@ pub(crate) struct Process {
     log: PathBuf,
     is_data_kept: bool,
     /// Has the log, and the data unless another directory was named.
-    dir: TempDir,
+    dir: Option<TempDir>,
 }
 
 impl Process {
@@ -65,7 +65,7 @@ impl Process {
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Process { child, http: http.to_owned(), log, is_data_kept, dir })
+        Ok(Process { child, http: http.to_owned(), log, is_data_kept, dir: Some(dir) })
     }
 
     /// Waits until it answers, or a signal comes.
@@ -103,9 +103,7 @@ impl Process {
             rustix::process::kill_process(pid, Signal::TERM).context("cannot stop the server")?;
             self.wait_ended()?;
         }
-        let path = self.dir.path().to_owned();
-        let dir = std::mem::replace(&mut self.dir, TempDir::new()?);
-        dir.close().with_context(|| format!("cannot remove {}", path.display()))
+        self.dir.take().map_or(Ok(()), TempDir::close).context("cannot remove the temporary directory")
     }
 
     fn wait_ended(&mut self) -> Result<()> {

@@ -21,6 +21,16 @@ pub(crate) struct TenantTally {
 }
 
 impl TenantTally {
+    fn add(&mut self, other: &TenantTally) {
+        self.stored.new_series += other.stored.new_series;
+        self.stored.floats += other.stored.floats;
+        self.stored.histograms += other.stored.histograms;
+        self.stored.exemplars += other.stored.exemplars;
+        self.refused_count += other.refused_count;
+        self.request_count += other.request_count;
+        self.body_bytes += other.body_bytes;
+    }
+
     fn sample_count(&self) -> u64 {
         self.stored.floats + self.stored.histograms
     }
@@ -46,26 +56,18 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn add(&mut self, request: &Request) {
-        let tenant = &mut self.tenants[request.tenant as usize];
-        tenant.stored.new_series += request.stored.new_series;
-        tenant.stored.floats += request.stored.floats;
-        tenant.stored.histograms += request.stored.histograms;
-        tenant.stored.exemplars += request.stored.exemplars;
-        tenant.refused_count += request.refused_count;
-        tenant.request_count += 1;
-        tenant.body_bytes += request.body.len() as u64;
+        self.tenants[request.tenant as usize].add(&TenantTally {
+            stored: request.stored,
+            refused_count: request.refused_count,
+            request_count: 1,
+            body_bytes: request.body.len() as u64,
+        });
     }
 
     /// Adds the counts of another sender.
     pub(crate) fn merge(&mut self, other: &Tally) {
         for (tenant, other) in self.tenants.iter_mut().zip(&other.tenants) {
-            tenant.stored.new_series += other.stored.new_series;
-            tenant.stored.floats += other.stored.floats;
-            tenant.stored.histograms += other.stored.histograms;
-            tenant.stored.exemplars += other.stored.exemplars;
-            tenant.refused_count += other.refused_count;
-            tenant.request_count += other.request_count;
-            tenant.body_bytes += other.body_bytes;
+            tenant.add(other);
         }
     }
 
