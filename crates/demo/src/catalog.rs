@@ -129,7 +129,7 @@ fn service(seed: u64, idx: usize, count: usize) -> Service {
         } else {
             0.0
         },
-        has_database: idx % DATABASE_EVERY == 0,
+        has_database: idx.is_multiple_of(DATABASE_EVERY),
         has_sizes: idx % SIZES_EVERY == 1,
         callees: callees(idx, count, &mut draws),
     }

@@ -13,7 +13,7 @@ const SHAPE: f64 = 3.5;
 /// Four exponential buckets per factor of two.
 const SCHEMA: i32 = 2;
 /// That of Prometheus's client libraries.
-const ZERO_THRESHOLD: f64 = 2.938_735_877_055_718_8e-39;
+const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 /// Upper bounds of the exponential buckets: 2^(idx/4), from 0.2 ms to 90 s.
 const FIRST_IDX: i32 = -48;
 const EXPONENTIAL_COUNT: usize = 75;
