@@ -1,4 +1,5 @@
-# run: build and start (UI=plain: without the web interface, which needs node); ui: the bundle of the interface alone;
+# run: build and start (UI=plain: without the web interface, which needs node); demo: the same with generated data,
+# in a temporary directory unless DATA is given; ui: the bundle of the interface alone;
 # test: everything CI checks; bench: one benchmark against other servers;
 # graphite-oracle: generated requests on graphite-web and on crates/graphite.
 # The work is done by `cargo xtask` (crates/xtask); this file checks for tools and names commands.
@@ -14,13 +15,21 @@ UI ?= bundle
 # rustup installs here, and a shell that was open before does not know it.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: run test bench graphite-oracle tools ui ui-plain node-tools
+# Where cargo puts release builds.
+RELEASE = $$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release
+
+.PHONY: run demo test bench graphite-oracle tools ui ui-plain node-tools
 
 run: tools $(if $(filter plain,$(UI)),ui-plain,ui)
 	cargo build --release --package chronolith
 	@echo "Open http://$(HTTP)/ : the page's query has an answer after the first self-scrape (10 s). Ctrl-C stops."
-	@exec "$$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/chronolith" \
-		serve --data-dir "$(DATA)" --http "$(HTTP)" --carbon.listen "$(CARBON)"
+	@exec "$(RELEASE)/chronolith" serve --data-dir "$(DATA)" --http "$(HTTP)" --carbon.listen "$(CARBON)"
+
+# DATA has a default for `run`, so that its origin says whether a directory was asked for.
+demo: tools $(if $(filter plain,$(UI)),ui-plain,ui)
+	cargo build --release --package chronolith --package chronolith-demo
+	@exec "$(RELEASE)/chronolith-demo" run --server "$(RELEASE)/chronolith" --http "$(HTTP)" \
+		$(if $(filter file,$(origin DATA)),,--data-dir "$(DATA)") $(ARGS)
 
 # Packages are installed again when their lock file is newer; equal packages give equal bytes.
 ui: node-tools

@@ -43,7 +43,7 @@ enum Group {
     Kits,
 }
 
-const STEPS: [Step; 22] = [
+const STEPS: [Step; 23] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
@@ -55,6 +55,7 @@ const STEPS: [Step; 22] = [
     step("promqltest", "kit promqltest: PromQL scripts over HTTP", Group::Kits, promqltest::run),
     step("abuse", "kit abuse: hostile requests", Group::Kits, kits::abuse),
     step("grafana", "kit grafana-replay: calls of Grafana's data source", Group::Kits, kits::grafana),
+    step("demo", "kit demo: the generated world in a server", Group::Kits, kits::demo),
     step("browser", "kit browser: the web interface in a browser", Group::Kits, kits::browser),
     step(
         "prom-peer",

@@ -83,6 +83,25 @@ pub(super) fn browser(ci: &Checkout) -> Result<Tally> {
     })
 }
 
+/// The generator of `make demo` against a server of the kit, and one that the generator starts.
+pub(super) fn demo(ci: &Checkout) -> Result<Tally> {
+    let Some(kit) = find_kit(ci, "demo", "check.py") else { return Ok(no_kit("demo")) };
+    let binary = binary_of(ci)?;
+    let demo = binary.with_file_name("chronolith-demo");
+    if !demo.is_file() {
+        bail!("there is no {}; run the step `build` first", demo.display());
+    }
+    let flags = ["--multitenancy", "--self-scrape=off"];
+    let server = Server::start_with(&binary, &log_dir(ci), "demo", &flags)?;
+    let demo = demo.display().to_string();
+    let binary = binary.display().to_string();
+    let tally = python(ci, &kit, &[&server.url(), "--demo", &demo, "--server", &binary])?;
+    if tally.failed_count > 0 {
+        server.print_log_tail();
+    }
+    Ok(tally)
+}
+
 pub(super) fn prom_peer(ci: &Checkout) -> Result<Tally> {
     if let Err(why) = peers::need_prometheus() {
         return Ok(Tally::not_run(&why));
