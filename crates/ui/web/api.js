@@ -3,6 +3,8 @@
 import { route } from "./route.js";
 
 const ERROR_TEXT_MAX = 2000;
+/** Type of the error of an address that the server does not have. */
+const MISSING = "missing";
 
 /** An error that the server answered. */
 export class ApiError extends Error {
@@ -17,8 +19,8 @@ export class ApiError extends Error {
   }
 }
 
-function tenantHeaders() {
-  const tenant = route.value.params.get("tenant");
+/** @param {string | null} [tenant] Instead of the tenant of the address. */
+function tenantHeaders(tenant = route.value.params.get("tenant")) {
   /** @type {Record<string, string>} */
   const headers = tenant ? { "X-Scope-OrgID": tenant } : {};
   return headers;
@@ -33,18 +35,45 @@ export async function post(path, form, signal) {
   return read(await fetch(path, { method: "POST", body, headers: tenantHeaders(), signal: signal ?? null }));
 }
 
-/** @param {string} path @param {Record<string, string>} [params] @param {AbortSignal} [signal] @returns {Promise<any>} */
-export async function get(path, params = {}, signal) {
+/** @param {string} path @param {Record<string, string>} [params] @param {AbortSignal} [signal] @param {string} [tenant] @returns {Promise<any>} */
+export async function get(path, params = {}, signal, tenant) {
   const query = new URLSearchParams(params).toString();
-  return read(await fetch(path + (query ? "?" + query : ""), { headers: tenantHeaders(), signal: signal ?? null }));
+  return read(await fetch(path + (query ? "?" + query : ""), { headers: tenantHeaders(tenant), signal: signal ?? null }));
 }
 
-/** Field `data` of a successful answer. @param {string} path @param {Record<string, string>} [params] @param {AbortSignal} [signal] */
-export const data = async (path, params, signal) => (await get(path, params, signal)).data;
+/** Field `data` of a successful answer. @param {string} path @param {Record<string, string>} [params] @param {AbortSignal} [signal] @param {string} [tenant] */
+export const data = async (path, params, signal, tenant) => (await get(path, params, signal, tenant)).data;
+
+/**
+ * Lines of a streamed answer (NDJSON), which ends with a status. @param {string} path @param {URLSearchParams | Record<string, string>} form @param {AbortSignal} [signal]
+ * @returns {Promise<{ results: any[], hasMore: boolean }>}
+ */
+export async function stream(path, form, signal) {
+  const body = form instanceof URLSearchParams ? form : new URLSearchParams(form);
+  const answer = await fetch(path, { method: "POST", body, headers: tenantHeaders(), signal: signal ?? null });
+  if (!answer.ok) await read(answer);
+  /** @type {any[]} */
+  const results = [];
+  let hasMore = false;
+  for (const line of (await answer.text()).split("\n")) {
+    if (!line) continue;
+    const part = JSON.parse(line);
+    if (part.error) throw new ApiError(part.error, part.errorType ?? "error");
+    results.push(...(part.results ?? []));
+    hasMore = part.has_more ?? hasMore;
+  }
+  return { results, hasMore };
+}
+
+/** Returns true if a server of another release does not have the address that was asked. @param {any} error */
+export const isMissing = error => error instanceof ApiError && error.type === MISSING;
 
 /** @param {Response} answer */
 async function read(answer) {
   const text = await answer.text();
+  if (answer.status === 404 && !text.startsWith("{")) {
+    throw new ApiError(`This server does not have ${new URL(answer.url).pathname}: it is of another release than this page.`, MISSING);
+  }
   let json;
   try {
     json = JSON.parse(text);

@@ -70,7 +70,7 @@ function PanelView({ idx, isOnly }) {
     </div>
     <div class="bar">
       <div class="switch" role="group" aria-label="Result">${tabs.map(([tab, title]) => html`<button key=${tab} aria-pressed=${panel.tab === tab} onClick=${() => change({ tab })}>${title}</button>`)}</div>
-      <${Controls} panel=${panel} utc=${utc} onChange=${change} />
+      <${Controls} panel=${panel} utc=${utc} isHeatmap=${panel.tab === "graph" && hasOnlyHistograms(result)} onChange=${change} />
       <span class="soft" role="status">${result && !isRunning ? summary(result, panel) : ""}</span>
     </div>
     ${error && html`<div class="error" role="alert">${error.message}</div>`}
@@ -78,6 +78,9 @@ function PanelView({ idx, isOnly }) {
     ${!error && result && html`<${View} panel=${panel} result=${result} marks=${marks} utc=${utc} onChange=${change} />`}
   </section>`;
 }
+
+/** @param {import("../query/languages.js").Result | null} result */
+const hasOnlyHistograms = result => Boolean(result?.series.length && result.series.every(line => line.histograms));
 
 /** @param {import("../query/languages.js").Result} result @param {PanelFields} panel */
 const summary = ({ rows, series, ms }, panel) => `${panel.tab === "plan" ? "" : rows ? `${count(rows.length)} rows · ` : `${count(series.length)} series · `}${duration(ms)}`;
@@ -108,10 +111,9 @@ function View({ panel, result, marks, utc, onChange }) {
   if (panel.tab === "plan") return html`<${Plan} plan=${result.plan} />`;
   if (result.rows) return result.rows.length ? html`<${Table} rows=${result.rows} lang=${panel.lang} />` : html`<p class="empty">Empty result</p>`;
   if (!result.series.length) return html`<p class="empty">No series in this range</p>`;
-  const hasHistograms = result.series.every(line => line.histograms);
-  if (panel.mode === "heatmap" || hasHistograms) return html`<${Heatmap} times=${result.times} series=${result.series} utc=${utc} step=${windowOf(panel).step} />`;
+  if (panel.mode === "heatmap" || hasOnlyHistograms(result)) return html`<${Heatmap} times=${result.times} series=${result.series} utc=${utc} step=${windowOf(panel).step} />`;
   const zoom = (/** @type {number} */ from, /** @type {number} */ to) => onChange({ range: Math.max(1, Math.round(to - from)), end: Math.ceil(to), step: 0 });
-  return html`<${Graph} times=${result.times} series=${result.series} panel=${panel} utc=${utc} marks=${marks} onZoom=${zoom} />`;
+  return html`<${Graph} times=${result.times} series=${result.series} panel=${panel} utc=${utc} marks=${marks} onZoom=${zoom} onMost=${(/** @type {number} */ most) => onChange({ most })} />`;
 }
 
 /** @param {{ lang: string, onChoose: (text: string) => void }} props */

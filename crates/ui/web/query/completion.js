@@ -1,39 +1,71 @@
 // Completion of names and values, asked from the server by what is typed: never the whole list.
 // The only module that knows which endpoints answer it, and that an answer may be incomplete.
 // Not here: functions and keywords, which the grammar knows; the editor.
-import { data } from "../api.js";
+import { data, isMissing, stream } from "../api.js";
 import { isPlain } from "../format.js";
 
 export const LIMIT = 100;
 const WAIT_MS = 120;
 
-/** @typedef {{ values: string[], isIncomplete: boolean }} Found */
+/** @typedef {{ values: string[], isIncomplete: boolean, help?: Map<string, string> }} Found */
 
 /** Text as a regular expression that matches it alone. @param {string} text */
 const literal = text => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
-/** A selector of a label's values that contain what is typed. @param {string} label @param {string} typed @param {string} metric */
-function selector(label, typed, metric) {
-  const matchers = typed ? [`${JSON.stringify(label)}=~${JSON.stringify(`(?i:.*${literal(typed)}.*)`)}`] : [];
-  if (metric && label !== "__name__") matchers.unshift(`__name__=${JSON.stringify(metric)}`);
-  if (!matchers.length) matchers.push(`${JSON.stringify(label)}!=""`);
-  return `{${matchers.join(",")}}`;
+/** A selector of one metric, or of all series. @param {string} metric */
+const metricSelector = metric => (metric ? `{__name__=${JSON.stringify(metric)}}` : "");
+
+/** False once a server without `/api/v1/search` was asked: the label APIs answer then. */
+let canSearch = true;
+
+/**
+ * Names or values that contain what is typed, by the search API; null if the server has none.
+ * @param {"metric_names" | "label_names" | "label_values"} kind @param {string} typed @param {Record<string, string>} more @param {AbortSignal} signal @returns {Promise<Found | null>}
+ */
+async function searchFor(kind, typed, more, signal) {
+  if (!canSearch) return null;
+  /** @type {Record<string, string>} */
+  const form = { limit: String(LIMIT), case_sensitive: "false", ...more };
+  if (typed) form["search[]"] = typed;
+  try {
+    const { results, hasMore } = await stream(`api/v1/search/${kind}`, form, signal);
+    const help = new Map(results.map(found => [found.name, [found.type, found.unit, found.help].filter(Boolean).join(" · ")]));
+    return { values: results.map(found => found.name ?? found.value), isIncomplete: hasMore, help };
+  } catch (error) {
+    if (!isMissing(error)) throw error;
+    canSearch = false;
+    return null;
+  }
+}
+
+/** Names of metrics that contain what is typed. @param {string} typed @param {AbortSignal} signal @returns {Promise<Found>} */
+export async function metricNames(typed, signal) {
+  return await searchFor("metric_names", typed, { include_metadata: "true" }, signal) ?? valuesByRegex("__name__", typed, "", signal);
 }
 
 /** @param {string} label @param {string} typed @param {string} metric @param {AbortSignal} signal @returns {Promise<Found>} */
 export async function labelValues(label, typed, metric, signal) {
-  const path = `api/v1/label/${encodeURIComponent(label)}/values`;
-  const values = await data(path, { "match[]": selector(label, typed, metric), limit: String(LIMIT) }, signal);
-  return { values, isIncomplete: values.length >= LIMIT };
+  const match = metricSelector(metric);
+  return await searchFor("label_values", typed, { label, ...(match && { "match[]": match }) }, signal) ?? valuesByRegex(label, typed, metric, signal);
 }
 
 /** @param {string} typed @param {string} metric @param {AbortSignal} signal @returns {Promise<Found>} */
 export async function labelNames(typed, metric, signal) {
-  /** @type {Record<string, string>} */
-  const match = metric ? { "match[]": `{__name__=${JSON.stringify(metric)}}` } : {};
-  const names = await data("api/v1/labels", { ...match, limit: String(10 * LIMIT) }, signal);
+  const match = metricSelector(metric), more = { ...(match && { "match[]": match }) };
+  const found = await searchFor("label_names", typed, more, signal);
+  if (found) return { ...found, values: found.values.filter(name => name !== "__name__") };
+  const names = await data("api/v1/labels", { ...more, limit: String(LIMIT) }, signal);
   const fitting = names.filter((/** @type {string} */ name) => name !== "__name__" && name.toLowerCase().includes(typed.toLowerCase()));
-  return { values: fitting.slice(0, LIMIT), isIncomplete: fitting.length > LIMIT };
+  return { values: fitting, isIncomplete: names.length >= LIMIT };
+}
+
+/** Values of a label that contain what is typed, by the label API. @param {string} label @param {string} typed @param {string} metric @param {AbortSignal} signal @returns {Promise<Found>} */
+async function valuesByRegex(label, typed, metric, signal) {
+  const matchers = typed ? [`${JSON.stringify(label)}=~${JSON.stringify(`(?i:.*${literal(typed)}.*)`)}`] : [];
+  if (metric && label !== "__name__") matchers.unshift(`__name__=${JSON.stringify(metric)}`);
+  if (!matchers.length) matchers.push(`${JSON.stringify(label)}!=""`);
+  const values = await data(`api/v1/label/${encodeURIComponent(label)}/values`, { "match[]": `{${matchers.join(",")}}`, limit: String(LIMIT) }, signal);
+  return { values, isIncomplete: values.length >= LIMIT };
 }
 
 /** Type, unit and help of a metric. @param {string} metric @param {AbortSignal} signal @returns {Promise<string>} */
@@ -69,8 +101,8 @@ export async function complete(context) {
   if (stop.signal.aborted) return null;
   const { kind, typed, label, metric } = wanted;
   try {
-    const found = kind === "label" ? await labelNames(typed, metric, stop.signal) : await labelValues(kind === "value" ? label : "__name__", typed, metric, stop.signal);
-    const options = found.values.map(value => option(kind, value));
+    const found = await (kind === "label" ? labelNames(typed, metric, stop.signal) : kind === "value" ? labelValues(label, typed, metric, stop.signal) : metricNames(typed, stop.signal));
+    const options = found.values.map(value => option(kind, value, found.help?.get(value)));
     if (found.isIncomplete) options.push({ label: `more than ${LIMIT}: type on`, type: "text", boost: -99, apply: () => {} });
     return { from: context.pos - typed.length, options, filter: false };
   } catch {
@@ -78,15 +110,15 @@ export async function complete(context) {
   }
 }
 
-/** @param {string} kind @param {string} value @returns {any} */
-function option(kind, value) {
+/** @param {string} kind @param {string} value @param {string} [help] @returns {any} */
+function option(kind, value, help) {
   if (kind === "value") return { label: value, type: "constant", apply: JSON.stringify(value).slice(1, -1) };
   const text = kind === "metric" && !isPlain(value) ? `{${JSON.stringify(value)}}` : value;
   /** @type {any} */
   const found = { label: value, type: kind === "metric" ? "variable" : "property", apply: text };
   if (kind === "metric") found.info = async () => {
-    const help = await metricHelp(value, AbortSignal.timeout(2000)).catch(() => "");
-    return help ? Object.assign(document.createElement("div"), { textContent: help }) : null;
+    const text = help ?? await metricHelp(value, AbortSignal.timeout(2000)).catch(() => "");
+    return text ? Object.assign(document.createElement("div"), { textContent: text }) : null;
   };
   return found;
 }

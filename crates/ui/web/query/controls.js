@@ -15,9 +15,12 @@ function Field({ label, value, size, placeholder, parse, onValue }) {
     onInput=${(/** @type {any} */ event) => setText(event.target.value)} onBlur=${take} onKeyDown=${(/** @type {any} */ event) => { if (event.key === "Enter") take(); }} /></label>`;
 }
 
-/** @param {{ panel: import("./panel.js").Panel, utc: boolean, onChange: (fields: Partial<import("./panel.js").Panel>) => void }} props */
-export function Controls({ panel, utc, onChange }) {
-  const isGraph = panel.tab === "graph", isLines = isGraph && panel.mode !== "heatmap";
+/**
+ * @param {{ panel: import("./panel.js").Panel, utc: boolean, isHeatmap: boolean, onChange: (fields: Partial<import("./panel.js").Panel>) => void }} props
+ *   `isHeatmap`: the result has histograms alone, which are drawn as a heatmap in any mode.
+ */
+export function Controls({ panel, utc, isHeatmap, onChange }) {
+  const isGraph = panel.tab === "graph", mode = isHeatmap ? "heatmap" : panel.mode, isLines = isGraph && mode !== "heatmap";
   const other = (/** @type {number} */ by) => RANGES[by > 0 ? RANGES.findIndex(range => range > panel.range) : RANGES.findLastIndex(range => range < panel.range)] ?? panel.range;
   const move = (/** @type {number} */ by) => { const end = Math.round((panel.end || Date.now() / 1000) + (by * panel.range) / 2); onChange({ end: end >= Date.now() / 1000 ? 0 : end }); };
   const switchOf = (/** @type {string} */ text, /** @type {boolean} */ isOn, /** @type {Partial<import("./panel.js").Panel>} */ fields) => html`<button class="toggle" aria-pressed=${isOn} onClick=${() => onChange(fields)}>${text}</button>`;
@@ -30,7 +33,7 @@ export function Controls({ panel, utc, onChange }) {
       <button aria-label="Later" disabled=${!panel.end} onClick=${() => move(1)}>›</button>
       ${panel.end > 0 && html`<button onClick=${() => onChange({ end: 0 })}>Now</button>`}</span>
     ${isGraph && panel.lang === "promql" && html`<${Field} label="Step" value=${panel.step ? rangeText(panel.step) : ""} size=${4} placeholder="auto" parse=${rangeSeconds} onValue=${(/** @type {number} */ step) => onChange({ step })} />`}
-    ${isGraph && html`<div class="switch" role="group" aria-label="Kind of graph">${MODES.map(([mode, title]) => html`<button key=${mode} aria-pressed=${panel.mode === mode} onClick=${() => onChange({ mode })}>${title}</button>`)}</div>`}
+    ${isGraph && html`<div class="switch" role="group" aria-label="Kind of graph">${MODES.map(([name, title]) => html`<button key=${name} aria-pressed=${mode === name} disabled=${isHeatmap && name !== "heatmap"} onClick=${() => onChange({ mode: name })}>${title}</button>`)}</div>`}
     ${isLines && switchOf("Log", panel.scale === "log", { scale: panel.scale === "log" ? "linear" : "log" })}
     ${isLines && panel.scale !== "log" && switchOf("From 0", panel.zero, { zero: !panel.zero })}
     ${isLines && panel.lang === "promql" && switchOf("Exemplars", panel.exemplars, { exemplars: !panel.exemplars })}`;

@@ -73,10 +73,24 @@ function mount(cm, host, options) {
       ...recall(options.lang),
     ])),
     keymap.of([...cm.closeBracketsKeymap, ...cm.defaultKeymap, ...cm.historyKeymap, ...cm.completionKeymap]),
+    EditorView.domEventHandlers({ beforeinput: (event, view) => replaceSelected(cm, event, view) }),
     EditorView.updateListener.of(update => { if (update.docChanged) options.onDraft(update.state.doc.toString()); }),
   ];
   if (options.lang === "promql") extensions.push(...promql(cm));
   return new EditorView({ root, parent, state: cm.EditorState.create({ doc: options.value, extensions }) });
+}
+
+/**
+ * Replaces selected text by what is typed. Left to the browser, Chromium keeps the colour of the replaced text in an
+ * inline style, which the policy refuses. Input methods compose text in the document itself and stay the browser's.
+ * @param {CodeMirror} cm @param {InputEvent} event @param {import("../lib/editor.js").EditorView} view
+ */
+function replaceSelected(cm, event, view) {
+  const { from, to, empty } = view.state.selection.main, text = event.data;
+  if (empty || event.isComposing || event.inputType !== "insertText" || !text) return false;
+  const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: "input.type", scrollIntoView: true });
+  if (!view.state.facet(cm.EditorView.inputHandler).some(handle => handle(view, from, to, text, insert))) view.dispatch(insert());
+  return true;
 }
 
 /** Grammar with functions and keywords, names from the server, and the server's parser. @param {CodeMirror} cm */

@@ -2,7 +2,9 @@
 // Not here: requests; heatmaps (heatmap.js).
 import { html, uPlot, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
 import { count, short, timeText } from "../format.js";
+import { timeTicks } from "../ticks.js";
 import { colourOf, dashOf, look } from "./colours.js";
+import { SERIES_DEFAULT, SERIES_MAX } from "./panel.js";
 
 /**
  * @typedef {import("./languages.js").Series} Series
@@ -10,18 +12,18 @@ import { colourOf, dashOf, look } from "./colours.js";
  * @typedef {{ time: number, value: number, labels: Record<string, string> }} Exemplar
  */
 
-export const SERIES_MAX = 200;
+const SERIES_CHOICES = [50, SERIES_DEFAULT, SERIES_MAX];
 const HEIGHT = 320;
 const TIP_ROWS = 8;
 const ORDERS = { first: "the first", largest: "the largest", smallest: "the smallest" };
 
-/** The series that are drawn: those with the filter in their text, in the order that was chosen. @param {Series[]} series @param {string} filter @param {string} order */
-export function chosen(series, filter, order) {
+/** The series that are drawn: those with the filter in their text, in the order that was chosen. @param {Series[]} series @param {string} filter @param {string} order @param {number} [most] */
+export function chosen(series, filter, order, most = SERIES_DEFAULT) {
   const fitting = filter ? series.filter(({ text }) => text.toLowerCase().includes(filter.toLowerCase())) : series;
-  if (fitting.length <= SERIES_MAX || order === "first") return fitting.slice(0, SERIES_MAX);
+  if (fitting.length <= most || order === "first") return fitting.slice(0, most);
   const sign = order === "largest" ? -1 : 1;
   const mean = (/** @type {Series} */ { points }) => { let sum = 0, n = 0; for (const value of points) if (value !== null) { sum += value; n += 1; } return n ? sum / n : -sign * Infinity; };
-  return fitting.map(line => ({ line, by: mean(line) })).sort((a, b) => sign * (a.by - b.by)).slice(0, SERIES_MAX).map(({ line }) => line);
+  return fitting.map(line => ({ line, by: mean(line) })).sort((a, b) => sign * (a.by - b.by)).slice(0, most).map(({ line }) => line);
 }
 
 /** Sums from the first series on; gaps count as nothing. @param {(number | null)[][]} lines */
@@ -30,15 +32,15 @@ export function stacked(lines) {
   return lines.map(line => line.map((value, idx) => (value === null ? null : (sums[idx] = (sums[idx] ?? 0) + value))));
 }
 
-/** @param {{ times: number[], series: Series[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void }} props */
-export function Graph({ times, series, panel, utc, marks, onZoom }) {
+/** @param {{ times: number[], series: Series[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void, onMost: (most: number) => void }} props */
+export function Graph({ times, series, panel, utc, marks, onZoom, onMost }) {
   const [filter, setFilter] = useState("");
   const [order, setOrder] = useState("first");
   const [hidden, setHidden] = useState(/** @type {Set<string>} */ (new Set()));
   const [scheme, setScheme] = useState(0);
   const host = useRef(/** @type {HTMLDivElement | null} */ (null));
   const tip = useRef(/** @type {HTMLDivElement | null} */ (null));
-  const shown = useMemo(() => chosen(series, filter, order), [series, filter, order]);
+  const shown = useMemo(() => chosen(series, filter, order, panel.most), [series, filter, order, panel.most]);
   const lines = useMemo(() => shown.map((line, idx) => ({ ...line, idx })).filter(({ text }) => !hidden.has(text)), [shown, hidden]);
 
   useEffect(() => {
@@ -62,8 +64,9 @@ export function Graph({ times, series, panel, utc, marks, onZoom }) {
   const toggle = (/** @type {string} */ text) => setHidden(now => { const next = new Set(now); if (!next.delete(text)) next.add(text); return next; });
 
   return html`
-    ${series.length > SERIES_MAX && html`<div class="bar"><span>${count(shown.length)} of ${count(series.length)} series are drawn:</span>
+    ${series.length > Math.min(panel.most, SERIES_DEFAULT) && html`<div class="bar"><span>${count(shown.length)} of ${count(series.length)} series are drawn:</span>
       <select aria-label="Which series" value=${order} onChange=${(/** @type {any} */ event) => setOrder(event.target.value)}>${Object.entries(ORDERS).map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`)}</select>
+      <select aria-label="Most series" value=${panel.most} onChange=${(/** @type {any} */ event) => onMost(Number(event.target.value))}>${SERIES_CHOICES.map(most => html`<option key=${most} value=${most}>at most ${count(most)}</option>`)}</select>
       <input type="search" aria-label="Choose series" placeholder="with this text" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} /></div>`}
     <div class="plot" ref=${host} role="img" aria-label=${`Graph of ${count(lines.length)} series; the table tab has their values`}><div class="tip" ref=${tip} hidden></div></div>
     <ul class="legend" aria-label="Series">${shown.map((line, idx) => html`<li key=${line.text} class=${hidden.has(line.text) ? "off" : ""}>
@@ -97,18 +100,6 @@ function options({ box, tip, lines, panel, utc, marks, onZoom }) {
       draw: [(/** @type {any} */ plot) => drawMarks(plot, marks)],
     },
   };
-}
-
-/** Texts of the time axis: the date at the first tick of each day. @param {number[]} ticks @param {number} apart @param {boolean} utc */
-export function timeTicks(ticks, apart, utc) {
-  let day = "";
-  return ticks.map(tick => {
-    const [date = "", clock = ""] = timeText(tick, utc).split(" ");
-    const text = apart >= 86_400 ? date : apart < 60 ? clock : clock.slice(0, 5);
-    if (apart >= 86_400 || date === day) return text;
-    day = date;
-    return `${text}\n${date.slice(5)}`;
-  });
 }
 
 /** @param {number | null} low @param {number | null} high @param {boolean} fromZero @returns {[number, number]} */

@@ -4,9 +4,12 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
 import { count, short, timeText } from "../format.js";
 import { edgesOf, quantileAt, sketches } from "./buckets.js";
 import { look } from "./colours.js";
+import { roundTimes, timeTicks } from "../ticks.js";
 
 const SKETCHES_MAX = 12;
-const LEFT = 64, BOTTOM = 20, TOP = 6;
+const LEFT = 64, BOTTOM = 34, TOP = 6;
+/** Room of one text of the time axis. */
+const TICK_PX = 90, LINE_PX = 14;
 const QUANTILES = /** @type {[number, number[]][]} */ ([[0.5, []], [0.9, [6, 3]], [0.99, [2, 3]]]);
 
 /** @param {{ times: number[], series: import("./languages.js").Series[], utc: boolean, step: number }} props */
@@ -97,11 +100,11 @@ function labels(ctx, columns, edges, x, y, width, height, utc) {
   let free = Infinity;
   edges.forEach((edge, idx) => { if (y(idx) <= free - 14) { ctx.fillText(short(edge), LEFT - 6, Math.max(8, y(idx))); free = y(idx); } });
   ctx.textAlign = "center";
-  ctx.textBaseline = "bottom";
-  free = LEFT - 40;
-  for (const { time } of columns) {
-    if (x(time) < free + 70 || x(time) > width - 20) continue;
-    ctx.fillText(timeText(time, utc).slice(11, 16), x(time), height);
-    free = x(time);
-  }
+  ctx.textBaseline = "top";
+  const from = columns[0]?.time ?? 0, to = columns.at(-1)?.time ?? 0;
+  const { times, apart } = roundTimes(from, to, (width - LEFT) / TICK_PX, utc);
+  timeTicks(times, apart, utc).forEach((text, idx) => {
+    const at = Math.min(width - TICK_PX / 3, x(times[idx] ?? 0));
+    text.split("\n").forEach((line, row) => ctx.fillText(line, at, height - BOTTOM + 4 + row * LINE_PX));
+  });
 }

@@ -2,6 +2,7 @@
 // Not here: completion; how a result looks.
 import { get, post } from "../api.js";
 import { seriesText } from "../format.js";
+import { flatMapInTasks } from "../tasks.js";
 import { windowOf } from "./panel.js";
 
 /**
@@ -23,7 +24,7 @@ export async function run(panel, signal) {
 async function promql(panel, signal) {
   if (panel.tab === "table") {
     const json = await post("api/v1/query", { query: panel.expr, ...(panel.end && { time: String(panel.end) }) }, signal);
-    return { rows: rowsOf(json.data), warnings: notes(json) };
+    return { rows: await rowsOf(json.data, signal), warnings: notes(json) };
   }
   const { start, end, step } = windowOf(panel);
   /** @type {Record<string, string>} */
@@ -60,15 +61,15 @@ function parse(text) {
   return Number.isFinite(value) ? value : null;
 }
 
-/** @param {any} data Result of an instant query. @returns {Row[]} */
-function rowsOf({ resultType, result }) {
+/** @param {any} data Result of an instant query. @param {AbortSignal} signal @returns {Promise<Row[]>} */
+async function rowsOf({ resultType, result }, signal) {
   if (resultType === "scalar" || resultType === "string") return [row({}, resultType, result)];
-  return result.flatMap((/** @type {any} */ { metric, value, values, histogram, histograms }) => {
+  return flatMapInTasks(/** @type {any[]} */ (result), ({ metric, value, values, histogram, histograms }) => {
     const text = seriesText(metric);
     const found = [...(value ? [value] : values ?? []).map((/** @type {any} */ sample) => row(metric, text, sample))];
     for (const sample of histogram ? [histogram] : histograms ?? []) found.push(row(metric, text, sample));
     return found;
-  });
+  }, signal);
 }
 
 /** @param {Record<string, string>} labels @param {string} text @param {any} sample @returns {Row} */

@@ -6,13 +6,15 @@ import { rangeSeconds, rangeText, timeSeconds, timeText } from "../format.js";
  * @typedef {"promql" | "influxql" | "graphite"} Language
  * @typedef {"graph" | "table" | "plan"} Tab
  * @typedef {{ lang: Language, expr: string, db: string, tab: Tab, range: number, end: number, step: number,
- *   mode: "lines" | "stacked" | "heatmap", scale: "linear" | "log", zero: boolean, exemplars: boolean }} Panel
- *   Seconds; `end` 0 is now, `step` 0 is automatic.
+ *   mode: "lines" | "stacked" | "heatmap", scale: "linear" | "log", zero: boolean, exemplars: boolean, most: number }} Panel
+ *   Seconds; `end` 0 is now, `step` 0 is automatic; `most` series are drawn.
  */
 
 const RANGE_DEFAULT = 3600;
 const POINTS = 500;
 export const PANELS_MAX = 20;
+/** Series that are drawn unless more are asked for, and the most that can be. */
+export const SERIES_DEFAULT = 200, SERIES_MAX = 1000;
 const FIRST_QUERY = "sum by (code) (rate(chronolith_http_request_duration_seconds_count[1m]))";
 
 /** @param {URLSearchParams} params @param {number} idx @returns {Panel} */
@@ -33,6 +35,7 @@ export function readPanel(params, idx) {
     scale: field("scale") === "log" ? "log" : "linear",
     zero: field("zero") === "1",
     exemplars: field("show_exemplars") === "1",
+    most: Math.min(SERIES_MAX, Math.max(0, Math.floor(Number(field("series_max")))) || SERIES_DEFAULT),
   };
 }
 
@@ -52,6 +55,7 @@ export function panelParams(idx, fields) {
   if (fields.scale) put("scale", fields.scale === "log" ? "log" : undefined);
   if (fields.zero !== undefined) put("zero", fields.zero ? "1" : undefined);
   if (fields.exemplars !== undefined) put("show_exemplars", fields.exemplars ? "1" : undefined);
+  if (fields.most) put("series_max", fields.most === SERIES_DEFAULT ? undefined : String(fields.most));
   return params;
 }
 
