@@ -23,6 +23,8 @@ pub struct TsdbStats {
     pub blocks: u64,
     /// Size of these blocks.
     pub block_bytes: u64,
+    /// Free space of the disk with the data directory; None if the file system does not report it.
+    pub disk_free_bytes: Option<u64>,
     /// Background work.
     pub maintenance: MaintenanceStats,
     /// Last start.
@@ -92,6 +94,7 @@ pub(crate) fn collect(sources: &StatsSources<'_>) -> TsdbStats {
         tenants: tenants(storage).len() as u64,
         blocks: blocks.count,
         block_bytes: blocks.bytes,
+        disk_free_bytes: storage.env().disk.free_bytes(&storage.options().data_dir),
         maintenance: MaintenanceStats {
             flush_count: counters.flush.windows.get(),
             error_count: counters.errors.get(),

@@ -3,11 +3,12 @@ import { html, useEffect, useState } from "./lib/ui.js";
 import { data } from "./api.js";
 import { route } from "./route.js";
 
-/** Fetches `path` every `everyMs` (0: once) while the page is visible. @param {string} path @param {number} everyMs @param {unknown} [again] A change of it fetches at once. @returns {{ value: any, error: any }} */
+/** Fetches `path`, if it is not empty, every `everyMs` (0: once) while the page is visible. @param {string} path @param {number} everyMs @param {unknown} [again] A change of it fetches at once. @returns {{ value: any, error: any }} */
 export function usePolled(path, everyMs, again) {
   const [state, setState] = useState(/** @type {{ value: any, error: any }} */ ({ value: null, error: null }));
   const tenant = route.value.params.get("tenant");
   useEffect(() => {
+    if (!path) return;
     const stop = new AbortController();
     let timer = 0;
     const refresh = async () => {

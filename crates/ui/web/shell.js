@@ -5,11 +5,13 @@ import { data } from "./api.js";
 import { isHelpOpen, keys, register } from "./keys.js";
 import { go, hrefOf, patch, route } from "./route.js";
 
-/** Pages with content, in the order of the navigation: name, title, key after `g`. */
+/** Pages in the order of the navigation: name, title, key after `g`. */
 const PAGES = [
   ["query", "Query", "q"], ["explore", "Explore", "e"], ["cardinality", "Cardinality", "c"], ["storage", "Storage", "s"],
-  ["queries", "Queries", "r"], ["plan", "Plan", "p"], ["settings", "Settings", "t"],
+  ["tenants", "Tenants", "n"], ["rejects", "Rejects", "j"], ["queries", "Queries", "r"], ["plan", "Plan", "p"], ["alerts", "Alerts", "a"], ["settings", "Settings", "t"],
 ];
+/** Has a key, but no place in the navigation while the server evaluates no rules. */
+const HIDDEN = "alerts";
 const SCHEMES = ["auto", "light", "dark"];
 const STATE_MS = 5000;
 
@@ -83,11 +85,11 @@ function Help() {
 export function Shell({ children }) {
   const { page } = route.value;
   useEffect(() => register(PAGES.map(([name, title, key]) => ({ key: `g ${key}`, what: `open ${title}`, run: () => go(hrefOf(/** @type {string} */ (name))) }))), []);
-  useEffect(() => { document.title = `${PAGES.find(entry => entry[0] === page)?.[1] ?? "Alerts"} · Chronolith`; }, [page]);
+  useEffect(() => { document.title = `${PAGES.find(entry => entry[0] === page)?.[1] ?? "Query"} · Chronolith`; }, [page]);
   return html`
     <header>
       <a class="brand" href=${hrefOf("query")} data-page="query">Chronolith</a>
-      <nav aria-label="Pages">${PAGES.map(([name = "", title]) => html`<a key=${name} href=${hrefOf(name)} data-page=${name} aria-current=${name === page ? "page" : undefined}>${title}</a>`)}</nav>
+      <nav aria-label="Pages">${PAGES.filter(entry => entry[0] !== HIDDEN || page === HIDDEN).map(([name = "", title]) => html`<a key=${name} href=${hrefOf(name)} data-page=${name} aria-current=${name === page ? "page" : undefined}>${title}</a>`)}</nav>
       <div class="tools"><${State} /><${Zone} /><${Scheme} /><button class="quiet" onClick=${() => { isHelpOpen.value = true; }} title="Keys (?)" aria-label="Keys">?</button></div>
     </header>
     <main id="main">${children}</main>

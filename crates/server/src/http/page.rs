@@ -42,6 +42,8 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/tsdb-status", get(page))
         .route("/storage", get(page))
         .route("/queries", get(page))
+        .route("/tenants", get(page))
+        .route("/rejects", get(page))
         .route("/plan", get(page))
         .route("/alerts", get(page))
         .route("/rules", get(page))

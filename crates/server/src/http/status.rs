@@ -222,6 +222,7 @@ fn storage_value(app: &App) -> Value {
         "headMaxTime": stats.head.max_time_ms,
         "blocks": stats.blocks,
         "blockBytes": stats.block_bytes,
+        "diskFreeBytes": stats.disk_free_bytes,
         "walBytes": stats.head.wal.segment_bytes + stats.head.checkpoint.bytes,
         "samplesAppended": stats.head.samples.appended,
         "samplesRejected": app.metrics.write.samples_rejected_count(),

@@ -23,6 +23,11 @@ pub(super) static TSDB: &[Metric<TsdbStats>] = &[
     Metric::gauge("chronolith_tenants", "Tenants with data.", |stats| stats.tenants as f64),
     Metric::gauge("chronolith_blocks", "Blocks of all tenants.", |stats| stats.blocks as f64),
     Metric::gauge("chronolith_block_bytes", "Bytes of all blocks.", |stats| stats.block_bytes as f64),
+    Metric::optional_gauge(
+        "chronolith_disk_free_bytes",
+        "Free space of the disk with the data directory; absent if the file system does not report it.",
+        |stats| stats.disk_free_bytes.map(|bytes| bytes as f64),
+    ),
     Metric::gauge("chronolith_replay_duration_seconds", "Duration of the last replay.", |stats| {
         stats.replay.ms as f64 / 1000.0
     }),

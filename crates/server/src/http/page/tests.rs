@@ -10,7 +10,7 @@ use super::{FILES, FOREVER, POLICY, is_page_request};
 use crate::http::router;
 use crate::http::tests::Fixture;
 
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 16] = [
     "/",
     "/graph",
     "/query",
@@ -19,6 +19,8 @@ const PAGES: [&str; 14] = [
     "/tsdb-status",
     "/storage",
     "/queries",
+    "/tenants",
+    "/rejects",
     "/plan",
     "/alerts",
     "/rules",
