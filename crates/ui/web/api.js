@@ -1,5 +1,6 @@
 // Requests to this server, with the tenant of the address.
 // Not here: what a query page asks in its languages (query/languages.js).
+import { parseInTasks } from "./json.js";
 import { route } from "./route.js";
 
 const ERROR_TEXT_MAX = 2000;
@@ -32,13 +33,13 @@ function tenantHeaders(tenant = route.value.params.get("tenant")) {
  */
 export async function post(path, form, signal) {
   const body = form instanceof URLSearchParams ? form : new URLSearchParams(form);
-  return read(await fetch(path, { method: "POST", body, headers: tenantHeaders(), signal: signal ?? null }));
+  return read(await fetch(path, { method: "POST", body, headers: tenantHeaders(), signal: signal ?? null }), signal);
 }
 
 /** @param {string} path @param {Record<string, string>} [params] @param {AbortSignal} [signal] @param {string} [tenant] @returns {Promise<any>} */
 export async function get(path, params = {}, signal, tenant) {
   const query = new URLSearchParams(params).toString();
-  return read(await fetch(path + (query ? "?" + query : ""), { headers: tenantHeaders(tenant), signal: signal ?? null }));
+  return read(await fetch(path + (query ? "?" + query : ""), { headers: tenantHeaders(tenant), signal: signal ?? null }), signal);
 }
 
 /** Field `data` of a successful answer. @param {string} path @param {Record<string, string>} [params] @param {AbortSignal} [signal] @param {string} [tenant] */
@@ -68,16 +69,17 @@ export async function stream(path, form, signal) {
 /** Returns true if a server of another release does not have the address that was asked. @param {any} error */
 export const isMissing = error => error instanceof ApiError && error.type === MISSING;
 
-/** @param {Response} answer */
-async function read(answer) {
+/** @param {Response} answer @param {AbortSignal} [signal] */
+async function read(answer, signal) {
   const text = await answer.text();
   if (answer.status === 404 && !text.startsWith("{")) {
     throw new ApiError(`This server does not have ${new URL(answer.url).pathname}: it is of another release than this page.`, MISSING);
   }
   let json;
   try {
-    json = JSON.parse(text);
+    json = await parseInTasks(text, signal);
   } catch {
+    signal?.throwIfAborted();
     throw new ApiError(text.slice(0, ERROR_TEXT_MAX) || `${answer.status} ${answer.statusText}`, String(answer.status));
   }
   const error = json?.error ?? json?.results?.find((/** @type {any} */ result) => result.error)?.error;

@@ -16,7 +16,7 @@ const pause = () => new Promise(resolve => {
 });
 
 /** A clock of one piece of work: `next` pauses if the task has lasted long enough. @param {AbortSignal} [signal] */
-function pacer(signal) {
+export function pacer(signal) {
   let since = performance.now();
   return async () => {
     if (performance.now() - since < TASK_MS) return;
