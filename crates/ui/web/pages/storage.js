@@ -56,7 +56,7 @@ function Sizes({ state, utc }) {
     [count(state.samplesAppended), "samples appended"], [count(state.samplesRejected), "samples rejected"], [count(state.tenants), "tenants"],
   ];
   return html`<${Facts} facts=${facts} />
-  <p class="soft">Version ${state.version}, started ${time(Date.parse(state.startTime))}, replay ${duration(state.replayMs)}. Head from ${time(state.headMinTime)} to ${time(state.headMaxTime)}. The disk is full by the trend of the last 6 hours.</p>
+  <p class="soft">Version ${state.version}, started ${time(Date.parse(state.startTime))}, replay ${duration(state.replayMs)}. Head from ${time(state.headMinTime)} to ${time(state.headMaxTime)}. <i>Disk full</i> is by the trend of the last 6 hours.</p>
   ${(state.replayNotes ?? []).map((/** @type {string} */ text) => html`<div class="note" key=${text}>${text}</div>`)}`;
 }
 

@@ -6,8 +6,9 @@ import { hrefOf } from "../route.js";
 import { Bar, heads } from "../widgets.js";
 import { squarify } from "./squares.js";
 
-/** Shape of a map; the boxes are in per cent of it. */
-const WIDTH = 300, HEIGHT = 100;
+/** Shape of a map as status.css has it, wide and on a phone; the boxes are in per cent of it. */
+const WIDE = { width: 1200, height: 300, low: 110 }, NARROW = { width: 330, height: 420, low: 180 };
+const PHONE = "(max-width: 700px)";
 /** Boxes of one map; smaller parts are one box together. */
 const BOXES_MAX = 24;
 /** Groups of parts, by the index of their colour. */
@@ -38,12 +39,12 @@ function Treemap({ label, parts, isLow }) {
   const shown = parts.slice(0, BOXES_MAX), left = parts.slice(BOXES_MAX).reduce((sum, part) => sum + part.size, 0);
   if (left > 0) shown.push({ name: `${parts.length - BOXES_MAX} others`, group: "process", size: left });
   shown.sort((a, b) => b.size - a.size);
-  const all = shown.reduce((sum, part) => sum + part.size, 0), height = isLow ? HEIGHT / 2 : HEIGHT;
-  const boxes = squarify(shown.map(part => part.size), { x: 0, y: 0, width: WIDTH, height });
+  const all = shown.reduce((sum, part) => sum + part.size, 0), shape = matchMedia(PHONE).matches ? NARROW : WIDE, height = isLow ? shape.low : shape.height;
+  const boxes = squarify(shown.map(part => part.size), { x: 0, y: 0, width: shape.width, height });
   return html`<ul class=${isLow ? "map low" : "map"} aria-label=${label}>${shown.map((part, idx) => {
     const { x, y, width, height: high } = /** @type {import("./squares.js").Box} */ (boxes[idx]);
     const text = html`<b>${part.name}</b> <span>${bytes(part.size)}</span>`;
     return html`<li key=${`${part.group} ${part.name}`} class=${`map${Math.max(0, GROUPS.indexOf(part.group))}`} title=${`${part.group} ${part.name}: ${bytes(part.size)}, ${((100 * part.size) / all).toFixed(1)} %`}
-      style=${{ left: `${(100 * x) / WIDTH}%`, top: `${(100 * y) / height}%`, width: `${(100 * width) / WIDTH}%`, height: `${(100 * high) / height}%` }}>${part.tenant ? html`<a href=${hrefOf("storage", { tenant: part.tenant })} data-page="storage">${text}</a>` : text}</li>`;
+      style=${{ left: `${(100 * x) / shape.width}%`, top: `${(100 * y) / height}%`, width: `${(100 * width) / shape.width}%`, height: `${(100 * high) / height}%` }}>${part.tenant ? html`<a href=${hrefOf("storage", { tenant: part.tenant })} data-page="storage">${text}</a>` : text}</li>`;
   })}</ul>`;
 }

@@ -1,0 +1,150 @@
+"""Each page by the keyboard alone: reached with its keys, used with Tab, Enter and letters."""
+import world
+from driver import editor_ready, reach
+
+
+def press(page, *keys):
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def go(page, key, heading):
+    page.evaluate("document.activeElement.blur()")
+    press(page, "g", key)
+    page.get_by_role("heading", name=heading, exact=True).wait_for()
+
+
+def query(page):
+    go_to = page.locator(".editor .cm-content").first
+    page.evaluate("document.activeElement.blur()")
+    press(page, "g", "q")
+    editor_ready(page)
+    press(page, "Escape", "?")
+    page.get_by_role("dialog").wait_for()
+    press(page, "Escape")
+    page.get_by_role("dialog").wait_for(state="hidden")
+    page.evaluate("document.activeElement.blur()")
+    press(page, "/", "Control+a")
+    page.keyboard.type("vector(41) + 1")
+    assert go_to.inner_text() == "vector(41) + 1"
+    press(page, "Enter")
+    page.wait_for_url(lambda address: "vector%2841%29" in address)
+    press(page, "Escape")
+    reach(page, "Table")
+    press(page, "Enter")
+    page.locator(".rows .value").get_by_text("42").wait_for()
+
+
+def explore(page):
+    go(page, "e", "Explore")
+    reach(page, "Search metrics")
+    page.keyboard.type("page_fl")
+    page.get_by_role("link", name="page_floats").wait_for()
+    reach(page, "page_floats")
+    press(page, "Enter")
+    page.get_by_role("heading", name="page_floats").wait_for()
+    reach(page, "Paths")
+    press(page, "Enter")
+    page.get_by_role("navigation", name="Path").wait_for()
+    reach(page, "Metrics")
+
+
+def cardinality(page):
+    go(page, "c", "Cardinality of the head")
+    reach(page, "Series by metric")
+    press(page, "Tab", "Enter")
+    page.wait_for_url(lambda address: "match=" in address)
+    page.get_by_role("heading", name="Cardinality of head and blocks").wait_for()
+    reach(page, "All series")
+    press(page, "Enter")
+    page.get_by_role("heading", name="Cardinality of the head").wait_for()
+    reach(page, "Order")
+    press(page, "ArrowDown")
+    page.wait_for_url(lambda address: "sort=unused" in address)
+
+
+def storage(page):
+    go(page, "s", "Storage")
+    reach(page, "Blocks")
+    press(page, "End")
+    reach(page, "Memory")
+
+
+def tenants(page):
+    go(page, "n", "Tenants")
+    reach(page, "Filter tenants")
+    page.keyboard.type("bill")
+    page.get_by_role("region", name="Tenants").get_by_text("billing").wait_for()
+    assert page.get_by_role("region", name="Tenants").locator("tbody tr").count() == 1
+    reach(page, "Order")
+    press(page, "ArrowDown")
+    page.wait_for_url(lambda address: "sort=memory" in address)
+
+
+def rejects(page):
+    go(page, "j", "Rejected samples")
+    reach(page, "Reason")
+    press(page, "s")
+    page.wait_for_url(lambda address: "reason=series_limit" in address)
+    reach(page, "Minutes of series limit, shop")
+    press(page, "Enter")
+    page.get_by_role("heading", name="series limit, shop").wait_for()
+    reach(page, "Rejects per minute")
+    reach(page, "Rejected series")
+
+
+def queries(page):
+    go(page, "r", "Running queries")
+    reach(page, "End query 1")
+    reach(page, "Order")
+    press(page, "ArrowDown")
+    page.wait_for_url(lambda address: "sort=count" in address)
+    reach(page, "Dearest queries")
+
+
+def plan(page):
+    go(page, "p", "Plan of a query")
+    reach(page, "Line of the slow query log")
+    page.keyboard.type('{"plan":{"op":"outer","timeMs":2,"children":[{"op":"inner","timeMs":1}]}}')
+    page.get_by_role("region", name="Operators").get_by_text("inner").wait_for()
+    reach(page, "Operators of outer")
+    press(page, "Enter")
+    page.get_by_role("region", name="Operators").get_by_text("inner").wait_for(state="detached")
+
+
+def alerts(page):
+    go(page, "a", "Rules and alerts")
+    reach(page, "Filter by name, label, text")
+    page.keyboard.type("severity=page cart")
+    page.wait_for_url(lambda address: "severity" in address)
+    reach(page, "Show")
+    press(page, "ArrowDown")
+    page.wait_for_url(lambda address: "kind=alert" in address)
+    rows = page.locator(".rows tbody tr:not(.gap)")
+    assert rows.count() and all("↳" in text for text in rows.all_inner_texts())
+    reach(page, "Rules and alerts")
+    press(page, "PageDown")
+
+
+def settings(page):
+    go(page, "t", "Settings")
+    reach(page, "Filter settings")
+    page.keyboard.type("self-scrape")
+    page.wait_for_url(lambda address: "search=self-scrape" in address)
+    assert page.get_by_role("region", name="Settings").locator("tbody tr").count() == 1
+    reach(page, "Settings")
+
+
+PAGES = [query, explore, cardinality, storage, tenants, rejects, queries, plan, alerts, settings]
+
+
+def keyboard(browser):
+    state = {name: answer for name, answer in world.answers().items() if name != "status/storage"}
+    for use in PAGES:
+        page = browser.open("settings" if use is plan else "plan", answers={} if use in (query, explore, settings) else state)
+        page.locator("main").click(position={"x": 2, "y": 2})
+        try:
+            use(page)
+        except Exception as error:
+            raise AssertionError("%s: %s" % (use.__name__, error)) from error
+        browser.close(page)
