@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 import data
-import world
+import server_state
 from data import HOSTILE
 from driver import Browser, base_of, editor_ready, panel
 from heat import heatmap
@@ -77,7 +77,7 @@ def axe(browser):
     """All rules, in both schemes. On a phone no page scrolls sideways."""
     axe = Axe()
     graphs = [panel('page_floats{job=~".+"}', tab="graph"), panel('page_floats{job=~".+"}', tab="table"), panel('rate(page_floats{job=~".+"}[1m])', tab="plan"), panel('page_one{job="a"}', tab="graph")]
-    state = {name: answer for name, answer in world.answers().items() if name != "status/storage"}
+    state = {name: answer for name, answer in server_state.answers().items() if name != "status/storage"}
     for path in PAGES + ["explore?search=page_fl&metric=page_floats", "explore?kind=influxql", "explore?kind=graphite", "cardinality?match=up&span=1d&against=1"] + graphs:
         # axe adds a style sheet of its own, which the policy would refuse.
         page = browser.open(path, bypass_csp=True, answers={} if path in PAGES[:2] or path.startswith(("?", "explore")) else state)
@@ -263,15 +263,15 @@ def missing_endpoints(browser):
 
 def status(browser):
     """Pages of the server's state: what they show is what its endpoints answer."""
-    answers = {name: answer for name, answer in world.answers().items() if name != "status/storage"}
+    answers = {name: answer for name, answer in server_state.answers().items() if name != "status/storage"}
     page = browser.open("storage?tz=utc", answers=answers)
     boxes = page.locator(".map").first.locator("li")
-    sizes = [entry["bytes"] for part in world.memory()["parts"].values() for entry in part.values()] + [9 << 20, 52 << 20]
+    sizes = [entry["bytes"] for part in server_state.memory()["parts"].values() for entry in part.values()] + [9 << 20, 52 << 20]
     areas = boxes.evaluate_all("all => all.map(e => [e.title, e.getBoundingClientRect().width * e.getBoundingClientRect().height])")
     whole = sum(area for _, area in areas)
     shares = sorted((area / whole for _, area in areas), reverse=True)
     assert len(areas) == len(sizes) and all(abs(share - size / sum(sizes)) < 0.01 for share, size in zip(shares, sorted(sizes, reverse=True))), (shares, sizes)
-    assert page.locator(".lane i").count() == 1 + len(world.blocks()["blocks"])
+    assert page.locator(".lane i").count() == 1 + len(server_state.blocks()["blocks"])
     lanes = page.locator(".lane").evaluate_all("all => all.map(lane => [...lane.children].map(e => [e.offsetLeft, e.offsetLeft + e.offsetWidth]))")
     assert all(a[1] <= b[0] + 3 for lane in lanes for a, b in zip(sorted(lane), sorted(lane)[1:])), "blocks of a lane overlap"
     tops = page.locator(".facts").first.locator("dd").evaluate_all("all => [...new Set(all.map(e => Math.round(e.getBoundingClientRect().top)))]")
@@ -279,7 +279,7 @@ def status(browser):
     browser.close(page)
     page = browser.open("rejects?tz=utc", answers=answers)
     page.get_by_role("button", name="Minutes of too old, shop").click()
-    want = [n for n in world.rejects()["counts"][0]["perMinute"] if n]
+    want = [n for n in server_state.rejects()["counts"][0]["perMinute"] if n]
     assert [int(text) for text in page.get_by_role("region", name="Rejects per minute").locator(".value").all_inner_texts()] == want
     browser.close(page)
     page = browser.open("cardinality", answers=answers)

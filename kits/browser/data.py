@@ -2,8 +2,8 @@
 import math
 import time
 
+import server_state
 import tsdbwire as wire
-import world
 from driver import RUN
 
 STEP_MS, COUNT = 15000, 20
@@ -44,19 +44,19 @@ def write_run(url):
 
 def write_pictures(url):
     """An hour of a small shop at a fixed time: requests by service, latencies with an incident, as native and as classic histograms."""
-    start = world.END_MS - PICTURE_MINUTES * world.MINUTE_MS
-    times = list(range(start, world.END_MS + 1, STEP_MS))
+    start = server_state.END_MS - PICTURE_MINUTES * server_state.MINUTE_MS
+    times = list(range(start, server_state.END_MS + 1, STEP_MS))
 
     def incident(t):
         """1 in the middle of the incident, 0 outside it."""
-        part = (t - start) / (world.END_MS - start)
+        part = (t - start) / (server_state.END_MS - start)
         return math.exp(-(((part - 0.6) / 0.09) ** 2))
 
     def series(name, value, **labels):
         return {"__name__": name, **labels}, [(t, value(k, t)) for k, t in enumerate(times)]
 
     found = []
-    for s, service in enumerate(world.SERVICES):
+    for s, service in enumerate(server_state.SERVICES):
         def requests(k, t, s=s):
             return round(k * (30.0 + 9 * s) + 220 * math.sin(k / (9 + s)) + 400 * s, 1)
         found.append(series("shop_requests_total", requests, service=service, zone="eu-%d" % (s % 2 + 1)))

@@ -7,8 +7,8 @@ import json
 import time
 import urllib.parse
 
+import server_state
 import tsdbwire as wire
-import world
 from driver import RUN, panel
 
 # Strings of well-known lists (OWASP's filter evasion sheet, the big list of naughty strings) and of reported cases.
@@ -134,9 +134,9 @@ def status_pages(browser):
     in answers that the test makes, since protocols refuse most of them or a list has no room for all."""
     # Parts of the memory map that are too small have no room for a name; the list below has all.
     answers = {
-        "status/tenants": lambda _: world.tenants(TEXTS), "status/rejects": lambda _: world.rejects(TEXTS), "status/top_queries": lambda _: world.top_queries(TEXTS), "status/active_queries": lambda _: world.active_queries(TEXTS),
-        "status/metric_usage": lambda _: world.metric_usage(TEXTS), "status/tsdb": lambda _: world.tsdb(TEXTS), "status/memory": lambda _: world.memory(TEXTS), "status/tsdb/blocks": lambda _: blocks_of(TEXTS), "status/bucket": lambda _: {**world.bucket(), "url": TEXTS[0]},
-        "rules": lambda _: world.rules(0, 0, TEXTS), "status/flags": lambda _: {text: text for text in TEXTS}, "status/config": lambda _: {"yaml": "\n".join(TEXTS)},
+        "status/tenants": lambda _: server_state.tenants(TEXTS), "status/rejects": lambda _: server_state.rejects(TEXTS), "status/top_queries": lambda _: server_state.top_queries(TEXTS), "status/active_queries": lambda _: server_state.active_queries(TEXTS),
+        "status/metric_usage": lambda _: server_state.metric_usage(TEXTS), "status/tsdb": lambda _: server_state.tsdb(TEXTS), "status/memory": lambda _: server_state.memory(TEXTS), "status/tsdb/blocks": lambda _: blocks_of(TEXTS), "status/bucket": lambda _: {**server_state.bucket(), "url": TEXTS[0]},
+        "rules": lambda _: server_state.rules(0, 0, TEXTS), "status/flags": lambda _: {text: text for text in TEXTS}, "status/config": lambda _: {"yaml": "\n".join(TEXTS)},
     }
     for path in ("tenants", "rejects", "queries", "cardinality", "storage", "alerts", "settings"):
         page = browser.open(path, answers=answers)
@@ -144,7 +144,7 @@ def status_pages(browser):
         browser.close(page)
     # What is typed or in a link is a text, too.
     for path in ("explore?", "cardinality?", "settings?", "tenants?", "rejects?", "alerts?"):
-        page = browser.open(path + urllib.parse.urlencode({"search": TEXTS[1], "match": TEXTS[1], "tenant": TEXTS[0], "metric": TEXTS[2], "usage_search": TEXTS[26]}), answers={**answers, "status/storage": lambda _: world.storage()})
+        page = browser.open(path + urllib.parse.urlencode({"search": TEXTS[1], "match": TEXTS[1], "tenant": TEXTS[0], "metric": TEXTS[2], "usage_search": TEXTS[26]}), answers={**answers, "status/storage": lambda _: server_state.storage()})
         page.wait_for_timeout(100)
         assert not page.evaluate(SURVEY)["strange"], path
         browser.faults = [fault for fault in browser.faults if "status of" not in fault]
@@ -152,7 +152,7 @@ def status_pages(browser):
 
 
 def blocks_of(texts):
-    first = world.blocks()["blocks"][0]
+    first = server_state.blocks()["blocks"][0]
     return {"blocks": [{**first, "ulid": text, "minTime": first["minTime"] - k * 1000, "location": text} for k, text in enumerate(texts)]}
 
 

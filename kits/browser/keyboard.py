@@ -1,5 +1,5 @@
 """Each page by the keyboard alone: reached with its keys, used with Tab, Enter and letters."""
-import world
+import server_state
 from driver import editor_ready, reach
 
 
@@ -139,7 +139,7 @@ PAGES = [query, explore, cardinality, storage, tenants, rejects, queries, plan, 
 
 
 def keyboard(browser):
-    state = {name: answer for name, answer in world.answers().items() if name != "status/storage"}
+    state = {name: answer for name, answer in server_state.answers().items() if name != "status/storage"}
     for use in PAGES:
         page = browser.open("settings" if use is plan else "plan", answers={} if use in (query, explore, settings) else state)
         page.locator("main").click(position={"x": 2, "y": 2})

@@ -1,12 +1,12 @@
 """Pictures of every page, light and dark, wide and narrow, compared with the committed ones.
 
-Queries are answered by the server from series at a fixed time; endpoints of its state have the answers of world.py.
+Queries are answered by the server from series at a fixed time; endpoints of its state have the answers of server_state.py.
 Hidden is what differs between runs: the duration of queries. A picture differs if more than 1 % of its pixels do."""
 import os
 import subprocess
 
 import data
-import world
+import server_state
 from driver import editor_ready, panel
 from PIL import Image, ImageChops
 
@@ -49,9 +49,9 @@ def views():
 def answers():
     def query(params):
         text = params["query"][0]
-        return world.own_metrics(text) if "chronolith_" in text else None
+        return server_state.own_metrics(text) if "chronolith_" in text else None
     settings = {"http": "127.0.0.1:9595", "data-dir": "./data", "retention": "90d", "self-scrape": "10s", "multitenancy": "true", "query-timeout": "2m", "max-series": "10000", "out-of-order-window": "unlimited", "bucket.url": "s3://metrics/chronolith", "web.enable-admin-api": "false"}
-    return {**world.answers(), "query": query, "query_range": lambda params: plan_answer() if "explain" in params else None, "status/flags": lambda _: settings,
+    return {**server_state.answers(), "query": query, "query_range": lambda params: plan_answer() if "explain" in params else None, "status/flags": lambda _: settings,
             "status/config": lambda _: {"yaml": "limits:\n  default:\n    max-series: 10000\n  tenants:\n    billing:\n      max-series: 50000\n"}, "status/buildinfo": lambda _: {"version": "3.16.0", "chronolithVersion": "0.0.0"}}
 
 

@@ -1,7 +1,7 @@
 """Speed of the interface with large answers, which the test makes: figures are printed, limits are those of the issue.
 
 A second try counts where the first is too slow: other processes of the machine must not fail the test."""
-import world
+import server_state
 from driver import base_of, panel
 
 TRIES = 2
@@ -57,7 +57,7 @@ DRAW = """async ([base, series, points]) => {
 
 def graph(browser):
     """1,000 series of 1,000 points: drawing them, and from a move of the pointer to its values; with the answer of a server, too."""
-    text = world.series_range(1000, 1000)
+    text = server_state.series_range(1000, 1000)
 
     def measure():
         page = browser.open("plan")
@@ -80,7 +80,7 @@ def graph(browser):
 
 def table(browser):
     """50,000 rows: no task of the page is long, whatever the reader does."""
-    text = world.rows_instant(50_000)
+    text = server_state.rows_instant(50_000)
 
     def measure():
         page = browser.open(panel("http_requests_total", run=False, tab="table", end_input=END_TEXT), answers={"query": lambda _: text}, script=TASKS)
@@ -105,7 +105,7 @@ def table(browser):
 
 def alerts(browser):
     """15,000 rules with 3,000 alerts: usable soon, and each key of the filter is followed at once."""
-    text = world.success(world.rules())
+    text = server_state.success(server_state.rules())
 
     def measure():
         page = browser.open("alerts", answers={"rules": lambda _: text}, script=SEEN % "{ rows: '.rows tbody tr' }" + KEYS)
