@@ -218,7 +218,7 @@ def completion(browser):
     page.get_by_role("option", name="page_many").wait_for()
     names = [request for request in asked if is_names.search(request)]
     assert names and all("pa" in request for request in names), names
-    assert all(re.search(r"[?& ]limit=%d(&|$)" % COMPLETIONS_MAX, request) for request in names), names
+    assert all(re.search(r"[?& ]limit=%d(&| |$)" % COMPLETIONS_MAX, request) for request in names), names
     page.keyboard.press("Enter")
     page.keyboard.press("Enter")
     page.wait_for_url(lambda address: "page_many" in address)

@@ -1,4 +1,6 @@
 """Cells of a heatmap, read back from its canvas and from what the page says about them, against the buckets of the API."""
+import calendar
+import math
 import re
 import time as clock
 import urllib.parse
@@ -52,7 +54,7 @@ def wanted_columns(result):
 def near(cell, cells):
     """The key in `cells` that is this one in four digits."""
     for key in cells:
-        if all(a == b or abs(a - b) <= 6e-4 * max(abs(a), abs(b)) for a, b in zip(key, cell)):
+        if all(a == b or (math.isfinite(a) and math.isfinite(b) and abs(a - b) <= 6e-4 * max(abs(a), abs(b))) for a, b in zip(key, cell)):
             return key
     return None
 
@@ -77,8 +79,7 @@ def read_cells(page, want, step):
         assert parts, "no text for a cell that is drawn: %r" % text
         cell = (number(parts[2]), number(parts[3]))
         found[time].setdefault(cell, []).append(most * ((alpha / 255 - 0.1) / 0.9) ** 2)
-        seconds = page.evaluate("text => Date.parse(text.replace(' ', 'T') + 'Z') / 1000", parts[1])
-        assert seconds == time, (parts[1], time)
+        assert calendar.timegm(clock.strptime(parts[1], "%Y-%m-%d %H:%M:%S")) == time, (parts[1], time)
     # The middle one: edges of a cell are mixed with their neighbours.
     return {time: {cell: sorted(counts)[len(counts) // 2] for cell, counts in cells.items()} for time, cells in found.items()}, most
 

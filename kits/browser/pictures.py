@@ -14,7 +14,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "d
 CHANGED_MAX = 0.01
 # Difference of a channel that counts as a change; the palette of a committed picture is coarser than that.
 CHANNEL_MIN = 40
-COLOURS, BYTES_MAX = 48, 60_000
+COLOURS, BYTES_MAX = 128, 60_000
 SIZES = ((1280, 800), (360, 740))
 END_TEXT = "2026-01-01 00:00:00"
 

@@ -8,7 +8,7 @@ import { Bar, Choice, hasWords, heads, NEAR, Search } from "../widgets.js";
 
 const REFRESH_MS = 10_000;
 const LIMIT = 1000;
-/** @typedef {{ name: string, setting: string, used: number, limit: number | null }} Limit */
+/** @typedef {{ name: string, setting: string | null, used: number, limit: number | null }} Limit */
 /** @typedef {{ tenant: string, samplesAccepted: number, samplesRejected: number, queries: number, memoryBytes: number, limits: Limit[] }} Tenant */
 
 /** Part of the limit that is used; 0 without a limit. @param {Limit} limit */
@@ -37,6 +37,6 @@ const List = ({ tenants }) => html`<div class="rows tall" tabindex="0" role="reg
 /** @param {{ limit: Limit }} props */
 const Use = ({ limit }) => {
   const show = /byte|memory/.test(limit.name) ? bytes : count;
-  return html`<span class="limit" title=${`setting ${limit.setting}`}><span>${limit.name.replaceAll("_", " ")}</span>${limit.limit ? html`<${Bar} part=${limit.used} of=${limit.limit} isLimit />` : ""}
+  return html`<span class="limit" title=${limit.setting ? `setting ${limit.setting}` : ""}><span>${limit.name.replaceAll("_", " ")}</span>${limit.limit ? html`<${Bar} part=${limit.used} of=${limit.limit} isLimit />` : ""}
     <span class="value">${show(limit.used)} ${limit.limit ? `of ${show(limit.limit)}, ${(100 * share(limit)).toFixed(share(limit) < 0.1 ? 1 : 0)} %` : "without limit"}</span></span>`;
 };

@@ -98,13 +98,13 @@ function labels(ctx, columns, edges, x, y, width, height, utc) {
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
   let free = Infinity;
-  edges.forEach((edge, idx) => { if (y(idx) <= free - 14) { ctx.fillText(short(edge), LEFT - 6, Math.max(8, y(idx))); free = y(idx); } });
+  edges.forEach((edge, idx) => { if (y(idx) <= free - 14) { ctx.fillText(short(edge), LEFT - 6, Math.min(height - BOTTOM - 4, Math.max(8, y(idx)))); free = y(idx); } });
   ctx.textAlign = "center";
   ctx.textBaseline = "top";
   const from = columns[0]?.time ?? 0, to = columns.at(-1)?.time ?? 0;
   const { times, apart } = roundTimes(from, to, (width - LEFT) / TICK_PX, utc);
   timeTicks(times, apart, utc).forEach((text, idx) => {
-    const at = Math.min(width - TICK_PX / 3, x(times[idx] ?? 0));
+    const at = Math.max(LEFT + TICK_PX / 6, Math.min(width - TICK_PX / 3, x(times[idx] ?? 0)));
     text.split("\n").forEach((line, row) => ctx.fillText(line, at, height - BOTTOM + 4 + row * LINE_PX));
   });
 }
