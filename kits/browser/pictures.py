@@ -62,8 +62,9 @@ def environment(browser):
     return "chromium %s\n%s\n%s\n" % (browser.browser.version.split(".")[0], font, mono)
 
 
-def take(browser, path, ready, scheme, width, height):
-    page = browser.open(path, scheme, width, height, answers=answers())
+def take(browser, path, ready, width, height):
+    """Pictures of one page by scheme."""
+    page = browser.open(path, "light", width, height, answers=answers())
     if path.startswith("?"):
         editor_ready(page)
     page.locator(ready).first.wait_for()
@@ -71,13 +72,15 @@ def take(browser, path, ready, scheme, width, height):
     page.evaluate("document.querySelectorAll('.panel .bar > [role=status]').forEach(e => { e.style.visibility = 'hidden'; })")
     page.evaluate("document.activeElement.blur()")
     page.mouse.move(0, 0)
-    page.wait_for_timeout(250)
-    file = os.path.join("/tmp", "page-%d.png" % os.getpid())
-    page.screenshot(path=file, animations="disabled", caret="hide")
-    browser.close(page)
-    with Image.open(file) as image:
-        found = image.convert("RGB")
+    found, file = {}, os.path.join("/tmp", "page-%d.png" % os.getpid())
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(150)
+        page.screenshot(path=file, animations="disabled", caret="hide")
+        with Image.open(file) as image:
+            found[scheme] = image.convert("RGB")
     os.remove(file)
+    browser.close(page)
     return found
 
 
@@ -109,10 +112,10 @@ def pictures(browser):
                 print("     not compared: this browser or its fonts are not those of the pictures (environment.txt)")
                 return
     faults, count, most = [], 0, 0.0
-    for scheme in ("light", "dark"):
-        for width, height in SIZES:
-            for name, (path, ready) in views().items():
-                found, file = take(browser, path, ready, scheme, width, height), os.path.join(FOLDER, "%s-%s-%d.png" % (name, scheme, width))
+    for width, height in SIZES:
+        for name, (path, ready) in views().items():
+            for scheme, found in take(browser, path, ready, width, height).items():
+                file = os.path.join(FOLDER, "%s-%s-%d.png" % (name, scheme, width))
                 count += 1
                 if writes:
                     save(found, file)

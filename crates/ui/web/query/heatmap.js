@@ -36,8 +36,10 @@ function Sketch({ sketch, utc, step, height }) {
     const redraw = () => setScheme(now => now + 1);
     const observer = new ResizeObserver(() => setWidth(canvas.current?.clientWidth ?? 0));
     if (canvas.current) observer.observe(canvas.current);
+    const query = matchMedia("(prefers-color-scheme: dark)");
     addEventListener("scheme", redraw);
-    return () => { observer.disconnect(); removeEventListener("scheme", redraw); };
+    query.addEventListener("change", redraw);
+    return () => { observer.disconnect(); removeEventListener("scheme", redraw); query.removeEventListener("change", redraw); };
   }, []);
   useEffect(() => { if (canvas.current && width) draw(canvas.current, { sketch, edges, x, y, width, height, step, utc }); }, [sketch, width, scheme, utc]);
 
