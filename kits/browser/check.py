@@ -234,7 +234,7 @@ def completion(browser):
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     held = []
-    page.route(is_names, held.append)
+    page.route(is_names, lambda route: held.append(route))
     page.locator(".editor .cm-content").click()
     page.keyboard.press("Control+a")
     with page.expect_request(is_names):
