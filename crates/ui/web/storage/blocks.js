@@ -8,6 +8,8 @@ import { Rows } from "../virtual.js";
 const LANES_MAX = 12;
 const BARS_MAX = 2000;
 const TICKS = 8;
+/** Length of a window of the head, which is flushed to a block as a whole. */
+const WINDOW_MS = 7_200_000;
 const LOCATIONS = { local: "local", bucket: "bucket", both: "local and bucket" };
 /** @typedef {{ ulid: string, minTime: number, maxTime: number, stats: { numSamples: number, numSeries: number, numChunks: number }, compaction: { level: number, sources?: string[] }, bytes: number, location: "local" | "bucket" | "both" }} Block */
 
@@ -21,6 +23,19 @@ export function lanesOf(blocks) {
     ends[lane] = maxTime;
     return lane;
   });
+}
+
+/** Windows of the head between two times; one for all if there are more than bars. @param {number} min @param {number} max */
+export function windowsOf(min, max) {
+  if ((max - min) / WINDOW_MS > BARS_MAX) return [{ min, max }];
+  /** @type {{ min: number, max: number }[]} */
+  const windows = [];
+  for (let from = min; from < max;) {
+    const next = Math.min(max, (Math.floor(from / WINDOW_MS) + 1) * WINDOW_MS);
+    windows.push({ min: from, max: next });
+    from = next;
+  }
+  return windows;
 }
 
 /** @param {{ blocks: Block[], head: { min: number | null, max: number | null, series: number }, utc: boolean }} props */
@@ -46,7 +61,7 @@ function TimeLine({ blocks, head, utc }) {
   const bar = (/** @type {number} */ min, /** @type {number} */ max) => ({ left: `${at(min)}%`, width: `max(2px, ${at(max) - at(min)}%)` });
   const { times, apart } = roundTimes(from / 1000, to / 1000, TICKS, utc), texts = timeTicks(times, apart, utc);
   return html`<div class="line" role="img" aria-label=${`Time line of ${count(blocks.length)} blocks; the table below has their values`}>
-    ${hasHead && html`<div class="lane"><i class="head" style=${bar(Number(head.min), Number(head.max))} title=${`head, ${count(head.series)} series`}></i></div>`}
+    ${hasHead && html`<div class="lane">${windowsOf(Number(head.min), Number(head.max)).map(({ min, max }) => html`<i class="head" key=${min} style=${bar(min, max)} title=${`window of the head, ${count(head.series)} series in all`}></i>`)}</div>`}
     ${Array.from({ length: laneCount }, (_, lane) => html`<div class="lane" key=${lane}>${shown.map((block, idx) => lanes[idx] === lane && html`<i key=${block.ulid} class=${block.location} style=${bar(block.minTime, block.maxTime)}
       title=${`level ${block.compaction.level}, ${count(block.stats.numSamples)} samples, ${bytes(block.bytes)}`}></i>`)}</div>`)}
     <div class="ticks">${times.map((tick, idx) => html`<span key=${tick} style=${{ left: `${at(tick * 1000)}%` }}>${texts[idx]?.replace("\n", " ")}</span>`)}</div></div>
