@@ -19,13 +19,13 @@ const metricSelector = metric => (metric ? `{__name__=${JSON.stringify(metric)}}
 let canSearch = true;
 
 /**
- * Names or values that contain what is typed, by the search API; null if the server has none.
+ * Names or values of any time that contain what is typed, by the search API; null if the server has none.
  * @param {"metric_names" | "label_names" | "label_values"} kind @param {string} typed @param {Record<string, string>} more @param {AbortSignal} signal @returns {Promise<Found | null>}
  */
 async function searchFor(kind, typed, more, signal) {
   if (!canSearch) return null;
   /** @type {Record<string, string>} */
-  const form = { limit: String(LIMIT), case_sensitive: "false", ...more };
+  const form = { limit: String(LIMIT), case_sensitive: "false", start: "0", ...more };
   if (typed) form["search[]"] = typed;
   try {
     const { results, hasMore } = await stream(`api/v1/search/${kind}`, form, signal);
