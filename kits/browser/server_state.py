@@ -35,7 +35,7 @@ def rejects(texts=None):
     for k, reason in enumerate(reasons):
         for tenant in ("shop", "billing")[: 2 - k % 2]:
             minutes = [rng.randrange(5, 40 * (k + 1)) if 20 <= m <= 45 or (m * (k + 3)) % 7 == 0 else 0 for m in range(60)]
-            counts.append({"tenant": tenant, "reason": reason, "total": sum(minutes) * 3, "perMinute": minutes})
+            counts.append({"tenant": tenant, "reason": reason, "total": sum(minutes), "perMinute": minutes})
     for k in range(14):
         reason = reasons[k % len(reasons)]
         examples.append({"tenant": "shop", "reason": reason, "series": '{__name__="http_requests_total",service="%s",pod="%s-%d"}' % (SERVICES[k % 8], SERVICES[k % 8], k), "timeMs": END_MS - 5 * HOUR_MS - k * MINUTE_MS,

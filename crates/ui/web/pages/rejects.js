@@ -25,7 +25,7 @@ export function Page() {
   const examples = (value?.examples ?? []).filter(fits);
   const reasons = [...new Set(all.map(one => one.reason))].sort();
   return html`<section class="panel"><h1>Rejected samples</h1><${Fault} error=${error} />
-    ${value && html`<${Facts} facts=${[[count(sum(counts.map(one => one.total))), "since the start"], [count(sum(counts.flatMap(one => one.perMinute))), `in ${value.minutes} minutes`], [count(new Set(counts.map(one => one.tenant)).size), "tenants"]]} />
+    ${value && html`<${Facts} facts=${[[count(sum(counts.map(one => one.total))), `in ${value.minutes} minutes`], [count(new Set(counts.map(one => one.tenant)).size), "tenants"]]} />
       <div class="bar"><${Search} name="search" label="Filter rejects" /><${Choice} name="reason" label="Reason" choices=${[["", "all"], ...reasons.map(one => [one, words(one)])]} /></div>
       ${!all.length && html`<p class="empty">No sample was rejected.</p>`}
       ${counts.length > 0 && html`<${Counts} counts=${counts} endMs=${value.endMs} utc=${utc} />`}
@@ -41,9 +41,9 @@ function Counts({ counts, endMs, utc }) {
   const most = Math.max(...counts.flatMap(one => one.perMinute), 1), minutes = Math.max(...counts.map(one => one.perMinute.length));
   const chosen = counts.find(one => `${one.tenant}\n${one.reason}` === open);
   return html`<h2>By reason and tenant, ${rangeText(minutes * 60)} until ${timeOf(endMs, utc)}</h2>
-    <div class="rows" tabindex="0" role="region" aria-label="Rejects by reason"><table><thead><tr><th>reason</th><th>tenant</th><th>per minute, at most ${count(most)}</th><th class="right">in the hour</th><th class="right">since the start</th><th>minutes</th></tr></thead>
+    <div class="rows" tabindex="0" role="region" aria-label="Rejects by reason"><table><thead><tr><th>reason</th><th>tenant</th><th>per minute, at most ${count(most)}</th><th class="right">in the hour</th><th>minutes</th></tr></thead>
       <tbody>${counts.map(one => { const key = `${one.tenant}\n${one.reason}`; return html`<tr key=${key}><td>${words(one.reason)}</td><td class="mono">${one.tenant}</td>
-        <td><${Spark} counts=${one.perMinute} most=${most} label=${`Rejects per minute of ${one.tenant}: ${words(one.reason)}`} /></td><td class="value">${count(sum(one.perMinute))}</td><td class="value">${count(one.total)}</td>
+        <td><${Spark} counts=${one.perMinute} most=${most} label=${`Rejects per minute of ${one.tenant}: ${words(one.reason)}`} /></td><td class="value">${count(one.total)}</td>
         <td><button class="quiet" aria-expanded=${open === key} aria-label=${`Minutes of ${words(one.reason)}, ${one.tenant}`} onClick=${() => setOpen(open === key ? "" : key)}>${open === key ? "Hide" : "Show"}</button></td></tr>`; })}</tbody></table></div>
     ${chosen && html`<h3>${words(chosen.reason)}, ${chosen.tenant}</h3><div class="rows" tabindex="0" role="region" aria-label="Rejects per minute"><table><tbody>
       ${chosen.perMinute.map((value, idx) => ({ value, ms: endMs - (chosen.perMinute.length - idx) * MINUTE_MS })).filter(({ value }) => value).map(({ value, ms }) => html`<tr key=${ms}><td>${timeOf(ms, utc)}</td><td class="value">${count(value)}</td></tr>`)}</tbody></table></div>`}`;
