@@ -19,23 +19,36 @@ const metricSelector = metric => (metric ? `{__name__=${JSON.stringify(metric)}}
 let canSearch = true;
 
 /**
- * Names or values of any time that contain what is typed, by the search API; null if the server has none.
- * @param {"metric_names" | "label_names" | "label_values"} kind @param {string} typed @param {Record<string, string>} more @param {AbortSignal} signal @returns {Promise<Found | null>}
+ * One search; null if the server has none.
+ * @param {string} kind @param {Record<string, string>} form @param {AbortSignal} signal
  */
-async function searchFor(kind, typed, more, signal) {
+async function search(kind, form, signal) {
   if (!canSearch) return null;
-  /** @type {Record<string, string>} */
-  const form = { limit: String(LIMIT), case_sensitive: "false", start: "0", ...more };
-  if (typed) form["search[]"] = typed;
   try {
-    const { results, hasMore } = await stream(`api/v1/search/${kind}`, form, signal);
-    const help = new Map(results.map(found => [found.name, [found.type, found.unit, found.help].filter(Boolean).join(" · ")]));
-    return { values: results.map(found => found.name ?? found.value), isIncomplete: hasMore, help };
+    return await stream(`api/v1/search/${kind}`, { limit: String(LIMIT), start: "0", ...form }, signal);
   } catch (error) {
     if (!isMissing(error)) throw error;
     canSearch = false;
     return null;
   }
+}
+
+/**
+ * Names or values of any time: those that begin with what is typed, which the server looks up, and if they are few, those that
+ * contain it in any case, for which it reads all names.
+ * @param {"metric_names" | "label_names" | "label_values"} kind @param {string} typed @param {Record<string, string>} more @param {AbortSignal} signal @returns {Promise<Found | null>}
+ */
+async function searchFor(kind, typed, more, signal) {
+  const terms = typed ? { "search[]": typed } : {};
+  let found = await search(kind, { ...more, ...terms, fuzz_threshold: "100" }, signal);
+  if (!found) return null;
+  if (typed && !found.hasMore && found.results.length < LIMIT) {
+    const inside = await search(kind, { ...more, ...terms, fuzz_alg: "jarowinkler", case_sensitive: "false", sort_by: "score" }, signal);
+    found = inside ?? found;
+  }
+  const { results, hasMore } = found;
+  const help = new Map(results.map(one => [one.name, [one.type, one.unit, one.help].filter(Boolean).join(" · ")]));
+  return { values: results.map(one => one.name ?? one.value), isIncomplete: hasMore, help };
 }
 
 /** Names of metrics that contain what is typed. @param {string} typed @param {AbortSignal} signal @returns {Promise<Found>} */

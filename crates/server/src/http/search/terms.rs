@@ -5,6 +5,8 @@
 //! buffers have grown.
 //! Not here: parameters (`request`), the best names (`ranking`).
 
+use memchr::memmem::Finder;
+
 /// Characters of a name up to which every start of a subsequence is tried; of a longer name the first alone.
 const ALL_STARTS_CHARS_MAX: usize = 1024;
 /// Characters of names and terms that Jaro-Winkler compares, from their starts.
@@ -47,13 +49,15 @@ pub(super) struct Terms {
 struct Term {
     text: String,
     chars: Vec<char>,
+    /// Searches names for the text; a plain `contains` prepares its search again for every name.
+    finder: Finder<'static>,
 }
 
 impl Terms {
     pub(super) fn new<'a>(texts: impl Iterator<Item = &'a str>, matching: Matching) -> Terms {
         let term = |text: &str| {
             let text = if matching.is_case_sensitive { text.to_owned() } else { text.to_lowercase() };
-            Term { chars: text.chars().collect(), text }
+            Term { chars: text.chars().collect(), finder: Finder::new(&text).into_owned(), text }
         };
         Terms {
             terms: texts.map(term).collect(),
@@ -91,7 +95,7 @@ impl Terms {
             let score = match matching.algorithm {
                 _ if name.starts_with(term.text.as_str()) => 1.0,
                 FuzzyAlgorithm::Subsequence => of_subsequence(term, name, chars),
-                FuzzyAlgorithm::JaroWinkler if name.contains(term.text.as_str()) => INSIDE_SCORE,
+                FuzzyAlgorithm::JaroWinkler if term.finder.find(name.as_bytes()).is_some() => INSIDE_SCORE,
                 FuzzyAlgorithm::JaroWinkler if matching.threshold > 0.0 => {
                     fill_chars(name, chars);
                     jaro_winkler(&term.chars, chars, used, matched)
