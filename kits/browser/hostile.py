@@ -142,7 +142,7 @@ def status_pages(browser):
     answers = {
         "status/tenants": lambda _: server_state.tenants(TEXTS), "status/rejects": lambda _: server_state.rejects(TEXTS), "status/top_queries": lambda _: server_state.top_queries(TEXTS), "status/active_queries": lambda _: server_state.active_queries(TEXTS),
         "status/metric_usage": lambda _: server_state.metric_usage(TEXTS), "status/tsdb": lambda _: server_state.tsdb(TEXTS), "status/memory": lambda _: server_state.memory(TEXTS), "status/tsdb/blocks": lambda _: blocks_of(TEXTS), "status/bucket": lambda _: {**server_state.bucket(), "url": TEXTS[0]},
-        "rules": lambda _: server_state.rules(0, 0, TEXTS), "status/flags": lambda _: {text: text for text in TEXTS}, "status/config": lambda _: {"yaml": "\n".join(TEXTS)},
+        "rules": lambda _: server_state.rules(0, 0, TEXTS), "status/settings": lambda _: [{"name": text, "value": text, "default": text, "origin": text} for text in TEXTS], "status/config": lambda _: {"yaml": "\n".join(TEXTS)},
     }
     for path in ("tenants", "rejects", "queries", "cardinality", "storage", "alerts", "settings"):
         page = browser.open(path, answers=answers)

@@ -51,7 +51,9 @@ def answers():
         text = params["query"][0]
         return server_state.own_metrics(text) if "chronolith_" in text else None
     settings = {"http": "127.0.0.1:9595", "data-dir": "./data", "retention": "90d", "self-scrape": "10s", "multitenancy": "true", "query-timeout": "2m", "max-series": "10000", "out-of-order-window": "unlimited", "bucket.url": "s3://metrics/chronolith", "web.enable-admin-api": "false"}
-    return {**server_state.answers(), "query": query, "query_range": lambda params: plan_answer() if "explain" in params else None, "status/flags": lambda _: settings,
+    origins = {"retention": "etc/chronolith.yml:3", "self-scrape": "default", "data-dir": "default", "http": "default", "query-timeout": "default", "web.enable-admin-api": "default"}
+    listed = [{"name": name, "value": value, "default": value if origins.get(name) == "default" else "0", "origin": origins.get(name, "flag")} for name, value in settings.items()]
+    return {**server_state.answers(), "query": query, "query_range": lambda params: plan_answer() if "explain" in params else None, "status/settings": lambda _: listed,
             "status/config": lambda _: {"yaml": "limits:\n  default:\n    max-series: 10000\n  tenants:\n    billing:\n      max-series: 50000\n"}, "status/buildinfo": lambda _: {"version": "3.16.0", "chronolithVersion": "0.0.0"}}
 
 

@@ -18,7 +18,7 @@ use crate::http::write::context::WriteContext;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::metrics::tenants::TenantMetrics;
-use crate::options::{Reload, ServerOptions};
+use crate::options::{Reload, ServerOptions, ShownSetting};
 use crate::serve::connections::Connections;
 use crate::serve::lifecycle::Lifecycle;
 
@@ -53,7 +53,7 @@ pub(crate) struct Configuration {
 /// Settings as the status pages show them.
 pub(crate) struct Shown {
     pub(crate) limits: LimitsTable,
-    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) settings: Vec<ShownSetting>,
     pub(crate) config_yaml: String,
     pub(crate) reloaded_ms: i64,
     pub(crate) reload_ok: bool,

@@ -122,6 +122,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/memory", get(status::memory))
         .route("/api/v1/status/bucket", get(bucket_status::bucket))
         .route("/api/v1/status/flags", get(status::flags))
+        .route("/api/v1/status/settings", get(status::settings))
         .route("/api/v1/status/config", get(status::config))
         .route("/api/v1/status/walreplay", get(status::replay))
 }

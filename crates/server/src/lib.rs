@@ -21,7 +21,7 @@ mod version;
 pub use http::CorsOrigin;
 pub use options::{
     CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, Reload, Reloaded,
-    RuleFiles, ServerOptions, UdpListener, WriteOptions,
+    RuleFiles, ServerOptions, ShownSetting, UdpListener, WriteOptions,
 };
 pub use serve::{RunError, Server};
 pub use version::VERSION;

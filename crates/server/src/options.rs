@@ -40,8 +40,8 @@ pub struct ServerOptions {
     pub self_scrape_interval_ms: u64,
     /// Experimental parts that are on.
     pub features: Features,
-    /// Settings as `(name, value)` for `/api/v1/status/flags`.
-    pub shown: Vec<(String, String)>,
+    /// Settings for `/api/v1/status/flags` and `/api/v1/status/settings`.
+    pub shown: Vec<ShownSetting>,
     /// The configuration file for `/api/v1/status/config`.
     pub config_yaml: String,
 }
@@ -335,13 +335,26 @@ pub struct Features {
     pub type_and_unit_labels: bool,
 }
 
+/// A setting as status endpoints show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownSetting {
+    /// As in the configuration file.
+    pub name: String,
+    /// Text of the value; a fixed text for a secret that is set.
+    pub value: String,
+    /// Text of the default; `None` for a limit of one tenant, whose default is the limit of all.
+    pub default: Option<String>,
+    /// Source of the value: `default`, `flag`, `environment variable NAME` or `FILE:LINE`.
+    pub origin: String,
+}
+
 /// What a reload of the configuration file changes in a running server.
 #[derive(Debug, Clone)]
 pub struct Reloaded {
     /// Limits of all tenants.
     pub limits: LimitsTable,
     /// As [`ServerOptions::shown`].
-    pub shown: Vec<(String, String)>,
+    pub shown: Vec<ShownSetting>,
     /// As [`ServerOptions::config_yaml`].
     pub config_yaml: String,
 }

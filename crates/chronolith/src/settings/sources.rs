@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use chronolith_base::Disk;
-use chronolith_server::Reloaded;
+use chronolith_server::{Reloaded, ShownSetting};
 use chronolith_tsdb::StoreConfig;
 use clap::ArgMatches;
 
@@ -43,6 +43,46 @@ pub(crate) struct Sources<'a> {
     pub(crate) disk: &'a dyn Disk,
 }
 
+/// Value of a setting.
+struct Found {
+    value: String,
+    origin: Origin,
+}
+
+/// Source of the value of a setting.
+enum Origin {
+    Flag,
+    /// Of the environment.
+    Variable(String),
+    File {
+        path: PathBuf,
+        line: u64,
+    },
+    Default,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Flag => f.write_str("flag"),
+            Origin::Variable(name) => write!(f, "environment variable {name}"),
+            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl Origin {
+    /// Start of an error about the value, before the name of the setting.
+    fn prefix(&self) -> String {
+        match self {
+            Origin::Flag => "--".to_owned(),
+            Origin::Variable(_) | Origin::File { .. } => format!("{self}: "),
+            Origin::Default => String::new(),
+        }
+    }
+}
+
 impl Sources<'_> {
     /// The configuration file, if one is named.
     pub(crate) fn config_path(&self) -> Option<PathBuf> {
@@ -60,18 +100,23 @@ impl Sources<'_> {
         };
         settings.warnings.extend(warnings);
         for setting in SETTINGS {
-            let (value, origin) = self.value_of(setting, &entries, path.as_deref());
+            let Found { value, origin } = self.value_of(setting, &entries, path.as_deref());
             setting
                 .apply(&mut settings, &value)
-                .map_err(|why| SettingsError(format!("{origin}{}: {why}", setting.name)))?;
-            settings.server.shown.push((setting.name.to_owned(), setting.shown(value)));
+                .map_err(|why| SettingsError(format!("{}{}: {why}", origin.prefix(), setting.name)))?;
+            settings.server.shown.push(ShownSetting {
+                name: setting.name.to_owned(),
+                value: setting.shown(value),
+                default: Some(setting.default.to_owned()),
+                origin: origin.to_string(),
+            });
         }
         let limits = tenants::table(settings.server.tsdb.limits.default.clone(), &tenants);
         let shown_path = path.as_deref().unwrap_or(Path::new("")).display();
         settings.server.tsdb.limits = limits.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
         bucket_layout::check(&settings).map_err(SettingsError)?;
         carbon::check(&settings).map_err(SettingsError)?;
-        settings.server.shown.extend(tenants::shown(&tenants));
+        settings.server.shown.extend(tenants::shown(&tenants, path.as_deref().unwrap_or(Path::new(""))));
         settings.server.config_yaml = show_yaml(&settings.server.shown);
         Ok(settings)
     }
@@ -85,31 +130,30 @@ impl Sources<'_> {
             None => Vec::new(),
         };
         for setting in SETTINGS.iter().filter(|setting| setting.is_of_bucket()) {
-            let (value, origin) = self.value_of(setting, &entries, path.as_deref());
+            let Found { value, origin } = self.value_of(setting, &entries, path.as_deref());
             setting
                 .apply(&mut settings, &value)
-                .map_err(|why| SettingsError(format!("{origin}{}: {why}", setting.name)))?;
+                .map_err(|why| SettingsError(format!("{}{}: {why}", origin.prefix(), setting.name)))?;
         }
         settings.server.bucket.map(|bucket| bucket.store).ok_or_else(|| {
             SettingsError("--bucket: expected the URL of a bucket, such as s3://BUCKET/PREFIX".to_owned())
         })
     }
 
-    /// The value and what an error is to begin with.
-    fn value_of(&self, setting: &Setting, entries: &[Entry], path: Option<&Path>) -> (String, String) {
+    fn value_of(&self, setting: &Setting, entries: &[Entry], path: Option<&Path>) -> Found {
         if let Some(value) = args::value(self.flags, setting.name) {
-            return (value.to_owned(), "--".to_owned());
+            return Found { value: value.to_owned(), origin: Origin::Flag };
         }
         let variable = setting.variable();
         if let Some(value) = self.environment.get(&variable) {
-            return (value.clone(), format!("environment variable {variable}: "));
+            return Found { value: value.clone(), origin: Origin::Variable(variable) };
         }
-        if let Some(entry) = entries.iter().find(|entry| entry.key == setting.name) {
-            let path = path.map(Path::display);
-            let origin = path.map_or_else(String::new, |path| format!("{path}:{}: ", entry.line));
-            return (entry.value.clone(), origin);
+        let entry = entries.iter().find(|entry| entry.key == setting.name);
+        if let Some((entry, path)) = entry.zip(path) {
+            let origin = Origin::File { path: path.to_owned(), line: entry.line };
+            return Found { value: entry.value.clone(), origin };
         }
-        (setting.default.to_owned(), String::new())
+        Found { value: setting.default.to_owned(), origin: Origin::Default }
     }
 }
 
@@ -160,11 +204,11 @@ fn read_file(disk: &dyn Disk, path: &Path) -> Result<Split, SettingsError> {
 }
 
 /// All settings in a form that can be a configuration file.
-fn show_yaml(shown: &[(String, String)]) -> String {
+fn show_yaml(shown: &[ShownSetting]) -> String {
     // Names of tenants may have characters that mean something in YAML; a JSON string is one of YAML too.
     let is_plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     let text = |text: &str| serde_json::Value::from(text).to_string();
-    let line = |(name, value): &(String, String)| {
+    let line = |ShownSetting { name, value, .. }: &ShownSetting| {
         let name = if is_plain(name) { name.clone() } else { text(name) };
         format!("{name}: {}\n", text(value))
     };
@@ -176,7 +220,7 @@ pub(crate) fn reloaded(running: &Settings, fresh: Settings) -> Reloaded {
     let mut shown = Vec::new();
     let tenants = fresh.server.shown.get(SETTINGS.len()..).unwrap_or_default().to_vec();
     for (setting, (old, new)) in SETTINGS.iter().zip(running.server.shown.iter().zip(fresh.server.shown)) {
-        if setting.is_live() || *old == new {
+        if setting.is_live() || old.value == new.value {
             shown.push(new);
         } else {
             tracing::warn!(setting = setting.name, "changed in the file, takes effect at the next start");

@@ -3,8 +3,10 @@
 //! value is an error with line, tenant and limit. Not here: what a limit does (`model::TenantLimits`).
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use chronolith_model::{TenantId, TenantLimits};
+use chronolith_server::ShownSetting;
 use chronolith_tsdb::LimitsTable;
 
 use super::declaration::{Scope, Setting};
@@ -127,10 +129,14 @@ pub(super) fn table(default: TenantLimits, entries: &[TenantEntry]) -> Result<Li
     Ok(table)
 }
 
-/// Entries of tenants as keys and values of a configuration file.
-pub(super) fn shown(entries: &[TenantEntry]) -> impl Iterator<Item = (String, String)> {
-    let pair = |e: &TenantEntry| (format!("{TENANTS_PREFIX}{}.{}", e.tenant, e.limit), e.value.clone());
-    entries.iter().map(pair)
+/// Entries of tenants as settings of the configuration file `path`.
+pub(super) fn shown(entries: &[TenantEntry], path: &Path) -> impl Iterator<Item = ShownSetting> {
+    entries.iter().map(move |entry| ShownSetting {
+        name: format!("{TENANTS_PREFIX}{}.{}", entry.tenant, entry.limit),
+        value: entry.value.clone(),
+        default: None,
+        origin: format!("{}:{}", path.display(), entry.line),
+    })
 }
 
 fn unknown(name: &str) -> String {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use chronolith_base::{Disk, MemDisk};
 use chronolith_bucket::{BucketLayout, ExternalLabels};
 use chronolith_model::{BlockEncoding, DuplicatePolicy, FetchLimits, TenantId};
-use chronolith_server::{Features, ServerOptions};
+use chronolith_server::{Features, ServerOptions, ShownSetting};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 use clap::Command;
 
@@ -70,8 +70,17 @@ fn flag_before_environment_before_file_before_default() {
     assert_eq!(settings.server.tsdb.limits.default.retention_ms, 20 * 86_400_000, "the environment");
     assert_eq!(settings.server.query.concurrency, 7, "the file");
     assert_eq!(settings.server.query.lookback_ms, 300_000, "the default");
-    let shown = settings.server.shown.iter().find(|(name, _)| name == "query.timeout").unwrap();
-    assert_eq!(shown.1, "5m");
+    let shown = |name: &str| {
+        let shown = settings.server.shown.iter().find(|one| one.name == name).unwrap();
+        (shown.value.clone(), shown.default.clone().unwrap(), shown.origin.clone())
+    };
+    let expected =
+        |value: &str, default: &str, origin: &str| (value.to_owned(), default.to_owned(), origin.to_owned());
+    assert_eq!(shown("query.timeout"), expected("5m", "2m", "flag"));
+    let variable = "environment variable CHRONOLITH_RETENTION";
+    assert_eq!(shown("retention"), expected("20d", "0", variable));
+    assert_eq!(shown("query.concurrency").2, "etc/chronolith.yml:3");
+    assert_eq!(shown("query.lookback"), expected("5m", "5m", "default"));
 }
 
 #[test]
@@ -184,18 +193,23 @@ fn a_secret_is_not_shown() {
     let flag = ["--influx.shared-secret", "s3cr3t"];
     let server = resolve(&flag, &[], None).unwrap().server;
     assert_eq!(server.influx.shared_secret, "s3cr3t");
-    let shown = server.shown.iter().find(|(name, _)| name == "influx.shared-secret").unwrap();
-    assert_eq!(shown.1, "<secret>");
+    let value_of = |shown: &[ShownSetting]| {
+        shown.iter().find(|one| one.name == "influx.shared-secret").map(|one| one.value.clone()).unwrap()
+    };
+    assert_eq!(value_of(&server.shown), "<secret>");
     assert!(!server.config_yaml.contains("s3cr3t"));
     let unset = resolve(&[], &[], None).unwrap().server;
-    assert!(unset.shown.contains(&("influx.shared-secret".to_owned(), String::new())));
+    assert_eq!(value_of(&unset.shown), "");
 }
 
 #[test]
 fn shown_settings_are_a_configuration_file() {
     let settings = resolve(&["--retention", "15d"], &[], None).unwrap();
     let again = resolve(&[], &[], Some(&settings.server.config_yaml)).unwrap();
-    assert_eq!(again.server.shown, settings.server.shown);
+    let pairs = |shown: &[ShownSetting]| -> Vec<(String, String)> {
+        shown.iter().map(|one| (one.name.clone(), one.value.clone())).collect()
+    };
+    assert_eq!(pairs(&again.server.shown), pairs(&settings.server.shown));
 }
 
 #[test]
@@ -204,7 +218,7 @@ fn a_reload_changes_live_settings_only() {
     let fresh = resolve(&[], &[], Some("retention: 2d\nhttp: 127.0.0.1:1\n")).unwrap();
     let result = reloaded(&running, fresh);
     assert_eq!(result.limits.default.retention_ms, 2 * 86_400_000);
-    let value = |name: &str| result.shown.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+    let value = |name: &str| result.shown.iter().find(|one| one.name == name).map(|one| one.value.as_str());
     assert_eq!((value("retention"), value("http")), (Some("2d"), Some("127.0.0.1:9595")));
 }
 

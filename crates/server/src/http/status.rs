@@ -242,8 +242,17 @@ pub(super) async fn memory(State(app): State<Arc<App>>) -> Result<Response<Body>
 
 pub(super) async fn flags(State(app): State<Arc<App>>) -> Response<Body> {
     let shown = app.configuration.shown.read();
-    let settings = shown.settings.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str())));
+    let settings = shown.settings.iter().map(|one| (one.name.clone(), Value::from(one.value.as_str())));
     success(&Value::Object(settings.collect()))
+}
+
+/// Settings with their defaults and sources. An endpoint of our own.
+pub(super) async fn settings(State(app): State<Arc<App>>) -> Response<Body> {
+    let shown = app.configuration.shown.read();
+    let settings = shown.settings.iter().map(
+        |one| json!({ "name": one.name, "value": one.value, "default": one.default, "origin": one.origin }),
+    );
+    success(&settings.collect())
 }
 
 pub(super) async fn config(State(app): State<Arc<App>>) -> Response<Body> {

@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 
 use super::router;
 use crate::app::App;
-use crate::options::ServerOptions;
+use crate::options::{ServerOptions, ShownSetting};
 
 pub(crate) const NOW_MS: i64 = 1_700_000_000_000;
 const NOW_S: i64 = NOW_MS / 1000;
@@ -61,7 +61,12 @@ impl Fixture {
     pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
         let (env, _clock, _disk) = Env::fake(NOW_MS, 1);
         let mut options = ServerOptions::new("/data".into());
-        options.shown.push(("http".to_owned(), "127.0.0.1:9595".to_owned()));
+        options.shown.push(ShownSetting {
+            name: "http".to_owned(),
+            value: "127.0.0.1:9595".to_owned(),
+            default: Some("127.0.0.1:9595".to_owned()),
+            origin: "default".to_owned(),
+        });
         change(&mut options);
         Fixture { app: Arc::new(App::new(env, options, None)) }
     }
