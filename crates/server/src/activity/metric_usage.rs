@@ -4,14 +4,11 @@
 //! used names leave, and are counted. Counts are since the start of the process, or since the name came back.
 //! Not here: which metrics there are (`tsdb`).
 
-use std::hash::BuildHasher as _;
-
-use chronolith_base::hash::{Entry, FixedState, HashMap, HashTable};
+use chronolith_base::hash::{FixedState, HashMap};
 use chronolith_model::{METRIC_NAME, MatchOp, Matcher, TenantId};
 use chronolith_tsdb::MemoryPart;
+use hashlink::LruCache;
 use parking_lot::Mutex;
-
-use super::entry::tenant_bytes;
 
 /// Names of all tenants.
 pub(crate) const NAME_COUNT_MAX: usize = 10_000;
@@ -21,10 +18,11 @@ pub(super) const BYTES_MAX: u64 = 4 << 20;
 const NAME_BYTES_MAX: usize = 512;
 /// Names that one query counts at most.
 const NAMES_PER_QUERY_MAX: usize = 64;
-/// Position of no node.
-const NONE: u32 = u32::MAX;
-/// Bytes of a slot of the table with its control byte, at its lowest load.
-const SLOT_BYTES: u64 = 10;
+/// Between tenant and name in a key; no id of a tenant has it.
+const SEPARATOR: char = '\0';
+/// Memory of an entry without its text: key and value with the links of the cache, a slot of its table at its
+/// lowest load, and the header of two allocations.
+const ENTRY_BYTES: u64 = (size_of::<(Box<str>, NameUsage)>() + 2 * size_of::<usize>() + 18 + 32) as u64;
 
 /// Queries of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,49 +31,22 @@ pub(crate) struct NameUsage {
     pub(crate) last_ms: i64,
 }
 
-/// Node of the list of names, in order of their last use.
-struct Node {
-    tenant: TenantId,
-    name: Box<str>,
-    usage: NameUsage,
-    /// The node that was used next before and after this one.
-    older: u32,
-    newer: u32,
-}
-
-impl Node {
-    /// Memory of the node; the vector of nodes may have room for as many more.
-    fn bytes(&self) -> u64 {
-        2 * size_of::<Node>() as u64 + SLOT_BYTES + self.name.len() as u64 + tenant_bytes(&self.tenant)
-    }
-}
-
 struct Names {
-    nodes: Vec<Node>,
-    table: HashTable<u32>,
-    oldest: u32,
-    newest: u32,
+    /// By tenant, [`SEPARATOR`] and name.
+    cache: LruCache<Box<str>, NameUsage, FixedState>,
+    /// Buffer for the key that is looked up.
+    key: String,
     bytes: u64,
     evicted_count: u64,
 }
 
 /// Names that queries selected.
-pub(crate) struct MetricUsage {
-    names: Mutex<Names>,
-    hasher: FixedState,
-}
+pub(crate) struct MetricUsage(Mutex<Names>);
 
 impl Default for MetricUsage {
     fn default() -> MetricUsage {
-        let names = Names {
-            nodes: Vec::new(),
-            table: HashTable::new(),
-            oldest: NONE,
-            newest: NONE,
-            bytes: 0,
-            evicted_count: 0,
-        };
-        MetricUsage { names: Mutex::new(names), hasher: FixedState::default() }
+        let cache = LruCache::with_hasher(usize::MAX, FixedState::default());
+        MetricUsage(Mutex::new(Names { cache, key: String::new(), bytes: 0, evicted_count: 0 }))
     }
 }
 
@@ -98,136 +69,58 @@ impl MetricUsage {
         }
         of_query.sort_unstable();
         of_query.dedup();
-        let mut all = self.names.lock();
+        let mut all = self.0.lock();
         for name in of_query {
-            all.record(&self.hasher, tenant, name, now_ms);
+            all.record(tenant, name, now_ms);
         }
     }
 
     /// Returns the names of `tenant` with their usage.
     pub(crate) fn of_tenant(&self, tenant: &TenantId) -> HashMap<Box<str>, NameUsage> {
-        let names = self.names.lock();
-        let of_tenant = names.nodes.iter().filter(|node| node.tenant == *tenant);
-        of_tenant.map(|node| (node.name.clone(), node.usage)).collect()
+        let names = self.0.lock();
+        let of_tenant = names.cache.iter().filter_map(|(key, usage)| {
+            let (of, name) = key.split_once(SEPARATOR)?;
+            (of == tenant.as_str()).then(|| (name.into(), *usage))
+        });
+        of_tenant.collect()
     }
 
     /// Bytes of all names, and their number.
     pub(crate) fn memory(&self) -> MemoryPart {
-        let names = self.names.lock();
-        MemoryPart::new("metric_usage", names.bytes, names.nodes.len() as u64)
+        let names = self.0.lock();
+        MemoryPart::new("metric_usage", names.bytes, names.cache.len() as u64)
     }
 
     /// Names that left for others.
     pub(crate) fn evicted_count(&self) -> u64 {
-        self.names.lock().evicted_count
+        self.0.lock().evicted_count
     }
-}
-
-fn hash_of(hasher: &FixedState, tenant: &TenantId, name: &str) -> u64 {
-    hasher.hash_one((tenant.as_str(), name))
 }
 
 impl Names {
-    fn record(&mut self, hasher: &FixedState, tenant: &TenantId, name: &str, now_ms: i64) {
-        let hash = hash_of(hasher, tenant, name);
-        let nodes = &self.nodes;
-        let is_it = |idx: &u32| {
-            let node = &nodes[*idx as usize];
-            *node.name == *name && node.tenant == *tenant
-        };
-        if let Some(&idx) = self.table.find(hash, is_it) {
-            let usage = &mut self.nodes[idx as usize].usage;
+    fn record(&mut self, tenant: &TenantId, name: &str, now_ms: i64) {
+        self.key.clear();
+        self.key.push_str(tenant.as_str());
+        self.key.push(SEPARATOR);
+        self.key.push_str(name);
+        if let Some(usage) = self.cache.get_mut(self.key.as_str()) {
             usage.query_count += 1;
             usage.last_ms = now_ms;
-            self.unlink(idx);
-            self.link_newest(idx);
             return;
         }
-        let usage = NameUsage { query_count: 1, last_ms: now_ms };
-        let node = Node { tenant: tenant.clone(), name: name.into(), usage, older: NONE, newer: NONE };
-        let bytes = node.bytes();
-        while self.nodes.len() >= NAME_COUNT_MAX || self.bytes + bytes > BYTES_MAX {
-            self.evict_oldest(hasher);
+        let bytes = entry_bytes(&self.key);
+        while self.cache.len() >= NAME_COUNT_MAX || self.bytes + bytes > BYTES_MAX {
+            let Some((key, _)) = self.cache.remove_lru() else { break };
+            self.bytes -= entry_bytes(&key);
+            self.evicted_count += 1;
         }
         self.bytes += bytes;
-        let idx = self.nodes.len() as u32;
-        self.nodes.push(node);
-        let nodes = &self.nodes;
-        self.table.insert_unique(hash, idx, |&idx| {
-            let node = &nodes[idx as usize];
-            hash_of(hasher, &node.tenant, &node.name)
-        });
-        self.link_newest(idx);
+        self.cache.insert(self.key.as_str().into(), NameUsage { query_count: 1, last_ms: now_ms });
     }
+}
 
-    /// Removes the name that was used least recently. The last node takes its position.
-    fn evict_oldest(&mut self, hasher: &FixedState) {
-        let idx = self.oldest;
-        self.unlink(idx);
-        self.forget(hasher, idx);
-        let last = (self.nodes.len() - 1) as u32;
-        if idx != last {
-            self.forget(hasher, last);
-        }
-        let gone = self.nodes.swap_remove(idx as usize);
-        self.bytes -= gone.bytes();
-        self.evicted_count += 1;
-        if idx == last {
-            return;
-        }
-        let moved = &self.nodes[idx as usize];
-        let hash = hash_of(hasher, &moved.tenant, &moved.name);
-        for (neighbour, is_older) in [(moved.older, true), (moved.newer, false)] {
-            match (neighbour, is_older) {
-                (NONE, true) => self.oldest = idx,
-                (NONE, false) => self.newest = idx,
-                (at, true) => self.nodes[at as usize].newer = idx,
-                (at, false) => self.nodes[at as usize].older = idx,
-            }
-        }
-        let nodes = &self.nodes;
-        self.table.insert_unique(hash, idx, |&idx| {
-            let node = &nodes[idx as usize];
-            hash_of(hasher, &node.tenant, &node.name)
-        });
-    }
-
-    /// Removes a node from the table.
-    fn forget(&mut self, hasher: &FixedState, idx: u32) {
-        let node = &self.nodes[idx as usize];
-        let hash = hash_of(hasher, &node.tenant, &node.name);
-        let nodes = &self.nodes;
-        let rehash = |&idx: &u32| {
-            let node = &nodes[idx as usize];
-            hash_of(hasher, &node.tenant, &node.name)
-        };
-        if let Entry::Occupied(found) = self.table.entry(hash, |other| *other == idx, rehash) {
-            found.remove();
-        }
-    }
-
-    fn unlink(&mut self, idx: u32) {
-        let Node { older, newer, .. } = self.nodes[idx as usize];
-        match older {
-            NONE => self.oldest = newer,
-            at => self.nodes[at as usize].newer = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            at => self.nodes[at as usize].older = older,
-        }
-    }
-
-    fn link_newest(&mut self, idx: u32) {
-        let before = std::mem::replace(&mut self.newest, idx);
-        let node = &mut self.nodes[idx as usize];
-        node.older = before;
-        node.newer = NONE;
-        match before {
-            NONE => self.oldest = idx,
-            at => self.nodes[at as usize].newer = idx,
-        }
-    }
+fn entry_bytes(key: &str) -> u64 {
+    ENTRY_BYTES + key.len() as u64
 }
 
 #[cfg(test)]
@@ -290,18 +183,8 @@ mod tests {
             assert!(found.contains_key(format!("m{number}").as_str()), "m{number} was used recently");
         }
         assert!(usage.evicted_count() > 0);
-        let names = usage.names.lock();
-        let mut at = names.oldest;
-        let mut last_ms = i64::MIN;
-        let mut len = 0;
-        while at != NONE {
-            let node = &names.nodes[at as usize];
-            assert!(node.usage.last_ms > last_ms, "in order of use");
-            last_ms = node.usage.last_ms;
-            at = node.newer;
-            len += 1;
-        }
-        assert_eq!((len, names.table.len()), (NAME_COUNT_MAX, NAME_COUNT_MAX));
-        assert_eq!(names.bytes, names.nodes.iter().map(Node::bytes).sum::<u64>());
+        let names = usage.0.lock();
+        assert!(names.cache.iter().is_sorted_by_key(|(_, usage)| usage.last_ms), "in order of use");
+        assert_eq!(names.bytes, names.cache.iter().map(|(key, _)| entry_bytes(key)).sum::<u64>());
     }
 }
