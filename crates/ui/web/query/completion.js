@@ -39,6 +39,7 @@ async function search(kind, form, signal) {
  * @param {"metric_names" | "label_names" | "label_values"} kind @param {string} typed @param {Record<string, string>} more @param {AbortSignal} signal @returns {Promise<Found | null>}
  */
 async function searchFor(kind, typed, more, signal) {
+  /** @type {Record<string, string>} */
   const terms = typed ? { "search[]": typed } : {};
   let found = await search(kind, { ...more, ...terms, fuzz_threshold: "100" }, signal);
   if (!found) return null;
