@@ -1,5 +1,6 @@
 //! Memory of all lists together, filled by clients that do their worst.
 
+use super::entry::{MINUTE_COUNT, MINUTE_MS};
 use super::metric_usage::MetricUsage;
 use super::rejects::{Example, RefusedSamples, Rejects, WriteSender};
 use super::top_queries::{FinishedQuery, QUERIES_PER_MINUTE_MAX, QueryLanguage, TopQueries};

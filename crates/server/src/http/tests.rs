@@ -53,6 +53,15 @@ pub(crate) struct Fixture {
     pub(crate) app: Arc<App>,
 }
 
+fn shown_setting(name: &str, value: &str) -> ShownSetting {
+    ShownSetting {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        default: Some(value.to_owned()),
+        origin: "flag".to_owned(),
+    }
+}
+
 impl Fixture {
     pub(crate) fn starting() -> Fixture {
         Fixture::with(|_| {})
@@ -61,12 +70,7 @@ impl Fixture {
     pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
         let (env, _clock, _disk) = Env::fake(NOW_MS, 1);
         let mut options = ServerOptions::new("/data".into());
-        options.shown.push(ShownSetting {
-            name: "http".to_owned(),
-            value: "127.0.0.1:9595".to_owned(),
-            default: Some("127.0.0.1:9595".to_owned()),
-            origin: "default".to_owned(),
-        });
+        options.shown.push(shown_setting("http", "127.0.0.1:9595"));
         change(&mut options);
         Fixture { app: Arc::new(App::new(env, options, None)) }
     }
@@ -534,6 +538,11 @@ async fn lists_that_grafana_asks_for_are_there() {
     }
     let flags = server.get("/api/v1/status/flags").await.json();
     assert_eq!(flags["data"]["http"], "127.0.0.1:9595");
+    let settings = server.get("/api/v1/status/settings").await.json();
+    let http = serde_json::json!({
+        "name": "http", "value": "127.0.0.1:9595", "default": "127.0.0.1:9595", "origin": "flag"
+    });
+    assert_eq!(settings["data"], serde_json::json!([http]));
     assert_eq!(server.get("/api/v1/metadata").await.json()["data"], serde_json::json!({}));
     let openmetrics =
         Request::get("/metrics").header(header::ACCEPT, "application/openmetrics-text").body(Body::empty());
@@ -551,7 +560,7 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
         let limits = chronolith_model::TenantLimits { retention_ms: 86_400_000, ..Default::default() };
         Ok(crate::Reloaded {
             limits: limits.into(),
-            shown: vec![("retention".to_owned(), "1d".to_owned())],
+            shown: vec![shown_setting("retention", "1d")],
             config_yaml: String::new(),
         })
     };
