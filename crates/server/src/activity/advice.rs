@@ -139,6 +139,10 @@ fn of_line(reason: &str) -> Option<Advice> {
         "bad_tuple" | "bad_pickle" => without_setting(
             "The bytes are no pickle of points. Check that the sender uses the pickle protocol.",
         ),
+        "bad_gzip" => without_setting(
+            "The connection began as gzip and its bytes are damaged. Check the network and the sender's \
+             compression.",
+        ),
         "bad_metric" => {
             without_setting("A field of the metric is missing or wrong. Correct it at the sender.")
         }
