@@ -23,6 +23,9 @@ use chronolith_model::{
 use super::tag_matchers::{NAME_TAG, has_label, label_of, matchers_of_labels, tag_matchers, tags_of};
 use crate::http::error::{ApiError, ErrorKind};
 
+/// Receives a series, with its tags if it has some and is selected.
+type VisitTagged<'a> = dyn FnMut(&SeriesRead, Option<Tags>) -> Result<ControlFlow<()>, ApiError> + 'a;
+
 /// Bytes of a text in a list, apart from its characters.
 const TEXT_BYTES: u64 = 64;
 
@@ -190,7 +193,7 @@ impl<'a> TagIndex<'a> {
     pub(super) fn for_tagged_while(
         &self,
         expressions: &[TagExpression],
-        visit: &mut dyn FnMut(&SeriesRead, Option<Tags>) -> Result<ControlFlow<()>, ApiError>,
+        visit: &mut VisitTagged<'_>,
     ) -> Result<(), ApiError> {
         let matchers = matchers_of_labels(expressions, &self.meta);
         self.for_series_while(&matchers, &SelectHints::newest(), &mut |series| {
