@@ -30,7 +30,7 @@ PAGES = ["", "explore", "cardinality", "storage", "tenants", "rejects", "queries
 FIRST_LOAD_BYTES_MAX = 250_000
 READY_MS_MAX = 400 * (4 if os.environ.get("CI") else 1)  # compilers take both cores in CI
 COMPLETIONS_MAX = 100
-OWN_TIME_ERROR = 0.05 * (3 if os.environ.get("CI") else 1)
+OWN_TIME_ERROR = 0.05
 
 
 def first_load(browser):

@@ -18,7 +18,7 @@ use crate::world::World;
 
 const PRINT_EVERY: Duration = Duration::from_millis(100);
 
-/// What the senders share.
+/// State of all senders.
 struct Senders<'a> {
     url: &'a str,
     timeline: Timeline,

@@ -1,6 +1,7 @@
 //! Live samples after the history: a step every 15 s until a signal.
 //!
-//! Invariant: no step is left out; those of a time in which this machine slept are sent late.
+//! Invariant: no step is left out; after a suspend of the machine the missed steps are sent one after the
+//! other.
 
 use std::time::Duration;
 

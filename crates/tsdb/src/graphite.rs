@@ -4,7 +4,7 @@
 //! Invariants: what [`GraphiteLog::add_event`] and [`GraphiteLog::change_meta_tags`] return is durable; ids
 //! of a tenant ascend and are not used again. Events of a tenant are bounded in number and bytes: the one
 //! with the earliest time leaves first and is counted. Limits are those of the tenant at a change
-//! ([`AnnotationLimits`]); lowered ones hold from the next event on, and rules above one may get fewer.
+//! ([`AnnotationLimits`]); lowered ones apply from the next event on, and rules above one may get fewer.
 //! Not here: the file (`log`), its bytes (`format::graphite`), what rules mean (`chronolith_graphite`).
 
 mod log;

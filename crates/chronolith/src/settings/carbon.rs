@@ -186,7 +186,7 @@ pub(super) const EVENTS_MEMORY: Setting = Setting::server(
     },
 );
 
-/// Sets the limit of texts that one frame of the file holds.
+/// Sets the limit of texts that one frame of the file contains.
 fn set_frame_size(limit: &mut usize, text: &str) -> Result<(), String> {
     let bytes = value::size_in_memory(text)?;
     if bytes > ANNOTATION_FRAME_BYTES_MAX {

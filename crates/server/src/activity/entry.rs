@@ -1,4 +1,4 @@
-//! Parts that the entries of all lists share: their minute, texts that are cut, memory of ids.
+//! Minute, truncated text and memory of a tenant id, as the entries of all activity lists use them.
 
 use chronolith_model::TenantId;
 

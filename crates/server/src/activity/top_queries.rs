@@ -212,7 +212,7 @@ impl Minute {
     }
 }
 
-/// Makes `number` the last minute unless a later one is there, and forgets those before the last hour.
+/// Appends the minute `number` unless a later one exists, and removes minutes older than an hour.
 fn begin_minute(minutes: &mut VecDeque<Minute>, number: i64) {
     if minutes.back().is_none_or(|last| last.number < number) {
         minutes.push_back(Minute { number, entries: Vec::new(), dropped_count: 0 });
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_and_a_clock_that_goes_back_is_borne() {
+    fn texts_are_cut_and_a_clock_may_go_back() {
         let top = TopQueries::default();
         let tenant = TenantId::anonymous();
         let text = "ä".repeat(TEXT_BYTES_MAX);

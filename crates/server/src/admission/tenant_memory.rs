@@ -54,7 +54,7 @@ impl TenantMemory {
     }
 }
 
-/// Memory of a tenant at one moment.
+/// Snapshot of the memory of a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryUse {
     pub(crate) used_bytes: u64,

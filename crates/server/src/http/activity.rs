@@ -30,7 +30,7 @@ use crate::activity::top_queries::{QueryCounts, QueryKey, QueryLanguage};
 use crate::app::App;
 use crate::metrics::tenants::OVERFLOW;
 
-/// Queries of an answer unless `limit` says otherwise.
+/// Default of `limit` for queries.
 const QUERIES_DEFAULT: usize = 20;
 
 pub(super) fn routes() -> Router<Arc<App>> {

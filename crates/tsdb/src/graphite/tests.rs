@@ -174,7 +174,7 @@ fn the_earliest_events_leave_at_the_limit() {
     assert!((1020..1030).contains(&kept.len()), "{}", kept.len());
 }
 
-/// Lowered limits hold from the next event on, and at a start.
+/// Lowered limits apply from the next event on, and at a start.
 #[test]
 fn lowered_limits_of_events_remove_the_earliest() {
     let mut fixture = Fixture::new();

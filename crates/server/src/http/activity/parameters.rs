@@ -4,7 +4,7 @@ use crate::http::error::ApiError;
 use crate::http::params::Params;
 use crate::limits::ACTIVITY_LIMIT_MAX;
 
-/// Entries of an answer unless `limit` says otherwise.
+/// Default of `limit`.
 pub(super) const LIMIT_DEFAULT: usize = 100;
 
 /// The parameter `limit`, 1 to [`ACTIVITY_LIMIT_MAX`].

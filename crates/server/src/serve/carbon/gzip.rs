@@ -3,6 +3,7 @@
 //! Invariants: a step never grows its output beyond the capacity that it was given, so that a member that
 //! expands a thousandfold takes many steps and no memory; the bytes before damage are returned. Checksum and
 //! length are those of a whole member: they are compared after its bytes have been returned.
+//! The gzip decoders of flate2 drop what they decompressed before damage, so only its inflater is used.
 //! Not here: lines (`ingest::carbon`), gzip bodies of requests (`http::inflate`).
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
