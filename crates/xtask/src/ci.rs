@@ -23,7 +23,7 @@ use tally::Tally;
 const PROMETHEUS_SCRIPTS_TEST: &str = "prometheus_scripts_pass";
 const CARGO_WITHIN: Duration = Duration::from_secs(2400);
 
-/// A step, and those that may run at the same time.
+/// A step, and the group it runs in.
 struct Step {
     name: &'static str,
     title: &'static str,
@@ -36,10 +36,10 @@ struct Step {
 enum Group {
     /// Before all others, which need what it builds.
     First,
-    /// Compilers: they leave no core free, but need no server. After them a kit, so that this group takes as
-    /// long as the other.
-    Compilers,
-    /// Kits, which mostly wait.
+    /// Tests and compilers: they leave no core free, but need no server. After them a kit, so that this group
+    /// takes as long as the other.
+    Tests,
+    /// Kits, which mostly wait, and one compiler after them.
     Kits,
 }
 
@@ -47,11 +47,10 @@ const STEPS: [Step; 23] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
-    step("test", "tests of the crates", Group::First, test),
-    step("build", "the server and its tools", Group::First, build),
-    step("clippy", "lints", Group::Compilers, clippy),
-    step("loom", "every order of threads over commit and series map", Group::Compilers, loom),
-    step("append-path", "instructions and cache misses of appends", Group::Compilers, append_path),
+    step("build", "the server, its tools and tests", Group::First, build),
+    step("test", "tests of the crates", Group::Tests, test),
+    step("clippy", "lints", Group::Tests, clippy),
+    step("loom", "every order of threads over commit and series map", Group::Tests, loom),
     step("promqltest", "kit promqltest: PromQL scripts over HTTP", Group::Kits, promqltest::run),
     step("abuse", "kit abuse: hostile requests", Group::Kits, kits::abuse),
     step("grafana", "kit grafana-replay: calls of Grafana's data source", Group::Kits, kits::grafana),
@@ -96,10 +95,11 @@ const STEPS: [Step; 23] = [
         Group::Kits,
         kits::bucket_upload,
     ),
+    step("append-path", "instructions and cache misses of appends", Group::Kits, append_path),
     step(
         "bucket-readers",
         "kit bucket: read-only servers are killed while another one writes",
-        Group::Compilers,
+        Group::Tests,
         kits::bucket_readers,
     ),
 ];
@@ -130,9 +130,9 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
     };
     let mut rows = run_group(Group::First);
     let last = std::thread::scope(|scope| {
-        let compilers = scope.spawn(|| run_group(Group::Compilers));
+        let tests = scope.spawn(|| run_group(Group::Tests));
         let kits = run_group(Group::Kits);
-        compilers.join().map(|compilers| [compilers, kits].concat())
+        tests.join().map(|tests| [tests, kits].concat())
     });
     rows.extend(last.map_err(|_| anyhow!("a step panicked"))?);
     print_table(&rows);
@@ -238,7 +238,7 @@ fn influxql(ci: &Checkout) -> Result<Tally> {
 
 /// With the features of the step `test`: a choice of packages would compile the dependencies a second time.
 fn build(ci: &Checkout) -> Result<Tally> {
-    cargo(ci, &["build", "--workspace", "--bins", "--tests", "--quiet"])
+    cargo(ci, &["build", "--workspace", "--bins", "--tests", "--examples", "--quiet"])
 }
 
 fn cargo(ci: &Checkout, args: &[&str]) -> Result<Tally> {

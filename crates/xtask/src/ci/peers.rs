@@ -2,12 +2,13 @@
 //! Invariants: nothing is installed unless this runs as root or in CI (`CI` set).
 
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use crate::process::find_program;
 
-/// Result of `apt-get update`, asked for once a run.
-static UPDATED: OnceLock<bool> = OnceLock::new();
+/// Result of `apt-get update`, asked for once a run. Held during an installation: `apt-get` refuses to run twice
+/// at the same time, and steps do.
+static UPDATED: Mutex<Option<bool>> = Mutex::new(None);
 
 /// Makes sure that the Debian package is there.
 ///
@@ -27,8 +28,14 @@ pub(super) fn need_package(package: &str, is_present: impl Fn() -> bool) -> Resu
         let words = [sudo, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], args].concat();
         succeeds(&words)
     };
-    let updated = *UPDATED.get_or_init(|| apt(&["update", "-q"]));
-    if updated && apt(&["install", "-y", "-q", "--no-install-recommends", package]) && is_present() {
+    let mut updated = UPDATED.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_present() {
+        return Ok(());
+    }
+    if *updated.get_or_insert_with(|| apt(&["update", "-q"]))
+        && apt(&["install", "-y", "-q", "--no-install-recommends", package])
+        && is_present()
+    {
         stop_service(sudo, package);
         return Ok(());
     }
