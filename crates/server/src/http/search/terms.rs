@@ -113,8 +113,13 @@ impl Terms {
     }
 }
 
-/// Writes `text` in lower case to `out`.
-fn lower_case<'a>(text: &str, out: &'a mut String) -> &'a str {
+/// Returns `text` in lower case, in `out` unless it is so already.
+fn lower_case<'a>(text: &'a str, out: &'a mut String) -> &'a str {
+    // Without a branch, so that many bytes are looked at together.
+    let is_changed = |byte: u8| u8::from(byte.is_ascii_uppercase()) | (byte >> 7);
+    if text.bytes().fold(0, |found, byte| found | is_changed(byte)) == 0 {
+        return text;
+    }
     out.clear();
     if text.is_ascii() {
         out.push_str(text);

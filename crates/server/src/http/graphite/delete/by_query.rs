@@ -13,9 +13,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use chronolith_base::budget::Reservation;
 use chronolith_graphite::storage::tag_query::{TagExpression, parse_expressions};
 use chronolith_graphite::time::parse_time;
-use chronolith_model::{Columns, Labels, Matcher, SeriesRead, TimeRange};
+use chronolith_model::{Columns, Labels, Matcher, QueryError, SeriesRead, TimeRange};
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
@@ -29,7 +30,7 @@ use crate::http::graphite::tag_matchers::{has_label, tag_matchers};
 
 /// Series that are deleted together, each by a selector of its own.
 const SERIES_PER_STEP: usize = if cfg!(test) { 3 } else { 2_000 };
-/// Series that one request deletes one by one: their labels are in memory, without a reservation.
+/// Series that one request deletes one by one.
 const SERIES_PER_REQUEST_MAX: usize = 100_000;
 
 /// Parameters of a request.
@@ -47,10 +48,11 @@ struct Query {
 }
 
 /// Result of a search.
-#[derive(Default)]
 struct Search {
     /// In order, at most as many as one request deletes.
     found: Vec<Labels>,
+    /// Memory of `found`, of the query's budget.
+    held: Reservation,
     /// Found series, those that this request does not delete included.
     found_count: usize,
     /// Labels of the series that the matchers select.
@@ -176,10 +178,12 @@ impl Query {
 
     fn search(&self, target: &Target<'_>, end_ns: u64) -> Result<Search, ApiError> {
         let index = target.index()?;
-        let mut search = Search::default();
-        if self.is_executed {
-            search.label_names = label_names(&index, &self.expressions)?;
-        }
+        let held = target.ctx.budget.reserve(0).map_err(QueryError::from)?;
+        let label_names = match self.is_executed {
+            true => label_names(&index, &self.expressions)?,
+            false => Vec::new(),
+        };
+        let mut search = Search { found: Vec::new(), held, found_count: 0, label_names, stopped_at: None };
         let count_max = self.limit.unwrap_or(SERIES_PER_REQUEST_MAX).min(SERIES_PER_REQUEST_MAX);
         index.for_tagged_while(&self.expressions, &mut |series, tags| {
             if self.after.as_ref().is_some_and(|after| series.labels <= *after) {
@@ -188,6 +192,8 @@ impl Query {
             if tags.is_some() && self.has_old_points_only(series)? {
                 search.found_count += 1;
                 if self.is_executed && search.found.len() < count_max {
+                    let bytes = size_of::<Labels>() + series.labels.heap_bytes();
+                    search.held.grow(bytes as u64).map_err(QueryError::from)?;
                     search.found.push(series.labels.clone());
                 }
             }

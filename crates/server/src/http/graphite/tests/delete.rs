@@ -137,6 +137,35 @@ async fn a_limited_deletion_goes_on_after_the_last_deleted_series() {
 }
 
 #[tokio::test]
+async fn a_deletion_out_of_time_goes_on_with_the_next_request() {
+    let server = Fixture::with(|options| {
+        options.web.admin_api = true;
+        options.query.timeout_ms = 0;
+    })
+    .open();
+    write_hosts(&server, 6).await;
+    // Each search ends at the series that it has found, and each request deletes it all the same.
+    let answers = delete_all(&server, "expr=name=disk&execute=true").await;
+    let counts: Vec<_> = answers.iter().map(|answer| answer["count"].as_u64()).collect();
+    assert_eq!(counts, [1, 1, 1, 1, 1, 1, 0].map(Some));
+    assert_eq!(left(&server).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_deletion_holds_labels_of_the_query_budget_alone() {
+    let server = Fixture::with(|options| {
+        options.web.admin_api = true;
+        options.query.memory_bytes_max = 4096;
+    })
+    .open();
+    write_hosts(&server, 300).await;
+    let query = "/tags/delByQuery?expr=name=disk&olderThan=2000&execute=true";
+    let answer = post(&server, query, "identity", Vec::new()).await;
+    assert_eq!(answer.status.as_u16(), 422, "{}", answer.text);
+    assert_eq!(left(&server).await.len(), 400);
+}
+
+#[tokio::test]
 async fn the_admin_api_reaches_the_graphite_store() {
     let server = with_series().await;
     let path = "/api/v1/admin/tsdb/delete_series?match[]=%7B__name__=~%22a.*%22%7D";
