@@ -224,7 +224,7 @@ fn a_killed_import_continues() {
     let mut lines = String::from(
         "# DDL\nCREATE DATABASE d\n# DML\n# CONTEXT-DATABASE:d\n# CONTEXT-RETENTION-POLICY:autogen\n",
     );
-    let (series, points) = (100, 60_000);
+    let (series, points) = (100, 15_000);
     for point in 0..points {
         for one in 0..series {
             lines.push_str(&format!("m,host=h{one} v={point} {}\n", point * 1_000_000_000));

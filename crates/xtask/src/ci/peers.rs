@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::process::find_program;
 
-/// Result of `apt-get update`, asked for once a run. Held during an installation: `apt-get` refuses to run twice
-/// at the same time, and steps do.
+/// Result of `apt-get update`, asked for once a run. Held during an installation: `apt-get` refuses to run
+/// twice at the same time, and steps do.
 static UPDATED: Mutex<Option<bool>> = Mutex::new(None);
 
 /// Makes sure that the Debian package is there.

@@ -12,6 +12,9 @@ const COLUMNS_MAX: usize = 110;
 /// Documents about the words themselves, and generated reports, which name files of earlier commits.
 const EXEMPT: [&str; 4] = ["docs/STYLE.md", "docs/DESIGN.md", "docs/GLOSSARY.md", "docs/house/"];
 
+/// Marks of code in documentation that `cargo test --doc` would run.
+const RUN_BY_RUSTDOC: [&str; 4] = ["", "no_run", "rust", "should_panic"];
+
 /// Home-made terms, and what to write instead.
 const WORDS_BANNED: [(&str, &str); 31] = [
     ("anew", "again"),
@@ -81,7 +84,15 @@ const PER_AFTER: [&str; 24] = [
 /// Findings of one Rust source: its comments.
 pub(super) fn check_source(file: &TextFile) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut is_fenced = false;
     for (idx, (line, raw)) in lexer::split(&file.text).iter().zip(file.text.lines()).enumerate() {
+        if let Some(language) = line.comment.trim_start_matches(['/', '!']).trim().strip_prefix("```") {
+            if !is_fenced && RUN_BY_RUSTDOC.contains(&language) {
+                let what = "an example that no step of CI runs: write a test, or name its language";
+                findings.push(Finding::new(&file.path, idx + 1, what));
+            }
+            is_fenced = !is_fenced;
+        }
         let columns = raw.chars().count();
         // A link is one word, which nothing can wrap.
         if columns > COLUMNS_MAX && line.comment.trim().contains(' ') {
