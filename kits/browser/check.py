@@ -387,6 +387,8 @@ def main():
     parser.add_argument("url")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     parser.add_argument("--only")
+    parser.add_argument("--server", help="program of the server, for pictures of the generated world")
+    parser.add_argument("--demo", help="chronolith-demo, for the same")
     args = parser.parse_args()
     start = time.time()
     passed, failed = run_steps(args, args.only.split(","), data.write_run(args.url)) if args.only else run_all(args)

@@ -1,14 +1,11 @@
-"""Series that the pages show, by remote write: those of this run, at the present, and those of the pictures, at a fixed time."""
-import math
+"""Series of this run that the pages show, at the present, by remote write."""
 import time
 
-import server_state
 import tsdbwire as wire
 from driver import RUN
 
 STEP_MS, COUNT = 15000, 20
 HOSTILE = "<img src=x onerror=alert(1)>"
-PICTURE_MINUTES = 60
 
 
 def send(client, series, metadata=()):
@@ -40,33 +37,3 @@ def write_run(url):
         series("page_bucket", lambda k: 6.0 * k, le="+Inf"), *many,
     ])
     return now // 1000
-
-
-def write_pictures(url):
-    """An hour of a small shop at a fixed time: requests by service, latencies with an incident, as native and as classic histograms."""
-    start = server_state.END_MS - PICTURE_MINUTES * server_state.MINUTE_MS
-    times = list(range(start, server_state.END_MS + 1, STEP_MS))
-
-    def incident(t):
-        """1 in the middle of the incident, 0 outside it."""
-        part = (t - start) / (server_state.END_MS - start)
-        return math.exp(-(((part - 0.6) / 0.09) ** 2))
-
-    def series(name, value, **labels):
-        return {"__name__": name, **labels}, [(t, value(k, t)) for k, t in enumerate(times)]
-
-    found = []
-    for s, service in enumerate(server_state.SERVICES):
-        def requests(k, t, s=s):
-            return round(k * (30.0 + 9 * s) + 220 * math.sin(k / (9 + s)) + 400 * s, 1)
-        found.append(series("shop_requests_total", requests, service=service, zone="eu-%d" % (s % 2 + 1)))
-        found.append(series("shop_queue_depth", lambda k, t, s=s: round(4 + 2 * math.sin(k / 5 + s) + 60 * incident(t) * (s == 0), 2), service=service))
-
-    def latency(k, t):
-        slow = incident(t)
-        counts = {i: round((k + 1) * 40 * math.exp(-((i + 9 - 16 * slow) / 3.2) ** 2)) for i in range(-20, 12)}
-        counts = {i: float(c) for i, c in counts.items() if c}
-        return wire.FH(2, sum(c * 2 ** (i / 4) for i, c in counts.items()), sum(counts.values()), 0, 0.001, (), counts, {})
-
-    found.append(series("shop_latency_seconds", latency, service="checkout"))
-    send(wire.Client(url), found, [("shop_requests_total", 1, "Requests that were answered.", ""), ("shop_queue_depth", 2, "Requests that wait.", ""), ("shop_latency_seconds", 3, "Time of a request.", "seconds")])

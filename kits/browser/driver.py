@@ -1,4 +1,5 @@
 """A headless Chromium whose pages are watched: requests to other hosts, script errors, violations of the policy."""
+import contextlib
 import json
 import time
 import urllib.parse
@@ -14,14 +15,24 @@ TIMEOUT_MS = 8000
 class Browser:
     """One browser; each page has a context of its own and is watched."""
 
-    def __init__(self, playwright, args):
-        self.url = args.url.rstrip("/") + "/"
+    def __init__(self, playwright, args, url=None):
+        self.playwright, self.args = playwright, args
+        self.url = (url or args.url).rstrip("/") + "/"
         self.browser = playwright.chromium.launch(executable_path=args.chromium, args=FLAGS)
         self.faults = []
 
-    def open(self, path="", scheme="light", width=1280, height=900, bypass_csp=False, answers=None, script=""):
+    @contextlib.contextmanager
+    def at(self, url):
+        """Another browser, for another server."""
+        other = Browser(self.playwright, self.args, url)
+        try:
+            yield other
+        finally:
+            other.browser.close()
+
+    def open(self, path="", scheme="light", width=1280, height=900, bypass_csp=False, answers=None, steady=None, script=""):
         """A page at an address. `answers` has values or texts for endpoints below /api/v1/ by path, as functions of the
-        parameters; others ask the server. `script` runs before the page's own."""
+        parameters; others ask the server, and `steady` has functions of its answers. `script` runs before the page's own."""
         context = self.browser.new_context(bypass_csp=bypass_csp, color_scheme=scheme, viewport={"width": width, "height": height}, permissions=["clipboard-read", "clipboard-write"])
         context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
@@ -29,8 +40,8 @@ class Browser:
         page.on("request", lambda request: self.watch(request.url))
         page.on("pageerror", lambda error: self.faults.append("script error: %s" % error))
         page.on("console", lambda message: self.faults.append("console: " + message.text) if message.type == "error" and "status of 4" not in message.text else None)
-        if answers:
-            page.route("**/api/v1/**", lambda route: fulfil(route, answers))
+        if answers or steady:
+            page.route("**/api/v1/**", lambda route: fulfil(route, answers or {}, steady or {}))
         page.goto(self.url + path)
         page.wait_for_selector("main .panel")
         return page
@@ -59,15 +70,19 @@ class Browser:
             return error.code != 404
 
 
-def fulfil(route, answers):
+def fulfil(route, answers, steady):
     address = urllib.parse.urlparse(route.request.url)
-    params = urllib.parse.parse_qs(address.query + "&" + (route.request.post_data or ""))
-    value = answers.get(address.path.split("/api/v1/")[1], lambda _: None)(params)
-    if value is None:
+    path, params = address.path.split("/api/v1/")[1], urllib.parse.parse_qs(address.query + "&" + (route.request.post_data or ""))
+    value = answers.get(path, lambda _: None)(params)
+    if value is None and path in steady:
+        answer = route.fetch()
+        body = answer.json()
+        route.fulfill(response=answer, json={**body, "data": steady[path](body["data"])} if answer.ok else body)
+    elif value is None:
         route.continue_()
-        return
-    body = value if isinstance(value, str) else json.dumps({"status": "success", "data": value})
-    route.fulfill(body=body, content_type="application/x-ndjson" if body.startswith('{"results"') else "application/json")
+    else:
+        body = value if isinstance(value, str) else json.dumps({"status": "success", "data": value})
+        route.fulfill(body=body, content_type="application/x-ndjson" if body.startswith('{"results"') else "application/json")
 
 
 def panel(expr, run=True, **fields):

@@ -1,12 +1,16 @@
 """Pictures of every page, light and dark, wide and narrow, compared with the committed ones.
 
-Queries are answered by the server from series at a fixed time; endpoints of its state have the answers of server_state.py.
-Hidden is what differs between runs: the duration of queries. A picture differs if more than 1 % of its pixels do."""
+A server has two days of the world of `make demo`, the first in blocks; steady.py sets what differs between its runs. Made
+are answers about what the world has not: rules, memory of the process, its own metrics, queries at work.
+A picture differs if more than 1 % of its pixels do."""
 import os
 import subprocess
+import urllib.parse
 
-import data
 import server_state
+import steady
+import world
+import tsdbwire as wire
 from driver import editor_ready, panel
 from PIL import Image, ImageChops
 
@@ -16,33 +20,29 @@ CHANGED_MAX = 0.01
 CHANNEL_MIN = 40
 COLOURS, BYTES_MAX = 128, 60_000
 SIZES = ((1280, 800), (360, 740))
-END_TEXT = "2026-01-01 00:00:00"
-
-
-def plan_answer():
-    def node(op, text, own, children=(), **more):
-        total = own + sum(child["timeMs"] for child in children)
-        return {"op": op, "text": text, "timeMs": round(total, 3), "selfMs": own, "seriesSelected": 0, "series": 8, "chunks": 0, "samples": 0, "memoryBytes": 65_536, "shared": None, "children": list(children), **more}
-    scan = node("scan", "shop_requests_total", 11.2, seriesSelected=8, chunks=64, samples=1_928, memoryBytes=524_288)
-    rate = node("function", "rate(shop_requests_total[5m])", 6.4, [scan])
-    again = node("function", "rate(shop_requests_total[5m])", 0.2, shared={"id": 1, "use": "again"})
-    errors = node("aggregation", "sum(rate(shop_requests_total[5m]))", 0.7, [again], series=1)
-    top = node("aggregation", "sum by (service) (rate(shop_requests_total[5m]))", 1.9, [{**rate, "shared": {"id": 1, "use": "first"}}])
-    return {"resultType": "matrix", "result": [], "explain": node("binary", "sum by (service) (rate(shop_requests_total[5m])) / on () group_left () sum(rate(shop_requests_total[5m]))", 0.6, [top, errors])}
+SERVICES = 8
+# 40 minutes of an incident begin at 09:00.
+END_TEXT, RANGE = "2026-11-20 10:00:00", "80m"
+ERRORS = 'sum by (service) (rate(http_requests_total{code="500"}[1m]))'
+SHARE = "%s / on (service) sum by (service) (rate(http_requests_total[1m]))" % ERRORS
+LATENCY = 'sum(rate(http_request_duration_seconds{service="inventory"}[1m]))'
+QUEUE = 'queue_length{service="inventory"}'
+CONFIG = "limits:\n  default:\n    max-series: 10000\n  tenants:\n    billing:\n      max-series: 50000\n"
 
 
 def at_end(expr, **fields):
-    return panel(expr, run=False, end_input=END_TEXT, **fields) + "&tz=utc"
+    return panel(expr, run=False, end_input=END_TEXT, **fields) + "&tz=utc&tenant=shop"
 
 
 def views():
     """Name, address, what has to be there before the picture."""
-    rate = "sum by (service) (rate(shop_requests_total[5m]))"
+    def page(name, ready, **params):
+        return name + "?" + urllib.parse.urlencode({"tz": "utc", "tenant": "shop", **params}), ready
     return {
-        "query-graph": (at_end(rate, range_input="50m"), ".u-over"), "query-table": (at_end("shop_requests_total", tab="table"), ".rows td"), "query-heatmap": (at_end("shop_latency_seconds", range_input="50m", step_input="60"), "canvas.heat"),
-        "query-plan": (at_end("%s / on () group_left () sum(rate(shop_requests_total[5m]))" % rate, tab="plan", range_input="50m"), "table.plan"), "explore": ("explore?tz=utc&search=shop_&metric=shop_requests_total", "section[aria-label=Metric] details"),
-        "cardinality": ("cardinality?tz=utc", ".unused"), "storage": ("storage?tz=utc", ".map"), "tenants": ("tenants?tz=utc", ".limit"), "rejects": ("rejects?tz=utc", ".spark"), "queries": ("queries?tz=utc", ".panel + .panel td"), "plan": ("plan?tz=utc", "textarea"),
-        "alerts": ("alerts?tz=utc", ".state-firing"), "settings": ("settings?tz=utc", "pre"),
+        "query-graph": (at_end(ERRORS, range_input=RANGE, show_exemplars="1"), ".u-over"), "query-table": (at_end(QUEUE, tab="table"), ".rows td"), "query-heatmap": (at_end(LATENCY, range_input=RANGE, step_input="60", display_mode="heatmap"), "canvas.heat"),
+        "query-plan": (at_end(SHARE, tab="plan", range_input=RANGE), "table.plan"), "explore": page("explore", "section[aria-label=Metric] details", search="http_", metric="http_requests_total"),
+        "cardinality": page("cardinality", ".unused"), "storage": page("storage", ".map"), "tenants": page("tenants", ".limit"), "rejects": page("rejects", ".spark"), "queries": page("queries", ".panel + .panel td"), "plan": page("plan", "textarea"),
+        "alerts": page("alerts", ".state-firing"), "settings": page("settings", "pre"),
     }
 
 
@@ -50,11 +50,19 @@ def answers():
     def query(params):
         text = params["query"][0]
         return server_state.own_metrics(text) if "chronolith_" in text else None
-    settings = {"http": "127.0.0.1:9595", "data-dir": "./data", "retention": "90d", "self-scrape": "10s", "multitenancy": "true", "query-timeout": "2m", "max-series": "10000", "out-of-order-window": "unlimited", "bucket.url": "s3://metrics/chronolith", "web.enable-admin-api": "false"}
-    origins = {"retention": "etc/chronolith.yml:3", "self-scrape": "default", "data-dir": "default", "http": "default", "query-timeout": "default", "web.enable-admin-api": "default"}
-    listed = [{"name": name, "value": value, "default": value if origins.get(name) == "default" else "0", "origin": origins.get(name, "flag")} for name, value in settings.items()]
-    return {**server_state.answers(), "query": query, "query_range": lambda params: plan_answer() if "explain" in params else None, "status/settings": lambda _: listed,
-            "status/config": lambda _: {"yaml": "limits:\n  default:\n    max-series: 10000\n  tenants:\n    billing:\n      max-series: 50000\n"}, "status/buildinfo": lambda _: {"version": "3.16.0", "chronolithVersion": "0.0.0"}}
+    made = server_state.answers()
+    return {"query": query, "rules": made["rules"], "status/memory": made["status/memory"], "status/active_queries": made["status/active_queries"], "status/bucket": made["status/bucket"],
+            "status/config": lambda _: {"yaml": CONFIG}, "status/buildinfo": lambda _: {"version": "3.16.0", "chronolithVersion": "0.0.0"}}
+
+
+def ask(url):
+    """Each query once, so that lists of queries have them; returns their texts."""
+    texts = [ERRORS, SHARE, LATENCY, QUEUE]
+    for text in texts:
+        params = urllib.parse.urlencode({"query": text, "start": "2026-11-20T08:40:00Z", "end": "2026-11-20T10:00:00Z", "step": "60"})
+        code, _, answer = wire.Client(url).request("GET", "/api/v1/query_range?" + params, b"", {"X-Scope-OrgID": world.SHOP})
+        assert code == 200, (text, answer[:300])
+    return texts
 
 
 def environment(browser):
@@ -64,9 +72,9 @@ def environment(browser):
     return "chromium %s\n%s\n%s\n" % (browser.browser.version.split(".")[0], font, mono)
 
 
-def take(browser, path, ready, width, height):
+def take(browser, path, ready, width, height, asked):
     """Pictures of one page by scheme."""
-    page = browser.open(path, "light", width, height, answers=answers())
+    page = browser.open(path, "light", width, height, answers=answers(), steady=steady.answers(asked))
     if path.startswith("?"):
         editor_ready(page)
     page.locator(ready).first.wait_for()
@@ -102,7 +110,10 @@ def save(image, path):
 
 def pictures(browser):
     """With PICTURES=write the pictures are written, otherwise compared."""
-    data.write_pictures(browser.url)
+    server, demo = browser.args.server, browser.args.demo
+    if not server or not demo:
+        print("     not run: --server and --demo name no programs")
+        return
     writes, here = os.environ.get("PICTURES") == "write", os.path.join(FOLDER, "environment.txt")
     if writes:
         os.makedirs(FOLDER, exist_ok=True)
@@ -113,10 +124,18 @@ def pictures(browser):
             if file.read() != environment(browser):
                 print("     not compared: this browser or its fonts are not those of the pictures (environment.txt)")
                 return
+    with world.two_days(server, demo, services=SERVICES) as (url, _), browser.at(url) as other:
+        count, most, faults = compare(other, ask(url), writes)
+    print("     %d pictures%s" % (count, " written" if writes else ", at most %.2f %% of the pixels of one changed" % (100 * most)))
+    assert not faults, "changed (new ones in /tmp/changed-*.png; PICTURES=write replaces those of docs/pictures/ui): " + ", ".join(faults)
+
+
+def compare(browser, asked, writes):
+    """Number of pictures, the largest changed part of one, and which changed too much."""
     faults, count, most = [], 0, 0.0
     for width, height in SIZES:
         for name, (path, ready) in views().items():
-            for scheme, found in take(browser, path, ready, width, height).items():
+            for scheme, found in take(browser, path, ready, width, height, asked).items():
                 file = os.path.join(FOLDER, "%s-%s-%d.png" % (name, scheme, width))
                 count += 1
                 if writes:
@@ -128,5 +147,4 @@ def pictures(browser):
                 if part > CHANGED_MAX:
                     faults.append("%s: %.1f %%" % (os.path.basename(file), 100 * part))
                     found.save("/tmp/changed-" + os.path.basename(file))
-    print("     %d pictures%s" % (count, " written" if writes else ", at most %.2f %% of the pixels of one changed" % (100 * most)))
-    assert not faults, "changed (new ones in /tmp/changed-*.png; PICTURES=write replaces those of docs/pictures/ui): " + ", ".join(faults)
+    return count, most, faults

@@ -77,20 +77,31 @@ pub(super) fn browser(ci: &Checkout) -> Result<Tally> {
         Ok(python) => python.display().to_string(),
         Err(why) => return Ok(Tally::not_run(&format!("{why:#}"))),
     };
+    let binary = binary_of(ci)?;
+    let programs = [("--server", binary.clone()), ("--demo", demo_binary(&binary)?)];
     with_server(ci, "browser", "check.py", |kit, server| {
-        let command = [python, kit.display().to_string(), server.url()];
+        let mut command = vec![python, kit.display().to_string(), server.url()];
+        for (flag, program) in programs {
+            command.extend([flag.to_owned(), program.display().to_string()]);
+        }
         judge(ci, &command, &[])
     })
+}
+
+/// The generator of `make demo`, built with the server.
+fn demo_binary(server: &Path) -> Result<PathBuf> {
+    let demo = server.with_file_name("chronolith-demo");
+    if !demo.is_file() {
+        bail!("there is no {}; run the step `build` first", demo.display());
+    }
+    Ok(demo)
 }
 
 /// The generator of `make demo` against a server of the kit, and one that the generator starts.
 pub(super) fn demo(ci: &Checkout) -> Result<Tally> {
     let Some(kit) = find_kit(ci, "demo", "check.py") else { return Ok(no_kit("demo")) };
     let binary = binary_of(ci)?;
-    let demo = binary.with_file_name("chronolith-demo");
-    if !demo.is_file() {
-        bail!("there is no {}; run the step `build` first", demo.display());
-    }
+    let demo = demo_binary(&binary)?;
     let flags = ["--multitenancy", "--self-scrape=off"];
     let server = Server::start_with(&binary, &log_dir(ci), "demo", &flags)?;
     let demo = demo.display().to_string();
