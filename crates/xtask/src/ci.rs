@@ -247,8 +247,8 @@ fn cargo(ci: &Checkout, args: &[&str]) -> Result<Tally> {
 fn test(ci: &Checkout) -> Result<Tally> {
     // Some tests compare with Prometheus and promtool; without them they say so and check nothing.
     let peers = peers::need_prometheus().err().map(|why| Tally::not_run(&format!("tests against it: {why}")));
-    // Not the examples in documentation, of which there are none (`cargo xtask tidy`): rustdoc would read each
-    // crate once more.
+    // Without examples in documentation, of which there are none (`cargo xtask tidy`): rustdoc would read
+    // each crate once more.
     let mut args = vec!["test", "--workspace", "--tests", "--no-fail-fast", "--quiet"];
     if promqltest::prometheus_scripts(&ci.root).is_none() {
         // The step `promqltest` reports them as not run; here they must not count as passed.

@@ -147,6 +147,15 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_the_nearest_double() {
+        let body = |value: &str| {
+            format!(r#"[{{"name":"n","interval":1,"value":{value},"time":9,"mtype":"gauge"}}]"#)
+        };
+        check(&body("-2000.17000000001230"), &["n -2000.1700000000123 @9000"]);
+        check(&body("0.30000000000000004"), &["n 0.30000000000000004 @9000"]);
+    }
+
+    #[test]
     fn a_bad_metric_refuses_itself_alone() {
         let with = |field: &str, value: &str| {
             let mut fields = vec![
