@@ -38,7 +38,7 @@ enum Group {
     First,
     /// Tests and compilers, which need no server.
     Tests,
-    /// Kits, which mostly wait, and one compiler after them, so that both groups take as long.
+    /// Kits, which mostly wait, and compilers after them, so that both groups take as long.
     Kits,
 }
 
@@ -49,7 +49,6 @@ const STEPS: [Step; 23] = [
     step("build", "the server, its tools and tests", Group::First, build),
     step("test", "tests of the crates", Group::Tests, test),
     step("clippy", "lints", Group::Tests, clippy),
-    step("loom", "every order of threads over commit and series map", Group::Tests, loom),
     step("promqltest", "kit promqltest: PromQL scripts over HTTP", Group::Kits, promqltest::run),
     step("abuse", "kit abuse: hostile requests", Group::Kits, kits::abuse),
     step("grafana", "kit grafana-replay: calls of Grafana's data source", Group::Kits, kits::grafana),
@@ -100,6 +99,7 @@ const STEPS: [Step; 23] = [
         Group::Kits,
         kits::bucket_readers,
     ),
+    step("loom", "every order of threads over commit and series map", Group::Kits, loom),
     step("append-path", "instructions and cache misses of appends", Group::Kits, append_path),
 ];
 
