@@ -12,6 +12,10 @@ RUN = "r%x" % int(time.time() * 1000)  # a label of this run, so that runs can r
 TIMEOUT_MS = 8000
 
 
+class NotRun(Exception):
+    """A step that cannot run here, and why; it counts as skipped."""
+
+
 class Browser:
     """One browser; each page has a context of its own and is watched."""
 
@@ -30,9 +34,9 @@ class Browser:
         finally:
             other.browser.close()
 
-    def open(self, path="", scheme="light", width=1280, height=900, bypass_csp=False, answers=None, steady=None, script=""):
+    def open(self, path="", scheme="light", width=1280, height=900, bypass_csp=False, answers=None, normalize=None, script=""):
         """A page at an address. `answers` has values or texts for endpoints below /api/v1/ by path, as functions of the
-        parameters; others ask the server, and `steady` has functions of its answers. `script` runs before the page's own."""
+        parameters; others ask the server, and `normalize` has functions of its answers. `script` runs before the page's own."""
         context = self.browser.new_context(bypass_csp=bypass_csp, color_scheme=scheme, viewport={"width": width, "height": height}, permissions=["clipboard-read", "clipboard-write"])
         context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
@@ -40,8 +44,8 @@ class Browser:
         page.on("request", lambda request: self.watch(request.url))
         page.on("pageerror", lambda error: self.faults.append("script error: %s" % error))
         page.on("console", lambda message: self.faults.append("console: " + message.text) if message.type == "error" and "status of 4" not in message.text else None)
-        if answers or steady:
-            page.route("**/api/v1/**", lambda route: fulfil(route, answers or {}, steady or {}))
+        if answers or normalize:
+            page.route("**/api/v1/**", lambda route: fulfil(route, answers or {}, normalize or {}))
         page.goto(self.url + path)
         page.wait_for_selector("main .panel")
         return page
@@ -70,14 +74,14 @@ class Browser:
             return error.code != 404
 
 
-def fulfil(route, answers, steady):
+def fulfil(route, answers, normalize):
     address = urllib.parse.urlparse(route.request.url)
     path, params = address.path.split("/api/v1/")[1], urllib.parse.parse_qs(address.query + "&" + (route.request.post_data or ""))
     value = answers.get(path, lambda _: None)(params)
-    if value is None and path in steady:
+    if value is None and path in normalize:
         answer = route.fetch()
         body = answer.json()
-        route.fulfill(response=answer, json={**body, "data": steady[path](body["data"])} if answer.ok else body)
+        route.fulfill(response=answer, json={**body, "data": normalize[path](body["data"])} if answer.ok else body)
     elif value is None:
         route.continue_()
     else:

@@ -1,17 +1,17 @@
 """Pictures of every page, light and dark, wide and narrow, compared with the committed ones.
 
-A server has two days of the world of `make demo`, the first in blocks; steady.py sets what differs between its runs. Made
-are answers about what the world has not: rules, memory of the process, its own metrics, queries at work.
+A server has two days of the world of `make demo`, the first in blocks; normalize.py replaces values that differ between
+runs. Rules, memory by part, the server's own metrics and running queries, which the world lacks, are made up.
 A picture differs if more than 1 % of its pixels do."""
 import os
 import subprocess
 import urllib.parse
 
+import normalize
 import server_state
-import steady
-import world
 import tsdbwire as wire
-from driver import editor_ready, panel
+import world
+from driver import NotRun, editor_ready, panel
 from PIL import Image, ImageChops
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "pictures", "ui")
@@ -74,7 +74,7 @@ def environment(browser):
 
 def take(browser, path, ready, width, height, asked):
     """Pictures of one page by scheme."""
-    page = browser.open(path, "light", width, height, answers=answers(), steady=steady.answers(asked))
+    page = browser.open(path, "light", width, height, answers=answers(), normalize=normalize.answers(asked))
     if path.startswith("?"):
         editor_ready(page)
     page.locator(ready).first.wait_for()
@@ -112,8 +112,7 @@ def pictures(browser):
     """With PICTURES=write the pictures are written, otherwise compared."""
     server, demo = browser.args.server, browser.args.demo
     if not server or not demo:
-        print("     not run: --server and --demo name no programs")
-        return
+        raise NotRun("--server and --demo name no programs")
     writes, here = os.environ.get("PICTURES") == "write", os.path.join(FOLDER, "environment.txt")
     if writes:
         os.makedirs(FOLDER, exist_ok=True)
@@ -122,8 +121,7 @@ def pictures(browser):
     else:
         with open(here, encoding="utf-8") as file:
             if file.read() != environment(browser):
-                print("     not compared: this browser or its fonts are not those of the pictures (environment.txt)")
-                return
+                raise NotRun("this browser or its fonts are not those of the pictures (environment.txt)")
     with world.two_days(server, demo, services=SERVICES) as (url, _), browser.at(url) as other:
         count, most, faults = compare(other, ask(url), writes)
     print("     %d pictures%s" % (count, " written" if writes else ", at most %.2f %% of the pixels of one changed" % (100 * most)))

@@ -7,11 +7,13 @@ import server_state
 from driver import base_of, panel
 
 TRIES = 2
-# In CI compilers take both cores meanwhile: the limits there find an error of a class, not of a percent.
-LOAD = 6 if os.environ.get("CI") else 1
-DRAWN_MS_MAX, HOVER_MS_MAX = 1000 * LOAD, 50 * LOAD
-TASK_MS_MAX = 200 * LOAD
-USABLE_MS_MAX, KEY_MS_MAX = 2000 * LOAD, 100 * LOAD
+# Between keys, a fast typist's: keys without a pause wait for each other, and the figure would be of the queue.
+TYPING_MS = 100
+# Machines of CI are shared with those of others; nothing of this project runs meanwhile.
+TIME_FACTOR = 2 if os.environ.get("CI") else 1
+DRAWN_MS_MAX, HOVER_MS_MAX = 1000 * TIME_FACTOR, 50 * TIME_FACTOR
+TASK_MS_MAX = 200 * TIME_FACTOR
+USABLE_MS_MAX, KEY_MS_MAX = 2000 * TIME_FACTOR, 100 * TIME_FACTOR
 END_TEXT = "2026-01-01 00:00:00"
 
 TASKS = "new PerformanceObserver(list => { for (const e of list.getEntries()) (window.tasks ??= []).push(e.duration); }).observe({ type: 'longtask', buffered: true });"
@@ -119,6 +121,7 @@ def alerts(browser):
         page.get_by_label("Filter by name, label, text").focus()
         for key in "team=team-3 cart":
             page.keyboard.press(key)
+            page.wait_for_timeout(TYPING_MS)
         page.wait_for_function("() => keyTimes.length >= 16")
         key = page.evaluate("Math.max(...keyTimes)")
         shown = page.locator(".rows tbody tr:not(.gap)").all_inner_texts()

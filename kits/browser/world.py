@@ -2,7 +2,6 @@
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ SHOP, BILLING = "shop", "billing"
 BASE_FLAGS = ["--multitenancy", "--self-scrape=off", "--influx.prometheus-database=prometheus"]
 # Samples of that time stay in the head: no flush, no removal of idle series.
 FLAGS = BASE_FLAGS + ["--flush-delay=3650d", "--idle-after=0"]
-# Or leave it for blocks at once.
+# Samples of that time are flushed to blocks at once.
 FLUSHING = BASE_FLAGS + ["--flush-delay=1s", "--flush-small-window=0"]
 FLUSHED_WITHIN_S = 120
 
@@ -47,22 +46,13 @@ def running(server, folder, flags):
 
 
 @contextlib.contextmanager
-def directory():
-    folder = tempfile.mkdtemp(prefix="chronolith-world-")
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def two_days(server, program, flags=(), **world):
+def two_days(server, program, **world):
     """A server of its own with the world, and with the day before in blocks; gives its address and the facts of `load`."""
-    with directory() as folder:
+    with tempfile.TemporaryDirectory(prefix="chronolith-world-", ignore_cleanup_errors=True) as folder:
         with running(server, folder, FLUSHING) as url:
             load(url, program, end=DAY_BEFORE, **world)
             wait_flushed(url)
-        with running(server, folder, [*FLAGS, *flags]) as url:
+        with running(server, folder, FLAGS) as url:
             yield url, load(url, program, **world)
 
 

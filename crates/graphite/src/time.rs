@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 pub use error::TimeError;
 use error::{SECONDS_MAX, SECONDS_MIN};
 pub use interval::{IntervalUnit, interval_seconds, interval_unit};
-pub use reference::parse_time;
+pub use reference::{TIME_BYTES_MAX, parse_time};
 
 /// Default range of a request without `from`: one day before now.
 pub const DEFAULT_FROM: &str = "-1d";

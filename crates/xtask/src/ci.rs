@@ -31,7 +31,7 @@ struct Step {
     run: fn(&Checkout) -> Result<Tally>,
 }
 
-/// Steps of one group run one after another, and the two last groups at the same time.
+/// Steps of one group run one after another, and the groups `Tests` and `Kits` at the same time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Group {
     /// Before all others, which need what it builds.
@@ -40,9 +40,11 @@ enum Group {
     Tests,
     /// Kits, which mostly wait, and compilers after them, so that both groups take as long.
     Kits,
+    /// Steps that measure times, for which nothing else may run.
+    Last,
 }
 
-const STEPS: [Step; 23] = [
+const STEPS: [Step; 24] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
@@ -101,6 +103,7 @@ const STEPS: [Step; 23] = [
     ),
     step("loom", "every order of threads over commit and series map", Group::Kits, loom),
     step("append-path", "instructions and cache misses of appends", Group::Kits, append_path),
+    step("browser-speed", "kit browser: times of the web interface", Group::Last, kits::browser_speed),
 ];
 
 const fn step(
@@ -128,12 +131,13 @@ pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {
         chosen.iter().filter(|step| step.group == group).map(|step| run_step(&ci, step)).collect()
     };
     let mut rows = run_group(Group::First);
-    let last = std::thread::scope(|scope| {
+    let both = std::thread::scope(|scope| {
         let tests = scope.spawn(|| run_group(Group::Tests));
         let kits = run_group(Group::Kits);
         tests.join().map(|tests| [tests, kits].concat())
     });
-    rows.extend(last.map_err(|_| anyhow!("a step panicked"))?);
+    rows.extend(both.map_err(|_| anyhow!("a step panicked"))?);
+    rows.extend(run_group(Group::Last));
     print_table(&rows);
     println!("all steps took {:.0} s", start.elapsed().as_secs_f64());
     let mut sum = Tally::default();

@@ -5,7 +5,7 @@
 //! of a time are read as that time. Not here: the comparison with graphite-web (`tools/graphite-oracle`).
 
 use chronolith_base::Rng;
-use chronolith_graphite::time::{interval_seconds, parse_time, request_range, zone_or};
+use chronolith_graphite::time::{TIME_BYTES_MAX, interval_seconds, parse_time, request_range, zone_or};
 use jiff::tz::TimeZone;
 
 use super::mutate::{insert, offset, pick, token};
@@ -156,18 +156,16 @@ impl Reader for TimeReader {
     }
 }
 
-/// Longer times are refused, longer intervals are not.
-const TIME_BYTES_MAX: usize = 256;
-
 /// Checks one time. Returns a text about its form.
 fn check_time(text: &str, zone: &TimeZone) -> Result<String, String> {
     let read = |text: &str| parse_time(text, zone, NOW_S).map_err(|error| error.to_string());
     let found = read(text);
-    // Blanks at the ends are cut off, and no longer at the ends in this spelling.
+    // Control characters at the ends are trimmed, but are inside of this spelling.
     if text.len() < 100 && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         let spaced: String = text.to_ascii_uppercase().chars().flat_map(|c| [c, '_', ' ']).collect();
         check_equal("in another spelling", &found.as_ref().ok(), &read(&spaced).as_ref().ok())?;
     }
+    // Longer intervals are accepted where they are no times.
     if text.starts_with(['+', '-'])
         && text.len() <= TIME_BYTES_MAX
         && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'_' && byte != b',')

@@ -16,7 +16,7 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 /// Bytes of a time; longer texts are refused unread.
-const TIME_BYTES_MAX: usize = 256;
+pub const TIME_BYTES_MAX: usize = 256;
 
 /// Reads a point in time, in seconds since 1970. Days and times of day are those of `zone`.
 /// # Errors

@@ -62,8 +62,18 @@ pub(super) fn ui(ci: &Checkout) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Without the bundle, the kit would see the plain page.
+/// The steps of the kit but those of speed.
 pub(super) fn browser(ci: &Checkout) -> Result<Tally> {
+    run_browser(ci, "pages")
+}
+
+/// The steps of the kit that measure times.
+pub(super) fn browser_speed(ci: &Checkout) -> Result<Tally> {
+    run_browser(ci, "speed")
+}
+
+/// Without the bundle, the kit would see the plain page.
+fn run_browser(ci: &Checkout, part: &str) -> Result<Tally> {
     if let Err(why) = peers::need_package("chromium", || find_program("chromium").is_some()) {
         return Ok(Tally::not_run(&why));
     }
@@ -81,6 +91,7 @@ pub(super) fn browser(ci: &Checkout) -> Result<Tally> {
     let programs = [("--server", binary.clone()), ("--demo", demo_binary(&binary)?)];
     with_server(ci, "browser", "check.py", |kit, server| {
         let mut command = vec![python, kit.display().to_string(), server.url()];
+        command.extend(["--part", part].map(str::to_owned));
         for (flag, program) in programs {
             command.extend([flag.to_owned(), program.display().to_string()]);
         }

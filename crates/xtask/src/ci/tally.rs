@@ -47,7 +47,8 @@ impl Tally {
         let line = text.lines().rev().find(|line| line.contains(" passed, "))?;
         let passed_count = number_before(line, " passed")?;
         let failed_count = number_before(line, " failed")?;
-        Some(Tally { passed_count, failed_count, ..Tally::default() })
+        let skipped_count = number_before(line, " skipped").unwrap_or(0);
+        Some(Tally { passed_count, failed_count, skipped_count, ..Tally::default() })
     }
 
     /// Adds a failure when the command failed and no check did: a build error, a crash of the tester.
@@ -110,6 +111,7 @@ mod tests {
         let text = "round 1 passed, 1 failed\n74 passed, 2 failed\nbye\n";
         assert_eq!(Tally::of_kit(text).map(|t| counts(&t)), Some((74, 2, 0)));
         assert_eq!(Tally::of_kit("Traceback"), None);
+        assert_eq!(Tally::of_kit("2 passed, 0 failed, 1 skipped").map(|t| counts(&t)), Some((2, 0, 1)));
     }
 
     /// A test binary that does not link prints no result; the step must not pass.

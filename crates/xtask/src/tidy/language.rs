@@ -12,8 +12,8 @@ const COLUMNS_MAX: usize = 110;
 /// Documents about the words themselves, and generated reports, which name files of earlier commits.
 const EXEMPT: [&str; 4] = ["docs/STYLE.md", "docs/DESIGN.md", "docs/GLOSSARY.md", "docs/house/"];
 
-/// Marks of code in documentation that `cargo test --doc` would run.
-const RUN_BY_RUSTDOC: [&str; 4] = ["", "no_run", "rust", "should_panic"];
+/// Attributes of a code block in documentation that leave it to rustdoc as Rust.
+const RUSTDOC_ATTRIBUTES: [&str; 6] = ["", "compile_fail", "ignore", "no_run", "rust", "should_panic"];
 
 /// Home-made terms, and what to write instead.
 const WORDS_BANNED: [(&str, &str); 31] = [
@@ -87,7 +87,8 @@ pub(super) fn check_source(file: &TextFile) -> Vec<Finding> {
     let mut is_fenced = false;
     for (idx, (line, raw)) in lexer::split(&file.text).iter().zip(file.text.lines()).enumerate() {
         if let Some(language) = line.comment.trim_start_matches(['/', '!']).trim().strip_prefix("```") {
-            if !is_fenced && RUN_BY_RUSTDOC.contains(&language) {
+            let is_rust = |word: &str| RUSTDOC_ATTRIBUTES.contains(&word) || word.starts_with("edition");
+            if !is_fenced && language.split(',').map(str::trim).all(is_rust) {
                 let what = "an example that no step of CI runs: write a test, or name its language";
                 findings.push(Finding::new(&file.path, idx + 1, what));
             }

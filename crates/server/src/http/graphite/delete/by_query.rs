@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use chronolith_base::budget::Reservation;
+use chronolith_base::Reservation;
 use chronolith_graphite::storage::tag_query::{TagExpression, parse_expressions};
 use chronolith_graphite::time::parse_time;
 use chronolith_model::{Columns, Labels, Matcher, QueryError, SeriesRead, TimeRange};

@@ -1,7 +1,6 @@
-"""Answers of a real server with what differs between two runs of one world set: times of the process, sizes of memory,
-durations, ids. What the world decides stays: series, samples, blocks, reasons, advice."""
+"""Normalizes answers of a real server, so that two runs over the same data show the same page: replaces times of the
+process, sizes of memory, durations and ids. Everything that depends on the data stays: series, samples, blocks, reasons."""
 import calendar
-import re
 import time
 
 import world
@@ -18,7 +17,7 @@ def tenants(data):
 
 
 def rejects(data):
-    """All were refused in one minute: here over ten."""
+    """All samples were refused within one minute; the counts are spread over ten."""
     for one in data["counts"]:
         last = [one["total"] // 10 + (1 if k < one["total"] % 10 else 0) for k in range(10)]
         one["perMinute"] = [0] * 45 + last + [0] * 5
@@ -26,20 +25,19 @@ def rejects(data):
     data["examples"].sort(key=lambda one: (one["reason"], one["tenant"], str(one["series"])))
     for k, one in enumerate(data["examples"]):
         one["seenMs"] = END_MS - k * 13_000
-        one["sender"] = re.sub(r":\d+\b", "", one["sender"] or "") or None
     return {**data, "endMs": END_MS}
 
 
 def top_queries(asked):
-    """Only the queries that the pictures' own run asked once each, in that order."""
-    def steady(data):
+    """Only these queries, once each and in this order; pages ask others."""
+    def normalize(data):
         found = {one["query"]: one for one in data["queries"]}
         kept = [found[text] for text in asked if text in found]
         for k, one in enumerate(kept):
             one["seconds"] = one["maxSeconds"] = round(1.6 / (k + 1), 3)
             one["count"], one["lastMs"] = 1, END_MS - k * MINUTE_MS
         return {**data, "queries": kept}
-    return steady
+    return normalize
 
 
 def metric_usage(data):
@@ -56,7 +54,7 @@ def tsdb(data):
 
 
 def blocks(data):
-    """Ids have the time of the flush; their order is by time and store."""
+    """ULIDs contain the time of the flush, so that blocks are sorted by time and store instead."""
     data["blocks"].sort(key=lambda one: (-one["maxTime"], one["store"], -one["stats"]["numSamples"]))
     for k, one in enumerate(data["blocks"]):
         one["ulid"] = "01KADEM%019d" % k
@@ -76,7 +74,7 @@ def settings(listed):
 
 
 def plan(data):
-    """Times by the work of each operator; bytes to the next power of two."""
+    """Times follow from samples and series of each operator; bytes are rounded up to a power of two."""
     def walk(node):
         own = round(0.2 + node["samples"] / 20_000 + node["series"] / 40, 3)
         total = own + sum(walk(child) for child in node["children"])
@@ -89,5 +87,5 @@ def plan(data):
 
 
 def answers(asked):
-    """By path below /api/v1/: what is done with the server's answer."""
+    """By path below /api/v1/, the function that normalizes the server's answer."""
     return {"status/tenants": tenants, "status/rejects": rejects, "status/top_queries": top_queries(asked), "status/metric_usage": metric_usage, "status/tsdb": tsdb, "status/tsdb/blocks": blocks, "status/storage": storage, "status/settings": settings, "query_range": plan}
