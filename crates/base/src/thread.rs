@@ -70,8 +70,10 @@ pub fn is_priority_lowered() -> bool {
     IS_LOWERED.get()
 }
 
+/// Returns the processor time that this thread has used, in nanoseconds. 0 on systems other than Linux.
 #[cfg(target_os = "linux")]
-fn cpu_time_ns() -> u64 {
+#[must_use]
+pub fn cpu_time_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
@@ -86,7 +88,8 @@ fn raise_niceness(by: i32) {
 
 /// Other systems have one niceness per process, which is not changed.
 #[cfg(not(target_os = "linux"))]
-fn cpu_time_ns() -> u64 {
+#[must_use]
+pub fn cpu_time_ns() -> u64 {
     0
 }
 

@@ -27,7 +27,7 @@ use object_store::{
     ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::store::backend::Backend;
 use crate::store::http::StatusError;
@@ -67,9 +67,9 @@ pub struct FaultPlan {
     pub delayed: u64,
     /// Longest of these delays, in milliseconds.
     pub delay_ms: u64,
-    /// Reads that are answered after `stall_ms`.
+    /// Reads that are answered after `stall_ms`, or when a plan without stalled reads is set.
     pub stalled: u64,
-    /// Delay of a stalled read, in milliseconds.
+    /// Longest delay of a stalled read, in milliseconds.
     pub stall_ms: u64,
     /// Requests that are neither carried out nor answered.
     pub unanswered: u64,
@@ -129,7 +129,7 @@ struct Injected {
 /// A client of one process with faults.
 pub struct FaultStore {
     inner: Arc<dyn Backend>,
-    plan: Mutex<FaultPlan>,
+    plan: watch::Sender<FaultPlan>,
     seed: u64,
     /// How often each request was sent, by the hash of its kind, key and range.
     sent_counts: Mutex<HashMap<u64, u64>>,
@@ -153,7 +153,7 @@ impl FaultStore {
     pub(crate) fn new(inner: Arc<dyn Backend>, plan: FaultPlan, seed: u64) -> FaultStore {
         FaultStore {
             inner,
-            plan: Mutex::new(plan),
+            plan: watch::Sender::new(plan),
             seed: seed ^ 0xfa17,
             sent_counts: Mutex::default(),
             requests: AtomicU64::new(0),
@@ -170,9 +170,9 @@ impl FaultStore {
         }
     }
 
-    /// Changes the faults of later requests.
+    /// Changes the faults of later requests. A plan without stalled reads ends the stalls of earlier ones.
     pub fn set_plan(&self, plan: FaultPlan) {
-        *self.plan.lock() = plan;
+        self.plan.send_replace(plan);
     }
 
     /// Requests up to here.
@@ -258,7 +258,7 @@ impl FaultStore {
             Some(Kill::EndsBefore) => return Err(self.end()),
             _ => {}
         }
-        let plan = *self.plan.lock();
+        let plan = *self.plan.borrow();
         if self.hits(id, Fault::Unanswered, plan.unanswered) {
             std::future::pending::<()>().await;
         }
@@ -291,6 +291,12 @@ impl FaultStore {
             _ => {}
         }
         Ok(())
+    }
+
+    async fn stall(&self, longest: Duration) {
+        let mut plans = self.plan.subscribe();
+        // Too late or the end of the store: both end the stall.
+        let _ = tokio::time::timeout(longest, plans.wait_for(|plan| plan.stalled == 0)).await;
     }
 
     /// Nothing is done from here on; the test drops the future.
@@ -418,7 +424,7 @@ impl ObjectStore for FaultStore {
             None => {}
         }
         let id = self.id_of("delete", "", 0);
-        let plan = *self.plan.lock();
+        let plan = *self.plan.borrow();
         if self.hits(id, Fault::Unavailable, plan.unavailable) {
             return refused(locations, 503);
         }
@@ -444,7 +450,7 @@ impl ObjectStore for FaultStore {
             None => {}
         }
         let id = self.id_of("list", prefix.map_or("", AsRef::as_ref), 0);
-        let unavailable = self.plan.lock().unavailable;
+        let unavailable = self.plan.borrow().unavailable;
         if self.hits(id, Fault::Unavailable, unavailable) {
             return refused(status(503));
         }
@@ -503,7 +509,7 @@ impl FaultStore {
         let Injected { plan, id, .. } = injected;
         if self.stalls_left.load(Ordering::Relaxed) > 0 && self.hits(id, Fault::Stalled, plan.stalled) {
             self.stalls_left.fetch_sub(1, Ordering::Relaxed);
-            tokio::time::sleep(Duration::from_millis(plan.stall_ms)).await;
+            self.stall(Duration::from_millis(plan.stall_ms)).await;
         }
         let is_head = options.head;
         // No checksum covers it.

@@ -58,11 +58,7 @@ fn restart(world: &mut World, options: &CatalogOptions) {
 
 #[track_caller]
 fn wait_for(world: &World, want: &[Ulid]) {
-    let deadline_ns = world.now_ns() + 10_000_000_000;
-    while world.ulids() != want {
-        assert!(world.now_ns() < deadline_ns, "{:?}, expected {want:?}", world.ulids());
-        std::thread::yield_now();
-    }
+    world.wait_until(|| world.ulids() == want, || (world.ulids(), want));
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(super) fn restart(world: &mut World, disk: &MemDisk, memory_bytes_max: u64) 
     let options = CatalogOptions { memory_bytes_max, ..CatalogOptions::default() };
     world.catalog = BlockCatalog::new(store.clone(), clock.clone(), handle.clone(), &options);
     let disk_options = DiskCacheOptions { dir: DIR.into(), bytes_max: 64 << 20, bucket: "memory://".into() };
-    let deadline_ns = world.now_ns() + 10_000_000_000;
+    let deadline_ns = world.now_ns() + COMES_WITHIN_NS;
     // The last write of the process before may still hold the lock.
     let cache = loop {
         match DiskCache::open(Arc::new(disk.clone()), &disk_options, handle.clone()) {
@@ -37,11 +37,7 @@ pub(super) fn restart(world: &mut World, disk: &MemDisk, memory_bytes_max: u64) 
 
 /// Waits until everything is written.
 pub(super) fn settle(world: &World) {
-    let deadline_ns = world.now_ns() + 10_000_000_000;
-    while counters(world).waiting_bytes > 0 {
-        assert!(world.now_ns() < deadline_ns, "{:?}", counters(world));
-        std::thread::yield_now();
-    }
+    world.wait_until(|| counters(world).waiting_bytes == 0, || counters(world));
 }
 
 pub(super) fn counters(world: &World) -> DiskCacheSnapshot {

@@ -73,7 +73,7 @@ pub(super) fn rounds_of(
 
 /// A latency of each read, so that those of a round start before one of them ends.
 fn latency() -> FaultPlan {
-    FaultPlan { stalled: 1000, stall_ms: 30, ..FaultPlan::default() }
+    FaultPlan { stalled: 1000, stall_ms: 100, ..FaultPlan::default() }
 }
 
 /// The first query reads both ends of the index in the round of the listing, then postings, series entries

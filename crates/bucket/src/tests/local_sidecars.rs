@@ -25,11 +25,7 @@ fn counters(world: &World) -> LocalSidecarSnapshot {
 
 /// Waits until no sidecar is being made.
 fn wait(world: &World) {
-    let deadline_ns = world.now_ns() + 20_000_000_000;
-    while !world.catalog.sidecars().is_idle() {
-        assert!(world.now_ns() < deadline_ns, "{:?}", counters(world));
-        std::thread::yield_now();
-    }
+    world.wait_until(|| world.catalog.sidecars().is_idle(), || counters(world));
 }
 
 /// Has sidecars made of the blocks of tests, whose indexes are small.

@@ -20,6 +20,8 @@ use crate::{BlockCatalog, BucketBlock, CatalogOptions};
 pub(super) const START_MS: i64 = 1_700_000_000_000;
 const WINDOW_MS: i64 = 7_200_000;
 pub(super) const TENANT: &str = "team-a";
+/// Far above the time of the queries that use it, far below that of a store that does not end.
+const GIVEN_UP_WITHIN_NS: u64 = 20_000_000_000;
 
 /// Series with their times and the bits of their values.
 pub(super) type Answer = Vec<(Labels, Vec<(i64, u64)>)>;
@@ -133,6 +135,20 @@ impl World {
 
     pub(super) fn now_ns(&self) -> u64 {
         self.rig.env.clock.mono_ns()
+    }
+
+    /// Waits for a change in the background. Fails with what `found` returns if it does not come.
+    #[track_caller]
+    pub(super) fn wait_until<F: std::fmt::Debug>(
+        &self,
+        mut is_so: impl FnMut() -> bool,
+        found: impl Fn() -> F,
+    ) {
+        let deadline_ns = self.now_ns() + COMES_WITHIN_NS;
+        while !is_so() {
+            assert!(self.now_ns() < deadline_ns, "{:?}", found());
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     pub(super) fn ctx(&self, timeout_ms: u64) -> ReadContext {
@@ -282,7 +298,7 @@ fn an_unreachable_bucket_is_unavailable_within_the_deadline() {
     let start_ns = world.now_ns();
     let found = world.catalog.blocks_in(tenant(), TimeRange::ALL, &world.ctx(300));
     assert!(matches!(found, Err(QueryError::Unavailable { .. } | QueryError::Timeout)));
-    assert!(world.now_ns() - start_ns < 2_000_000_000);
+    assert!(world.now_ns() - start_ns < GIVEN_UP_WITHIN_NS);
     // Nothing of the failure is kept.
     world.rig.faults.set_plan(FaultPlan::default());
     check_equal(&world);
@@ -322,22 +338,21 @@ fn a_partial_result_does_not_wait_for_a_block_until_the_deadline() {
     assert!(matches!(found, Err(QueryError::Unavailable { .. })));
 }
 
-/// Twelve blocks at a latency of 40 ms take as long as a few rounds, not as many times as there are blocks.
+/// Reads stall until one of each block is at work; one block after the other would never get there.
 #[test]
 fn all_blocks_of_a_query_are_fetched_at_the_same_time() {
     let world = World::with_blocks(12, BlockEncoding::Dense);
     let blocks = world.blocks().unwrap();
-    world.rig.faults.set_plan(FaultPlan { stalled: 1000, stall_ms: 40, ..FaultPlan::default() });
-    let start_ns = world.now_ns();
-    let ctx = world.ctx(60_000);
+    world.rig.faults.set_plan(FaultPlan { stalled: 1000, stall_ms: 3_600_000, ..FaultPlan::default() });
+    let ctx = world.ctx(600_000);
     let selector = Selector { matchers: &[Matcher::equal("__name__", "m1")], range: TimeRange::ALL };
     let mut selected: Vec<_> = blocks.iter().map(|block| block.select(&selector, &ctx)).collect();
-    assert!(world.now_ns() - start_ns < 40_000_000, "a selection returns at once");
+    let reads = &world.rig.faults.reads;
+    world.wait_until(|| reads.open_key_count() == blocks.len(), || reads.open_key_count());
+    world.rig.faults.set_plan(FaultPlan::default());
     for batches in &mut selected {
         assert_eq!(read_all(&mut **batches, TimeRange::ALL).unwrap().len(), 30);
     }
-    let (elapsed_ns, serial_ns) = (world.now_ns() - start_ns, 40_000_000 * 12 * 3);
-    assert!(elapsed_ns < serial_ns / 2, "{elapsed_ns} ns");
 }
 
 #[test]
@@ -351,11 +366,7 @@ fn a_dropped_selection_stops_and_gives_its_memory_back() {
         std::thread::sleep(Duration::from_millis(pause_ms));
         drop(batches);
     }
-    let deadline_ns = world.now_ns() + 5_000_000_000;
-    while ctx.budget.used_bytes() > 0 {
-        assert!(world.now_ns() < deadline_ns, "{} bytes are still reserved", ctx.budget.used_bytes());
-        std::thread::yield_now();
-    }
+    world.wait_until(|| ctx.budget.used_bytes() == 0, || ctx.budget.used_bytes());
 }
 
 #[test]
@@ -394,13 +405,9 @@ fn a_new_block_is_seen_by_a_later_query() {
     assert_eq!(world.catalog.generation(tenant()), 1);
     let second = world.write_block(window(1), BlockEncoding::Dense).ulid;
     world.upload(second, &[]);
-    let deadline_ns = world.now_ns() + 10_000_000_000;
     let mut both = [first, second];
     both.sort_unstable();
-    while world.ulids() != both {
-        assert!(world.now_ns() < deadline_ns, "the second block is not seen");
-        std::thread::yield_now();
-    }
+    world.wait_until(|| world.ulids() == both, || world.ulids());
     assert_eq!(world.catalog.generation(tenant()), 2);
     assert!(world.blocks().unwrap().iter().any(|block| Arc::ptr_eq(block, &before[0])));
     check_equal(&world);

@@ -253,14 +253,13 @@ fn limits_of_ten_thousand_tenants_are_read_in_linear_time() {
             idx + 1
         );
     }
-    let clock = chronolith_base::Env::real().clock;
-    let start_ns = clock.mono_ns();
+    let start_ns = chronolith_base::thread::cpu_time_ns();
     let limits = resolve(&[], &[], Some(&yaml)).unwrap().server.tsdb.limits;
-    let elapsed_ms = (clock.mono_ns() - start_ns) / 1_000_000;
+    let used_ms = (chronolith_base::thread::cpu_time_ns() - start_ns) / 1_000_000;
     assert_eq!(limits.by_tenant.len(), 10_000);
     assert_eq!(limits.of(&TenantId::new("tenant-9999").unwrap()).series_max, 10_000);
-    // About 0.3 s; far from both, as machines of tests are slow and shared.
-    assert!(elapsed_ms < 8_000, "took {elapsed_ms} ms");
+    // Processor time, as machines of tests are shared: about 0.3 s optimised, 2 s otherwise.
+    assert!(used_ms < 10_000, "took {used_ms} ms");
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! Log of reads, by round: for tests that count requests and rounds.
+//! Log of reads: for tests that count requests, rounds and reads at the same time.
 //!
 //! Invariant: reads are in the order of their starts.
+
+use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
@@ -35,6 +37,13 @@ impl ReadLog {
         let start = state.event_count;
         state.reads.push(Read { key: key.to_owned(), start, end: u64::MAX });
         OpenRead { log: self, start }
+    }
+
+    /// Number of keys of which a read has not ended.
+    pub(crate) fn open_key_count(&self) -> usize {
+        let state = self.0.lock();
+        let open = state.reads.iter().filter(|read| read.end == u64::MAX);
+        open.map(|read| read.key.as_str()).collect::<BTreeSet<_>>().len()
     }
 
     /// Empties the log. Returns the keys of its reads, by round: the reads of a round start before one of
