@@ -24,6 +24,7 @@ mod memory;
 mod merge;
 mod metadata;
 mod metric;
+mod metric_disk;
 mod options;
 mod query;
 mod schema_retention;
@@ -59,6 +60,7 @@ pub use limits::LimitsTable;
 pub use maintenance::{JobKind, JobStats};
 pub use memory::TsdbMemory;
 pub use metric::{Metric, MetricKind};
+pub use metric_disk::{MetricChoice, MetricDiskBytes};
 pub use options::{
     CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TextOptions,
     TsdbOptions, WalOptions,

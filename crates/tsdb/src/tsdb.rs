@@ -43,6 +43,7 @@ use crate::maintenance::store_removal::forget_removed;
 use crate::maintenance::{GuardedClock, JobKind, Maintenance};
 use crate::memory::{self, TsdbMemory};
 use crate::metadata::{Change, MetadataStore};
+use crate::metric_disk::{self, MetricChoice, MetricDiskBytes};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
 use crate::query::fields::BlockFields;
@@ -678,6 +679,20 @@ impl Tsdb {
         visit: &mut dyn FnMut(&str, u64) -> bool,
     ) -> Result<(), QueryError> {
         self.storage.head().reader().scan_series_counts(tenant, METRIC_NAME, ctx, visit)
+    }
+
+    /// Returns the bytes of metrics in the local blocks of the default store of `tenant`. Cost: opens each
+    /// block; see [`chronolith_block::metric_bytes`].
+    ///
+    /// # Errors
+    /// Those of blocks that are damaged or cannot be read; as [`ReadContext::check`]; [`QueryError::Memory`].
+    pub fn metric_disk_bytes(
+        &self,
+        tenant: &TenantId,
+        choice: MetricChoice<'_>,
+        ctx: &ReadContext,
+    ) -> Result<MetricDiskBytes, QueryError> {
+        metric_disk::of_blocks(self.storage.blocks(), tenant, choice, ctx)
     }
 
     /// Returns the number of series in the head by tenant, without tenants that have none.

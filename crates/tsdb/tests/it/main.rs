@@ -31,6 +31,7 @@ mod log_end;
 mod maintenance;
 mod many_tenants;
 mod metadata;
+mod metric_disk;
 mod model;
 mod nanoseconds;
 mod policy;

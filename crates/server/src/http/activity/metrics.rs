@@ -1,7 +1,7 @@
-//! Metrics of a tenant: series and memory in the head, and queries that selected them.
+//! Metrics of a tenant: series and memory in the head, bytes on disk, and queries that selected them.
 //!
 //! Invariants: the names of the head are visited in place; at most twice as many rows as are asked for are in
-//! memory.
+//! memory. The order by bytes on disk alone has the names of all blocks in memory, in the query's budget.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_base::hash::HashMap;
-use chronolith_model::{ReadContext, TenantId};
+use chronolith_model::{QueryError, ReadContext, TenantId};
+use chronolith_tsdb::{MetricChoice, MetricDiskBytes};
 use serde_json::{Value, json};
 
 use super::parameters::{LIMIT_DEFAULT, limit, sort};
@@ -24,32 +25,43 @@ use crate::http::status::success;
 /// Order of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowOrder {
-    /// Also for memory, which is spread over the series of a tenant, and for bytes on disk, which are not
-    /// known.
+    /// Also for memory, which is spread over the series of a tenant.
     Series,
+    Disk,
     Queries,
     LastQueried,
     /// Metrics that no query selected first.
     Unused,
 }
 
+/// What the list shows of a metric.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shown {
+    /// Series in the head.
+    series_count: u64,
+    usage: Option<NameUsage>,
+    /// `None` until they are looked up, and where they are not known.
+    disk_bytes: Option<u64>,
+}
+
 /// A metric of the list.
 #[derive(Debug)]
 struct Row {
     name: String,
-    series_count: u64,
-    usage: Option<NameUsage>,
+    shown: Shown,
 }
 
 /// Rank of a row: the greater one comes first.
 type Rank = (i64, u64);
 
-fn rank(order: RowOrder, series_count: u64, usage: Option<NameUsage>) -> Rank {
-    let first = match (order, usage) {
-        (RowOrder::Series, _) => 0,
-        (RowOrder::Queries, usage) => usage.map_or(0, |usage| usage.query_count as i64),
-        (RowOrder::LastQueried, usage) => usage.map_or(i64::MIN, |usage| usage.last_ms),
-        (RowOrder::Unused, usage) => i64::from(usage.is_none()),
+fn rank(order: RowOrder, shown: Shown) -> Rank {
+    let Shown { series_count, usage, disk_bytes } = shown;
+    let first = match order {
+        RowOrder::Series => 0,
+        RowOrder::Disk => disk_bytes.unwrap_or(0) as i64,
+        RowOrder::Queries => usage.map_or(0, |usage| usage.query_count as i64),
+        RowOrder::LastQueried => usage.map_or(i64::MIN, |usage| usage.last_ms),
+        RowOrder::Unused => i64::from(usage.is_none()),
     };
     (first, series_count)
 }
@@ -65,13 +77,13 @@ struct FirstRows {
 }
 
 impl FirstRows {
-    fn offer(&mut self, name: &str, series_count: u64, usage: Option<NameUsage>) {
+    fn offer(&mut self, name: &str, shown: Shown) {
         self.total += 1;
-        let rank = rank(self.order, series_count, usage);
+        let rank = rank(self.order, shown);
         if self.least.is_some_and(|least| rank <= least) {
             return;
         }
-        self.rows.push(Row { name: name.to_owned(), series_count, usage });
+        self.rows.push(Row { name: name.to_owned(), shown });
         if self.rows.len() >= 2 * self.limit {
             self.trim();
         }
@@ -80,7 +92,7 @@ impl FirstRows {
     /// Sorts the rows, and removes those after the limit.
     fn trim(&mut self) {
         let order = self.order;
-        let rank_of = |row: &Row| rank(order, row.series_count, row.usage);
+        let rank_of = |row: &Row| rank(order, row.shown);
         self.rows
             .sort_by(|a, b| Reverse(rank_of(a)).cmp(&Reverse(rank_of(b))).then_with(|| a.name.cmp(&b.name)));
         self.rows.truncate(self.limit);
@@ -98,6 +110,7 @@ pub(super) async fn metric_usage(
     let limit = limit(&call.params, LIMIT_DEFAULT)?;
     let order = match sort(&call.params, &["series", "memory", "disk", "queries", "last_queried", "unused"])?
     {
+        "disk" => RowOrder::Disk,
         "queries" => RowOrder::Queries,
         "last_queried" => RowOrder::LastQueried,
         "unused" => RowOrder::Unused,
@@ -107,8 +120,16 @@ pub(super) async fn metric_usage(
     let value = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
         let search = call.params.get("search").unwrap_or("").to_lowercase();
         let mut rows = FirstRows { order, limit, rows: Vec::new(), least: None, total: 0 };
-        collect(app, &call.tenant, &search, &mut rows, ctx)?;
-        rows.trim();
+        let disk_error = if order == RowOrder::Disk {
+            let disk = disk_bytes(app, &call.tenant, MetricChoice::All, ctx)?;
+            collect(app, &call.tenant, &search, disk, &mut rows, ctx)?;
+            rows.trim();
+            None
+        } else {
+            collect(app, &call.tenant, &search, None, &mut rows, ctx)?;
+            rows.trim();
+            add_disk_bytes(app, &call.tenant, &mut rows.rows, ctx)?
+        };
         let bytes_per_series = bytes_per_series(app, &call.tenant);
         let metrics: Vec<Value> = rows.rows.iter().map(|row| row_value(row, bytes_per_series)).collect();
         Ok(json!({
@@ -116,16 +137,50 @@ pub(super) async fn metric_usage(
             "total": rows.total,
             "truncated": rows.total > metrics.len() as u64,
             "metrics": metrics,
+            "diskError": disk_error,
         }))
     });
     Ok(success(&value.await?))
 }
 
-/// Offers the metrics of the head, then those that queries selected and the head does not have.
+/// Bytes in local blocks; `None` on a server without any.
+fn disk_bytes(
+    app: &App,
+    tenant: &TenantId,
+    choice: MetricChoice<'_>,
+    ctx: &ReadContext,
+) -> Result<Option<MetricDiskBytes>, QueryError> {
+    app.lifecycle.opened().map(|store| store.metric_disk_bytes(tenant, choice, ctx)).transpose()
+}
+
+/// Adds the bytes on disk. Returns the damage because of which they are not known: the rest of the list is
+/// good without them.
+fn add_disk_bytes(
+    app: &App,
+    tenant: &TenantId,
+    rows: &mut [Row],
+    ctx: &ReadContext,
+) -> Result<Option<String>, QueryError> {
+    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    match disk_bytes(app, tenant, MetricChoice::Named(&names), ctx) {
+        Ok(found) => {
+            for row in rows {
+                row.shown.disk_bytes = found.as_ref().map(|found| found.of(&row.name));
+            }
+            Ok(None)
+        }
+        Err(error) if error.is_of_source() => Ok(Some(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+/// Offers the metrics of the head, then those that queries selected or that have bytes on disk, and that the
+/// head does not have.
 fn collect(
     app: &App,
     tenant: &TenantId,
     search: &str,
+    mut disk: Option<MetricDiskBytes>,
     rows: &mut FirstRows,
     ctx: &ReadContext,
 ) -> Result<(), ApiError> {
@@ -138,14 +193,24 @@ fn collect(
     };
     if let Some(store) = app.lifecycle.opened() {
         store.scan_metrics(tenant, ctx, &mut |name, series_count| {
+            let usage = usage.remove(name);
+            let disk_bytes = disk.as_mut().map(|disk| disk.take(name));
             if is_searched(name) {
-                rows.offer(name, series_count, usage.remove(name));
+                rows.offer(name, Shown { series_count, usage, disk_bytes });
             }
             true
         })?;
     }
-    for (name, of_name) in usage.iter().filter(|(name, _)| is_searched(name)) {
-        rows.offer(name, 0, Some(*of_name));
+    for (name, usage) in usage {
+        let disk_bytes = disk.as_mut().map(|disk| disk.take(&name));
+        if is_searched(&name) {
+            rows.offer(&name, Shown { series_count: 0, usage: Some(usage), disk_bytes });
+        }
+    }
+    for (name, bytes) in disk.iter().flat_map(MetricDiskBytes::iter) {
+        if is_searched(name) {
+            rows.offer(name, Shown { disk_bytes: Some(bytes), ..Shown::default() });
+        }
     }
     Ok(())
 }
@@ -157,13 +222,13 @@ fn bytes_per_series(app: &App, tenant: &TenantId) -> f64 {
 }
 
 fn row_value(row: &Row, bytes_per_series: f64) -> Value {
+    let Shown { series_count, usage, disk_bytes } = row.shown;
     json!({
         "name": row.name,
-        "series": row.series_count,
-        "memoryBytes": (row.series_count as f64 * bytes_per_series) as u64,
-        // A block does not record the bytes of the chunks of a metric.
-        "diskBytes": Value::Null,
-        "queries": row.usage.map_or(0, |usage| usage.query_count),
-        "lastQueriedMs": row.usage.map(|usage| usage.last_ms),
+        "series": series_count,
+        "memoryBytes": (series_count as f64 * bytes_per_series) as u64,
+        "diskBytes": disk_bytes,
+        "queries": usage.map_or(0, |usage| usage.query_count),
+        "lastQueriedMs": usage.map(|usage| usage.last_ms),
     })
 }

@@ -1,5 +1,7 @@
 //! `status/tenants`, `status/rejects`, `status/top_queries`, `status/metric_usage`.
 
+use std::path::Path;
+
 use super::*;
 use crate::limits::ACTIVITY_LIMIT_MAX;
 
@@ -188,7 +190,7 @@ async fn metrics_are_listed_by_use() {
     assert_eq!(names("").await, ["idle", "other", "used", "gone"]);
     assert_eq!(names("sort=queries").await, ["used", "other", "gone", "idle"]);
     assert_eq!(names("sort=unused&limit=2").await, ["idle", "other"]);
-    assert_eq!(names("search=US&sort=disk").await, ["used"]);
+    assert_eq!(names("search=US&sort=memory").await, ["used"]);
     let found = data(&server, "metric_usage?limit=1&sort=queries").await;
     assert_eq!((&found["total"], &found["truncated"]), (&4.into(), &true.into()));
     let row = &found["metrics"][0];
@@ -196,10 +198,60 @@ async fn metrics_are_listed_by_use() {
         (&row["series"], &row["queries"], &row["lastQueriedMs"]),
         (&1.into(), &3.into(), &NOW_MS.into())
     );
-    assert_eq!(row["diskBytes"], Value::Null);
+    assert_eq!((&row["diskBytes"], &found["diskError"]), (&0.into(), &Value::Null));
     assert!(row["memoryBytes"].as_u64() > Some(0));
     let idle = &data(&server, "metric_usage?search=idle").await["metrics"][0].clone();
     assert_eq!((&idle["queries"], &idle["lastQueriedMs"]), (&0.into(), &Value::Null));
+}
+
+/// Bytes are those of the chunks in the blocks, whose metrics may have left the head.
+#[tokio::test]
+async fn metrics_have_bytes_on_disk() {
+    let server = Fixture::ready();
+    let old: [Pairs<'_>; 3] =
+        [&[("__name__", "old"), ("i", "1")], &[("__name__", "old"), ("i", "2")], &[("__name__", "m")]];
+    server.store_series("anonymous", -10 * 3_600_000, &old);
+    server.flush().await;
+    server.store_series("anonymous", 0, &[&[("__name__", "m")], &[("__name__", "new")]]);
+    let found = data(&server, "metric_usage?sort=disk").await;
+    let rows: Vec<(&str, u64, u64)> =
+        found["metrics"].as_array().expect("a list").iter().map(row_of).collect();
+    let chunk_bytes = rows[1].2;
+    assert!(chunk_bytes > 5, "{found}");
+    assert_eq!(rows, [("old", 0, 2 * chunk_bytes), ("m", 1, chunk_bytes), ("new", 1, 0)]);
+    let one = data(&server, "metric_usage?sort=disk&search=M&limit=1").await;
+    assert_eq!((&one["total"], row_of(&one["metrics"][0])), (&1.into(), ("m", 1, chunk_bytes)));
+    let of_head = data(&server, "metric_usage").await;
+    let rows: Vec<_> = of_head["metrics"].as_array().expect("a list").iter().map(row_of).collect();
+    assert_eq!(rows, [("m", 1, chunk_bytes), ("new", 1, 0)], "those of the head alone");
+}
+
+/// A damaged block leaves the bytes unknown, and the rest of the list as it is.
+#[tokio::test]
+async fn damage_on_disk_leaves_the_list_of_metrics() {
+    let server = Fixture::ready();
+    server.store_series("anonymous", -10 * 3_600_000, &[&[("__name__", "m")]]);
+    server.flush().await;
+    server.store_series("anonymous", 0, &[&[("__name__", "m")]]);
+    let ulid = data(&server, "tsdb/blocks").await["blocks"][0]["ulid"].as_str().expect("a name").to_owned();
+    let path = Path::new("/data/tenants/anonymous").join(ulid).join("index");
+    let disk = &server.app.env.disk;
+    let index = disk.read(&path).expect("an index");
+    disk.create(&path).expect("a file").write_at(&vec![7; index.len()], 0).expect("written");
+    let found = data(&server, "metric_usage").await;
+    assert!(found["diskError"].as_str().is_some_and(|why| why.contains("index")), "{found}");
+    assert_eq!(
+        (&found["metrics"][0]["series"], &found["metrics"][0]["diskBytes"]),
+        (&1.into(), &Value::Null)
+    );
+    let refused = server.get("/api/v1/status/metric_usage?sort=disk").await;
+    assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", refused.text);
+}
+
+/// Name, series and bytes on disk.
+fn row_of(row: &Value) -> (&str, u64, u64) {
+    let number = |name: &str| row[name].as_u64().expect("a number");
+    (row["name"].as_str().expect("a name"), number("series"), number("diskBytes"))
 }
 
 #[tokio::test]
