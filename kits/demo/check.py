@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
+import urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "wire"))
@@ -138,6 +139,42 @@ def incident(world):
     assert world.number("shop", 'max(queue_length{service="inventory"})', middle) > 100
 
 
+def shown(address, tenant, language, fields, start, end):
+    """What a panel of a link shows: its series, or rows."""
+    live = wire.Client(address, {"X-Scope-OrgID": tenant})
+    expression = fields["expr"]
+    if language == "influxql":
+        times = "time >= %ds AND time < %ds" % (start, end)
+        text = expression.replace("$timeFilter", times).replace("$__interval", "1m")
+        status, answer = live.api("/query", {"db": fields["db"], "q": text})
+        return status == 200 and answer["results"][0].get("series")
+    if language == "graphite":
+        status, answer = live.api("/render", {"target": expression, "from": start, "until": end, "format": "json"})
+        return status == 200 and [one for one in answer if any(value is not None for value, _ in one["datapoints"])]
+    status, answer = live.api("/api/v1/query_range", {"query": expression, "start": start, "end": end, "step": 60})
+    return status == 200 and answer["data"]["result"]
+
+
+def links(text):
+    """Every address of the start opens the page, and each of its panels shows something."""
+    languages = set()
+    for address in re.findall(r"http://\S+/\?\S+", text):
+        parts = urllib.parse.urlsplit(address)
+        fields = dict(urllib.parse.parse_qsl(parts.query))
+        host = "%s://%s" % (parts.scheme, parts.netloc)
+        status, headers, _ = wire.Client(host).request("GET", "/?" + parts.query)
+        assert status == 200, (address, status, headers)
+        panels = sorted({name.split(".")[0] for name in fields if re.match(r"g\d+\.", name)})
+        for panel in panels:
+            of_panel = {name.split(".", 1)[1]: value for name, value in fields.items() if name.startswith(panel + ".")}
+            end = seconds(of_panel["end_input"].replace(" ", "T") + "Z")
+            start = end - 60 * int(of_panel["range_input"].rstrip("m"))
+            language = of_panel.get("lang", "promql")
+            languages.add(language)
+            assert shown(host, fields["tenant"], language, of_panel, start, end), (address, of_panel)
+    assert languages == {"promql", "influxql", "graphite"}, languages
+
+
 def run(world):
     """`run` on a port that is taken, then on a free one until it is interrupted."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
@@ -158,6 +195,7 @@ def run(world):
                 break
         text = "".join(lines)
         assert "tenant=shop" in text and "tenant=billing" in text, text
+        links(text)
         live = wire.Client("http://127.0.0.1:%d" % port, {"X-Scope-OrgID": "billing"})
         last = 0
         for _ in range(200):
