@@ -2,8 +2,6 @@
 //! replacements, deletions, checkpoints, window drops, power failures. Reads must equal a map, bit for bit. A
 //! failure prints its seed.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,8 +13,9 @@ use chronolith_model::{
     Columns, DuplicatePolicy, Histogram, IntHistogram, Labels, MatchOp, Matcher, Reject, Selector, TimeRange,
     WriteBatch,
 };
-use harness::kinds::{Sample, push, random_sample, text, texts};
-use harness::{NOW_MS, TestEnv, WINDOW_MS, delete, labels, tenant};
+
+use crate::harness::kinds::{Sample, push, random_sample, text, texts};
+use crate::harness::{NOW_MS, TestEnv, WINDOW_MS, delete, labels, tenant};
 
 const SERIES: u64 = 6;
 const STEPS: usize = 150;

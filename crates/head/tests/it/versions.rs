@@ -1,7 +1,5 @@
 //! Data directories of earlier versions open and answer alike; those of later versions are refused.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,8 +11,9 @@ use chronolith_format::head::wal::{
 };
 use chronolith_head::Head;
 use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Selector, TenantId, TimeRange, TimeUnit};
-use harness::kinds::{Sample, push, texts};
-use harness::{NOW_MS, TestEnv, batch, labels, read_all, tenant};
+
+use crate::harness::kinds::{Sample, push, texts};
+use crate::harness::{NOW_MS, TestEnv, batch, labels, read_all, tenant};
 
 /// Data directory of an earlier version, and its answer.
 struct Golden {
@@ -27,8 +26,8 @@ struct Golden {
 macro_rules! golden {
     ($dir:literal, $($file:literal),* $(,)?) => {
         Golden {
-            files: &[$(($file, include_bytes!(concat!("../testdata/", $dir, "/", $file)))),*],
-            samples: include_str!(concat!("../testdata/", $dir, "/samples.txt")),
+            files: &[$(($file, include_bytes!(concat!("../../testdata/", $dir, "/", $file)))),*],
+            samples: include_str!(concat!("../../testdata/", $dir, "/samples.txt")),
         }
     };
 }

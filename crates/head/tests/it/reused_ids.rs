@@ -3,14 +3,13 @@
 //!
 //! Every value encodes its series, so a sample that appears under another series is detected.
 
-mod harness;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_base::Rng;
 use chronolith_head::{Head, WindowSnapshot};
 use chronolith_model::{MatchOp, Matcher, Reject, Selector, TimeRange};
-use harness::{NOW_MS, TestEnv, WINDOW_MS, batch, labels, part, read_once, tenant};
+
+use crate::harness::{NOW_MS, TestEnv, WINDOW_MS, batch, labels, part, read_once, tenant};
 
 const PAGE_IDS: u64 = 1024;
 const TENANTS: [&str; 2] = ["a", "b"];

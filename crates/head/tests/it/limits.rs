@@ -1,7 +1,5 @@
 //! A full disk and its recovery, a poisoned WAL, closing, many writers, many tenants.
 
-mod harness;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +7,8 @@ use chronolith_base::MemDisk;
 use chronolith_base::thread::spawn;
 use chronolith_head::{SyncMode, WalError, WriteError};
 use chronolith_model::{Reject, Selector, TimeRange};
-use harness::{NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, read_once, tenant};
+
+use crate::harness::{NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, read_once, tenant};
 
 fn one(time: i64) -> chronolith_model::WriteBatch {
     let samples: Vec<(i64, f64)> = (0..100).map(|k| (time + k, k as f64)).collect();

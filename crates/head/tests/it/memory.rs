@@ -1,9 +1,8 @@
 //! Reported memory of a head with known content.
 
-mod harness;
-
 use chronolith_head::{Head, MemoryPart};
-use harness::{NOW_MS, TestEnv, batch, labels, tenant};
+
+use crate::harness::{NOW_MS, TestEnv, batch, labels, tenant};
 
 /// Enough dead series that an index rebuild is worth it.
 const SERIES: u64 = 20_000;

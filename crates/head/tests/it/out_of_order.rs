@@ -1,7 +1,5 @@
 //! Out-of-order samples of one series in hostile orders: the work per sample is bounded, and nothing is lost.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,8 +8,9 @@ use chronolith_base::Rng;
 use chronolith_head::Head;
 use chronolith_model::histogram::{Buckets, Span};
 use chronolith_model::{Columns, DuplicatePolicy, Histogram, IntHistogram, Selector, TimeRange, WriteBatch};
-use harness::kinds::{self, Sample};
-use harness::{NOW_MS, TestEnv, labels, read_once, tenant};
+
+use crate::harness::kinds::{self, Sample};
+use crate::harness::{NOW_MS, TestEnv, labels, read_once, tenant};
 
 /// Samples of one series in the default window, one per millisecond.
 fn test_env() -> TestEnv {

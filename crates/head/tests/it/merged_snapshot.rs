@@ -1,11 +1,10 @@
 //! Out-of-order samples and deletions in a window while a snapshot of it is read.
 
-mod harness;
-
 use chronolith_format::chunk::kinds;
 use chronolith_head::{HeadError, WindowSeries};
 use chronolith_model::{Columns, TimeRange};
-use harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, delete, labels, read_all, tenant};
+
+use crate::harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, delete, labels, read_all, tenant};
 
 fn samples_of(series: impl Iterator<Item = Result<WindowSeries, HeadError>>) -> Model {
     let mut out = Model::new();

@@ -1,8 +1,6 @@
 //! Random operations on a head against maps: appends in and out of order, duplicates, conflicts,
 //! replacements, reorder buffers, deletions, window drops, checkpoints, crashes. A failure prints its seed.
 
-mod harness;
-
 use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
@@ -11,7 +9,10 @@ use chronolith_model::reorder::Update;
 use chronolith_model::{
     Columns, DuplicatePolicy, MatchOp, Matcher, Reject, ReorderRule, TimeRange, WriteBatch,
 };
-use harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, delete, labels, part, read, read_all, tenant};
+
+use crate::harness::{
+    Model, NOW_MS, TestEnv, WINDOW_MS, batch, delete, labels, part, read, read_all, tenant,
+};
 
 const TENANTS: [&str; 2] = ["a", "b"];
 const STEPS: usize = 120;

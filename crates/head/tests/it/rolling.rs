@@ -1,8 +1,6 @@
 //! Incremental checkpoint: crashes at every disk operation of checkpoint and recovery, damage to every file,
 //! and the parts of the WAL that startup reads.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +11,9 @@ use std::time::Duration;
 use chronolith_base::{Disk, DiskFile, MemDisk};
 use chronolith_head::Head;
 use chronolith_model::{Matcher, Selector, TimeRange};
-use harness::fault_disk::{Fault, FaultDisk};
-use harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
+
+use crate::harness::fault_disk::{Fault, FaultDisk};
+use crate::harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
 
 /// Acknowledged samples that were not dropped, and all that were ever sent.
 #[derive(Default)]

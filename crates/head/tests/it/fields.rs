@@ -1,7 +1,5 @@
 //! Series keys of protocols with fields: the raw key is shared by the fields of a line.
 
-mod harness;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_model::batch::LabelSource;
@@ -9,7 +7,8 @@ use chronolith_model::kind::{FIELD_LABEL, KIND_LABEL};
 use chronolith_model::{
     BatchSeries, LabelsBuilder, METRIC_NAME, Reject, SeriesKey, TimeRange, WordKind, WriteBatch,
 };
-use harness::{NOW_MS, TestEnv, read, tenant};
+
+use crate::harness::{NOW_MS, TestEnv, read, tenant};
 
 static PARSED_COUNT: AtomicU64 = AtomicU64::new(0);
 

@@ -1,8 +1,6 @@
 //! Power loss at every disk operation, damage at every byte: no acknowledged sample is lost without a note,
 //! and no value is ever wrong.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +11,9 @@ use chronolith_model::histogram::{Buckets, ResetHint, SCHEMA_CUSTOM, Span};
 use chronolith_model::{
     Columns, FloatHistogram, Histogram, IntHistogram, Matcher, Selector, TimeRange, WriteBatch,
 };
-use harness::kinds::{Sample, mark, marks, push};
-use harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
+
+use crate::harness::kinds::{Sample, mark, marks, push};
+use crate::harness::{Model, NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
 
 /// Progress of a script.
 #[derive(Default)]

@@ -1,13 +1,12 @@
 //! Departed tenants and series leave no memory in use, and are created again when they are written to.
 
-mod harness;
-
 use std::path::Path;
 
 use chronolith_base::Disk;
 use chronolith_head::Head;
 use chronolith_model::{Selector, TimeRange, WriteBatch};
-use harness::{NOW_MS, TestEnv, batch, labels, read_all, read_once, tenant};
+
+use crate::harness::{NOW_MS, TestEnv, batch, labels, read_all, read_once, tenant};
 
 const TENANT_COUNT: u64 = 100;
 const SERIES_PER_TENANT: u64 = 200;

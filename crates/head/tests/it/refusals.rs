@@ -1,7 +1,5 @@
 //! Failures in the middle of a write: a panic, and a process without file descriptors.
 
-mod harness;
-
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chronolith_base::Rng;
 use chronolith_head::{WalError, WriteError};
 use chronolith_model::{MatchOp, Matcher, Selector, TimeRange};
-use harness::fault_disk::{Fault, FaultDisk};
-use harness::{NOW_MS, TestEnv, batch, labels, read_all, read_once, tenant};
+
+use crate::harness::fault_disk::{Fault, FaultDisk};
+use crate::harness::{NOW_MS, TestEnv, batch, labels, read_all, read_once, tenant};
 
 /// Disk whose sealed chunk files panic on reads, or cannot be created, while a flag is set.
 #[derive(Default)]

@@ -1,13 +1,12 @@
 //! Power loss at every disk operation of a script with replacements and deletions: the last acknowledged
 //! state is recovered, and an unacknowledged operation is recovered completely or not at all.
 
-mod harness;
-
 use std::collections::BTreeMap;
 
 use chronolith_head::{DeleteProgress, Head};
 use chronolith_model::{DuplicatePolicy, Labels, Matcher, TimeRange};
-use harness::{NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
+
+use crate::harness::{NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
 
 /// Allowed values of a series at a timestamp: the last acknowledged state, or one requested since.
 #[derive(Default)]

@@ -2,8 +2,6 @@
 //! acknowledged sample is lost, and all missing frames are reported, wherever the power fails and whatever is
 //! damaged.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,8 +9,9 @@ use std::sync::Arc;
 
 use chronolith_base::{Disk, MemDisk, Rng};
 use chronolith_head::{Head, ReplayReport, SyncMode};
-use harness::fault_disk::{Fault, FaultDisk};
-use harness::{Model, NOW_MS, TestEnv, batch, labels, read_all, tenant};
+
+use crate::harness::fault_disk::{Fault, FaultDisk};
+use crate::harness::{Model, NOW_MS, TestEnv, batch, labels, read_all, tenant};
 
 /// Samples that a script has sent, and those that were acknowledged.
 #[derive(Default)]

@@ -1,8 +1,6 @@
 //! Regressions of durability: acknowledged samples survive kills and power failures, under the series and
 //! tenant to which they were written.
 
-mod harness;
-
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +10,10 @@ use std::time::Duration;
 use chronolith_base::DiskFile;
 use chronolith_head::SyncMode;
 use chronolith_model::Labels;
-use harness::fault_disk::{Fault, FaultDisk};
-use harness::{NOW_MS, TestEnv, batch, labels, read_all, tenant};
 use parking_lot::Mutex;
+
+use crate::harness::fault_disk::{Fault, FaultDisk};
+use crate::harness::{NOW_MS, TestEnv, batch, labels, read_all, tenant};
 
 /// `count` samples of a series, one per millisecond.
 fn row(idx: u64, count: i32) -> (Labels, Vec<(i64, f64)>) {
@@ -309,7 +308,7 @@ fn a_snapshot_leaves_a_damaged_chunk_out() {
     file.read_at(&mut byte, 100).expect("a byte of the first chunk");
     file.write_at(&[byte[0] ^ 1], 100).expect("damaged");
     let (head, _) = test_env.open();
-    let window = chronolith_model::TimeRange::window_of(NOW_MS, harness::WINDOW_MS);
+    let window = chronolith_model::TimeRange::window_of(NOW_MS, crate::harness::WINDOW_MS);
     let snapshot = head.windows().snapshot(&tenant("a"), window).expect("a snapshot");
     let series: Vec<_> = snapshot.series().map(|series| series.expect("readable")).collect();
     let damages: Vec<String> = series.iter().flat_map(|s| &s.damages).map(ToString::to_string).collect();

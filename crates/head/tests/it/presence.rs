@@ -1,11 +1,10 @@
 //! `select_presence` against `select`, and label lists: answers that need no series or samples.
 
-mod harness;
-
 use chronolith_base::Rng;
 use chronolith_model::sample::STALE_NAN;
 use chronolith_model::{Labels, Matcher, Selector, TimeRange};
-use harness::{NOW_MS, TestEnv, batch, check_presence, delete, tenant};
+
+use crate::harness::{NOW_MS, TestEnv, batch, check_presence, delete, tenant};
 
 /// Names whose order differs from the order of creation, so that groups are not ordered by id.
 fn series_labels(idx: u64) -> Labels {

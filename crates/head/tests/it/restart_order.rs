@@ -1,8 +1,6 @@
 //! Assumptions and changes of startup: files that an earlier process wrote but did not sync, and the order of
 //! frames of a series with two ids.
 
-mod harness;
-
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,8 +10,9 @@ use std::time::Duration;
 use chronolith_base::{Disk, DiskFile};
 use chronolith_head::Head;
 use chronolith_model::{DuplicatePolicy, Labels, TimeRange};
-use harness::fault_disk::{Fault, FaultDisk};
-use harness::{NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
+
+use crate::harness::fault_disk::{Fault, FaultDisk};
+use crate::harness::{NOW_MS, TestEnv, WINDOW_MS, batch, labels, read_all, tenant};
 
 const BASE: i64 = NOW_MS - NOW_MS % WINDOW_MS - 4 * WINDOW_MS;
 

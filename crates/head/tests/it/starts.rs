@@ -2,8 +2,6 @@
 //! replacements, deletions, checkpoints, window drops, power failures. Reads of the head and of snapshots
 //! must equal a map. A failure prints its seed.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -13,8 +11,9 @@ use chronolith_head::{Head, WindowSeries};
 use chronolith_model::{
     Columns, DuplicatePolicy, Labels, MatchOp, Matcher, Reject, Selector, TimeRange, WriteBatch,
 };
-use harness::kinds::{Sample, push, random_sample, text, texts};
-use harness::{NOW_MS, TestEnv, WINDOW_MS, delete, labels, tenant};
+
+use crate::harness::kinds::{Sample, push, random_sample, text, texts};
+use crate::harness::{NOW_MS, TestEnv, WINDOW_MS, delete, labels, tenant};
 
 const SERIES: u64 = 6;
 const STEPS: usize = 150;
