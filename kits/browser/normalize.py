@@ -43,6 +43,8 @@ def top_queries(asked):
 def metric_usage(data):
     for one in data["metrics"]:
         one["memoryBytes"] = one["series"] * SERIES_BYTES
+        # Blocks may have been merged or not.
+        one["diskBytes"] = one["diskBytes"] and one["series"] * SERIES_BYTES
         if one["queries"]:
             one["queries"], one["lastQueriedMs"] = 1, END_MS - MINUTE_MS
     return {**data, "sinceMs": END_MS - 1_440 * MINUTE_MS}
