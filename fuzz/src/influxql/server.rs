@@ -40,7 +40,7 @@ impl Server {
         write_file(&config, &text)?;
         let mut command = Command::new(program);
         command.arg("run").arg("-config").arg(&config);
-        Server::start(command, port)
+        Server::start(command, port, "/ping")
     }
 
     /// Starts Chronolith, the program at `program`.
@@ -51,19 +51,21 @@ impl Server {
         command.arg("--http").arg(format!("127.0.0.1:{port}"));
         command.args(["--self-scrape", "off", "--influx.continuous-queries=false"]);
         command.arg("--influx.max-select-buckets").arg(BUCKETS_MAX.to_string());
-        Server::start(command, port)
+        // It answers `/ping` while it replays its log, too.
+        Server::start(command, port, "/-/ready")
     }
 
-    fn start(mut command: Command, port: u16) -> Result<Server> {
+    /// Starts a server, and waits until `ready_path` succeeds.
+    fn start(mut command: Command, port: u16, ready_path: &str) -> Result<Server> {
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let mut server = Server { process, connection: Connection::new(port) };
-        let ping =
-            Request { method: "GET", target: "/ping".to_owned(), headers: Vec::new(), body: Vec::new() };
+        let ready =
+            Request { method: "GET", target: ready_path.to_owned(), headers: Vec::new(), body: Vec::new() };
         for _ in 0..START_ATTEMPTS {
             if let Some(status) = server.process.try_wait()? {
                 return Err(Error::other(format!("{command:?} ended: {status}")));
             }
-            if server.connection.ask(&ping).is_ok_and(|reply| reply.status == 204) {
+            if server.connection.ask(&ready).is_ok_and(|reply| matches!(reply.status, 200 | 204)) {
                 return Ok(server);
             }
             std::thread::sleep(Duration::from_millis(50));
