@@ -285,8 +285,9 @@ impl Checkpointer {
         let copy_idx = slice_state.copy_idx.map_or(0, |copy_idx| 1 - copy_idx);
         let path = slice_path(&wal_dir(&self.state.options.dir), slice, copy_idx);
         // Written to a temporary file: overwriting in place and a kill would leave half a copy, and the
-        // newest without a second.
-        let tmp = path.with_extension("tmp");
+        // newest without a second. The name is no other file's: the segment of the same number is created as
+        // `NUMBER.tmp` in this directory, at any time.
+        let tmp = path.with_added_extension("tmp");
         let make = || {
             let file = disk.create(&tmp)?;
             file.write_at(bytes, 0)?;

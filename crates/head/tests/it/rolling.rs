@@ -477,3 +477,23 @@ fn a_checkpoint_of_the_unreleased_form_is_refused() {
     let error = test_env.try_open().err().expect("refused").to_string();
     assert!(error.contains("checkpoint.00000002") && error.contains("unreleased version"), "{error}");
 }
+
+/// A slice and the segment of the same number may be created at the same time. Both were created as `NUMBER.tmp`:
+/// one took the file of the other, and the WAL refused writes.
+#[test]
+fn a_checkpoint_leaves_a_segment_that_is_being_created() {
+    let test_env = TestEnv::new(1);
+    let (head, _) = test_env.open();
+    let series = [(labels(1), vec![(NOW_MS, 1.0)])];
+    test_env.write(&head, &tenant("a"), &batch(&series)).expect("works");
+    let wal = test_env.options.dir.join("wal");
+    let segments: Vec<_> = (0..4).map(|number| wal.join(format!("{number:08}.tmp"))).collect();
+    for path in &segments {
+        test_env.disk.create(path).expect("a file").write_at(b"segment", 0).expect("written");
+    }
+    head.checkpointer().checkpoint().expect("written");
+    assert!(test_env.disk.exists(&wal.join("00000000.slice0")), "a slice was written");
+    for path in &segments {
+        assert_eq!(test_env.disk.read(path).expect("it is still there"), b"segment", "{}", path.display());
+    }
+}
