@@ -139,7 +139,7 @@ def incident(world):
     assert world.number("shop", 'max(queue_length{service="inventory"})', middle) > 100
 
 
-def shown(address, tenant, language, fields, start, end):
+def panel_result(address, tenant, language, fields, start, end):
     """What a panel of a link shows: its series, or rows."""
     live = wire.Client(address, {"X-Scope-OrgID": tenant})
     expression = fields["expr"]
@@ -155,7 +155,7 @@ def shown(address, tenant, language, fields, start, end):
     return status == 200 and answer["data"]["result"]
 
 
-def links(text):
+def check_links(text):
     """Every address of the start opens the page, and each of its panels shows something."""
     languages = set()
     for address in re.findall(r"http://\S+/\?\S+", text):
@@ -171,7 +171,7 @@ def links(text):
             start = end - 60 * int(of_panel["range_input"].rstrip("m"))
             language = of_panel.get("lang", "promql")
             languages.add(language)
-            assert shown(host, fields["tenant"], language, of_panel, start, end), (address, of_panel)
+            assert panel_result(host, fields["tenant"], language, of_panel, start, end), (address, of_panel)
     assert languages == {"promql", "influxql", "graphite"}, languages
 
 
@@ -195,7 +195,7 @@ def run(world):
                 break
         text = "".join(lines)
         assert "tenant=shop" in text and "tenant=billing" in text, text
-        links(text)
+        check_links(text)
         live = wire.Client("http://127.0.0.1:%d" % port, {"X-Scope-OrgID": "billing"})
         last = 0
         for _ in range(200):

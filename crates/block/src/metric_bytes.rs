@@ -1,9 +1,9 @@
 //! Bytes that the chunks of a metric take in a block.
 //!
 //! Writers of blocks put chunks in the order of their series, and series are in the order of their labels.
-//! So the chunks of a metric are one stretch of the segments if no label name of the block sorts before
-//! [`METRIC_NAME`], and the first and the last of its series tell how long it is. Elsewhere each of its
-//! series is a stretch.
+//! So the chunks of a metric are one range of the segments if no label name of the block sorts before
+//! [`METRIC_NAME`], and the first and the last of its series are its bounds. Otherwise each of its series is
+//! a range.
 //! Not here: bytes of the index, which metrics share (`Block::immutable_bytes`).
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ pub type VisitMetricBytes<'a> = dyn FnMut(&str, u64) -> Result<(), QueryError> +
 pub fn metric_bytes(block: &Block, name: &str, ctx: &ReadContext) -> Result<u64, QueryError> {
     let contents = block.contents();
     let refs = select_refs(contents, &[Matcher::equal(METRIC_NAME, name)], &ctx.budget)?;
-    Stretches::new(contents, ctx).bytes_of(refs.into_iter())
+    SegmentLayout::new(contents, ctx).bytes_of_series(refs.into_iter())
 }
 
 /// Calls `visit` with each metric name of the block, ascending, and the bytes of its chunks as
@@ -46,43 +46,43 @@ pub fn visit_metric_bytes(
     visit: &mut VisitMetricBytes<'_>,
 ) -> Result<(), QueryError> {
     let contents = block.contents();
-    let stretches = Stretches::new(contents, ctx);
+    let layout = SegmentLayout::new(contents, ctx);
     for_each_list(contents, METRIC_NAME, &ctx.budget, &mut |name, list| {
         let list = list.map_err(|e| contents.index_error(&e))?;
-        visit(name, stretches.bytes_of(list.iter())?)?;
+        visit(name, layout.bytes_of_series(list.iter())?)?;
         Ok(true)
     })
 }
 
-/// Where the chunks of a block are.
-struct Stretches<'a> {
+/// Segments of a block, and the order of chunks in them.
+struct SegmentLayout<'a> {
     contents: &'a BlockContents,
     ctx: &'a ReadContext,
     /// Bytes before each segment.
     segment_starts: Vec<u64>,
-    /// The series of a metric follow one another.
+    /// The series of a metric follow one another, and so do their chunks.
     is_by_metric: bool,
 }
 
-impl<'a> Stretches<'a> {
-    fn new(contents: &'a BlockContents, ctx: &'a ReadContext) -> Stretches<'a> {
+impl<'a> SegmentLayout<'a> {
+    fn new(contents: &'a BlockContents, ctx: &'a ReadContext) -> SegmentLayout<'a> {
         let lens = contents.files().segment_lens().iter();
         let segment_starts = lens.scan(0, |end, len| Some(std::mem::replace(end, *end + len))).collect();
         let is_by_metric = contents.header().label_names().next().is_none_or(|name| name >= METRIC_NAME);
-        Stretches { contents, ctx, segment_starts, is_by_metric }
+        SegmentLayout { contents, ctx, segment_starts, is_by_metric }
     }
 
     /// Bytes of the chunks of the series `refs`, which ascend and are all of a metric.
-    fn bytes_of(&self, mut refs: impl Iterator<Item = u32>) -> Result<u64, QueryError> {
+    fn bytes_of_series(&self, mut refs: impl Iterator<Item = u32>) -> Result<u64, QueryError> {
         if !self.is_by_metric {
-            return refs.map(|one| self.stretch_bytes(one, one)).sum();
+            return refs.map(|one| self.range_bytes(one, one)).sum();
         }
         let Some(first) = refs.next() else { return Ok(0) };
-        self.stretch_bytes(first, refs.last().unwrap_or(first))
+        self.range_bytes(first, refs.last().unwrap_or(first))
     }
 
     /// Bytes from the first chunk of one series to the end of the last chunk of another.
-    fn stretch_bytes(&self, first: u32, last: u32) -> Result<u64, QueryError> {
+    fn range_bytes(&self, first: u32, last: u32) -> Result<u64, QueryError> {
         self.ctx.check()?;
         let start = self.chunks(first)?.into_iter().min_by_key(|chunk| chunk.chunk_ref);
         let end = self.chunks(last)?.into_iter().max_by_key(|chunk| chunk.chunk_ref);

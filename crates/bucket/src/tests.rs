@@ -38,8 +38,8 @@ use crate::store::faults::{FaultPlan, FaultStore};
 use crate::store::local::LocalDir;
 use crate::store::request::{Purpose, RequestContext};
 
-/// What a test waits for comes within this time, also on a busy machine.
-const COMES_WITHIN_NS: u64 = 60_000_000_000;
+/// Timeout of what a test waits for, long enough for a busy machine.
+const WAIT_TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// A store over a faulty client, with the real clock but for [`Rig::in_tokio_time`].
 struct Rig {

@@ -60,7 +60,7 @@ pub use limits::LimitsTable;
 pub use maintenance::{JobKind, JobStats};
 pub use memory::TsdbMemory;
 pub use metric::{Metric, MetricKind};
-pub use metric_disk::{MetricChoice, MetricDiskBytes};
+pub use metric_disk::{MetricDiskBytes, MetricFilter};
 pub use options::{
     CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TextOptions,
     TsdbOptions, WalOptions,

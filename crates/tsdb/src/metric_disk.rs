@@ -16,7 +16,7 @@ const NAME_BYTES: u64 = 2 * size_of::<(Box<str>, u64)>() as u64 + 16;
 
 /// Metrics whose bytes are asked for.
 #[derive(Debug, Clone, Copy)]
-pub enum MetricChoice<'a> {
+pub enum MetricFilter<'a> {
     /// Those with these names.
     Named(&'a [&'a str]),
     /// All.
@@ -31,14 +31,8 @@ pub struct MetricDiskBytes {
 }
 
 impl MetricDiskBytes {
-    /// Returns the bytes of a metric.
-    #[must_use]
-    pub fn of(&self, name: &str) -> u64 {
-        self.by_name.get(name).copied().unwrap_or(0)
-    }
-
-    /// Removes a metric. Returns its bytes.
-    pub fn take(&mut self, name: &str) -> u64 {
+    /// Removes a metric. Returns its bytes, 0 for one without any.
+    pub fn remove(&mut self, name: &str) -> u64 {
         self.by_name.remove(name).unwrap_or(0)
     }
 
@@ -53,18 +47,18 @@ impl MetricDiskBytes {
 /// # Errors
 /// Those of blocks that are damaged or cannot be read; as [`ReadContext::check`];
 /// [`QueryError::Memory`] without room for the names.
-pub(crate) fn of_blocks(
+pub(crate) fn read(
     blocks: &BlockStore,
     tenant: &TenantId,
-    choice: MetricChoice<'_>,
+    filter: MetricFilter<'_>,
     ctx: &ReadContext,
 ) -> Result<MetricDiskBytes, QueryError> {
     let mut held = ctx.budget.reserve(0)?;
     let by_name = blocks.fold_in_range(tenant, TimeRange::ALL, HashMap::default, |by_name, block| {
         let mut add = |name: &str, bytes: u64| add(by_name, &mut held, name, bytes);
-        match choice {
-            MetricChoice::All => visit_metric_bytes(&block, ctx, &mut add),
-            MetricChoice::Named(names) => add_named(&block, names, ctx, &mut add),
+        match filter {
+            MetricFilter::All => visit_metric_bytes(&block, ctx, &mut add),
+            MetricFilter::Named(names) => add_named(&block, names, ctx, &mut add),
         }
     })?;
     Ok(MetricDiskBytes { by_name, _held: held })

@@ -43,7 +43,7 @@ use crate::maintenance::store_removal::forget_removed;
 use crate::maintenance::{GuardedClock, JobKind, Maintenance};
 use crate::memory::{self, TsdbMemory};
 use crate::metadata::{Change, MetadataStore};
-use crate::metric_disk::{self, MetricChoice, MetricDiskBytes};
+use crate::metric_disk::{self, MetricDiskBytes, MetricFilter};
 use crate::options::{OpenError, TsdbOptions};
 use crate::query::TenantQueryable;
 use crate::query::fields::BlockFields;
@@ -689,10 +689,10 @@ impl Tsdb {
     pub fn metric_disk_bytes(
         &self,
         tenant: &TenantId,
-        choice: MetricChoice<'_>,
+        filter: MetricFilter<'_>,
         ctx: &ReadContext,
     ) -> Result<MetricDiskBytes, QueryError> {
-        metric_disk::of_blocks(self.storage.blocks(), tenant, choice, ctx)
+        metric_disk::read(self.storage.blocks(), tenant, filter, ctx)
     }
 
     /// Returns the number of series in the head by tenant, without tenants that have none.

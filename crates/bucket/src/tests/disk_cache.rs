@@ -23,7 +23,7 @@ pub(super) fn restart(world: &mut World, disk: &MemDisk, memory_bytes_max: u64) 
     let options = CatalogOptions { memory_bytes_max, ..CatalogOptions::default() };
     world.catalog = BlockCatalog::new(store.clone(), clock.clone(), handle.clone(), &options);
     let disk_options = DiskCacheOptions { dir: DIR.into(), bytes_max: 64 << 20, bucket: "memory://".into() };
-    let deadline_ns = world.now_ns() + COMES_WITHIN_NS;
+    let deadline_ns = world.now_ns() + WAIT_TIMEOUT_NS;
     // The last write of the process before may still hold the lock.
     let cache = loop {
         match DiskCache::open(Arc::new(disk.clone()), &disk_options, handle.clone()) {

@@ -69,7 +69,7 @@ async fn many_readers_send_one_request() {
     let files = files(&rig).await;
     rig.faults.set_plan(STALLED);
     let before = rig.faults.requests.load(Ordering::Relaxed);
-    let deadline_ns = rig.env.clock.mono_ns() + COMES_WITHIN_NS;
+    let deadline_ns = rig.env.clock.mono_ns() + WAIT_TIMEOUT_NS;
     let readers: Vec<_> = (0..8).map(|_| tokio::spawn(read(files.clone(), deadline_ns))).collect();
     for reader in readers {
         assert!(reader.await.unwrap());
@@ -85,7 +85,7 @@ async fn a_dropped_reader_leaves_its_request_to_the_next() {
     let rig = Rig::memory(FaultPlan::default());
     let files = files(&rig).await;
     rig.faults.set_plan(STALLED);
-    let deadline_ns = rig.env.clock.mono_ns() + COMES_WITHIN_NS;
+    let deadline_ns = rig.env.clock.mono_ns() + WAIT_TIMEOUT_NS;
     let first = tokio::spawn(read(files.clone(), deadline_ns));
     while files.cache.snapshot().misses < 1 {
         tokio::task::yield_now().await;

@@ -478,8 +478,8 @@ fn a_checkpoint_of_the_unreleased_form_is_refused() {
     assert!(error.contains("checkpoint.00000002") && error.contains("unreleased version"), "{error}");
 }
 
-/// A slice and the segment of the same number may be created at the same time. Both were created as `NUMBER.tmp`:
-/// one took the file of the other, and the WAL refused writes.
+/// A slice and the segment of the same number may be created at the same time. Both were created as
+/// `NUMBER.tmp`: one took the file of the other, and the WAL refused writes.
 #[test]
 fn a_checkpoint_leaves_a_segment_that_is_being_created() {
     let test_env = TestEnv::new(1);

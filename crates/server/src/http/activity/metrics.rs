@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_base::hash::HashMap;
 use chronolith_model::{QueryError, ReadContext, TenantId};
-use chronolith_tsdb::{MetricChoice, MetricDiskBytes};
+use chronolith_tsdb::{MetricDiskBytes, MetricFilter};
 use serde_json::{Value, json};
 
 use super::parameters::{LIMIT_DEFAULT, limit, sort};
@@ -34,9 +34,9 @@ enum RowOrder {
     Unused,
 }
 
-/// What the list shows of a metric.
+/// Sizes of a metric, and its use.
 #[derive(Debug, Clone, Copy, Default)]
-struct Shown {
+struct MetricStats {
     /// Series in the head.
     series_count: u64,
     usage: Option<NameUsage>,
@@ -48,14 +48,14 @@ struct Shown {
 #[derive(Debug)]
 struct Row {
     name: String,
-    shown: Shown,
+    stats: MetricStats,
 }
 
 /// Rank of a row: the greater one comes first.
 type Rank = (i64, u64);
 
-fn rank(order: RowOrder, shown: Shown) -> Rank {
-    let Shown { series_count, usage, disk_bytes } = shown;
+fn rank(order: RowOrder, stats: MetricStats) -> Rank {
+    let MetricStats { series_count, usage, disk_bytes } = stats;
     let first = match order {
         RowOrder::Series => 0,
         RowOrder::Disk => disk_bytes.unwrap_or(0) as i64,
@@ -77,13 +77,13 @@ struct FirstRows {
 }
 
 impl FirstRows {
-    fn offer(&mut self, name: &str, shown: Shown) {
+    fn offer(&mut self, name: &str, stats: MetricStats) {
         self.total += 1;
-        let rank = rank(self.order, shown);
+        let rank = rank(self.order, stats);
         if self.least.is_some_and(|least| rank <= least) {
             return;
         }
-        self.rows.push(Row { name: name.to_owned(), shown });
+        self.rows.push(Row { name: name.to_owned(), stats });
         if self.rows.len() >= 2 * self.limit {
             self.trim();
         }
@@ -92,7 +92,7 @@ impl FirstRows {
     /// Sorts the rows, and removes those after the limit.
     fn trim(&mut self) {
         let order = self.order;
-        let rank_of = |row: &Row| rank(order, row.shown);
+        let rank_of = |row: &Row| rank(order, row.stats);
         self.rows
             .sort_by(|a, b| Reverse(rank_of(a)).cmp(&Reverse(rank_of(b))).then_with(|| a.name.cmp(&b.name)));
         self.rows.truncate(self.limit);
@@ -121,7 +121,7 @@ pub(super) async fn metric_usage(
         let search = call.params.get("search").unwrap_or("").to_lowercase();
         let mut rows = FirstRows { order, limit, rows: Vec::new(), least: None, total: 0 };
         let disk_error = if order == RowOrder::Disk {
-            let disk = disk_bytes(app, &call.tenant, MetricChoice::All, ctx)?;
+            let disk = disk_bytes(app, &call.tenant, MetricFilter::All, ctx)?;
             collect(app, &call.tenant, &search, disk, &mut rows, ctx)?;
             rows.trim();
             None
@@ -147,10 +147,10 @@ pub(super) async fn metric_usage(
 fn disk_bytes(
     app: &App,
     tenant: &TenantId,
-    choice: MetricChoice<'_>,
+    filter: MetricFilter<'_>,
     ctx: &ReadContext,
 ) -> Result<Option<MetricDiskBytes>, QueryError> {
-    app.lifecycle.opened().map(|store| store.metric_disk_bytes(tenant, choice, ctx)).transpose()
+    app.lifecycle.opened().map(|store| store.metric_disk_bytes(tenant, filter, ctx)).transpose()
 }
 
 /// Adds the bytes on disk. Returns the damage because of which they are not known: the rest of the list is
@@ -162,10 +162,10 @@ fn add_disk_bytes(
     ctx: &ReadContext,
 ) -> Result<Option<String>, QueryError> {
     let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-    match disk_bytes(app, tenant, MetricChoice::Named(&names), ctx) {
-        Ok(found) => {
+    match disk_bytes(app, tenant, MetricFilter::Named(&names), ctx) {
+        Ok(mut found) => {
             for row in rows {
-                row.shown.disk_bytes = found.as_ref().map(|found| found.of(&row.name));
+                row.stats.disk_bytes = found.as_mut().map(|found| found.remove(&row.name));
             }
             Ok(None)
         }
@@ -194,22 +194,22 @@ fn collect(
     if let Some(store) = app.lifecycle.opened() {
         store.scan_metrics(tenant, ctx, &mut |name, series_count| {
             let usage = usage.remove(name);
-            let disk_bytes = disk.as_mut().map(|disk| disk.take(name));
+            let disk_bytes = disk.as_mut().map(|disk| disk.remove(name));
             if is_searched(name) {
-                rows.offer(name, Shown { series_count, usage, disk_bytes });
+                rows.offer(name, MetricStats { series_count, usage, disk_bytes });
             }
             true
         })?;
     }
     for (name, usage) in usage {
-        let disk_bytes = disk.as_mut().map(|disk| disk.take(&name));
+        let disk_bytes = disk.as_mut().map(|disk| disk.remove(&name));
         if is_searched(&name) {
-            rows.offer(&name, Shown { series_count: 0, usage: Some(usage), disk_bytes });
+            rows.offer(&name, MetricStats { series_count: 0, usage: Some(usage), disk_bytes });
         }
     }
     for (name, bytes) in disk.iter().flat_map(MetricDiskBytes::iter) {
         if is_searched(name) {
-            rows.offer(name, Shown { disk_bytes: Some(bytes), ..Shown::default() });
+            rows.offer(name, MetricStats { disk_bytes: Some(bytes), ..MetricStats::default() });
         }
     }
     Ok(())
@@ -222,7 +222,7 @@ fn bytes_per_series(app: &App, tenant: &TenantId) -> f64 {
 }
 
 fn row_value(row: &Row, bytes_per_series: f64) -> Value {
-    let Shown { series_count, usage, disk_bytes } = row.shown;
+    let MetricStats { series_count, usage, disk_bytes } = row.stats;
     json!({
         "name": row.name,
         "series": series_count,
