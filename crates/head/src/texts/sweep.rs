@@ -23,8 +23,11 @@ pub(crate) fn free_unused(state: &HeadState, tenant: &TenantHead) -> usize {
         return 0;
     }
     let of_texts = [Matcher::equal(KIND_LABEL, WordKind::Text.label_value())];
+    // The index comes first in the lock order: a selection waits for dictionaries while it holds the index.
+    let tables = tenant.tables.read();
     let Some(_alone) = tenant.texts.try_free() else { return 0 };
-    let ids = select_refs(&*tenant.tables.read(), &of_texts).expect("lookups in memory do not fail");
+    let ids = select_refs(&*tables, &of_texts).expect("lookups in memory do not fail");
+    drop(tables);
     let mut changed = 0;
     for (start, dictionary) in tenant.texts.all() {
         let window = TimeRange::window_of(start, state.series.window_width(tenant.unit));

@@ -1,6 +1,11 @@
 //! Dictionaries: equal texts have equal ids, the budget is that of all dictionaries in use.
 
+use chronolith_model::{Labels, TenantId, TenantLimits, WriteBatch};
+
 use super::*;
+use crate::head::Head;
+use crate::options::HeadOptions;
+use crate::recovery::progress::ReplayProgress;
 
 fn id_of(interned: Interned) -> u64 {
     match interned {
@@ -57,4 +62,31 @@ fn the_budget_is_given_back_with_the_dictionary() {
     assert_eq!((budget.used_bytes(), dictionary.bytes()), (297, 297));
     drop((dictionary, texts));
     assert_eq!((budget.used_bytes(), budget.has_unsaved()), (0, false));
+}
+
+/// Regression: the sweep waited for the index while it kept the dictionaries to itself, and a selection waits
+/// for them while it holds the index. With a write between the two, all three waited for ever.
+#[test]
+fn dictionaries_are_free_while_the_sweep_waits_for_the_index() {
+    let (env, _, _) = chronolith_base::Env::fake(1000, 1);
+    let options = HeadOptions { free_bytes_min: 0, ..HeadOptions::new("/d".into()) };
+    let (head, _) = Head::open(&env, options, &ReplayProgress::default()).expect("opens");
+    let mut batch = WriteBatch::from_labels();
+    batch.push_labels(&Labels::from_pairs([("__name__", "up")]), &[(1000, 1.0)]);
+    let id = TenantId::anonymous();
+    let (_, position) = head.append(&id, &TenantLimits::default(), 1000, &batch).expect("appends");
+    head.wait(position).expect("synced");
+    let tenant = head.state().index.tenant(&id).expect("a tenant");
+    tenant.texts.get_or_create(0, &head.state().texts.budget);
+    let index = tenant.tables.write();
+    std::thread::scope(|scope| {
+        let sweep = scope.spawn(|| sweep::free_unused(head.state(), &tenant));
+        for _ in 0..100 {
+            assert!(tenant.texts.in_use.try_read().is_some());
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(!sweep.is_finished(), "it needs the index");
+        drop(index);
+        assert_eq!(sweep.join().expect("no panic"), 1);
+    });
 }
