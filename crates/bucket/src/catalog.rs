@@ -151,6 +151,8 @@ struct BlockList {
     generation: u64,
     /// Which of several samples with one timestamp is read.
     duplicates: DuplicatePolicy,
+    /// True once the newest catalogue was found damaged: blocks may be missing.
+    is_outdated: bool,
 }
 
 impl BlockCatalog {
@@ -415,7 +417,8 @@ impl BlockCatalog {
     /// The list of a folder, unless it is missing or too old.
     fn usable(&self, slot: &FolderBlocks) -> Option<BlockList> {
         let age_max_ns = self.poll_ns.max(as_ns(LIST_AGE_MAX));
-        let is_usable = |list: &BlockList| self.clock.mono_ns().saturating_sub(list.listed_ns) < age_max_ns;
+        let age_ns = |list: &BlockList| self.clock.mono_ns().saturating_sub(list.listed_ns);
+        let is_usable = |list: &BlockList| !list.is_outdated && age_ns(list) < age_max_ns;
         slot.list.read().clone().filter(is_usable)
     }
 
@@ -455,8 +458,17 @@ impl BlockCatalog {
         self.handle.spawn(async move {
             let Ok(_listing) = slot.listing.try_lock() else { return };
             let deadline_ns = catalog.clock.mono_ns().saturating_add(timeout_ns);
-            if let Err(error) = catalog.read_list(&folder, &slot, deadline_ns).await {
-                tracing::warn!(%folder, %error, "listing the blocks in the bucket failed, the last list stays in use");
+            match catalog.read_list(&folder, &slot, deadline_ns).await {
+                Ok(_) => {}
+                Err(error @ BucketError::Corrupt { .. }) => {
+                    tracing::error!(%folder, %error, "the list of blocks in the bucket is damaged, refusing queries");
+                    if let Some(list) = slot.list.write().as_mut() {
+                        list.is_outdated = true;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%folder, %error, "listing the blocks in the bucket failed, the last list stays in use");
+                }
             }
         });
     }
@@ -504,8 +516,14 @@ impl BlockCatalog {
         let is_same = is_same && current.as_ref().is_none_or(|list| list.duplicates == duplicates);
         let last_generation = current.as_ref().map_or(0, |list| list.generation);
         let generation = last_generation + u64::from(!is_same || last_generation == 0);
-        let list =
-            BlockList { blocks: blocks.into(), left_out: left_out.into(), listed_ns, generation, duplicates };
+        let list = BlockList {
+            blocks: blocks.into(),
+            left_out: left_out.into(),
+            listed_ns,
+            generation,
+            duplicates,
+            is_outdated: false,
+        };
         *current = Some(list.clone());
         Ok(list)
     }

@@ -139,16 +139,12 @@ impl<S: NumberedSnapshot> Snapshots<S> {
 
     /// Snapshot to update; `None` if there is none.
     fn base(&self, folder: &Folder, found: &Found<S>) -> Result<Option<Arc<S>>, BucketError> {
-        let usable_number = found.snapshot.as_ref().map_or(0, |snapshot| snapshot.stamp().number);
-        if usable_number == found.newest_number {
-            return Ok(found.snapshot.clone());
+        match &found.snapshot {
+            None if found.newest_number > 0 => {
+                Err(self.reader.unreadable(folder, found.newest_number, "damage, or a later version"))
+            }
+            snapshot => Ok(snapshot.clone()),
         }
-        Err(BucketError::Corrupt {
-            key: self.reader.key(folder, found.newest_number),
-            what: S::WHAT,
-            expected: "one that this version can read, to update it".to_owned(),
-            found: "damage, or a later version".to_owned(),
-        })
     }
 
     /// Body of the next snapshot, and what it decodes to.
@@ -204,7 +200,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
     /// Records the number of the newest snapshot. A failure costs readers a listing.
     async fn write_hint(&self, request: &RequestContext, number: u64) {
         let object = self.reader.hint_key(&request.folder);
-        let body = Bytes::from(format!("{number:020}"));
+        let body = Bytes::from(S::encode_hint(number));
         let request = self.bounded(request, HINT_TIMEOUT);
         if let Err(error) = self.reader.store.put(&request, &object, body).await {
             tracing::debug!(%error, "writing the number of the newest snapshot failed");

@@ -70,8 +70,8 @@ enum Found {
 }
 
 impl Listing<'_> {
-    /// Cost: one request per 1000 blocks, in Thanos's layout per 1000 objects; one for each block that is
-    /// neither known nor in the bucket index or a catalogue.
+    /// Cost: two requests at the same time for the blocks, in Thanos's layout per 1000 objects; one for each
+    /// block that is neither known nor in the bucket index or a catalogue.
     pub(super) async fn run(&self) -> Result<Listed, BucketError> {
         let layout = self.remote.store.layout();
         match layout.is_flat(&self.request.folder) {
@@ -111,7 +111,7 @@ impl Listing<'_> {
         let marked = self.marked().await?;
         let options =
             ListOptions { prefix: self.remote.key.clone(), is_delimited: true, ..ListOptions::default() };
-        let page = self.remote.store.list(self.request, &options).await?;
+        let page = self.remote.store.list_confirmed(self.request, &options).await?;
         let prefix = format!("{}/", self.remote.key);
         let name_of = |key: &str| key.strip_prefix(&prefix).map(|name| name.trim_end_matches('/').to_owned());
         let ulids = page.prefixes.iter().filter_map(|key| name_of(key)?.parse::<Ulid>().ok());
@@ -131,7 +131,7 @@ impl Listing<'_> {
         let mut unread = BTreeSet::new();
         let mut writers = BTreeSet::new();
         loop {
-            let page = self.remote.store.list(self.request, &options).await?;
+            let page = self.remote.store.list_confirmed(self.request, &options).await?;
             for object in &page.objects {
                 match keys.split(&object.key) {
                     Some((ulid, META)) => drop(complete.insert(ulid)),
@@ -201,7 +201,7 @@ impl Listing<'_> {
     async fn marked(&self) -> Result<BTreeSet<Ulid>, BucketError> {
         let prefix = format!("{}/{}", self.remote.key, MARKERS_FOLDER.trim_end_matches('/'));
         let options = ListOptions { prefix, is_delimited: true, ..ListOptions::default() };
-        let page = self.remote.store.list(self.request, &options).await?;
+        let page = self.remote.store.list_confirmed(self.request, &options).await?;
         let tenant = format!("{}/", self.remote.key);
         let marker = |key: &str| deletion_marker_of(key.strip_prefix(&tenant)?);
         Ok(page.objects.iter().filter_map(|object| marker(&object.key)).collect())

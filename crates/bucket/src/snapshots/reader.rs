@@ -1,15 +1,17 @@
 //! The newest snapshot of a folder: hint, then number by number, else a listing.
 //!
-//! Invariant: a snapshot counts as the newest one only if it exists after the next number was found absent.
-//! As snapshots are removed in ascending order, the next number was then never created.
+//! Invariants: a snapshot counts as the newest one only if it exists after the next number was found absent.
+//! As snapshots are removed in ascending order, the next number was then never created. If the newest one is
+//! damaged, or one that the hint proves is missing, that is an error: an older one lacks blocks or databases,
+//! and answers from it would be short in silence.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::Clock;
-use chronolith_format::bucket::NumberedSnapshot;
 use chronolith_format::bucket::catalogue::Snapshot;
+use chronolith_format::bucket::{Hint, NumberedSnapshot};
 
 use crate::external_labels::ExternalLabels;
 use crate::folder::Folder;
@@ -26,8 +28,6 @@ const KEPT_AGE: Duration = Duration::from_secs(60 * 60);
 const DECODE_ATTEMPTS: u32 = 3;
 /// Snapshots that are read one after the other before a listing is cheaper.
 const STEPS_MAX: usize = 16;
-/// Damaged snapshots that are passed on the way to an older one.
-const DAMAGED_MAX: u64 = 16;
 /// Listings in which the newest snapshot is removed, or followed by [`STEPS_MAX`] others, before it is read.
 const LISTINGS_MAX: usize = 4;
 
@@ -45,10 +45,8 @@ pub struct SnapshotReader<S = Snapshot> {
 /// The newest snapshot of a folder at one moment.
 #[derive(Debug, Clone)]
 pub struct Latest<S = Snapshot> {
-    /// Newest snapshot that can be decoded.
+    /// The snapshot.
     pub snapshot: Arc<S>,
-    /// Number of the newest snapshot, greater than that of `snapshot` if the newer ones are damaged.
-    pub newest_number: u64,
     /// Monotonic time at which no newer one was there, ns.
     confirmed_ns: u64,
 }
@@ -57,8 +55,15 @@ pub struct Latest<S = Snapshot> {
 pub(super) struct Found<S> {
     /// Number of the newest one; 0 if there is none.
     pub(super) newest_number: u64,
-    /// Newest one that can be decoded.
+    /// The newest one; `None` if it is damaged, or if there is none.
     pub(super) snapshot: Option<Arc<S>>,
+}
+
+/// Object `latest` of a folder.
+enum StoredHint {
+    Absent,
+    Damaged,
+    Read(Hint),
 }
 
 /// Result of reading one snapshot.
@@ -100,16 +105,16 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         SnapshotReader { store, clock, kept_age: KEPT_AGE, layout, kind: PhantomData }
     }
 
-    /// Returns the newest snapshot in the folder of `request`; `None` if there is none, or none that can be
-    /// decoded. Damaged ones are named in a warning.
+    /// Returns the newest snapshot in the folder of `request`; `None` if there is none.
     ///
     /// Cost: hint, the absent snapshot after the newest one, the newest one; without a hint, a listing.
     ///
     /// # Errors
-    /// As other requests.
+    /// [`BucketError::Corrupt`] if the newest one is damaged or missing; as other requests.
     pub async fn read_latest(&self, request: &RequestContext) -> Result<Option<Latest<S>>, BucketError> {
         let confirmed_ns = self.clock.mono_ns();
-        Ok(latest(self.find(request).await?, confirmed_ns))
+        let found = self.find(request).await?;
+        self.latest(request, found, confirmed_ns)
     }
 
     /// As [`SnapshotReader::read_latest`], from a snapshot that is known.
@@ -125,22 +130,64 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
     ) -> Result<Option<Latest<S>>, BucketError> {
         let start_ns = self.clock.mono_ns();
         let known_age = Duration::from_nanos(start_ns.saturating_sub(known.confirmed_ns));
-        let mut found = Found { newest_number: known.newest_number, snapshot: Some(known.snapshot.clone()) };
+        let newest_number = known.snapshot.stamp().number;
+        let mut found = Found { newest_number, snapshot: Some(known.snapshot.clone()) };
         let is_end = self.step(request, &mut found).await?;
         let is_confirmed = known_age < self.kept_age / 4 || self.exists(request, found.newest_number).await?;
         if is_end && is_confirmed {
-            return Ok(latest(found, start_ns));
+            return self.latest(request, found, start_ns);
         }
         self.read_latest(request).await
     }
 
+    fn latest(
+        &self,
+        request: &RequestContext,
+        found: Found<S>,
+        confirmed_ns: u64,
+    ) -> Result<Option<Latest<S>>, BucketError> {
+        match found {
+            Found { newest_number: 0, .. } => Ok(None),
+            Found { snapshot: Some(snapshot), .. } => Ok(Some(Latest { snapshot, confirmed_ns })),
+            Found { newest_number, snapshot: None } => {
+                Err(self.unreadable(&request.folder, newest_number, "damage, or a later version"))
+            }
+        }
+    }
+
+    /// The error for a newest snapshot that cannot be used.
+    pub(super) fn unreadable(&self, folder: &Folder, number: u64, found: &str) -> BucketError {
+        BucketError::Corrupt {
+            key: self.key(folder, number),
+            what: S::WHAT,
+            expected: "the newest one, which this version can read".to_owned(),
+            found: found.to_owned(),
+        }
+    }
+
     pub(super) async fn find(&self, request: &RequestContext) -> Result<Found<S>, BucketError> {
-        if let Some(number) = self.hint(request).await?
+        let hint = self.hint(request).await?;
+        if let StoredHint::Read(Hint::Checked(number) | Hint::Unchecked(number)) = hint
             && let Some(found) = self.newest_from(request, number).await?
         {
             return Ok(found);
         }
-        self.find_listed(request).await
+        let mut found = self.find_listed(request).await?;
+        if found.newest_number == 0 && !S::IS_CONFIRMED_BY_LISTING {
+            // One damaged listing must not look like a folder without snapshots.
+            found = self.find_listed(request).await?;
+        }
+        // Writers create the snapshot before they name it in the hint, and never remove the newest one.
+        let proven = match hint {
+            StoredHint::Absent => 0,
+            StoredHint::Damaged => 1,
+            StoredHint::Read(Hint::Unchecked(number)) => number.min(1),
+            StoredHint::Read(Hint::Checked(number)) => number,
+        };
+        if found.newest_number < proven {
+            return Err(self.unreadable(&request.folder, proven, "no such object"));
+        }
+        Ok(found)
     }
 
     /// Newest snapshot, from one that was just read.
@@ -177,24 +224,18 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
     ) -> Result<Option<Found<S>>, BucketError> {
         let Some(next) = number.checked_add(1) else { return Ok(None) };
         // The next one first: that the other one exists afterwards proves that it is the newest.
-        let mut found = match self.load(request, next).await? {
+        match self.load(request, next).await? {
             Loaded::Absent => match self.load(request, number).await? {
-                Loaded::Absent => return Ok(None),
-                loaded => Found { newest_number: number, snapshot: loaded.into_snapshot() },
+                Loaded::Absent => Ok(None),
+                loaded => Ok(Some(Found { newest_number: number, snapshot: loaded.into_snapshot() })),
             },
             loaded => {
                 let mut found = Found { newest_number: next, snapshot: loaded.into_snapshot() };
                 let is_end = self.step(request, &mut found).await?;
-                if !is_end || !self.exists(request, found.newest_number).await? {
-                    return Ok(None);
-                }
-                found
+                let is_newest = is_end && self.exists(request, found.newest_number).await?;
+                Ok(is_newest.then_some(found))
             }
-        };
-        if found.snapshot.is_none() {
-            found.snapshot = self.decodable_before(request, found.newest_number).await?;
         }
-        Ok(Some(found))
     }
 
     /// Reads the snapshots after `found`. Returns true if there are no more.
@@ -203,29 +244,10 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
             let Some(number) = found.newest_number.checked_add(1) else { return Ok(true) };
             match self.load(request, number).await? {
                 Loaded::Absent => return Ok(true),
-                Loaded::Decoded(snapshot) => found.snapshot = Some(snapshot),
-                Loaded::Damaged => {}
+                loaded => *found = Found { newest_number: number, snapshot: loaded.into_snapshot() },
             }
-            found.newest_number = number;
         }
         Ok(false)
-    }
-
-    /// The snapshot before a damaged one, or the one before that.
-    async fn decodable_before(
-        &self,
-        request: &RequestContext,
-        damaged: u64,
-    ) -> Result<Option<Arc<S>>, BucketError> {
-        for distance in 1..=DAMAGED_MAX {
-            let Some(number) = damaged.checked_sub(distance) else { break };
-            match self.load(request, number).await? {
-                Loaded::Decoded(snapshot) => return Ok(Some(snapshot)),
-                Loaded::Damaged => {}
-                Loaded::Absent => break,
-            }
-        }
-        Ok(None)
     }
 
     pub(super) async fn load(&self, request: &RequestContext, number: u64) -> Result<Loaded<S>, BucketError> {
@@ -241,7 +263,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
                 Err(error) => return Err(error),
             };
             if attempt == DECODE_ATTEMPTS {
-                tracing::warn!(%key, %damage, "snapshot is damaged, using the one before it");
+                tracing::warn!(%key, %damage, "snapshot is damaged");
                 break;
             }
         }
@@ -256,16 +278,23 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         }
     }
 
-    /// Number in the hint, which may be out of date.
-    async fn hint(&self, request: &RequestContext) -> Result<Option<u64>, BucketError> {
+    /// The hint, whose number may be out of date.
+    async fn hint(&self, request: &RequestContext) -> Result<StoredHint, BucketError> {
         let object = self.hint_key(&request.folder);
-        let read = match self.store.read(request, &object, ReadRange::Whole, None).await {
-            Ok(read) => read,
-            Err(BucketError::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let digits = std::str::from_utf8(&read.bytes).unwrap_or_default();
-        Ok(S::number_in(&format!("{}{digits}", S::FOLDER)))
+        for _ in 0..DECODE_ATTEMPTS {
+            match self.store.read(request, &object, ReadRange::Whole, None).await {
+                Ok(read) => {
+                    if let Some(hint) = S::decode_hint(&read.bytes) {
+                        return Ok(StoredHint::Read(hint));
+                    }
+                }
+                Err(BucketError::NotFound { .. }) => return Ok(StoredHint::Absent),
+                Err(BucketError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        tracing::warn!(key = object, "the number of the newest snapshot is damaged, listing the snapshots");
+        Ok(StoredHint::Damaged)
     }
 
     /// Key of a snapshot.
@@ -299,9 +328,4 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
             }
         }
     }
-}
-
-fn latest<S>(found: Found<S>, confirmed_ns: u64) -> Option<Latest<S>> {
-    let Found { newest_number, snapshot } = found;
-    Some(Latest { snapshot: snapshot?, newest_number, confirmed_ns })
 }

@@ -138,6 +138,8 @@ pub struct FaultStore {
     pub(crate) aborts: AtomicU64,
     /// Answers that may get a wrong bit.
     pub(crate) flips_left: AtomicU64,
+    /// Listings that lack their first key and directory, as if a name had been damaged on its way.
+    pub(crate) short_lists_left: AtomicU64,
     /// Reads that may stall.
     pub(crate) stalls_left: AtomicU64,
     /// Requests until the end, and how it ends.
@@ -160,6 +162,7 @@ impl FaultStore {
             injected: AtomicU64::new(0),
             aborts: AtomicU64::new(0),
             flips_left: AtomicU64::new(u64::MAX),
+            short_lists_left: AtomicU64::new(0),
             stalls_left: AtomicU64::new(u64::MAX),
             kill_at: Mutex::default(),
             died: Arc::default(),
@@ -234,6 +237,13 @@ impl FaultStore {
         let hits = self.draw(id, fault, 1000) < per_mille;
         self.injected.fetch_add(u64::from(hits), Ordering::Relaxed);
         hits
+    }
+
+    /// Returns true if this listing lacks its first key.
+    fn is_short_list(&self) -> bool {
+        let left =
+            self.short_lists_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        left.is_ok()
     }
 
     fn end(&self) -> Error {
@@ -454,13 +464,18 @@ impl ObjectStore for FaultStore {
         if self.hits(id, Fault::Unavailable, unavailable) {
             return refused(status(503));
         }
-        self.inner.list(prefix)
+        let left_out = usize::from(self.is_short_list());
+        self.inner.list(prefix).skip(left_out).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let injected = self.before(self.id_of("list", prefix.map_or("", AsRef::as_ref), 1)).await?;
-        let listed = self.inner.list_with_delimiter(prefix).await?;
+        let mut listed = self.inner.list_with_delimiter(prefix).await?;
         self.end_after(injected).await?;
+        if self.is_short_list() {
+            listed.common_prefixes.drain(..listed.common_prefixes.len().min(1));
+            listed.objects.drain(..listed.objects.len().min(1));
+        }
         Ok(listed)
     }
 

@@ -14,6 +14,8 @@ use super::retry::Failure;
 use crate::error::BucketError;
 use crate::store::Store;
 
+/// Listings that are compared before a request fails.
+const LISTINGS_MAX: u32 = 6;
 /// Keys of the largest page, and of the largest listing with a delimiter.
 pub const PAGE_KEYS_MAX: usize = 100_000;
 
@@ -88,6 +90,35 @@ impl Store {
                 BucketError::Refused { what: format!("list {shown}"), detail }
             }
             error => error,
+        })
+    }
+
+    /// As [`Store::list`], sent twice at the same time, then again until two listings agree: a listing has
+    /// no checksum, and a key that is missing in a damaged one would be missing in answers in silence.
+    ///
+    /// # Errors
+    /// [`BucketError::Unavailable`] if each listing differs from the one before; as [`Store::list`].
+    pub async fn list_confirmed(
+        &self,
+        context: &RequestContext,
+        options: &ListOptions,
+    ) -> Result<ListPage, BucketError> {
+        let (mut page, mut next) =
+            futures_util::future::try_join(self.list(context, options), self.list(context, options)).await?;
+        for _ in 2..LISTINGS_MAX {
+            if page == next {
+                return Ok(next);
+            }
+            page = next;
+            next = self.list(context, options).await?;
+        }
+        if page == next {
+            return Ok(next);
+        }
+        Err(BucketError::Unavailable {
+            what: format!("list {}", options.prefix),
+            attempts: LISTINGS_MAX,
+            last: "each listing differs from the one before".to_owned(),
         })
     }
 

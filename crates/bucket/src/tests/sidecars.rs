@@ -73,7 +73,10 @@ fn blocks_with_sidecars_answer_as_those_on_disk() {
         check_equal(&world);
         check_labels(&world);
         let lists = world.counters().requests(Operation::List, Outcome::Ok);
-        assert_eq!(lists, 6, "catalogue, markers, blocks of the tenant; objects of each block");
+        assert_eq!(
+            lists, 8,
+            "catalogue; markers and blocks of the tenant, twice each; objects of each block"
+        );
     }
 }
 

@@ -7,6 +7,7 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{
     Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, Snapshot,
 };
+use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::{TimeRange, TimeUnit};
 
 use super::s3_server::S3Server;
@@ -187,8 +188,10 @@ async fn a_poll_without_news_is_one_request() {
     assert_eq!((polled.snapshot.number, polled.snapshot.blocks.len()), (30, 30));
 }
 
+/// A damaged newest snapshot was passed over for an older one: answers lacked blocks, or all databases, with
+/// status 200. It is an error that names the object, for readers, polls and updates alike.
 #[tokio::test]
-async fn a_damaged_snapshot_gives_way_to_the_one_before_and_is_not_built_upon() {
+async fn a_damaged_newest_snapshot_is_refused_and_not_built_upon() {
     let rig = Rig::memory(FaultPlan::default());
     add_all(&rig, 0..5).await;
     let catalogue = snapshots(&rig);
@@ -199,13 +202,63 @@ async fn a_damaged_snapshot_gives_way_to_the_one_before_and_is_not_built_upon() 
     }
     for hint in ["00000000000000000005", "00000000000000000007"] {
         rig.faults.inner_put(&format!("{TENANT}/{HINT}"), Bytes::from(hint)).await;
-        let latest = catalogue.reader().read_latest(&rig.query(10_000)).await.unwrap().unwrap();
-        assert_eq!((latest.snapshot.number, latest.newest_number), (5, 7), "hint {hint}");
+        check_refused(catalogue.reader().read_latest(&rig.query(10_000)).await, 7);
     }
-    let polled = catalogue.reader().poll(&rig.query(10_000), &known).await.unwrap().unwrap();
-    assert_eq!((polled.snapshot.number, polled.newest_number), (5, 7));
-    let refused = catalogue.update(&rig.query(10_000), add(9)).await.unwrap_err();
-    assert!(matches!(&refused, BucketError::Corrupt { key, .. } if key.ends_with("0007")), "{refused}");
+    check_refused(catalogue.reader().poll(&rig.query(10_000), &known).await, 7);
+    check_refused(catalogue.update(&rig.query(10_000), add(9)).await, 7);
+    // A whole one after it counts, since each snapshot is complete.
+    rig.store.remove(&rig.query(1000), &format!("{TENANT}/{}", Snapshot::object_name(7))).await.unwrap();
+    rig.store.remove(&rig.query(1000), &format!("{TENANT}/{}", Snapshot::object_name(6))).await.unwrap();
+    rig.faults.inner_put(&format!("{TENANT}/{HINT}"), Bytes::from_static(b"junk")).await;
+    assert_eq!(newest(&rig).await, Some((5, 5)));
+}
+
+#[track_caller]
+fn check_refused<T: std::fmt::Debug>(result: Result<T, BucketError>, number: u64) {
+    let error = result.unwrap_err();
+    let name = Snapshot::object_name(number);
+    assert!(matches!(&error, BucketError::Corrupt { key, .. } if key.ends_with(&name)), "{error}");
+}
+
+/// A missing newest snapshot looked like a folder whose newest one is older, or like one without any.
+#[tokio::test]
+async fn a_newest_snapshot_that_the_hint_proves_is_not_replaced_by_an_older_one() {
+    for count in [1, 2, 20] {
+        let rig = Rig::memory(FaultPlan::default());
+        add_all(&rig, 0..count).await;
+        let newest_key = format!("{TENANT}/{}", Snapshot::object_name(count));
+        rig.store.remove(&rig.query(1000), &newest_key).await.unwrap();
+        check_refused(snapshots(&rig).reader().read_latest(&rig.query(10_000)).await, count);
+        check_refused(snapshots(&rig).update(&rig.query(10_000), add(99)).await, count);
+    }
+}
+
+#[tokio::test]
+async fn a_hint_of_any_kind_without_snapshots_is_an_error() {
+    for hint in ["00000000000000000002", "junk", "", "00000000000000000002 00000000"] {
+        let rig = Rig::memory(FaultPlan::default());
+        rig.faults.inner_put(&format!("{TENANT}/{HINT}"), Bytes::from(hint)).await;
+        check_refused(snapshots(&rig).reader().read_latest(&rig.query(10_000)).await, 1);
+    }
+}
+
+/// A name that was damaged on its way was missing in a listing: a tenant had no databases until a restart.
+#[tokio::test]
+async fn a_listing_that_lacks_a_key_hides_no_tenant_and_no_databases() {
+    let rig = Rig::memory(FaultPlan::default());
+    let databases = Snapshots::<DatabasesSnapshot>::of_kind(rig.store.clone(), &rig.env);
+    databases.update(&rig.query(1000), |_| Change::Write).await.unwrap();
+    add_all(&rig, 0..1).await;
+    for short_lists in 0..3 {
+        rig.faults.short_lists_left.store(short_lists, Ordering::Relaxed);
+        let tenants = crate::folders::tenants(&rig.store, &rig.query(1000)).await.unwrap();
+        // Two equal damaged listings at the same time look like whole ones.
+        assert!(short_lists == 2 || tenants == [TenantId::anonymous()], "{short_lists}: {tenants:?}");
+    }
+    rig.store.remove(&rig.query(1000), &format!("{TENANT}/databases/latest")).await.unwrap();
+    rig.faults.short_lists_left.store(1, Ordering::Relaxed);
+    let found = databases.reader().read_latest(&rig.query(1000)).await.unwrap();
+    assert_eq!(found.map(|latest| latest.snapshot.stamp.number), Some(1));
 }
 
 #[tokio::test]

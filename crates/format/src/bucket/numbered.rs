@@ -1,4 +1,5 @@
-//! Numbered snapshots: objects of one folder, each created once with the number after the newest one.
+//! Numbered snapshots: objects of one folder, each created once with the number after the newest one; and the
+//! hint next to them, which names a recent one.
 //!
 //! Invariant: names sort as numbers do.
 //! Not here: creating and finding them (`bucket::snapshots`), the content of each kind.
@@ -6,9 +7,22 @@
 use std::fmt::Display;
 
 use chronolith_base::DecodeError;
+use chronolith_base::crc::crc32c;
+
+#[cfg(test)]
+mod tests;
 
 /// Digits of the number of a snapshot in its name.
 const NUMBER_DIGITS: usize = 20;
+
+/// Number of a recent snapshot, as the hint names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hint {
+    /// Followed by its checksum, so that it proves that the snapshot was created.
+    Checked(u64),
+    /// Written by a version without checksums.
+    Unchecked(u64),
+}
 
 /// Number, writer and time of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +41,9 @@ pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
     const FOLDER: &'static str;
     /// Name of the content in messages.
     const WHAT: &'static str;
+    /// True if a folder without snapshots is listed as a whole, which notices snapshots that a damaged
+    /// listing has hidden.
+    const IS_CONFIRMED_BY_LISTING: bool;
     /// Reason why a snapshot cannot be written.
     type EncodeError: Display;
 
@@ -63,5 +80,24 @@ pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
         let digits = object_name.strip_prefix(Self::FOLDER)?;
         let is_number = digits.len() == NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
         if is_number { digits.parse().ok() } else { None }
+    }
+
+    /// Content of the hint that names snapshot `number`.
+    #[must_use]
+    fn encode_hint(number: u64) -> String {
+        format!("{number:0NUMBER_DIGITS$} {:08x}", crc32c(Self::name_of(number).as_bytes()))
+    }
+
+    /// Returns the number in a hint; `None` for damage.
+    #[must_use]
+    fn decode_hint(content: &[u8]) -> Option<Hint> {
+        let text = std::str::from_utf8(content).ok()?;
+        let number_in = |digits: &str| Self::number_in(&format!("{}{digits}", Self::FOLDER));
+        match text.split_once(' ') {
+            None => number_in(text).map(Hint::Unchecked),
+            Some((digits, _)) => {
+                number_in(digits).filter(|number| text == Self::encode_hint(*number)).map(Hint::Checked)
+            }
+        }
     }
 }

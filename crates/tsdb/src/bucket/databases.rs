@@ -1,8 +1,9 @@
 //! Databases of a server without a data directory, as the bucket has them.
 //!
 //! Invariants: the first request of a tenant waits for them; a copy younger than the poll interval counts as
-//! complete, an older one is read again, and stays in use if that fails. A store has the same id in this
-//! process as long as it has the same id in the bucket.
+//! complete, an older one is read again, and stays in use if the bucket does not answer. If the newest copy
+//! is damaged or missing, requests are refused until it can be read. A store has the same id in this process
+//! as long as it has the same id in the bucket.
 //! Not here: databases of a server with a data directory (`crate::databases`).
 
 use std::sync::Arc;
@@ -101,7 +102,7 @@ impl RemoteDatabases {
         let slot = self.tenants.lock().get(tenant).cloned()?;
         let current = slot.current.lock();
         let version = current.as_ref()?;
-        let number = version.latest.as_ref().map_or(0, |latest| latest.newest_number);
+        let number = version.latest.as_ref().map_or(0, |latest| latest.snapshot.stamp.number);
         Some((version.catalog.clone(), number))
     }
 
@@ -136,8 +137,15 @@ impl RemoteDatabases {
         let databases = self.clone();
         self.handle.spawn(async move {
             let Ok(_reading) = slot.reading.try_lock() else { return };
-            if let Err(error) = databases.read(&tenant, &slot, READ_TIMEOUT).await {
-                tracing::warn!(%tenant, %error, "reading the databases in the bucket failed, the last ones stay in use");
+            match databases.read(&tenant, &slot, READ_TIMEOUT).await {
+                Ok(_) => {}
+                Err(error @ BucketError::Corrupt { .. }) => {
+                    tracing::error!(%tenant, %error, "databases in the bucket are damaged, refusing requests for them");
+                    *slot.current.lock() = None;
+                }
+                Err(error) => {
+                    tracing::warn!(%tenant, %error, "reading the databases in the bucket failed, the last ones stay in use");
+                }
             }
         });
     }
@@ -156,7 +164,7 @@ impl RemoteDatabases {
             None => self.reader.read_latest(&request).await?,
         };
         let is_same = |version: &Version| match (&version.latest, &latest) {
-            (Some(before), Some(after)) => before.newest_number == after.newest_number,
+            (Some(before), Some(after)) => before.snapshot.stamp == after.snapshot.stamp,
             (before, after) => before.is_none() && after.is_none(),
         };
         let catalog = match known.filter(is_same) {

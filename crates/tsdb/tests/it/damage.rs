@@ -41,7 +41,7 @@ const TOMBSTONES_EMPTY_BYTES: usize = 9;
 const REDUNDANT: [&str; 4] = [".slice", ".definitions", "metadata.log", "metadata.mirror"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     Bit,
     Byte,
     Zeros,
@@ -51,7 +51,8 @@ enum Way {
     Grow,
 }
 
-const WAYS: [Way; 7] = [Way::Bit, Way::Byte, Way::Zeros, Way::Truncate, Way::Delete, Way::Page, Way::Grow];
+pub(crate) const WAYS: [Way; 7] =
+    [Way::Bit, Way::Byte, Way::Zeros, Way::Truncate, Way::Delete, Way::Page, Way::Grow];
 
 /// Every kind of file that a data directory has.
 const KINDS: [&str; 18] = [
@@ -75,7 +76,7 @@ const KINDS: [&str; 18] = [
     "wal/control",
 ];
 
-type Files = BTreeMap<PathBuf, Vec<u8>>;
+pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
 /// Samples with their start times.
 type Samples = BTreeMap<i64, (String, i64)>;
 
@@ -212,7 +213,7 @@ fn life(seed: u64, is_kill: bool) -> (Files, Answers) {
     (files, answers)
 }
 
-fn collect(disk: &MemDisk, dir: &Path, files: &mut Files) {
+pub(crate) fn collect(disk: &MemDisk, dir: &Path, files: &mut Files) {
     for entry in disk.list(dir).expect("listed") {
         let path = dir.join(&entry.name);
         if entry.is_dir {
@@ -234,7 +235,7 @@ fn machine_with(files: &Files) -> Machine {
     machine
 }
 
-fn damage(rng: &Rng, files: &mut Files, path: &Path, way: Way) {
+pub(crate) fn damage(rng: &Rng, files: &mut Files, path: &Path, way: Way) {
     let Some(bytes) = files.get_mut(path) else { return };
     let at = rng.below(bytes.len().max(1) as u64) as usize;
     let page = at..bytes.len().min(at + 4096);

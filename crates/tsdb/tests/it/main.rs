@@ -4,6 +4,7 @@
 mod blocks;
 mod booleans;
 mod bucket;
+mod bucket_damage;
 mod bucket_maintenance;
 mod clock_guard;
 mod compaction;
