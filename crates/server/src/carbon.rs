@@ -43,6 +43,10 @@ pub(crate) struct CarbonInput {
     pub(crate) connections_refused: Counter,
     /// Connections whose bytes are gzip.
     pub(crate) gzip_connections: Counter,
+    /// Connections that were reset since points of them are not stored.
+    pub(crate) connections_reset: Counter,
+    /// Points of these connections that the store refused or may not have made durable.
+    pub(crate) points_not_stored: Counter,
     refused: Mutex<Refused>,
 }
 
@@ -108,6 +112,8 @@ impl CarbonInput {
             connections_closed: Counter::default(),
             connections_refused: Counter::default(),
             gzip_connections: Counter::default(),
+            connections_reset: Counter::default(),
+            points_not_stored: Counter::default(),
             refused: Mutex::default(),
         }
     }

@@ -7,7 +7,7 @@ use chronolith_ingest::carbon::{
     INPUT_BYTES_MAX, InputEnd, LineDecoder, PointWriter, Refused, RefusedReason,
 };
 use chronolith_model::databases::CatalogChange;
-use chronolith_model::{TenantId, TimeUnit, WriteBatch};
+use chronolith_model::{Reject, TenantId, TimeUnit, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Applied, Tsdb};
 
 use super::CarbonInput;
@@ -18,14 +18,14 @@ use crate::app::App;
 /// not yet durable. Blocks the thread.
 ///
 /// # Errors
-/// The text for the log or the client; none of the points is stored.
+/// [`NotStored`]: none of the points is stored.
 pub(crate) fn append_points(
     app: &App,
     input: &CarbonInput,
     store: &Tsdb,
     to: PointTarget<'_>,
     decode: impl FnOnce(&mut PointWriter<'_>),
-) -> Result<Appended, String> {
+) -> Result<Appended, NotStored> {
     let mut batch: WriteBatch = app.writes.carbon.batches.take();
     let mut refused = Refused::default();
     let now_ms = app.env.clock.now_ms();
@@ -43,25 +43,37 @@ pub(crate) fn append_points(
         record_refused(app, &refused, to);
         input.add_refused(refused);
     }
+    let point_count = batch.times.len() as u64;
     let applied = apply(app, store, to, &batch);
-    if applied.is_ok() {
-        input.points.add(batch.times.len() as u64);
-    }
     app.writes.carbon.batches.give(batch);
-    Ok(Appended { applied: applied?, refused: reasons })
+    match applied {
+        Ok(applied) => {
+            input.points.add(point_count);
+            Ok(Appended { applied, point_count, refused: reasons })
+        }
+        Err(text) => Err(NotStored { text, point_count }),
+    }
+}
+
+/// Points that the store refused, or that may not be durable: a sender that sends them again loses none.
+#[derive(Debug)]
+pub(crate) struct NotStored {
+    /// The text for the log or the client.
+    pub(crate) text: String,
+    pub(crate) point_count: u64,
 }
 
 /// Appends all lines of a body, piece by piece. Blocks the thread.
 ///
 /// # Errors
-/// The text for the log or the client, with what was appended before: it is visible, and not durable yet.
+/// [`NotStored`], with what was appended before: it is visible, and not durable yet.
 pub(crate) fn append_lines(
     app: &App,
     input: &CarbonInput,
     store: &Tsdb,
     to: PointTarget<'_>,
     body: &[u8],
-) -> (Appended, Result<(), String>) {
+) -> (Appended, Result<(), NotStored>) {
     let mut lines = LineDecoder::new();
     let mut all = Appended::default();
     let mut start = 0;
@@ -82,6 +94,8 @@ pub(crate) fn append_lines(
 pub(crate) struct Appended {
     /// `None` if no point was appended.
     pub(crate) applied: Option<Applied>,
+    /// Number of appended points; some may be rejected as [`wait_durable`] returns.
+    pub(crate) point_count: u64,
     /// Number of refused points, and the reason of one of them with its text.
     pub(crate) refused: Option<(u64, String)>,
 }
@@ -90,6 +104,7 @@ impl Appended {
     /// Adds the outcome of a later append.
     fn add(&mut self, later: Appended) {
         self.applied = joined(self.applied.take(), later.applied);
+        self.point_count += later.point_count;
         if let Some((count, newest)) = later.refused {
             let before = self.refused.take().map_or(0, |(count, _)| count);
             self.refused = Some((before + count, newest));
@@ -155,7 +170,48 @@ fn record_refused(app: &App, refused: &Refused, to: PointTarget<'_>) {
     }
 }
 
-/// Waits until points are durable, and counts them. Blocks the thread.
+/// Points that the store rejected while it stored the others of their append.
+#[derive(Default)]
+pub(crate) struct Rejected {
+    pub(crate) point_count: u64,
+    /// Those of them that may be stored if they are sent again.
+    pub(crate) retryable_count: u64,
+    /// Message of the first one, empty if there is none.
+    pub(crate) message: &'static str,
+}
+
+impl Rejected {
+    /// Adds what was rejected of a later append.
+    pub(crate) fn add(&mut self, later: Rejected) {
+        self.point_count += later.point_count;
+        self.retryable_count += later.retryable_count;
+        if self.message.is_empty() {
+            self.message = later.message;
+        }
+    }
+
+    fn of(outcome: &WriteOutcome) -> Rejected {
+        let of_kind = |kind: &Reject| outcome.rejected.get(*kind as usize).copied().unwrap_or(0);
+        let retryable = Reject::ALL.iter().filter(|kind| is_retryable(**kind));
+        Rejected {
+            point_count: outcome.rejected_count(),
+            retryable_count: retryable.map(of_kind).sum(),
+            message: outcome.first_rejects().next().map_or("", |(kind, ..)| kind.message()),
+        }
+    }
+}
+
+/// Returns true if a point that the store rejects may be stored later: room is missing. Every other reject
+/// is one of the point itself, which no retry changes.
+fn is_retryable(kind: Reject) -> bool {
+    matches!(
+        kind,
+        Reject::SeriesLimit | Reject::SeriesIdsExhausted | Reject::TextLimit | Reject::TagValueLimit
+    )
+}
+
+/// Waits until points are durable, and counts them. Returns those that the store rejected. Blocks the
+/// thread.
 ///
 /// # Errors
 /// The text for the log or the client: the points may be lost.
@@ -164,7 +220,7 @@ pub(crate) fn wait_durable(
     store: &Tsdb,
     to: PointTarget<'_>,
     applied: Applied,
-) -> Result<(), String> {
+) -> Result<Rejected, String> {
     match store.wait_durable(applied) {
         Ok(outcome) => {
             app.metrics.write.count(&outcome);
@@ -172,7 +228,7 @@ pub(crate) fn wait_durable(
             if outcome.rejected_count() > 0 {
                 app.writes.rejects.record_outcome(&outcome, TimeUnit::Milli, "", to.origin(app));
             }
-            Ok(())
+            Ok(Rejected::of(&outcome))
         }
         Err(error) => {
             app.metrics.write.failures.add(1);

@@ -37,6 +37,18 @@ pub(super) static CARBON: &[Metric<CarbonContext>] = &[
         |carbon, samples| of_inputs(carbon, samples, |input| input.connections_refused.as_f64()),
     ),
     Metric::counters(
+        "chronolith_carbon_connections_reset_total",
+        &["input"],
+        "Connections that carbon listeners reset since points were not stored or could not be found.",
+        |carbon, samples| of_inputs(carbon, samples, |input| input.connections_reset.as_f64()),
+    ),
+    Metric::counters(
+        "chronolith_carbon_points_not_stored_total",
+        &["input"],
+        "Points of reset carbon connections that the store refused or may not have made durable.",
+        |carbon, samples| of_inputs(carbon, samples, |input| input.points_not_stored.as_f64()),
+    ),
+    Metric::counters(
         "chronolith_carbon_gzip_connections_total",
         &["input"],
         "Connections of carbon listeners whose first bytes were those of gzip.",

@@ -1,8 +1,10 @@
 //! Carbon listeners: plaintext lines and pickled frames on TCP, a task per connection; lines in datagrams.
 //!
 //! Invariants: nothing is written to a client, since senders read for the end of the connection; a bad point
-//! never ends a connection. A connection is read again once its points are appended, so that a full store
-//! slows its senders down; they are synced within [`crate::options::CarbonOptions::sync_ms`] of reading.
+//! never ends a connection. A connection ends in order (FIN) only if all of its valid points are durable; in
+//! every other case, also a panic or a killed process, it is reset. A connection is read again once its
+//! points are appended, so that a full store slows its senders down; they are synced within
+//! [`crate::options::CarbonOptions::sync_ms`] of reading.
 //! A plaintext connection that begins as gzip is decompressed in bounded steps (`gzip`).
 //! Not here: the queue of datagrams (`udp`), the append (`crate::carbon`), the protocols (`ingest::carbon`).
 
@@ -24,7 +26,7 @@ use self::listener::Listener;
 use self::stream::{Appended, PointStream};
 use crate::activity::rejects::WriteSender;
 use crate::app::App;
-use crate::carbon::append::{PointTarget, append_lines, wait_durable};
+use crate::carbon::append::{NotStored, PointTarget, Rejected, append_lines, wait_durable};
 use crate::limits::ACCEPT_PAUSE;
 use crate::serve::udp;
 
@@ -57,8 +59,11 @@ impl udp::DatagramStore for Datagrams {
         let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
         let (appended, outcome) = append_lines(app, input, store, to, &body);
         // What was appended before a failure becomes durable as well.
-        let durable = appended.applied.map_or(Ok(()), |applied| wait_durable(app, store, to, applied));
-        outcome.and(durable)
+        let durable = match appended.applied {
+            Some(applied) => wait_durable(app, store, to, applied).map(drop),
+            None => Ok(()),
+        };
+        outcome.map_err(|error| error.text).and(durable)
     }
 }
 
@@ -71,11 +76,16 @@ pub(super) async fn accept(listener: Arc<Listener>, socket: TcpListener, mut clo
             _ = closing.changed() => return,
         };
         match (accepted, permits.clone().try_acquire_owned()) {
-            (Ok((stream, _)), Ok(permit)) => {
-                listener.input.connections_opened.add(1);
-                tokio::spawn(serve(listener.clone(), stream, permit, closing.clone()));
+            (Ok((stream, _)), permit) => {
+                reset_when_dropped(&stream);
+                match permit {
+                    Ok(permit) => {
+                        listener.input.connections_opened.add(1);
+                        tokio::spawn(serve(listener.clone(), stream, permit, closing.clone()));
+                    }
+                    Err(_) => listener.input.connections_refused.add(1),
+                }
             }
-            (Ok(_), Err(_)) => listener.input.connections_refused.add(1),
             (Err(error), _) => {
                 listener.app.metrics.http.accept_failures.add(1);
                 tracing::warn!(%error, listener = listener.input.name, "accepting a connection failed");
@@ -85,10 +95,25 @@ pub(super) async fn accept(listener: Arc<Listener>, socket: TcpListener, mut clo
     }
 }
 
-/// Reads one connection to its end.
+/// Lets the kernel reset a connection whenever it is closed, until [`end_in_order`].
+fn reset_when_dropped(stream: &TcpStream) {
+    if let Err(error) = stream.set_zero_linger() {
+        tracing::debug!(%error, "a connection cannot be reset");
+    }
+}
+
+/// Lets a connection end by FIN, which senders take as the acknowledgement of all points.
+#[expect(deprecated, reason = "without a linger time, closing never blocks")]
+fn end_in_order(stream: &TcpStream) {
+    if let Err(error) = stream.set_linger(None) {
+        tracing::debug!(%error, "a connection without lost points is reset");
+    }
+}
+
+/// Reads one connection to its end. `stream` is reset unless it ends in order.
 async fn serve(
     listener: Arc<Listener>,
-    stream: TcpStream,
+    mut stream: TcpStream,
     permit: OwnedSemaphorePermit,
     closing: watch::Receiver<bool>,
 ) {
@@ -99,18 +124,49 @@ async fn serve(
         listener: Some(listener.input.name.clone()),
     });
     let points = Some(PointStream::new(listener.clone(), sender.clone()));
-    let mut connection = Connection { points, store, unsynced: None, listener, sender };
-    if let Err(error) = connection.run(stream, closing).await {
-        let listener = &connection.listener.input.name;
-        tracing::warn!(error, listener, "storing points of carbon failed, the connection is closed");
+    let mut connection =
+        Connection { points, store, unsynced: None, rejected: Rejected::default(), listener, sender };
+    match connection.run(&mut stream, closing).await {
+        Ok(()) if connection.rejected.retryable_count == 0 => end_in_order(&stream),
+        Ok(()) => connection
+            .count_reset(&NotStored { text: connection.rejected.message.to_owned(), point_count: 0 }),
+        Err(ConnectionEnd::Stopped) => {}
+        Err(ConnectionEnd::Failed(mut failure)) => {
+            // Points before the failure may be durable all the same, and are not counted as lost then.
+            if let Err(unsynced) = connection.sync().await {
+                failure.point_count += unsynced.point_count;
+            }
+            connection.count_reset(&failure);
+        }
     }
+    drop(stream);
     connection.listener.input.connections_closed.add(1);
     drop(permit);
+}
+
+/// End of a connection that is reset.
+enum ConnectionEnd {
+    /// The server stops; all that has arrived is durable.
+    Stopped,
+    /// Points are not stored, or could not be found in the bytes.
+    Failed(NotStored),
+}
+
+impl From<NotStored> for ConnectionEnd {
+    fn from(failure: NotStored) -> ConnectionEnd {
+        ConnectionEnd::Failed(failure)
+    }
+}
+
+/// A failure that is none of counted points.
+fn failed(text: impl ToString) -> NotStored {
+    NotStored { text: text.to_string(), point_count: 0 }
 }
 
 /// Points that are visible and not durable yet.
 struct Unsynced {
     applied: Applied,
+    point_count: u64,
     bytes: usize,
     due: Instant,
 }
@@ -121,6 +177,8 @@ struct Connection {
     /// `None` while a thread decodes.
     points: Option<PointStream>,
     unsynced: Option<Unsynced>,
+    /// Points that the store rejected. They do not end the connection, since it may have others.
+    rejected: Rejected,
     sender: Arc<WriteSender>,
 }
 
@@ -150,9 +208,15 @@ enum Step {
 }
 
 impl Connection {
+    /// Returns once the sender has ended the connection and its points are durable or rejected.
+    ///
     /// # Errors
-    /// The text for the log, if the store refuses points.
-    async fn run(&mut self, mut stream: TcpStream, mut closing: watch::Receiver<bool>) -> Result<(), String> {
+    /// [`ConnectionEnd`]: the connection is to be reset.
+    async fn run(
+        &mut self,
+        stream: &mut TcpStream,
+        mut closing: watch::Receiver<bool>,
+    ) -> Result<(), ConnectionEnd> {
         let mut buffer: Vec<u8> = Vec::new();
         loop {
             buffer.reserve(READ_BYTES_MIN);
@@ -169,22 +233,49 @@ impl Connection {
                     continue;
                 }
                 Step::Read(Ok(0)) => End::Closed,
-                Step::Read(Ok(_)) => read_more(&stream, &mut buffer),
+                Step::Read(Ok(_)) => read_more(stream, &mut buffer),
                 Step::Read(Err(_)) => End::Reset,
-                Step::Stop => return self.stop(&mut stream, buffer).await,
+                Step::Stop => return self.stop(stream, buffer).await,
             };
             buffer = self.append(buffer, end).await?;
-            let failure = self.points.as_mut().and_then(PointStream::take_failure);
-            if end != End::Open || failure.is_some() {
-                self.sync().await?;
-                return failure.map_or(Ok(()), Err);
+            self.check_stream()?;
+            if end != End::Open {
+                return Ok(self.sync().await?);
             }
         }
     }
 
+    /// # Errors
+    /// If no point can be found in the bytes that follow.
+    fn check_stream(&mut self) -> Result<(), NotStored> {
+        let failure = self.points.as_mut().and_then(PointStream::take_failure);
+        failure.map_or(Ok(()), |text| Err(failed(text)))
+    }
+
+    /// Counts and logs that the connection is reset because of points that are not stored.
+    fn count_reset(&self, failure: &NotStored) {
+        let Listener { app, options, input } = &*self.listener;
+        let point_count = failure.point_count + self.rejected.retryable_count;
+        input.connections_reset.add(1);
+        input.points_not_stored.add(point_count);
+        let now_ns = app.env.clock.mono_ns();
+        let reason = "carbon_reset";
+        // Senders connect again at once and send the same points.
+        let admitted = app.writes.reject_log.admit(now_ns, reason, Some(&options.tenant), point_count);
+        let Some(suppressed) = admitted else { return };
+        let (error, listener) = (&failure.text, &input.name);
+        tracing::warn!(
+            error,
+            listener,
+            point_count,
+            suppressed,
+            "carbon points are not stored, the connection is reset so that its sender repeats them"
+        );
+    }
+
     /// Appends what has arrived, and lets the connection be reset: the next write of a sender fails, and it
     /// sends these bytes again. After an orderly close, its first write succeeds and is lost.
-    async fn stop(&mut self, stream: &mut TcpStream, mut buffer: Vec<u8>) -> Result<(), String> {
+    async fn stop(&mut self, stream: &mut TcpStream, mut buffer: Vec<u8>) -> Result<(), ConnectionEnd> {
         let stop_by = Instant::now() + STOP_READ_TIME_MAX;
         let mut end = End::Open;
         while end == End::Open {
@@ -198,18 +289,13 @@ impl Connection {
             };
             buffer = self.append(buffer, end).await?;
         }
+        self.check_stream()?;
         self.sync().await?;
-        if end == End::Open
-            && let Err(error) = stream.set_zero_linger()
-        {
-            tracing::debug!(%error, "a connection cannot be reset");
-        }
-        let failure = self.points.as_mut().and_then(PointStream::take_failure);
-        failure.map_or(Ok(()), Err)
+        if end == End::Open { Err(ConnectionEnd::Stopped) } else { Ok(()) }
     }
 
     /// Decodes and appends all points that have arrived. Returns the buffer with the unfinished rest.
-    async fn append(&mut self, buffer: Vec<u8>, end: End) -> Result<Vec<u8>, String> {
+    async fn append(&mut self, buffer: Vec<u8>, end: End) -> Result<Vec<u8>, NotStored> {
         let mut rest = Rest { buffer, has_more: true };
         while rest.has_more {
             rest = self.append_step(rest.buffer, end).await?;
@@ -218,27 +304,28 @@ impl Connection {
     }
 
     /// Decodes and appends on a thread that may wait, a bounded number of points.
-    async fn append_step(&mut self, mut buffer: Vec<u8>, end: End) -> Result<Rest, String> {
-        let Some(mut points) = self.points.take() else { return Err("a thread panicked".to_owned()) };
+    async fn append_step(&mut self, mut buffer: Vec<u8>, end: End) -> Result<Rest, NotStored> {
+        let Some(mut points) = self.points.take() else { return Err(failed("a thread panicked")) };
         let permit = self.listener.app.writes.carbon.threads.clone().acquire_owned().await;
         let store = self.store.clone();
         let appending = tokio::task::spawn_blocking(move || {
             let appended = points.append(&store, &mut buffer, end == End::Closed);
             (points, buffer, appended)
         });
-        let (points, buffer, appended) = appending.await.map_err(|error| error.to_string())?;
+        let (points, buffer, appended) = appending.await.map_err(failed)?;
         drop(permit);
         self.points = Some(points);
-        let Appended { applied, bytes, has_more } = appended?;
+        let Appended { applied, point_count, bytes, has_more } = appended?;
         if let Some(applied) = applied {
             let due = Instant::now() + Duration::from_millis(self.listener.app.options.write.carbon.sync_ms);
             self.unsynced = Some(match self.unsynced.take() {
                 Some(before) => Unsynced {
                     applied: before.applied.join(applied),
+                    point_count: before.point_count + point_count,
                     bytes: before.bytes + bytes,
                     due: before.due,
                 },
-                None => Unsynced { applied, bytes, due },
+                None => Unsynced { applied, point_count, bytes, due },
             });
         }
         let is_due =
@@ -250,8 +337,8 @@ impl Connection {
     }
 
     /// Waits until what was applied is durable.
-    async fn sync(&mut self) -> Result<(), String> {
-        let Some(Unsynced { applied, .. }) = self.unsynced.take() else { return Ok(()) };
+    async fn sync(&mut self) -> Result<(), NotStored> {
+        let Some(Unsynced { applied, point_count, .. }) = self.unsynced.take() else { return Ok(()) };
         let _permit = self.listener.app.writes.carbon.threads.acquire().await;
         let listener = self.listener.clone();
         let store = self.store.clone();
@@ -261,7 +348,11 @@ impl Connection {
             let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
             wait_durable(app, &store, to, applied)
         };
-        tokio::task::spawn_blocking(wait).await.map_err(|error| error.to_string())?
+        let waited = tokio::task::spawn_blocking(wait).await;
+        let waited = waited.unwrap_or_else(|error| Err(error.to_string()));
+        let rejected = waited.map_err(|text| NotStored { text, point_count })?;
+        self.rejected.add(rejected);
+        Ok(())
     }
 }
 

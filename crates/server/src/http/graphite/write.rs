@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::activity::rejects::WriteSender;
 use crate::app::App;
-use crate::carbon::append::{Appended, PointTarget, append_lines, append_points, wait_durable};
+use crate::carbon::append::{Appended, PointTarget, Rejected, append_lines, append_points, wait_durable};
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::inflate::{InflateError, claimed_bytes, inflate};
@@ -111,19 +111,27 @@ fn store_body(
     let (stored, outcome) = match request.form {
         Form::Lines => {
             let (appended, outcome) = append_lines(app, input, store, to, &bytes);
-            (appended, outcome.map_err(unavailable))
+            (appended, outcome.map_err(|error| unavailable(error.text)))
         }
         Form::Metrics => append_metrics(app, store, to, &bytes),
     };
     drop((held, apply));
     // What was appended before a failure is visible, and durable before the answer.
-    if let Some(applied) = stored.applied {
-        wait_durable(app, store, to, applied).map_err(unavailable)?;
-    }
+    let rejected = match stored.applied {
+        Some(applied) => wait_durable(app, store, to, applied).map_err(unavailable)?,
+        None => Rejected::default(),
+    };
     outcome?;
     match stored.refused {
-        None => Ok(()),
-        Some((count, newest)) => Err(ApiError::bad_request(format!("{count} points refused, {newest}"))),
+        None if rejected.point_count == 0 => Ok(()),
+        None => {
+            let Rejected { point_count, message, .. } = rejected;
+            Err(ApiError::bad_request(format!("{point_count} points refused, {message}")))
+        }
+        Some((count, newest)) => {
+            let count = count + rejected.point_count;
+            Err(ApiError::bad_request(format!("{count} points refused, {newest}")))
+        }
     }
 }
 
@@ -137,7 +145,7 @@ fn append_metrics(
     let input = app.writes.carbon.of_http();
     match append_points(app, input, store, to, |points| failure = decode_metrics(bytes, points).err()) {
         Ok(appended) => (appended, failure.map_or(Ok(()), |error| Err(ApiError::bad_request(error)))),
-        Err(error) => (Appended::default(), Err(unavailable(error))),
+        Err(error) => (Appended::default(), Err(unavailable(error.text))),
     }
 }
 

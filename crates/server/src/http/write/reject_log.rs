@@ -32,7 +32,7 @@ pub(crate) struct RejectLog {
 impl RejectLog {
     /// Notes `count` refused samples. Returns how many were left out since the last line if it is time for
     /// another.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &self,
         now_ns: u64,
         reason: &'static str,

@@ -15,7 +15,7 @@ use chronolith_tsdb::{Applied, Tsdb};
 use super::gzip::{self, GzipStream};
 use super::listener::Listener;
 use crate::activity::rejects::WriteSender;
-use crate::carbon::append::{PointTarget, append_points};
+use crate::carbon::append::{self, NotStored, PointTarget, append_points};
 use crate::options::CarbonProtocol;
 
 /// Decompressed bytes that are decoded together, at most.
@@ -43,10 +43,19 @@ enum Decoder {
 pub(super) struct Appended {
     /// `None` if no point was appended.
     pub(super) applied: Option<Applied>,
+    pub(super) point_count: u64,
     /// Bytes of lines or frames that were read, decompressed ones if the stream is gzip.
     pub(super) bytes: usize,
     /// Set if the next call has points without further bytes of the connection.
     pub(super) has_more: bool,
+}
+
+impl Appended {
+    /// All points of `bytes` bytes.
+    fn new(appended: append::Appended, bytes: usize) -> Appended {
+        let append::Appended { applied, point_count, .. } = appended;
+        Appended { applied, point_count, bytes, has_more: false }
+    }
 }
 
 struct GzippedLines {
@@ -75,13 +84,13 @@ impl PointStream {
     /// and not durable yet. Blocks the thread.
     ///
     /// # Errors
-    /// The text for the log: the store refuses points.
+    /// [`NotStored`]: the store refuses points.
     pub(super) fn append(
         &mut self,
         store: &Tsdb,
         buffer: &mut Vec<u8>,
         is_end: bool,
-    ) -> Result<Appended, String> {
+    ) -> Result<Appended, NotStored> {
         if self.failure.is_some() {
             buffer.clear();
             return Ok(Appended::default());
@@ -99,21 +108,22 @@ impl PointStream {
                     read_bytes = lines.decode(buffer, end, points);
                 });
                 buffer.drain(..read_bytes);
-                Ok(Appended { applied: appended?.applied, bytes: read_bytes, has_more: false })
+                Ok(Appended::new(appended?, read_bytes))
             }
             Decoder::GzippedLines(lines) => {
                 let step = lines.decompress(buffer, end);
                 buffer.drain(..step.read_bytes);
                 let appended = append_points(app, input, store, to, |points| lines.decode(&step, points));
                 self.failure = step.damage;
-                Ok(Appended { applied: appended?.applied, bytes: step.bytes, has_more: step.has_more })
+                Ok(Appended { has_more: step.has_more, ..Appended::new(appended?, step.bytes) })
             }
             Decoder::Pickle(pickle) => {
                 pickle.frames.push(buffer);
                 buffer.clear();
-                let appended =
-                    append_points(app, input, store, to, |points| self.failure = pickle.decode(points))?;
-                Ok(Appended { applied: appended.applied, bytes: bytes_before, has_more: false })
+                let appended = append_points(app, input, store, to, |points| {
+                    self.failure = pickle.decode(points, end);
+                });
+                Ok(Appended::new(appended?, bytes_before))
             }
         }
     }
@@ -185,15 +195,18 @@ impl GzippedLines {
 }
 
 impl PickleStream {
-    /// Decodes the complete frames. Returns the text for the log if the stream cannot go on.
-    fn decode(&mut self, points: &mut PointWriter<'_>) -> Option<String> {
+    /// Decodes the complete frames. Returns the text for the log if the stream cannot go on, or ends within
+    /// a frame.
+    fn decode(&mut self, points: &mut PointWriter<'_>, end: InputEnd) -> Option<String> {
         loop {
             match self.frames.next_frame() {
                 // A frame that is no pickle is counted; the next one may be.
                 Ok(Some(frame)) => drop(self.decoder.decode(frame, points)),
-                Ok(None) => return None,
+                Ok(None) => break,
                 Err(error) => return Some(error.to_string()),
             }
         }
+        let is_cut = end == InputEnd::Closed && !self.frames.is_at_frame_start();
+        is_cut.then(|| "the connection ends within a pickle frame".to_owned())
     }
 }

@@ -1,11 +1,15 @@
 //! Tests of carbon listeners: bytes on a socket, and what PromQL reads afterwards.
 
+mod not_stored;
+
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UdpSocket;
 
 use super::*;
 use crate::http::tests::Fixture;
-use crate::options::{CarbonListener, CarbonOptions, CarbonProtocol};
+use crate::http::tests::NOW_MS;
+use crate::options::{CarbonListener, CarbonOptions, CarbonProtocol, ServerOptions};
+use chronolith_base::Env;
 use chronolith_ingest::carbon::RefusedReason;
 use chronolith_model::TenantId;
 
@@ -19,6 +23,18 @@ struct Carbon {
 
 impl Carbon {
     async fn start(protocol: CarbonProtocol, prefix: &str) -> Carbon {
+        let (env, _clock, _disk) = Env::fake(NOW_MS, 1);
+        let options = ServerOptions::new("/data".into());
+        Carbon::over(protocol, prefix, options, |options| Arc::new(App::new(env, options, None))).await
+    }
+
+    /// Over the store that `app` opens with options that have the listener.
+    async fn over(
+        protocol: CarbonProtocol,
+        prefix: &str,
+        mut server: ServerOptions,
+        app: impl FnOnce(ServerOptions) -> Arc<App>,
+    ) -> Carbon {
         let options = CarbonListener {
             listen: "127.0.0.1:0".to_owned(),
             protocol,
@@ -26,10 +42,8 @@ impl Carbon {
             prefix: prefix.to_owned(),
         };
         let listeners = vec![options.clone()];
-        let server = Fixture::with(|server| {
-            server.write.carbon = CarbonOptions { listeners, ..CarbonOptions::default() };
-        })
-        .open();
+        server.write.carbon = CarbonOptions { listeners, ..CarbonOptions::default() };
+        let server = Fixture { app: app(server) }.open();
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("bound");
         let input = server.app.writes.carbon.of_listener(0);
@@ -149,7 +163,8 @@ async fn pickled_frames_are_points_and_one_that_is_too_long_ends_the_connection(
     let mut stream = carbon.connect().await;
     stream.write_all(&bytes).await.expect("is read");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.expect("is closed");
+    let end = stream.read_to_end(&mut answer).await.map_err(|error| error.kind());
+    assert_eq!(end, Err(io::ErrorKind::ConnectionReset));
     let found = carbon.read("%7B__name__%3D%22p.a%22%7D", 1000).await;
     assert!(found.contains(r#""1.5""#), "{found}");
 }
@@ -236,8 +251,13 @@ async fn damaged_gzip_ends_the_connection_and_keeps_the_lines_before_it() {
     assert_eq!(carbon.listener.input.refused_count(RefusedReason::BadGzip), 1);
     assert_eq!(carbon.bad_gzip().as_deref(), Some("gzip member 2: expected the bytes 1f 8b 08 at its start"));
     let cut = gzipped(b"kept.c 3 1000\ncut 1 1000\n");
-    carbon.send(&cut[..cut.len() - 1]).await;
-    carbon.send(b"\x1f\x8b\x08").await;
+    for bytes in [&cut[..cut.len() - 1], b"\x1f\x8b\x08"] {
+        let mut stream = carbon.connect().await;
+        stream.write_all(bytes).await.expect("is read");
+        stream.shutdown().await.expect("is open");
+        let end = stream.read_to_end(&mut answer).await.map_err(|error| error.kind());
+        assert_eq!(end, Err(io::ErrorKind::ConnectionReset));
+    }
     assert_eq!(carbon.listener.input.refused_count(RefusedReason::BadGzip), 3);
     assert_eq!(carbon.bad_gzip().as_deref(), Some("gzip member 1: the stream ends within it"));
     let refused = carbon.server.get("/api/v1/graphite/refused?reason=bad_gzip").await;
