@@ -1,7 +1,8 @@
-//! Globs of paths and of their elements: `*`, `?`, `[a-z]`, `[!x]`, `{a,b}`.
+//! Globs of paths and of their elements: `*`, `?`, `[a-z]`, `[!x]`, `{a,b}`, and `**` for any number of
+//! elements.
 //!
-//! Invariants: no element of a pattern matches a dot; matching is linear in pattern times text; braces expand
-//! to at most [`ALTERNATIVES_MAX`] patterns, the rest is dropped.
+//! Invariants: no other element of a pattern matches a dot; matching is linear in pattern times text; braces
+//! expand to at most [`ALTERNATIVES_MAX`] patterns, the rest is dropped.
 //! Not here: the tree of paths.
 
 /// Patterns that the braces of one element expand to.
@@ -52,28 +53,90 @@ pub fn matches(element: &str, text: &str) -> bool {
 /// A path with globs, whose elements are parsed once for all paths that are compared with it.
 #[derive(Debug, Clone)]
 pub struct PathPattern {
-    elements: Vec<Element>,
-    /// Set for `**`, which all paths match.
-    is_any: bool,
+    elements: Vec<Part>,
+}
+
+/// Part of a pattern between dots.
+#[derive(Debug, Clone)]
+pub(super) enum Part {
+    /// One element of a path.
+    Element(Element),
+    /// `**`: any number of elements, also none.
+    AnyDepth,
+}
+
+/// Element that stands for any number of elements.
+const ANY_DEPTH: &str = "**";
+
+/// Splits a pattern; `**` at its end is any path below, so that one more element follows it.
+pub(super) fn parts(pattern: &str) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for element in elements(pattern) {
+        match (element == ANY_DEPTH, parts.last()) {
+            (true, Some(Part::AnyDepth)) => {}
+            (true, _) => parts.push(Part::AnyDepth),
+            (false, _) => parts.push(Part::Element(Element::new(element))),
+        }
+    }
+    if matches!(parts.last(), Some(Part::AnyDepth)) {
+        parts.push(Part::Element(Element::new("*")));
+    }
+    parts
+}
+
+/// Returns true if the names are as many as the parts, and all match.
+///
+/// Cost: parts times names, by one point of return: the last `**`.
+pub(super) fn matches_parts(parts: &[Part], names: &[&str]) -> bool {
+    let mut part = 0;
+    let mut name = 0;
+    let mut return_to: Option<(usize, usize)> = None;
+    while let Some(text) = names.get(name) {
+        match parts.get(part) {
+            Some(Part::AnyDepth) => {
+                part += 1;
+                return_to = Some((part, name));
+                continue;
+            }
+            Some(Part::Element(element)) if element.matches(text) => {
+                part += 1;
+                name += 1;
+                continue;
+            }
+            _ => {}
+        }
+        let Some((after, from)) = return_to else { return false };
+        return_to = Some((after, from + 1));
+        (part, name) = (after, from + 1);
+    }
+    parts.get(part..).unwrap_or(&[]).iter().all(|part| matches!(part, Part::AnyDepth))
 }
 
 impl PathPattern {
     /// Parses the elements of a pattern.
     #[must_use]
     pub fn new(pattern: &str) -> PathPattern {
-        let is_any = pattern == "**";
-        PathPattern { elements: elements(pattern).into_iter().map(Element::new).collect(), is_any }
+        PathPattern { elements: parts(pattern) }
     }
 
     /// Returns true if the path has as many elements, and all match.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
+        if self.has_any_depth() {
+            return matches_parts(&self.elements, &elements(path));
+        }
         let mut names = path.split('.');
-        let mut all_match = || {
-            self.elements.iter().all(|element| names.next().is_some_and(|name| element.matches(name)))
-                && names.next().is_none()
+        let is_match = |part: &Part| match part {
+            Part::Element(element) => names.next().is_some_and(|name| element.matches(name)),
+            Part::AnyDepth => false,
         };
-        self.is_any || all_match()
+        self.elements.iter().all(is_match) && names.next().is_none()
+    }
+
+    /// Returns true if paths of any depth may match.
+    #[must_use]
+    pub fn has_any_depth(&self) -> bool {
+        self.elements.iter().any(|part| matches!(part, Part::AnyDepth))
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::glob::{self, Element, PathPattern};
+use super::glob::PathPattern;
 use super::{FetchRequest, FetchedSeries, Node, Selector, Source};
 use crate::absent::ABSENT;
 use crate::consolidation::Consolidation;
@@ -126,20 +126,18 @@ impl Source for MemorySource {
     }
 
     fn find(&self, pattern: &str, _from: Option<i64>, _until: Option<i64>) -> Result<Vec<Node>, EvalError> {
-        let patterns: Vec<Element> = glob::elements(pattern).into_iter().map(Element::new).collect();
+        let pattern = PathPattern::new(pattern);
         let mut nodes = BTreeMap::new();
         for (path, stored) in self.series.iter().filter(|(path, _)| !path.contains(';')) {
-            let elements = glob::elements(path);
-            let is_match = elements.len() >= patterns.len()
-                && patterns.iter().zip(&elements).all(|(pattern, element)| pattern.matches(element));
-            if !is_match {
-                continue;
-            }
-            let is_leaf = elements.len() == patterns.len();
-            let path: Vec<&str> = elements.into_iter().take(patterns.len()).collect();
             let end = stored.start + stored.step * i64::try_from(stored.values.len()).unwrap_or(0);
-            let intervals = if is_leaf { vec![(stored.start, end)] } else { Vec::new() };
-            nodes.entry((path.join("."), is_leaf)).or_insert(intervals);
+            let branch_ends = path.match_indices('.').map(|(at, _)| at);
+            for node in branch_ends.chain([path.len()]).filter_map(|end| path.get(..end)) {
+                if pattern.matches(node) {
+                    let is_leaf = node.len() == path.len();
+                    let intervals = if is_leaf { vec![(stored.start, end)] } else { Vec::new() };
+                    nodes.entry((node.to_owned(), is_leaf)).or_insert(intervals);
+                }
+            }
         }
         Ok(nodes.into_iter().map(|((path, is_leaf), intervals)| Node { path, is_leaf, intervals }).collect())
     }

@@ -2,13 +2,13 @@
 //!
 //! A node without globs is one search; of a node with globs each child is one, and a branch that does not
 //! match is skipped as a whole. So the cost is that of the children of matching nodes, whatever the number of
-//! paths is.
+//! paths is. From `**` on, all paths of the branch are compared.
 //!
 //! Invariants: nodes are visited in the order of the paths within a parent, a leaf and a branch of the same
 //! name apart; the search position only moves forward within a parent.
 //! Not here: matching of one node (`glob`), where the paths come from.
 
-use super::glob::Element;
+use super::glob::{Element, Part, matches_parts};
 use crate::error::EvalError;
 
 /// Nodes of a pattern at most, each a level of recursion.
@@ -32,7 +32,7 @@ pub type Visit<'a> = dyn FnMut(&str, bool) -> Result<(), EvalError> + 'a;
 /// # Errors
 /// As the paths and `visit`; [`EvalError::Parameter`] for a pattern of more than 512 nodes.
 pub fn walk(paths: &mut dyn SortedPaths, pattern: &str, visit: &mut Visit<'_>) -> Result<(), EvalError> {
-    let elements: Vec<Element> = super::glob::elements(pattern).into_iter().map(Element::new).collect();
+    let elements = super::glob::parts(pattern);
     if elements.len() > ELEMENTS_MAX {
         return Err(EvalError::Parameter(format!("path with more than {ELEMENTS_MAX} nodes")));
     }
@@ -41,7 +41,7 @@ pub fn walk(paths: &mut dyn SortedPaths, pattern: &str, visit: &mut Visit<'_>) -
 
 struct Walk<'a> {
     paths: &'a mut dyn SortedPaths,
-    elements: &'a [Element],
+    elements: &'a [Part],
     visit: &'a mut Visit<'a>,
 }
 
@@ -62,7 +62,11 @@ impl Walk<'_> {
     /// the same afterwards.
     fn level(&mut self, path: &mut String, depth: usize) -> Result<(), EvalError> {
         let elements = self.elements;
-        let Some(element) = elements.get(depth) else { return Ok(()) };
+        let element = match elements.get(depth) {
+            None => return Ok(()),
+            Some(Part::AnyDepth) => return self.subtree(path, elements.get(depth..).unwrap_or(&[])),
+            Some(Part::Element(element)) => element,
+        };
         let Some(names) = element.literals() else { return self.children(path, element, depth) };
         let parent_len = path.len();
         for name in names {
@@ -71,6 +75,34 @@ impl Walk<'_> {
             path.truncate(parent_len);
         }
         Ok(())
+    }
+
+    /// Visits the leaves and branches below `path` whose names match.
+    fn subtree(&mut self, path: &str, parts: &[Part]) -> Result<(), EvalError> {
+        let mut last = String::new();
+        let mut start = path.to_owned();
+        loop {
+            let Some(found) = self.paths.seek(&start)?.filter(|found| found.starts_with(path)) else {
+                return Ok(());
+            };
+            let found = found.to_owned();
+            let names: Vec<&str> = found.get(path.len()..).unwrap_or("").split('.').collect();
+            let mut len = path.len();
+            for (idx, name) in names.iter().enumerate() {
+                len += name.len();
+                let is_leaf = idx + 1 == names.len();
+                let node = found.get(..len).unwrap_or("");
+                len += 1;
+                // Paths below a branch follow one another.
+                let is_visited = last.get(..len) == found.get(..len) && !is_leaf;
+                if !is_visited && matches_parts(parts, names.get(..=idx).unwrap_or(&[])) {
+                    (self.visit)(node, is_leaf)?;
+                }
+            }
+            start.clone_from(&found);
+            start.push('\0');
+            last = found;
+        }
     }
 
     /// Visits the node `path`, as leaf and as branch.

@@ -37,17 +37,67 @@ fn found(paths: &mut Paths, pattern: &str) -> Vec<(String, bool)> {
 
 /// Every node of every path is compared with the pattern.
 fn expected(paths: &Paths, pattern: &str) -> BTreeSet<(String, bool)> {
-    let patterns = glob::elements(pattern);
+    let mut patterns = glob::elements(pattern);
+    // Any path below.
+    if patterns.last() == Some(&"**") {
+        patterns.push("*");
+    }
     let mut nodes = BTreeSet::new();
     for path in &paths.sorted {
         let elements: Vec<&str> = path.split('.').collect();
-        if elements.len() >= patterns.len()
-            && patterns.iter().zip(&elements).all(|(pattern, element)| glob::matches(pattern, element))
-        {
-            nodes.insert((elements[..patterns.len()].join("."), elements.len() == patterns.len()));
+        for count in 1..=elements.len() {
+            if all_match(&patterns, &elements[..count]) {
+                nodes.insert((elements[..count].join("."), count == elements.len()));
+            }
         }
     }
     nodes
+}
+
+/// As graphite-web's finder walks directories: `**` is the directory itself and all below.
+fn all_match(patterns: &[&str], elements: &[&str]) -> bool {
+    match (patterns, elements) {
+        (["**", rest @ ..], _) => (0..=elements.len()).any(|skipped| all_match(rest, &elements[skipped..])),
+        ([pattern, rest @ ..], [element, after @ ..]) => {
+            glob::matches(pattern, element) && all_match(rest, after)
+        }
+        ([], []) => true,
+        _ => false,
+    }
+}
+
+/// `**` was one element, where it is any number of them in graphite-web. Answers are those of graphite-web
+/// 1.1.10 over whisper files of these paths.
+#[test]
+fn two_asterisks_match_any_depth() {
+    let all = ["n.rps", "n.c.rps", "n.a.b.rps", "n.a.b.err", "icinga.h1.svc.ping.rta", "x"];
+    let mut paths = Paths::new(all.map(str::to_owned));
+    let mut check = |pattern: &str, want: &[&str]| {
+        let mut got: Vec<String> = found(&mut paths, pattern)
+            .into_iter()
+            .map(|(path, is_leaf)| if is_leaf { path } else { path + ".*" })
+            .collect();
+        got.sort_unstable();
+        assert_eq!(got, want, "{pattern}");
+        let leaves: BTreeSet<&str> = want.iter().copied().filter(|path| !path.ends_with(".*")).collect();
+        let matcher = glob::PathPattern::new(pattern);
+        let matched: BTreeSet<&str> = all.into_iter().filter(|path| matcher.matches(path)).collect();
+        assert_eq!(matched, leaves, "{pattern}");
+    };
+    check("n.**.rps", &["n.a.b.rps", "n.c.rps", "n.rps"]);
+    check("icinga.**.rta", &["icinga.h1.svc.ping.rta"]);
+    check("**.rps", &["n.a.b.rps", "n.c.rps", "n.rps"]);
+    check("n.**.b.rps", &["n.a.b.rps"]);
+    check("n.**.b.*", &["n.a.b.err", "n.a.b.rps"]);
+    check("n.a.**", &["n.a.b.*", "n.a.b.err", "n.a.b.rps"]);
+    check("n.**.**.rps", &["n.a.b.rps", "n.c.rps", "n.rps"]);
+    check("**.b.**.rps", &["n.a.b.rps"]);
+    check("*.**.{rps,rta}", &["icinga.h1.svc.ping.rta", "n.a.b.rps", "n.c.rps", "n.rps"]);
+    check("n.**.x", &[]);
+    check("n**.rps", &["n.rps"]);
+    check("**.svc", &["icinga.h1.svc.*"]);
+    check("x.**", &[]);
+    check("i**.h1.**.ping.rta", &["icinga.h1.svc.ping.rta"]);
 }
 
 #[test]
@@ -55,7 +105,7 @@ fn the_walk_finds_what_matches() {
     let rng = chronolith_base::Rng::from_seed(5);
     let nodes = ["a", "a-b", "a0", "b", "b\u{e9}", "ab", "c!", "d1", "d2", "[x]", "a b", "z", "~", "A"];
     let random = |len: u64| nodes[rng.below(len) as usize];
-    let globs = ["*", "a*", "{a,b,a-b}", "d[0-9]", "?", "[!a]*", "a{,0,-b}", "*b", "{d1,[x]}", "b?"];
+    let globs = ["**", "*", "a*", "{a,b,a-b}", "d[0-9]", "?", "[!a]*", "a{,0,-b}", "*b", "{d1,[x]}", "b?"];
     for round in 0..200 {
         let path = |_| (0..=rng.below(4)).map(|_| random(nodes.len() as u64)).collect::<Vec<_>>().join(".");
         let mut paths = Paths::new((0..1 + rng.below(120)).map(path));
