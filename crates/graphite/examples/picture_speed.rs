@@ -52,6 +52,7 @@ fn measure(
             until,
         )?,
         now: until,
+        clock: until,
         zone: TimeZone::UTC,
         server_zone: TimeZone::UTC,
         max_data_points: None,

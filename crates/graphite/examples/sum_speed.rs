@@ -44,6 +44,7 @@ fn main() -> Result<(), EvalError> {
         targets: vec![target.clone()],
         range: time::request_range(Some(&from), Some(&until), &TimeZone::UTC, START + DAY)?,
         now: START + DAY,
+        clock: START + DAY,
         zone: TimeZone::UTC,
         server_zone: TimeZone::UTC,
         max_data_points: None,

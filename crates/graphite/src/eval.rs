@@ -16,12 +16,12 @@ use std::rc::Rc;
 use jiff::tz::TimeZone;
 
 use crate::error::EvalError;
-use crate::functions;
+use crate::functions::{self, Function, PointUse};
 use crate::parameters::bind;
 use crate::scope::{Budget, Evaluator, Limits, Scope, Shared};
 use crate::series::Series;
 use crate::storage::Source;
-use crate::syntax::{self, FunctionCall, Node};
+use crate::syntax::{self, FunctionCall, Literal, Node, TARGET_BYTES_MAX};
 use crate::time::RequestRange;
 use crate::value::Value;
 
@@ -34,6 +34,8 @@ pub struct Request {
     pub range: RequestRange,
     /// Time of the request, seconds.
     pub now: i64,
+    /// Clock, seconds: functions with times of their own read it, whatever the time of the request is.
+    pub clock: i64,
     /// Zone of the request.
     pub zone: TimeZone,
     /// Zone of the server, for times within functions.
@@ -62,6 +64,7 @@ pub fn evaluate(
         server_zone: request.server_zone.clone(),
         zone: request.zone.clone(),
         now: request.now,
+        clock: request.clock,
         max_data_points: request.max_data_points,
         template: request.template.clone(),
         budget: Budget::new(limits, source, is_canceled),
@@ -78,9 +81,22 @@ pub fn evaluate(
     };
     let mut nodes = Vec::new();
     for target in request.targets.iter().filter(|target| !target.trim().is_empty()) {
-        nodes.push(template::filled(syntax::parse(target)?, &shared.template)?);
+        nodes.push(tree_of(&shared, target)?);
     }
     evaluate_nodes(&mut scope, &nodes)
+}
+
+/// Bytes of a tree per byte of its target, at most about: a path of one byte and a comma are a node with a
+/// text.
+const TREE_BYTES_PER_TARGET_BYTE: u64 = 64;
+
+/// Parses a target and fills its templates. The tree counts until the end of the request.
+fn tree_of(shared: &Shared<'_>, target: &str) -> Result<Node, EvalError> {
+    shared.budget.check()?;
+    if target.len() <= TARGET_BYTES_MAX {
+        shared.budget.keep_bytes(target.len() as u64 * TREE_BYTES_PER_TARGET_BYTE)?;
+    }
+    template::filled(syntax::parse_target(target)?, &shared.template, &shared.budget)
 }
 
 fn evaluate_nodes(scope: &mut Scope<'_>, nodes: &[Node]) -> Result<Vec<Series>, EvalError> {
@@ -130,7 +146,9 @@ fn evaluate_call(scope: &mut Scope<'_>, call: &FunctionCall) -> Result<Value, Ev
     }
     let function =
         functions::find(&call.name).ok_or_else(|| EvalError::UnknownFunction(call.name.clone()))?;
-    scope.shared.budget.check()?;
+    let budget = &scope.shared.budget;
+    budget.check()?;
+    let used_bytes = budget.used_bytes();
     let mut args = Vec::with_capacity(call.args.len());
     for arg in &call.args {
         args.push(evaluate_node(scope, arg)?);
@@ -141,9 +159,70 @@ fn evaluate_call(scope: &mut Scope<'_>, call: &FunctionCall) -> Result<Value, Ev
         named.retain(|(known, _)| known != name);
         named.push((name.clone(), value));
     }
+    let first_argument_bytes = call.args.first().map_or(0, node_bytes);
+    let values = args.iter().chain(named.iter().map(|(_, value)| value));
+    budget.reserve_bytes(first_argument_bytes + work_bytes(function, values))?;
     scope.first_argument = call.args.first().cloned().map(Rc::new);
     let mut bound = bind(function.name, function.parameters, args, named)?;
-    (function.run)(scope, &mut bound)
+    let result = (function.run)(scope, &mut bound)?;
+    // The arguments are gone, and the result takes their memory.
+    drop(bound);
+    budget.release_to(used_bytes);
+    budget.reserve_bytes(result.memory_bytes())?;
+    Ok(result)
+}
+
+/// Bytes of a tree, about.
+fn node_bytes(node: &Node) -> u64 {
+    let inner: u64 = match node {
+        Node::Literal(Literal::Text(text)) | Node::Path(text) => text.len() as u64,
+        Node::Literal(_) => 0,
+        Node::Call(call) => {
+            let named = call.named.iter().map(|(name, value)| name.len() as u64 + node_bytes(value));
+            let texts = call.name.len() + call.raw.len() + size_of::<FunctionCall>();
+            texts as u64 + call.args.iter().map(node_bytes).sum::<u64>() + named.sum::<u64>()
+        }
+        Node::Template(template) => node_bytes(&template.body),
+    };
+    inner + NODE_BYTES
+}
+
+/// Bytes of a node with an allocation.
+const NODE_BYTES: u64 = 64;
+/// Bytes that a function adds to the name, the expression and the tags of a series, about.
+const NAME_GROWTH_BYTES: u64 = 256;
+
+/// Bytes that a call takes beyond its arguments, at most. Functions whose names or points grow by more
+/// reserve the rest themselves, before they allocate it.
+fn work_bytes<'v>(function: &Function, values: impl Iterator<Item = &'v Value>) -> u64 {
+    let mut labels = 0;
+    let mut series_count = 0u64;
+    let mut text_bytes = 0u64;
+    let mut shared = 0;
+    let mut longest = 0;
+    let mut steps = None;
+    let mut has_one_step = true;
+    for value in values {
+        if let Value::Text(text) = value {
+            text_bytes += text.len() as u64;
+        }
+        value.for_each_series(&mut |series| {
+            series_count += 1;
+            labels += series.label_bytes() + NAME_GROWTH_BYTES;
+            shared += series.value_bytes() - series.own_value_bytes();
+            longest = longest.max(series.value_bytes());
+            has_one_step &= *steps.get_or_insert(series.step) == series.step;
+        });
+    }
+    let points = match function.points {
+        PointUse::Kept => 0,
+        // Of several steps, all points are copied to a common one.
+        PointUse::Joined if has_one_step => 4 * longest,
+        PointUse::Joined => 4 * longest + shared,
+        PointUse::Changed => 2 * longest + shared,
+    };
+    // Texts become names and tags of each series.
+    labels.saturating_add(series_count.saturating_mul(2 * text_bytes)).saturating_add(points)
 }
 
 /// The evaluator that functions call back.
@@ -159,7 +238,7 @@ impl Evaluator for Walker {
     }
 
     fn evaluate_text(&self, scope: &mut Scope<'_>, target: &str) -> Result<Vec<Series>, EvalError> {
-        let node = template::filled(syntax::parse(target)?, &scope.shared.template)?;
+        let node = tree_of(scope.shared, target)?;
         evaluate_nodes(scope, &[node])
     }
 

@@ -28,7 +28,7 @@ mod summarize;
 mod tests;
 mod transform;
 
-pub(crate) use function::Function;
+pub(crate) use function::{Function, PointUse};
 
 const TABLES: [&[Function]; 16] = [
     alias::FUNCTIONS,

@@ -11,11 +11,13 @@ pub mod msgpack;
 pub mod pickle;
 pub mod picture;
 mod points;
+mod size;
 #[cfg(test)]
 mod tests;
 pub mod text;
 
 pub use points::consolidate_to;
+pub use size::{Layout, bytes_max};
 
 /// What a client asks of the format.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -15,6 +15,13 @@ pub(crate) const BACKTRACK_MAX: usize = 200_000;
 /// Bytes of the result of a substitution.
 pub(crate) const SUBSTITUTED_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a compiled pattern, at most.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the automaton that is built while a pattern is searched, at most.
+const AUTOMATON_BYTES_MAX: usize = 512 << 10;
+/// Bytes of memory of a pattern, at most.
+pub const REGEX_BYTES_MAX: u64 = (COMPILED_BYTES_MAX + AUTOMATON_BYTES_MAX) as u64;
+
 /// A compiled pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct PythonRegex {
@@ -32,7 +39,11 @@ impl PythonRegex {
                 pattern.len()
             )));
         }
-        let regex = RegexBuilder::new(&translate(pattern)).backtrack_limit(BACKTRACK_MAX).build();
+        let regex = RegexBuilder::new(&translate(pattern))
+            .backtrack_limit(BACKTRACK_MAX)
+            .delegate_size_limit(COMPILED_BYTES_MAX)
+            .delegate_dfa_size_limit(AUTOMATON_BYTES_MAX)
+            .build();
         let regex =
             regex.map_err(|error| EvalError::Parameter(format!("invalid regex '{pattern}': {error}")))?;
         Ok(PythonRegex { regex })

@@ -45,10 +45,16 @@ pub(crate) struct Budget<'a> {
     series: Cell<u64>,
     points: Cell<u64>,
     targets: Cell<u64>,
+    /// Bytes of values of the evaluation, apart from fetched points.
+    used_bytes: Cell<u64>,
+    /// Bytes that stay until the end of the request: trees, prefetched series.
+    kept_bytes: Cell<u64>,
+    /// Bytes reserved of the source: the largest sum of the two so far.
+    reserved_bytes: Cell<u64>,
 }
 
 /// Bytes of a point.
-const POINT_BYTES: u64 = 8;
+pub(crate) const POINT_BYTES: u64 = 8;
 
 impl<'a> Budget<'a> {
     /// A budget that asks `is_canceled` (deadline passed, client gone) at each reservation.
@@ -61,7 +67,47 @@ impl<'a> Budget<'a> {
             series: Cell::new(0),
             points: Cell::new(0),
             targets: Cell::new(0),
+            used_bytes: Cell::new(0),
+            kept_bytes: Cell::new(0),
+            reserved_bytes: Cell::new(0),
         }
+    }
+
+    /// Reserves memory that is released by [`Budget::release_to`].
+    /// # Errors
+    /// Of [`Source::reserve`]; [`EvalError::Canceled`].
+    pub(crate) fn reserve_bytes(&self, bytes: u64) -> Result<(), EvalError> {
+        self.used_bytes.set(self.used_bytes.get().saturating_add(bytes));
+        self.reserve_peak()
+    }
+
+    /// Reserves memory until the end of the request.
+    /// # Errors
+    /// As [`Budget::reserve_bytes`].
+    pub(crate) fn keep_bytes(&self, bytes: u64) -> Result<(), EvalError> {
+        self.kept_bytes.set(self.kept_bytes.get().saturating_add(bytes));
+        self.reserve_peak()
+    }
+
+    /// Bytes in use, for [`Budget::release_to`].
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes.get()
+    }
+
+    /// Releases what was reserved after `used_bytes` was read; the next reservations use it again.
+    pub(crate) fn release_to(&self, used_bytes: u64) {
+        self.used_bytes.set(used_bytes);
+    }
+
+    fn reserve_peak(&self) -> Result<(), EvalError> {
+        let needed = self.used_bytes.get().saturating_add(self.kept_bytes.get());
+        let more = needed.saturating_sub(self.reserved_bytes.get());
+        if more > 0 {
+            self.check()?;
+            self.source.reserve(more)?;
+            self.reserved_bytes.set(needed);
+        }
+        Ok(())
     }
 
     /// # Errors
@@ -75,7 +121,7 @@ impl<'a> Budget<'a> {
     /// As [`Budget::count_points`], and of [`Source::reserve`].
     pub(crate) fn reserve_points(&self, count: u64) -> Result<(), EvalError> {
         self.count_points(count)?;
-        self.source.reserve(count.saturating_mul(POINT_BYTES))
+        self.reserve_bytes(count.saturating_mul(POINT_BYTES))
     }
 
     /// Counts points whose memory the source has reserved.
@@ -131,6 +177,8 @@ pub(crate) struct Shared<'a> {
     pub zone: TimeZone,
     /// Time of the request, seconds.
     pub now: i64,
+    /// Clock, seconds.
+    pub clock: i64,
     /// Points that the client shows per series.
     pub max_data_points: Option<u64>,
     /// `template[name]=` of the request.

@@ -37,6 +37,13 @@ pub enum DrawOption {
     Dashed(f64),
 }
 
+/// Bytes that the allocator adds to a short text, about.
+const TEXT_BYTES: usize = 32;
+/// Tags in a node of their tree, at least, but for the first ones.
+const TAGS_PER_NODE: usize = 6;
+/// Bytes of a node.
+const TAG_NODE_BYTES: usize = 560;
+
 /// One series of a list.
 #[derive(Debug, Clone)]
 pub struct Series {
@@ -127,6 +134,31 @@ impl Series {
                 *value = change(*value);
             }
         }
+    }
+
+    /// Bytes of memory apart from the values, about.
+    #[must_use]
+    pub(crate) fn label_bytes(&self) -> u64 {
+        let tags = self.tags.iter().map(|(key, value)| key.len() + value.len() + TEXT_BYTES).sum::<usize>();
+        let nodes = self.tags.len().div_ceil(TAGS_PER_NODE) * TAG_NODE_BYTES;
+        let options = self.options.iter().map(|option| match option {
+            DrawOption::Color(color) => color.len() + TEXT_BYTES,
+            _ => size_of::<DrawOption>(),
+        });
+        let texts = self.name.len() + self.path_expression.len() + options.sum::<usize>();
+        (size_of::<Series>() + texts + tags + nodes) as u64
+    }
+
+    /// Bytes of the values if no other series shares them.
+    #[must_use]
+    pub(crate) fn own_value_bytes(&self) -> u64 {
+        if Arc::strong_count(&self.values) > 1 { 0 } else { self.value_bytes() }
+    }
+
+    /// Bytes of the values.
+    #[must_use]
+    pub(crate) fn value_bytes(&self) -> u64 {
+        (self.values.len() * size_of::<f64>()) as u64
     }
 
     /// Points: the values, consolidated if `values_per_point` is above 1.

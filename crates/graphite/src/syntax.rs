@@ -12,5 +12,5 @@ mod tests;
 mod tree;
 
 pub use error::{ATTEMPTS_MAX, NESTING_MAX, READ_BYTES_MAX, SyntaxError, TARGET_BYTES_MAX};
-pub use parser::parse;
+pub use parser::{parse, parse_target};
 pub use tree::{FunctionCall, Literal, Node, Template};

@@ -91,6 +91,23 @@ impl Value {
         }
     }
 
+    /// Calls `visit` with each series.
+    pub(crate) fn for_each_series(&self, visit: &mut dyn FnMut(&Series)) {
+        match self {
+            Value::Series(list) => list.iter().for_each(visit),
+            Value::Lists(lists) => lists.iter().flatten().for_each(visit),
+            _ => {}
+        }
+    }
+
+    /// Bytes of memory, but for values that other series share.
+    #[must_use]
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let mut bytes = if let Value::Text(text) = self { text.len() as u64 } else { 0 };
+        self.for_each_series(&mut |series| bytes += series.label_bytes() + series.own_value_bytes());
+        bytes
+    }
+
     /// The text of `%g`.
     #[must_use]
     pub(crate) fn general_text(&self) -> Option<String> {

@@ -83,6 +83,9 @@ const LEAVES: &[&str] = &[
     "servers.w*1.mem.used",
     "special.{negative,huge}",
     "servers.db1.*.*",
+    "servers.**.user",
+    "**.util",
+    "special.**",
     "seriesByTag('name=load')",
     "seriesByTag('dc=ams','name=~^(load|free)')",
     "seriesByTag('host!=a','dc=~f')",
@@ -179,12 +182,17 @@ impl Generator {
             "no.*",
             "servers.web1",
             "servers..cpu",
+            "servers.**",
+            "servers.**.user",
+            "**.cpu",
+            "servers.**.web1.**.idle",
         ];
         let mut params = BTreeMap::from([("query".to_owned(), self.pick(&queries).to_owned())]);
         for (name, values) in [
             ("format", &["treejson", "completer", "json", "nodelist"][..]),
             ("wildcards", &["0", "1"]),
             ("position", &["0", "1", "-1"]),
+            ("leavesOnly", &["0", "1"]),
         ] {
             params.insert(name.to_owned(), self.pick(values).to_owned());
         }
@@ -196,7 +204,12 @@ impl Generator {
         params.insert("now".to_owned(), end.to_string());
         let minutes = [5, 10, 13, 30, 60, 61].get(self.below(6)).copied().unwrap_or(10);
         let until = START + 3600 + i64::try_from(self.below(7200)).unwrap_or(0);
-        match self.below(10) {
+        match self.below(11) {
+            // Over now, which whisper does not go beyond.
+            10 => {
+                params.insert("from".to_owned(), (end - minutes * 60).to_string());
+                params.insert("until".to_owned(), (end + minutes * 30).to_string());
+            }
             0 => {
                 let forms = [
                     "-1h",

@@ -1,8 +1,8 @@
 //! Differential against graphite-web 1.1.10: generated requests on both sides, compared.
 //!
 //! Usage: `differential [REQUESTS] [SEED] [ONLY]`; ONLY keeps the requests of one function. Starts
-//! `tools/graphite-oracle/run.sh` per job. A difference that no rule explains fails the run, as does a rule
-//! that explains nothing.
+//! `tools/graphite-oracle/run.sh` per job, over whisper files if `ORACLE_BACKEND` is `whisper`. A difference
+//! that no rule explains fails the run, as does a rule that explains nothing.
 //! Not here: rules (`rules`), the grammar of requests (`generate`), data (`dataset`).
 
 mod compare;

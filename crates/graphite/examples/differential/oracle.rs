@@ -15,6 +15,11 @@ fn script() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tools/graphite-oracle/run.sh")
 }
 
+/// Returns true if the oracle reads whisper files.
+pub(crate) fn is_whisper() -> bool {
+    std::env::var("ORACLE_BACKEND").is_ok_and(|backend| backend == "whisper")
+}
+
 /// Answers of graphite-web, one per request.
 pub(crate) fn answers(entries: &[Entry], requests: &[Request]) -> Result<Vec<Value>, AnyError> {
     let series: Vec<Value> = entries

@@ -6,7 +6,8 @@
 
 use crate::consolidation::Consolidation;
 use crate::error::EvalError;
-use crate::scope::Scope;
+use crate::python_regex::REGEX_BYTES_MAX;
+use crate::scope::{Budget, Scope};
 use crate::series::{Series, Tags};
 use crate::storage::tag_query::parse_expressions;
 use crate::storage::{FetchRequest, FetchedSeries, Selector};
@@ -35,21 +36,33 @@ fn asked_consolidation(call: &FunctionCall) -> Option<Consolidation> {
 }
 
 /// Collects path expressions; a path as an argument of a keyword counts as well.
-fn collect(node: &Node, hint: Option<&Consolidation>, found: &mut Vec<Wanted>) -> Result<(), EvalError> {
+fn collect(
+    node: &Node,
+    hint: Option<&Consolidation>,
+    budget: &Budget<'_>,
+    found: &mut Vec<Wanted>,
+) -> Result<(), EvalError> {
     match node {
         Node::Literal(_) => {}
-        Node::Path(path) => found.push(Wanted::new(path, Selector::Path(path.clone()), hint)),
+        Node::Path(path) => {
+            // The expression, the selector, the request and the key of what is fetched.
+            budget.keep_bytes((4 * path.len() + size_of::<Wanted>()) as u64)?;
+            found.push(Wanted::new(path, Selector::Path(path.clone()), hint));
+        }
         Node::Call(call) if call.name == "seriesByTag" => {
-            let selector = Selector::Tags(parse_expressions(&texts(call))?);
+            let texts = texts(call);
+            let regex_count = texts.iter().filter(|text| text.contains("=~")).count() as u64;
+            budget.keep_bytes(call.raw.len() as u64 * 4 + regex_count * REGEX_BYTES_MAX)?;
+            let selector = Selector::Tags(parse_expressions(&texts)?);
             found.push(Wanted::new(&call.raw, selector, hint));
         }
         Node::Call(call) => {
             let asked = asked_consolidation(call);
             for arg in call.args.iter().chain(call.named.iter().map(|(_, value)| value)) {
-                collect(arg, asked.as_ref().or(hint), found)?;
+                collect(arg, asked.as_ref().or(hint), budget, found)?;
             }
         }
-        Node::Template(template) => collect(&template.body, hint, found)?,
+        Node::Template(template) => collect(&template.body, hint, budget, found)?,
     }
     Ok(())
 }
@@ -67,7 +80,7 @@ fn texts(call: &FunctionCall) -> Vec<String> {
 pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalError> {
     let mut found = Vec::new();
     for node in nodes {
-        collect(node, None, &mut found)?;
+        collect(node, None, &scope.shared.budget, &mut found)?;
     }
     let from = scope.start.seconds;
     let until = scope.end.seconds;
@@ -98,6 +111,8 @@ pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalErro
     let mut prefetched = scope.shared.prefetched.borrow_mut();
     for (FetchRequest { expression, .. }, answer) in requests.into_iter().zip(answers) {
         scope.shared.budget.reserve_series(answer.len() as u64)?;
+        let bytes = answer.len().saturating_mul(expression.len() + size_of::<Series>());
+        scope.shared.budget.keep_bytes(bytes as u64)?;
         scope.shared.budget.count_points(answer.iter().map(|series| series.values.len() as u64).sum())?;
         let mut list: Vec<Series> =
             answer.into_iter().map(|fetched| series_of(fetched, &expression)).collect();
@@ -128,11 +143,15 @@ fn series_of(fetched: FetchedSeries, expression: &str) -> Series {
 /// The series of an expression in the range of the scope. A series without a factor of its own takes the
 /// scope's.
 /// # Errors
-/// [`EvalError::Canceled`]
+/// [`EvalError::Canceled`], [`EvalError::Storage`] without memory for the copies.
 pub(super) fn fetched(scope: &Scope<'_>, expression: &str) -> Result<Vec<Series>, EvalError> {
     scope.shared.budget.check()?;
     let key = (scope.start.seconds, scope.end.seconds, expression.to_owned());
-    let mut list = scope.shared.prefetched.borrow().get(&key).cloned().unwrap_or_default();
+    let prefetched = scope.shared.prefetched.borrow();
+    let Some(known) = prefetched.get(&key) else { return Ok(Vec::new()) };
+    // Copies share the values.
+    scope.shared.budget.reserve_bytes(known.iter().map(Series::label_bytes).sum())?;
+    let mut list = known.clone();
     for series in &mut list {
         if series.x_files_factor.is_nan() {
             series.x_files_factor = scope.x_files_factor;

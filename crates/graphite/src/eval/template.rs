@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::EvalError;
+use crate::scope::Budget;
 use crate::syntax::{FunctionCall, Literal, Node, Template};
 use crate::value::Value;
 
@@ -18,33 +19,53 @@ const PATH_BYTES_MAX: usize = 64 << 10;
 
 /// Returns the tree with all templates filled in.
 /// # Errors
-/// [`EvalError::Parameter`] if a path becomes too long.
-pub(super) fn filled(node: Node, overrides: &BTreeMap<String, String>) -> Result<Node, EvalError> {
-    replace(node, &Vec::new(), overrides)
+/// [`EvalError::Parameter`] if a path becomes too long; [`EvalError::Storage`] without memory for the paths.
+pub(super) fn filled(
+    node: Node,
+    overrides: &BTreeMap<String, String>,
+    budget: &Budget<'_>,
+) -> Result<Node, EvalError> {
+    Filling { overrides, budget }.replace(node, &Vec::new())
 }
 
-fn replace(
-    node: Node,
-    values: &Replacements,
-    overrides: &BTreeMap<String, String>,
-) -> Result<Node, EvalError> {
-    Ok(match node {
-        Node::Literal(literal) => Node::Literal(literal),
-        Node::Path(path) => replace_path(path, values)?,
-        Node::Call(call) => {
-            let FunctionCall { name, args, named, raw } = *call;
-            let args =
-                args.into_iter().map(|arg| replace(arg, values, overrides)).collect::<Result<_, _>>()?;
-            let named = named
-                .into_iter()
-                .map(|(name, value)| replace(value, values, overrides).map(|value| (name, value)));
-            Node::Call(Box::new(FunctionCall { name, args, named: named.collect::<Result<_, _>>()?, raw }))
-        }
-        Node::Template(template) => {
-            let values = values_of(&template, overrides);
-            replace(template.body, &values, overrides)?
-        }
-    })
+/// Replacement within one tree.
+struct Filling<'a> {
+    overrides: &'a BTreeMap<String, String>,
+    budget: &'a Budget<'a>,
+}
+
+impl Filling<'_> {
+    fn replace(&self, node: Node, values: &Replacements) -> Result<Node, EvalError> {
+        Ok(match node {
+            Node::Literal(literal) => Node::Literal(literal),
+            Node::Path(path) => self.replace_path(path, values)?,
+            Node::Call(call) => {
+                let FunctionCall { name, args, named, raw } = *call;
+                let args = args.into_iter().map(|arg| self.replace(arg, values)).collect::<Result<_, _>>()?;
+                let named = named
+                    .into_iter()
+                    .map(|(name, value)| self.replace(value, values).map(|value| (name, value)));
+                let named = named.collect::<Result<_, _>>()?;
+                Node::Call(Box::new(FunctionCall { name, args, named, raw }))
+            }
+            Node::Template(template) => {
+                let values = values_of(&template, self.overrides);
+                self.replace(template.body, &values)?
+            }
+        })
+    }
+
+    fn replace_path(&self, path: String, values: &Replacements) -> Result<Node, EvalError> {
+        let bytes_before = path.len();
+        let node = replace_path(path, values)?;
+        let bytes = match &node {
+            Node::Path(path) => path.len(),
+            Node::Literal(Literal::Text(text)) => text.len(),
+            _ => 0,
+        };
+        self.budget.keep_bytes(bytes.saturating_sub(bytes_before) as u64)?;
+        Ok(node)
+    }
 }
 
 fn values_of(template: &Template, overrides: &BTreeMap<String, String>) -> Replacements {

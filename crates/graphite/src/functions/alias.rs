@@ -4,7 +4,7 @@
 //! Not here: drawing (`draw`).
 
 use super::function::{Function, Group};
-use super::node_key::{key_of, slice_range};
+use super::node_key::{key_bytes_max, key_of, slice_range};
 use super::signature::{SERIES_LIST, any_number, function, optional, repeated, required, with_number};
 use crate::aggregation::{Aggregation, largest, smallest};
 use crate::error::EvalError;
@@ -132,20 +132,22 @@ fn alias(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     Ok(Value::Series(list))
 }
 
-fn alias_by_node(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
+fn alias_by_node(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
     for series in &mut list {
+        scope.shared.budget.reserve_bytes(key_bytes_max(series, args.repeated().len()))?;
         series.name = key_of(series, args.repeated())?;
     }
     Ok(Value::Series(list))
 }
 
-fn alias_sub(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
+fn alias_sub(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
     let regex = PythonRegex::new(args.text(1)?)?;
     let template = args.text(2)?;
     for series in &mut list {
         series.name = regex.substitute(template, &series.name)?;
+        scope.shared.budget.reserve_bytes(series.name.len() as u64)?;
     }
     Ok(Value::Series(list))
 }
@@ -157,6 +159,7 @@ fn alias_query(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErr
     let pattern = args.text(3)?;
     for series in &mut list {
         let query = regex.substitute(template, &series.name)?;
+        let used_bytes = scope.shared.budget.used_bytes();
         let found = scope.evaluate_text(&query)?;
         let first = found.first().ok_or_else(|| {
             EvalError::of_function("aliasQuery", &format!("no series found with query: {query}"))
@@ -172,6 +175,9 @@ fn alias_query(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErr
         series.name = named.ok_or_else(|| {
             EvalError::of_function("aliasQuery", &format!("newName '{pattern}' must format one number"))
         })?;
+        drop(found);
+        scope.shared.budget.release_to(used_bytes);
+        scope.shared.budget.reserve_bytes(series.name.len() as u64)?;
     }
     Ok(Value::Series(list))
 }
@@ -200,14 +206,16 @@ fn change_case(args: &mut Bound, change: fn(char) -> String) -> Result<Value, Ev
     let positions =
         positions.ok_or_else(|| EvalError::Parameter("positions must be whole numbers".to_owned()))?;
     for series in &mut list {
-        let mut chars: Vec<String> = series.name.chars().map(String::from).collect();
-        let len = i64::try_from(chars.len()).unwrap_or(i64::MAX);
-        for (idx, text) in (0..).zip(&mut chars) {
+        let len = i64::try_from(series.name.chars().count()).unwrap_or(i64::MAX);
+        let mut changed = String::with_capacity(series.name.len());
+        for (idx, c) in (0..).zip(series.name.chars()) {
             if positions.is_empty() || positions.contains(&idx) || positions.contains(&(idx - len)) {
-                *text = text.chars().map(change).collect();
+                changed.push_str(&change(c));
+            } else {
+                changed.push(c);
             }
         }
-        series.name = chars.concat();
+        series.name = changed;
     }
     Ok(Value::Series(list))
 }
@@ -221,7 +229,7 @@ pub(super) fn aggregated_text(aggregation: Aggregation, series: &Series, value: 
     if is_whole && value.fract() == 0.0 { format!("{value:.0}") } else { repr(value) }
 }
 
-fn legend_value(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
+fn legend_value(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
     let mut types: Vec<String> = args.repeated().iter().map(Value::text).collect();
     let last = types.last().ok_or_else(|| EvalError::of_function("legendValue", "no value types given"))?;
@@ -230,6 +238,7 @@ fn legend_value(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
         types.pop();
     }
     for kind in types {
+        scope.shared.budget.reserve_bytes(product(list.len(), kind.len() + LEGEND_BYTES))?;
         let aggregation = Aggregation::named(&kind).ok();
         for series in &mut list {
             let value = aggregation.map(|aggregation| aggregation.apply(&series.values));
@@ -249,6 +258,14 @@ fn legend_value(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
         }
     }
     Ok(Value::Series(list))
+}
+
+/// Bytes of a value in a legend with its signs, about.
+const LEGEND_BYTES: usize = 48;
+
+/// Bytes of `count` texts of `len` bytes.
+fn product(count: usize, len: usize) -> u64 {
+    (count as u64).saturating_mul(len as u64)
 }
 
 /// Prefixes for large values.
@@ -289,7 +306,7 @@ impl UnitSystem {
     }
 }
 
-fn cacti_style(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
+fn cacti_style(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
     let system = args.given(1).filter(|value| value.is_truthy()).map(Value::text);
     let units = args.given(2).filter(|value| value.is_truthy()).map(Value::text).unwrap_or_default();
@@ -313,6 +330,8 @@ fn cacti_style(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalEr
     let name_width = list.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
     let widths =
         parts.map(|part| list.iter().map(|series| width(part(&series.values))).max().unwrap_or(0) + 3);
+    let line_width = 4 * name_width + widths.iter().sum::<usize>() + LEGEND_BYTES;
+    scope.shared.budget.reserve_bytes(product(list.len(), line_width))?;
     for series in &mut list {
         let mut name = format!("{:<name_width$}", series.name);
         for ((part, width), title) in parts.iter().zip(widths).zip(["Current", "Max", "Min"]) {

@@ -227,10 +227,13 @@ pub(super) fn aggregate(
     let aggregation = Aggregation::named(name)?;
     let Some(grid) = normalize(&mut list)? else { return Ok(None) };
     let factor = factor.unwrap_or(scope.x_files_factor);
+    let expression_bytes = list.iter().map(|series| series.path_expression.len() as u64).sum::<u64>();
+    let longest = list.iter().map(|series| series.values.len()).max().unwrap_or(0);
+    scope.shared.budget.reserve_bytes(3 * expression_bytes)?;
+    scope.shared.budget.reserve_points(longest as u64)?;
     let title = format!("{name}Series({})", path_expressions(&list));
     let points = all_points(&list)?;
     let values = aggregate_points(&points, aggregation, factor);
-    scope.shared.budget.reserve_points(values.len() as u64)?;
     let mut series = Series::new(title.clone(), grid, values, factor);
     series.is_integral = aggregation == Aggregation::Count
         || aggregation.keeps_integers() && list.iter().all(|one| one.is_integral);

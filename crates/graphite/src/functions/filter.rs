@@ -275,6 +275,8 @@ fn use_series_above(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Ev
     for series in &list {
         let name = regex.substitute(template, &series.name)?;
         if largest(&series.values) > threshold {
+            // The name, and its copy in the target.
+            scope.shared.budget.reserve_bytes(2 * name.len() as u64)?;
             names.push(name);
         }
     }

@@ -21,8 +21,21 @@ pub(crate) struct Function {
     pub description: &'static str,
     /// Parameters in order.
     pub parameters: &'static [Parameter],
+    /// Memory that the points of a call take.
+    pub points: PointUse,
     /// Implementation.
     pub run: Implementation,
+}
+
+/// Points of a result, compared with those of the arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PointUse {
+    /// Those of the arguments.
+    Kept,
+    /// As many as the longest series has, per result.
+    Joined,
+    /// Other values in the place of those of the arguments.
+    Changed,
 }
 
 /// Group of a function in `/functions`.

@@ -16,7 +16,7 @@ use crate::consolidation::Consolidation;
 use crate::error::EvalError;
 use crate::format_number::general;
 use crate::parameters::{Bound, Parameter, ParameterType, Toggle};
-use crate::scope::Scope;
+use crate::scope::{POINT_BYTES, Scope};
 use crate::series::{DrawOption, Grid, Series};
 use crate::value::Value;
 
@@ -152,8 +152,11 @@ fn times(scope: &Scope<'_>, step: i64) -> Result<Vec<i64>, EvalError> {
     if step <= 0 {
         return Err(EvalError::Parameter(format!("step {step} is not positive")));
     }
-    scope.shared.budget.reserve_points((end - start).unsigned_abs() / step.unsigned_abs())?;
-    let mut times = Vec::new();
+    let count = (end - start).unsigned_abs().div_ceil(step.unsigned_abs());
+    scope.shared.budget.reserve_points(count)?;
+    // The times, the wall clock's, and the values, which grow by doubling.
+    scope.shared.budget.reserve_bytes(count.saturating_mul(4 * POINT_BYTES))?;
+    let mut times = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     let mut time = start;
     while time < end {
         times.push(time);

@@ -5,7 +5,7 @@
 
 use super::combine::aggregate;
 use super::function::{Function, Group};
-use super::node_key::{at, group_by, key_of, slice_range};
+use super::node_key::{at, group_by, key_bytes_max, key_of, slice_range};
 use super::signature::{SERIES_LIST, any_number, function, optional, repeated, required, with_text};
 use crate::error::EvalError;
 use crate::parameters::{Bound, Parameter, ParameterType};
@@ -122,7 +122,11 @@ fn group_by_nodes(
     callback: &str,
     nodes: &[Value],
 ) -> Result<Value, EvalError> {
-    let groups = group_by(args.take_series(0)?, |series| key_of(series, nodes))?;
+    let budget = &scope.shared.budget;
+    let groups = group_by(args.take_series(0)?, |series| {
+        budget.reserve_bytes(2 * key_bytes_max(series, nodes.len()))?;
+        key_of(series, nodes)
+    })?;
     let mut results = Vec::with_capacity(groups.len());
     for (key, members) in groups {
         let mut series = reduced(scope, callback, members)?;
@@ -145,12 +149,15 @@ fn group_by_tags(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
             EvalError::of_function("groupByTags", &format!("series {} has no tag name", series.name))
         })
     };
+    let budget = &scope.shared.budget;
     let is_by_name = tags.iter().any(|tag| tag == "name");
     let mut names: Vec<String> = list.iter().map(name_of).collect::<Result<_, _>>()?;
     names.sort_unstable();
     names.dedup();
     let common = if names.len() == 1 { names.pop().unwrap_or_default() } else { callback.clone() };
     let groups = group_by(list, |series| {
+        let text_bytes: usize = tags.iter().map(|tag| 2 * tag.len() + 64).sum();
+        budget.reserve_bytes(text_bytes as u64 + 2 * key_bytes_max(series, tags.len()))?;
         let mut parts: Vec<String> = tags
             .iter()
             .filter(|tag| *tag != "name")
@@ -172,10 +179,13 @@ fn group_by_tags(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
     Ok(Value::Series(results))
 }
 
-fn run_map(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
+fn run_map(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let list = args.take_series(0)?;
     let nodes = args.repeated().to_vec();
-    let groups = group_by(list, |series| key_of(series, &nodes))?;
+    let groups = group_by(list, |series| {
+        scope.shared.budget.reserve_bytes(2 * key_bytes_max(series, nodes.len()))?;
+        key_of(series, &nodes)
+    })?;
     Ok(Value::Lists(groups.into_iter().map(|(_, members)| members).collect()))
 }
 
@@ -193,10 +203,15 @@ fn run_reduce(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
         let Some(slot) = matchers.iter().position(|matcher| matcher == node) else { continue };
         let prefix = nodes.get(slice_range(nodes.len(), Some(0), Some(node_idx))).unwrap_or(&[]).join(".");
         let key = format!("{prefix}.reduce.{callback}");
-        let idx = groups.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
-            groups.push((key, vec![None; matchers.len()]));
-            groups.len() - 1
-        });
+        let idx = match groups.iter().position(|(known, _)| *known == key) {
+            Some(idx) => idx,
+            None => {
+                let bytes = matchers.len() * size_of::<Option<Series>>() + key.len();
+                scope.shared.budget.reserve_bytes(bytes as u64)?;
+                groups.push((key, vec![None; matchers.len()]));
+                groups.len() - 1
+            }
+        };
         if let Some(member) = groups.get_mut(idx).and_then(|(_, members)| members.get_mut(slot)) {
             *member = Some(series);
         }
@@ -220,6 +235,12 @@ fn run_reduce(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     Ok(Value::Series(results))
 }
 
+/// Bytes of a text whose per cent signs become `prefix`.
+fn replaced_bytes(text: &str, prefix: &str) -> u64 {
+    let sign_count = text.matches('%').count() as u64;
+    (text.len() as u64).saturating_add(sign_count.saturating_mul(prefix.len() as u64))
+}
+
 fn apply_by_node(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let list = args.take_series(0)?;
     let node_idx = args.integer(1)?;
@@ -234,9 +255,20 @@ fn apply_by_node(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
     prefixes.dedup();
     let Some(last) = list.last() else { return Ok(Value::Series(Vec::new())) };
     let mut results = Vec::new();
+    let budget = &scope.shared.budget;
     for prefix in prefixes {
-        for mut series in scope.evaluate_text(&template.replace('%', &prefix))? {
+        let used_bytes = budget.used_bytes();
+        budget.reserve_bytes(replaced_bytes(&template, &prefix))?;
+        let target = template.replace('%', &prefix);
+        let found = scope.evaluate_text(&target)?;
+        // The results stay, the target and its arguments do not.
+        budget.release_to(used_bytes);
+        budget.reserve_bytes(
+            found.iter().map(|series| series.label_bytes() + series.own_value_bytes()).sum(),
+        )?;
+        for mut series in found {
             if let Some(name) = &new_name {
+                budget.reserve_bytes(replaced_bytes(name, &prefix) + prefix.len() as u64)?;
                 series.name = name.replace('%', &prefix);
             }
             series.path_expression.clone_from(&prefix);

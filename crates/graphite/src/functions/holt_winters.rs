@@ -114,6 +114,8 @@ fn analyse(scope: &Scope<'_>, series: &mut Series, season: i64) -> Result<Analys
     let season_len =
         season.checked_div(series.step).and_then(|len| usize::try_from(len).ok()).ok_or_else(too_short)?;
     scope.shared.budget.reserve_points(3 * series.values.len() as u64)?;
+    // The state grows by doubling; the visible parts and both bands are copies.
+    scope.shared.budget.reserve_bytes(7 * series.value_bytes())?;
     let mut analysis = Analysis::default();
     for (idx, actual) in series.values.iter().enumerate() {
         if actual.is_nan() {

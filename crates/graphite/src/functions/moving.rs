@@ -167,7 +167,11 @@ fn moving(
         series.tag(&title, &tag);
         let count = window.points(&series);
         scope.shared.budget.reserve_points(series.values.len() as u64)?;
+        let used_bytes = scope.shared.budget.used_bytes();
+        // The values of a window, or the queue of its extremes.
+        scope.shared.budget.reserve_bytes(4 * series.value_bytes())?;
         let values = windows(&series.values, count, aggregation, factor.unwrap_or(series.x_files_factor));
+        scope.shared.budget.release_to(used_bytes);
         let mut result = series.derived(format!("{title}({},{text})", series.name), values);
         result.start = series.start.saturating_add(seconds);
         results.push(result);
@@ -244,6 +248,8 @@ fn exponential(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErr
     let mut results = Vec::with_capacity(preview.len());
     for mut series in preview {
         series.tag("exponentialMovingAverage", &tag);
+        // Grows by doubling.
+        scope.shared.budget.reserve_points(2 * series.values.len() as u64)?;
         let count = window.points(&series).min(series.values.len());
         let (first, rest) = series.values.split_at(count);
         let mut average = Aggregation::Average.apply(first);
@@ -259,7 +265,6 @@ fn exponential(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErr
                 values.push(round_to(average, 6));
             }
         }
-        scope.shared.budget.reserve_points(values.len() as u64)?;
         let mut result = series.derived(format!("exponentialMovingAverage({},{text})", series.name), values);
         result.start = series.start.saturating_add(seconds);
         results.push(result);

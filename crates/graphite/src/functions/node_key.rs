@@ -41,6 +41,12 @@ fn first_path(name: &str) -> Result<Option<String>, EvalError> {
     }
 }
 
+/// Bytes of a key of `count` nodes and tags, at most.
+pub(super) fn key_bytes_max(series: &Series, count: usize) -> u64 {
+    let longest_tag = series.tags.values().map(String::len).max().unwrap_or(0);
+    (count as u64).saturating_mul((series.name.len().max(longest_tag) + 1) as u64)
+}
+
 fn node_or_tag(series: &Series, path: &str, key: &Value) -> Result<String, EvalError> {
     let invalid = || EvalError::Parameter(format!("'{}' is neither a node nor a tag", key.text()));
     let tag = || series.tags.get(&key.text()).cloned().unwrap_or_default();

@@ -125,10 +125,11 @@ fn time_stack(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
     Ok(Value::Series(results))
 }
 
-/// A time in the zone of the server, which is where functions read theirs.
+/// A time in the zone of the server, which is where functions read theirs. As in graphite-web, it is relative
+/// to the clock, not to the time of the request.
 pub(super) fn server_time(scope: &Scope<'_>, value: Option<&Value>, default: &str) -> Result<i64, EvalError> {
     let text = value.map_or_else(|| default.to_owned(), Value::text);
-    Ok(parse_time(&text, &scope.shared.server_zone, scope.shared.now)?)
+    Ok(parse_time(&text, &scope.shared.server_zone, scope.shared.clock)?)
 }
 
 fn time_slice(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {

@@ -2,7 +2,7 @@
 //!
 //! Not here: conversion of arguments (`parameters`).
 
-use super::function::{Function, Group, Implementation};
+use super::function::{Function, Group, Implementation, PointUse};
 use crate::parameters::{DefaultValue, Occurrence, Parameter, ParameterType};
 
 /// One row of the table.
@@ -13,7 +13,14 @@ pub(super) const fn function(
     run: Implementation,
     description: &'static str,
 ) -> Function {
-    Function { name, group, description, parameters, run }
+    let points = match group {
+        Group::Alias | Group::Sorting | Group::FilterSeries => PointUse::Kept,
+        Group::Combine => PointUse::Joined,
+        Group::Transform | Group::Calculate | Group::FilterData | Group::Graph | Group::Special => {
+            PointUse::Changed
+        }
+    };
+    Function { name, group, description, parameters, points, run }
 }
 
 const fn parameter(

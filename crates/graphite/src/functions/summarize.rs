@@ -68,6 +68,23 @@ fn positive_interval(text: &str) -> Result<i64, EvalError> {
     }
 }
 
+/// Number of intervals in `[start, end)`.
+/// # Errors
+/// [`EvalError::Limit`] if there are more than [`BUCKETS_MAX`].
+fn bucket_count(interval: i64, start: i64, end: i64) -> Result<u64, EvalError> {
+    let found = (end - start).max(0).unsigned_abs().div_ceil(interval.max(1).unsigned_abs());
+    let limit = BUCKETS_MAX.unsigned_abs();
+    if found > limit {
+        return Err(EvalError::Limit { what: "buckets of one series", found, limit });
+    }
+    Ok(found)
+}
+
+/// Bytes of a bucket with the parts of one value.
+const BUCKET_BYTES: u64 = 72;
+/// Bytes of each further part of a bucket.
+const PART_BYTES: u64 = 16;
+
 /// Aggregates values per `interval` in `[start, end)`; returns them and the end of the last bucket.
 pub(super) fn summarized(
     series: &Series,
@@ -82,14 +99,7 @@ pub(super) fn summarized(
             series.step
         )));
     }
-    let bucket_count = (end - start).max(0) / interval;
-    if bucket_count > BUCKETS_MAX {
-        return Err(EvalError::Limit {
-            what: "buckets of one series",
-            found: bucket_count.unsigned_abs(),
-            limit: BUCKETS_MAX.unsigned_abs(),
-        });
-    }
+    let bucket_count = bucket_count(interval, start, end)?;
     let values = &series.values;
     let time_count =
         usize::try_from((series.end - series.start).max(0).saturating_add(series.step - 1) / series.step)
@@ -97,7 +107,7 @@ pub(super) fn summarized(
     let len = values.len().min(time_count);
     let time_of = |idx: usize| series.start + i64::try_from(idx).unwrap_or(i64::MAX) * series.step;
     let points_per_bucket = interval as f64 / series.step as f64;
-    let mut results = Vec::new();
+    let mut results = Vec::with_capacity(usize::try_from(bucket_count).unwrap_or(0));
     let mut idx = 0;
     let mut bucket = start;
     while bucket < end {
@@ -135,11 +145,11 @@ fn summarize(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError
                 series.end - series.end.rem_euclid(interval) + interval,
             )
         };
+        scope.shared.budget.reserve_points(bucket_count(interval, start, end)?)?;
         let (values, aligned_end) = summarized(&series, aggregation, interval, start, end)?;
         if is_aligned {
             end = aligned_end;
         }
-        scope.shared.budget.reserve_points(values.len() as u64)?;
         series.tag("summarize", text);
         series.tag("summarizeFunction", name);
         let suffix = if is_aligned { ", true" } else { "" };
@@ -201,9 +211,9 @@ fn smart_summarize(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, Eva
     let interval = positive_interval(text)?;
     let mut results = Vec::with_capacity(list.len());
     for mut series in list {
-        let (values, end) =
-            summarized(&series, Aggregation::named(name)?, interval, series.start, series.end)?;
-        scope.shared.budget.reserve_points(values.len() as u64)?;
+        let aggregation = Aggregation::named(name)?;
+        scope.shared.budget.reserve_points(bucket_count(interval, series.start, series.end)?)?;
+        let (values, end) = summarized(&series, aggregation, interval, series.start, series.end)?;
         series.tag("smartSummarize", text);
         series.tag("smartSummarizeFunction", name);
         let mut result =
@@ -290,6 +300,9 @@ fn hitcount(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
             });
         }
         scope.shared.budget.reserve_points(bucket_count.unsigned_abs())?;
+        let used_bytes = scope.shared.budget.used_bytes();
+        let part_bytes = series.values.len() as u64 * PART_BYTES;
+        scope.shared.budget.reserve_bytes(bucket_count.unsigned_abs() * BUCKET_BYTES + part_bytes)?;
         let start = series.end - bucket_count * interval;
         let buckets = hits(&series, interval, usize::try_from(bucket_count).unwrap_or(0), start)?;
         let values = buckets
@@ -299,6 +312,7 @@ fn hitcount(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
         let suffix = if is_aligned { ", true" } else { "" };
         let mut result =
             series.derived(format!("hitcount({}, \"{text}\"{suffix})", series.name), values.collect());
+        scope.shared.budget.release_to(used_bytes);
         (result.start, result.step) = (start, interval);
         results.push(result);
     }

@@ -35,6 +35,7 @@ fn request(target: &str) -> Request {
         targets: vec![target.to_owned()],
         range: request_range(Some(&from), Some(&until), &TimeZone::UTC, START + 600).unwrap(),
         now: START + 600,
+        clock: START + 600,
         zone: TimeZone::UTC,
         server_zone: TimeZone::UTC,
         max_data_points: None,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::error::EvalError;
 use crate::python_regex::PythonRegex;
+pub use crate::python_regex::REGEX_BYTES_MAX;
 
 /// Key of expressions that compare the keys of the tags.
 pub const ANY_TAG: &str = "__tag";

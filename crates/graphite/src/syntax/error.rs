@@ -21,6 +21,12 @@ pub enum SyntaxError {
         /// The target, shortened.
         target: String,
     },
+    /// A call without its closing parenthesis, or with arguments that are none.
+    #[error("expected a closing parenthesis after the arguments of {name}(")]
+    Unclosed {
+        /// The function, shortened.
+        name: String,
+    },
     /// More bytes than [`TARGET_BYTES_MAX`].
     #[error("target has {bytes} bytes, limit {TARGET_BYTES_MAX}")]
     TooLong {

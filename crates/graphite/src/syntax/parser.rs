@@ -28,6 +28,21 @@ pub fn parse(target: &str) -> Result<Node, SyntaxError> {
     }
 }
 
+/// Parses one target as [`parse`] does, and refuses one with a call that does not close.
+/// # Errors
+/// As [`parse`], and [`SyntaxError::Unclosed`].
+pub fn parse_target(target: &str) -> Result<Node, SyntaxError> {
+    let node = parse(target)?;
+    // Such a call is read as the path of its name, and the parenthesis is what follows.
+    if let Node::Path(path) = &node
+        && let Some(rest) = target.trim_start().strip_prefix(path.as_str())
+        && rest.trim_start().starts_with('(')
+    {
+        return Err(SyntaxError::Unclosed { name: path.chars().take(ERROR_TEXT_MAX).collect() });
+    }
+    Ok(node)
+}
+
 /// A node and the height of its tree.
 struct Parsed {
     node: Node,

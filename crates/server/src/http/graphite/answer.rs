@@ -9,9 +9,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Response, header};
+use chronolith_graphite::storage::tag_query::REGEX_BYTES_MAX;
 use chronolith_graphite::time::parse_time;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{ReadContext, TimeRange};
+use chronolith_model::{QueryError, ReadContext, TimeRange};
 use chronolith_tsdb::GraphiteLogError;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -41,8 +42,11 @@ pub(super) async fn of_reading(
         let tenant = call.tenant.clone();
         let now_s = app.env.clock.now_ms().div_euclid(1000);
         let printed = dispatch::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+            let regexes = ctx.budget.reserve(regex_bytes(&call)).map_err(QueryError::from)?;
             let value = read(&Reading { app, call: &call, ctx, now_s })?;
             dispatch::refuse_partial(ctx)?;
+            drop(regexes);
+            let _held = ctx.budget.reserve(VALUE_AND_TEXT * json_bytes(&value)).map_err(QueryError::from)?;
             let mut printer = Printer::new(ctx)?;
             let text = text_of(&value, &call);
             let content_type = match call.params.get("jsonp") {
@@ -62,6 +66,52 @@ pub(super) async fn of_reading(
         Ok(printer.into_response(content_type))
     };
     answer.await.unwrap_or_else(of_error)
+}
+
+/// A value and its text.
+const VALUE_AND_TEXT: u64 = 2;
+/// Bytes of a JSON value apart from its texts.
+const JSON_VALUE_BYTES: u64 = 80;
+/// Bytes of a parsed body per byte of it, at most about: `"a",` is a value, a text and an allocation.
+const PARSED_FACTOR: u64 = 40;
+
+/// Bytes of a value, and of its text.
+fn json_bytes(value: &Value) -> u64 {
+    let inner = match value {
+        Value::String(text) => text_bytes(text),
+        Value::Array(list) => list.iter().map(json_bytes).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| text_bytes(name) + JSON_VALUE_BYTES + json_bytes(value)).sum()
+        }
+        _ => 0,
+    };
+    inner + JSON_VALUE_BYTES
+}
+
+/// Bytes of a text with its escapes.
+fn text_bytes(text: &str) -> u64 {
+    let escaped_count = text.bytes().filter(|byte| matches!(byte, 0..b' ' | b'"' | b'\\')).count();
+    (text.len() + 5 * escaped_count) as u64
+}
+
+/// Bytes of the regexes in the tag expressions of a request.
+fn regex_bytes(call: &Call) -> u64 {
+    let is_regex = |text: &String| text.contains("=~");
+    let expression_count = repeated(call, "expr").iter().filter(|text| is_regex(text)).count();
+    (expression_count as u64 + u64::from(call.params.get("filter").is_some())) * REGEX_BYTES_MAX
+}
+
+/// Parses the body of a change, within the memory of a query.
+///
+/// # Errors
+/// 400 if the body is not JSON, 503 without memory for it.
+pub(super) fn json_of(app: &App, call: &Call, body: &[u8]) -> Result<Value, ApiError> {
+    let memory_max = app.limits_of(&call.tenant).queries.memory_bytes_max;
+    let memory = app.admission.query_memory.of(&call.tenant, memory_max);
+    let parsed = memory.budget.reserve((body.len() as u64).saturating_mul(PARSED_FACTOR));
+    let _held = parsed.map_err(|full| ApiError::new(ErrorKind::Unavailable, full))?;
+    serde_json::from_slice(body)
+        .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))
 }
 
 /// The answer to a request that failed.

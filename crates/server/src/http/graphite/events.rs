@@ -53,7 +53,7 @@ async fn create(State(app): State<Arc<App>>, request: Request) -> Response<Body>
     let answered = async {
         let (call, body) = call::open_with_body(&app, request).await?;
         let now_s = app.env.clock.now_ms().div_euclid(1000);
-        let event = event_of(&body, now_s)?;
+        let event = event_of(answer::json_of(&app, &call, &body)?, now_s)?;
         let store = app.lifecycle.store()?.clone();
         let tenant = call.tenant;
         // The thread continues when the client disconnects: the event is stored completely.
@@ -113,11 +113,8 @@ fn selected(reading: &Reading<'_>) -> Result<Vec<StoredEvent>, ApiError> {
 }
 
 /// Reads a posted event.
-fn event_of(body: &[u8], now_s: i64) -> Result<GraphiteEvent, ApiError> {
+fn event_of(value: Value, now_s: i64) -> Result<GraphiteEvent, ApiError> {
     let wrong = |why: &str| ApiError::bad_request(why);
-    let parsed = serde_json::from_slice(body);
-    let value: Value =
-        parsed.map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))?;
     let Value::Object(fields) = value else { return Err(wrong("the event is not a JSON object")) };
     let tags = match fields.get("tags") {
         None | Some(Value::Null) => Vec::new(),

@@ -66,8 +66,8 @@ fn of_rule(rule: &StoredMetaTags) -> Value {
 }
 
 async fn upsert(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    change(&app, request, |body| {
-        let rule = rule_of(&json_of(body)?)?;
+    change(&app, request, |value, bytes_max| {
+        let rule = rule_of(value, &mut bytes_max.clone())?;
         Ok(move |rules: &mut Vec<StoredMetaTags>| {
             let mut answer = of_rule(&rule);
             let known = rules.iter().position(|known| known.expressions == rule.expressions);
@@ -86,11 +86,12 @@ async fn upsert(State(app): State<Arc<App>>, request: Request) -> Response<Body>
 }
 
 async fn swap(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    change(&app, request, |body| {
-        let value = json_of(body)?;
+    change(&app, request, |value, bytes_max| {
         let records = value.get("records").and_then(Value::as_array);
         let records = records.ok_or_else(|| ApiError::bad_request("\"records\" must be a list of rules"))?;
-        let rules: Vec<StoredMetaTags> = records.iter().map(rule_of).collect::<Result<_, _>>()?;
+        let mut bytes_left = bytes_max;
+        let rules = records.iter().map(|record| rule_of(record, &mut bytes_left));
+        let rules: Vec<StoredMetaTags> = rules.collect::<Result<_, _>>()?;
         Ok(move |stored: &mut Vec<StoredMetaTags>| {
             let removed_count = stored.iter().filter(|rule| !rules.contains(rule)).count();
             let added_count = rules.iter().filter(|rule| !stored.contains(rule)).count();
@@ -105,14 +106,16 @@ async fn swap(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
 async fn change<C>(
     app: &Arc<App>,
     request: Request,
-    read: impl FnOnce(&[u8]) -> Result<C, ApiError>,
+    read: impl FnOnce(&Value, u64) -> Result<C, ApiError>,
 ) -> Response<Body>
 where
     C: FnOnce(&mut Vec<StoredMetaTags>) -> Value + Send + 'static,
 {
     let answered = async {
         let (call, body) = call::open_with_body(app, request).await?;
-        let change = read(&body)?;
+        let bytes_max = app.limits_of(&call.tenant).annotations.all_rules_bytes_max as u64;
+        let change = read(&answer::json_of(app, &call, &body)?, bytes_max)?;
+        drop(body);
         let store = app.lifecycle.store()?.clone();
         let owner = call.tenant.clone();
         let class = &app.admission.write;
@@ -126,15 +129,23 @@ where
     answered.await.unwrap_or_else(answer::of_error)
 }
 
-fn json_of(body: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(body)
-        .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))
-}
+/// Expressions of one rule, and tags: each expression is compiled for each request.
+const RULE_TEXTS_MAX: usize = 256;
 
-/// Reads and checks a rule; its expressions are sorted, so that equal ones are found.
-fn rule_of(value: &Value) -> Result<StoredMetaTags, ApiError> {
-    let texts = |name: &str| {
+/// Reads and checks a rule; its expressions are sorted, so that equal ones are found. Takes its texts off
+/// `bytes_left`.
+fn rule_of(value: &Value, bytes_left: &mut u64) -> Result<StoredMetaTags, ApiError> {
+    let limit = |what: String| ApiError::new(ErrorKind::Execution, what);
+    let mut texts = |name: &str| {
         let list = value.get(name).and_then(Value::as_array);
+        let count = list.map_or(0, Vec::len);
+        if count > RULE_TEXTS_MAX {
+            return Err(limit(format!("{name:?} has {count} texts, limit {RULE_TEXTS_MAX}")));
+        }
+        let bytes: usize = list.into_iter().flatten().filter_map(Value::as_str).map(str::len).sum();
+        *bytes_left = bytes_left.checked_sub(bytes as u64).ok_or_else(|| {
+            limit("the rules have more texts than graphite.max-meta-tags-size allows".to_owned())
+        })?;
         let texts: Option<Vec<String>> =
             list.and_then(|list| list.iter().map(|text| text.as_str().map(str::to_owned)).collect());
         texts.ok_or_else(|| ApiError::bad_request(format!("{name:?} must be a list of strings")))

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
 use chronolith_graphite::output::picture::{BitmapSize, PictureOptions, render_png, render_svg};
-use chronolith_graphite::output::{self, RenderOptions};
+use chronolith_graphite::output::{self, Layout, RenderOptions};
 use chronolith_graphite::time::{parse_time, request_range, zone_or};
 use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluate};
 use chronolith_model::{QueryError, ReadContext};
@@ -156,11 +156,11 @@ fn print(
     let zone = &targets.zone;
     let mut printer = Printer::new(ctx)?;
     let mut text = String::new();
-    if let (Format::Json | Format::Dygraph | Format::Rickshaw, Some(points)) =
-        (*format, targets.max_data_points)
-    {
+    // graphite-web ignores the parameter in other formats.
+    if let (Format::Json, Some(points)) = (*format, targets.max_data_points) {
         output::consolidate_to(&mut series, points).map_err(ApiError::bad_request)?;
     }
+    let held = ctx.budget.reserve(output::bytes_max(&series, form.layout())).map_err(QueryError::from)?;
     let rendered = match format {
         Format::Json if *reading == Reading::PointsWithLog => {
             let meta = lineage::metadata(&series, &log, ctx)?;
@@ -179,6 +179,7 @@ fn print(
     if !text.is_empty() {
         printer.out = text.into_bytes();
     }
+    drop((series, held));
     printer.settle(ctx)?;
     Ok(printer)
 }
@@ -239,6 +240,7 @@ pub(super) fn targets_of(call: &Call, now_s: i64) -> Result<Targets, ApiError> {
         targets: params.all("target").chain(params.all("target[]")).map(str::to_owned).collect(),
         range,
         now,
+        clock: now_s,
         zone,
         server_zone,
         max_data_points,
@@ -268,6 +270,17 @@ struct Form {
     picture: PictureOptions,
     /// Size of the bitmap, for PNG.
     bitmap: Option<BitmapSize>,
+}
+
+impl Form {
+    /// Layout that decides the size of the answer.
+    fn layout(&self) -> Layout {
+        match self.format {
+            Format::Csv => Layout::NamePerPoint,
+            Format::Svg | Format::Png => Layout::Picture { width: self.picture.width },
+            _ => Layout::NamePerSeries,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
