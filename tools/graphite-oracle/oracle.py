@@ -58,6 +58,8 @@ def load(series):
             pts = [(s['start'] + i * s['step'], v) for i, v in enumerate(s['values']) if v is not None]
             now = s['start'] + s['step'] * len(s['values'])
             whisper.update_many(p, pts, now=now)
+            if pts:
+                os.utime(p, (pts[-1][0], pts[-1][0]))   # readers take it for the time of the last write
     for t in tagged:
         STORE.tagdb.tag_series(t)
 

@@ -263,10 +263,9 @@ impl Connection {
         // Senders connect again at once and send the same points.
         let admitted = app.writes.reject_log.admit(now_ns, reason, Some(&options.tenant), point_count);
         let Some(suppressed) = admitted else { return };
-        let (error, listener) = (&failure.text, &input.name);
         tracing::warn!(
-            error,
-            listener,
+            error = failure.text,
+            listener = input.name,
             point_count,
             suppressed,
             "carbon points are not stored, the connection is reset so that its sender repeats them"

@@ -138,6 +138,11 @@ fn to_i64(seconds: u64) -> i64 {
 }
 
 impl ChosenArchive {
+    /// Returns true if the range ends before the time that the archives cover.
+    pub(super) fn is_before_retention(&self) -> bool {
+        self.from_s > self.until_s
+    }
+
     /// Samples that a point of the archive can have.
     fn slot_count(&self) -> i64 {
         self.step_s / self.fine_step_s

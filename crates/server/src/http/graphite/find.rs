@@ -94,7 +94,8 @@ async fn run(
 fn nodes_of(finding: &Finding<'_>, pattern: &str) -> Result<Vec<Node>, ApiError> {
     let Finding { call, source, ctx, now_s } = *finding;
     let time = |name: &str| {
-        let given = call.params.get(name).filter(|text| !text.is_empty());
+        // As in graphite-web, -1 is no bound.
+        let given = call.params.get(name).filter(|text| !matches!(*text, "" | "-1"));
         let parsed = given.map(|text| parse_time(text, &TimeZone::UTC, now_s)).transpose();
         parsed.map_err(|error| ApiError::parameter(name, error))
     };
@@ -114,6 +115,13 @@ fn query_of(call: &Call) -> Result<&str, ApiError> {
     query.ok_or_else(|| ApiError::bad_request("missing required parameter 'query'"))
 }
 
+/// A parameter that is a whole number, 0 without it.
+fn whole(call: &Call, name: &str) -> Result<i64, ApiError> {
+    let Some(text) = call.params.get(name) else { return Ok(0) };
+    let parsed = text.trim().parse::<i64>();
+    parsed.map_err(|_| ApiError::parameter(name, format!("{text:?} is not a whole number")))
+}
+
 fn print_nodes(finding: &Finding<'_>) -> Printed {
     let Finding { call, ctx, .. } = *finding;
     let query = query_of(call)?;
@@ -122,6 +130,8 @@ fn print_nodes(finding: &Finding<'_>) -> Printed {
     let wildcard = if is_set("wildcards") { WildcardNode::Shown } else { WildcardNode::Hidden };
     let pattern = if format == "completer" { find::completer_pattern(query) } else { query.to_owned() };
     let mut nodes = nodes_of(finding, &pattern)?;
+    let leaves_only = whole(call, "leavesOnly")? != 0;
+    nodes.retain(|node| node.is_leaf || !leaves_only);
     find::sort_by_name(&mut nodes);
     let mut printer = Printer::new(ctx)?;
     let mut text = String::new();
@@ -166,8 +176,8 @@ fn print_nodes(finding: &Finding<'_>) -> Printed {
 fn print_paths(finding: &Finding<'_>) -> Printed {
     let Finding { call, ctx, .. } = *finding;
     query_of(call)?;
-    let leaves_only = call.params.get("leavesOnly").is_some_and(|text| text != "0");
-    let by_expression = call.params.get("groupByExpr").is_some_and(|text| text != "0");
+    let leaves_only = whole(call, "leavesOnly")? != 0;
+    let by_expression = whole(call, "groupByExpr")? != 0;
     let mut groups = serde_json::Map::new();
     let mut all = BTreeSet::new();
     for query in call.params.all("query") {

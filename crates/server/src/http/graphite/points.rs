@@ -114,8 +114,12 @@ fn empty_values(grid: &Grid, held: &mut Reservation) -> Result<Vec<f64>, QueryEr
     Ok(vec![f64::NAN; grid.count])
 }
 
-/// Most frequent gap among the last points before `end_ms`, in seconds; the shorter one of equally frequent
-/// gaps.
+/// Interval of a series by its last points before `end_ms`, in seconds.
+///
+/// Points that are missing make gaps of several intervals, which may be more frequent than the interval
+/// itself. So the interval is that of the gaps close to the shortest common one, if most gaps
+/// are multiples of it, and else their greatest common divisor: too long a step loses points, too short
+/// a one shows empty points.
 pub(super) fn step_of(columns: &Columns, end_ms: i64) -> i64 {
     let end = columns.times.partition_point(|time| *time < end_ms);
     let start = end.saturating_sub(STEP_POINTS);
@@ -125,8 +129,46 @@ pub(super) fn step_of(columns: &Columns, end_ms: i64) -> i64 {
         let [before, after] = pair else { continue };
         *counts.entry(((after - before + 500) / 1000).max(1)).or_default() += 1;
     }
-    let most = counts.values().copied().max();
-    counts.into_iter().find(|(_, count)| Some(*count) == most).map_or(STEP_DEFAULT_S, |(gap, _)| gap)
+    let gap_count: usize = counts.values().sum();
+    let common_count = gap_count.div_ceil(RARE_GAP_SHARE);
+    let Some((shortest, _)) = counts.iter().find(|(_, count)| **count >= common_count) else {
+        return STEP_DEFAULT_S;
+    };
+    let interval = center_of(counts.range(*shortest..=shortest + shortest / 2));
+    let tolerance = (interval / JITTER_SHARE).max(1);
+    let is_multiple = |gap: i64| {
+        let rest = gap % interval;
+        rest.min(interval - rest) <= tolerance
+    };
+    let multiples: usize = counts.iter().filter(|(gap, _)| is_multiple(**gap)).map(|(_, count)| count).sum();
+    if interval < SHORT_INTERVAL_S || multiples * MULTIPLES_SHARE.1 >= gap_count * MULTIPLES_SHARE.0 {
+        return interval;
+    }
+    let divisor = counts.keys().copied().reduce(greatest_common_divisor).unwrap_or(interval);
+    // Irregular points have no common divisor.
+    if divisor > 1 { divisor } else { interval }
+}
+
+/// The gap that most of the gaps are, or else their mean: jitter makes them longer and shorter.
+fn center_of<'a>(gaps: impl Iterator<Item = (&'a i64, &'a usize)> + Clone) -> i64 {
+    let total: usize = gaps.clone().map(|(_, count)| count).sum();
+    let frequent = gaps.clone().find(|(_, count)| **count * 2 > total);
+    let sum: i64 = gaps.map(|(gap, count)| gap.saturating_mul(*count as i64)).sum();
+    let mean = sum as f64 / total.max(1) as f64;
+    frequent.map_or(mean.round() as i64, |(gap, _)| *gap).max(1)
+}
+
+/// One of so many gaps is rare: it does not determine the interval.
+const RARE_GAP_SHARE: usize = 20;
+/// Jitter of an interval, as a divisor of it.
+const JITTER_SHARE: i64 = 10;
+/// Intervals below have no multiples that differ from jitter.
+const SHORT_INTERVAL_S: i64 = 3;
+/// Share of gaps that are multiples of an interval.
+const MULTIPLES_SHARE: (usize, usize) = (9, 10);
+
+fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// Steps of an answer: the one after that of `from` up to that of `until`, as whisper has them.

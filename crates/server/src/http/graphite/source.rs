@@ -8,7 +8,7 @@
 //! Not here: the language (`graphite`), HTTP (`render`, `find`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronolith_base::Reservation;
@@ -21,14 +21,14 @@ use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::query::{LabelValueCursor, SelectHints, SoleLabelValues, SortedValues};
 use chronolith_model::{
-    GraphiteLimits, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead,
-    TimeRange,
+    GraphiteLimits, Labels, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, SampleSource,
+    Selector, SeriesRead, TimeRange,
 };
 
 use super::annotations::Annotations;
-use super::archive::{self, Choice, PointCounts};
+use super::archive::{self, Choice, PointCounts, PointReader};
 use super::fetch_log::{FetchLog, LoggedArchive, LoggedSeries};
-use super::points::{Grid, Points, PointsRead, STEP_DEFAULT_S, WaitingSeries};
+use super::points::{Grid, Points, PointsRead, STEP_DEFAULT_S, WaitingSeries, step_of};
 use super::tag_matchers::{escaped, label_of, matchers_of_labels, tags_of};
 use crate::carbon::rules::PathRules;
 use crate::http::error::ApiError;
@@ -39,6 +39,16 @@ const STEP_LOOKBACK_S: i64 = 3600;
 const WAITING_SERIES_MAX: usize = 4096;
 /// Series of a path with globs that are selected by their names; more are selected by their prefix.
 const NAMED_SERIES_MAX: usize = 8192;
+/// Samples of a series that are read for its step, if it has none in the range.
+const STEP_SAMPLES_MAX: usize = 100_000;
+/// Copies of a name in matchers and in answers, at most.
+const NAME_COPIES: u64 = 6;
+/// Bytes of a node and of its answer apart from its name.
+const NODE_BYTES: u64 = 512;
+/// Bytes of the tags of a series apart from their texts.
+const TAGS_BYTES: usize = 640;
+/// Bytes of a tag apart from its texts.
+const TAG_BYTES: usize = 160;
 /// Names in one selection: a regex of so many literals is a set of names.
 const NAMES_PER_SELECT: usize = 512;
 
@@ -174,6 +184,7 @@ impl<'a> TenantSource<'a> {
         let mut found = Vec::new();
         let mut waiting: Vec<WaitingSeries<'_>> = Vec::new();
         let mut visit = |series: SeriesRead| {
+            self.reserve_labels(&series.labels)?;
             let name = path_of_labels(&series.labels);
             let tags = tags_of(&series.labels, meta)?;
             if !filter.selects(&series, &name, &tags)? {
@@ -185,6 +196,9 @@ impl<'a> TenantSource<'a> {
             }
             let choice =
                 archive::choose(&self.settings.rules, &name, request, self.settings.now_s, points_max);
+            if choice.as_ref().is_some_and(|choice| choice.archive.is_before_retention()) {
+                return Ok(());
+            }
             self.reserve((2 * name.len() + size_of::<FetchedSeries>()) as u64)?;
             waiting.push(WaitingSeries { name, tags, choice, samples: series.samples });
             if waiting.len() >= WAITING_SERIES_MAX {
@@ -203,7 +217,101 @@ impl<'a> TenantSource<'a> {
             self.for_each_series(matchers, range, &hints, &mut visit)?;
         }
         self.read_waiting(request, &mut waiting, &mut found)?;
+        if selection.count_known != Some(found.len() as u64) {
+            self.fetch_empty(request, selection, points_max, &mut found)?;
+        }
         Ok(found)
+    }
+
+    /// Appends selected series without points in the range that have some after it, without values: as in
+    /// graphite-web, a path counts until its last point, also for ranges before its first one.
+    fn fetch_empty(
+        &self,
+        request: &FetchRequest,
+        selection: &Selection,
+        points_max: u64,
+        found: &mut Vec<FetchedSeries>,
+    ) -> Result<(), EvalError> {
+        let after = TimeRange::new(to_ms(request.until.saturating_add(1)), self.end_of_now());
+        if after.start >= after.end {
+            return Ok(());
+        }
+        let meta = &*self.annotations.meta_tags;
+        let filter = SeriesFilter::new(&request.selector);
+        let known: BTreeSet<String> = found.iter().map(|series| series.name.clone()).collect();
+        let reserved = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
+        let mut reader = PointReader::new(reserved);
+        let mut visit = |series: SeriesRead| {
+            self.ctx.check().map_err(|error| self.failed(error))?;
+            let name = path_of_labels(&series.labels);
+            if known.contains(&name) {
+                return Ok(());
+            }
+            self.reserve_labels(&series.labels)?;
+            let tags = tags_of(&series.labels, meta)?;
+            if !filter.selects(&series, &name, &tags)? {
+                return Ok(());
+            }
+            let limit = self.settings.limits.series_max;
+            if found.len() as u64 >= limit {
+                return Err(EvalError::Limit { what: "series", found: limit + 1, limit });
+            }
+            let choice =
+                archive::choose(&self.settings.rules, &name, request, self.settings.now_s, points_max);
+            let grid = match &choice {
+                Some(Choice { archive, .. }) if archive.is_before_retention() => return Ok(()),
+                Some(Choice { archive, .. }) => Grid::new(archive.from_s, archive.until_s, archive.step_s),
+                None => {
+                    let step_s = self.step_after(&*series.samples, after, &mut reader)?;
+                    Grid::new(request.from, request.until, step_s)
+                }
+            };
+            self.reserve((2 * name.len() + size_of::<FetchedSeries>()) as u64)?;
+            let points = self.empty_points(grid)?;
+            self.log_series(&name, choice.as_ref(), &points)?;
+            found.push(fetched(name, tags, points));
+            Ok(())
+        };
+        for matchers in &selection.matchers {
+            self.for_each_series(matchers, after, &SelectHints::default(), &mut visit)?;
+        }
+        Ok(())
+    }
+
+    /// Step of a series by its points in `after`: the first ones if there are many.
+    fn step_after(
+        &self,
+        samples: &dyn SampleSource,
+        after: TimeRange,
+        reader: &mut PointReader,
+    ) -> Result<i64, EvalError> {
+        if self.reading == Reading::Plan {
+            return Ok(STEP_DEFAULT_S);
+        }
+        let is_short = samples.sample_count_hint() <= STEP_SAMPLES_MAX;
+        let end = if is_short { after.end } else { after.start.saturating_add(to_ms(STEP_LOOKBACK_S)) };
+        let range = TimeRange::new(after.start, end.min(after.end));
+        reader.read_samples(samples, range).map_err(|error| self.failed(error))?;
+        Ok(step_of(&reader.samples, range.end))
+    }
+
+    /// Reserves the memory of the tags of a series.
+    fn reserve_labels(&self, labels: &Labels) -> Result<(), EvalError> {
+        let texts: usize = labels.iter().map(|(name, value)| name.len() + value.len() + TAG_BYTES).sum();
+        self.reserve((texts + TAGS_BYTES) as u64)
+    }
+
+    /// The request without the time after now; `None` if nothing of it is left. No point is after now, as in
+    /// graphite-web over whisper.
+    fn until_now(&self, request: &FetchRequest) -> Option<FetchRequest> {
+        let now_s = self.settings.now_s;
+        let until = request.until.min(now_s);
+        (request.from <= now_s).then(|| FetchRequest { until, ..request.clone() })
+    }
+
+    /// End of the last millisecond of the second that is now.
+    fn end_of_now(&self) -> i64 {
+        to_ms(self.settings.now_s.saturating_add(1))
     }
 
     /// Reads the points of selected series, and appends these to `found`.
@@ -235,12 +343,17 @@ impl<'a> TenantSource<'a> {
         Ok(())
     }
 
-    /// Points of a series of a plan: none. Neighbours share the memory of their empty values.
+    /// Points of a series of a plan: none.
     fn plan_points(&self, request: &FetchRequest, choice: Option<&Choice<'_>>) -> Result<Points, EvalError> {
         let grid = match choice {
             Some(Choice { archive, .. }) => Grid::new(archive.from_s, archive.until_s, archive.step_s),
             None => Grid::new(request.from, request.until, STEP_DEFAULT_S),
         };
+        self.empty_points(grid)
+    }
+
+    /// Points without values. Neighbours share the memory.
+    fn empty_points(&self, grid: Grid) -> Result<Points, EvalError> {
         let mut values = self.no_values.borrow_mut();
         if values.len() != grid.count {
             self.reserve((grid.count * size_of::<f64>()) as u64)?;
@@ -273,21 +386,26 @@ impl<'a> TenantSource<'a> {
     /// Looks up what a request selects.
     fn selection_of(&self, request: &FetchRequest) -> Result<Selection, EvalError> {
         let range = self.range_of(request);
+        // Paths count until their last point, whether or not they have points in the range.
+        let range = TimeRange::new(range.start, range.end.max(self.end_of_now()));
         let selector = &request.selector;
         let meta = &*self.annotations.meta_tags;
-        let of_one =
-            |matchers: Vec<Matcher>, series_count| Selection { matchers: vec![matchers], series_count };
+        let of_one = |matchers: Vec<Matcher>, series_count, count_known| Selection {
+            matchers: vec![matchers],
+            series_count,
+            count_known,
+        };
         let pattern = match selector {
             Selected::Path(pattern) if pattern.contains(';') || !has_globs(pattern) => {
-                return Ok(of_one(matchers_of(selector, meta)?, 1));
+                return Ok(of_one(matchers_of(selector, meta)?, 1, Some(1)));
             }
-            Selected::Path(pattern) if pattern != "**" => pattern,
-            _ => {
+            Selected::Path(pattern) => pattern,
+            Selected::Tags(_) => {
                 let matchers = matchers_of(selector, meta)?;
                 let read = Selector { matchers: &matchers, range };
                 let estimate = self.source.estimate(&read, self.ctx).map_err(|error| self.failed(error))?;
                 let series_count = estimate.map_or(1, |estimate| estimate.series);
-                return Ok(of_one(matchers, series_count));
+                return Ok(of_one(matchers, series_count, None));
             }
         };
         let mut names: Vec<String> = Vec::new();
@@ -295,16 +413,18 @@ impl<'a> TenantSource<'a> {
         walk(&mut paths, pattern, &mut |path, is_leaf| {
             self.count_found(names.len())?;
             if is_leaf {
+                self.reserve(NAME_COPIES * path.len() as u64)?;
                 names.push(path.to_owned());
             }
             Ok(())
         })?;
         let series_count = names.len() as u64;
         if names.len() > NAMED_SERIES_MAX {
-            return Ok(of_one(matchers_of(selector, meta)?, series_count));
+            return Ok(of_one(matchers_of(selector, meta)?, series_count, Some(series_count)));
         }
         let matchers = names.chunks(NAMES_PER_SELECT).map(|names| Ok(vec![names_matcher(names)?]));
-        Ok(Selection { matchers: matchers.collect::<Result<_, EvalError>>()?, series_count })
+        let matchers = matchers.collect::<Result<_, EvalError>>()?;
+        Ok(Selection { matchers, series_count, count_known: Some(series_count) })
     }
 
     fn count_found(&self, found: usize) -> Result<(), EvalError> {
@@ -318,12 +438,20 @@ impl<'a> TenantSource<'a> {
 
 impl Source for TenantSource<'_> {
     fn fetch(&self, requests: &[FetchRequest]) -> Result<Vec<Vec<FetchedSeries>>, EvalError> {
-        let selections = requests.iter().map(|request| self.selection_of(request));
-        let selections = selections.collect::<Result<Vec<_>, _>>()?;
-        let series_count: u64 = selections.iter().map(|selection| selection.series_count).sum();
+        let asked: Vec<Option<FetchRequest>> =
+            requests.iter().map(|request| self.until_now(request)).collect();
+        let selections = asked.iter().map(|asked| asked.as_ref().map(|request| self.selection_of(request)));
+        let selections = selections.map(Option::transpose).collect::<Result<Vec<_>, _>>()?;
+        let series_count: u64 = selections.iter().flatten().map(|selection| selection.series_count).sum();
         let points_max = self.settings.limits.points_soft / series_count.max(1);
-        let fetch = |(request, selection)| self.fetch_one(request, selection, points_max);
-        requests.iter().zip(&selections).map(fetch).collect()
+        let fetch = |(request, selection): (&Option<FetchRequest>, &Option<Selection>)| match request
+            .as_ref()
+            .zip(selection.as_ref())
+        {
+            Some((request, selection)) => self.fetch_one(request, selection, points_max),
+            None => Ok(Vec::new()),
+        };
+        asked.iter().zip(&selections).map(fetch).collect()
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EvalError> {
@@ -337,12 +465,12 @@ impl Source for TenantSource<'_> {
 
     fn find(&self, pattern: &str, from: Option<i64>, until: Option<i64>) -> Result<Vec<Node>, EvalError> {
         let start = from.map_or(i64::MIN / 2, to_ms);
-        let end = until.map_or(i64::MAX / 2, |until| to_ms(until.saturating_add(1)));
+        let end = until.map_or(i64::MAX / 2, |until| to_ms(until.saturating_add(1)).max(self.end_of_now()));
         let mut nodes = Vec::new();
         let mut paths = SeriesPaths::new(self, pattern, TimeRange::new(start, end))?;
         walk(&mut paths, pattern, &mut |path, is_leaf| {
             self.count_found(nodes.len())?;
-            self.reserve((path.len() + size_of::<Node>()) as u64)?;
+            self.reserve(NAME_COPIES * path.len() as u64 + NODE_BYTES)?;
             nodes.push(Node { path: path.to_owned(), is_leaf, intervals: Vec::new() });
             Ok(())
         })?;
@@ -356,6 +484,8 @@ struct Selection {
     /// Every selected series fulfils one of these lists, and others may as well.
     matchers: Vec<Vec<Matcher>>,
     series_count: u64,
+    /// Number of series until now, if it is no estimate.
+    count_known: Option<u64>,
 }
 
 /// Position in the paths of series without tags.
@@ -383,6 +513,7 @@ impl<'a, 's> SeriesPaths<'a, 's> {
 
 impl SortedPaths for SeriesPaths<'_, '_> {
     fn seek(&mut self, start: &str) -> Result<Option<&str>, EvalError> {
+        self.source.ctx.check().map_err(|error| self.source.failed(error))?;
         self.values.seek(start).map_err(|error| self.source.failed(error))
     }
 }

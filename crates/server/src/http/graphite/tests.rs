@@ -8,6 +8,7 @@ mod listing;
 mod meta;
 mod picture;
 mod promql;
+mod ranges;
 mod tags;
 
 use std::io::Write as _;

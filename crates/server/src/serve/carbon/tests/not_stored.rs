@@ -115,7 +115,7 @@ fn limit(options: &mut ServerOptions, change: fn(&mut TenantLimits)) {
 }
 
 /// A connection whose points the store refused ended by the same FIN as after success: senders that wait for
-/// the end of a connection dropped 20,460 points of a run in silence. It is reset, and the points are counted.
+/// the end of a connection dropped 20,460 points in silence. It is reset, and the points are counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_connection_ends_in_order_with_a_point_lost() {
     let of_listener = [
@@ -128,7 +128,8 @@ async fn no_connection_ends_in_order_with_a_point_lost() {
             begin(&disk);
             let fin_count = count_fins(&carbon, sent).await;
             let input = &carbon.listener.input;
-            let (resets, lost) = (input.connections_reset.get(), input.points_not_stored.get());
+            let resets = input.connections_reset.get();
+            let lost = input.points_not_stored.get();
             assert_eq!(resets, (CONNECTION_COUNT - fin_count) as u64, "{name}, {sent:?}");
             let sent_count = (CONNECTION_COUNT * POINT_COUNT) as u64;
             let in_order = (fin_count * POINT_COUNT) as u64;
