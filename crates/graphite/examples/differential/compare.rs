@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use crate::generate::Request;
+use crate::oracle;
 use crate::rules::explaining;
 
 /// Relative difference of equal values.
@@ -49,9 +50,35 @@ fn short(value: &Value) -> String {
 }
 
 fn difference(theirs: &Value, ours: &Value) -> Option<String> {
-    let their_body = body(theirs);
-    let our_body = body(ours);
+    let mut their_body = body(theirs);
+    let mut our_body = body(ours);
+    if oracle::is_whisper() {
+        remove_file_times(&mut their_body);
+        remove_file_times(&mut our_body);
+    }
     differs(&their_body, &our_body, "$")
+}
+
+/// Removes from nodes what only files have: intervals by the clock, and the folder of series with tags.
+fn remove_file_times(nodes: &mut Value) {
+    match nodes {
+        Value::Array(list) => {
+            list.retain(|node| {
+                let texts = [node.get("text"), node.get("path"), node.get("name"), Some(node)];
+                texts.into_iter().flatten().all(|text| !text.as_str().is_some_and(is_tag_folder))
+            });
+            list.iter_mut().for_each(remove_file_times);
+        }
+        Value::Object(fields) => {
+            fields.remove("intervals");
+            fields.values_mut().for_each(remove_file_times);
+        }
+        _ => {}
+    }
+}
+
+fn is_tag_folder(text: &str) -> bool {
+    text.starts_with("_tagged")
 }
 
 fn body(answer: &Value) -> Value {
