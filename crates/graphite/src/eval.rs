@@ -199,6 +199,7 @@ fn work_bytes<'v>(function: &Function, values: impl Iterator<Item = &'v Value>) 
     let mut series_count = 0u64;
     let mut text_bytes = 0u64;
     let mut shared = 0;
+    let mut total = 0;
     let mut longest = 0;
     let mut steps = None;
     let mut has_one_step = true;
@@ -209,16 +210,17 @@ fn work_bytes<'v>(function: &Function, values: impl Iterator<Item = &'v Value>) 
         value.for_each_series(&mut |series| {
             series_count += 1;
             labels += series.label_bytes() + NAME_GROWTH_BYTES;
-            shared += series.value_bytes() - series.own_value_bytes();
+            shared += series.shared_value_bytes();
+            total += series.value_bytes();
             longest = longest.max(series.value_bytes());
             has_one_step &= *steps.get_or_insert(series.step) == series.step;
         });
     }
     let points = match function.points {
         PointUse::Kept => 0,
-        // Of several steps, all points are copied to a common one.
+        // Of several steps, points are copied to a common one: each joins two values at least.
         PointUse::Joined if has_one_step => 4 * longest,
-        PointUse::Joined => 4 * longest + shared,
+        PointUse::Joined => 4 * longest + total / 2,
         PointUse::Changed => 2 * longest + shared,
     };
     // Texts become names and tags of each series.

@@ -17,7 +17,7 @@ mod tests;
 pub mod text;
 
 pub use points::consolidate_to;
-pub use size::{Layout, bytes_max};
+pub use size::{Layout, bytes_max, shared_bytes};
 
 /// What a client asks of the format.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

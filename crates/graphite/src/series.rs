@@ -149,10 +149,17 @@ impl Series {
         (size_of::<Series>() + texts + tags + nodes) as u64
     }
 
-    /// Bytes of the values if no other series shares them.
+    /// Bytes of memory of the values if no other series shares them.
     #[must_use]
     pub(crate) fn own_value_bytes(&self) -> u64 {
-        if Arc::strong_count(&self.values) > 1 { 0 } else { self.value_bytes() }
+        let capacity = self.values.capacity() * size_of::<f64>();
+        if Arc::strong_count(&self.values) > 1 { 0 } else { capacity as u64 }
+    }
+
+    /// Bytes of the values if other series share them: a change copies them.
+    #[must_use]
+    pub(crate) fn shared_value_bytes(&self) -> u64 {
+        if Arc::strong_count(&self.values) > 1 { self.value_bytes() } else { 0 }
     }
 
     /// Bytes of the values.

@@ -146,6 +146,7 @@ fn alias_sub(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError
     let regex = PythonRegex::new(args.text(1)?)?;
     let template = args.text(2)?;
     for series in &mut list {
+        scope.shared.budget.check()?;
         series.name = regex.substitute(template, &series.name)?;
         scope.shared.budget.reserve_bytes(series.name.len() as u64)?;
     }

@@ -10,7 +10,7 @@ use super::signature::{SERIES_LIST, function, optional, required, with_number};
 use crate::absent::ABSENT;
 use crate::error::EvalError;
 use crate::parameters::{Bound, ParameterType};
-use crate::scope::Scope;
+use crate::scope::{POINT_BYTES, Scope};
 use crate::series::{DrawOption, Grid, Series};
 use crate::time::parse_time;
 use crate::value::Value;
@@ -159,6 +159,9 @@ fn stacked(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> 
     let totals = stacks.entry(stack.clone()).or_default();
     let mut results = Vec::with_capacity(list.len());
     for mut series in list {
+        // The sums stay for further calls.
+        let more = series.values.len().saturating_sub(totals.len());
+        scope.shared.budget.keep_bytes((more as u64).saturating_mul(2 * POINT_BYTES))?;
         totals.resize(totals.len().max(series.values.len()), 0.0);
         let add = |(value, total): (&f64, &mut f64)| {
             if value.is_nan() {

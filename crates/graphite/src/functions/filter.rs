@@ -105,14 +105,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
         "exclude",
         Group::FilterSeries,
         PATTERN,
-        |_, args| by_pattern(args, |is_match| !is_match),
+        |scope, args| by_pattern(scope, args, |is_match| !is_match),
         "Series whose names do not match a regex.",
     ),
     function(
         "grep",
         Group::FilterSeries,
         PATTERN,
-        |_, args| by_pattern(args, |is_match| is_match),
+        |scope, args| by_pattern(scope, args, |is_match| is_match),
         "Series whose names match a regex.",
     ),
     function(
@@ -237,11 +237,12 @@ fn most_deviant(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalE
     Ok(Value::Series(deviants.into_iter().map(|(_, series)| series).collect()))
 }
 
-fn by_pattern(args: &mut Bound, keeps: fn(bool) -> bool) -> Result<Value, EvalError> {
+fn by_pattern(scope: &mut Scope<'_>, args: &mut Bound, keeps: fn(bool) -> bool) -> Result<Value, EvalError> {
     let list = args.take_series(0)?;
     let regex = PythonRegex::new(args.text(1)?)?;
     let mut kept = Vec::new();
     for series in list {
+        scope.shared.budget.check()?;
         if keeps(regex.is_match(&series.name)?) {
             kept.push(series);
         }

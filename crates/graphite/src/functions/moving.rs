@@ -170,7 +170,8 @@ fn moving(
         let used_bytes = scope.shared.budget.used_bytes();
         // The values of a window, or the queue of its extremes.
         scope.shared.budget.reserve_bytes(4 * series.value_bytes())?;
-        let values = windows(&series.values, count, aggregation, factor.unwrap_or(series.x_files_factor));
+        let factor = factor.unwrap_or(series.x_files_factor);
+        let values = windows(scope, &series.values, count, aggregation, factor)?;
         scope.shared.budget.release_to(used_bytes);
         let mut result = series.derived(format!("{title}({},{text})", series.name), values);
         result.start = series.start.saturating_add(seconds);
@@ -187,22 +188,41 @@ fn capitalized(name: &str) -> String {
 }
 
 /// One value per window of `count` points, from the second window on.
-fn windows(values: &[f64], count: usize, aggregation: Aggregation, factor: f64) -> Vec<f64> {
+/// # Errors
+/// [`EvalError::Canceled`]
+fn windows(
+    scope: &Scope<'_>,
+    values: &[f64],
+    count: usize,
+    aggregation: Aggregation,
+    factor: f64,
+) -> Result<Vec<f64>, EvalError> {
     if count == 0 || count >= values.len() {
-        return vec![ABSENT; if count == 0 { values.len() } else { 0 }];
+        return Ok(vec![ABSENT; if count == 0 { values.len() } else { 0 }]);
     }
     if matches!(aggregation, Aggregation::Min | Aggregation::Max) {
-        return extremes(values, count, aggregation, factor);
+        return Ok(extremes(values, count, aggregation, factor));
     }
     // Only values are aggregated: an empty point neither ends a product nor counts in avg_zero.
     let mut present = Vec::with_capacity(count);
-    let windows = values.windows(count).skip(1).map(|window| {
+    let mut results = Vec::with_capacity(values.len() - count);
+    let mut unchecked = 0;
+    for window in values.windows(count).skip(1) {
+        unchecked += count;
+        if unchecked > UNCHECKED_VALUES_MAX {
+            scope.shared.budget.check()?;
+            unchecked = 0;
+        }
         present.clear();
         present.extend(window.iter().copied().filter(|value| !value.is_nan()));
-        if is_enough(present.len(), count as f64, factor) { aggregation.apply(&present) } else { ABSENT }
-    });
-    windows.collect()
+        let is_kept = is_enough(present.len(), count as f64, factor);
+        results.push(if is_kept { aggregation.apply(&present) } else { ABSENT });
+    }
+    Ok(results)
 }
+
+/// Values of windows that are read before the request is asked whether it goes on.
+const UNCHECKED_VALUES_MAX: usize = 1 << 22;
 
 /// PERF: a monotonic queue makes smallest and largest values O(1) per point.
 fn extremes(values: &[f64], count: usize, aggregation: Aggregation, factor: f64) -> Vec<f64> {

@@ -6,7 +6,7 @@
 use super::combine::{aggregate, path_expressions};
 use super::function::{Function, Group};
 use super::grid::{all_points, divide, for_each_row, normalize, zip_longest};
-use super::node_key::{group_by, key_of};
+use super::node_key::{group_by, key_bytes_max, key_of};
 use super::signature::{SERIES_LIST, any_number, function, optional, required};
 use crate::absent::ABSENT;
 use crate::aggregation::Aggregation;
@@ -124,9 +124,10 @@ fn percent_of_total(
     };
     let mut results = Vec::with_capacity(list.len());
     for series in list {
-        scope.shared.budget.reserve_points(series.values.len() as u64)?;
+        scope.shared.budget.reserve_points(series.values.len().max(totals.len()) as u64)?;
         let values = zip_longest(&series.points()?, &totals, percent);
         let total_text = if text.is_empty() { &series.path_expression } else { &text };
+        reserve_names(scope, &series.name, total_text)?;
         let grid = Grid { start: series.start, end: series.end, step: series.step };
         results.push(Series::new(
             format!("asPercent({},{total_text})", series.name),
@@ -154,15 +155,26 @@ fn percent_by_pair(
     total.sort_by(|a, b| a.name.cmp(&b.name));
     let mut results = Vec::with_capacity(list.len());
     for (mut series, mut total) in list.into_iter().zip(total) {
+        reserve_names(scope, &series.name, &total.name)?;
         let name = format!("asPercent({},{})", series.name, total.name);
-        if let Some((grid, values)) = percent_of(&mut series, &mut total)? {
+        if let Some((grid, values)) = percent_of(scope, &mut series, &mut total)? {
             results.push(Series::new(name, grid, values, scope.x_files_factor));
         }
     }
     Ok(results)
 }
 
-fn percent_of(series: &mut Series, total: &mut Series) -> Result<Option<(Grid, Vec<f64>)>, EvalError> {
+/// Reserves the name of a series that is made of two names, which is its path expression and its tag as well.
+fn reserve_names(scope: &Scope<'_>, first: &str, second: &str) -> Result<(), EvalError> {
+    scope.shared.budget.reserve_bytes(4 * (first.len() as u64 + second.len() as u64))
+}
+
+fn percent_of(
+    scope: &Scope<'_>,
+    series: &mut Series,
+    total: &mut Series,
+) -> Result<Option<(Grid, Vec<f64>)>, EvalError> {
+    scope.shared.budget.reserve_points(series.values.len().max(total.values.len()) as u64)?;
     let Some(grid) = normalize([&mut *series, &mut *total])? else { return Ok(None) };
     Ok(Some((grid, zip_longest(&series.points()?, &total.points()?, percent))))
 }
@@ -188,7 +200,11 @@ fn percent_by_key(
     total: Option<Vec<Series>>,
     keys: &[Value],
 ) -> Result<Vec<Series>, EvalError> {
-    let key = |series: &Series| key_of(series, keys);
+    let key = |series: &Series| {
+        scope.shared.budget.reserve_bytes(2 * key_bytes_max(series, keys.len()))?;
+        key_of(series, keys)
+    };
+    scope.shared.budget.reserve_bytes(list.iter().map(Series::label_bytes).sum())?;
     let groups = group_by(list, key)?;
     let mut last_grid = None;
     let mut totals = Vec::new();
@@ -205,6 +221,7 @@ fn percent_by_key(
     let missing = |name: String, len: usize, grid: Option<Grid>| {
         let grid =
             grid.ok_or_else(|| EvalError::of_function("asPercent", "no group has both series and total"))?;
+        scope.shared.budget.reserve_points(len as u64)?;
         Ok::<Series, EvalError>(Series::new(name, grid, vec![ABSENT; len], scope.x_files_factor))
     };
     let only_totals: Vec<usize> = totals
@@ -223,8 +240,9 @@ fn percent_by_key(
                 )?);
                 continue;
             };
+            reserve_names(scope, &series.name, &total.name)?;
             let name = format!("asPercent({},{})", series.name, total.name);
-            if let Some((grid, values)) = percent_of(&mut series, total)? {
+            if let Some((grid, values)) = percent_of(scope, &mut series, total)? {
                 last_grid = Some(grid);
                 results.push(Series::new(name, grid, values, scope.x_files_factor));
             }
@@ -241,6 +259,7 @@ fn percent_by_key(
 }
 
 fn quotient(scope: &Scope<'_>, dividend: &mut Series, divisor: &mut Series) -> Result<Series, EvalError> {
+    reserve_names(scope, &dividend.name, &divisor.name)?;
     let name = format!("divideSeries({},{})", dividend.name, divisor.name);
     let grid = normalize([&mut *dividend, &mut *divisor])?.unwrap_or(Grid { start: 0, end: 0, step: 1 });
     let values = zip_longest(&dividend.points()?, &divisor.points()?, divide);
@@ -317,6 +336,7 @@ fn weighted_products(
     let mut pairs: Vec<(String, Option<&Series>, Option<&Series>)> = Vec::new();
     for (average, weight) in averages.iter().zip(weights) {
         for (series, is_average) in [(average, true), (weight, false)] {
+            scope.shared.budget.reserve_bytes(key_bytes_max(series, nodes.len()))?;
             let key = key_of(series, nodes)?;
             let idx = pairs.iter().position(|(known, ..)| *known == key).unwrap_or_else(|| {
                 pairs.push((key, None, None));
@@ -330,6 +350,8 @@ fn weighted_products(
     let mut products = Vec::new();
     for (_, average, weight) in pairs {
         let (Some(average), Some(weight)) = (average, weight) else { continue };
+        scope.shared.budget.reserve_points(average.values.len().max(weight.values.len()) as u64)?;
+        reserve_names(scope, &average.name, &weight.name)?;
         let values = zip_longest(&average.points()?, &weight.points()?, |a, b| a * b);
         let grid = Grid { start: average.start, end: average.end, step: average.step };
         products.push(Series::new(

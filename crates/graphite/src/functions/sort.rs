@@ -10,6 +10,7 @@ use super::signature::{SERIES_LIST, function, required, with_bool, with_text};
 use crate::aggregation::{Aggregation, largest, smallest};
 use crate::error::EvalError;
 use crate::parameters::{Bound, Parameter, ParameterType, Toggle};
+use crate::scope::Scope;
 use crate::series::Series;
 use crate::value::Value;
 
@@ -112,7 +113,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         "sortByName",
         Group::Sorting,
         &[SERIES_LIST, with_bool("natural", false), with_bool("reverse", false)],
-        |_, args| sort_by_name(args),
+        sort_by_name,
         "Sorts by names, numbers by value if natural.",
     ),
 ];
@@ -179,9 +180,13 @@ fn natural_key(name: &str) -> String {
     key
 }
 
-fn sort_by_name(args: &mut Bound) -> Result<Value, EvalError> {
+fn sort_by_name(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError> {
     let mut list = args.take_series(0)?;
     let is_natural = args.is_set_or(1, Toggle::Off);
+    // Every other character may be a digit.
+    let growth = if is_natural { 1 + NATURAL_WIDTH / 2 } else { 1 };
+    let name_bytes: usize = list.iter().map(|series| series.name.len()).sum();
+    scope.shared.budget.reserve_bytes((growth as u64).saturating_mul(name_bytes as u64))?;
     let key = |series: &Series| if is_natural { natural_key(&series.name) } else { series.name.clone() };
     let mut keyed: Vec<(String, Series)> = list.drain(..).map(|series| (key(&series), series)).collect();
     if args.is_set_or(2, Toggle::Off) {

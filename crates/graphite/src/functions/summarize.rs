@@ -305,13 +305,16 @@ fn hitcount(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
         scope.shared.budget.reserve_bytes(bucket_count.unsigned_abs() * BUCKET_BYTES + part_bytes)?;
         let start = series.end - bucket_count * interval;
         let buckets = hits(&series, interval, usize::try_from(bucket_count).unwrap_or(0), start)?;
-        let values = buckets
-            .into_iter()
-            .map(|bucket| if bucket.is_empty() { ABSENT } else { sum_in_order(bucket.into_iter()) });
+        // Not collected in place, which would keep the memory of the buckets.
+        let mut values = Vec::with_capacity(buckets.len());
+        values.extend(
+            buckets
+                .into_iter()
+                .map(|bucket| if bucket.is_empty() { ABSENT } else { sum_in_order(bucket.into_iter()) }),
+        );
         series.tag("hitcount", text);
         let suffix = if is_aligned { ", true" } else { "" };
-        let mut result =
-            series.derived(format!("hitcount({}, \"{text}\"{suffix})", series.name), values.collect());
+        let mut result = series.derived(format!("hitcount({}, \"{text}\"{suffix})", series.name), values);
         scope.shared.budget.release_to(used_bytes);
         (result.start, result.step) = (start, interval);
         results.push(result);

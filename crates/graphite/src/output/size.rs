@@ -37,6 +37,12 @@ pub fn bytes_max(list: &[Series], layout: Layout) -> u64 {
     list.iter().map(|series| series_bytes_max(series, layout) as u64).sum()
 }
 
+/// Returns the bytes of values that series share, and that are copied when each is consolidated.
+#[must_use]
+pub fn shared_bytes(list: &[Series]) -> u64 {
+    list.iter().map(Series::shared_value_bytes).sum()
+}
+
 fn series_bytes_max(series: &Series, layout: Layout) -> usize {
     let point_count = series.values.len().div_ceil(series.values_per_point.max(1));
     // Consolidation may fill every point.

@@ -157,7 +157,9 @@ fn print(
     let mut printer = Printer::new(ctx)?;
     let mut text = String::new();
     // graphite-web ignores the parameter in other formats.
+    let mut copies = ctx.budget.reserve(0).map_err(QueryError::from)?;
     if let (Format::Json, Some(points)) = (*format, targets.max_data_points) {
+        copies.grow(output::shared_bytes(&series)).map_err(QueryError::from)?;
         output::consolidate_to(&mut series, points).map_err(ApiError::bad_request)?;
     }
     let held = ctx.budget.reserve(output::bytes_max(&series, form.layout())).map_err(QueryError::from)?;
@@ -179,7 +181,7 @@ fn print(
     if !text.is_empty() {
         printer.out = text.into_bytes();
     }
-    drop((series, held));
+    drop((series, held, copies));
     printer.settle(ctx)?;
     Ok(printer)
 }
