@@ -19,8 +19,9 @@ use crate::error::EvalError;
 pub const BITMAP_SIDE_MAX: u32 = 4096;
 /// Bytes of the SVG of a bitmap: bounds the time to draw it.
 const BITMAP_SVG_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of SVG at which a part ends; an element may be longer.
-const PART_BYTES: usize = 64 * 1024;
+/// Bytes of SVG at which a part ends; an element may be longer. Before each part, the request is asked
+/// whether it goes on.
+const PART_BYTES: usize = 8 * 1024;
 /// End of the document.
 const CLOSING: &str = "</svg>";
 const BYTES_PER_PIXEL: usize = 4;
