@@ -21,8 +21,8 @@ use chronolith_graphite::{Consolidation, EvalError, TaggedName};
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::query::{LabelValueCursor, SelectHints, SoleLabelValues, SortedValues};
 use chronolith_model::{
-    GraphiteLimits, Labels, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, SampleSource,
-    Selector, SeriesRead, TimeRange,
+    GraphiteLimits, Labels, METRIC_NAME, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector,
+    SeriesRead, TimeRange,
 };
 
 use super::annotations::Annotations;
@@ -39,8 +39,6 @@ const STEP_LOOKBACK_S: i64 = 3600;
 const WAITING_SERIES_MAX: usize = 4096;
 /// Series of a path with globs that are selected by their names; more are selected by their prefix.
 const NAMED_SERIES_MAX: usize = 8192;
-/// Samples of a series that are read for its step, if it has none in the range.
-const STEP_SAMPLES_MAX: usize = 100_000;
 /// Copies of a name in matchers and in answers, at most.
 const NAME_COPIES: u64 = 6;
 /// Bytes of a node and of its answer apart from its name.
@@ -239,8 +237,7 @@ impl<'a> TenantSource<'a> {
         let meta = &*self.annotations.meta_tags;
         let filter = SeriesFilter::new(&request.selector);
         let known: BTreeSet<String> = found.iter().map(|series| series.name.clone()).collect();
-        let reserved = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
-        let mut reader = PointReader::new(reserved);
+        let mut missing = Vec::new();
         let mut visit = |series: SeriesRead| {
             self.ctx.check().map_err(|error| self.failed(error))?;
             let name = path_of_labels(&series.labels);
@@ -253,46 +250,66 @@ impl<'a> TenantSource<'a> {
                 return Ok(());
             }
             let limit = self.settings.limits.series_max;
-            if found.len() as u64 >= limit {
+            if (found.len() + missing.len()) as u64 >= limit {
                 return Err(EvalError::Limit { what: "series", found: limit + 1, limit });
             }
+            self.reserve((2 * name.len() + size_of::<FetchedSeries>()) as u64)?;
             let choice =
                 archive::choose(&self.settings.rules, &name, request, self.settings.now_s, points_max);
+            missing.push((name, tags, choice));
+            Ok(())
+        };
+        // Only labels are needed: a bucket is not asked for the samples of all the time since the range.
+        for matchers in &selection.matchers {
+            self.for_each_series(matchers, after, &SelectHints::newest(), &mut visit)?;
+        }
+        let without_schema = missing.iter().filter(|(.., choice)| choice.is_none());
+        let without_schema: BTreeSet<&str> = without_schema.map(|(name, ..)| name.as_str()).collect();
+        let steps = self.newest_steps(selection, after, &without_schema)?;
+        for (name, tags, choice) in missing {
             let grid = match &choice {
-                Some(Choice { archive, .. }) if archive.is_before_retention() => return Ok(()),
+                Some(Choice { archive, .. }) if archive.is_before_retention() => continue,
                 Some(Choice { archive, .. }) => Grid::new(archive.from_s, archive.until_s, archive.step_s),
                 None => {
-                    let step_s = self.step_after(&*series.samples, after, &mut reader)?;
+                    let step_s = steps.get(&name).copied().unwrap_or(STEP_DEFAULT_S);
                     Grid::new(request.from, request.until, step_s)
                 }
             };
-            self.reserve((2 * name.len() + size_of::<FetchedSeries>()) as u64)?;
             let points = self.empty_points(grid)?;
             self.log_series(&name, choice.as_ref(), &points)?;
             found.push(fetched(name, tags, points));
-            Ok(())
-        };
-        for matchers in &selection.matchers {
-            self.for_each_series(matchers, after, &SelectHints::default(), &mut visit)?;
         }
         Ok(())
     }
 
-    /// Step of a series by its points in `after`: the first ones if there are many.
-    fn step_after(
+    /// Steps of the series `names` by their points of the last hour in `after`.
+    fn newest_steps(
         &self,
-        samples: &dyn SampleSource,
+        selection: &Selection,
         after: TimeRange,
-        reader: &mut PointReader,
-    ) -> Result<i64, EvalError> {
-        if self.reading == Reading::Plan {
-            return Ok(STEP_DEFAULT_S);
+        names: &BTreeSet<&str>,
+    ) -> Result<BTreeMap<String, i64>, EvalError> {
+        let mut steps = BTreeMap::new();
+        if names.is_empty() || self.reading == Reading::Plan {
+            return Ok(steps);
         }
-        let is_short = samples.sample_count_hint() <= STEP_SAMPLES_MAX;
-        let end = if is_short { after.end } else { after.start.saturating_add(to_ms(STEP_LOOKBACK_S)) };
-        let range = TimeRange::new(after.start, end.min(after.end));
-        reader.read_samples(samples, range).map_err(|error| self.failed(error))?;
-        Ok(step_of(&reader.samples, range.end))
+        let start = after.start.max(after.end.saturating_sub(to_ms(STEP_LOOKBACK_S)));
+        let newest = TimeRange::new(start, after.end);
+        let reserved = self.ctx.budget.reserve(0).map_err(|full| self.failed(full.into()))?;
+        let mut reader = PointReader::new(reserved);
+        let mut visit = |series: SeriesRead| {
+            let name = path_of_labels(&series.labels);
+            if names.contains(name.as_str()) {
+                reader.read_samples(&*series.samples, newest).map_err(|error| self.failed(error))?;
+                self.reserve((name.len() + TAG_BYTES) as u64)?;
+                steps.insert(name, step_of(&reader.samples, newest.end));
+            }
+            Ok(())
+        };
+        for matchers in &selection.matchers {
+            self.for_each_series(matchers, newest, &SelectHints::default(), &mut visit)?;
+        }
+        Ok(steps)
     }
 
     /// Reserves the memory of the tags of a series.
