@@ -332,8 +332,9 @@ fn create_database(
         let wanted = new_policy(policy_name, &options, TenantId::of_store(TimeUnit::Nano, *next_store))?;
         return match database.policy(policy_name) {
             Some(found) if is_same(found, &wanted) && database.default_policy == policy_name => Ok(()),
-            Some(_) => Err(CatalogError::PolicyConflict),
-            None => create_policy(database, next_store, policy_name, &options, true),
+            // A policy that the database does not have is none that it could already have been created with:
+            // adding it would change the default, and with it where points go and when they expire.
+            Some(_) | None => Err(CatalogError::PolicyConflict),
         };
     }
     check_room(own.databases.len(), DATABASE_COUNT_MAX, "databases")?;

@@ -126,6 +126,47 @@ fn create_database_with_a_policy_that_differs_is_a_conflict() {
     catalog.refuses(with(2 * DAY_NS), "retention policy conflicts with an existing policy");
 }
 
+/// CREATE DATABASE with another policy added it to a database that exists, and made it the default: new
+/// points went there, and expired. It is a conflict, and nothing changes.
+#[test]
+fn create_database_does_not_add_a_policy_to_a_database_that_exists() {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    let with = |name: &str, options: PolicyOptions| CatalogChange::CreateDatabase {
+        name: "db".to_owned(),
+        policy: Some((name.to_owned(), options)),
+    };
+    let lasting = |duration_ns| PolicyOptions { duration_ns: Some(duration_ns), ..Default::default() };
+    let replicas = PolicyOptions { replica_count: Some(1), ..Default::default() };
+    let refused = [
+        with("short", lasting(3 * DAY_NS)),
+        with("x", PolicyOptions::default()),
+        with("x", replicas.clone()),
+        with("x", PolicyOptions { shard_group_ns: Some(HOUR_NS), ..lasting(3 * DAY_NS) }),
+        with("x", lasting(0)),
+        with("Autogen", PolicyOptions::default()),
+        with("", lasting(3 * DAY_NS)),
+        with("autogen", lasting(3 * DAY_NS)),
+        with("", PolicyOptions { shard_group_ns: Some(HOUR_NS), ..Default::default() }),
+        with("second", lasting(DAY_NS)),
+    ];
+    let mut catalog = Catalog::new();
+    catalog.change(create("db")).change(CatalogChange::CreatePolicy {
+        database: "db".to_owned(),
+        name: "second".to_owned(),
+        options: lasting(DAY_NS),
+        is_default: false,
+    });
+    let before = catalog.database("db").clone();
+    for change in refused {
+        catalog.refuses(change, "retention policy conflicts with an existing policy");
+        assert_eq!(*catalog.database("db"), before);
+    }
+    for same in [create("db"), with("", PolicyOptions::default()), with("autogen", replicas)] {
+        catalog.change(same);
+        assert_eq!(*catalog.database("db"), before);
+    }
+}
+
 #[test]
 fn users_have_privileges_by_database() {
     let name = || "u".to_owned();
