@@ -8,6 +8,7 @@
 //! Not here: parsing, type checks before execution, texts for clients.
 
 mod accumulate;
+mod allowance;
 mod bounds;
 mod call;
 pub mod column;
@@ -16,6 +17,7 @@ mod eval;
 pub mod execution;
 mod fill;
 mod filter;
+mod finish;
 mod joined;
 mod math;
 mod merge;

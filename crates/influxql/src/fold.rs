@@ -140,6 +140,13 @@ pub(crate) fn combine(left: Expr, op: BinaryOp, right: Expr, context: &FoldConte
         (_, left, Expr::Nil) if left.is_literal() => return Expr::Boolean(false),
         _ => {}
     }
+    // Appended in place: a chain of N texts would be copied N times.
+    if let (BinaryOp::Add, Expr::Text(right)) = (op, &right)
+        && let Expr::Text(mut joined) = left
+    {
+        joined.push_str(right);
+        return Expr::Text(joined);
+    }
     compute(op, &left, &right, &context.zone).unwrap_or_else(|| Expr::binary(left, op, right))
 }
 
@@ -311,7 +318,6 @@ fn time(op: BinaryOp, left: Timestamp, right: &Expr, zone: &TimeZone) -> Option<
 fn texts(op: BinaryOp, left: &str, right: &str, zone: &TimeZone) -> Option<Expr> {
     let times = || Some((time_of(left, zone)?, time_of(right, zone)?));
     match op {
-        BinaryOp::Add => Some(Expr::Text(format!("{left}{right}"))),
         BinaryOp::Eq | BinaryOp::NotEq => match times() {
             Some((left, right)) => compare(op, &left, &right),
             None => compare(op, &left, &right),

@@ -10,6 +10,7 @@ pub mod condition;
 mod error;
 pub mod execute;
 pub mod fold;
+mod footprint;
 pub mod lowering;
 pub mod result;
 pub mod semantics;

@@ -11,6 +11,7 @@ mod scope;
 mod tests;
 mod ticks;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chronolith_exec::rows::plan::{self, RowPlan, Slice};
@@ -19,6 +20,7 @@ use chronolith_model::time::TimeUnit;
 
 use crate::ast::{Dimension, Expr, Fill, FillNumber, Measurement, OrderBy, Target};
 use crate::error::SemanticError;
+use crate::footprint::FIELDS_PER_CHECK;
 use crate::semantics::{CheckedSelect, CheckedSource, Schema};
 use crate::time::zone_named;
 
@@ -105,7 +107,11 @@ where
         let scope = Scope::new(select, self.unit);
         let mut lowered = RowPlan::new(sources);
         let mut columns = Columns::new(&scope);
-        for (field, name) in select.column_fields().iter().zip(select.column_names().iter().skip(1)) {
+        let names = select.column_names();
+        for (idx, (field, name)) in select.column_fields().iter().zip(names.iter().skip(1)).enumerate() {
+            if idx.is_multiple_of(FIELDS_PER_CHECK) {
+                self.schema.reserve(0)?;
+            }
             columns.push(name, &field.expr)?;
         }
         for tag in select.point_tags() {
@@ -187,9 +193,10 @@ fn fill(fill: Fill) -> plan::Fill {
 /// Tags of GROUP BY, each once.
 fn group_tags(dimensions: &[Dimension]) -> Vec<Arc<str>> {
     let mut tags: Vec<Arc<str>> = Vec::new();
+    let mut known = HashSet::new();
     for dimension in dimensions {
         if let Expr::Ref(var) = &dimension.expr
-            && !tags.iter().any(|tag| **tag == *var.name)
+            && known.insert(var.name.as_str())
         {
             tags.push(Arc::from(var.name.as_str()));
         }

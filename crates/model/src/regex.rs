@@ -154,6 +154,14 @@ impl GoRegex {
         Some(expand::expand(template, &self.group_names, group))
     }
 
+    /// Bytes of the compiled program, its caches aside; of a set, those of its strings.
+    #[must_use]
+    pub fn program_bytes(&self) -> usize {
+        let set = self.set_matches().unwrap_or_default();
+        let strings: usize = set.iter().map(|string| string.len() + size_of::<String>()).sum();
+        strings + self.compiled.get().map_or(0, meta::Regex::memory_usage)
+    }
+
     fn compiled(&self) -> &meta::Regex {
         // Patterns that `new` does not compile are far below the limits.
         self.compiled.get_or_init(|| compile(&self.anchored).expect("a small pattern of literals compiles"))

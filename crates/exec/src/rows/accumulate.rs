@@ -3,7 +3,8 @@
 //! The samples of a member ascend, so those of a window are a run of its columns: a kernel folds a whole run
 //! in one loop over slices, and the window is found once per run. Accumulators of parts of a group merge in
 //! the order of its members, so a result does not depend on the number of threads.
-//! Invariants: windows ascend; each has at least one sample.
+//! Invariants: windows ascend; each has at least one sample. Memory is reserved before it is allocated, also
+//! that of states which keep samples.
 //! Not here: fill, order of the plan.
 
 pub(crate) mod moments;
@@ -11,12 +12,15 @@ pub(crate) mod pick;
 pub(crate) mod pool;
 
 use std::any::Any;
+use std::marker::PhantomData;
 
 use chronolith_model::query::{ColumnType, TypedValues};
 use std::sync::Arc;
 
+use super::allowance::{ALLOCATION_BYTES, Allowance, TEXT_BYTES, row_bytes};
 use super::bounds::WindowBounds;
 use super::column::RowColumn;
+use super::error::RowError;
 use super::plan::Literal;
 
 /// Result of a call for a group.
@@ -79,19 +83,26 @@ pub(crate) struct Samples<'s> {
 /// Aggregation of the samples of a group, per window.
 pub(crate) trait Accumulator: Send {
     /// Adds the samples of a member.
-    fn fold(&mut self, bounds: &WindowBounds, samples: &Samples<'_>);
+    fn fold(
+        &mut self,
+        bounds: &WindowBounds,
+        samples: &Samples<'_>,
+        memory: &mut Allowance,
+    ) -> Result<(), RowError>;
 
     /// Adds what has been folded from members after those of this one.
-    fn merge(&mut self, later: Box<dyn Accumulator>);
+    fn merge(&mut self, later: Box<dyn Accumulator>, memory: &mut Allowance) -> Result<(), RowError>;
 
-    /// Returns the results, ascending by window.
-    fn finish(self: Box<Self>, bounds: &WindowBounds, aux_types: &[ColumnType]) -> Points;
+    /// Returns the results, ascending by window. The memory of the states is not given back.
+    fn finish(
+        self: Box<Self>,
+        bounds: &WindowBounds,
+        aux_types: &[ColumnType],
+        memory: &mut Allowance,
+    ) -> Result<Points, RowError>;
 
     /// Itself, for [`Accumulator::merge`] of the same kernel.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
-
-    /// Bytes on the heap, for budgets.
-    fn heap_bytes(&self) -> usize;
 }
 
 /// Type of the values of a column.
@@ -106,12 +117,20 @@ pub(crate) trait Element: Clone + PartialOrd + Default + Send + Sync + 'static {
 
     /// Of booleans the lesser one is first.
     const IS_BOOLEAN: bool = false;
+    /// Type of the column.
+    const COLUMN_TYPE: ColumnType;
+
+    /// Bytes of the value outside of the column.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
 }
 
 macro_rules! element {
-    ($type:ty, $variant:ident, $is_boolean:expr) => {
+    ($type:ty, $variant:ident, $column_type:ident $(, $own:item)*) => {
         impl Element for $type {
-            const IS_BOOLEAN: bool = $is_boolean;
+            $($own)*
+            const COLUMN_TYPE: ColumnType = ColumnType::$column_type;
 
             fn slice(values: &TypedValues) -> Option<&[$type]> {
                 match values {
@@ -126,21 +145,45 @@ macro_rules! element {
         }
     };
 }
-element!(f64, Floats, false);
-element!(i64, Integers, false);
-element!(u64, Unsigned, false);
-element!(bool, Booleans, true);
-element!(Arc<[u8]>, Texts, false);
+element!(f64, Floats, Float);
+element!(i64, Integers, Integer);
+element!(u64, Unsigned, Unsigned);
+element!(bool, Booleans, Boolean, const IS_BOOLEAN: bool = true;);
+element!(
+    Arc<[u8]>,
+    Texts,
+    Text,
+    fn heap_bytes(&self) -> usize {
+        self.len() + TEXT_BYTES
+    }
+);
 
 /// Other variables of a point, as far as a plan has any.
 pub(crate) trait AuxValues: Clone + Send + 'static {
     fn of_row(aux: &[RowColumn], row: usize) -> Self;
     fn push_to(&self, aux: &mut [RowColumn]);
+
+    /// Bytes that the values of a row allocate; texts are shared.
+    fn allocated_bytes(_aux: &[RowColumn]) -> usize {
+        0
+    }
+
+    /// Bytes of the values outside of the sample that is kept, texts included.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
 }
 
 impl AuxValues for () {
     fn of_row(_aux: &[RowColumn], _row: usize) {}
     fn push_to(&self, _aux: &mut [RowColumn]) {}
+}
+
+fn literal_bytes(value: Option<&Literal>) -> usize {
+    match value {
+        Some(Literal::Text(text)) => size_of::<Option<Literal>>() + text.len() + TEXT_BYTES,
+        _ => size_of::<Option<Literal>>(),
+    }
 }
 
 impl AuxValues for Box<[Option<Literal>]> {
@@ -150,6 +193,14 @@ impl AuxValues for Box<[Option<Literal>]> {
 
     fn push_to(&self, aux: &mut [RowColumn]) {
         aux.iter_mut().zip(&**self).for_each(|(column, value)| column.push(value.as_ref()));
+    }
+
+    fn allocated_bytes(aux: &[RowColumn]) -> usize {
+        ALLOCATION_BYTES + aux.len() * size_of::<Option<Literal>>()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        ALLOCATION_BYTES + self.iter().map(|value| literal_bytes(value.as_ref())).sum::<usize>()
     }
 }
 
@@ -173,8 +224,29 @@ pub(crate) trait Kernel<T: Element>: Send + 'static {
     fn merge(&self, state: &mut Self::State, later: Self::State);
     /// Appends the results of a window.
     fn emit(&self, state: Self::State, window: i64, out: &mut Emitted<Self::Out>);
-    /// Bytes that a state keeps per sample.
-    fn bytes_per_sample(&self) -> usize {
+
+    /// Bytes that a state allocates, at most, when it takes a run.
+    fn fold_bytes(&self, _state: &Self::State, _run: &Run<'_, T>) -> usize {
+        0
+    }
+
+    /// Bytes that a state allocates, at most, when it takes another one.
+    fn merge_bytes(&self, _state: &Self::State, _later: &Self::State) -> usize {
+        0
+    }
+
+    /// Bytes of a state on the heap.
+    fn heap_bytes(&self, _state: &Self::State) -> usize {
+        0
+    }
+
+    /// Results of a window at most.
+    fn result_count(&self, _state: &Self::State) -> usize {
+        1
+    }
+
+    /// Bytes that `emit` needs while it runs.
+    fn emit_bytes(&self, _state: &Self::State) -> usize {
         0
     }
 }
@@ -207,28 +279,80 @@ pub(crate) struct Windowed<T: Element, K: Kernel<T>> {
     kernel: K,
     starts: Vec<i64>,
     states: Vec<K::State>,
-    sample_count: usize,
+    _element: PhantomData<fn() -> T>,
 }
 
+/// Windows that a vector of them grows by at least.
+const WINDOWS_GROWTH_MIN: usize = 4;
+
 impl<T: Element, K: Kernel<T>> Windowed<T, K> {
+    /// Bytes of a window, its state on the heap not included.
+    const WINDOW_BYTES: usize = size_of::<i64>() + size_of::<K::State>();
+
     pub(crate) fn boxed(kernel: K) -> Box<dyn Accumulator> {
         let starts = Vec::new();
         let states = Vec::new();
-        Box::new(Windowed::<T, K> { kernel, starts, states, sample_count: 0 })
+        Box::new(Windowed::<T, K> { kernel, starts, states, _element: PhantomData })
+    }
+
+    /// Appends a window.
+    fn push(&mut self, start: i64, state: K::State, memory: &mut Allowance) -> Result<(), RowError> {
+        let count = self.starts.len();
+        if count == self.starts.capacity() || count == self.states.capacity() {
+            let more = count.max(WINDOWS_GROWTH_MIN);
+            // The old vectors stay until they are copied.
+            memory.take((count + more) * Self::WINDOW_BYTES)?;
+            self.starts.reserve_exact(more);
+            self.states.reserve_exact(more);
+            memory.give_back(count * Self::WINDOW_BYTES);
+        }
+        self.starts.push(start);
+        self.states.push(state);
+        Ok(())
+    }
+
+    /// Adds a run to a state.
+    fn fold_run(
+        kernel: &K,
+        state: &mut K::State,
+        run: &Run<'_, T>,
+        memory: &mut Allowance,
+    ) -> Result<(), RowError> {
+        let bytes = kernel.fold_bytes(state, run);
+        if bytes == 0 {
+            kernel.fold(state, run);
+            return Ok(());
+        }
+        let before = kernel.heap_bytes(state);
+        memory.take(bytes)?;
+        kernel.fold(state, run);
+        let after = kernel.heap_bytes(state);
+        let taken = before + bytes;
+        if after > taken {
+            // Texts of the samples, which the state shares, stay as long as it.
+            return memory.take(after - taken);
+        }
+        memory.give_back(taken - after);
+        Ok(())
     }
 
     /// Adds windows that lie between those that are known.
-    fn insert(&mut self, added: Vec<(i64, K::State)>) {
+    fn insert(&mut self, added: Vec<(i64, K::State)>, memory: &mut Allowance) -> Result<(), RowError> {
         if added.is_empty() {
-            return;
+            return Ok(());
         }
-        let mut known = std::mem::take(&mut self.starts).into_iter().zip(std::mem::take(&mut self.states));
+        let old_bytes = (self.starts.len() + added.len()) * Self::WINDOW_BYTES;
+        memory.take(old_bytes)?;
+        let count = self.starts.len() + added.len();
+        let known_starts = std::mem::replace(&mut self.starts, Vec::with_capacity(count));
+        let known_states = std::mem::replace(&mut self.states, Vec::with_capacity(count));
+        let mut known = known_starts.into_iter().zip(known_states);
         let mut added = added.into_iter();
         let mut a = known.next();
         let mut b = added.next();
         loop {
             let takes_known = match (&a, &b) {
-                (None, None) => return,
+                (None, None) => break,
                 (Some((start, _)), Some((other, _))) => start < other,
                 (a, _) => a.is_some(),
             };
@@ -239,14 +363,38 @@ impl<T: Element, K: Kernel<T>> Windowed<T, K> {
                 self.states.push(state);
             }
         }
+        memory.give_back(old_bytes);
+        Ok(())
     }
 }
 
+/// Appends a window to those that are added later.
+fn push_added<S>(
+    added: &mut Vec<(i64, S)>,
+    start: i64,
+    state: S,
+    memory: &mut Allowance,
+) -> Result<(), RowError> {
+    let count = added.len();
+    if count == added.capacity() {
+        let more = count.max(WINDOWS_GROWTH_MIN);
+        memory.take((count + more) * size_of::<(i64, S)>())?;
+        added.reserve_exact(more);
+        memory.give_back(count * size_of::<(i64, S)>());
+    }
+    added.push((start, state));
+    Ok(())
+}
+
 impl<T: Element, K: Kernel<T>> Accumulator for Windowed<T, K> {
-    fn fold(&mut self, bounds: &WindowBounds, samples: &Samples<'_>) {
-        let Some(values) = T::slice(samples.values) else { return };
+    fn fold(
+        &mut self,
+        bounds: &WindowBounds,
+        samples: &Samples<'_>,
+        memory: &mut Allowance,
+    ) -> Result<(), RowError> {
+        let Some(values) = T::slice(samples.values) else { return Ok(()) };
         let times = samples.times;
-        self.sample_count += times.len();
         let fixed_width = bounds.fixed_width();
         let mut added = Vec::new();
         let mut first = 0;
@@ -274,25 +422,23 @@ impl<T: Element, K: Kernel<T>> Accumulator for Windowed<T, K> {
                 at += 1;
             }
             if self.starts.get(at) == Some(&window.start) {
-                self.kernel.fold(&mut self.states[at], &run);
+                Self::fold_run(&self.kernel, &mut self.states[at], &run, memory)?;
             } else {
                 let mut state = K::State::default();
-                self.kernel.fold(&mut state, &run);
+                Self::fold_run(&self.kernel, &mut state, &run, memory)?;
                 if at == self.starts.len() && added.is_empty() {
-                    self.starts.push(window.start);
-                    self.states.push(state);
+                    self.push(window.start, state, memory)?;
                 } else {
-                    added.push((window.start, state));
+                    push_added(&mut added, window.start, state, memory)?;
                 }
             }
             first += length;
         }
-        self.insert(added);
+        self.insert(added, memory)
     }
 
-    fn merge(&mut self, later: Box<dyn Accumulator>) {
-        let Ok(later) = later.into_any().downcast::<Windowed<T, K>>() else { return };
-        self.sample_count += later.sample_count;
+    fn merge(&mut self, later: Box<dyn Accumulator>, memory: &mut Allowance) -> Result<(), RowError> {
+        let Ok(later) = later.into_any().downcast::<Windowed<T, K>>() else { return Ok(()) };
         let mut added = Vec::new();
         let mut at = 0;
         for (start, state) in later.starts.into_iter().zip(later.states) {
@@ -300,16 +446,29 @@ impl<T: Element, K: Kernel<T>> Accumulator for Windowed<T, K> {
                 at += 1;
             }
             if self.starts.get(at) == Some(&start) {
-                self.kernel.merge(&mut self.states[at], state);
+                let known = &mut self.states[at];
+                memory.take(self.kernel.merge_bytes(known, &state))?;
+                self.kernel.merge(known, state);
             } else {
-                added.push((start, state));
+                push_added(&mut added, start, state, memory)?;
             }
         }
-        self.insert(added);
+        self.insert(added, memory)
     }
 
-    fn finish(self: Box<Self>, bounds: &WindowBounds, aux_types: &[ColumnType]) -> Points {
-        let count = self.starts.len();
+    fn finish(
+        self: Box<Self>,
+        bounds: &WindowBounds,
+        aux_types: &[ColumnType],
+        memory: &mut Allowance,
+    ) -> Result<Points, RowError> {
+        let count: usize = self.states.iter().map(|state| self.kernel.result_count(state)).sum();
+        // Columns of other variables grow as they are pushed to.
+        let aux_bytes: usize = aux_types.iter().map(|column_type| 3 * row_bytes(*column_type)).sum();
+        let row = size_of::<i64>() + row_bytes(K::Out::COLUMN_TYPE) + aux_bytes;
+        memory.take(count.saturating_mul(row))?;
+        let emit_bytes = self.states.iter().map(|state| self.kernel.emit_bytes(state)).max().unwrap_or(0);
+        memory.take(emit_bytes)?;
         let mut out = Emitted {
             times: Vec::with_capacity(count),
             values: Vec::with_capacity(count),
@@ -319,17 +478,13 @@ impl<T: Element, K: Kernel<T>> Accumulator for Windowed<T, K> {
         for (start, state) in self.starts.into_iter().zip(self.states) {
             self.kernel.emit(state, bounds.shown_start(start), &mut out);
         }
+        memory.give_back(emit_bytes);
         let values = RowColumn { values: K::Out::wrap(out.values), present: out.present };
-        Points { times: out.times, values, aux: out.aux }
+        Ok(Points { times: out.times, values, aux: out.aux })
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
-    }
-
-    fn heap_bytes(&self) -> usize {
-        let states = self.states.capacity() * size_of::<K::State>() + self.starts.capacity() * 8;
-        states + self.sample_count * self.kernel.bytes_per_sample()
     }
 }
 

@@ -73,6 +73,15 @@ impl WindowBounds {
         WindowStarts { bounds: self, next: Some(self.window_of(from).start), last: to }
     }
 
+    /// Number of the windows that [`WindowBounds::starts`] returns at most, if they are of one width.
+    pub(crate) fn fixed_count(&self, first: i64, last: i64) -> Option<u64> {
+        let width = i128::from(self.fixed_width()?);
+        let from = if self.range.start <= OPEN_START { first } else { self.range.start };
+        let to = if self.range.end == OPEN_END { last } else { self.range.end - 1 };
+        let span = i128::from(to) - i128::from(self.window_of(from).start);
+        Some(u64::try_from(span / width + 1).unwrap_or(0))
+    }
+
     /// Number of windows of the range, if it has a start.
     pub(crate) fn count(&self) -> Option<u64> {
         let width = self.windows.as_ref()?.width.max(1);

@@ -13,12 +13,14 @@ use super::accumulate::moments::{CountKernel, MeanKernel, Number, SpreadKernel, 
 use super::accumulate::pick::{PickKernel, PickRule};
 use super::accumulate::pool::{MedianKernel, PoolFn, PoolKernel};
 use super::accumulate::{Accumulator, AuxValues, Element, Points, Samples, Windowed};
+use super::allowance::{Allowance, TEXT_BYTES};
 use super::bounds::WindowBounds;
 use super::column::{RowColumn, cast_values};
 use super::error::RowError;
 use super::execution::RowExecution;
 use super::fill::fill_windows;
-use super::merge::merge_members;
+use super::finish::Finish;
+use super::merge::{merge_bytes, merge_members};
 use super::plan::{Aggregate, Call, Extremes, Fill, Function, Input, Literal, Order, RowPlan};
 use super::points::{Member, PointColumns};
 use super::range::range_of_call;
@@ -85,19 +87,25 @@ impl<'p> PreparedCall<'p> {
         })
     }
 
-    /// Adds the samples of a member.
+    /// Adds the samples of a member. What the part keeps is taken from `memory`.
     pub(crate) fn fold(
         &self,
         part: &mut Part,
         member: &Member,
         samples: &Samples<'_>,
+        memory: &mut Allowance,
     ) -> Result<(), RowError> {
         match part {
-            Part::Windows(accumulator) => accumulator.fold(&self.bounds, samples),
-            Part::Points(members) => members.push(PointColumns {
-                times: samples.times.to_vec(),
-                columns: vec![Some(RowColumn::of(samples.values.clone()))],
-            }),
+            Part::Windows(accumulator) => accumulator.fold(&self.bounds, samples, memory),
+            Part::Points(members) => {
+                let points = samples.times.len() * (size_of::<i64>() + 1) + samples.values.heap_bytes();
+                memory.take(points + size_of::<PointColumns>() + size_of::<Option<RowColumn>>())?;
+                members.push(PointColumns {
+                    times: samples.times.to_vec(),
+                    columns: vec![Some(RowColumn::of(samples.values.clone()))],
+                });
+                Ok(())
+            }
             Part::PerTags(parts) => {
                 let (Aggregate::Top(extremes) | Aggregate::Bottom(extremes)) = self.aggregate() else {
                     return Ok(());
@@ -106,6 +114,8 @@ impl<'p> PreparedCall<'p> {
                 let accumulator = match parts.entry(key) {
                     std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                     std::collections::btree_map::Entry::Vacant(entry) => {
+                        let texts: usize = entry.key().iter().map(|text| text.len() + TEXT_BYTES).sum();
+                        memory.take(texts + KEY_BYTES)?;
                         let best = match self.aggregate() {
                             Aggregate::Top(_) => Aggregate::Max,
                             _ => Aggregate::Min,
@@ -113,31 +123,41 @@ impl<'p> PreparedCall<'p> {
                         entry.insert(self.accumulator(&best, self.column_type, true)?)
                     }
                 };
-                accumulator.fold(&self.bounds, samples);
+                accumulator.fold(&self.bounds, samples, memory)
             }
         }
-        Ok(())
     }
 
-    /// The points of a group in the order of the plan, with fill and limits.
-    pub(crate) fn finish(&self, part: Part, execution: &RowExecution) -> Result<Points, RowError> {
-        let points = self.finish_call(self.call, part, execution)?;
+    /// The points of a group in the order of the plan, with fill and limits. They, and what is needed to make
+    /// them, are taken from `memory`.
+    pub(crate) fn finish(
+        &self,
+        part: Part,
+        execution: &RowExecution,
+        memory: &mut Allowance,
+    ) -> Result<Points, RowError> {
+        execution.check()?;
+        let points = self.finish_call(self.call, part, &mut Finish { execution, memory })?;
         Ok(sliced(points, self.plan))
     }
 
-    fn finish_call(&self, call: &Call, part: Part, execution: &RowExecution) -> Result<Points, RowError> {
+    fn finish_call(&self, call: &Call, part: Part, to: &mut Finish<'_>) -> Result<Points, RowError> {
         let order = self.plan.order;
         let width = self.plan.windows.as_ref().map(|windows| windows.width);
         match (&call.function, &call.input) {
             (Function::Transform(transform), Input::Call(inner)) => {
-                let points = self.finish_call(inner, part, execution)?.without_nulls();
-                transform::apply(transform, &points, order, width)
+                let points = self.finish_call(inner, part, to)?;
+                let points = to.without_nulls(points)?;
+                transform::apply(transform, &points, order, width, to)
             }
             (Function::Transform(transform), Input::Points(_)) => {
-                transform::apply(transform, &self.merged(part), order, width)
+                let points = self.merged(part, to)?;
+                transform::apply(transform, &points, order, width, to)
             }
             (Function::Aggregate(Aggregate::Integral { unit }), _) => {
-                let points = self.merged(part);
+                let points = self.merged(part, to)?;
+                // As floats; times and areas of vectors that grow.
+                to.memory.take(points.times.len().saturating_mul(8 + 3 * 16))?;
                 let floats = cast_values(&points.values.values, ColumnType::Float);
                 let Some(TypedValues::Floats(values)) = floats else {
                     return Err(RowError::Type { function: "integral", column_type: self.column_type });
@@ -145,24 +165,27 @@ impl<'p> PreparedCall<'p> {
                 Ok(transform::integral::integrate(&points.times, &values, *unit, &self.bounds, order))
             }
             (Function::Aggregate(aggregate), Input::Call(inner)) => {
-                let points = self.finish_call(inner, part, execution)?.without_nulls();
-                let mut points = points;
+                let points = self.finish_call(inner, part, to)?;
+                let mut points = to.without_nulls(points)?;
                 if order == Order::Descending {
                     reverse(&mut points);
                 }
                 let mut accumulator =
                     self.accumulator(aggregate, points.values.values.column_type(), false)?;
                 let samples = Samples { times: &points.times, values: &points.values.values, aux: &[] };
-                accumulator.fold(&self.bounds, &samples);
-                self.filled(accumulator.finish(&self.bounds, &[]), aggregate, execution)
+                accumulator.fold(&self.bounds, &samples, to.memory)?;
+                let points = accumulator.finish(&self.bounds, &[], to.memory)?;
+                self.filled(points, aggregate, to)
             }
             (Function::Aggregate(aggregate), Input::Points(_)) => {
                 let points = match part {
-                    Part::Windows(accumulator) => accumulator.finish(&self.bounds, &self.aux_types),
-                    Part::PerTags(parts) => self.best_of_tags(parts, aggregate)?,
+                    Part::Windows(accumulator) => {
+                        accumulator.finish(&self.bounds, &self.aux_types, to.memory)?
+                    }
+                    Part::PerTags(parts) => self.best_of_tags(parts, aggregate, to)?,
                     Part::Points(_) => Points::new(self.column_type, &self.aux_types),
                 };
-                self.filled(points, aggregate, execution)
+                self.filled(points, aggregate, to)
             }
         }
     }
@@ -172,7 +195,7 @@ impl<'p> PreparedCall<'p> {
         &self,
         mut points: Points,
         aggregate: &Aggregate,
-        execution: &RowExecution,
+        to: &mut Finish<'_>,
     ) -> Result<Points, RowError> {
         let order = self.plan.order;
         let has_many = matches!(
@@ -180,10 +203,13 @@ impl<'p> PreparedCall<'p> {
             Aggregate::Distinct | Aggregate::Sample(_) | Aggregate::Top(_) | Aggregate::Bottom(_)
         );
         if has_many {
-            return Ok(match order {
-                Order::Ascending => points,
-                Order::Descending => latest_first(&points),
-            });
+            return match order {
+                Order::Ascending => Ok(points),
+                Order::Descending => {
+                    let _copy = to.execution.reserve(2 * points.heap_bytes() + 4 * points.times.len())?;
+                    Ok(latest_first(&points))
+                }
+            };
         }
         if order == Order::Descending {
             reverse(&mut points);
@@ -192,7 +218,7 @@ impl<'p> PreparedCall<'p> {
             return Ok(points);
         }
         let is_count = matches!(aggregate, Aggregate::Count);
-        fill_windows(points, &self.plan.fill, &self.bounds, order, execution, is_count)
+        fill_windows(points, &self.plan.fill, &self.bounds, order, to, is_count)
     }
 
     /// The extreme points among the best of each combination of tags.
@@ -200,23 +226,26 @@ impl<'p> PreparedCall<'p> {
         &self,
         parts: BTreeMap<Vec<String>, Box<dyn Accumulator>>,
         aggregate: &Aggregate,
+        to: &mut Finish<'_>,
     ) -> Result<Points, RowError> {
         let mut extreme = self.accumulator(aggregate, self.column_type, true)?;
         for accumulator in parts.into_values() {
-            let points = accumulator.finish(&self.bounds, &self.aux_types);
+            to.execution.check()?;
+            let points = accumulator.finish(&self.bounds, &self.aux_types, to.memory)?;
             let samples = Samples { times: &points.times, values: &points.values.values, aux: &points.aux };
-            extreme.fold(&self.bounds, &samples);
+            extreme.fold(&self.bounds, &samples, to.memory)?;
         }
-        Ok(extreme.finish(&self.bounds, &self.aux_types))
+        extreme.finish(&self.bounds, &self.aux_types, to.memory)
     }
 
     /// Merged points of all members.
-    fn merged(&self, part: Part) -> Points {
-        let Part::Points(members) = part else { return Points::new(self.column_type, &[]) };
+    fn merged(&self, part: Part, to: &mut Finish<'_>) -> Result<Points, RowError> {
+        let Part::Points(members) = part else { return Ok(Points::new(self.column_type, &[])) };
+        let _copies = to.execution.reserve(merge_bytes(&members))?;
         let mut merged = merge_members(members, self.plan.order);
         let values = merged.columns.pop().flatten();
         let values = values.unwrap_or_else(|| RowColumn::new(self.column_type));
-        Points { times: merged.times, values, aux: Vec::new() }
+        Ok(Points { times: merged.times, values, aux: Vec::new() })
     }
 
     fn aggregate(&self) -> &Aggregate {
@@ -252,14 +281,14 @@ pub(crate) enum Part {
 
 impl Part {
     /// Adds the part of later members.
-    pub(crate) fn merge(&mut self, later: Part) {
+    pub(crate) fn merge(&mut self, later: Part, memory: &mut Allowance) -> Result<(), RowError> {
         match (self, later) {
-            (Part::Windows(accumulator), Part::Windows(later)) => accumulator.merge(later),
+            (Part::Windows(accumulator), Part::Windows(later)) => accumulator.merge(later, memory)?,
             (Part::Points(members), Part::Points(later)) => members.extend(later),
             (Part::PerTags(parts), Part::PerTags(later)) => {
                 for (key, accumulator) in later {
                     match parts.get_mut(&key) {
-                        Some(known) => known.merge(accumulator),
+                        Some(known) => known.merge(accumulator, memory)?,
                         None => {
                             parts.insert(key, accumulator);
                         }
@@ -268,17 +297,12 @@ impl Part {
             }
             _ => {}
         }
-    }
-
-    /// Bytes on the heap, for budgets.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        match self {
-            Part::Windows(accumulator) => accumulator.heap_bytes(),
-            Part::PerTags(parts) => parts.values().map(|part| part.heap_bytes() + 128).sum(),
-            Part::Points(members) => members.iter().map(PointColumns::heap_bytes).sum(),
-        }
+        Ok(())
     }
 }
+
+/// Bytes of a combination of tags and its accumulator, texts not included.
+const KEY_BYTES: usize = 192;
 
 /// Kernels of the aggregations, for each type that they have results for.
 struct Kernels<'k> {

@@ -6,11 +6,15 @@
 
 use std::borrow::Cow;
 
+use chronolith_base::Reservation;
 use chronolith_model::query::{ColumnType, TypedValues};
 
+use super::allowance::{TEXT_BYTES, row_bytes};
 use super::column::RowColumn;
+use super::error::RowError;
+use super::execution::RowExecution;
 use super::math;
-use super::plan::{Column, Expr, Operator, RowPlan, Variable};
+use super::plan::{Column, Expr, Operator, RowPlan};
 use super::variables::Variables;
 
 /// Place of an expression, which decides what integers and nulls do.
@@ -27,40 +31,81 @@ pub(crate) enum Place {
 
 /// Values of the variables and calls of some rows.
 pub(crate) struct EvalInput<'a> {
-    pub(crate) variables: &'a [Variable],
+    pub(crate) variables: &'a Variables,
     /// One per variable; `None` is null.
     pub(crate) columns: &'a [Option<RowColumn>],
     pub(crate) calls: &'a [RowColumn],
     pub(crate) row_count: usize,
     pub(crate) place: Place,
+    pub(crate) execution: &'a RowExecution,
 }
 
+/// Result of an expression, with the memory that is reserved for it.
+pub(crate) struct Evaluated<'a> {
+    pub(crate) column: Cow<'a, RowColumn>,
+    memory: Option<Reservation>,
+}
+
+impl<'a> Evaluated<'a> {
+    /// A column that is in memory already.
+    fn known(column: &'a RowColumn) -> Evaluated<'a> {
+        Evaluated { column: Cow::Borrowed(column), memory: None }
+    }
+
+    fn computed(column: RowColumn, memory: Reservation) -> Evaluated<'a> {
+        Evaluated { column: Cow::Owned(column), memory: Some(memory) }
+    }
+
+    fn nulls(input: &EvalInput<'a>) -> Result<Evaluated<'a>, RowError> {
+        let memory = input.execution.reserve(input.row_count.saturating_mul(row_bytes(ColumnType::Float)))?;
+        Ok(Evaluated::computed(RowColumn::nulls(ColumnType::Float, input.row_count), memory))
+    }
+}
+
+/// Bytes per row of a computed column of unknown type.
+const COMPUTED_ROW_BYTES: usize = 17;
+/// Columns of a plan between two checks of the deadline.
+const COLUMNS_PER_CHECK: usize = 256;
+
 /// Evaluates an expression for all rows.
-pub(crate) fn evaluate<'a>(expr: &Expr, input: &EvalInput<'a>) -> Cow<'a, RowColumn> {
+///
+/// # Errors
+/// Memory of results that are not yet computed.
+pub(crate) fn evaluate<'a>(expr: &Expr, input: &EvalInput<'a>) -> Result<Evaluated<'a>, RowError> {
+    let reserve_rows = || input.execution.reserve(input.row_count.saturating_mul(COMPUTED_ROW_BYTES));
     match expr {
         Expr::Variable(variable) => {
-            let idx = input.variables.iter().position(|known| known == variable);
             let columns: &'a [Option<RowColumn>] = input.columns;
+            let idx = input.variables.index(variable);
             match idx.and_then(|idx| columns.get(idx)).and_then(Option::as_ref) {
-                Some(column) => Cow::Borrowed(column),
-                None => Cow::Owned(RowColumn::nulls(ColumnType::Float, input.row_count)),
+                Some(column) => Ok(Evaluated::known(column)),
+                None => Evaluated::nulls(input),
             }
         }
         Expr::Call(idx) => {
             let calls: &'a [RowColumn] = input.calls;
             match calls.get(*idx) {
-                Some(column) => Cow::Borrowed(column),
-                None => Cow::Owned(RowColumn::nulls(ColumnType::Float, input.row_count)),
+                Some(column) => Ok(Evaluated::known(column)),
+                None => Evaluated::nulls(input),
             }
         }
-        Expr::Literal(value) => Cow::Owned(RowColumn::repeated(Some(value), input.row_count)),
+        Expr::Literal(value) => {
+            let memory = reserve_rows()?;
+            Ok(Evaluated::computed(RowColumn::repeated(Some(value), input.row_count), memory))
+        }
         Expr::Binary(operator, left, right) => {
-            let left = evaluate(left, input);
-            let right = evaluate(right, input);
-            Cow::Owned(binary(*operator, &left, &right, input.place))
+            input.execution.check()?;
+            let left = evaluate(left, input)?.column_and_memory();
+            let right = evaluate(right, input)?.column_and_memory();
+            let mut memory = reserve_rows()?;
+            memory.grow(concatenated_bytes(*operator, &left.0, &right.0))?;
+            Ok(Evaluated::computed(binary(*operator, &left.0, &right.0, input.place), memory))
         }
         Expr::Match { operand, regex, negated } => {
-            let operand = evaluate(operand, input);
+            input.execution.check()?;
+            let operand = evaluate(operand, input)?;
+            let memory = reserve_rows()?;
+            let operand = &*operand.column;
             let matches = |text: &[u8]| regex.is_match(&String::from_utf8_lossy(text)) != *negated;
             let values = match &operand.values {
                 TypedValues::Texts(texts) => texts
@@ -70,29 +115,67 @@ pub(crate) fn evaluate<'a>(expr: &Expr, input: &EvalInput<'a>) -> Cow<'a, RowCol
                     .collect(),
                 _ => vec![false; input.row_count],
             };
-            Cow::Owned(RowColumn::of(TypedValues::Booleans(values)))
+            Ok(Evaluated::computed(RowColumn::of(TypedValues::Booleans(values)), memory))
         }
         Expr::Math(function, arguments) => {
-            let arguments: Vec<_> = arguments.iter().map(|argument| evaluate(argument, input)).collect();
-            Cow::Owned(match &arguments[..] {
-                [one] => math::unary(*function, one),
-                [first, second] => math::binary(*function, first, second),
+            let evaluated: Result<Vec<Evaluated<'a>>, RowError> =
+                arguments.iter().map(|argument| evaluate(argument, input)).collect();
+            let evaluated = evaluated?;
+            // The result, and its operands as floats.
+            let mut memory = reserve_rows()?;
+            memory.grow((2 * COMPUTED_ROW_BYTES).saturating_mul(input.row_count) as u64)?;
+            let column = match &evaluated[..] {
+                [one] => math::unary(*function, &one.column),
+                [first, second] => math::binary(*function, &first.column, &second.column),
                 _ => RowColumn::nulls(ColumnType::Float, input.row_count),
-            })
+            };
+            memory.shrink((2 * COMPUTED_ROW_BYTES).saturating_mul(input.row_count) as u64);
+            Ok(Evaluated::computed(column, memory))
         }
     }
 }
 
-/// Evaluates the columns of a plan. NaN is null.
-pub(crate) fn shown_columns(plan: &RowPlan, input: &EvalInput<'_>) -> Vec<RowColumn> {
-    let columns = plan.columns.iter().map(|column| {
-        let column = evaluate(&column.expr, input).into_owned();
-        match column.values {
+impl<'a> Evaluated<'a> {
+    fn column_and_memory(self) -> (Cow<'a, RowColumn>, Option<Reservation>) {
+        (self.column, self.memory)
+    }
+}
+
+/// Bytes of the texts that an operator makes.
+fn concatenated_bytes(operator: Operator, left: &RowColumn, right: &RowColumn) -> u64 {
+    let (TypedValues::Texts(left), TypedValues::Texts(right), Operator::Add) =
+        (&left.values, &right.values, operator)
+    else {
+        return 0;
+    };
+    // The bytes are in a vector first.
+    left.iter().zip(right).map(|(left, right)| (left.len() + right.len() + TEXT_BYTES) as u64).sum::<u64>()
+        + left.iter().zip(right).map(|(left, right)| (left.len() + right.len()) as u64).max().unwrap_or(0)
+}
+
+/// Evaluates the columns of a plan. NaN is null. The memory is that of the columns.
+pub(crate) fn shown_columns(
+    plan: &RowPlan,
+    input: &EvalInput<'_>,
+) -> Result<(Vec<RowColumn>, Reservation), RowError> {
+    let mut memory = input.execution.reserve(plan.columns.len().saturating_mul(size_of::<RowColumn>()))?;
+    let mut columns = Vec::with_capacity(plan.columns.len());
+    for (idx, column) in plan.columns.iter().enumerate() {
+        if idx.is_multiple_of(COLUMNS_PER_CHECK) {
+            input.execution.check()?;
+        }
+        let (column, own) = evaluate(&column.expr, input)?.column_and_memory();
+        let bytes = column.heap_bytes() + input.row_count;
+        memory.grow(bytes as u64)?;
+        // What was computed is moved, and reserved twice for this moment alone.
+        let column = column.into_owned();
+        drop(own);
+        columns.push(match column.values {
             TypedValues::Floats(values) => math::nan_as_null(values, column.present),
             values => RowColumn { values, present: column.present },
-        }
-    });
-    columns.collect()
+        });
+    }
+    Ok((columns, memory))
 }
 
 /// Types of the columns of a plan; `None` where nothing has the type of the column.
@@ -100,22 +183,25 @@ pub(crate) fn column_types(
     plan: &RowPlan,
     variables: &Variables,
     calls: &[Option<ColumnType>],
+    execution: &RowExecution,
 ) -> Vec<Option<ColumnType>> {
     let columns: Vec<Option<RowColumn>> =
         variables.types.iter().map(|known| known.map(RowColumn::new)).collect();
     let call_columns: Vec<RowColumn> =
         calls.iter().map(|known| RowColumn::new(known.unwrap_or_default())).collect();
     let input = EvalInput {
-        variables: &variables.all,
+        variables,
         columns: &columns,
         calls: &call_columns,
         row_count: 0,
         place: Place::Column,
+        execution,
     };
     let type_of = |column: &Column| match &column.expr {
         Expr::Call(idx) => calls.get(*idx).copied().flatten(),
         Expr::Variable(variable) => variables.index(variable).and_then(|idx| variables.types[idx]),
-        expr => Some(evaluate(expr, &input).values.column_type()),
+        // Without rows there is nothing to reserve.
+        expr => evaluate(expr, &input).ok().map(|evaluated| evaluated.column.values.column_type()),
     };
     plan.columns.iter().map(type_of).collect()
 }

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use chronolith_base::Reservation;
 use chronolith_model::{Queryable, ReadContext, TimeRange};
 
+use super::allowance::Allowance;
 use super::error::RowError;
 use super::plan::RowPlan;
 use super::range::{intersection, readable_range};
@@ -53,6 +55,21 @@ impl RowExecution {
     /// Times of a range for which series are read.
     pub(crate) fn readable(&self, range: TimeRange) -> TimeRange {
         intersection(range, self.readable)
+    }
+
+    /// Checks deadline and cancellation.
+    pub(crate) fn check(&self) -> Result<(), RowError> {
+        Ok(self.environment.ctx.check()?)
+    }
+
+    /// Reserves memory of the query until the reservation is dropped.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, RowError> {
+        Ok(self.environment.ctx.budget.reserve(bytes as u64)?)
+    }
+
+    /// Memory of an operator; nothing is reserved yet.
+    pub(crate) fn allowance(&self) -> Result<Allowance, RowError> {
+        Ok(Allowance::new(self.reserve(0)?))
     }
 
     /// Checks deadline and cancellation, and counts points that were read.

@@ -2,18 +2,20 @@
 //!
 //! Invariants: points are in the order of the plan; a group without points has no windows.
 
-use chronolith_base::Reservation;
 use chronolith_model::query::TypedValues;
 
 use super::accumulate::Points;
+use super::allowance::row_bytes;
 use super::bounds::WindowBounds;
 use super::column::{NULL_ROW, RowColumn};
 use super::error::RowError;
-use super::execution::RowExecution;
+use super::finish::Finish;
 use super::plan::{Fill, Literal, Order};
 
-/// Bytes per window while windows are filled.
-const WINDOW_BYTES: u64 = 32;
+/// Bytes per window while windows are filled: starts, also merged with other times, and rows.
+const WINDOW_BYTES: usize = 24;
+/// Windows that are counted between two checks of the deadline.
+const WINDOWS_PER_CHECK: usize = 4096;
 
 /// Values of rows for which a call has no point, or a variable no value: a number, or that of the row before.
 pub(crate) struct Defaults<'f> {
@@ -64,7 +66,7 @@ pub(crate) fn fill_windows(
     fill: &Fill,
     bounds: &WindowBounds,
     order: Order,
-    execution: &RowExecution,
+    to: &mut Finish<'_>,
     count_is_zero: bool,
 ) -> Result<Points, RowError> {
     let (Some(first), Some(last)) = (points.times.first(), points.times.last()) else { return Ok(points) };
@@ -74,16 +76,17 @@ pub(crate) fn fill_windows(
     }
     let least = (*first).min(*last);
     let greatest = (*first).max(*last);
-    let budget = &execution.environment.ctx.budget;
-    let mut memory: Reservation = budget.reserve(0)?;
-    let mut starts: Vec<i64> = Vec::new();
-    for start in bounds.starts(least, greatest) {
-        if starts.len().is_multiple_of(4096) {
-            execution.environment.ctx.check()?;
-            memory.grow(4096 * WINDOW_BYTES)?;
-        }
-        starts.push(start);
-    }
+    let count = count_starts(bounds, least, greatest, to)?;
+    let row_count = count.saturating_add(points.times.len());
+    let _temporary = to.execution.reserve(row_count.saturating_mul(WINDOW_BYTES))?;
+    let columns = points.aux.iter().chain([&points.values]);
+    let columns_bytes: usize = columns.map(|column| row_bytes(column.values.column_type())).sum();
+    // A number is appended to a copy of the values.
+    let _copy = to.execution.reserve(points.values.heap_bytes().saturating_mul(2))?;
+    to.memory.take(row_count.saturating_mul(size_of::<i64>() + columns_bytes))?;
+    let mut starts: Vec<i64> = Vec::with_capacity(count);
+    starts.extend(bounds.starts(least, greatest));
+    to.execution.check()?;
     if order == Order::Descending {
         starts.reverse();
     }
@@ -106,14 +109,36 @@ pub(crate) fn fill_windows(
     Ok(Points { times: starts, values, aux })
 }
 
+/// Number of the windows that [`WindowBounds::starts`] returns.
+fn count_starts(
+    bounds: &WindowBounds,
+    least: i64,
+    greatest: i64,
+    to: &Finish<'_>,
+) -> Result<usize, RowError> {
+    if let Some(count) = bounds.fixed_count(least, greatest) {
+        return Ok(usize::try_from(count).unwrap_or(usize::MAX));
+    }
+    let mut count = 0;
+    for _ in bounds.starts(least, greatest) {
+        if usize::is_multiple_of(count, WINDOWS_PER_CHECK) {
+            to.execution.check()?;
+            // A range of more windows than there is memory for ends here, not at its last window.
+            drop(to.execution.reserve(count.saturating_mul(WINDOW_BYTES))?);
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// Row of each window; windows of points outside of the known starts are added.
 fn rows_of_windows(times: &[i64], starts: &mut Vec<i64>, order: Order) -> Vec<u32> {
     let is_before = |a: i64, b: i64| match order {
         Order::Ascending => a < b,
         Order::Descending => a > b,
     };
-    let mut rows = Vec::with_capacity(starts.len());
-    let mut merged = Vec::with_capacity(starts.len());
+    let mut rows = Vec::with_capacity(starts.len() + times.len());
+    let mut merged = Vec::with_capacity(starts.len() + times.len());
     let mut at = 0;
     for start in starts.iter() {
         while at < times.len() && is_before(times[at], *start) {

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use chronolith_model::query::TypedValues;
 use chronolith_model::{Labels, MatchOp, Matcher};
 
-use super::column::RowColumn;
+use super::allowance::{ALLOCATION_BYTES, TEXT_BYTES};
+use super::error::RowError;
 use super::eval::{EvalInput, Place, evaluate};
+use super::execution::RowExecution;
 use super::plan::{Expr, Literal, Operator, Variable};
+use super::variables::Variables;
 
 /// Condition of one series.
 #[derive(Debug, Clone)]
@@ -23,12 +26,29 @@ pub(crate) enum SeriesFilter {
 }
 
 /// Decides what the tags decide.
-pub(crate) fn filter_of_series(filter: &Expr, tags: &Labels) -> SeriesFilter {
-    match simplify(filter, tags) {
+pub(crate) fn filter_of_series(
+    filter: &Expr,
+    tags: &Labels,
+    execution: &RowExecution,
+) -> Result<SeriesFilter, RowError> {
+    Ok(match simplify(filter, tags, execution)? {
         Expr::Literal(Literal::Boolean(true)) => SeriesFilter::All,
         Expr::Literal(_) => SeriesFilter::None,
         rest => SeriesFilter::Rows(Arc::new(rest)),
-    }
+    })
+}
+
+/// Bytes of an expression in memory, names of variables and regexes aside, which all copies share.
+pub(crate) fn expr_bytes(expr: &Expr) -> usize {
+    let below = match expr {
+        Expr::Variable(_) | Expr::Call(_) => 0,
+        Expr::Literal(Literal::Text(text)) => text.len() + TEXT_BYTES,
+        Expr::Literal(_) => 0,
+        Expr::Binary(_, left, right) => expr_bytes(left) + expr_bytes(right) + 2 * ALLOCATION_BYTES,
+        Expr::Match { operand, .. } => expr_bytes(operand) + ALLOCATION_BYTES,
+        Expr::Math(_, arguments) => arguments.iter().map(expr_bytes).sum::<usize>() + ALLOCATION_BYTES,
+    };
+    size_of::<Expr>() + below
 }
 
 /// Returns true if the expression contains a tag.
@@ -43,27 +63,28 @@ pub(crate) fn has_tags(expr: &Expr) -> bool {
 }
 
 /// Replaces tags by their values, and parts without variables by constants.
-fn simplify(expr: &Expr, tags: &Labels) -> Expr {
+fn simplify(expr: &Expr, tags: &Labels, execution: &RowExecution) -> Result<Expr, RowError> {
     let simple = match expr {
         Expr::Variable(Variable::Tag { name }) => {
             let value = tags.get(name).unwrap_or("");
-            return Expr::Literal(Literal::Text(value.as_bytes().into()));
+            return Ok(Expr::Literal(Literal::Text(value.as_bytes().into())));
         }
-        Expr::Variable(_) | Expr::Call(_) | Expr::Literal(_) => return expr.clone(),
+        Expr::Variable(_) | Expr::Call(_) | Expr::Literal(_) => return Ok(expr.clone()),
         Expr::Binary(operator, left, right) => {
-            let left = simplify(left, tags);
-            let right = simplify(right, tags);
+            let left = simplify(left, tags, execution)?;
+            let right = simplify(right, tags, execution)?;
             if let Some(result) = short_circuit(*operator, &left, &right) {
-                return result;
+                return Ok(result);
             }
             Expr::Binary(*operator, Box::new(left), Box::new(right))
         }
         Expr::Match { operand, regex, negated } => {
-            let operand = Box::new(simplify(operand, tags));
+            let operand = Box::new(simplify(operand, tags, execution)?);
             Expr::Match { operand, regex: regex.clone(), negated: *negated }
         }
         Expr::Math(function, arguments) => {
-            Expr::Math(*function, arguments.iter().map(|argument| simplify(argument, tags)).collect())
+            let simplified = arguments.iter().map(|argument| simplify(argument, tags, execution));
+            Expr::Math(*function, simplified.collect::<Result<_, RowError>>()?)
         }
     };
     let is_constant = match &simple {
@@ -72,10 +93,21 @@ fn simplify(expr: &Expr, tags: &Labels) -> Expr {
         Expr::Math(_, arguments) => arguments.iter().all(is_literal),
         _ => false,
     };
-    if is_constant && let Some(value) = evaluate_rows(&simple, &[], &[], 1, Place::SeriesCondition).get(0) {
-        return Expr::Literal(value);
+    if is_constant {
+        let variables = Variables::default();
+        let input = EvalInput {
+            variables: &variables,
+            columns: &[],
+            calls: &[],
+            row_count: 1,
+            place: Place::SeriesCondition,
+            execution,
+        };
+        if let Some(value) = evaluate(&simple, &input)?.column.get(0) {
+            return Ok(Expr::Literal(value));
+        }
     }
-    simple
+    Ok(simple)
 }
 
 fn is_literal(expr: &Expr) -> bool {
@@ -115,28 +147,13 @@ fn is_comparison(operator: Operator) -> bool {
     matches!(operator, Eq | Ne | Lt | Le | Gt | Ge)
 }
 
-fn evaluate_rows(
-    expr: &Expr,
-    variables: &[Variable],
-    columns: &[Option<RowColumn>],
-    row_count: usize,
-    place: Place,
-) -> RowColumn {
-    evaluate(expr, &EvalInput { variables, columns, calls: &[], row_count, place }).into_owned()
-}
-
 /// Indexes of the rows that meet a condition.
-pub(crate) fn selected_rows(
-    filter: &Expr,
-    variables: &[Variable],
-    columns: &[Option<RowColumn>],
-    row_count: usize,
-    place: Place,
-) -> Vec<u32> {
-    let column = evaluate_rows(filter, variables, columns, row_count, place);
-    let TypedValues::Booleans(values) = &column.values else { return Vec::new() };
+pub(crate) fn selected_rows(filter: &Expr, input: &EvalInput<'_>) -> Result<Vec<u32>, RowError> {
+    let evaluated = evaluate(filter, input)?;
+    let column = &*evaluated.column;
+    let TypedValues::Booleans(values) = &column.values else { return Ok(Vec::new()) };
     let is_true = |row: &u32| values[*row as usize] && column.is_present(*row as usize);
-    (0..row_count as u32).filter(is_true).collect()
+    Ok((0..input.row_count as u32).filter(is_true).collect())
 }
 
 /// Matchers of series without which no point meets the condition.

@@ -5,7 +5,7 @@
 //! Invariants: rows are in the order of the plan; points of several calls share a row if they have the same
 //! time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,13 +14,15 @@ use chronolith_model::TimeRange;
 use chronolith_model::query::{ColumnType, TypedColumns};
 
 use super::accumulate::{Points, Samples};
+use super::allowance::{Allowance, row_bytes};
+use super::bounds::WindowBounds;
 use super::call::{Part, PreparedCall, result_type};
 use super::column::{NULL_ROW, RowBatch, RowColumn};
 use super::error::RowError;
 use super::eval::{EvalInput, Place, column_types, shown_columns};
 use super::execution::RowExecution;
 use super::fill::Defaults;
-use super::plan::{Call, Order, RowPlan};
+use super::plan::{Call, Fill, Order, RowPlan};
 use super::points::{Group, Member, PointSource, ReadBuffers, RowNeed, Wanted};
 use super::selection::Selection;
 use super::source::RowSource;
@@ -34,6 +36,10 @@ const SAMPLES_AT_A_TIME: usize = 4 << 20;
 const PARALLEL_SAMPLES_MIN: usize = if cfg!(test) { 16 } else { 32 * 1024 };
 /// Groups that are computed at a time.
 const GROUPS_AT_A_TIME: usize = 4096;
+/// Calls of a member between two checks of the deadline.
+const CALLS_PER_CHECK: usize = 256;
+/// Samples of a series from which their memory is reserved before they are read.
+const RESERVED_SAMPLES_MIN: usize = 1 << 20;
 /// Rows per batch.
 const BATCH_ROWS: usize = 64 * 1024;
 
@@ -45,20 +51,31 @@ pub(crate) struct JoinedRows {
     types: Vec<Option<ColumnType>>,
     next_group: usize,
     ready: VecDeque<RowBatch>,
-    memory: Option<Reservation>,
+    /// Memory of the batches, those that were returned included until the next groups.
+    memory: Vec<Reservation>,
 }
 
 impl JoinedRows {
     pub(crate) fn new(plan: Arc<RowPlan>, execution: Arc<RowExecution>, selection: Selection) -> JoinedRows {
         let calls = call_types(&plan, &selection.variables);
-        let types = column_types(&plan, &selection.variables, &calls);
-        JoinedRows { plan, execution, selection, types, next_group: 0, ready: VecDeque::new(), memory: None }
+        let types = column_types(&plan, &selection.variables, &calls, &execution);
+        JoinedRows {
+            plan,
+            execution,
+            selection,
+            types,
+            next_group: 0,
+            ready: VecDeque::new(),
+            memory: Vec::new(),
+        }
     }
 
     /// Computes the next groups.
     fn compute(&mut self) -> Result<(), RowError> {
+        self.execution.check()?;
         let first = self.next_group;
-        let mut samples = 0;
+        let filled = filled_count(&self.plan);
+        let mut samples = 0_usize;
         while self.next_group < self.selection.groups.len()
             && self.next_group - first < GROUPS_AT_A_TIME
             && samples < SAMPLES_AT_A_TIME
@@ -67,7 +84,7 @@ impl JoinedRows {
             let hint = |member: &Member| {
                 self.selection.drivers.iter().map(|idx| member.point_count_hint(*idx)).sum::<usize>()
             };
-            samples += members.iter().map(hint).sum::<usize>();
+            samples = samples.saturating_add(members.iter().map(hint).sum::<usize>()).saturating_add(filled);
             self.next_group += 1;
         }
         let groups = &self.selection.groups[first..self.next_group];
@@ -83,10 +100,10 @@ impl JoinedRows {
             groups,
             helper_max: if samples < PARALLEL_SAMPLES_MIN { 0 } else { usize::MAX },
         };
-        let batches = worker.run()?;
-        let bytes = batches.iter().map(batch_bytes).sum::<usize>() as u64;
-        self.memory = Some(self.execution.environment.ctx.budget.reserve(bytes)?);
-        self.ready.extend(batches);
+        for (batches, memory) in worker.run()? {
+            self.ready.extend(batches);
+            self.memory.push(memory);
+        }
         Ok(())
     }
 }
@@ -94,7 +111,7 @@ impl JoinedRows {
 impl RowSource for JoinedRows {
     fn next_batch(&mut self) -> Result<Option<RowBatch>, RowError> {
         while self.ready.is_empty() {
-            self.memory = None;
+            self.memory.clear();
             if self.next_group >= self.selection.groups.len() {
                 return Ok(None);
             }
@@ -105,6 +122,17 @@ impl RowSource for JoinedRows {
 
     fn column_types(&self) -> &[Option<ColumnType>] {
         &self.types
+    }
+}
+
+/// Values of the windows of a group that is filled.
+fn filled_count(plan: &RowPlan) -> usize {
+    let count = WindowBounds::new(plan.range, plan.windows.clone()).count();
+    match count {
+        Some(count) if plan.fill != Fill::None => {
+            usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(plan.calls.len())
+        }
+        _ => 0,
     }
 }
 
@@ -133,11 +161,14 @@ struct Morsel {
 struct Folded {
     parts: Vec<Option<Part>>,
     /// Released when the group is finished.
-    memory: Reservation,
+    memory: Allowance,
 }
 
+/// Rows of a group with their memory.
+type GroupRows = (Vec<RowBatch>, Reservation);
+
 impl Worker<'_> {
-    fn run(&self) -> Result<Vec<RowBatch>, RowError> {
+    fn run(&self) -> Result<Vec<GroupRows>, RowError> {
         let mut morsels = Vec::new();
         for (group, members) in self.groups.iter().map(|group| group.members.len()).enumerate() {
             morsels.extend((0..members).step_by(MORSEL_MEMBERS).map(|first| Morsel { group, first }));
@@ -148,11 +179,10 @@ impl Worker<'_> {
         for (morsel, folded) in morsels.iter().zip(folded) {
             folded_of(morsel.group).push(folded);
         }
-        let batches = self.for_each(groups.len(), |idx, _| {
+        self.for_each(groups.len(), |idx, _| {
             let folded = std::mem::take(&mut *folded_of(idx));
             self.finish(&self.groups[idx], folded)
-        })?;
-        Ok(batches.into_iter().flatten().collect())
+        })
     }
 
     /// Applies `work` to each index by several threads; results are in the order of the indexes.
@@ -186,28 +216,27 @@ impl Worker<'_> {
     fn fold(&self, morsel: &Morsel, buffers: &mut ReadBuffers) -> Result<Folded, RowError> {
         let members = &self.groups[morsel.group].members[morsel.first..];
         let members = &members[..members.len().min(MORSEL_MEMBERS)];
-        let mut memory = self.execution.environment.ctx.budget.reserve(0)?;
-        let mut reserved = 0;
+        let mut memory = self.execution.allowance()?;
+        memory.take(self.calls.len() * size_of::<Option<Part>>())?;
         let new_part =
             |call: &Option<PreparedCall<'_>>| call.as_ref().map(PreparedCall::new_part).transpose();
         let mut parts = self.calls.iter().map(new_part).collect::<Result<Vec<_>, RowError>>()?;
         for member in members {
-            let mut read = MemberSamples { read: Vec::new() };
-            for (call, part) in self.calls.iter().zip(&mut parts) {
+            self.execution.check()?;
+            let mut read = MemberSamples::new(self.execution.allowance()?);
+            for (number, (call, part)) in self.calls.iter().zip(&mut parts).enumerate() {
+                if number.is_multiple_of(CALLS_PER_CHECK) {
+                    self.execution.check()?;
+                }
                 if let (Some(call), Some(part)) = (call, part)
                     && member.has(call.variable)
                     && member.is_read_by(call.bounds.range)
                 {
                     let samples = self.read(call, member, &mut read, buffers)?;
-                    call.fold(part, member, &samples.view())?;
+                    call.fold(part, member, &samples.view(), &mut memory)?;
                 }
             }
             read.recycle(buffers);
-            let bytes = parts.iter().flatten().map(Part::heap_bytes).sum::<usize>();
-            if bytes > reserved {
-                memory.grow((bytes - reserved) as u64)?;
-                reserved = bytes;
-            }
         }
         Ok(Folded { parts, memory })
     }
@@ -222,23 +251,31 @@ impl Worker<'_> {
     ) -> Result<&'r ReadSamples, RowError> {
         let range = member.read_range(self.execution.readable(call.bounds.range));
         let variables = &self.selection.variables;
-        let found = known.read.iter().position(|read| read.variable == call.variable && read.range == range);
-        if let Some(found) = found {
+        if let Some(found) = known.find(call.variable, range) {
             return Ok(&known.read[found]);
         }
+        let memory = &mut known.memory;
+        let hint = member.point_count_hint(call.variable);
+        // A series is read as a whole: a long one is refused before that.
+        let _whole = match hint > RESERVED_SAMPLES_MIN {
+            true => Some(self.execution.reserve(hint.saturating_mul(size_of::<i64>() * 2))?),
+            false => None,
+        };
         let read = if member.is_unfiltered() && call.aux.is_empty() {
-            let columns = member.read_variable(call.variable, variables, range, buffers)?;
+            let columns = member.read_variable(call.variable, variables, range, buffers, memory)?;
             if matches!(member.source, PointSource::Series(_)) {
                 self.execution.count_points(columns.times.len())?;
             }
-            ReadSamples { variable: call.variable, range, columns, aux: Vec::new() }
+            ReadSamples { range, columns, aux: Vec::new() }
         } else {
             let all: Vec<usize> = (0..variables.all.len()).collect();
             let wanted = Wanted { drivers: &[call.variable], all: &all, rows: RowNeed::WithDriver };
-            let mut points = member.read_points(wanted, variables, range, self.execution, buffers)?;
+            let mut points = member.read_points(wanted, variables, range, self.execution, buffers, memory)?;
             let empty = |column_type: Option<ColumnType>| {
                 RowColumn::nulls(column_type.unwrap_or_default(), points.times.len())
             };
+            let aux_bytes: usize = call.aux_types.iter().map(|column_type| row_bytes(*column_type)).sum();
+            memory.take(points.times.len().saturating_mul(aux_bytes))?;
             let aux = call
                 .aux
                 .iter()
@@ -247,38 +284,39 @@ impl Worker<'_> {
             let values =
                 points.columns[call.variable].take().unwrap_or_else(|| RowColumn::new(call.column_type));
             let columns = TypedColumns { times: points.times, values: values.values };
-            ReadSamples { variable: call.variable, range, columns, aux }
+            ReadSamples { range, columns, aux }
         };
-        known.read.push(read);
-        Ok(&known.read[known.read.len() - 1])
+        Ok(known.push(call.variable, read))
     }
 
     /// Merges the parts of a group, and joins the results of its calls.
-    fn finish(&self, group: &Group, folded: Vec<Folded>) -> Result<Vec<RowBatch>, RowError> {
+    fn finish(&self, group: &Group, folded: Vec<Folded>) -> Result<GroupRows, RowError> {
         let mut folded = folded.into_iter();
-        let Some(Folded { mut parts, memory }) = folded.next() else { return Ok(Vec::new()) };
-        let mut reserved = vec![memory];
+        let Some(Folded { mut parts, mut memory }) = folded.next() else {
+            return Ok((Vec::new(), self.execution.reserve(0)?));
+        };
+        let mut reserved = Vec::with_capacity(folded.len());
         for later in folded {
+            self.execution.check()?;
             reserved.push(later.memory);
             for (part, later) in parts.iter_mut().zip(later.parts) {
                 if let (Some(part), Some(later)) = (part.as_mut(), later) {
-                    part.merge(later);
+                    part.merge(later, &mut memory)?;
                 }
             }
         }
         let mut results = Vec::with_capacity(parts.len());
         for (call, part) in self.calls.iter().zip(parts) {
             results.push(match (call, part) {
-                (Some(call), Some(part)) => Some(call.finish(part, self.execution)?),
+                (Some(call), Some(part)) => Some(call.finish(part, self.execution, &mut memory)?),
                 _ => None,
             });
         }
-        let bytes = results.iter().flatten().map(Points::heap_bytes).sum::<usize>() as u64;
-        reserved.push(self.execution.environment.ctx.budget.reserve(bytes)?);
-        Ok(self.batches(group, results))
+        self.batches(group, results)
     }
 
-    fn batches(&self, group: &Group, results: Vec<Option<Points>>) -> Vec<RowBatch> {
+    fn batches(&self, group: &Group, results: Vec<Option<Points>>) -> Result<GroupRows, RowError> {
+        let _joined = self.execution.reserve(self.joined_bytes(&results))?;
         let (times, rows) = join_times(&results, self.plan.order);
         let mut defaults = Defaults::after(&self.plan.fill, Vec::new());
         let variables = &self.selection.variables;
@@ -307,14 +345,49 @@ impl Worker<'_> {
             }
         }
         let input = EvalInput {
-            variables: &variables.all,
+            variables,
             columns: &aux,
             calls: &columns,
             row_count: times.len(),
             place: Place::Column,
+            execution: self.execution,
         };
-        let columns = shown_columns(self.plan, &input);
-        split(group, times, columns)
+        let (columns, mut memory) = shown_columns(self.plan, &input)?;
+        memory.grow((times.len() * size_of::<i64>()) as u64)?;
+        if times.len() > BATCH_ROWS {
+            // The batches are copies.
+            memory.grow(memory.bytes())?;
+        }
+        let batches = split(group, times, columns);
+        let bytes = batches.iter().map(batch_bytes).sum::<usize>() as u64;
+        memory.shrink(memory.bytes().saturating_sub(bytes));
+        Ok((batches, memory))
+    }
+
+    /// Bytes that the join of the results of a group needs besides them, at most: times, rows of each call
+    /// in them, and columns.
+    fn joined_bytes(&self, results: &[Option<Points>]) -> usize {
+        let mut present = results.iter().flatten();
+        let Some(first) = present.next() else { return 0 };
+        let column_bytes = |points: &Points| {
+            let columns = points.aux.iter().chain([&points.values]);
+            columns.map(|column| row_bytes(column.values.column_type())).sum::<usize>()
+        };
+        let fixed = self.selection.variables.all.len() * size_of::<Option<RowColumn>>();
+        if present.clone().all(|points| points.times == first.times) {
+            let missing = results.iter().filter(|points| points.is_none()).count();
+            // One column is copied at a time, where missing values are replaced.
+            let row = size_of::<i64>() + missing * row_bytes(ColumnType::Float) + 3 * column_bytes(first);
+            return fixed.saturating_add(first.times.len().saturating_mul(row));
+        }
+        let count: usize = results.iter().flatten().map(|points| points.times.len()).sum();
+        let columns: usize = results
+            .iter()
+            .map(|points| points.as_ref().map_or(row_bytes(ColumnType::Float), column_bytes))
+            .sum();
+        // Vectors that grow are up to three times as large while they are copied.
+        let row = 3 * (size_of::<i64>() + results.len() * size_of::<u32>()) + 2 * columns;
+        fixed.saturating_add(count.saturating_mul(row))
     }
 }
 
@@ -362,7 +435,6 @@ fn join_times(results: &[Option<Points>], order: Order) -> (Vec<i64>, Vec<Option
 
 /// Samples of one variable of a member.
 struct ReadSamples {
-    variable: usize,
     range: TimeRange,
     columns: TypedColumns,
     aux: Vec<RowColumn>,
@@ -377,9 +449,27 @@ impl ReadSamples {
 /// What has been read of a member.
 struct MemberSamples {
     read: Vec<ReadSamples>,
+    /// Indexes of the samples of a variable: one per range.
+    by_variable: BTreeMap<usize, Vec<usize>>,
+    memory: Allowance,
 }
 
 impl MemberSamples {
+    fn new(memory: Allowance) -> MemberSamples {
+        MemberSamples { read: Vec::new(), by_variable: BTreeMap::new(), memory }
+    }
+
+    fn find(&self, variable: usize, range: TimeRange) -> Option<usize> {
+        self.by_variable.get(&variable)?.iter().copied().find(|idx| self.read[*idx].range == range)
+    }
+
+    fn push(&mut self, variable: usize, samples: ReadSamples) -> &ReadSamples {
+        let idx = self.read.len();
+        self.by_variable.entry(variable).or_default().push(idx);
+        self.read.push(samples);
+        &self.read[idx]
+    }
+
     /// Gives buffers back for the next member.
     fn recycle(self, buffers: &mut ReadBuffers) {
         for read in self.read {

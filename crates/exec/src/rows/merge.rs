@@ -35,6 +35,13 @@ pub(crate) fn merge_members(mut members: Vec<PointColumns>, order: Order) -> Poi
     merged
 }
 
+/// Bytes that a merge of members needs besides them: the concatenation, its order, and the sorted rows.
+pub(crate) fn merge_bytes(members: &[PointColumns]) -> usize {
+    let bytes: usize = members.iter().map(PointColumns::heap_bytes).sum();
+    let rows: usize = members.iter().map(|points| points.times.len()).sum();
+    if members.len() < 2 { 0 } else { 3 * bytes + 2 * rows * size_of::<u32>() }
+}
+
 fn concatenate(members: &[PointColumns]) -> PointColumns {
     let column_count = members.first().map_or(0, |points| points.columns.len());
     let mut out = PointColumns { times: Vec::new(), columns: vec![None; column_count] };

@@ -11,9 +11,10 @@ use chronolith_model::query::{ColumnType, SampleSource, TypedColumns, TypedValue
 use chronolith_model::sample::is_stale;
 use chronolith_model::{Columns, Labels, TimeRange};
 
+use super::allowance::{Allowance, TEXT_BYTES, row_bytes};
 use super::column::{NULL_ROW, ResultSeries, RowColumn, cast_values};
 use super::error::RowError;
-use super::eval::Place;
+use super::eval::{EvalInput, Place};
 use super::execution::RowExecution;
 use super::filter::{SeriesFilter, selected_rows};
 use super::plan::{Literal, Variable};
@@ -91,6 +92,9 @@ pub(crate) enum RowNeed {
     WithDriver,
 }
 
+/// Samples of a buffer that is kept from series to series, at most.
+const BUFFER_SAMPLES_MAX: usize = 1 << 20;
+
 /// Buffers that are reused from series to series.
 #[derive(Default)]
 pub(crate) struct ReadBuffers {
@@ -102,6 +106,7 @@ impl ReadBuffers {
     pub(crate) fn recycle(&mut self, columns: TypedColumns) {
         if let TypedValues::Floats(values) = columns.values
             && self.floats.values.capacity() < values.capacity()
+            && values.capacity() <= BUFFER_SAMPLES_MAX
         {
             self.floats.times = columns.times;
             self.floats.values = values;
@@ -163,21 +168,28 @@ impl Member {
         matches!(self.filter, SeriesFilter::All)
     }
 
-    /// Reads the points of one variable; conditions are not applied.
+    /// Reads the points of one variable; conditions are not applied. Their memory is taken from `memory`.
     pub(crate) fn read_variable(
         &self,
         variable: usize,
         variables: &Variables,
         range: TimeRange,
         buffers: &mut ReadBuffers,
+        memory: &mut Allowance,
     ) -> Result<TypedColumns, RowError> {
         let column_type = variables.types[variable].unwrap_or_default();
         match &self.source {
-            PointSource::Series(fields) => read_field(&fields[variable], column_type, range, buffers),
+            PointSource::Series(fields) => {
+                let columns = read_field(&fields[variable], column_type, range, buffers)?;
+                memory.take(samples_bytes(&columns))?;
+                Ok(columns)
+            }
             PointSource::Rows(rows) => {
                 let mut out = TypedColumns::new(column_type);
                 let Some(column) = &rows.columns[variable] else { return Ok(out) };
                 let in_range = rows.rows_in(range);
+                memory
+                    .take(in_range.len() * (size_of::<u32>() + size_of::<i64>() + row_bytes(column_type)))?;
                 let kept: Vec<u32> = in_range.filter(|row| column.is_present(*row as usize)).collect();
                 out.times = kept.iter().map(|row| rows.times[*row as usize]).collect();
                 out.values = column.gather(&kept).values;
@@ -186,7 +198,8 @@ impl Member {
         }
     }
 
-    /// Reads the points that have a value of one of the drivers and meet the condition.
+    /// Reads the points that have a value of one of the drivers and meet the condition. Their memory is taken
+    /// from `memory`.
     pub(crate) fn read_points(
         &self,
         wanted: Wanted<'_>,
@@ -194,10 +207,11 @@ impl Member {
         range: TimeRange,
         execution: &RowExecution,
         buffers: &mut ReadBuffers,
+        memory: &mut Allowance,
     ) -> Result<PointColumns, RowError> {
         let mut points = match &self.source {
             PointSource::Series(_) => {
-                let points = self.align_series(wanted, variables, range, buffers)?;
+                let points = self.align_series(wanted, variables, range, execution, buffers, memory)?;
                 execution.count_points(points.times.len())?;
                 points
             }
@@ -210,6 +224,9 @@ impl Member {
                     columns.into_iter().any(|column| column.is_present(row))
                 };
                 let in_range = rows.rows_in(range);
+                let columns = rows.columns.iter().flatten();
+                let row: usize = columns.map(|column| row_bytes(column.values.column_type())).sum();
+                memory.take(in_range.len().saturating_mul(row + size_of::<u32>() + size_of::<i64>()))?;
                 let kept: Vec<u32> = in_range.filter(|row| has_driver(*row as usize)).collect();
                 PointColumns {
                     times: kept.iter().map(|row| rows.times[*row as usize]).collect(),
@@ -227,7 +244,15 @@ impl Member {
                 PointSource::Series(_) => Place::SeriesCondition,
                 PointSource::Rows(_) => Place::RowCondition,
             };
-            let kept = selected_rows(filter, &variables.all, &points.columns, count, place);
+            let input = EvalInput {
+                variables,
+                columns: &points.columns,
+                calls: &[],
+                row_count: count,
+                place,
+                execution,
+            };
+            let kept = selected_rows(filter, &input)?;
             if kept.len() < count {
                 points.keep(&kept);
             }
@@ -240,19 +265,37 @@ impl Member {
         wanted: Wanted<'_>,
         variables: &Variables,
         range: TimeRange,
+        execution: &RowExecution,
         buffers: &mut ReadBuffers,
+        memory: &mut Allowance,
     ) -> Result<PointColumns, RowError> {
-        let mut read: Vec<Option<TypedColumns>> = (0..variables.all.len()).map(|_| None).collect();
-        for idx in wanted.all {
+        let count = variables.all.len();
+        memory.take(count * (size_of::<Option<TypedColumns>>() + size_of::<Option<RowColumn>>()))?;
+        let mut read: Vec<Option<TypedColumns>> = (0..count).map(|_| None).collect();
+        for (number, idx) in wanted.all.iter().enumerate() {
+            if number.is_multiple_of(VARIABLES_PER_CHECK) {
+                execution.check()?;
+            }
             if self.has(*idx) {
-                read[*idx] = Some(self.read_variable(*idx, variables, range, buffers)?);
+                read[*idx] = Some(self.read_variable(*idx, variables, range, buffers, memory)?);
             }
         }
-        let times = union_of_times(wanted.drivers.iter().filter_map(|idx| read[*idx].as_ref()));
-        let mut columns: Vec<Option<RowColumn>> = (0..variables.all.len()).map(|_| None).collect();
-        for idx in wanted.all {
+        let times = union_of_times(wanted.drivers.iter().filter_map(|idx| read[*idx].as_ref()), memory)?;
+        let mut columns: Vec<Option<RowColumn>> = (0..count).map(|_| None).collect();
+        for (number, idx) in wanted.all.iter().enumerate() {
+            if number.is_multiple_of(VARIABLES_PER_CHECK) {
+                execution.check()?;
+            }
+            let bytes = row_bytes(variables.types[*idx].unwrap_or_default());
+            memory.take(times.len().saturating_mul(bytes + size_of::<u32>()))?;
             columns[*idx] = match (&variables.all[*idx], read[*idx].take()) {
-                (_, Some(samples)) => Some(align(samples, &times)),
+                (_, Some(samples)) => {
+                    let samples_bytes = samples_bytes(&samples);
+                    let column = align(samples, &times);
+                    memory.give_back(samples_bytes);
+                    memory.take(text_bytes(&column.values))?;
+                    Some(column)
+                }
                 (Variable::Tag { name }, None) => {
                     let value = self.tags.get(name).map(|value| Literal::Text(value.as_bytes().into()));
                     value.map(|value| RowColumn::repeated(Some(&value), times.len()))
@@ -264,8 +307,26 @@ impl Member {
             {
                 columns[*idx] = Some(RowColumn::nulls(column_type, times.len()));
             }
+            memory.give_back(times.len() * size_of::<u32>());
         }
         Ok(PointColumns { times, columns })
+    }
+}
+
+/// Variables between two checks of the deadline.
+const VARIABLES_PER_CHECK: usize = 256;
+
+/// Bytes of samples in memory.
+fn samples_bytes(columns: &TypedColumns) -> usize {
+    columns.times.len() * (size_of::<i64>() + row_bytes(columns.values.column_type()))
+        + text_bytes(&columns.values)
+}
+
+/// Bytes of the texts of a column.
+fn text_bytes(values: &TypedValues) -> usize {
+    match values {
+        TypedValues::Texts(texts) => texts.iter().map(|text| text.len() + TEXT_BYTES).sum(),
+        _ => 0,
     }
 }
 
@@ -340,18 +401,30 @@ fn merge_samples(out: &mut TypedColumns, more: TypedColumns) {
     }
 }
 
-fn union_of_times<'t>(all: impl Iterator<Item = &'t TypedColumns>) -> Vec<i64> {
+/// Times of all samples, ascending, each once. They are sorted once, whatever the number of fields with times
+/// of their own.
+fn union_of_times<'t>(
+    all: impl Iterator<Item = &'t TypedColumns>,
+    memory: &mut Allowance,
+) -> Result<Vec<i64>, RowError> {
     let mut times: Vec<i64> = Vec::new();
+    let mut first: Option<&[i64]> = None;
     for samples in all {
-        if times.is_empty() {
-            times.clone_from(&samples.times);
-        } else if times != samples.times {
-            times.extend_from_slice(&samples.times);
-            times.sort();
-            times.dedup();
+        match first {
+            Some(first) if *first == samples.times => {}
+            _ => {
+                // A vector that grows is copied to one of twice its size.
+                memory.take(3 * samples.times.len() * size_of::<i64>())?;
+                first.get_or_insert(&samples.times);
+                times.extend_from_slice(&samples.times);
+            }
         }
     }
-    times
+    if !times.is_sorted_by(|a, b| a < b) {
+        times.sort_unstable();
+        times.dedup();
+    }
+    Ok(times)
 }
 
 /// Values of samples at `times`, null where there is none.

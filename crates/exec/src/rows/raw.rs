@@ -12,12 +12,13 @@ use chronolith_base::Reservation;
 use chronolith_model::TimeRange;
 use chronolith_model::query::ColumnType;
 
+use super::allowance::Allowance;
 use super::column::RowBatch;
 use super::error::RowError;
 use super::eval::{EvalInput, Place, column_types, shown_columns};
 use super::execution::RowExecution;
 use super::fill::Defaults;
-use super::merge::merge_members;
+use super::merge::{merge_bytes, merge_members};
 use super::plan::{Literal, Order, RowPlan};
 use super::points::{Group, PointColumns, ReadBuffers, RowNeed, Wanted};
 use super::selection::Selection;
@@ -29,6 +30,8 @@ const FIRST_SLICE_ROWS: usize = 1024;
 const SLICE_ROWS: usize = 64 * 1024;
 /// Rows of a slice per member: about the samples of a chunk, which would be decoded again for each slice.
 const SLICE_ROWS_PER_MEMBER: usize = 128;
+/// Rows of a slice of a plan with many columns at least: each slice decodes the chunks of its time again.
+const SLICE_ROWS_MIN: usize = 32;
 /// Rows of a slice of a group with many members.
 const SLICE_ROWS_MAX: usize = 1 << 20;
 /// Values of a slice, in all columns.
@@ -56,7 +59,7 @@ pub(crate) struct RawRows {
 impl RawRows {
     pub(crate) fn new(plan: Arc<RowPlan>, execution: Arc<RowExecution>, selection: Selection) -> RawRows {
         let wanted = (0..selection.variables.all.len()).collect();
-        let types = column_types(&plan, &selection.variables, &[]);
+        let types = column_types(&plan, &selection.variables, &[], &execution);
         RawRows {
             plan,
             execution,
@@ -72,8 +75,8 @@ impl RawRows {
         }
     }
 
-    /// Reads the next slice of the group; `None` at its end.
-    fn read_slice(&mut self) -> Result<Option<PointColumns>, RowError> {
+    /// Reads the next slice of the group, with the memory of its points; `None` at its end.
+    fn read_slice(&mut self) -> Result<Option<Slice>, RowError> {
         let Some(group) = self.selection.groups.get(self.group_idx) else { return Ok(None) };
         let slices = match &mut self.slices {
             Some(slices) => slices,
@@ -88,13 +91,12 @@ impl RawRows {
             range,
             plan_range: self.plan.range,
         };
-        let all = reader.read_members(group, slices.rows_wanted)?;
+        let (all, memory) = reader.read_members(group, slices.rows_wanted)?;
+        // A row is moved to the merged points, and one column is copied at a time for limit and fill.
+        let merged = self.execution.reserve(merge_bytes(&all))?;
         let points = merge_members(all, self.plan.order);
         slices.advance(range, points.times.len());
-        // The slice and the batch that is made of it.
-        let bytes = 2 * points.heap_bytes() as u64;
-        self.memory = Some(self.execution.environment.ctx.budget.reserve(bytes)?);
-        Ok(Some(points))
+        Ok(Some(Slice { points, _memory: memory, _merged: merged }))
     }
 
     /// Removes rows outside of the limit of the plan; returns true if no further rows are returned.
@@ -120,31 +122,36 @@ impl RawRows {
         self.returned = 0;
     }
 
-    fn batch_of(&self, points: &PointColumns, group: &Group) -> RowBatch {
+    fn batch_of(&self, points: &PointColumns, group: &Group) -> Result<(RowBatch, Reservation), RowError> {
         let input = EvalInput {
-            variables: &self.selection.variables.all,
+            variables: &self.selection.variables,
             columns: &points.columns,
             calls: &[],
             row_count: points.times.len(),
             place: Place::Column,
+            execution: &self.execution,
         };
-        let columns = shown_columns(&self.plan, &input);
-        RowBatch { series: group.series.clone(), times: points.times.clone(), columns }
+        let (columns, mut memory) = shown_columns(&self.plan, &input)?;
+        memory.grow((points.times.len() * size_of::<i64>()) as u64)?;
+        let batch = RowBatch { series: group.series.clone(), times: points.times.clone(), columns };
+        Ok((batch, memory))
     }
 }
 
 impl RowSource for RawRows {
     fn next_batch(&mut self) -> Result<Option<RowBatch>, RowError> {
+        self.memory = None;
         loop {
+            self.execution.check()?;
             if self.group_idx >= self.selection.groups.len() {
-                self.memory = None;
                 return Ok(None);
             }
-            let Some(mut points) = self.read_slice()? else {
+            let Some(mut slice) = self.read_slice()? else {
                 self.finish_group();
                 continue;
             };
-            let is_done = self.apply_limit(&mut points);
+            let points = &mut slice.points;
+            let is_done = self.apply_limit(points);
             let mut defaults = Defaults::after(&self.plan.fill, std::mem::take(&mut self.last));
             for (idx, column) in points.columns.iter_mut().enumerate() {
                 if let Some(column) = column {
@@ -153,13 +160,16 @@ impl RowSource for RawRows {
                 }
             }
             self.last = defaults.into_last();
-            let batch = (!points.times.is_empty())
-                .then(|| self.batch_of(&points, &self.selection.groups[self.group_idx]));
+            let batch = match points.times.is_empty() {
+                true => None,
+                false => Some(self.batch_of(points, &self.selection.groups[self.group_idx])?),
+            };
             if is_done {
                 self.finish_group();
             }
-            if batch.is_some() {
-                return Ok(batch);
+            if let Some((batch, memory)) = batch {
+                self.memory = Some(memory);
+                return Ok(Some(batch));
             }
         }
     }
@@ -167,6 +177,13 @@ impl RowSource for RawRows {
     fn column_types(&self) -> &[Option<ColumnType>] {
         &self.types
     }
+}
+
+/// Points of one slice of a group.
+struct Slice {
+    points: PointColumns,
+    _memory: Vec<Allowance>,
+    _merged: Reservation,
 }
 
 /// Reads members of a group for one slice.
@@ -180,34 +197,49 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    fn read_members(&self, group: &Group, rows: usize) -> Result<Vec<PointColumns>, RowError> {
+    fn read_members(
+        &self,
+        group: &Group,
+        rows: usize,
+    ) -> Result<(Vec<PointColumns>, Vec<Allowance>), RowError> {
         let next = AtomicUsize::new(0);
-        let work = || {
+        let work = || -> Result<(Vec<(usize, PointColumns)>, Allowance), RowError> {
             let mut buffers = ReadBuffers::default();
+            let mut memory = self.execution.allowance()?;
             let mut read = Vec::new();
             loop {
                 let idx = next.fetch_add(1, Ordering::Relaxed);
-                let Some(member) = group.members.get(idx) else { return Ok(read) };
+                let Some(member) = group.members.get(idx) else { return Ok((read, memory)) };
                 let variables = &self.selection.variables;
                 let readable = member.read_range(self.plan_range);
                 let range =
                     TimeRange::new(self.range.start.max(readable.start), self.range.end.min(readable.end));
-                let points =
-                    member.read_points(self.wanted, variables, range, self.execution, &mut buffers)?;
+                let buffers = &mut buffers;
+                let points = member.read_points(
+                    self.wanted,
+                    variables,
+                    range,
+                    self.execution,
+                    buffers,
+                    &mut memory,
+                )?;
                 read.push((idx, points));
             }
         };
         let helper_max = if rows < PARALLEL_ROWS_MIN { 0 } else { group.members.len() - 1 };
-        let parts: Vec<Result<Vec<(usize, PointColumns)>, RowError>> = match helper_max {
+        let parts = match helper_max {
             0 => vec![work()],
             _ => self.execution.environment.ctx.run_in_parallel(helper_max, work),
         };
         let mut all = Vec::new();
+        let mut memory = Vec::new();
         for part in parts {
-            all.extend(part?);
+            let (read, own) = part?;
+            all.extend(read);
+            memory.push(own);
         }
         all.sort_by_key(|(idx, _)| *idx);
-        Ok(all.into_iter().map(|(_, points)| points).collect())
+        Ok((all.into_iter().map(|(_, points)| points).collect(), memory))
     }
 }
 
@@ -246,7 +278,7 @@ impl Slices {
             rest = TimeRange::new(first, last.saturating_add(1));
         }
         let rows_max = (group.members.len() * SLICE_ROWS_PER_MEMBER).clamp(SLICE_ROWS, SLICE_ROWS_MAX);
-        let rows_max = rows_max.min(SLICE_VALUES_MAX / (plan.columns.len() + 1)).max(FIRST_SLICE_ROWS);
+        let rows_max = rows_max.min(SLICE_VALUES_MAX / (plan.columns.len() + 1)).max(SLICE_ROWS_MIN);
         let limit = plan.slice.limit.saturating_add(plan.slice.offset);
         let first_rows = if plan.slice.limit == 0 { rows_max } else { limit.max(FIRST_SLICE_ROWS) };
         let rows_wanted = first_rows.min(rows_max);

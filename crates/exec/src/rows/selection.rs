@@ -2,20 +2,22 @@
 //!
 //! Invariants: groups ascend by name and grouping tags, members by their tags; a descending plan has both
 //! reversed. A variable has one type over all sources.
+//! Cost: linear in the fields and in the series; memory is reserved before series are kept.
 //! Not here: reading of samples (`points`).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chronolith_base::Reservation;
 use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_model::kind::RESERVED_LABELS;
-use chronolith_model::query::SampleSource;
+use chronolith_model::query::{ColumnType, SampleSource};
 use chronolith_model::{FIELD_LABEL, Labels, METRIC_NAME, Matcher, Selector, SeriesRead, TimeRange};
 
+use super::allowance::{ALLOCATION_BYTES, Allowance, TEXT_BYTES, row_bytes};
 use super::column::{ResultSeries, RowBatch, RowColumn};
 use super::error::RowError;
 use super::execution::RowExecution;
-use super::filter::{SeriesFilter, filter_of_series, has_tags, series_matchers};
+use super::filter::{SeriesFilter, expr_bytes, filter_of_series, has_tags, series_matchers};
 use super::plan::{Literal, Order, RowPlan, Slice, Source, Variable};
 use super::points::{Group, Member, PointColumns, PointSource};
 use super::range::{intersection, range_of_plan, ranges_of_calls};
@@ -24,6 +26,14 @@ use super::variables::{Variables, drivers_of, variables_of, widen};
 
 /// Bytes of a selected series besides its labels, about.
 const SERIES_BYTES: usize = 256;
+/// Fields that are selected one by one. More of them are selected as all series of the measurement: each
+/// selection costs as much as the measurement has series.
+const FIELDS_ONE_BY_ONE_MAX: usize = 32;
+/// Series of a loop between two checks of the deadline.
+const SERIES_PER_CHECK: usize = 64;
+
+/// Bytes of a variable in the tables of a plan: itself, its type, its entry by name.
+const VARIABLE_BYTES: usize = 192;
 
 /// Runs the plan of a subquery.
 pub(crate) type RunSubquery<'r> = &'r dyn Fn(RowPlan) -> Result<Box<dyn RowSource>, RowError>;
@@ -34,7 +44,7 @@ pub(crate) struct Selection {
     pub(crate) variables: Variables,
     /// Variables of which a point needs a value.
     pub(crate) drivers: Vec<usize>,
-    _memory: Option<Reservation>,
+    _memory: Allowance,
 }
 
 /// Member with the values of its grouping tags.
@@ -52,8 +62,11 @@ struct Builder<'s> {
     variables: Variables,
     drivers: Vec<usize>,
     members: Vec<KeyedMember>,
-    memory: Option<Reservation>,
+    memory: Allowance,
 }
+
+/// Sources of the fields of each set of tags, one entry per variable.
+type FieldTable = HashMap<Labels, Vec<Vec<Arc<dyn SampleSource>>>>;
 
 /// Selects all series of a plan and runs its subqueries.
 pub(crate) fn select(
@@ -61,14 +74,19 @@ pub(crate) fn select(
     execution: &RowExecution,
     run: RunSubquery<'_>,
 ) -> Result<Selection, RowError> {
+    let mut memory = execution.allowance()?;
+    // Variables with their types and indexes, and the columns that lead to them.
+    memory.take((plan.columns.len() + plan.calls.len()).saturating_mul(VARIABLE_BYTES))?;
     let variables = variables_of(plan);
+    execution.check()?;
     let mut group_tags = plan.group_tags.clone();
     group_tags.sort();
     group_tags.dedup();
     let drivers = drivers_of(plan, &variables);
     let mut builder =
-        Builder { plan, execution, group_tags, variables, drivers, members: Vec::new(), memory: None };
+        Builder { plan, execution, group_tags, variables, drivers, members: Vec::new(), memory };
     for source in &plan.sources {
+        execution.check()?;
         match source {
             Source::Measurement { store, name } => builder.select_measurement(*store, name)?,
             Source::Subquery(inner) => builder.run_subqueries(inner, run)?,
@@ -80,21 +98,22 @@ pub(crate) fn select(
 
 impl Builder<'_> {
     fn select_measurement(&mut self, store: usize, name: &Arc<str>) -> Result<(), RowError> {
-        let mut fields: Vec<Arc<str>> = Vec::new();
-        for variable in &self.variables.all {
-            if let Variable::Field { name, .. } = variable
-                && !fields.contains(name)
-            {
-                fields.push(name.clone());
-            }
-        }
         let tag_matchers = series_matchers(self.plan.filter.as_ref());
-        let mut table: HashMap<Labels, Vec<Vec<Arc<dyn SampleSource>>>> = HashMap::default();
-        for field in &fields {
-            let mut matchers = vec![Matcher::equal(METRIC_NAME, name), Matcher::equal(FIELD_LABEL, field)];
-            matchers.extend(tag_matchers.iter().cloned());
+        let mut table = FieldTable::default();
+        let mut matchers = vec![Matcher::equal(METRIC_NAME, name)];
+        matchers.extend(tag_matchers.iter().cloned());
+        if self.variables.field_names().len() > FIELDS_ONE_BY_ONE_MAX {
             for series in self.read_series(store, &matchers)? {
-                self.add_field(field, series, &mut table)?;
+                self.add_field(series, &mut table)?;
+            }
+        } else {
+            let fields: Vec<Arc<str>> = self.variables.field_names().cloned().collect();
+            for field in fields {
+                let of_field = [Matcher::equal(FIELD_LABEL, &field)];
+                let of_field: Vec<Matcher> = matchers.iter().chain(&of_field).cloned().collect();
+                for series in self.read_series(store, &of_field)? {
+                    self.add_field(series, &mut table)?;
+                }
             }
         }
         let slice = self.plan.slice;
@@ -102,59 +121,94 @@ impl Builder<'_> {
             0 => None,
             _ => Some(self.sliced_keys(store, name, slice, tag_matchers)?),
         };
+        let count = self.add_members(name, table, kept.as_ref())?;
+        self.execution.count_series(count)
+    }
+
+    /// Adds the sets of tags of a measurement that meet the condition; returns their number.
+    fn add_members(
+        &mut self,
+        name: &Arc<str>,
+        table: FieldTable,
+        kept: Option<&HashSet<Vec<Arc<str>>>>,
+    ) -> Result<usize, RowError> {
         let shared = self.plan.filter.as_ref().filter(|filter| !has_tags(filter)).cloned().map(Arc::new);
+        // A condition with tags is simplified by those of each series.
+        let own_bytes = match (&shared, &self.plan.filter) {
+            (None, Some(filter)) => expr_bytes(filter),
+            _ => 0,
+        };
         let mut count = 0;
-        for (tags, fields) in table {
+        for (number, (tags, fields)) in table.into_iter().enumerate() {
+            if number.is_multiple_of(SERIES_PER_CHECK) || own_bytes > 0 {
+                self.execution.check()?;
+            }
+            let has_driver = self.drivers.iter().any(|idx| !fields[*idx].is_empty());
+            let key = self.key_of(&tags)?;
+            if !has_driver || kept.is_some_and(|kept| !kept.contains(&key)) {
+                continue;
+            }
             let filter = match (&shared, &self.plan.filter) {
                 (Some(filter), _) => SeriesFilter::Rows(filter.clone()),
-                (None, Some(filter)) => filter_of_series(filter, &tags),
+                (None, Some(filter)) => {
+                    self.memory.take(own_bytes)?;
+                    let simple = filter_of_series(filter, &tags, self.execution)?;
+                    let bytes = match &simple {
+                        SeriesFilter::Rows(simple) => expr_bytes(simple),
+                        SeriesFilter::All | SeriesFilter::None => 0,
+                    };
+                    // Texts of tags may be longer than their names in the condition.
+                    self.memory.take(bytes)?;
+                    self.memory.give_back(own_bytes);
+                    simple
+                }
                 (None, None) => SeriesFilter::All,
             };
-            let key = self.key_of(&tags);
-            let has_driver = self.drivers.iter().any(|idx| !fields[*idx].is_empty());
-            let is_kept = kept.as_ref().is_none_or(|kept| kept.contains(&key));
-            if has_driver && is_kept && !matches!(filter, SeriesFilter::None) {
+            if !matches!(filter, SeriesFilter::None) {
                 let member = Member { tags, filter, source: PointSource::Series(fields), calls: None };
                 self.members.push(KeyedMember { name: name.clone(), key, member });
                 count += 1;
             }
         }
-        self.execution.count_series(count)
+        Ok(count)
     }
 
-    fn read_series(&self, store: usize, matchers: &[Matcher]) -> Result<Vec<SeriesRead>, RowError> {
+    fn read_series(&mut self, store: usize, matchers: &[Matcher]) -> Result<Vec<SeriesRead>, RowError> {
         let environment = &self.execution.environment;
         let Some(source) = environment.stores.get(store) else { return Ok(Vec::new()) };
+        environment.ctx.check()?;
         let selector = Selector { matchers, range: range_of_plan(self.plan) };
         let mut batches = source.select(&selector, &environment.ctx)?;
         let mut all = Vec::new();
-        while batches.next_batch(&mut all)? {
+        let mut reserved = 0;
+        let mut has_more = true;
+        while has_more {
             environment.ctx.check()?;
+            has_more = batches.next_batch(&mut all)?;
+            let bytes = |series: &SeriesRead| SERIES_BYTES + series.labels.heap_bytes();
+            self.memory.take(all[reserved..].iter().map(bytes).sum())?;
+            reserved = all.len();
         }
         Ok(all)
     }
 
-    /// Adds a series of a field to the variables that read it.
-    fn add_field(
-        &mut self,
-        field: &str,
-        series: SeriesRead,
-        table: &mut HashMap<Labels, Vec<Vec<Arc<dyn SampleSource>>>>,
-    ) -> Result<(), RowError> {
+    /// Adds a series to the variables that read its field.
+    fn add_field(&mut self, series: SeriesRead, table: &mut FieldTable) -> Result<(), RowError> {
+        let variables = &mut self.variables;
+        let field = series.labels.get(FIELD_LABEL).unwrap_or("");
+        if variables.of_field(field).is_empty() {
+            return Ok(());
+        }
         let tags = series.labels.filtered(|name| name != METRIC_NAME && !RESERVED_LABELS.contains(&name));
-        self.reserve(SERIES_BYTES + tags.heap_bytes())?;
         let found = series.samples.column_type();
         let samples: Arc<dyn SampleSource> = Arc::from(series.samples);
-        let variable_count = self.variables.all.len();
-        let fields = table.entry(tags).or_insert_with(|| vec![Vec::new(); variable_count]);
-        for (idx, variable) in self.variables.all.iter().enumerate() {
-            if let Variable::Field { name, cast } = variable
-                && **name == *field
-            {
-                fields[idx].push(samples.clone());
-                widen(&mut self.variables.types[idx], cast.unwrap_or(found));
-            }
+        let variable_count = variables.all.len();
+        if !table.contains_key(&tags) {
+            let bytes = variable_count * size_of::<Vec<Arc<dyn SampleSource>>>();
+            self.memory.take(bytes + tags.heap_bytes() + 2 * SERIES_BYTES)?;
         }
+        let fields = table.entry(tags).or_insert_with(|| vec![Vec::new(); variable_count]);
+        variables.widen_field(field, found, |idx| fields[idx].push(samples.clone()));
         Ok(())
     }
 
@@ -178,7 +232,7 @@ impl Builder<'_> {
 
     /// Keys of the groups of a measurement that the plan returns. All series count, whatever their fields.
     fn sliced_keys(
-        &self,
+        &mut self,
         store: usize,
         name: &str,
         slice: Slice,
@@ -187,9 +241,15 @@ impl Builder<'_> {
         matchers.push(Matcher::equal(METRIC_NAME, name));
         let mut keys = Vec::new();
         for series in self.read_series(store, &matchers)? {
-            let filter = self.plan.filter.as_ref().map(|filter| filter_of_series(filter, &series.labels));
-            if !matches!(filter, Some(SeriesFilter::None)) {
-                keys.push(self.key_of(&series.labels));
+            let filter = match &self.plan.filter {
+                Some(filter) => {
+                    self.execution.check()?;
+                    filter_of_series(filter, &series.labels, self.execution)?
+                }
+                None => SeriesFilter::All,
+            };
+            if !matches!(filter, SeriesFilter::None) {
+                keys.push(self.key_of(&series.labels)?);
             }
         }
         Ok(kept_keys(keys, slice))
@@ -214,29 +274,34 @@ impl Builder<'_> {
         run: RunSubquery<'_>,
     ) -> Result<(), RowError> {
         // A tag of the outer grouping alone is none that columns can refer to.
-        let own_tags = inner.group_tags.clone();
-        for tag in &self.group_tags {
-            if !inner.group_tags.contains(tag) {
-                inner.group_tags.push(tag.clone());
-            }
+        let own_tags: BTreeSet<Arc<str>> = inner.group_tags.iter().cloned().collect();
+        inner.group_tags.extend(self.group_tags.iter().filter(|tag| !own_tags.contains(*tag)).cloned());
+        self.memory.take(inner.columns.len().saturating_mul(VARIABLE_BYTES))?;
+        let mut columns = BTreeMap::new();
+        for (idx, column) in inner.columns.iter().enumerate() {
+            columns.entry(column.name.clone()).or_insert(idx);
         }
-        let names: Vec<Arc<str>> = inner.columns.iter().map(|column| column.name.clone()).collect();
         let order = inner.order;
         let mut rows = run(inner)?;
         let mut open: Option<(Arc<ResultSeries>, PointColumns)> = None;
         while let Some(batch) = rows.next_batch()? {
+            self.execution.check()?;
             let starts_series = open.as_ref().is_none_or(|(series, _)| *series != batch.series);
             if starts_series && let Some((series, points)) = open.take() {
-                self.add_rows(&series, points, order, calls);
+                self.add_rows(&series, points, order, calls)?;
+            }
+            if open.is_none() {
+                self.memory.take(self.variables.all.len() * size_of::<Option<RowColumn>>() + SERIES_BYTES)?;
             }
             let (_, points) = open.get_or_insert_with(|| {
                 let columns = vec![None; self.variables.all.len()];
                 (batch.series.clone(), PointColumns { times: Vec::new(), columns })
             });
-            let added = self.bind(&names, &own_tags, &batch);
-            self.reserve(
-                batch.times.len() * 8 + added.iter().flatten().map(RowColumn::heap_bytes).sum::<usize>(),
-            )?;
+            let bound: usize = self.variables.all.iter().map(|one| bound_bytes(one, &columns, &batch)).sum();
+            // Columns grow to up to twice their length, and are copied then.
+            let bytes = batch.times.len() * size_of::<i64>() + bound;
+            self.memory.take(bytes.saturating_mul(3))?;
+            let added = bind(&self.variables, &columns, &own_tags, &batch);
             points.times.extend_from_slice(&batch.times);
             for (column, added) in points.columns.iter_mut().zip(added) {
                 match (column, added) {
@@ -244,27 +309,12 @@ impl Builder<'_> {
                     (column, added) => *column = added,
                 }
             }
+            self.memory.give_back(bytes);
         }
         if let Some((series, points)) = open {
-            self.add_rows(&series, points, order, calls);
+            self.add_rows(&series, points, order, calls)?;
         }
         Ok(())
-    }
-
-    /// Columns of a batch by variable: columns of the subquery `names`, and the tags `own_tags` that it
-    /// groups by itself.
-    fn bind(&self, names: &[Arc<str>], own_tags: &[Arc<str>], batch: &RowBatch) -> Vec<Option<RowColumn>> {
-        let bound = self.variables.all.iter().map(|variable| {
-            let (Variable::Field { name, .. } | Variable::Tag { name }) = variable;
-            if let Some(at) = names.iter().position(|column| column == name) {
-                return batch.columns.get(at).cloned();
-            }
-            let mut tags = batch.series.tags.iter().filter(|(tag, _)| own_tags.contains(tag));
-            let (_, value) = tags.find(|(tag, _)| tag == name)?;
-            let value = Literal::Text(value.as_bytes().into());
-            Some(RowColumn::repeated(Some(&value), batch.times.len()))
-        });
-        bound.collect()
     }
 
     fn add_rows(
@@ -273,7 +323,7 @@ impl Builder<'_> {
         mut points: PointColumns,
         order: Order,
         calls: Option<TimeRange>,
-    ) {
+    ) -> Result<(), RowError> {
         if order == Order::Descending {
             points.times.reverse();
             points.columns.iter_mut().flatten().for_each(RowColumn::reverse);
@@ -281,6 +331,7 @@ impl Builder<'_> {
         for (idx, column) in points.columns.iter_mut().enumerate() {
             let Some(column) = column else { continue };
             if let Variable::Field { cast: Some(cast), .. } = &self.variables.all[idx] {
+                let _copy = self.execution.reserve(2 * column.len() * row_bytes(*cast))?;
                 let mut converted = RowColumn::new(*cast);
                 converted.append(column);
                 *column = converted;
@@ -291,27 +342,28 @@ impl Builder<'_> {
         let tags = Labels::from_pairs(pairs);
         let filter = match &self.plan.filter {
             None => SeriesFilter::All,
-            Some(filter) => filter_of_series(filter, &tags),
+            Some(filter) => {
+                self.memory.take(expr_bytes(filter))?;
+                filter_of_series(filter, &tags, self.execution)?
+            }
         };
-        let key = self.key_of(&tags);
+        let key = self.key_of(&tags)?;
         let has_driver = self.drivers.iter().any(|idx| points.columns[*idx].is_some());
         if has_driver && !matches!(filter, SeriesFilter::None) {
             let member = Member { tags, filter, source: PointSource::Rows(points), calls };
             self.members.push(KeyedMember { name: series.name.clone(), key, member });
         }
-    }
-
-    fn key_of(&self, tags: &Labels) -> Vec<Arc<str>> {
-        self.group_tags.iter().map(|name| Arc::from(tags.get(name).unwrap_or(""))).collect()
-    }
-
-    fn reserve(&mut self, bytes: usize) -> Result<(), RowError> {
-        let bytes = bytes as u64;
-        match &mut self.memory {
-            Some(memory) => memory.grow(bytes)?,
-            None => self.memory = Some(self.execution.environment.ctx.budget.reserve(bytes)?),
-        }
         Ok(())
+    }
+
+    /// Values of the grouping tags, with the memory of a member.
+    fn key_of(&mut self, tags: &Labels) -> Result<Vec<Arc<str>>, RowError> {
+        let values = || self.group_tags.iter().map(|name| tags.get(name).unwrap_or(""));
+        let texts: usize = values().map(|value| value.len() + TEXT_BYTES + size_of::<Arc<str>>()).sum();
+        let bytes = texts + ALLOCATION_BYTES + size_of::<KeyedMember>();
+        let key = values().map(Arc::from).collect();
+        self.memory.take(bytes)?;
+        Ok(key)
     }
 
     fn finish(mut self) -> Selection {
@@ -336,6 +388,37 @@ impl Builder<'_> {
         }
         Selection { groups, variables: self.variables, drivers: self.drivers, _memory: self.memory }
     }
+}
+
+/// Bytes of a variable in the rows of a batch, at most.
+fn bound_bytes(variable: &Variable, columns: &BTreeMap<Arc<str>, usize>, batch: &RowBatch) -> usize {
+    let (Variable::Field { name, .. } | Variable::Tag { name }) = variable;
+    match columns.get(name).and_then(|at| batch.columns.get(*at)) {
+        Some(column) => column.heap_bytes() + batch.times.len(),
+        None => batch.times.len() * row_bytes(ColumnType::Text),
+    }
+}
+
+/// Columns of a batch by variable: `columns` of the subquery by name, and the tags `own_tags` that it groups
+/// by itself.
+fn bind(
+    variables: &Variables,
+    columns: &BTreeMap<Arc<str>, usize>,
+    own_tags: &BTreeSet<Arc<str>>,
+    batch: &RowBatch,
+) -> Vec<Option<RowColumn>> {
+    let own = batch.series.tags.iter().filter(|(tag, _)| own_tags.contains(tag));
+    let tags: BTreeMap<&Arc<str>, &Arc<str>> = own.map(|(tag, value)| (tag, value)).collect();
+    let bound = variables.all.iter().map(|variable| {
+        let (Variable::Field { name, .. } | Variable::Tag { name }) = variable;
+        if let Some(at) = columns.get(name) {
+            return batch.columns.get(*at).cloned();
+        }
+        let value = tags.get(name)?;
+        let value = Literal::Text(value.as_bytes().into());
+        Some(RowColumn::repeated(Some(&value), batch.times.len()))
+    });
+    bound.collect()
 }
 
 /// Keys of the groups that a plan returns.

@@ -33,6 +33,7 @@ impl RowStream {
     }
 
     fn open_in(mut plan: RowPlan, execution: &Arc<RowExecution>) -> Result<RowStream, RowError> {
+        execution.check()?;
         let bounds = WindowBounds::new(plan.range, plan.windows.clone());
         let limit = execution.environment.limits.buckets_max;
         if let Some(found) = bounds.count()

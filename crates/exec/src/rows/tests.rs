@@ -2,6 +2,7 @@
 //! same points, unless a test says otherwise.
 
 mod aggregates;
+mod limits;
 mod memory;
 mod model;
 mod plans;

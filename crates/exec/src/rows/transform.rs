@@ -11,17 +11,28 @@ use chronolith_model::query::{ColumnType, TypedValues};
 
 use super::accumulate::Points;
 use super::accumulate::moments::Number;
+use super::allowance::row_bytes;
 use super::column::{RowColumn, cast_values};
 use super::error::RowError;
+use super::finish::Finish;
 use super::plan::{Order, Transform};
 
-/// Applies a transformation. `width` is that of the windows of the plan.
+/// Bytes per point while points are transformed: pairs of rows, rows that are kept, values as floats, and
+/// vectors that grow.
+const POINT_BYTES: usize = 16 + 2 * 8 + 8 + 2 * 16;
+
+/// Applies a transformation. `width` is that of the windows of the plan. The result is taken from the memory
+/// of the group.
 pub(crate) fn apply(
     transform: &Transform,
     points: &Points,
     order: Order,
     width: Option<i64>,
+    to: &mut Finish<'_>,
 ) -> Result<Points, RowError> {
+    let count = points.times.len();
+    let _temporary = to.execution.reserve(count.saturating_mul(POINT_BYTES))?;
+    to.memory.take(count.saturating_mul(size_of::<i64>() + row_bytes(ColumnType::Float)))?;
     let values = &points.values.values;
     match transform {
         Transform::Derivative { unit, non_negative } => {
@@ -51,8 +62,8 @@ pub(crate) fn apply(
         }
         Transform::HoltWinters(arguments) => {
             let floats = as_floats(points, "holt_winters")?;
-            let (times, values) =
-                holt_winters::forecast(&points.times, &floats, *arguments, width.unwrap_or(1).max(1));
+            let width = width.unwrap_or(1).max(1);
+            let (times, values) = holt_winters::forecast(&points.times, &floats, *arguments, width, to)?;
             Ok(Points { times, values: RowColumn::of(TypedValues::Floats(values)), aux: Vec::new() })
         }
         Transform::Indicator(arguments) => {

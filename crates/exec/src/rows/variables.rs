@@ -1,6 +1,10 @@
 //! Variables of a plan: which there are, their types, and which of them a point needs.
 //!
-//! Invariants: each variable occurs once; its type is the first of all that its sources have.
+//! Invariants: each variable occurs once; its type is the first of all that its sources have. Look-ups are
+//! by name, so that work on all variables is linear in their number.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chronolith_model::query::ColumnType;
 
@@ -13,12 +17,61 @@ pub(crate) struct Variables {
     pub(crate) all: Vec<Variable>,
     /// Type over all sources; `None` if no source has the variable.
     pub(crate) types: Vec<Option<ColumnType>>,
+    /// Indexes of the variables of a field: one per cast.
+    fields: BTreeMap<Arc<str>, Vec<usize>>,
+    tags: BTreeMap<Arc<str>, usize>,
 }
 
 impl Variables {
     /// Index of a variable of the plan.
     pub(crate) fn index(&self, variable: &Variable) -> Option<usize> {
-        self.all.iter().position(|known| known == variable)
+        match variable {
+            Variable::Field { name, .. } => {
+                let of_field = self.fields.get(name)?;
+                of_field.iter().copied().find(|idx| self.all.get(*idx) == Some(variable))
+            }
+            Variable::Tag { name } => self.tags.get(name).copied(),
+        }
+    }
+
+    /// Indexes of the variables that read a field.
+    pub(crate) fn of_field(&self, name: &str) -> &[usize] {
+        self.fields.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Raises the types of the variables that read a field to that of another series, and calls `visit` with
+    /// the index of each.
+    pub(crate) fn widen_field(&mut self, field: &str, found: ColumnType, mut visit: impl FnMut(usize)) {
+        for &idx in self.fields.get(field).into_iter().flatten() {
+            if let Variable::Field { cast, .. } = &self.all[idx] {
+                widen(&mut self.types[idx], cast.unwrap_or(found));
+                visit(idx);
+            }
+        }
+    }
+
+    /// Names of the fields that are read.
+    pub(crate) fn field_names(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
+        self.fields.keys()
+    }
+
+    fn add(&mut self, variable: &Variable) {
+        if self.index(variable).is_some() {
+            return;
+        }
+        let idx = self.all.len();
+        let known_type = match variable {
+            Variable::Field { name, cast } => {
+                self.fields.entry(name.clone()).or_default().push(idx);
+                *cast
+            }
+            Variable::Tag { name } => {
+                self.tags.insert(name.clone(), idx);
+                Some(ColumnType::Text)
+            }
+        };
+        self.all.push(variable.clone());
+        self.types.push(known_type);
     }
 }
 
@@ -32,37 +85,27 @@ pub(crate) fn widen(of: &mut Option<ColumnType>, found: ColumnType) {
 
 /// Variables of a plan, each once. Types are not known, except of tags and casts.
 pub(crate) fn variables_of(plan: &RowPlan) -> Variables {
-    let mut all = Vec::new();
-    plan.columns.iter().for_each(|column| collect_variables(&column.expr, &mut all));
-    plan.calls.iter().for_each(|call| push_variable(input_variable(call), &mut all));
+    let mut variables = Variables::default();
+    plan.columns.iter().for_each(|column| visit_variables(&column.expr, &mut |one| variables.add(one)));
+    plan.calls.iter().for_each(|call| variables.add(input_variable(call)));
     if let Some(filter) = &plan.filter {
-        collect_variables(filter, &mut all);
+        visit_variables(filter, &mut |one| variables.add(one));
     }
-    let types = all.iter().map(|variable| match variable {
-        Variable::Tag { .. } => Some(ColumnType::Text),
-        Variable::Field { cast, .. } => *cast,
-    });
-    let types = types.collect();
-    Variables { all, types }
+    variables
 }
 
-fn push_variable(variable: &Variable, all: &mut Vec<Variable>) {
-    if !all.contains(variable) {
-        all.push(variable.clone());
-    }
-}
-
-fn collect_variables(expr: &Expr, all: &mut Vec<Variable>) {
+/// Calls `visit` for each variable of an expression, in order of the text.
+fn visit_variables(expr: &Expr, visit: &mut impl FnMut(&Variable)) {
     match expr {
-        Expr::Variable(variable) => push_variable(variable, all),
+        Expr::Variable(variable) => visit(variable),
         Expr::Call(_) | Expr::Literal(_) => {}
         Expr::Binary(_, left, right) => {
-            collect_variables(left, all);
-            collect_variables(right, all);
+            visit_variables(left, visit);
+            visit_variables(right, visit);
         }
-        Expr::Match { operand, .. } => collect_variables(operand, all),
+        Expr::Match { operand, .. } => visit_variables(operand, visit),
         Expr::Math(_, arguments) => {
-            arguments.iter().for_each(|argument| collect_variables(argument, all));
+            arguments.iter().for_each(|argument| visit_variables(argument, visit));
         }
     }
 }
@@ -75,11 +118,19 @@ pub(crate) fn input_variable(call: &Call) -> &Variable {
     }
 }
 
-/// Variables of the columns of a plan.
+/// Variables of the columns of a plan, each once, in their order.
 pub(crate) fn column_variables(plan: &RowPlan, variables: &Variables) -> Vec<usize> {
+    let mut is_known = vec![false; variables.all.len()];
     let mut all = Vec::new();
-    plan.columns.iter().for_each(|column| collect_variables(&column.expr, &mut all));
-    all.iter().filter_map(|variable| variables.index(variable)).collect()
+    let mut add = |variable: &Variable| {
+        if let Some(idx) = variables.index(variable)
+            && !std::mem::replace(&mut is_known[idx], true)
+        {
+            all.push(idx);
+        }
+    };
+    plan.columns.iter().for_each(|column| visit_variables(&column.expr, &mut add));
+    all
 }
 
 /// Variables of which a point needs a value.

@@ -10,6 +10,7 @@ use chronolith_model::regex::{GoRegex, RegexError};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Regex {
     pattern: String,
+    program_bytes: usize,
 }
 
 impl Regex {
@@ -18,8 +19,14 @@ impl Regex {
     /// # Errors
     /// [`RegexError`], with Go's text.
     pub fn new(pattern: String) -> Result<Regex, RegexError> {
-        GoRegex::new(&pattern)?;
-        Ok(Regex { pattern })
+        let program_bytes = GoRegex::new(&pattern)?.program_bytes();
+        Ok(Regex { pattern, program_bytes })
+    }
+
+    /// Bytes of the pattern once it is compiled.
+    #[must_use]
+    pub fn program_bytes(&self) -> usize {
+        self.program_bytes
     }
 
     /// The text between the slashes, unescaped.

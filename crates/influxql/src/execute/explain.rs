@@ -8,7 +8,7 @@ use chronolith_model::query::Selector;
 use chronolith_model::{METRIC_NAME, Matcher};
 
 use super::session::{Session, StatementError};
-use super::typed_schema::StoreSchema;
+use super::typed_schema::{StoreSchema, reserve_select};
 use crate::ast::{Select, format_duration_go};
 use crate::lowering::{LoweredSelect, lower_select};
 use crate::result::{Cell, ResultSink, SeriesHeader};
@@ -24,9 +24,10 @@ pub(super) fn explain(
 }
 
 fn plan(session: &Session<'_>, select: &Select, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+    let memory = reserve_select(session, select)?;
     let checked = check_select(select.clone(), session.now_ns).map_err(StatementError::text)?;
     let range = checked.bounds.range();
-    let schema = StoreSchema::new(session, range);
+    let schema = StoreSchema::new(session, range, memory);
     let expanded = expand_select(checked, &schema)?;
     let LoweredSelect { plan, stores, .. } =
         lower_select(&expanded, &schema, chronolith_model::TimeUnit::Nano)?;

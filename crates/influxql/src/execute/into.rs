@@ -16,6 +16,8 @@ use crate::result::Cell;
 
 /// Values of a batch.
 const BATCH_VALUES: usize = 10_000;
+/// Bytes of the names, tags and texts of a batch.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// Writes rows as points.
 pub(super) struct PointWriter<'a> {
@@ -27,6 +29,8 @@ pub(super) struct PointWriter<'a> {
     /// Last columns of the rows that are tags of their points.
     point_tag_count: usize,
     batch: WriteBatch,
+    /// Bytes of the names, tags and texts of the batch.
+    batch_bytes: usize,
     written: u64,
 }
 
@@ -46,7 +50,7 @@ impl<'a> PointWriter<'a> {
             TargetName::SameAsSource => None,
         };
         let batch = WriteBatch::from_labels();
-        Ok(PointWriter { session, store, measurement, point_tag_count, batch, written: 0 })
+        Ok(PointWriter { session, store, measurement, point_tag_count, batch, batch_bytes: 0, written: 0 })
     }
 
     /// Adds the rows of a batch; `columns` are their names, that of the time first.
@@ -95,7 +99,8 @@ impl<'a> PointWriter<'a> {
                     }
                     None => self.batch.push_labels(&of_kind, &[(time, f64::from_bits(bits))]),
                 }
-                if self.batch.times.len() >= BATCH_VALUES {
+                self.batch_bytes += of_kind.heap_bytes() + text.map_or(0, <[u8]>::len);
+                if self.batch.times.len() >= BATCH_VALUES || self.batch_bytes >= BATCH_BYTES {
                     self.flush()?;
                 }
             }
@@ -110,6 +115,7 @@ impl<'a> PointWriter<'a> {
             let store = self.store.clone().map_err(StatementError::Text)?;
             self.session.storage.write(&store, &self.batch).map_err(StatementError::Text)?;
             self.batch.clear();
+            self.batch_bytes = 0;
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ pub(super) fn schema<'a>(
     let stores = session.database_sources(database)?;
     let (range, rest) = split_time(session, condition)?;
     let filter = TagFilter::of(rest.as_ref())?;
-    Ok(Schema { stores, filter, range, ctx: session.ctx })
+    Schema::new(stores, filter, range, session.ctx)
 }
 
 pub(super) fn show_schema(

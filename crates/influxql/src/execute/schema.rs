@@ -3,14 +3,16 @@
 //! Invariants: lists are sorted and unique. Where matchers decide, labels are listed from the index; else the
 //! labels of the selected series are read.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+use chronolith_base::Reservation;
 use chronolith_model::kind::is_reserved;
 use chronolith_model::query::{Selector, TypedColumns};
 use chronolith_model::{
-    FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, MatchOp, Matcher, ReadContext, SeriesRead, TimeRange,
-    WordKind,
+    FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, MatchOp, Matcher, QueryError, ReadContext, SeriesRead,
+    TimeRange, WordKind,
 };
 
 use super::condition::{TagCondition, TagFilter};
@@ -23,7 +25,12 @@ pub(super) struct Schema<'a> {
     pub(super) filter: TagFilter,
     pub(super) range: TimeRange,
     pub(super) ctx: &'a ReadContext,
+    /// Memory of the lists.
+    memory: RefCell<Reservation>,
 }
+
+/// Bytes of an entry of a list besides its text: in the set, and while sets are merged and printed.
+const ENTRY_BYTES: usize = 96;
 
 /// Returns a matcher for the names of measurements; `None` for all of them.
 pub(super) fn name_matchers(sources: &[Source]) -> Result<Vec<Matcher>, StatementError> {
@@ -66,6 +73,31 @@ impl std::fmt::Display for GoQuote<'_> {
     }
 }
 
+impl<'a> Schema<'a> {
+    pub(super) fn new(
+        stores: Vec<PolicySource>,
+        filter: TagFilter,
+        range: TimeRange,
+        ctx: &'a ReadContext,
+    ) -> Result<Schema<'a>, StatementError> {
+        let memory = RefCell::new(ctx.budget.reserve(0).map_err(QueryError::from)?);
+        Ok(Schema { stores, filter, range, ctx, memory })
+    }
+
+    /// Reserves memory for entries of a list until the statement ends.
+    fn reserve(&self, bytes: usize) -> Result<(), StatementError> {
+        Ok(self.memory.borrow_mut().grow(bytes as u64).map_err(QueryError::from)?)
+    }
+
+    /// Adds the names of a store to a list.
+    fn add_all(&self, all: &mut BTreeSet<String>, names: Vec<String>) -> Result<(), StatementError> {
+        self.ctx.check()?;
+        self.reserve(names.iter().map(|name| name.len() + ENTRY_BYTES).sum())?;
+        all.extend(names);
+        Ok(())
+    }
+}
+
 impl Schema<'_> {
     /// Returns the values of a label of the series that also match `added`.
     pub(super) fn values(
@@ -78,17 +110,19 @@ impl Schema<'_> {
             let selector = Selector { matchers: &matchers, range: self.range };
             let mut all = BTreeSet::new();
             for store in &self.stores {
-                all.extend(store.source.label_values(label, &selector, 0, self.ctx)?);
+                self.add_all(&mut all, store.source.label_values(label, &selector, 0, self.ctx)?)?;
             }
             return Ok(all);
         }
         let mut all = BTreeSet::new();
-        self.visit(added, |labels| {
-            if let Some(value) = labels.get(label)
+        self.visit_series(added, |series| {
+            if let Some(value) = series.labels.get(label)
                 && !all.contains(value)
             {
+                self.reserve(value.len() + ENTRY_BYTES)?;
                 all.insert(value.to_owned());
             }
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(all)
     }
@@ -114,7 +148,7 @@ impl Schema<'_> {
         let selector = Selector { matchers, range: self.range };
         let mut all = BTreeSet::new();
         for store in &self.stores {
-            all.extend(store.source.label_values(label, &selector, 0, self.ctx)?);
+            self.add_all(&mut all, store.source.label_values(label, &selector, 0, self.ctx)?)?;
         }
         Ok(all)
     }
@@ -128,7 +162,7 @@ impl Schema<'_> {
         let selector = Selector { matchers: &matchers, range: self.range };
         let mut all = BTreeSet::new();
         for store in &self.stores {
-            all.extend(store.source.label_names(&selector, 0, self.ctx)?);
+            self.add_all(&mut all, store.source.label_names(&selector, 0, self.ctx)?)?;
         }
         all.retain(|name| name != METRIC_NAME && !is_reserved(name));
         Ok(all)
@@ -171,15 +205,18 @@ impl Schema<'_> {
             let matchers = self.filter.with(added);
             let selector = Selector { matchers: &matchers, range: self.range };
             for store in &self.stores {
-                let names = store.source.label_names(&selector, 0, self.ctx)?;
-                all.extend(names.into_iter().filter(|name| is_tag(name)));
+                let mut names = store.source.label_names(&selector, 0, self.ctx)?;
+                names.retain(|name| is_tag(name));
+                self.add_all(&mut all, names)?;
             }
             return Ok(all);
         }
-        self.visit(added, |labels| {
-            let new = labels.iter().map(|(name, _)| name).filter(|name| is_tag(name) && !all.contains(*name));
+        self.visit_series(added, |series| {
+            let names = series.labels.iter().map(|(name, _)| name);
+            let new = names.filter(|name| is_tag(name) && !all.contains(*name));
             let new: Vec<String> = new.map(str::to_owned).collect();
-            all.extend(new);
+            self.add_all(&mut all, new)?;
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(all)
     }
@@ -249,18 +286,6 @@ impl Schema<'_> {
         Ok(stored)
     }
 
-    /// Calls `visit` with the labels of each selected series that also matches `added`.
-    pub(super) fn visit(
-        &self,
-        added: Vec<Matcher>,
-        mut visit: impl FnMut(&Labels),
-    ) -> Result<(), StatementError> {
-        self.visit_series(added, |series| {
-            visit(&series.labels);
-            Ok(ControlFlow::Continue(()))
-        })
-    }
-
     /// Calls `visit` with each selected series that also matches `added`, until it breaks.
     fn visit_series(
         &self,
@@ -291,13 +316,17 @@ impl Schema<'_> {
     pub(super) fn series_keys(&self, sources: &[Source]) -> Result<Vec<String>, StatementError> {
         let mut keys: BTreeSet<Vec<String>> = BTreeSet::new();
         let mut previous: Option<Vec<String>> = None;
-        self.visit(name_matchers(sources)?, |labels| {
-            let key = series_parts(labels);
+        self.visit_series(name_matchers(sources)?, |series| {
+            let key = series_parts(&series.labels);
             if previous.as_ref() != Some(&key) {
+                // As parts, and as the text that is printed.
+                self.reserve(key.iter().map(|part| 3 * part.len() + ENTRY_BYTES).sum())?;
                 keys.insert(key.clone());
                 previous = Some(key);
             }
+            Ok(ControlFlow::Continue(()))
         })?;
+        self.ctx.check()?;
         Ok(keys.iter().map(|parts| series_key(parts)).collect())
     }
 }

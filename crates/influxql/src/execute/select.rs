@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use chronolith_base::Reservation;
 use chronolith_exec::rows::column::RowBatch;
 use chronolith_exec::rows::error::RowError;
 use chronolith_exec::rows::execution::{RowEnvironment, RowLimits};
@@ -15,7 +16,7 @@ use chronolith_model::{Queryable, TimeUnit};
 use super::cells::cell;
 use super::into::PointWriter;
 use super::session::{Session, StatementError};
-use super::typed_schema::StoreSchema;
+use super::typed_schema::{StoreSchema, reserve_select};
 use crate::ast::Select;
 use crate::lowering::{LoweredSelect, lower_select, unsupported_iterator};
 use crate::result::{Cell, ResultSink, SeriesHeader};
@@ -25,6 +26,8 @@ use crate::time::{TimeZone, zone_named};
 /// Rows of a SELECT, and what they are called.
 pub(super) struct OpenSelect {
     pub(super) stream: RowStream,
+    /// Memory of the statement and its plan.
+    _memory: Reservation,
     pub(super) columns: Vec<String>,
     point_tag_count: usize,
     zone: Option<TimeZone>,
@@ -52,18 +55,27 @@ pub(super) fn select(
 
 /// Plans a SELECT and selects its series.
 pub(super) fn open_select(session: &Session<'_>, select: &Select) -> Result<OpenSelect, StatementError> {
+    let memory = reserve_select(session, select)?;
     let checked = check_select(select.clone(), session.now_ns).map_err(StatementError::text)?;
-    let schema = StoreSchema::new(session, checked.bounds.range());
+    let schema = StoreSchema::new(session, checked.bounds.range(), memory);
     let expanded = expand_select(checked, &schema)?;
     let LoweredSelect { plan, stores, time_column, point_tag_count, .. } =
         lower_select(&expanded, &schema, TimeUnit::Nano)?;
+    drop(expanded);
+    let memory = schema.into_memory();
     let named = plan.columns.iter().map(|column| column.name.to_string());
     let columns = std::iter::once(time_column).chain(named).collect();
     let stores: Result<Vec<_>, StatementError> =
         stores.iter().map(|store| session.policy_source(&store.database, &store.policy)).collect();
     let environment = environment(session, stores?);
     let stream = RowStream::open(plan, environment).map_err(row_error)?;
-    Ok(OpenSelect { stream, columns, point_tag_count, zone: select.zone.as_deref().and_then(zone_named) })
+    Ok(OpenSelect {
+        stream,
+        _memory: memory,
+        columns,
+        point_tag_count,
+        zone: select.zone.as_deref().and_then(zone_named),
+    })
 }
 
 fn environment(session: &Session<'_>, stores: Vec<Arc<dyn Queryable>>) -> RowEnvironment {

@@ -2,32 +2,50 @@
 //!
 //! Invariants: a field has the type of the highest rank among its kinds. Not here: SHOW (`schema`).
 
-use chronolith_model::{TimeRange, TimeUnit, WordKind};
+use std::cell::RefCell;
+
+use chronolith_base::Reservation;
+use chronolith_model::{QueryError, TimeRange, TimeUnit, WordKind};
 
 use super::condition::TagFilter;
 use super::metadata::data_type;
 use super::schema::Schema as Lists;
 use super::session::{PolicySource, Session, StatementError};
-use crate::ast::{DataType, Measurement, Source};
+use crate::ast::{DataType, Measurement, Select, Source};
+use crate::footprint::{name_bytes, select_bytes};
 use crate::semantics::Schema;
 
 /// Fields and tags of the measurements of a SELECT.
 pub(super) struct StoreSchema<'a> {
     session: &'a Session<'a>,
     range: TimeRange,
+    /// Memory of the statement and its plan.
+    memory: RefCell<Reservation>,
+}
+
+/// Reserves the memory of a SELECT, its subqueries and their plans, before they are copied.
+pub(super) fn reserve_select(session: &Session<'_>, select: &Select) -> Result<Reservation, StatementError> {
+    session.ctx.check()?;
+    Ok(session.ctx.budget.reserve(select_bytes(select) as u64).map_err(QueryError::from)?)
 }
 
 impl<'a> StoreSchema<'a> {
-    /// `range` bounds the series that are listed, up to whole shard groups.
-    pub(super) fn new(session: &'a Session<'a>, range: TimeRange) -> StoreSchema<'a> {
-        StoreSchema { session, range }
+    /// `range` bounds the series that are listed, up to whole shard groups; `memory` is that of the
+    /// statement, which grows with its plan.
+    pub(super) fn new(session: &'a Session<'a>, range: TimeRange, memory: Reservation) -> StoreSchema<'a> {
+        StoreSchema { session, range, memory: RefCell::new(memory) }
+    }
+
+    /// Returns the memory of the statement and its plan.
+    pub(super) fn into_memory(self) -> Reservation {
+        self.memory.into_inner()
     }
 
     fn lists(&self, measurement: &Measurement) -> Result<Lists<'_>, StatementError> {
         let source = self.session.policy_source(&measurement.database, &measurement.policy)?;
         let stores = vec![PolicySource { source }];
         let range = self.whole_shard_groups(measurement);
-        Ok(Lists { stores, filter: TagFilter::default(), range, ctx: self.session.ctx })
+        Lists::new(stores, TagFilter::default(), range, self.session.ctx)
     }
 
     /// The range up to the borders of shard groups: a field has one type per shard group, and that type holds
@@ -63,7 +81,10 @@ impl Schema for StoreSchema<'_> {
             let best = kinds.into_iter().map(data_type).min_by_key(|one| one.rank());
             (field, best.unwrap_or(data_type(WordKind::Float)))
         });
-        Ok(typed.collect())
+        let typed: Vec<(String, DataType)> = typed.collect();
+        // These, and the types by name that are made of them.
+        self.reserve(typed.iter().map(|(field, _)| 3 * name_bytes(field)).sum())?;
+        Ok(typed)
     }
 
     fn tag_keys(&self, pattern: &Measurement) -> Result<Vec<String>, StatementError> {
@@ -72,6 +93,12 @@ impl Schema for StoreSchema<'_> {
         for measurement in self.measurements(pattern)? {
             keys.extend(lists.tag_keys(&measurement)?);
         }
+        self.reserve(keys.iter().map(|key| 3 * name_bytes(key)).sum())?;
         Ok(keys.into_iter().collect())
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<(), StatementError> {
+        self.session.ctx.check()?;
+        Ok(self.memory.borrow_mut().grow(bytes as u64).map_err(QueryError::from)?)
     }
 }

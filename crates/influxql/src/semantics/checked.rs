@@ -2,6 +2,8 @@
 //!
 //! Not here: the checks (`check`), types and wildcards (`expand`).
 
+use std::collections::HashSet;
+
 use super::function::is_math;
 use crate::ast::{DataType, Dimension, Expr, Field, Fill, Measurement, OrderBy, Page, Target, VarRef};
 use crate::condition::TimeBounds;
@@ -76,6 +78,7 @@ impl CheckedSelect {
     #[must_use]
     pub fn point_tags(&self) -> Vec<VarRef> {
         let mut tags: Vec<VarRef> = Vec::new();
+        let mut known = HashSet::new();
         if self.target.is_none() {
             return tags;
         }
@@ -84,7 +87,7 @@ impl CheckedSelect {
             for arg in call.args.iter().skip(1) {
                 if let Expr::Ref(var) = arg
                     && var.kind == DataType::Tag
-                    && !tags.contains(var)
+                    && known.insert(var)
                 {
                     tags.push(var.clone());
                 }

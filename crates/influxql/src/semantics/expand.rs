@@ -2,13 +2,14 @@
 //!
 //! Invariants: names are in ascending order, a field before a tag of the same name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::checked::{CheckedSelect, CheckedSource};
 use super::schema::Schema;
 use super::types::type_of;
 use crate::ast::{Call, DataType, Dimension, Expr, Field, Regex, VarRef};
 use crate::error::SemanticError;
+use crate::footprint::{FIELD_BYTES, FIELDS_PER_CHECK, expr_bytes, name_bytes};
 
 /// Types by field, and tags, of some sources.
 #[derive(Default)]
@@ -27,7 +28,10 @@ where
     S::Error: From<SemanticError>,
 {
     let expanded = expand(select, schema)?;
-    for field in &expanded.fields {
+    for (idx, field) in expanded.fields.iter().enumerate() {
+        if idx.is_multiple_of(FIELDS_PER_CHECK) {
+            schema.reserve(0)?;
+        }
         type_of(&field.expr)?;
     }
     Ok(expanded)
@@ -47,20 +51,34 @@ where
     select.sources = sources;
     let names = names_of(&select.sources, schema)?;
     let typed = &mut |expr: Expr| -> Result<Expr, S::Error> { Ok(with_type(expr, &names)) };
-    for field in &mut select.fields {
+    for (idx, field) in select.fields.iter_mut().enumerate() {
+        if idx.is_multiple_of(FIELDS_PER_CHECK) {
+            schema.reserve(0)?;
+        }
         field.expr = std::mem::replace(&mut field.expr, Expr::Nil).try_map(typed)?;
     }
     select.condition = select.condition.map(|condition| condition.try_map(typed)).transpose()?;
     let has_wildcard_dimension = select.dimensions.iter().any(|dimension| is_wildcard(&dimension.expr));
     if select.fields.iter().any(|field| has_wildcard(&field.expr)) {
         let columns = wildcard_columns(&select, &names, has_wildcard_dimension);
+        let columns_bytes: usize = columns.iter().map(|var| FIELD_BYTES + 8 * name_bytes(&var.name)).sum();
         let mut fields = Vec::with_capacity(select.fields.len());
-        for field in select.fields {
+        for (idx, field) in select.fields.into_iter().enumerate() {
+            let is_expanded = has_wildcard(&field.expr);
+            // Each column has the expression of the wildcard, and its name.
+            let own = expr_bytes(&field.expr) + field.alias.as_ref().map_or(0, |alias| name_bytes(alias));
+            let bytes = columns_bytes.saturating_add(columns.len().saturating_mul(own));
+            if is_expanded || idx.is_multiple_of(FIELDS_PER_CHECK) {
+                schema.reserve(if is_expanded { bytes } else { 0 })?;
+            }
             expand_field(field, &columns, &mut fields)?;
         }
         select.fields = fields;
     }
     if has_wildcard_dimension {
+        let of_all: usize = names.tags.iter().map(|tag| name_bytes(tag)).sum();
+        let wildcards = select.dimensions.iter().filter(|dimension| is_wildcard(&dimension.expr)).count();
+        schema.reserve(of_all.saturating_mul(2).saturating_mul(wildcards))?;
         select.dimensions = expand_dimensions(select.dimensions, &names.tags)?;
     }
     Ok(select)
@@ -81,6 +99,7 @@ where
 {
     let mut names = Names::default();
     for source in sources {
+        schema.reserve(0)?;
         match source {
             CheckedSource::Measurement(measurement) => {
                 for (name, kind) in schema.fields(measurement)? {
@@ -89,6 +108,8 @@ where
                 names.tags.extend(schema.tag_keys(measurement)?);
             }
             CheckedSource::Select(select) => {
+                let bytes = |field: &Field| 2 * name_bytes(&field.name());
+                schema.reserve(select.fields.iter().map(bytes).sum())?;
                 for field in &select.fields {
                     names.add_field(field.name(), type_of(&field.expr).unwrap_or_default());
                 }
@@ -134,13 +155,13 @@ fn wildcard_columns(select: &CheckedSelect, names: &Names, has_wildcard_dimensio
     if columns.is_empty() || has_wildcard_dimension {
         return columns;
     }
-    let grouped: Vec<&str> = select
+    let grouped: HashSet<&str> = select
         .dimensions
         .iter()
         .filter_map(|dimension| dimension.expr.as_ref())
         .map(|var| var.name.as_str())
         .collect();
-    let tags = names.tags.iter().filter(|tag| !grouped.contains(&tag.as_str()));
+    let tags = names.tags.iter().filter(|tag| !grouped.contains(tag.as_str()));
     columns.extend(tags.map(|tag| VarRef { name: tag.clone(), kind: DataType::Tag }));
     columns.sort_by(|left, right| left.name.cmp(&right.name).then(left.kind.cmp(&right.kind)));
     columns

@@ -25,4 +25,13 @@ pub trait Schema {
     /// # Errors
     /// Those of the store.
     fn tag_keys(&self, pattern: &Measurement) -> Result<Vec<String>, Self::Error>;
+
+    /// Reserves memory for a part of the plan that is made next, and checks the deadline. A schema without
+    /// limits has room for all.
+    ///
+    /// # Errors
+    /// Those of the store: no memory, no time, or the client has left.
+    fn reserve(&self, _bytes: usize) -> Result<(), Self::Error> {
+        Ok(())
+    }
 }

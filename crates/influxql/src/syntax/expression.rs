@@ -68,10 +68,7 @@ fn operand(parser: &mut Parser) -> Result<Expr, ParseError> {
         Kind::Float => return float(&token),
         Kind::Integer => return integer(&token),
         Kind::Duration => return Ok(Expr::Duration(parse_duration(&token.literal)?)),
-        Kind::Regex => {
-            let regex = crate::ast::Regex::new(token.literal);
-            return regex.map(Expr::Regex).map_err(|error| ParseError::at(error, token.position));
-        }
+        Kind::Regex => return parser.regex_of(token).map(Expr::Regex),
         Kind::Parameter => return Err(parser.unbound(&token)),
         _ => {}
     }

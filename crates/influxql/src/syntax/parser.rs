@@ -6,7 +6,7 @@
 
 use super::duration::parse_duration;
 use super::error::ParseError;
-use super::limits::{NESTING_MAX, QUERY_BYTES_MAX, TERMS_MAX};
+use super::limits::{NESTING_MAX, QUERY_BYTES_MAX, REGEX_BYTES_MAX, TERMS_MAX};
 use super::parameter::{Parameter, Parameters};
 use super::scanner::Scanner;
 use super::token::{Kind, Position, Token};
@@ -24,6 +24,7 @@ pub(super) struct Parser {
     parameters: Parameters,
     nesting: usize,
     terms: usize,
+    regex_bytes: usize,
 }
 
 impl Parser {
@@ -36,7 +37,7 @@ impl Parser {
         }
         let scanner = Scanner::new(text);
         let ring = [(); BUFFERED].map(|()| Token::new(Kind::Illegal, Position::default()));
-        Ok(Parser { scanner, ring, newest: 0, put_back: 0, parameters, nesting: 0, terms: 0 })
+        Ok(Parser { scanner, ring, newest: 0, put_back: 0, parameters, nesting: 0, terms: 0, regex_bytes: 0 })
     }
 
     /// Returns the next token, spaces and comments included.
@@ -215,12 +216,20 @@ impl Parser {
             Kind::BadRegex => {
                 Err(ParseError::at(format_args!("bad regex: {}", token.literal), token.position))
             }
-            Kind::Regex => {
-                let compiled = Regex::new(token.literal);
-                compiled.map(Some).map_err(|error| ParseError::at(error, token.position))
-            }
+            Kind::Regex => self.regex_of(token).map(Some),
             _ => Err(ParseError::unexpected(&token, &["regex"])),
         }
+    }
+
+    /// Checks the regex of a token; refuses texts whose regexes are too large together.
+    pub(super) fn regex_of(&mut self, token: Token) -> Result<Regex, ParseError> {
+        let regex = Regex::new(token.literal).map_err(|error| ParseError::at(error, token.position))?;
+        self.regex_bytes = self.regex_bytes.saturating_add(regex.program_bytes());
+        if self.regex_bytes <= REGEX_BYTES_MAX {
+            return Ok(regex);
+        }
+        let message = format_args!("regexes of more than {REGEX_BYTES_MAX} bytes when compiled");
+        Err(ParseError::at(message, token.position))
     }
 
     /// Returns the character after the tokens that have been scanned.

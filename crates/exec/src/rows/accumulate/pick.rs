@@ -5,6 +5,8 @@
 
 use std::marker::PhantomData;
 
+use chronolith_model::query::ColumnType;
+
 use super::{AuxValues, Element, Emitted, Kernel, Run};
 
 /// The point of a window that is selected so far.
@@ -104,6 +106,15 @@ impl<T: Element, X: AuxValues> Kernel<T> for PickKernel<X> {
         if wins {
             *state = Some(later);
         }
+    }
+
+    fn fold_bytes(&self, _state: &Option<Picked<T, X>>, run: &Run<'_, T>) -> usize {
+        // 1: a text is shared, but kept.
+        X::allocated_bytes(run.aux) + usize::from(T::COLUMN_TYPE == ColumnType::Text)
+    }
+
+    fn heap_bytes(&self, state: &Option<Picked<T, X>>) -> usize {
+        state.as_ref().map_or(0, |picked| picked.value.heap_bytes() + picked.aux.heap_bytes())
     }
 
     fn emit(&self, state: Option<Picked<T, X>>, window: i64, out: &mut Emitted<T>) {

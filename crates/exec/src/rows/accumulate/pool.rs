@@ -10,6 +10,7 @@ use chronolith_base::Rng;
 
 use super::moments::Number;
 use super::{AuxValues, Element, Emitted, Kernel, Run};
+use crate::rows::allowance::ALLOCATION_BYTES;
 use crate::rows::plan::Order;
 
 /// Sample that is kept.
@@ -18,6 +19,41 @@ pub(crate) struct Kept<T, X> {
     time: i64,
     value: T,
     aux: X,
+}
+
+impl<T: Element, X: AuxValues> Kept<T, X> {
+    /// Bytes outside of the vector of samples.
+    fn outside_bytes(&self) -> usize {
+        self.value.heap_bytes() + self.aux.heap_bytes()
+    }
+}
+
+/// Samples of a window.
+pub(crate) struct Pool<T, X> {
+    kept: Vec<Kept<T, X>>,
+    /// Bytes of texts and other variables.
+    outside_bytes: usize,
+}
+
+impl<T, X> Default for Pool<T, X> {
+    fn default() -> Pool<T, X> {
+        Pool { kept: Vec::new(), outside_bytes: 0 }
+    }
+}
+
+/// Bytes that a vector allocates when `added` items are pushed to it: the next power of two at most, while
+/// the old items are still there.
+fn growth_bytes<I>(items: &Vec<I>, added: usize) -> usize {
+    let count = items.len() + added;
+    if count <= items.capacity() {
+        return 0;
+    }
+    count.max(2 * items.capacity()).max(4) * size_of::<I>() + ALLOCATION_BYTES
+}
+
+/// Bytes that a vector has allocated.
+fn vector_bytes<I>(items: &Vec<I>) -> usize {
+    if items.capacity() == 0 { 0 } else { items.capacity() * size_of::<I>() + ALLOCATION_BYTES }
 }
 
 /// Result of the kept samples of a window.
@@ -55,11 +91,12 @@ impl<X: AuxValues> PoolKernel<X> {
     }
 
     /// Drops samples that cannot be among the extreme ones.
-    fn trim<T: Element>(&self, kept: &mut Vec<Kept<T, X>>) {
+    fn trim<T: Element>(&self, pool: &mut Pool<T, X>) {
         if let Some(max) = self.function.kept_max()
-            && kept.len() > max.saturating_mul(2).max(64)
+            && pool.kept.len() > max.saturating_mul(2).max(64)
         {
-            self.keep_extremes(kept, max);
+            self.keep_extremes(&mut pool.kept, max);
+            pool.outside_bytes = pool.kept.iter().map(Kept::outside_bytes).sum();
         }
     }
 
@@ -79,25 +116,56 @@ fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
 }
 
 impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
-    type State = Vec<Kept<T, X>>;
+    type State = Pool<T, X>;
     type Out = T;
 
-    fn fold(&self, state: &mut Vec<Kept<T, X>>, run: &Run<'_, T>) {
+    fn fold(&self, state: &mut Pool<T, X>, run: &Run<'_, T>) {
         let samples = run.times.iter().zip(run.values).enumerate();
-        state.extend(samples.map(|(row, (time, value))| Kept {
+        let first = state.kept.len();
+        state.kept.extend(samples.map(|(row, (time, value))| Kept {
             time: *time,
             value: value.clone(),
             aux: X::of_row(run.aux, run.first + row),
         }));
+        state.outside_bytes += state.kept[first..].iter().map(Kept::outside_bytes).sum::<usize>();
         self.trim(state);
     }
 
-    fn merge(&self, state: &mut Vec<Kept<T, X>>, later: Vec<Kept<T, X>>) {
-        state.extend(later);
+    fn merge(&self, state: &mut Pool<T, X>, later: Pool<T, X>) {
+        state.kept.extend(later.kept);
+        state.outside_bytes += later.outside_bytes;
         self.trim(state);
     }
 
-    fn emit(&self, mut state: Vec<Kept<T, X>>, window: i64, out: &mut Emitted<T>) {
+    fn fold_bytes(&self, state: &Pool<T, X>, run: &Run<'_, T>) -> usize {
+        // 1: the state may keep texts whether it grows or not.
+        growth_bytes(&state.kept, run.values.len()) + run.values.len() * X::allocated_bytes(run.aux) + 1
+    }
+
+    fn merge_bytes(&self, state: &Pool<T, X>, later: &Pool<T, X>) -> usize {
+        growth_bytes(&state.kept, later.kept.len())
+    }
+
+    fn heap_bytes(&self, state: &Pool<T, X>) -> usize {
+        vector_bytes(&state.kept) + state.outside_bytes
+    }
+
+    fn result_count(&self, state: &Pool<T, X>) -> usize {
+        let count = state.kept.len();
+        match &self.function {
+            PoolFn::Mode(_) | PoolFn::Percentile(_) => count.min(1),
+            PoolFn::Distinct => count,
+            PoolFn::Sample(max, _) | PoolFn::Top(max) | PoolFn::Bottom(max) => count.min(*max),
+        }
+    }
+
+    /// A stable sort has a buffer.
+    fn emit_bytes(&self, state: &Pool<T, X>) -> usize {
+        state.kept.len() * size_of::<Kept<T, X>>()
+    }
+
+    fn emit(&self, state: Pool<T, X>, window: i64, out: &mut Emitted<T>) {
+        let Pool { kept: mut state, .. } = state;
         let mut push = |kept: &Kept<T, X>, keeps_time: bool| {
             kept.aux.push_to(&mut out.aux);
             out.push(if keeps_time { kept.time } else { window }, Some(kept.value.clone()));
@@ -137,11 +205,6 @@ impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
                 state.iter().for_each(|kept| push(kept, true));
             }
         }
-    }
-
-    fn bytes_per_sample(&self) -> usize {
-        // At most a few per window are kept for the extreme ones.
-        if self.function.kept_max().is_some() { 0 } else { size_of::<Kept<T, X>>() }
     }
 }
 
@@ -205,7 +268,15 @@ impl<T: Number> Kernel<T> for MedianKernel {
         out.push(window, Some(if is_even { mean } else { high.to_f64() }));
     }
 
-    fn bytes_per_sample(&self) -> usize {
-        size_of::<T>()
+    fn fold_bytes(&self, state: &Vec<T>, run: &Run<'_, T>) -> usize {
+        growth_bytes(state, run.values.len())
+    }
+
+    fn merge_bytes(&self, state: &Vec<T>, later: &Vec<T>) -> usize {
+        growth_bytes(state, later.len())
+    }
+
+    fn heap_bytes(&self, state: &Vec<T>) -> usize {
+        vector_bytes(state)
     }
 }

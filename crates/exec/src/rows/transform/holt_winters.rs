@@ -2,8 +2,12 @@
 //! Nelder-Mead simplex method from a grid of starting points.
 //!
 //! Invariants: alpha, beta, gamma and phi are between 0 and 1. Missing values are NaN, and are no error of a
-//! fit.
+//! fit. Horizon, season and distance are the client's: memory is reserved before it is allocated, and the
+//! deadline is checked at each evaluation of the fit.
 
+use crate::rows::error::RowError;
+use crate::rows::execution::RowExecution;
+use crate::rows::finish::Finish;
 use crate::rows::plan::HoltWinters;
 
 /// Starting points of each of the four factors.
@@ -18,62 +22,102 @@ const LEVEL: usize = 4;
 const TREND: usize = 5;
 const SEASONS: usize = 6;
 
+/// Values between two checks of the deadline.
+const VALUES_PER_CHECK: usize = 64 * 1024;
+
 /// Forecasts points at distances of `interval` after the last one. `times` ascend.
 pub(crate) fn forecast(
     times: &[i64],
     values: &[f64],
     arguments: HoltWinters,
     interval: i64,
-) -> (Vec<i64>, Vec<f64>) {
+    to: &mut Finish<'_>,
+) -> Result<(Vec<i64>, Vec<f64>), RowError> {
     let HoltWinters { horizon, season, with_fit } = arguments;
     let season = if season < 2 { 0 } else { season };
-    let (Some(first), Some(last)) = (times.first(), times.last()) else { return Default::default() };
+    let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(Default::default()) };
     if times.len() < 2 || times.len() < season || horizon == 0 {
-        return Default::default();
+        return Ok(Default::default());
     }
-    let observed = regular_values(times, values, interval);
+    let observed_max = regular_count(*first, *last, interval);
+    let _observed = to.execution.reserve(observed_max.saturating_mul(size_of::<f64>()))?;
+    let observed = regular_values(times, values, interval, observed_max, to.execution)?;
     if observed.len() < 2.max(season) {
-        return Default::default();
+        return Ok(Default::default());
     }
-    let model = Model { observed: &observed, season };
-    let fitted = model.values(&mut model.fit(), horizon);
-    let points: Vec<(i64, f64)> = if with_fit {
-        (0..).map(|idx| first + interval * idx).zip(fitted).collect()
-    } else {
-        let ahead = fitted.into_iter().skip(observed.len());
-        (1..).map(|idx| last + interval * idx).zip(ahead).collect()
-    };
-    points.into_iter().filter(|(_, value)| !value.is_nan()).unzip()
+    let fitted_count = observed.len().saturating_add(horizon);
+    let returned = if with_fit { fitted_count } else { horizon };
+    // Simplex, its next state and some vertices.
+    let axes = SEASONS + season;
+    let simplex = axes.saturating_add(1).saturating_mul(2 * axes + 8).saturating_mul(size_of::<f64>());
+    let _simplex = to.execution.reserve(simplex)?;
+    let _fitted = to.execution.reserve(fitted_count.saturating_mul(size_of::<f64>()))?;
+    to.memory.take(returned.saturating_mul(size_of::<i64>() + size_of::<f64>()))?;
+    let model = Model { observed: &observed, season, execution: to.execution };
+    let fitted = model.values(&mut model.fit()?, horizon)?;
+    let start = if with_fit { *first } else { *last };
+    let skipped = if with_fit { 0 } else { observed.len() };
+    let mut out = (Vec::with_capacity(returned), Vec::with_capacity(returned));
+    // The first point of a forecast is one interval after the last one.
+    for (idx, value) in (i64::from(!with_fit)..).zip(fitted.into_iter().skip(skipped)) {
+        if !value.is_nan() {
+            out.0.push(start.wrapping_add(interval.wrapping_mul(idx)));
+            out.1.push(value);
+        }
+    }
+    Ok(out)
+}
+
+/// The multiple of `interval` next to a time.
+fn rounded(time: i64, interval: i64) -> i64 {
+    let rest = time % interval;
+    let down = time - rest;
+    if rest > interval / 2 { down.saturating_add(interval) } else { down }
+}
+
+/// Number of regular values at most.
+fn regular_count(first: i64, last: i64, interval: i64) -> usize {
+    let span = i128::from(rounded(last, interval)) - i128::from(rounded(first, interval));
+    usize::try_from(span / i128::from(interval) + 2).unwrap_or(usize::MAX)
 }
 
 /// Values at regular distances, NaN where there is none.
-fn regular_values(times: &[i64], values: &[f64], interval: i64) -> Vec<f64> {
-    let round = |time: i64| {
-        let rest = time % interval;
-        let down = time - rest;
-        if rest > interval / 2 { down.saturating_add(interval) } else { down }
+fn regular_values(
+    times: &[i64],
+    values: &[f64],
+    interval: i64,
+    count_max: usize,
+    execution: &RowExecution,
+) -> Result<Vec<f64>, RowError> {
+    let (Some(first_time), Some(first_value)) = (times.first(), values.first()) else {
+        return Ok(Vec::new());
     };
-    let mut at = round(times[0]);
-    let mut regular = vec![values[0]];
+    let mut at = rounded(*first_time, interval);
+    let mut regular = Vec::with_capacity(count_max);
+    regular.push(*first_value);
     for (time, value) in times.iter().zip(values).skip(1) {
-        let rounded = round(*time);
+        let rounded = rounded(*time, interval);
         if rounded <= at {
             continue;
         }
-        at += interval;
+        at = at.saturating_add(interval);
         while at < rounded {
+            if regular.len().is_multiple_of(VALUES_PER_CHECK) {
+                execution.check()?;
+            }
             regular.push(f64::NAN);
-            at += interval;
+            at = at.saturating_add(interval);
         }
         regular.push(*value);
     }
-    regular
+    Ok(regular)
 }
 
 struct Model<'m> {
     observed: &'m [f64],
     /// Values per season; 0 for none.
     season: usize,
+    execution: &'m RowExecution,
 }
 
 impl Model<'_> {
@@ -100,7 +144,7 @@ impl Model<'_> {
     }
 
     /// The parameters with the least error, of fits from all starting points.
-    fn fit(&self) -> Vec<f64> {
+    fn fit(&self) -> Result<Vec<f64>, RowError> {
         let mut best: Option<(f64, Vec<f64>)> = None;
         let mut start = self.start();
         for guess in 0..FACTOR_GUESSES.len().pow(LEVEL as u32) {
@@ -108,32 +152,33 @@ impl Model<'_> {
                 // The last factor changes fastest.
                 *value = FACTOR_GUESSES[guess >> (LEVEL - 1 - factor) & 1];
             }
-            let fit = minimize(|parameters| self.error(parameters), &start);
+            let fit = minimize(|parameters| self.error(parameters), &start)?;
             if best.as_ref().is_none_or(|(least, _)| fit.0 < *least) {
                 best = Some(fit);
             }
         }
-        best.map(|(_, parameters)| parameters).unwrap_or_default()
+        Ok(best.map(|(_, parameters)| parameters).unwrap_or_default())
     }
 
     /// Sum of squared differences to the observed values. Moves the parameters as [`Model::values`].
-    fn error(&self, parameters: &mut [f64]) -> f64 {
+    fn error(&self, parameters: &mut [f64]) -> Result<f64, RowError> {
+        self.execution.check()?;
         let mut error = 0.0;
-        for (fitted, observed) in self.values(parameters, 0).iter().zip(self.observed) {
+        for (fitted, observed) in self.values(parameters, 0)?.iter().zip(self.observed) {
             if observed.is_nan() {
                 continue;
             }
             if fitted.is_nan() {
-                return f64::INFINITY;
+                return Ok(f64::INFINITY);
             }
             error += (fitted - observed) * (fitted - observed);
         }
-        error
+        Ok(error)
     }
 
     /// Fitted values, and `horizon` after them. The seasons move along: those after the last value stay in
     /// the parameters, and are where the fit continues.
-    fn values(&self, parameters: &mut [f64], horizon: usize) -> Vec<f64> {
+    fn values(&self, parameters: &mut [f64], horizon: usize) -> Result<Vec<f64>, RowError> {
         clamp_factors(parameters);
         let [alpha, beta, gamma, phi] = [parameters[0], parameters[1], parameters[2], parameters[3]];
         let mut level = parameters[LEVEL];
@@ -141,9 +186,14 @@ impl Model<'_> {
         let seasons = &mut parameters[SEASONS..];
         let mut value = self.observed[0];
         let mut damping = phi;
-        let mut all = vec![value];
+        let count = self.observed.len().saturating_add(horizon);
+        let mut all = Vec::with_capacity(count);
+        all.push(value);
         let mut seasons_start = self.season.saturating_sub(1);
-        for step in 1..self.observed.len() + horizon {
+        for step in 1..count {
+            if step.is_multiple_of(VALUES_PER_CHECK) {
+                self.execution.check()?;
+            }
             let mut factor = 1.0;
             let mut next_factor = 1.0;
             if self.season > 0 {
@@ -165,7 +215,7 @@ impl Model<'_> {
             }
             all.push(value);
         }
-        all
+        Ok(all)
     }
 }
 
@@ -181,12 +231,21 @@ struct Vertex {
 }
 
 /// Minimises a function by the Nelder-Mead method; returns the least error and its parameters.
-fn minimize(mut error_of: impl FnMut(&mut [f64]) -> f64, start: &[f64]) -> (f64, Vec<f64>) {
-    let mut evaluate = |mut at: Vec<f64>| {
-        let error = error_of(&mut at);
-        Vertex { error, at }
+///
+/// # Errors
+/// That of the function.
+fn minimize(
+    mut error_of: impl FnMut(&mut [f64]) -> Result<f64, RowError>,
+    start: &[f64],
+) -> Result<(f64, Vec<f64>), RowError> {
+    let mut evaluate = |mut at: Vec<f64>| -> Result<Vertex, RowError> {
+        let error = error_of(&mut at)?;
+        Ok(Vertex { error, at })
     };
-    let mut simplex: Vec<Vertex> = first_simplex(start).into_iter().map(&mut evaluate).collect();
+    let mut simplex = Vec::with_capacity(start.len() + 1);
+    for vertex in first_simplex(start) {
+        simplex.push(evaluate(vertex)?);
+    }
     let dimensions = start.len() as f64;
     for _ in 0..ITERATIONS_MAX {
         let (worst, best, second) = ranks(&simplex);
@@ -201,18 +260,18 @@ fn minimize(mut error_of: impl FnMut(&mut [f64]) -> f64, start: &[f64]) -> (f64,
         };
         let away: Vec<f64> =
             center.iter().zip(&simplex[worst].at).map(|(center, at)| center + (center - at)).collect();
-        let reflected = evaluate(away);
+        let reflected = evaluate(away)?;
         if reflected.error < simplex[second].error && reflected.error >= simplex[best].error {
             simplex[worst] = reflected.clone();
         }
         if reflected.error < simplex[best].error {
-            let expanded = evaluate(from_center(&reflected.at, 2.0));
+            let expanded = evaluate(from_center(&reflected.at, 2.0))?;
             simplex[worst] = if expanded.error < reflected.error { expanded } else { reflected.clone() };
         }
         if reflected.error >= simplex[second].error {
             let outside = reflected.error < simplex[worst].error;
             let to = if outside { &reflected.at } else { &simplex[worst].at };
-            let contracted = evaluate(from_center(to, 0.5));
+            let contracted = evaluate(from_center(to, 0.5))?;
             if contracted.error < simplex[worst].error {
                 simplex[worst] = contracted;
             } else {
@@ -225,7 +284,7 @@ fn minimize(mut error_of: impl FnMut(&mut [f64]) -> f64, start: &[f64]) -> (f64,
                 }
                 // Only the worst two are evaluated again, the others keep their errors.
                 for idx in [worst, second] {
-                    simplex[idx] = evaluate(simplex[idx].at.clone());
+                    simplex[idx] = evaluate(simplex[idx].at.clone())?;
                 }
             }
         }
@@ -234,8 +293,8 @@ fn minimize(mut error_of: impl FnMut(&mut [f64]) -> f64, start: &[f64]) -> (f64,
         }
     }
     let (_, best, _) = ranks(&simplex);
-    let best = evaluate(simplex[best].at.clone());
-    (best.error, best.at)
+    let best = evaluate(simplex[best].at.clone())?;
+    Ok((best.error, best.at))
 }
 
 fn first_simplex(start: &[f64]) -> Vec<Vec<f64>> {

@@ -8,6 +8,9 @@ use crate::rows::plan::{Indicator, IndicatorKind, Warmup};
 /// Computes an indicator; returns the rows that have a value, and their values.
 pub(crate) fn compute(arguments: Indicator, values: &[f64]) -> (Vec<usize>, Vec<f64>) {
     let period = arguments.period.max(1);
+    // A ring that is longer than the input is never full, and its length makes no difference: the period is
+    // the client's, and no reason to allocate more than the points need.
+    let ring_len = period.min(values.len().saturating_add(2));
     let warmup = arguments.warmup.unwrap_or_default();
     let mut state: Box<dyn Formula> = match arguments.kind {
         IndicatorKind::ExponentialMovingAverage => Box::new(Average::new(period, warmup)),
@@ -22,12 +25,12 @@ pub(crate) fn compute(arguments: Indicator, values: &[f64]) -> (Vec<usize>, Vec<
         }
         IndicatorKind::RelativeStrengthIndex => Box::new(Strength::new(period, warmup)),
         IndicatorKind::ChandeMomentumOscillator => match arguments.warmup {
-            None => Box::new(Momentum::new(period)),
+            None => Box::new(Momentum::new(ring_len)),
             Some(warmup) => Box::new(SmoothMomentum(Strength::new(period, warmup))),
         },
-        IndicatorKind::KaufmansEfficiencyRatio => Box::new(Efficiency::new(period)),
+        IndicatorKind::KaufmansEfficiencyRatio => Box::new(Efficiency::new(ring_len)),
         IndicatorKind::KaufmansAdaptiveMovingAverage => {
-            Box::new(Adaptive { efficiency: Efficiency::new(period), last: 0.0 })
+            Box::new(Adaptive { efficiency: Efficiency::new(ring_len), last: 0.0 })
         }
     };
     let hold = arguments.hold.unwrap_or_else(|| state.warm_count());
@@ -60,12 +63,12 @@ struct Average {
 
 impl Average {
     fn new(period: usize, warmup: Warmup) -> Average {
-        Average { period, alpha: 2.0 / (period + 1) as f64, warmup, count: 0, last: 0.0 }
+        Average { period, alpha: 2.0 / (period as f64 + 1.0), warmup, count: 0, last: 0.0 }
     }
 
     /// Of Wilder: a factor of 1 / period, and one value more to warm up.
     fn smoothed(period: usize, warmup: Warmup) -> Average {
-        Average { period: period + 1, alpha: 1.0 / period as f64, warmup, count: 0, last: 0.0 }
+        Average { period: period.saturating_add(1), alpha: 1.0 / period as f64, warmup, count: 0, last: 0.0 }
     }
 
     fn is_warm(&self) -> bool {
@@ -122,9 +125,9 @@ impl Formula for Chain {
         let one = self.averages[0].warm_count();
         let all = match self.averages[0].warmup {
             Warmup::Exponential => one,
-            Warmup::Simple => one * self.averages.len(),
+            Warmup::Simple => one.saturating_mul(self.averages.len()),
         };
-        all + usize::from(matches!(self.kind, ChainKind::Derivative { .. }))
+        all.saturating_add(usize::from(matches!(self.kind, ChainKind::Derivative { .. })))
     }
 
     fn add(&mut self, value: f64) -> f64 {

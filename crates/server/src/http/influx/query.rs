@@ -16,6 +16,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
+use chronolith_influxql::TERMS_MAX;
 use chronolith_influxql::ast::Statement;
 use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
 use chronolith_influxql::result::Message;
@@ -117,6 +118,18 @@ async fn drop_results(answered: Result<Response<Body>, ApiError>) {
     }
 }
 
+/// Bytes of parsed statements per byte of their text: an operand takes a few bytes of it.
+const STATEMENT_BYTES_PER_BYTE: u64 = 64;
+/// Bytes of an operand of a parsed statement, which is there twice.
+const OPERAND_BYTES: u64 = 256;
+
+/// Bytes of parsed statements at most.
+fn statements_bytes(text: &str) -> u64 {
+    let text_bytes = text.len() as u64;
+    let operands = TERMS_MAX as u64 * OPERAND_BYTES;
+    2 * text_bytes + text_bytes.saturating_mul(STATEMENT_BYTES_PER_BYTE).min(operands)
+}
+
 /// Runs the statements and sends their results.
 fn execute_all(
     app: &App,
@@ -127,6 +140,7 @@ fn execute_all(
     parts: &Parts,
 ) -> Result<(), ApiError> {
     let ctx = &admitted.ctx;
+    let _statements = ctx.budget.reserve(statements_bytes(&request.text)).map_err(QueryError::from)?;
     let started_ns = app.env.clock.mono_ns();
     let running = app.influx.queries.enter(
         &request.tenant,
@@ -145,8 +159,8 @@ fn execute_all(
             return sink.finish();
         }
     };
-    let storage =
-        TenantStorage { app, databases: databases.known(&request.tenant, ctx)?, tenant: &request.tenant };
+    let known = databases.known(&request.tenant, ctx)?;
+    let storage = TenantStorage { app, databases: known, tenant: &request.tenant, is_continuous: false };
     let session = Session {
         storage: &storage,
         database: &request.database,

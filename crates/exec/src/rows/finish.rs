@@ -1,0 +1,27 @@
+//! Memory, deadline and cancellation of what is made of the merged part of a group: windows with fill,
+//! transformations, limits.
+//!
+//! Invariants: points that stay until the group is joined are taken from `memory`; what is needed only while
+//! they are made is a reservation of its own.
+
+use super::accumulate::Points;
+use super::allowance::{Allowance, row_bytes};
+use super::error::RowError;
+use super::execution::RowExecution;
+
+/// Memory of one group of a call.
+pub(crate) struct Finish<'f> {
+    pub(crate) execution: &'f RowExecution,
+    pub(crate) memory: &'f mut Allowance,
+}
+
+impl Finish<'_> {
+    /// Without the points that have no value.
+    pub(crate) fn without_nulls(&mut self, points: Points) -> Result<Points, RowError> {
+        if points.values.present.is_some() {
+            let row = size_of::<u32>() + size_of::<i64>() + row_bytes(points.values.values.column_type());
+            self.memory.take(points.times.len().saturating_mul(row))?;
+        }
+        Ok(points.without_nulls())
+    }
+}
