@@ -22,6 +22,15 @@ const WATCHED_MAX: usize = 1 << 17;
 /// Change of a tenant that is not watched because of [`WATCHED_MAX`].
 const EVERYTHING: Changed = Changed { removed_before_ms: i64::MAX, written_from_ms: i64::MIN };
 
+/// Origin of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// A client, by any protocol.
+    Client,
+    /// A continuous query: its points are no reason to run one again, unless it reads what they are of.
+    ContinuousQuery,
+}
+
 /// Changes of all tenants that are watched.
 #[derive(Default)]
 pub(crate) struct Changes(RwLock<Watched>);
@@ -38,6 +47,8 @@ struct TenantChanges {
     generation: u64,
     /// Earliest times written.
     written: Minima,
+    /// Earliest times written by others than continuous queries.
+    sent: Minima,
     /// Latest times removed, negated so that the greatest time is the least value.
     removed: Minima,
 }
@@ -63,14 +74,25 @@ impl Changes {
         Changed { removed_before_ms: removed, written_from_ms: written }
     }
 
+    /// Returns the earliest time in milliseconds that others than continuous queries have written since a
+    /// generation; `i64::MAX` if there is none.
+    pub(crate) fn sent_since(&self, tenant: &TenantId, generation: u64) -> i64 {
+        let Some(watched) = self.of(tenant) else { return self.since(tenant, generation).written_from_ms };
+        watched.lock().sent.since(generation).unwrap_or(i64::MAX)
+    }
+
     /// Records a batch that is in memory.
-    pub(crate) fn note_batch(&self, tenant: &TenantId, batch: &WriteBatch) {
+    pub(crate) fn note_batch(&self, tenant: &TenantId, batch: &WriteBatch, writer: Writer) {
         if let Some(watched) = self.of(tenant)
             && let Some(&from) = batch.times.iter().min()
         {
             let mut changes = watched.lock();
             let generation = changes.generation;
-            changes.written.push(generation, tenant.time_unit().to_ms(from));
+            let from_ms = tenant.time_unit().to_ms(from);
+            changes.written.push(generation, from_ms);
+            if writer == Writer::Client {
+                changes.sent.push(generation, from_ms);
+            }
         }
     }
 
@@ -80,7 +102,9 @@ impl Changes {
         if let Some(watched) = self.of(tenant) {
             let mut changes = watched.lock();
             let generation = changes.generation;
-            changes.written.push(generation, tenant.time_unit().to_ms(range.start));
+            let from_ms = tenant.time_unit().to_ms(range.start);
+            changes.written.push(generation, from_ms);
+            changes.sent.push(generation, from_ms);
         }
     }
 
@@ -100,6 +124,7 @@ impl Changes {
             let mut changes = watched.lock();
             let generation = changes.generation;
             changes.written.push(generation, i64::MIN);
+            changes.sent.push(generation, i64::MIN);
         }
     }
 
@@ -142,6 +167,7 @@ impl TenantChanges {
         let mut changes = TenantChanges { generation, ..TenantChanges::default() };
         if generation > 0 {
             changes.written.push(generation, i64::MIN);
+            changes.sent.push(generation, i64::MIN);
             changes.removed.push(generation, i64::MIN + 1);
         }
         changes

@@ -41,6 +41,7 @@ pub use admin::report::DeleteReport;
 pub use block_list::{BlockList, BlockLocation, BlockSummary};
 pub use blocks::tenant::tenant_dir;
 pub use bucket::{BucketOptions, BucketSources};
+pub use changes::Writer;
 pub use chronolith_block::PoolLimits;
 pub use chronolith_bucket::store::meter::{MeterSnapshot, Outcome};
 pub use chronolith_bucket::{BucketError, CatalogOptions, StoreConfig};

@@ -5,9 +5,10 @@
 use std::path::PathBuf;
 
 use crate::limits::LimitsTable;
-use chronolith_base::{Disk, machine};
+use crate::window::WINDOW_MS;
+use chronolith_base::{Disk, Env, machine};
 use chronolith_block::PoolLimits;
-use chronolith_head::{HeadError, SyncMode};
+use chronolith_head::{HeadError, HeadOptions, SyncMode};
 
 /// Options of the database.
 #[derive(Debug, Clone)]
@@ -182,4 +183,30 @@ pub enum OpenError {
     /// The head's files cannot be used.
     #[error("{0}")]
     Head(HeadError),
+}
+
+impl TsdbOptions {
+    /// Options of the head.
+    pub(crate) fn head(&self, env: &Env) -> HeadOptions {
+        HeadOptions {
+            sync: self.sync,
+            free_bytes_min: self.free_bytes_min,
+            window_ms: WINDOW_MS,
+            wal_segment_bytes: self.wal.segment_bytes,
+            memory_bytes_max: self.head_memory.bytes(&*env.disk),
+            histogram_bytes_max: self.histogram_bytes_max,
+            text_bytes_max: self.texts.head_bytes_max,
+            ..HeadOptions::new(self.data_dir.clone())
+        }
+    }
+}
+
+impl OpenError {
+    /// An error of the head, with the file if it is one.
+    pub(crate) fn of_head(error: HeadError) -> OpenError {
+        match error {
+            HeadError::Io { path, error } => OpenError::Io { path, error },
+            other => OpenError::Head(other),
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use chronolith_base::Env;
 use chronolith_base::disk::LockGuard;
 use chronolith_head::{
-    Cardinality, Head, HeadError, HeadOptions, ReplayProgress, SyncMode, TenantStats, WalPosition, WriteError,
+    Cardinality, Head, HeadError, ReplayProgress, SyncMode, TenantStats, WalPosition, WriteError,
 };
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
@@ -32,6 +32,7 @@ use crate::blocks::load::load_blocks;
 use crate::blocks::tenant::TENANTS_DIR;
 use crate::bucket::BucketSources;
 use crate::bucket_maintenance::{BucketMaintenance, BucketParts};
+use crate::changes::Writer;
 use crate::data_dir::{lock_data_dir, make_dir};
 use crate::databases::DatabaseStore;
 use crate::exemplars::{ExemplarFate, ExemplarRing};
@@ -59,7 +60,6 @@ use crate::storage::{SideStores, Storage};
 use crate::tenant_usage::{self, LimitUse, TenantSize};
 use crate::upload::Uploads;
 use crate::upload::state::UploadState;
-use crate::window::WINDOW_MS;
 
 /// Bounds of the pause between two calls of [`Tsdb::sync_log`].
 const SYNC_PAUSE_MIN: Duration = Duration::from_millis(5);
@@ -142,7 +142,7 @@ impl Tsdb {
         let blocks = open_blocks(&env, &options, &mut start.notes)?;
         let mut repaired = Vec::new();
         let side = open_side_stores(&env, &options, &mut start.notes, &mut repaired)?;
-        let (head, report) = Head::open(&env, head_options(&env, &options), &progress).map_err(open_error)?;
+        let (head, report) = Head::open(&env, options.head(&env), &progress).map_err(OpenError::of_head)?;
         head.statistics().measure_memory();
         start.notes.extend(report.notes);
         let newest_ms = blocks.newest_end_ms().max(head.statistics().stats().max_time_ms);
@@ -193,10 +193,30 @@ impl Tsdb {
     /// # Errors
     /// As [`Tsdb::append`].
     pub fn apply(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<Applied, WriteError> {
+        self.apply_of(tenant, batch, Writer::Client)
+    }
+
+    /// Returns the earliest time in milliseconds that others than continuous queries have written since a
+    /// generation, deletions included; `i64::MAX` if there is none.
+    #[must_use]
+    pub fn sent_since(&self, tenant: &TenantId, generation: u64) -> i64 {
+        self.storage.changes().sent_since(tenant, generation)
+    }
+
+    /// As [`Tsdb::apply`], for the points of a writer.
+    ///
+    /// # Errors
+    /// As [`Tsdb::append`].
+    pub fn apply_of(
+        &self,
+        tenant: &TenantId,
+        batch: &WriteBatch,
+        writer: Writer,
+    ) -> Result<Applied, WriteError> {
         let limits = self.limits_of(tenant);
         let (mut outcome, position) = self.append_to_head(tenant, &limits, batch)?;
         // After the samples are visible and before they are acknowledged, as result caches require.
-        self.storage.changes().note_batch(tenant, batch);
+        self.storage.changes().note_batch(tenant, batch, writer);
         if let Some(owner) = self.owner_of(tenant)
             && let Some(&first) = batch.times.iter().min()
         {
@@ -739,19 +759,6 @@ impl TenantSources for Tsdb {
     }
 }
 
-fn head_options(env: &Env, options: &TsdbOptions) -> HeadOptions {
-    HeadOptions {
-        sync: options.sync,
-        free_bytes_min: options.free_bytes_min,
-        window_ms: WINDOW_MS,
-        wal_segment_bytes: options.wal.segment_bytes,
-        memory_bytes_max: options.head_memory.bytes(&*env.disk),
-        histogram_bytes_max: options.histogram_bytes_max,
-        text_bytes_max: options.texts.head_bytes_max,
-        ..HeadOptions::new(options.data_dir.clone())
-    }
-}
-
 /// Opens the files of what is not a sample.
 fn open_side_stores(
     env: &Env,
@@ -785,11 +792,4 @@ fn open_blocks(
         }
     }
     Ok(Arc::new(store))
-}
-
-fn open_error(error: HeadError) -> OpenError {
-    match error {
-        HeadError::Io { path, error } => OpenError::Io { path, error },
-        other => OpenError::Head(other),
-    }
 }

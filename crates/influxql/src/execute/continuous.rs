@@ -4,6 +4,7 @@
 //! no window is left out, at most [`WINDOW_COUNT_MAX`] per run.
 //! Not here: when runs are started (`server`).
 
+use super::metadata::split_time;
 use super::session::{Session, StatementError};
 use crate::ast::{BinaryOp, CreateContinuousQuery, Expr, Select, Statement};
 use crate::result::{Cell, ResultSink, SeriesHeader, SinkClosed};
@@ -84,25 +85,33 @@ impl Continuous {
     }
 }
 
-/// Drops the result of INTO.
-struct NoSink;
+/// Takes the number of points from the result of INTO.
+struct WrittenCount(u64);
 
-impl ResultSink for NoSink {
+impl ResultSink for WrittenCount {
     fn series(&mut self, _header: &SeriesHeader) -> Result<(), SinkClosed> {
         Ok(())
     }
 
-    fn row(&mut self, _cells: &[Cell<'_>]) -> Result<(), SinkClosed> {
+    fn row(&mut self, cells: &[Cell<'_>]) -> Result<(), SinkClosed> {
+        for cell in cells {
+            if let Cell::Integer(count) = cell {
+                self.0 += count.unsigned_abs();
+            }
+        }
         Ok(())
     }
 }
 
 impl Session<'_> {
-    /// Computes windows of a continuous query and writes them to its target.
+    /// Computes windows of a continuous query and writes them to its target; returns the number of points
+    /// that were written. The windows take the place of times in the condition of the query, as in InfluxDB:
+    /// `time > now() - 5m` would cut the first of them, and overwrite the result of a full window. Conditions
+    /// of its subqueries stay as they are.
     ///
     /// # Errors
     /// As [`Session::execute`].
-    pub fn run_continuous(&self, query: &Continuous, windows: DueWindows) -> Result<(), StatementError> {
+    pub fn run_continuous(&self, query: &Continuous, windows: DueWindows) -> Result<u64, StatementError> {
         let mut select = query.create.select.clone();
         let bound = |op, time_ns| Expr::binary(Expr::reference("time"), op, Expr::Integer(time_ns));
         let mut condition = Expr::binary(
@@ -110,12 +119,15 @@ impl Session<'_> {
             BinaryOp::And,
             bound(BinaryOp::Less, windows.end_ns),
         );
-        if let Some(own) = select.condition.take() {
+        let (_, rest) = split_time(self, select.condition.as_ref())?;
+        if let Some(rest) = rest {
             condition =
-                Expr::binary(Expr::Paren(Box::new(own)), BinaryOp::And, Expr::Paren(Box::new(condition)));
+                Expr::binary(Expr::Paren(Box::new(rest)), BinaryOp::And, Expr::Paren(Box::new(condition)));
         }
         select.condition = Some(condition);
-        self.execute(&Statement::Select(Box::new(select)), &mut NoSink)
+        let mut written = WrittenCount(0);
+        self.execute(&Statement::Select(Box::new(select)), &mut written)?;
+        Ok(written.0)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Runs continuous queries of all tenants, once per second.
 //!
 //! Invariants: the end of the computed windows is in the catalogue before the next run; windows that late
-//! points have touched since are computed again; a query that fails is logged and runs again.
+//! points have touched since are computed again; a query that fails is logged and runs again. Points of
+//! continuous queries start only queries that read their measurement.
 //! Not here: which windows are due (`influxql`).
 
 use std::sync::Arc;
 
-use chronolith_influxql::ast::Source;
+use chronolith_influxql::ast::{Measurement, MeasurementName, TargetName};
 use chronolith_influxql::execute::continuous::{Continuous, DueWindows};
 use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
 use chronolith_model::change::ChangeWatch as _;
@@ -16,7 +17,7 @@ use chronolith_tsdb::Tsdb;
 
 use super::databases::TenantDatabases;
 use super::storage::TenantStorage;
-use super::watched::Watched;
+use super::watched::{LINKS_MAX, Mark, QueryKey, Watched};
 use crate::app::App;
 
 /// A continuous query of the catalogue.
@@ -25,6 +26,7 @@ struct Query<'a> {
     own: &'a TenantCatalog,
     database: &'a str,
     stored: &'a ContinuousQuery,
+    parsed: Continuous,
 }
 
 /// Runs the queries that are due.
@@ -38,63 +40,122 @@ pub(crate) fn run(app: &App, store: &Arc<Tsdb>) {
         database.is_some_and(|database| database.continuous_queries.iter().any(|one| one.name == *name))
     });
     for (tenant, own) in &catalog.tenants {
-        for database in &own.databases {
-            for stored in &database.continuous_queries {
-                run_if_due(app, store, &Query { tenant, own, database: &database.name, stored });
-            }
+        let queries = queries_of(app, tenant, own);
+        for query in &queries {
+            run_if_due(app, store, query, &queries);
         }
     }
 }
 
-fn run_if_due(app: &App, store: &Arc<Tsdb>, query: &Query<'_>) {
+/// The continuous queries of a tenant. One that cannot be parsed is logged.
+fn queries_of<'a>(app: &App, tenant: &'a TenantId, own: &'a TenantCatalog) -> Vec<Query<'a>> {
     let now_ns = app.env.clock.now_ms().saturating_mul(1_000_000);
-    let parsed = match Continuous::parse(&query.stored.text, now_ns) {
-        Ok(parsed) => parsed,
-        Err(error) => return failed(app, query, &error),
-    };
-    let key = (query.tenant.clone(), query.database.to_owned(), query.stored.name.clone());
-    let before = app.influx.continuous.of(&key);
-    let changed = before.stores.iter().map(|(of, since)| store.changed_since(of, *since).written_from_ms);
-    let changed_ns = changed.min().filter(|ms| *ms != i64::MAX).map(|ms| ms.saturating_mul(1_000_000));
-    let mut watched = Watched::default();
-    let sources = sources(query.own, &parsed);
-    watched.stores = sources.into_iter().map(|of| (of.clone(), store.generation(&of))).collect();
-    let last_run_ns = query.stored.last_run_ns;
-    let is_for_data = parsed.due(now_ns, last_run_ns, changed_ns).is_some();
-    let changed_ns = [changed_ns, before.again_from_ns].into_iter().flatten().min();
-    let Some(windows) = parsed.due(now_ns, last_run_ns, changed_ns) else {
-        app.influx.continuous.put(key, watched);
-        return;
-    };
-    if let Err(error) = compute(app, store, query, &parsed, windows, now_ns) {
-        return failed(app, query, &error);
+    let mut queries = Vec::new();
+    for database in &own.databases {
+        for stored in &database.continuous_queries {
+            match Continuous::parse(&stored.text, now_ns) {
+                Ok(parsed) => {
+                    queries.push(Query { tenant, own, database: &database.name, stored, parsed });
+                }
+                Err(error) => failed(app, tenant, &database.name, &stored.name, &error),
+            }
+        }
     }
-    // A query that writes to a store that it reads must not run again for its own points. Out-of-order points
-    // that came while it ran are in the windows that are computed once more.
-    let target = target(query.own, &parsed);
-    if let Some(own) = watched.stores.iter_mut().find(|(of, _)| Some(of) == target.as_ref()) {
-        own.1 = store.generation(&own.0);
-        watched.again_from_ns = is_for_data.then_some(windows.start_ns);
-    }
-    app.influx.continuous.put(key, watched);
+    queries
 }
 
-/// Computes windows, and makes their end durable.
+fn run_if_due(app: &App, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Query<'_>]) {
+    let now_ns = app.env.clock.now_ms().saturating_mul(1_000_000);
+    let before = app.influx.continuous.of(&query.key());
+    let sent = before.stores.iter().map(|(of, since)| store.sent_since(of, *since));
+    let sent_ns = sent.min().filter(|ms| *ms != i64::MAX).map(|ms| ms.saturating_mul(1_000_000));
+    // Before the run: what is written meanwhile is of the next one.
+    let stores = query.sources().into_iter().map(|(of, _)| (of.clone(), store.generation(&of)));
+    let watched = Watched { stores: stores.collect(), mark: None };
+    let last_run_ns = query.stored.last_run_ns;
+    let is_due_without_mark = query.parsed.due(now_ns, last_run_ns, sent_ns).is_some();
+    let changed_ns = [sent_ns, before.mark.map(|mark| mark.from_ns)].into_iter().flatten().min();
+    let Some(windows) = query.parsed.due(now_ns, last_run_ns, changed_ns) else {
+        app.influx.continuous.put(query.key(), watched);
+        return;
+    };
+    let written = match compute(app, store, query, windows, now_ns) {
+        Ok(written) => written,
+        Err(error) => return failed(app, query.tenant, query.database, &query.stored.name, &error),
+    };
+    app.influx.continuous.put(query.key(), watched);
+    let links = if is_due_without_mark { 0 } else { before.mark.map_or(0, |mark| mark.links) };
+    if written > 0 && links < LINKS_MAX {
+        let mark = Mark { from_ns: windows.start_ns, links: links + 1 };
+        for other in all.iter().filter(|other| other.key() != query.key() && query.is_read_by(other)) {
+            app.influx.continuous.mark(&other.key(), mark);
+        }
+    }
+}
+
+impl Query<'_> {
+    fn key(&self) -> QueryKey {
+        (self.tenant.clone(), self.database.to_owned(), self.stored.name.clone())
+    }
+
+    fn store_of(&self, database: &str, policy: &str) -> Option<TenantId> {
+        let database = if database.is_empty() { self.parsed.database() } else { database };
+        let policy = self.own.database(database).and_then(|found| found.policy(policy))?;
+        Some(policy.store.clone())
+    }
+
+    /// Stores that the query reads, and what it reads of them.
+    fn sources(&self) -> Vec<(TenantId, MeasurementName)> {
+        let mut all = Vec::new();
+        let mut add = |measurement: &Measurement| {
+            let store = self.store_of(&measurement.database, &measurement.policy);
+            all.extend(store.map(|store| (store, measurement.name.clone())));
+        };
+        self.parsed.select().sources.iter().for_each(|source| source.for_each_measurement(&mut add));
+        all
+    }
+
+    /// Returns true if another query reads a measurement that this one writes.
+    fn is_read_by(&self, other: &Query<'_>) -> bool {
+        let Some(target) = self.parsed.select().target.as_ref() else { return false };
+        let store = self.store_of(&target.database, &target.policy);
+        let written: Vec<MeasurementName> = match &target.name {
+            TargetName::Name(name) => vec![MeasurementName::Name(name.clone())],
+            TargetName::SameAsSource => self.sources().into_iter().map(|(_, name)| name).collect(),
+        };
+        other.sources().iter().any(|(of, read)| {
+            Some(of) == store.as_ref() && written.iter().any(|written| may_be_same(written, read))
+        })
+    }
+}
+
+/// Returns true if two names of measurements may be of the same one.
+fn may_be_same(a: &MeasurementName, b: &MeasurementName) -> bool {
+    match (a, b) {
+        (MeasurementName::Name(a), MeasurementName::Name(b)) => a == b,
+        (MeasurementName::Name(name), MeasurementName::Regex(regex))
+        | (MeasurementName::Regex(regex), MeasurementName::Name(name)) => {
+            regex.compile().is_ok_and(|regex| regex.is_match(name))
+        }
+        (MeasurementName::Regex(_), MeasurementName::Regex(_)) => true,
+    }
+}
+
+/// Computes windows, and makes their end durable; returns the number of points that were written.
 fn compute(
     app: &App,
     store: &Arc<Tsdb>,
     query: &Query<'_>,
-    parsed: &Continuous,
     windows: DueWindows,
     now_ns: i64,
-) -> Result<(), String> {
+) -> Result<u64, String> {
     let memory = app.admission.query_memory.of(query.tenant, 0);
     let budget = memory.budget.child("continuous query", app.options.query.memory_bytes_max);
     let deadline_ns =
         app.env.clock.mono_ns().saturating_add(app.options.query.timeout_ms.saturating_mul(1_000_000));
     let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
     let databases = TenantDatabases::Local { store: store.clone(), tenant: query.tenant.clone() };
-    let storage = TenantStorage { app, databases, tenant: query.tenant };
+    let storage = TenantStorage { app, databases, tenant: query.tenant, is_continuous: true };
     let session = Session {
         storage: &storage,
         database: query.database,
@@ -104,13 +165,14 @@ fn compute(
         limits: SelectLimits::default(),
         ctx: &ctx,
     };
-    let result = session.run_continuous(parsed, windows);
+    let result = session.run_continuous(&query.parsed, windows);
     app.metrics.background.continuous_runs.add(1);
-    match result {
-        Ok(()) | Err(StatementError::Closed) => {}
+    let written = match result {
+        Ok(written) => written,
+        Err(StatementError::Closed) => 0,
         Err(StatementError::Text(error) | StatementError::Forbidden(error)) => return Err(error),
         Err(StatementError::Query(error)) => return Err(error.to_string()),
-    }
+    };
     if query.stored.last_run_ns.is_none_or(|last_ns| last_ns < windows.end_ns) {
         let change = CatalogChange::SetLastRun {
             database: query.database.to_owned(),
@@ -119,37 +181,10 @@ fn compute(
         };
         store.change_databases(query.tenant, &change).map_err(|error| error.to_string())?;
     }
-    Ok(())
+    Ok(written)
 }
 
-fn failed(app: &App, query: &Query<'_>, error: &str) {
+fn failed(app: &App, tenant: &TenantId, database: &str, name: &str, error: &str) {
     app.metrics.background.continuous_failures.add(1);
-    let name = query.stored.name.as_str();
-    let Query { tenant, database, .. } = query;
     tracing::error!(%tenant, database, name, error, "continuous query failed, retrying in 1 s");
-}
-
-/// Returns the store that a query writes to.
-fn target(own: &TenantCatalog, query: &Continuous) -> Option<TenantId> {
-    let target = query.select().target.as_ref()?;
-    store_of(own, query, &target.database, &target.policy)
-}
-
-fn store_of(own: &TenantCatalog, query: &Continuous, database: &str, policy: &str) -> Option<TenantId> {
-    let database = if database.is_empty() { query.database() } else { database };
-    let policy = own.database(database).and_then(|found| found.policy(policy))?;
-    Some(policy.store.clone())
-}
-
-/// Returns the stores that a query reads.
-fn sources(own: &TenantCatalog, query: &Continuous) -> Vec<TenantId> {
-    let mut stores = Vec::new();
-    let mut add = |measurement: &chronolith_influxql::ast::Measurement| {
-        stores.extend(store_of(own, query, &measurement.database, &measurement.policy));
-    };
-    let sources: &[Source] = &query.select().sources;
-    sources.iter().for_each(|source| source.for_each_measurement(&mut add));
-    stores.sort();
-    stores.dedup();
-    stores
 }

@@ -7,7 +7,7 @@ use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
 use chronolith_model::{
     Matcher, QueryError, Queryable, ReadContext, Reject, TenantId, TimeRange, WriteBatch,
 };
-use chronolith_tsdb::Tsdb;
+use chronolith_tsdb::{Tsdb, Writer};
 
 use super::databases::TenantDatabases;
 use super::password;
@@ -18,6 +18,8 @@ pub(super) struct TenantStorage<'a> {
     pub(super) app: &'a App,
     pub(super) databases: TenantDatabases,
     pub(super) tenant: &'a TenantId,
+    /// The statements are those of continuous queries.
+    pub(super) is_continuous: bool,
 }
 
 impl TenantStorage<'_> {
@@ -53,7 +55,10 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn write(&self, store: &TenantId, batch: &WriteBatch) -> Result<(), String> {
-        let outcome = self.store()?.append(store, batch).map_err(|error| error.to_string())?;
+        let writer = if self.is_continuous { Writer::ContinuousQuery } else { Writer::Client };
+        let tsdb = self.store()?;
+        let applied = tsdb.apply_of(store, batch, writer).map_err(|error| error.to_string())?;
+        let outcome = tsdb.wait_durable(applied).map_err(|error| error.to_string())?;
         self.app.metrics.write.count(&outcome);
         match outcome.first_rejects().next() {
             None => Ok(()),

@@ -30,7 +30,7 @@ async fn read(app: &Arc<App>, tenant: TenantId) -> Result<Response<Body>, ApiErr
     let store = app.lifecycle.store()?.clone();
     let text = dispatch::run_status(app, move |app| {
         let databases = TenantDatabases::Local { store, tenant: tenant.clone() };
-        let storage = TenantStorage { app, databases, tenant: &tenant };
+        let storage = TenantStorage { app, databases, tenant: &tenant, is_continuous: false };
         let mut all = Map::new();
         for module in storage.statistics() {
             let tags: Map<String, Value> =

@@ -1,5 +1,8 @@
 //! Changes of the sources of continuous queries between their runs.
 //!
+//! Points that clients write are found by the generations of stores. Points that continuous queries write
+//! are not among them: a query whose own run has touched the source of another one marks it. Of a chain of
+//! such runs at most [`LINKS_MAX`] follow one another, so that queries that read each other's results end.
 //! Invariants: what has changed since a run is known until the next run that succeeds.
 
 use std::collections::HashMap;
@@ -12,8 +15,27 @@ use parking_lot::Mutex;
 pub(super) struct Watched {
     /// Stores with their generations.
     pub(super) stores: Vec<(TenantId, u64)>,
-    /// Start of the windows to compute again whatever has changed, in nanoseconds.
-    pub(super) again_from_ns: Option<i64>,
+    /// Results of another query among its sources.
+    pub(super) mark: Option<Mark>,
+}
+
+/// Runs of a chain of queries, each of which reads the results of the one before, after the first one.
+pub(super) const LINKS_MAX: usize = 4;
+
+/// Results of a continuous query that another one reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Start of the earliest window that was written, in nanoseconds.
+    pub(super) from_ns: i64,
+    /// Runs since the one for points of clients.
+    pub(super) links: usize,
+}
+
+impl Mark {
+    /// Joins two marks: the earlier time, and the shorter chain.
+    fn join(self, other: Mark) -> Mark {
+        Mark { from_ns: self.from_ns.min(other.from_ns), links: self.links.min(other.links) }
+    }
 }
 
 /// Tenant, database and name of a query.
@@ -31,6 +53,13 @@ impl ContinuousQueries {
 
     pub(super) fn put(&self, key: QueryKey, watched: Watched) {
         self.0.lock().insert(key, watched);
+    }
+
+    /// Marks a query whose source another query has written to. One that has not run yet reads it anyway.
+    pub(super) fn mark(&self, key: &QueryKey, mark: Mark) {
+        if let Some(watched) = self.0.lock().get_mut(key) {
+            watched.mark = Some(watched.mark.map_or(mark, |known| known.join(mark)));
+        }
     }
 
     /// Forgets queries that `exists` does not know.
