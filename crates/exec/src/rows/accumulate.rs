@@ -251,6 +251,21 @@ pub(crate) trait Kernel<T: Element>: Send + 'static {
     }
 }
 
+/// Bytes that a vector allocates when `added` items are pushed to it: the next power of two at most, while
+/// the old items are still there.
+fn growth_bytes<I>(items: &Vec<I>, added: usize) -> usize {
+    let count = items.len() + added;
+    if count <= items.capacity() {
+        return 0;
+    }
+    count.max(2 * items.capacity()).max(4) * size_of::<I>() + ALLOCATION_BYTES
+}
+
+/// Bytes that a vector has allocated.
+fn vector_bytes<I>(items: &Vec<I>) -> usize {
+    if items.capacity() == 0 { 0 } else { items.capacity() * size_of::<I>() + ALLOCATION_BYTES }
+}
+
 /// Results of a kernel.
 pub(crate) struct Emitted<O> {
     times: Vec<i64>,

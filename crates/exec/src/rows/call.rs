@@ -333,7 +333,7 @@ impl Kernels<'_> {
             Aggregate::Mean => Windowed::<T, _>::boxed(MeanKernel),
             Aggregate::Median => Windowed::<T, _>::boxed(MedianKernel),
             Aggregate::Spread => Windowed::<T, _>::boxed(SpreadKernel),
-            Aggregate::Stddev => Windowed::<T, _>::boxed(StddevKernel),
+            Aggregate::Stddev => Windowed::<T, _>::boxed(StddevKernel(self.order)),
             Aggregate::Sum => Windowed::<T, _>::boxed(SumKernel),
             Aggregate::Percentile(percent) => self.pool::<T, X>(PoolFn::Percentile(*percent)),
             Aggregate::Top(extremes) => self.pool::<T, X>(PoolFn::Top(extremes.count)),

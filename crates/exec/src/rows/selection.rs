@@ -33,7 +33,10 @@ const FIELDS_ONE_BY_ONE_MAX: usize = 32;
 const SERIES_PER_CHECK: usize = 64;
 
 /// Bytes of a variable in the tables of a plan: itself, its type, its entry by name.
-const VARIABLE_BYTES: usize = 192;
+const VARIABLE_BYTES: usize = 128;
+
+/// Bytes of an entry of a table of names.
+const NAME_BYTES: usize = 64;
 
 /// Runs the plan of a subquery.
 pub(crate) type RunSubquery<'r> = &'r dyn Fn(RowPlan) -> Result<Box<dyn RowSource>, RowError>;
@@ -276,7 +279,7 @@ impl Builder<'_> {
         // A tag of the outer grouping alone is none that columns can refer to.
         let own_tags: BTreeSet<Arc<str>> = inner.group_tags.iter().cloned().collect();
         inner.group_tags.extend(self.group_tags.iter().filter(|tag| !own_tags.contains(*tag)).cloned());
-        self.memory.take(inner.columns.len().saturating_mul(VARIABLE_BYTES))?;
+        self.memory.take(inner.columns.len().saturating_mul(NAME_BYTES))?;
         let mut columns = BTreeMap::new();
         for (idx, column) in inner.columns.iter().enumerate() {
             columns.entry(column.name.clone()).or_insert(idx);

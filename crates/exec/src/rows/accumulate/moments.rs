@@ -1,9 +1,12 @@
 //! Kernels of counts and sums: count, sum, mean, standard deviation, spread.
 //!
-//! Invariants: integers are summed exactly for means, and wrap at 64 bits for sums. Standard deviations are
-//! computed by Welford's algorithm, and merged by Chan's, so that they need no second pass.
+//! Invariants: integers are summed exactly for means, and wrap at 64 bits for sums. Standard deviations keep
+//! all samples, for a second pass.
 
-use super::{Element, Emitted, Kernel, Run};
+use std::cmp::Reverse;
+
+use super::{Element, Emitted, Kernel, Run, growth_bytes, vector_bytes};
+use crate::rows::plan::Order;
 
 /// Type with arithmetic.
 pub(crate) trait Number: Element + Copy {
@@ -114,45 +117,54 @@ impl<T: Number> Kernel<T> for MeanKernel {
     }
 }
 
-/// Count, mean and sum of squared differences to it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Moments {
-    count: f64,
-    mean: f64,
-    squares: f64,
-}
-
-/// Sample standard deviation.
-pub(crate) struct StddevKernel;
+/// Sample standard deviation in two passes over the samples in the order of the plan: the mean, which moves
+/// with each value, then the squared differences to it. All digits are those of InfluxDB, which one pass over
+/// series after series does not give.
+pub(crate) struct StddevKernel(pub(crate) Order);
 
 impl<T: Number> Kernel<T> for StddevKernel {
-    type State = Moments;
+    type State = Vec<(i64, T)>;
     type Out = f64;
 
-    fn fold(&self, state: &mut Moments, run: &Run<'_, T>) {
-        for value in run.values {
-            let value = value.to_f64();
-            state.count += 1.0;
-            let difference = value - state.mean;
-            state.mean += difference / state.count;
-            state.squares += difference * (value - state.mean);
-        }
+    fn fold(&self, state: &mut Vec<(i64, T)>, run: &Run<'_, T>) {
+        state.extend(run.times.iter().copied().zip(run.values.iter().copied()));
     }
 
-    fn merge(&self, state: &mut Moments, later: Moments) {
-        let count = state.count + later.count;
-        if later.count == 0.0 {
-            return;
-        }
-        let difference = later.mean - state.mean;
-        state.squares += later.squares + difference * difference * state.count * later.count / count;
-        state.mean += difference * later.count / count;
-        state.count = count;
+    fn merge(&self, state: &mut Vec<(i64, T)>, later: Vec<(i64, T)>) {
+        state.extend(later);
     }
 
-    fn emit(&self, state: Moments, window: i64, out: &mut Emitted<f64>) {
-        let deviation = (state.squares / (state.count - 1.0)).sqrt();
-        out.push(window, (state.count >= 2.0).then_some(deviation));
+    fn fold_bytes(&self, state: &Vec<(i64, T)>, run: &Run<'_, T>) -> usize {
+        growth_bytes(state, run.values.len())
+    }
+
+    fn merge_bytes(&self, state: &Vec<(i64, T)>, later: &Vec<(i64, T)>) -> usize {
+        growth_bytes(state, later.len())
+    }
+
+    fn heap_bytes(&self, state: &Vec<(i64, T)>) -> usize {
+        vector_bytes(state)
+    }
+
+    /// A stable sort has a buffer.
+    fn emit_bytes(&self, state: &Vec<(i64, T)>) -> usize {
+        size_of_val(state.as_slice())
+    }
+
+    fn emit(&self, mut state: Vec<(i64, T)>, window: i64, out: &mut Emitted<f64>) {
+        match self.0 {
+            Order::Ascending => state.sort_by_key(|(time, _)| *time),
+            Order::Descending => state.sort_by_key(|(time, _)| Reverse(*time)),
+        }
+        let mut count = 0.0;
+        let mut mean = 0.0;
+        for (_, value) in &state {
+            count += 1.0;
+            mean += (value.to_f64() - mean) / count;
+        }
+        let squares = state.iter().map(|(_, value)| (value.to_f64() - mean) * (value.to_f64() - mean));
+        let deviation = (squares.sum::<f64>() / (count - 1.0)).sqrt();
+        out.push(window, (state.len() >= 2).then_some(deviation));
     }
 }
 

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use chronolith_base::Rng;
 
 use super::moments::Number;
-use super::{AuxValues, Element, Emitted, Kernel, Run};
-use crate::rows::allowance::ALLOCATION_BYTES;
+use super::{AuxValues, Element, Emitted, Kernel, Run, growth_bytes, vector_bytes};
 use crate::rows::plan::Order;
 
 /// Sample that is kept.
@@ -39,21 +38,6 @@ impl<T, X> Default for Pool<T, X> {
     fn default() -> Pool<T, X> {
         Pool { kept: Vec::new(), outside_bytes: 0 }
     }
-}
-
-/// Bytes that a vector allocates when `added` items are pushed to it: the next power of two at most, while
-/// the old items are still there.
-fn growth_bytes<I>(items: &Vec<I>, added: usize) -> usize {
-    let count = items.len() + added;
-    if count <= items.capacity() {
-        return 0;
-    }
-    count.max(2 * items.capacity()).max(4) * size_of::<I>() + ALLOCATION_BYTES
-}
-
-/// Bytes that a vector has allocated.
-fn vector_bytes<I>(items: &Vec<I>) -> usize {
-    if items.capacity() == 0 { 0 } else { items.capacity() * size_of::<I>() + ALLOCATION_BYTES }
 }
 
 /// Result of the kept samples of a window.
