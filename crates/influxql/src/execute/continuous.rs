@@ -6,7 +6,7 @@
 
 use super::metadata::split_time;
 use super::session::{Session, StatementError};
-use crate::ast::{BinaryOp, CreateContinuousQuery, Expr, Select, Statement};
+use crate::ast::{BinaryOp, CreateContinuousQuery, Expr, Fill, Select, Statement};
 use crate::result::{Cell, ResultSink, SeriesHeader, SinkClosed};
 use crate::semantics::check_select;
 use crate::syntax::parse_statement;
@@ -55,6 +55,21 @@ impl Continuous {
     #[must_use]
     pub fn select(&self) -> &Select {
         &self.create.select
+    }
+
+    /// Returns true if a run over several windows has to give what a run for each of them would: InfluxDB
+    /// computes one window at a time unless RESAMPLE FOR asks for more, and a window without points is then
+    /// none of a group. Numbers stay where they stand in for one of several calls of a row.
+    fn joins_single_windows(&self, windows: DueWindows) -> bool {
+        let select = &self.create.select;
+        let is_wildcard = |expr: &Expr| matches!(expr, Expr::Wildcard(_) | Expr::Regex(_));
+        let has_several =
+            select.fields.len() > 1 || select.fields.iter().any(|field| field.expr.any(&mut { is_wildcard }));
+        let is_one_at_a_time = self.create.resample.for_ns.is_none_or(|for_ns| for_ns <= self.interval_ns);
+        let width_ns = windows.end_ns.saturating_sub(windows.start_ns);
+        width_ns > self.interval_ns
+            && is_one_at_a_time
+            && !(has_several && matches!(select.fill, Fill::Number(_)))
     }
 
     /// Returns the windows that are due at `now_ns`: those that ended since the last run, which ended at
@@ -125,6 +140,9 @@ impl Session<'_> {
                 Expr::binary(Expr::Paren(Box::new(rest)), BinaryOp::And, Expr::Paren(Box::new(condition)));
         }
         select.condition = Some(condition);
+        if query.joins_single_windows(windows) {
+            select.fill = Fill::None;
+        }
         let mut written = WrittenCount(0);
         self.execute(&Statement::Select(Box::new(select)), &mut written)?;
         Ok(written.0)

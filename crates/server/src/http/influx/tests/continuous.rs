@@ -151,6 +151,41 @@ async fn windows_take_the_place_of_times_in_the_condition() {
     }
 }
 
+/// A run over several windows, for late points, wrote rows for the windows between them: 0 for counts and
+/// `fill(0)`, the value before for `fill(previous)`. InfluxDB computes one window at a time, which has no row
+/// without points; RESAMPLE FOR asks for several.
+#[tokio::test]
+async fn windows_without_points_have_no_rows_however_many_are_computed_at_once() {
+    let cases = [
+        ("", "count(v) AS sum", "", false),
+        ("", "count(v) AS sum", "fill(0)", false),
+        ("", "count(v) AS sum", "fill(previous)", false),
+        ("", "count(v) AS sum", "fill(linear)", false),
+        ("", "count(v) AS sum", "fill(none)", false),
+        ("", "count(v) AS sum", "fill(7)", false),
+        ("RESAMPLE EVERY 1m", "count(v) AS sum", "fill(0)", false),
+        ("RESAMPLE FOR 1m", "count(v) AS sum", "fill(0)", false),
+        ("RESAMPLE FOR 5m", "count(v) AS sum", "fill(none)", false),
+        ("RESAMPLE FOR 5m", "count(v) AS sum", "fill(0)", true),
+        ("RESAMPLE EVERY 1m FOR 5m", "count(v) AS sum", "", true),
+    ];
+    for (resample, field, fill, has_zero) in cases {
+        let server = with_database();
+        let create = format!(
+            "CREATE CONTINUOUS QUERY q ON db {resample} BEGIN SELECT {field} INTO sums FROM m GROUP BY time(1m) {fill} END"
+        );
+        check_results(&run(&server, &create).await, r#"{"statement_id":0}"#);
+        write_at(&server, MINUTE_S - 30, 1).await;
+        pass(&server);
+        write_at(&server, MINUTE_S - 150, 5).await;
+        pass(&server);
+        let got = sums(&server).await.text;
+        let row = |seconds: i64, count: u32| format!("[{},{count}]", MINUTE_S - seconds);
+        assert!(got.contains(&row(180, 1)) && got.contains(&row(60, 1)), "{resample} {fill}: {got}");
+        assert_eq!(got.contains(&format!("[{},", MINUTE_S - 120)), has_zero, "{resample} {fill}: {got}");
+    }
+}
+
 /// A query that failed for an infinite value would never come to its next window.
 #[tokio::test]
 async fn rows_with_an_infinite_value_are_left_out() {
