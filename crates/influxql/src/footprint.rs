@@ -7,7 +7,7 @@
 use crate::ast::{Expr, Select, Source};
 
 /// Bytes of one field of SELECT in all its forms, its name and expression aside.
-pub(crate) const FIELD_BYTES: usize = 640;
+pub(crate) const FIELD_BYTES: usize = 448;
 /// Fields between two checks of the deadline.
 pub(crate) const FIELDS_PER_CHECK: usize = 1024;
 /// Bytes of one part of an expression in all its forms.

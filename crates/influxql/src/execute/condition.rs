@@ -5,6 +5,7 @@
 //! Not here: conditions of SELECT (`semantics`), times (`crate::condition`).
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronolith_model::kind::is_reserved;
@@ -13,6 +14,8 @@ use chronolith_model::{GoRegex, Labels, METRIC_NAME, MatchOp, Matcher};
 use super::session::StatementError;
 use crate::ast::{BinaryOp, Chain, Expr};
 
+/// Column of SHOW TAG VALUES, which its conditions may name.
+pub(super) const VALUE_COLUMN: &str = "value";
 /// Name that means the measurement in conditions.
 const NAME_KEY: &str = "_name";
 
@@ -26,7 +29,16 @@ pub(super) enum TagCondition {
         op: MatchOp,
         value: String,
         regex: Option<Arc<GoRegex>>,
+        /// Measurements with a field of that name: the comparison is of the field there, and says nothing
+        /// about series.
+        fields_of: BTreeSet<String>,
     },
+    /// A comparison of `tag` with a number or a boolean, which no tag equals.
+    Number {
+        tag: String,
+    },
+    /// No series meets it.
+    Never,
     /// A comparison of a field: it says nothing about series.
     Always,
 }
@@ -53,10 +65,16 @@ impl TagCondition {
     /// Returns true if a series of `measurement` meets the condition.
     pub(super) fn selects(&self, labels: &Labels) -> bool {
         match self {
-            TagCondition::Always => true,
+            TagCondition::Always | TagCondition::Number { .. } => true,
+            TagCondition::Never => false,
             TagCondition::All(all) => all.iter().all(|one| one.selects(labels)),
             TagCondition::Any(any) => any.iter().any(|one| one.selects(labels)),
-            TagCondition::Compare { tag, op, value, regex } => {
+            TagCondition::Compare { fields_of, .. }
+                if labels.metric_name().is_some_and(|name| fields_of.contains(name)) =>
+            {
+                true
+            }
+            TagCondition::Compare { tag, op, value, regex, .. } => {
                 let own = labels.get(tag).unwrap_or("");
                 let matches = || regex.as_ref().is_some_and(|regex| regex.is_match(own));
                 match op {
@@ -72,9 +90,40 @@ impl TagCondition {
     /// Returns true if the condition compares something that is not a tag.
     pub(super) fn has_fields(&self) -> bool {
         match self {
-            TagCondition::Always => true,
+            TagCondition::Always | TagCondition::Number { .. } => true,
             TagCondition::All(all) | TagCondition::Any(all) => all.iter().any(TagCondition::has_fields),
-            TagCondition::Compare { .. } => false,
+            TagCondition::Compare { .. } | TagCondition::Never => false,
+        }
+    }
+
+    /// Returns the part of a condition that compares [`VALUE_COLUMN`].
+    pub(super) fn of_value_column(&self) -> Option<TagCondition> {
+        let kept = |all: &[TagCondition]| -> Vec<TagCondition> {
+            all.iter().filter_map(TagCondition::of_value_column).collect()
+        };
+        match self {
+            TagCondition::All(all) => Some(kept(all)).filter(|all| !all.is_empty()).map(TagCondition::All),
+            TagCondition::Any(all) => Some(kept(all)).filter(|all| !all.is_empty()).map(TagCondition::Any),
+            TagCondition::Compare { tag, .. } if tag == VALUE_COLUMN => Some(self.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a value of [`VALUE_COLUMN`] meets the condition.
+    pub(super) fn selects_value(&self, value: &str) -> bool {
+        self.selects(&Labels::from_pairs([(VALUE_COLUMN, value)]))
+    }
+
+    /// Calls `visit` for each comparison.
+    pub(super) fn for_each_comparison<E>(
+        &mut self,
+        visit: &mut impl FnMut(&mut TagCondition) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            TagCondition::All(all) | TagCondition::Any(all) => {
+                all.iter_mut().try_for_each(|one| one.for_each_comparison(visit))
+            }
+            comparison => visit(comparison),
         }
     }
 }
@@ -122,7 +171,8 @@ fn comparison(left: &Expr, op: BinaryOp, right: &Expr) -> Option<TagCondition> {
         return None;
     }
     let compare = |op, value: &str, regex| {
-        Some(TagCondition::Compare { tag: tag.to_owned(), op, value: value.to_owned(), regex })
+        let fields_of = BTreeSet::new();
+        Some(TagCondition::Compare { tag: tag.to_owned(), op, value: value.to_owned(), regex, fields_of })
     };
     match (op, value) {
         (BinaryOp::Eq, Expr::Text(text)) => compare(MatchOp::Equal, text, None),
@@ -132,6 +182,10 @@ fn comparison(left: &Expr, op: BinaryOp, right: &Expr) -> Option<TagCondition> {
             let op = if is_negated { MatchOp::NotRegex } else { MatchOp::Regex };
             compare(op, &regex.anchored_pattern(), Some(Arc::new(regex.compile().ok()?)))
         }
+        (
+            BinaryOp::Eq | BinaryOp::NotEq,
+            Expr::Integer(_) | Expr::Number(_) | Expr::Unsigned(_) | Expr::Boolean(_),
+        ) => Some(TagCondition::Number { tag: tag.to_owned() }),
         _ if op.is_comparison() => Some(TagCondition::Always),
         _ => None,
     }
@@ -139,18 +193,20 @@ fn comparison(left: &Expr, op: BinaryOp, right: &Expr) -> Option<TagCondition> {
 
 impl TagFilter {
     pub(super) fn of(condition: Option<&Expr>) -> Result<TagFilter, StatementError> {
+        Ok(condition.map(TagCondition::of).transpose()?.map(TagFilter::of_tags).unwrap_or_default())
+    }
+
+    pub(super) fn of_tags(condition: TagCondition) -> TagFilter {
         let mut filter = TagFilter::default();
-        if let Some(expr) = condition {
-            filter.add(TagCondition::of(expr)?);
-        }
-        Ok(filter)
+        filter.add(condition);
+        filter
     }
 
     fn add(&mut self, condition: TagCondition) {
         match condition {
-            TagCondition::Always => {}
+            TagCondition::Always | TagCondition::Number { .. } => {}
             TagCondition::All(all) => all.into_iter().for_each(|one| self.add(one)),
-            TagCondition::Compare { tag, op, value, .. } => {
+            TagCondition::Compare { tag, op, value, fields_of, .. } if fields_of.is_empty() => {
                 // The pattern was compiled before.
                 self.matchers.extend(Matcher::new(&tag, op, &value));
             }

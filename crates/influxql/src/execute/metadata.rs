@@ -6,7 +6,7 @@ use chronolith_model::{METRIC_NAME, Matcher, TimeRange, WordKind};
 use jiff::tz::TimeZone;
 
 use super::condition::{TagCondition, TagFilter};
-use super::schema::Schema;
+use super::schema::{NumbersOfValue, Schema};
 use super::session::{Session, StatementError};
 use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Source, Statement};
 use crate::condition::{TimeBounds, split_condition};
@@ -57,10 +57,22 @@ pub(super) fn schema<'a>(
     database: &str,
     condition: Option<&Expr>,
 ) -> Result<Schema<'a>, StatementError> {
+    schema_with(session, database, condition, NumbersOfValue::Always)
+}
+
+fn schema_with<'a>(
+    session: &'a Session<'_>,
+    database: &str,
+    condition: Option<&Expr>,
+    numbers_of_value: NumbersOfValue,
+) -> Result<Schema<'a>, StatementError> {
     let stores = session.database_sources(database)?;
     let (range, rest) = split_time(session, condition)?;
-    let filter = TagFilter::of(rest.as_ref())?;
-    Schema::new(stores, filter, range, session.ctx)
+    let mut schema = Schema::new(stores, TagFilter::default(), range, session.ctx)?;
+    if let Some(rest) = &rest {
+        schema.resolve(TagCondition::of(rest)?, numbers_of_value)?;
+    }
+    Ok(schema)
 }
 
 pub(super) fn show_schema(
@@ -134,7 +146,7 @@ fn show_tag_keys(
     show: &ShowSeries,
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
-    let schema = schema(session, &show.database, show.condition.as_ref())?;
+    let schema = schema_with(session, &show.database, show.condition.as_ref(), NumbersOfValue::Never)?;
     refuse_order_of(&schema, &show.sources, show.condition.as_ref())?;
     for measurement in paged(schema.measurements(&show.sources)?, show.series_page) {
         let keys = schema.tag_keys(&measurement)?;
@@ -157,13 +169,18 @@ fn show_field_keys(
     let schema = schema(session, &show.database, show.condition.as_ref())?;
     for measurement in schema.measurements(&show.sources)? {
         let fields = schema.fields(&[&measurement])?;
-        let rows = fields.iter().flat_map(|(field, kinds)| kinds.iter().map(move |kind| (field, *kind)));
+        let mut rows: Vec<(&String, &'static str)> = Vec::new();
+        for (field, kinds) in &fields {
+            let mut types: Vec<&'static str> = kinds.iter().map(|kind| data_type(*kind).name()).collect();
+            types.sort_unstable();
+            rows.extend(types.into_iter().map(|name| (field, name)));
+        }
         let mut page = paged(rows, show.page).peekable();
         if page.peek().is_some() {
             sink.series(&SeriesHeader::new(&measurement, &["fieldKey", "fieldType"]))?;
         }
-        for (field, kind) in page {
-            sink.row(&[Cell::text(field), Cell::text(data_type(kind).name())])?;
+        for (field, name) in page {
+            sink.row(&[Cell::text(field), Cell::text(name)])?;
         }
     }
     Ok(())
@@ -175,14 +192,19 @@ fn show_tag_values(
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
     let clauses = &show.clauses;
-    let schema = schema(session, &clauses.database, clauses.condition.as_ref())?;
+    let condition = clauses.condition.as_ref();
+    let schema = schema_with(session, &clauses.database, condition, NumbersOfValue::Never)?;
     let selects = key_selector(&show.keys)?;
+    let rest = split_time(session, condition)?.1;
+    let of_value = rest.as_ref().map(TagCondition::of).transpose()?;
+    let of_value = of_value.and_then(|condition| condition.of_value_column());
+    let is_listed = |value: &String| of_value.as_ref().is_none_or(|one| one.selects_value(value));
     refuse_order_of_tags(&schema, &clauses.sources, clauses.condition.as_ref())?;
     for measurement in schema.measurements(&clauses.sources)? {
         let mut rows: Vec<(String, String)> = Vec::new();
         for key in schema.tag_keys(&measurement)?.into_iter().filter(|key| selects(key)) {
             let values = schema.values(&key, vec![Matcher::equal(METRIC_NAME, &measurement)])?;
-            rows.extend(values.into_iter().map(|value| (key.clone(), value)));
+            rows.extend(values.into_iter().filter(is_listed).map(|value| (key.clone(), value)));
         }
         let mut page = paged(&rows, clauses.page).peekable();
         if page.peek().is_some() {

@@ -15,7 +15,7 @@ use chronolith_model::{
     TimeRange, WordKind,
 };
 
-use super::condition::{TagCondition, TagFilter};
+use super::condition::{TagCondition, TagFilter, VALUE_COLUMN};
 use super::session::{PolicySource, StatementError};
 use crate::ast::{Measurement, MeasurementName, Source};
 
@@ -27,6 +27,15 @@ pub(super) struct Schema<'a> {
     pub(super) ctx: &'a ReadContext,
     /// Memory of the lists.
     memory: RefCell<Reservation>,
+}
+
+/// Meaning of a comparison of [`VALUE_COLUMN`] with a number or a boolean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NumbersOfValue {
+    /// It says nothing, as for any other name.
+    Always,
+    /// No series meets it: the column of a list of tags has texts.
+    Never,
 }
 
 /// Bytes of an entry of a list besides its text: in the set, and while sets are merged and printed.
@@ -177,10 +186,11 @@ impl Schema<'_> {
     ) -> Result<bool, StatementError> {
         let meets = |one: &TagCondition| self.measurement_meets(name, one);
         match condition {
-            TagCondition::Always => Ok(true),
+            TagCondition::Always | TagCondition::Number { .. } => Ok(true),
+            TagCondition::Never => Ok(false),
             TagCondition::All(all) => all.iter().map(meets).try_fold(true, |all, one| Ok(all && one?)),
             TagCondition::Any(any) => any.iter().map(meets).try_fold(false, |any, one| Ok(any || one?)),
-            TagCondition::Compare { tag, op, value, regex } => {
+            TagCondition::Compare { tag, op, value, regex, .. } => {
                 let values = match tag == METRIC_NAME {
                     true => BTreeSet::from([name.to_owned()]),
                     false => self.values_without_filter(tag, &[Matcher::equal(METRIC_NAME, name)])?,
@@ -194,6 +204,33 @@ impl Schema<'_> {
                 Ok(!values.is_empty() && fits == is_positive)
             }
         }
+    }
+
+    /// Resolves the names of a condition on series: a name is a field where a measurement has such a field,
+    /// and a tag elsewhere. `numbers_of_value` decides about numbers.
+    pub(super) fn resolve(
+        &mut self,
+        mut condition: TagCondition,
+        numbers_of_value: NumbersOfValue,
+    ) -> Result<(), StatementError> {
+        self.filter = TagFilter::default();
+        condition.for_each_comparison(&mut |comparison| -> Result<(), StatementError> {
+            match comparison {
+                TagCondition::Compare { tag, fields_of, .. } if tag != METRIC_NAME => {
+                    let of_field = [Matcher::equal(FIELD_LABEL, tag)];
+                    *fields_of = self.values_without_filter(METRIC_NAME, &of_field)?;
+                }
+                TagCondition::Number { tag }
+                    if tag == VALUE_COLUMN && numbers_of_value == NumbersOfValue::Never =>
+                {
+                    *comparison = TagCondition::Never;
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        self.filter = TagFilter::of_tags(condition);
+        Ok(())
     }
 
     /// Returns the tag keys of a measurement.

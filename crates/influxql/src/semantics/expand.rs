@@ -61,7 +61,7 @@ where
     let has_wildcard_dimension = select.dimensions.iter().any(|dimension| is_wildcard(&dimension.expr));
     if select.fields.iter().any(|field| has_wildcard(&field.expr)) {
         let columns = wildcard_columns(&select, &names, has_wildcard_dimension);
-        let columns_bytes: usize = columns.iter().map(|var| FIELD_BYTES + 8 * name_bytes(&var.name)).sum();
+        let columns_bytes: usize = columns.iter().map(|var| FIELD_BYTES + 4 * name_bytes(&var.name)).sum();
         let mut fields = Vec::with_capacity(select.fields.len());
         for (idx, field) in select.fields.into_iter().enumerate() {
             let is_expanded = has_wildcard(&field.expr);
