@@ -125,7 +125,8 @@ impl Writer {
         count_outcome(&mut job);
         let outcome = job.outcome;
         drop(texts);
-        if outcome.accepted_count == 0 {
+        // The types of fields that were refused hold for the next batch.
+        if outcome.accepted_count == 0 && !outcome.is_refused_for_types {
             state.index.forget_if_unused(tenant);
         }
         // A failure is reported by the next append; this batch is in memory and in the queue of the WAL.

@@ -490,6 +490,8 @@ pub struct WriteOutcome {
     pub full_tag: Option<FullTagValue>,
     /// Points with a conflict of types; all their samples are rejected.
     pub conflict_point_count: u64,
+    /// The batch has two types of a field that was not known before: nothing of it is stored.
+    pub is_refused_for_types: bool,
     /// The first reject of each further kind.
     pub further_rejects: Vec<(Reject, String, i64)>,
 }
@@ -527,6 +529,7 @@ impl WriteOutcome {
         self.field_conflict = self.field_conflict.take().or(later.field_conflict);
         self.full_tag = self.full_tag.take().or(later.full_tag);
         self.conflict_point_count += later.conflict_point_count;
+        self.is_refused_for_types |= later.is_refused_for_types;
     }
 
     /// The first reject of each kind: kind, series as text, time of the sample.

@@ -348,6 +348,11 @@ fn formats() {
 }
 
 #[test]
+fn types_of_fields() {
+    run(include_str!("influx/types.txt"), |_| {});
+}
+
+#[test]
 fn changes_of_version_1_8() {
     run(include_str!("influx/version_1_8.txt"), |_| {});
 }

@@ -1,8 +1,9 @@
 //! Refuses samples of a field that has another type in their shard group, for protocols with types.
 //!
 //! Invariants: only series that are not found by their wire key are checked; those of a field with several
-//! kinds never are found. No lock of the index is held while blocks are asked. A row of the batch is refused
-//! as a whole.
+//! kinds never are found, and those of a field that gets its second kind by the batch are checked with it. No
+//! lock of the index is held while blocks are asked. A row of the batch is refused as a whole, and the whole
+//! batch if it has two kinds of a field that is not known.
 //! Not here: what is known of fields (`index::field_types`).
 
 use std::sync::atomic::Ordering;
@@ -34,7 +35,10 @@ pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScr
     if !job.batch.source.is_typed || scratch.misses.is_empty() {
         return;
     }
+    forget_hits_of_second_kinds(job, scratch);
     scratch.fields.clear();
+    // Shard groups in which a field has its kind by this batch.
+    let mut claimed: HashSet<(FieldKey, i64)> = HashSet::default();
     let mut refused: Vec<u32> = Vec::new();
     let mut builder = LabelsBuilder::new();
     // The fields of a batch are few, and each has many series.
@@ -53,7 +57,11 @@ pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScr
             continue;
         };
         let field = Field { measurement, name, key: FieldKey::new(job.state.texts.seed, measurement, name) };
-        if let Some(existing) = conflict(job, &field, idx) {
+        if let Some(Conflict { existing, group_start }) = conflict(job, &field, idx, &mut claimed) {
+            if claimed.contains(&(field.key, group_start)) && is_unknown(job, &field) {
+                refuse_batch(job, scratch);
+                return;
+            }
             let conflict =
                 FieldConflict { measurement: measurement.to_owned(), field: name.to_owned(), kind, existing };
             refuse_row(job, &mut scratch.ids, idx, conflict, &mut refused);
@@ -67,9 +75,91 @@ pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScr
     scratch.misses.retain(|idx| refused.binary_search(idx).is_err());
 }
 
+/// Treats series of the batch that were found by their wire keys as not found if the batch has another kind
+/// of their field: the first of both in a shard group has it, whether its series is known or not.
+fn forget_hits_of_second_kinds(job: &AppendJob<'_>, scratch: &mut AppendScratch) {
+    let batch = job.batch;
+    if scratch.misses.len() == batch.series.len() {
+        return;
+    }
+    let mut builder = LabelsBuilder::new();
+    let mut seen: HashSet<(FieldKey, WordKind)> = HashSet::default();
+    let mut contested: HashSet<FieldKey> = HashSet::default();
+    for &idx in &scratch.misses {
+        let kind = batch.kind_of(idx as usize);
+        with_field(job, idx, &mut builder, |field| {
+            if seen.insert((field.key, kind)) {
+                let known = kinds_of(job.tenant, field);
+                if known != KindSet::default() && !known.contains(kind) {
+                    contested.insert(field.key);
+                }
+            }
+        });
+    }
+    if contested.is_empty() {
+        return;
+    }
+    for idx in 0..batch.series.len() as u32 {
+        if scratch.ids[idx as usize] != ID_NONE {
+            with_field(job, idx, &mut builder, |field| {
+                if contested.contains(&field.key) {
+                    scratch.ids[idx as usize] = ID_NONE;
+                    scratch.misses.push(idx);
+                }
+            });
+        }
+    }
+    scratch.misses.sort_unstable();
+}
+
+/// Calls `visit` with the field of a series of the batch, if it has one.
+fn with_field(job: &AppendJob<'_>, idx: u32, builder: &mut LabelsBuilder, visit: impl FnOnce(&Field<'_>)) {
+    builder.clear();
+    if (job.batch.source.parse)(job.batch.key_of(idx as usize), builder).is_err() {
+        return;
+    }
+    let value_of = |name: &str| builder.iter().find(|(one, _)| *one == name).map(|(_, value)| value);
+    if let (Some(measurement), Some(name)) = (value_of(METRIC_NAME), value_of(FIELD_LABEL)) {
+        visit(&Field { measurement, name, key: FieldKey::new(job.state.texts.seed, measurement, name) });
+    }
+}
+
+/// Returns true if no series of the field was stored before this batch, in the head or in blocks.
+fn is_unknown(job: &AppendJob<'_>, field: &Field<'_>) -> bool {
+    let in_blocks = job.state.field_history.get();
+    let in_blocks = in_blocks
+        .and_then(|history| history.kind_in(&job.tenant.id, field.measurement, field.name, TimeRange::ALL));
+    ids_of(job.tenant, field, None).is_empty() && in_blocks.is_none()
+}
+
+/// Refuses all samples of the batch. The field keeps the kind that it has by its first point: the next batch
+/// is stored without the points of other kinds.
+fn refuse_batch(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
+    let batch = job.batch;
+    job.outcome.is_refused_for_types = true;
+    for (idx, series) in batch.series.iter().enumerate() {
+        for &time in &batch.times[series.samples.start as usize..series.samples.end as usize] {
+            job.outcome.reject(Reject::FieldTypeConflict, 1, time, || series_text(batch, idx as u32));
+        }
+    }
+    scratch.ids.fill(ID_NONE);
+    scratch.misses.clear();
+}
+
+/// Kind of a field in a shard group that is not that of a series.
+struct Conflict {
+    existing: WordKind,
+    group_start: i64,
+}
+
 /// Returns the kind that the field has in a shard group of the samples, if it is another one; otherwise the
 /// field has the kind of the series there from now on.
-fn conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<WordKind> {
+fn conflict(
+    job: &AppendJob<'_>,
+    field: &Field<'_>,
+    idx: u32,
+    claimed: &mut HashSet<(FieldKey, i64)>,
+) -> Option<Conflict> {
     let kind = job.batch.kind_of(idx as usize);
     let series = &job.batch.series[idx as usize];
     let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
@@ -89,7 +179,10 @@ fn conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<WordKind
         let mut types = job.tenant.field_types.lock();
         let owner = types.claim(field.key, group.start, found.unwrap_or(kind));
         if owner != kind {
-            return Some(owner);
+            return Some(Conflict { existing: owner, group_start: group.start });
+        }
+        if found.is_none() {
+            claimed.insert((field.key, group.start));
         }
     }
     None
@@ -117,16 +210,21 @@ fn ids_of(tenant: &TenantHead, field: &Field<'_>, kind: Option<WordKind>) -> Vec
     select_refs(&*tenant.tables.read(), &matchers).expect("lookups in memory do not fail")
 }
 
-/// Adds `kind` to those that the field has in the head. The wire keys of its series are forgotten when the
-/// second kind comes.
-fn note_kind(state: &HeadState, tenant: &TenantHead, field: &Field<'_>, kind: WordKind) {
+/// Returns the kinds of the series of a field in the head.
+fn kinds_of(tenant: &TenantHead, field: &Field<'_>) -> KindSet {
     let known = tenant.field_types.lock().kinds(field.key);
-    let mut kinds = known.unwrap_or_else(|| {
+    known.unwrap_or_else(|| {
         let mut kinds = KindSet::default();
         let all = [WordKind::Float].into_iter().chain(WordKind::LABELED);
         all.filter(|&one| !ids_of(tenant, field, Some(one)).is_empty()).for_each(|one| kinds.insert(one));
         kinds
-    });
+    })
+}
+
+/// Adds `kind` to those that the field has in the head. The wire keys of its series are forgotten when the
+/// second kind comes.
+fn note_kind(state: &HeadState, tenant: &TenantHead, field: &Field<'_>, kind: WordKind) {
+    let mut kinds = kinds_of(tenant, field);
     kinds.insert(kind);
     let is_new = tenant.field_types.lock().set_kinds(field.key, kinds);
     if is_new {

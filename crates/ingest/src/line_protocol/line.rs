@@ -454,14 +454,30 @@ impl<'a, 'b> LineWalk<'a, 'b> {
     }
 }
 
-/// Returns the fields that are stored, in the order of the line: of several with one name the last, and none
-/// named `time`.
+/// Returns the fields that are stored, in the order of the line: of several with one name and type the last,
+/// and none named `time`. A name with two types stays in both: the store refuses the point.
 fn stored_fields<'a>(fields: &[(&'a [u8], FieldValue<'a>)]) -> Vec<(&'a [u8], FieldValue<'a>)> {
     let named = fields.iter().enumerate();
     let mut by_name: Vec<_> =
         named.map(|(idx, (field, value))| (field_of(field), idx, *field, *value)).collect();
     by_name.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-    by_name.dedup_by(|after, before| after.0 == before.0);
+    let kind_of = |value: &FieldValue<'_>| match value {
+        FieldValue::Word(kind, _) => *kind,
+        FieldValue::Text(_) => WordKind::Text,
+    };
+    let mut first = 0;
+    let mut kept: Vec<_> = Vec::with_capacity(by_name.len());
+    for field in by_name {
+        if kept.get(first).is_some_and(|known: &(_, _, _, _)| known.0 != field.0) {
+            first = kept.len();
+        }
+        // Kinds are few, and so are the kept fields of one name.
+        let of_name = kept.get(first..).unwrap_or_default();
+        if !of_name.iter().any(|known| kind_of(&known.3) == kind_of(&field.3)) {
+            kept.push(field);
+        }
+    }
+    let mut by_name = kept;
     by_name.retain(|(name, ..)| **name != *TIME_NAME);
     by_name.sort_unstable_by_key(|field| field.1);
     by_name.into_iter().map(|(_, _, field, value)| (field, value)).collect()

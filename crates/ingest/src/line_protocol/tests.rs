@@ -73,7 +73,11 @@ fn by_grammar(body: &[u8], options: &DecodeOptions) -> Vec<String> {
         let mut fields: Vec<(Vec<u8>, &[u8], FieldValue<'_>)> = Vec::new();
         for (field, value) in &parsed.fields {
             let name = labels::field_of(field).into_owned();
-            fields.retain(|before| before.0 != name);
+            let kind = |value: &FieldValue<'_>| match value {
+                FieldValue::Word(kind, _) => *kind,
+                FieldValue::Text(_) => WordKind::Text,
+            };
+            fields.retain(|before| before.0 != name || kind(&before.2) != kind(value));
             if name != b"time" {
                 fields.push((name, field, *value));
             }
@@ -252,11 +256,15 @@ fn escapes_and_literal_bytes_of_names() {
         ("m,a=1  v=1 1 ", "__field__=v;__name__=m;a=1;"),
         ("m time=5,v=1 1", "__field__=v;__name__=m;"),
         ("m v=2,v=1 1", "__field__=v;__name__=m;"),
-        ("m v=2i,v=1 1", "__field__=v;__name__=m;"),
-        (r#"m \"v=2i,"v=1 1"#, "__field__=\"v;__name__=m;"),
+        (r#"m \"v=2,"v=1 1"#, "__field__=\"v;__name__=m;"),
         ("m v=1 0000000000000000000000001", "__field__=v;__name__=m;"),
     ] {
         check(line.as_bytes(), &[&format!("0 {want}1.0 @1")]);
+    }
+    // A field of two types is there in both: the store refuses the point, as InfluxDB does.
+    let both = ["0 __field__=v;__kind__=int;__name__=m;2i @1", "0 __field__=v;__name__=m;1.0 @1"];
+    for line in ["m v=2i,v=1 1", "m v=3,v=2i,v=1 1", "m v=1i,v=2i,v=1 1", "m time=1,v=2i,v=1 1"] {
+        check(line.as_bytes(), &both);
     }
     // The order of tags is no part of the series.
     let (found, _) = decode_with(b"m,b=1,a=2 v=1 1\nm,a=2,b=1 v=1 1", &options());

@@ -11,7 +11,7 @@ use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::query::{ColumnType, TypedColumns, TypedValues};
 use chronolith_model::{
     BlockEncoding, Columns, DuplicatePolicy, FIELD_LABEL, KIND_LABEL, Labels, Matcher, ReadContext, Reject,
-    Selector, SeriesRead, TenantId, TimeRange, WordKind, WriteBatch,
+    Selector, SeriesRead, TenantId, TimeRange, WordKind, WriteBatch, WriteOutcome,
 };
 use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb};
 
@@ -491,6 +491,12 @@ fn two_types_in_one_batch_conflict() {
         }
     }
     let outcome = tsdb.append(&anonymous(), &batch).expect("an answer");
-    assert_eq!((outcome.accepted_count, outcome.rejected[Reject::FieldTypeConflict as usize]), (2, 1));
+    let counts = |outcome: &WriteOutcome| {
+        (outcome.accepted_count, outcome.rejected[Reject::FieldTypeConflict as usize])
+    };
+    assert_eq!(counts(&outcome), (0, 3), "the field is not known: nothing is stored");
+    assert!(outcome.is_refused_for_types);
+    let outcome = tsdb.append(&anonymous(), &batch).expect("an answer");
+    assert_eq!(counts(&outcome), (2, 1), "it has the type of its first point");
     assert_eq!(outcome.field_conflict.expect("a conflict").existing, WordKind::Integer);
 }

@@ -89,6 +89,9 @@ fn partial_write(
     outcome: &WriteOutcome,
     counts: Counts,
 ) -> Option<String> {
+    if outcome.is_refused_for_types {
+        return Some("field type conflict".to_owned());
+    }
     let rejected = |kind: Reject| outcome.rejected[kind as usize];
     let conflict_count = rejected(Reject::FieldTypeConflict);
     let conflict = outcome.field_conflict.as_ref().map(|conflict| DroppedPoints {
