@@ -115,7 +115,7 @@ const RARE: [&str; 44] = [
     "retention policies in FROM of SHOW",
     "series of a policy that is not the default one",
     "series of all policies",
-    "series that a deletion leaves with the index tsi1",
+    "series that a deletion leaves",
     "tag keys of other retention policies",
     "text without a statement",
     "the same user again",
