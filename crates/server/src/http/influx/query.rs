@@ -170,7 +170,6 @@ fn execute_all(
         limits: select_limits(app),
         ctx,
     };
-    let count = request.statements.len();
     let mut is_error = false;
     for (id, statement) in request.statements.iter().enumerate() {
         sink.begin(id);
@@ -188,7 +187,7 @@ fn execute_all(
             if request.is_async {
                 tracing::info!(%statement, error, "statement of an asynchronous InfluxQL query failed");
             }
-            for later in id + 1..count.saturating_sub(1) {
+            for later in id + 1..request.statements.len().saturating_sub(1) {
                 sink.begin(later);
                 sink.end(&[], Some(NOT_EXECUTED))?;
             }
