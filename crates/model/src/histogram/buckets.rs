@@ -1,6 +1,8 @@
 //! Sparse buckets of one sign: spans of consecutive indices, and a count per bucket.
 //!
-//! Invariants: an iteration ends where spans or counts end, whichever is first.
+//! Invariants: an iteration ends where spans or counts end or where an index exceeds 32 bits, whichever is
+//! first. Validation refuses such an index; stored bytes may have it, and wrapped around it would name a
+//! bucket near zero.
 //! Not here: bounds of buckets (`bounds`), validation (`validate`).
 
 use super::fault::{self, HistogramError};
@@ -62,13 +64,16 @@ impl<C: Copy> Buckets<C> {
 
     /// Appends a bucket after the last one, whose index is `last` (`None` without one).
     pub(super) fn push(&mut self, last: Option<i32>, idx: i32, count: C) {
-        let offset = match last {
-            None => idx,
-            Some(last) => idx.wrapping_sub(last).wrapping_sub(1),
-        };
+        // Two indices may be further apart than an offset of 32 bits; an empty span takes the remainder.
+        let mut offset = i64::from(idx) - last.map_or(0, |last| i64::from(last) + 1);
+        while i32::try_from(offset).is_err() {
+            let step = if offset > 0 { i32::MAX } else { i32::MIN };
+            self.spans.push(Span { offset: step, length: 0 });
+            offset -= i64::from(step);
+        }
         match self.spans.last_mut() {
-            Some(span) if offset == 0 => span.length += 1,
-            _ => self.spans.push(Span { offset, length: 1 }),
+            Some(span) if offset == 0 && span.length > 0 => span.length += 1,
+            _ => self.spans.push(Span { offset: offset as i32, length: 1 }),
         }
         self.counts.push(count);
     }
@@ -88,13 +93,14 @@ impl<C: Count> Buckets<C> {
     }
 }
 
-/// Iterates the spans that are not empty; offsets of empty ones are added to the next offset.
-fn normal_spans(spans: &[Span]) -> impl Iterator<Item = Span> + '_ {
-    let mut before = 0i32;
+/// Iterates offset and length of the spans that are not empty; offsets of empty ones are added to the next
+/// offset.
+fn normal_spans(spans: &[Span]) -> impl Iterator<Item = (i64, u32)> + '_ {
+    let mut before = 0i64;
     spans.iter().filter_map(move |span| {
-        let offset = span.offset.wrapping_add(before);
+        let offset = i64::from(span.offset).saturating_add(before);
         before = if span.length == 0 { offset } else { 0 };
-        (span.length > 0).then_some(Span { offset, length: span.length })
+        (span.length > 0).then_some((offset, span.length))
     })
 }
 
@@ -143,8 +149,8 @@ impl<C: Count> Buckets<C> {
 pub struct BucketWalk<'a, C> {
     spans: std::slice::Iter<'a, Span>,
     counts: std::slice::Iter<'a, C>,
-    /// Index of the next bucket.
-    idx: i32,
+    /// Index of the next bucket; spans may lead beyond 32 bits.
+    idx: i64,
     /// Buckets left in the span.
     left: u32,
 }
@@ -155,11 +161,11 @@ impl<C: Copy> Iterator for BucketWalk<'_, C> {
     fn next(&mut self) -> Option<(i32, C)> {
         while self.left == 0 {
             let span = self.spans.next()?;
-            self.idx = self.idx.wrapping_add(span.offset);
+            self.idx = self.idx.saturating_add(i64::from(span.offset));
             self.left = span.length;
         }
-        let (idx, count) = (self.idx, *self.counts.next()?);
-        self.idx = idx.wrapping_add(1);
+        let (idx, count) = (i32::try_from(self.idx).ok()?, *self.counts.next()?);
+        self.idx += 1;
         self.left -= 1;
         Some((idx, count))
     }

@@ -21,6 +21,8 @@ pub enum HistogramFault {
     CountOverflow,
     /// A span that overlaps the previous one.
     SpanNegativeOffset,
+    /// A bucket index beyond 32 bits.
+    SpanIndexOutOfRange,
     /// Spans with another number of buckets than there are counts.
     SpansBucketsMismatch,
     /// Fewer custom bounds than buckets.
@@ -100,6 +102,14 @@ pub(super) fn negative_offset(at: usize, offset: i32) -> HistogramError {
     let message =
         format!("span number {} with offset {offset}: histogram has a span whose offset is negative", at + 1);
     error(HistogramFault::SpanNegativeOffset, message)
+}
+
+/// A span that starts or ends (`edge`) at a bucket index out of range.
+#[cold]
+pub(super) fn span_out_of_range(at: usize, edge: &str, idx: i64) -> HistogramError {
+    let text = "histogram has a span whose bucket index is out of range";
+    let message = format!("span number {} {edge} at bucket index {idx}: {text}", at + 1);
+    error(HistogramFault::SpanIndexOutOfRange, message)
 }
 
 #[cold]

@@ -10,7 +10,8 @@ use super::validate::check_spans;
 
 /// Returns the index of bucket `idx` in a schema that is coarser by `steps`.
 pub(super) fn coarser_idx(idx: i32, steps: u32) -> i32 {
-    (idx.wrapping_sub(1) >> steps.min(31)).wrapping_add(1)
+    // At least one step halves the distance to zero, so the result fits; no step gives the index itself.
+    (((i64::from(idx) - 1) >> steps.min(63)) + 1) as i32
 }
 
 impl<C: Count> Buckets<C> {

@@ -330,3 +330,45 @@ fn empty_buckets_do_not_affect_equivalence() {
     let float = Histogram::Float(HistogramOf::default());
     assert!(!of(&[], &[]).is_equivalent(&float));
 }
+
+/// Sums, compactions and coarser schemas wrapped indexes of 32 bits: a bucket beyond the last one became one
+/// near zero, and two buckets further apart than an offset got a negative one. A walk ends before such an
+/// index, and an empty span takes the part of a distance that does not fit an offset.
+#[test]
+fn bucket_indexes_do_not_wrap_around() {
+    const LAST: i32 = i32::MAX;
+    let indexes = |buckets: &Buckets<f64>| buckets.walk().map(|(idx, _)| idx).collect::<Vec<_>>();
+    let walks: [(&[(i32, u32)], &[i32]); 6] = [
+        (&[(LAST, 1), (5, 1)], &[LAST]),
+        (&[(LAST, 2)], &[LAST]),
+        (&[(LAST - 1, 4)], &[LAST - 1, LAST]),
+        (&[(i32::MIN, 1), (0, 1)], &[i32::MIN, i32::MIN + 1]),
+        (&[(1_500_000_000, 1), (1_500_000_000, 1), (10, 1)], &[1_500_000_000]),
+        (&[(LAST, 0), (LAST, 0), (0, 2)], &[]),
+    ];
+    for (spans, want) in walks {
+        let counts = vec![1.0; spans.iter().map(|(_, length)| *length as usize).sum()];
+        assert_eq!(indexes(&buckets(spans, &counts)), want, "{spans:?}");
+    }
+    // Further apart than an offset, added in either order. Lower buckets are within the zero bucket.
+    const LOW: i32 = -1070;
+    let (low, high) = (plain(LOW, &[1.0]), plain(LAST, &[2.0]));
+    for (mut sum, other) in [(low.clone(), &high), (high.clone(), &low)] {
+        sum.add(other).expect("both are exponential");
+        assert_eq!(indexes(&sum.positive), [LOW, LAST]);
+        sum.compact(0);
+        assert_eq!(indexes(&sum.positive), [LOW, LAST]);
+        assert!(sum.positive.spans.iter().skip(1).all(|span| span.offset >= 0), "{:?}", sum.positive.spans);
+        sum.validate().expect("the sum of valid histograms is valid");
+        let mut rest = Compensation::of(&sum);
+        sum.add_compensated(&low, &mut rest).expect("both are exponential");
+        assert_eq!(sum.positive.counts, [2.0, 2.0]);
+        sum.reduce_resolution(-4).expect("exponential");
+        assert_eq!(indexes(&sum.positive), [-66, 134_217_728]);
+    }
+    for (idx, steps, want) in
+        [(LAST, 1, 1 << 30), (i32::MIN + 1, 1, 1 - (1 << 30)), (LAST, 40, 1), (0, 40, 0)]
+    {
+        assert_eq!(super::resolution::coarser_idx(idx, steps), want, "{idx} by {steps}");
+    }
+}

@@ -1,12 +1,13 @@
 //! Validation of histograms, as Prometheus does it when a sample is appended.
 //!
-//! Invariants: a valid histogram has as many counts as its spans say, no negative count, and bounds for every
-//! bucket.
+//! Invariants: a valid histogram has as many counts as its spans say, no negative count, bounds for every
+//! bucket, and bucket indexes of 32 bits, the lower bound of the first bucket included.
 //! Not here: the texts of errors (`fault`).
 
 use super::buckets::{Buckets, Count, Span};
 use super::fault::{
-    HistogramError, HistogramFault, bad_schema, error, negative_bucket, negative_offset, spans_mismatch,
+    HistogramError, HistogramFault, bad_schema, error, negative_bucket, negative_offset, span_out_of_range,
+    spans_mismatch,
 };
 use super::go_float::go_float;
 use super::schema::{SCHEMA_MAX, SCHEMA_MIN};
@@ -16,10 +17,21 @@ fn total_length(spans: &[Span]) -> usize {
     spans.iter().fold(0usize, |sum, span| sum.saturating_add(span.length as usize))
 }
 
-/// Checks that spans do not overlap and have as many buckets as there are counts.
+/// Checks that spans do not overlap, have indexes of 32 bits, and have as many buckets as there are counts.
 pub(super) fn check_spans(spans: &[Span], bucket_count: usize) -> Result<(), HistogramError> {
-    if let Some((at, span)) = spans.iter().enumerate().skip(1).find(|(_, span)| span.offset < 0) {
-        return Err(negative_offset(at, span.offset));
+    let mut end = 0i64;
+    for (at, span) in spans.iter().enumerate() {
+        if at > 0 && span.offset < 0 {
+            return Err(negative_offset(at, span.offset));
+        }
+        if at == 0 && span.offset == i32::MIN {
+            return Err(span_out_of_range(at, "starts", i64::from(span.offset)));
+        }
+        // An error ends the loop, so the sum stays below 2^31 + 2^31 + 2^32.
+        end += i64::from(span.offset) + i64::from(span.length);
+        if end - 1 > i64::from(i32::MAX) {
+            return Err(span_out_of_range(at, "ends", end - 1));
+        }
     }
     let needed = total_length(spans);
     if needed == bucket_count { Ok(()) } else { Err(spans_mismatch(needed, bucket_count)) }

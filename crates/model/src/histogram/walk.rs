@@ -48,7 +48,7 @@ impl FloatHistogram {
     pub fn positive_buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         let custom = self.is_custom();
         self.positive.walk().map(move |(idx, count)| {
-            let lower = bound(idx.wrapping_sub(1), self.schema, &self.custom_values);
+            let lower = bound(idx.saturating_sub(1), self.schema, &self.custom_values);
             let upper = bound(idx, self.schema, &self.custom_values);
             Bucket { lower, upper, lower_inclusive: custom && idx == 0, upper_inclusive: true, count }
         })
@@ -58,7 +58,7 @@ impl FloatHistogram {
     pub fn negative_buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         self.negative.walk().map(move |(idx, count)| {
             let lower = -bound(idx, self.schema, &[]);
-            let upper = -bound(idx.wrapping_sub(1), self.schema, &[]);
+            let upper = -bound(idx.saturating_sub(1), self.schema, &[]);
             Bucket { lower, upper, lower_inclusive: true, upper_inclusive: false, count }
         })
     }

@@ -79,12 +79,16 @@ pub(super) fn bucket_count(spans: &[Span]) -> usize {
     spans.iter().fold(0usize, |sum, span| sum.saturating_add(span.length as usize))
 }
 
-/// `spans` without the empty ones, whose offsets are added to those of the next.
+/// `spans` without the empty ones, whose offsets are added to those of the next. An empty span stays if the
+/// sum exceeds 32 bits.
 pub(super) fn fold_empty(spans: &[Span]) -> Vec<Span> {
     let mut before = 0i32;
     let mut out = Vec::with_capacity(spans.len());
     for span in spans {
-        let offset = span.offset.wrapping_add(before);
+        let offset = span.offset.checked_add(before).unwrap_or_else(|| {
+            out.push(Span { offset: before, length: 0 });
+            span.offset
+        });
         before = if span.length == 0 { offset } else { 0 };
         if span.length > 0 {
             out.push(Span { offset, length: span.length });

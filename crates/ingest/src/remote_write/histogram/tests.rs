@@ -190,6 +190,71 @@ fn invalid_histograms_are_refused_in_the_words_of_prometheus() {
     );
 }
 
+/// Bucket indexes beyond 32 bits were stored and wrapped around to buckets near zero, so that quantiles were
+/// 0 or NaN, because only lengths and signs of spans were checked. Such a histogram is refused alone, in the
+/// words of Prometheus 3.16; the last index of either end is stored.
+#[test]
+fn bucket_indexes_beyond_32_bits_are_refused() {
+    const LAST: i32 = i32::MAX;
+    let out = |number: usize, edge: &str, idx: i64| {
+        format!(
+            "span number {number} {edge} at bucket index {idx}: histogram has a span whose bucket index is out of \
+             range"
+        )
+    };
+    let refused: [(&[(i32, u32)], String); 12] = [
+        (&[(LAST, 1), (5, 1)], out(2, "ends", 2_147_483_653)),
+        (&[(LAST, 2)], out(1, "ends", 2_147_483_648)),
+        (&[(i32::MIN, 1)], out(1, "starts", -2_147_483_648)),
+        (&[(i32::MIN, 0), (5, 1)], out(1, "starts", -2_147_483_648)),
+        (&[(1_500_000_000, 1), (1_500_000_000, 1), (10, 1)], out(2, "ends", 3_000_000_001)),
+        (&[(0, 1), (LAST, 1)], out(2, "ends", 2_147_483_648)),
+        (&[(-1, 1), (LAST, 1), (0, 1)], out(3, "ends", 2_147_483_648)),
+        (&[(LAST / 2, 1), (LAST / 2, 1), (1, 1)], out(3, "ends", 2_147_483_649)),
+        (&[(LAST, 0), (1, 1)], out(2, "ends", 2_147_483_648)),
+        (&[(LAST, 0), (LAST, 0)], out(2, "ends", 4_294_967_293)),
+        (&[(0, 1), (LAST, 0), (0, 1)], out(3, "ends", 2_147_483_648)),
+        (&[(-5, 3), (LAST, 1), (2, 1)], out(3, "ends", 2_147_483_648)),
+    ];
+    for (spans, why) in refused {
+        let count = spans.iter().map(|(_, length)| *length as usize).sum::<usize>();
+        for is_negative in [false, true] {
+            let mut ints =
+                IntHistogram { schema: 0, count: count as u64, sum: 1.0, ..IntHistogram::default() };
+            let filled = side(spans, vec![1; count]);
+            *if is_negative { &mut ints.negative } else { &mut ints.positive } = filled;
+            let want = format!("{} side: {why}", if is_negative { "negative" } else { "positive" });
+            check_invalid(&Histogram::Float(ints.to_float()), &want);
+            check_invalid(&Histogram::Int(ints), &want);
+        }
+    }
+    let custom = IntHistogram {
+        schema: -53,
+        count: 1,
+        positive: side(&[(LAST, 1)], vec![1]),
+        custom_values: [1.0].into(),
+        ..IntHistogram::default()
+    };
+    check_invalid(
+        &Histogram::Int(custom),
+        "custom buckets: only 1 custom bounds defined which is insufficient to cover total span length of \
+         2147483648: histogram custom bounds are too few",
+    );
+    let stored: [&[(i32, u32)]; 5] = [
+        &[(LAST, 1)],
+        &[(LAST - 1, 2)],
+        &[(i32::MIN + 1, 1)],
+        &[(i32::MIN + 1, 1), (LAST, 1), (LAST - 2, 1)],
+        &[(-1, 1), (LAST, 1)],
+    ];
+    for spans in stored {
+        let count = spans.iter().map(|(_, length)| *length as usize).sum::<usize>();
+        let positive = side(spans, vec![1; count]);
+        let histogram = IntHistogram { count: count as u64, positive, ..IntHistogram::default() };
+        assert_eq!(histogram.validate(), Ok(()), "{spans:?}");
+    }
+}
+
 #[test]
 fn finer_schemas_are_made_coarser_before_they_are_checked() {
     let fine = IntHistogram {
