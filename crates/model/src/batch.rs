@@ -7,7 +7,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Exemplar, Histogram, KIND_LABEL, Labels, LabelsBuilder, MetadataEntry, ReorderRule, WordKind};
+use crate::{
+    Exemplar, ExemplarRejects, Histogram, KIND_LABEL, Labels, LabelsBuilder, MetadataEntry, ReorderRule,
+    WordKind,
+};
 
 /// Wire key of a series: equal keys of one protocol are one series.
 ///
@@ -478,8 +481,8 @@ pub struct WriteOutcome {
     pub series_created_count: u64,
     /// Accepted exemplars, duplicates included.
     pub exemplars_accepted: u64,
-    /// Exemplars dropped because their series has a newer one.
-    pub exemplars_late: u64,
+    /// Exemplars that are not stored, by reason.
+    pub exemplars_rejected: ExemplarRejects,
     /// Samples rejected, by kind.
     pub rejected: [u64; Reject::COUNT],
     /// The first reject: kind, series as text, time of the sample.
@@ -515,7 +518,7 @@ impl WriteOutcome {
         self.histograms_accepted += later.histograms_accepted;
         self.series_created_count += later.series_created_count;
         self.exemplars_accepted += later.exemplars_accepted;
-        self.exemplars_late += later.exemplars_late;
+        self.exemplars_rejected.add_all(&later.exemplars_rejected);
         for first in later.first_reject.into_iter().chain(later.further_rejects) {
             if self.rejected[first.0 as usize] > 0 {
                 continue;

@@ -313,6 +313,11 @@ impl LabelsBuilder {
         self.pairs.retain(|&(a, b, _)| text.get(a as usize..b as usize) != Some(name));
     }
 
+    /// Removes pairs with empty values.
+    pub fn remove_empty(&mut self) {
+        self.pairs.retain(|&(_, value, end)| value < end);
+    }
+
     /// Value of `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {

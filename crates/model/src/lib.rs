@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod change;
 pub mod databases;
+pub mod exemplar;
 pub mod histogram;
 pub mod index;
 pub mod kind;
@@ -22,11 +23,12 @@ pub mod tenant;
 pub mod time;
 
 pub use batch::{BatchSeries, LabelSource, Reject, SeriesKey, WriteBatch, WriteOutcome};
+pub use exemplar::{Exemplar, ExemplarReject, ExemplarRejects};
 pub use histogram::{FloatHistogram, Histogram, IntHistogram, ResetHint, Span};
 pub use kind::{FIELD_LABEL, KIND_LABEL, WordKind};
 pub use labels::{Labels, LabelsBuilder, METRIC_NAME};
 pub use matcher::{MatchOp, Matcher};
-pub use metadata::{Exemplar, MetadataEntry, MetricKind};
+pub use metadata::{MetadataEntry, MetricKind};
 pub use query::{
     Columns, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
 };

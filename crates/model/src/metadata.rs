@@ -1,6 +1,4 @@
-//! Metric metadata (type, help, unit) and exemplars.
-
-use crate::Labels;
+//! Metric metadata: type, help, unit.
 
 /// Type of a metric as senders declare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -67,15 +65,4 @@ pub struct MetadataEntry {
     pub help: String,
     /// Unit.
     pub unit: String,
-}
-
-/// Exemplar: an observed value with a trace id.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Exemplar {
-    /// Labels of the exemplar itself (trace id and the like).
-    pub labels: Labels,
-    /// Observed value.
-    pub value: f64,
-    /// Milliseconds since 1970.
-    pub time_ms: i64,
 }

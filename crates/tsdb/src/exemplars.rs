@@ -1,90 +1,149 @@
-//! Exemplars in memory: a ring buffer per tenant, with one limit for all tenants.
+//! Exemplars in memory: one FIFO buffer per tenant, with one limit for all tenants.
 //!
-//! Invariants: never more exemplars than the limit. At the limit the tenant with most exemplars loses its
-//! oldest one, so no tenant evicts those of a smaller one. Exemplars are not durable, as in Prometheus.
+//! Invariants: never more exemplars than the limit. At the limit the tenant with most exemplars loses the one
+//! that arrived first, so no tenant evicts those of a smaller one. The exemplars of a series are ordered by
+//! time, whatever their order of arrival. Exemplars are not durable, as in Prometheus.
+
+mod order;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::{Exemplar, Labels, Matcher, TenantId, TimeRange};
+use chronolith_model::{
+    Exemplar, ExemplarReject, ExemplarRejects, Labels, LabelsBuilder, Matcher, TenantId, TimeRange,
+    WriteBatch, WriteOutcome,
+};
 use parking_lot::Mutex;
+
+pub(crate) use order::ExemplarWindow;
 
 /// Characters of an exemplar's label names and values together, as OpenMetrics allows.
 const LABEL_CHARS_MAX: usize = 128;
 
-/// Outcome of one exemplar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ExemplarFate {
-    /// It is in the ring; an earlier request may have added it.
-    Kept,
-    /// The series has a later one.
-    Late,
-    /// Its labels are too long, or no exemplars are kept at all.
-    Refused,
+/// Position of an exemplar: the order of the map is series, time, arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ExemplarKey {
+    series_id: u64,
+    time_ms: i64,
+    seq: u64,
+}
+
+impl ExemplarKey {
+    fn first_of(series_id: u64, time_ms: i64) -> ExemplarKey {
+        ExemplarKey { series_id, time_ms, seq: 0 }
+    }
+
+    fn last_of(series_id: u64, time_ms: i64) -> ExemplarKey {
+        ExemplarKey { series_id, time_ms, seq: u64::MAX }
+    }
+}
+
+/// A series with exemplars.
+struct SeriesState {
+    labels: Labels,
+    exemplar_count: usize,
 }
 
 /// Exemplars of one tenant.
 #[derive(Default)]
-struct Ring {
-    entries: VecDeque<(Labels, Exemplar)>,
-    /// The newest exemplar of every series in the ring.
-    newest: HashMap<Labels, Exemplar>,
+struct ExemplarBuffer {
+    exemplars: BTreeMap<ExemplarKey, Exemplar>,
+    /// Keys in order of arrival.
+    arrivals: VecDeque<ExemplarKey>,
+    ids: HashMap<Labels, u64>,
+    series: HashMap<u64, SeriesState>,
+    /// Number of the next series or exemplar.
+    next: u64,
 }
 
-impl Ring {
-    fn push(&mut self, series: &Labels, exemplar: Exemplar) {
-        self.newest.insert(series.clone(), exemplar.clone());
-        self.entries.push_back((series.clone(), exemplar));
+impl ExemplarBuffer {
+    fn newest(&self, series_id: u64) -> Option<&Exemplar> {
+        let first = ExemplarKey::first_of(series_id, i64::MIN);
+        let last = ExemplarKey::last_of(series_id, i64::MAX);
+        self.exemplars.range(first..=last).next_back().map(|(_, exemplar)| exemplar)
     }
 
-    fn pop_oldest(&mut self) {
-        if let Some((series, oldest)) = self.entries.pop_front()
-            && self.newest.get(&series) == Some(&oldest)
-        {
-            self.newest.remove(&series);
+    fn has_time(&self, series_id: u64, time_ms: i64) -> bool {
+        let first = ExemplarKey::first_of(series_id, time_ms);
+        let last = ExemplarKey::last_of(series_id, time_ms);
+        self.exemplars.range(first..=last).next().is_some()
+    }
+
+    fn push(&mut self, series: &Labels, exemplar: Exemplar) {
+        let id = *self.ids.entry(series.clone()).or_insert_with(|| {
+            self.next += 1;
+            self.series.insert(self.next, SeriesState { labels: series.clone(), exemplar_count: 0 });
+            self.next
+        });
+        if let Some(state) = self.series.get_mut(&id) {
+            state.exemplar_count += 1;
+        }
+        self.next += 1;
+        let key = ExemplarKey { series_id: id, time_ms: exemplar.time_ms, seq: self.next };
+        self.exemplars.insert(key, exemplar);
+        self.arrivals.push_back(key);
+    }
+
+    /// Removes the exemplar that arrived first.
+    fn pop_first(&mut self) {
+        let Some(key) = self.arrivals.pop_front() else { return };
+        self.exemplars.remove(&key);
+        if let Some(state) = self.series.get_mut(&key.series_id) {
+            state.exemplar_count -= 1;
+            if state.exemplar_count == 0
+                && let Some(state) = self.series.remove(&key.series_id)
+            {
+                self.ids.remove(&state.labels);
+            }
         }
         // Frees the memory of a tenant that had more exemplars once.
-        if self.entries.len() < self.entries.capacity() / 4 {
-            self.entries.shrink_to(self.entries.len() * 2);
-            self.newest.shrink_to(self.newest.len() * 2);
+        if self.arrivals.len() < self.arrivals.capacity() / 4 {
+            self.arrivals.shrink_to(self.arrivals.len() * 2);
+            self.ids.shrink_to(self.ids.len() * 2);
+            self.series.shrink_to(self.series.len() * 2);
         }
     }
 
     fn heap_bytes(&self) -> usize {
-        let slots = self.entries.capacity() * size_of::<(Labels, Exemplar)>() + self.newest.allocation_size();
-        let text: usize = self.entries.iter().map(|(_, exemplar)| exemplar.labels.heap_bytes()).sum();
-        // The labels of a series are shared by its exemplars.
-        let series: usize = self.newest.keys().map(Labels::heap_bytes).sum();
-        slots + text + series
+        // Nodes of the tree are at least half full.
+        let tree = self.exemplars.len() * 2 * size_of::<(ExemplarKey, Exemplar)>();
+        let tables = self.ids.allocation_size() + self.series.allocation_size();
+        let arrivals = self.arrivals.capacity() * size_of::<ExemplarKey>();
+        let text: usize = self.exemplars.values().map(|exemplar| exemplar.labels.heap_bytes()).sum();
+        let series: usize = self.ids.keys().map(Labels::heap_bytes).sum();
+        tree + tables + arrivals + text + series
     }
 }
 
 #[derive(Default)]
-struct Rings {
-    by_tenant: BTreeMap<TenantId, Ring>,
-    /// Tenants by length of their rings.
+struct Buffers {
+    by_tenant: BTreeMap<TenantId, ExemplarBuffer>,
+    /// Tenants by number of exemplars.
     by_len: BTreeSet<(usize, TenantId)>,
     count: usize,
 }
 
-impl Rings {
+impl Buffers {
     fn push(&mut self, tenant: &TenantId, series: &Labels, exemplar: Exemplar) {
-        let ring = self.by_tenant.entry(tenant.clone()).or_default();
-        ring.push(series, exemplar);
-        let len = ring.entries.len();
+        let buffer = self.by_tenant.entry(tenant.clone()).or_default();
+        buffer.push(series, exemplar);
+        let len = buffer.arrivals.len();
         self.by_len.remove(&(len - 1, tenant.clone()));
         self.by_len.insert((len, tenant.clone()));
         self.count += 1;
     }
 
-    /// Removes the oldest exemplar of the tenant with most; of `tenant` if no other has more.
+    /// Removes one exemplar of the tenant with most; of `tenant` if no other has more.
     fn make_room(&mut self, tenant: &TenantId) {
-        let own_len = self.by_tenant.get(tenant).map_or(0, |ring| ring.entries.len());
+        let own_len = self.by_tenant.get(tenant).map_or(0, |buffer| buffer.arrivals.len());
         let largest = self.by_len.last().filter(|(len, _)| *len > own_len);
         let loser = largest.map_or_else(|| tenant.clone(), |(_, tenant)| tenant.clone());
-        let Some(ring) = self.by_tenant.get_mut(&loser) else { return };
-        let len = ring.entries.len();
-        ring.pop_oldest();
+        let Some(buffer) = self.by_tenant.get_mut(&loser) else { return };
+        let len = buffer.arrivals.len();
+        buffer.pop_first();
         self.count -= 1;
         self.by_len.remove(&(len, loser.clone()));
         if len > 1 {
@@ -93,51 +152,133 @@ impl Rings {
             self.by_tenant.remove(&loser);
         }
     }
+
+    fn check(&self, tenant: &TenantId, series: &Labels, exemplar: &Exemplar, window: ExemplarWindow) -> Fate {
+        let Some(buffer) = self.by_tenant.get(tenant) else { return Fate::New };
+        let Some(&id) = buffer.ids.get(series) else { return Fate::New };
+        let Some(newest) = buffer.newest(id) else { return Fate::New };
+        if order::is_equal(newest, exemplar) {
+            return Fate::Repeated;
+        }
+        if !order::is_accepted(newest, exemplar, window) {
+            return Fate::OutOfOrder;
+        }
+        // The labels of older ones are not compared, as in Prometheus: one exemplar per time.
+        let is_older = exemplar.time_ms < newest.time_ms;
+        if is_older && buffer.has_time(id, exemplar.time_ms) { Fate::Repeated } else { Fate::New }
+    }
+}
+
+/// Relation of an exemplar to those of its series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    New,
+    /// Stored already: senders repeat whole requests.
+    Repeated,
+    OutOfOrder,
 }
 
 /// Newest exemplars of all tenants.
-pub(crate) struct ExemplarRing {
+pub(crate) struct ExemplarStorage {
     count_max: usize,
-    rings: Mutex<Rings>,
+    buffers: Mutex<Buffers>,
 }
 
-impl ExemplarRing {
-    pub(crate) fn new(count_max: usize) -> ExemplarRing {
-        ExemplarRing { count_max, rings: Mutex::default() }
+impl ExemplarStorage {
+    pub(crate) fn new(count_max: usize) -> ExemplarStorage {
+        ExemplarStorage { count_max, buffers: Mutex::default() }
     }
 
-    /// Adds an exemplar, unless it is not later than the newest one of its series (senders repeat whole
-    /// requests) or its labels are longer than OpenMetrics allows.
-    pub(crate) fn push(&self, tenant: &TenantId, series: &Labels, exemplar: Exemplar) -> ExemplarFate {
-        let chars = |labels: &Labels| {
-            labels.iter().map(|(n, v)| n.chars().count() + v.chars().count()).sum::<usize>()
+    /// Adds the exemplars of a batch. A series that cannot be parsed was rejected by the head; its exemplars
+    /// go with it.
+    pub(crate) fn append(
+        &self,
+        tenant: &TenantId,
+        window: ExemplarWindow,
+        batch: &WriteBatch,
+        outcome: &mut WriteOutcome,
+    ) {
+        if batch.exemplars.is_empty() {
+            return;
+        }
+        let mut builder = LabelsBuilder::new();
+        let mut labels_of = |series_idx: u32| {
+            let idx = series_idx as usize;
+            builder.clear();
+            let is_valid =
+                idx < batch.series.len() && (batch.source.parse)(batch.key_of(idx), &mut builder).is_ok();
+            is_valid.then(|| builder.finish())
         };
-        if self.count_max == 0 || chars(&exemplar.labels) > LABEL_CHARS_MAX {
-            return ExemplarFate::Refused;
+        let mut exemplars = Vec::with_capacity(batch.exemplars.len());
+        for of_series in batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
+            match of_series.first().and_then(|first| labels_of(first.series_idx)) {
+                Some(labels) => {
+                    exemplars.extend(of_series.iter().map(|entry| (labels.clone(), entry.exemplar.clone())));
+                }
+                None => {
+                    outcome.exemplars_rejected.add(ExemplarReject::BadReference, of_series.len() as u64);
+                }
+            }
         }
-        let mut rings = self.rings.lock();
-        match rings.by_tenant.get(tenant).and_then(|ring| ring.newest.get(series)) {
-            Some(newest) if *newest == exemplar => return ExemplarFate::Kept,
-            Some(newest) if newest.time_ms >= exemplar.time_ms => return ExemplarFate::Late,
-            _ => {}
+        outcome.exemplars_accepted +=
+            self.push_all(tenant, window, exemplars, &mut outcome.exemplars_rejected);
+    }
+
+    /// Adds the exemplars of one request. Returns how many are accepted, repeats included; counts the others.
+    ///
+    /// All are compared with the exemplars before the request, and then inserted by time, value and labels:
+    /// their order within the request is irrelevant.
+    fn push_all(
+        &self,
+        tenant: &TenantId,
+        window: ExemplarWindow,
+        exemplars: Vec<(Labels, Exemplar)>,
+        rejects: &mut ExemplarRejects,
+    ) -> u64 {
+        if self.count_max == 0 {
+            rejects.add(ExemplarReject::Disabled, exemplars.len() as u64);
+            return 0;
         }
-        if rings.count >= self.count_max {
-            rings.make_room(tenant);
+        let mut accepted = exemplars;
+        let mut buffers = self.buffers.lock();
+        accepted.retain(|(series, exemplar)| {
+            let reason = if window.is_future(exemplar.time_ms) {
+                ExemplarReject::OutOfBounds
+            } else if label_chars(&exemplar.labels) > LABEL_CHARS_MAX {
+                ExemplarReject::LabelsTooLong
+            } else if buffers.check(tenant, series, exemplar, window) == Fate::OutOfOrder {
+                ExemplarReject::OutOfOrder
+            } else {
+                return true;
+            };
+            rejects.add(reason, 1);
+            false
+        });
+        let count = accepted.len() as u64;
+        accepted.sort_by(|(_, a), (_, b)| order::compare(a, b));
+        for (series, exemplar) in accepted {
+            if buffers.check(tenant, &series, &exemplar, window) != Fate::New {
+                continue;
+            }
+            if buffers.count >= self.count_max {
+                buffers.make_room(tenant);
+            }
+            buffers.push(tenant, &series, exemplar);
         }
-        rings.push(tenant, series, exemplar);
-        ExemplarFate::Kept
+        count
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.rings.lock().count
+        self.buffers.lock().count
     }
 
     /// Returns the bytes on the heap, and the number of exemplars.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
-        let rings = self.rings.lock();
-        let slots = rings.by_tenant.len() * (size_of::<(TenantId, Ring)>() + size_of::<(usize, TenantId)>());
-        let bytes = slots + rings.by_tenant.values().map(Ring::heap_bytes).sum::<usize>();
-        (bytes as u64, rings.count as u64)
+        let buffers = self.buffers.lock();
+        let slot_bytes = size_of::<(TenantId, ExemplarBuffer)>() + size_of::<(usize, TenantId)>();
+        let slots = buffers.by_tenant.len() * slot_bytes;
+        let bytes = slots + buffers.by_tenant.values().map(ExemplarBuffer::heap_bytes).sum::<usize>();
+        (bytes as u64, buffers.count as u64)
     }
 
     /// Returns the exemplars of series that match any selector, by series, times ascending.
@@ -148,67 +289,25 @@ impl ExemplarRing {
         range: TimeRange,
     ) -> Vec<(Labels, Vec<Exemplar>)> {
         let is_match = |labels: &Labels| selectors.iter().any(|s| s.iter().all(|m| m.matches_labels(labels)));
-        let mut found: BTreeMap<Labels, Vec<Exemplar>> = BTreeMap::new();
-        let rings = self.rings.lock();
-        for (series, exemplar) in rings.by_tenant.get(tenant).iter().flat_map(|ring| &ring.entries) {
-            if range.contains(exemplar.time_ms) && is_match(series) {
-                found.entry(series.clone()).or_default().push(exemplar.clone());
-            }
-        }
-        drop(rings);
-        for exemplars in found.values_mut() {
-            exemplars.sort_by_key(|e| e.time_ms);
-        }
-        found.into_iter().collect()
+        let buffers = self.buffers.lock();
+        let Some(buffer) = buffers.by_tenant.get(tenant) else { return Vec::new() };
+        let matching = buffer.ids.iter().filter(|(labels, _)| is_match(labels));
+        let mut found: Vec<(Labels, Vec<Exemplar>)> = matching
+            .map(|(labels, &id)| {
+                let first = ExemplarKey::first_of(id, i64::MIN);
+                let last = ExemplarKey::last_of(id, i64::MAX);
+                let of_series = buffer.exemplars.range(first..=last);
+                let in_range = of_series.filter(|(key, _)| range.contains(key.time_ms));
+                (labels.clone(), in_range.map(|(_, exemplar)| exemplar.clone()).collect())
+            })
+            .filter(|(_, exemplars): &(Labels, Vec<Exemplar>)| !exemplars.is_empty())
+            .collect();
+        drop(buffers);
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        found
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_are_evicted_and_tenants_are_separate() {
-        let ring = ExemplarRing::new(2);
-        let (a, b) = (TenantId::anonymous(), TenantId::new("b").unwrap());
-        let series = Labels::from_pairs([("__name__", "x")]);
-        let at = |time_ms| Exemplar { labels: Labels::empty(), value: 1.0, time_ms };
-        for time in [1, 2, 2, 3, 1] {
-            ring.push(&a, &series, at(time));
-        }
-        let selectors = vec![vec![Matcher::equal("__name__", "x")]];
-        let found = ring.select(&a, &selectors, TimeRange::ALL);
-        assert_eq!(found[0].1.iter().map(|e| e.time_ms).collect::<Vec<_>>(), [2, 3]);
-        assert!(ring.select(&b, &selectors, TimeRange::ALL).is_empty());
-        assert!(ring.select(&a, &selectors, TimeRange::new(4, 9)).is_empty());
-    }
-
-    /// With one ring for all, a tenant that sent many exemplars evicted those of all others.
-    #[test]
-    fn a_busy_tenant_does_not_evict_exemplars_of_others() {
-        let ring = ExemplarRing::new(100);
-        let at = |time_ms| Exemplar { labels: Labels::empty(), value: 1.0, time_ms };
-        let series = Labels::from_pairs([("__name__", "x")]);
-        let selectors = vec![vec![Matcher::equal("__name__", "x")]];
-        let times = |tenant: &TenantId| -> Vec<i64> {
-            let found = ring.select(tenant, &selectors, TimeRange::ALL);
-            found.iter().flat_map(|(_, exemplars)| exemplars.iter().map(|e| e.time_ms)).collect()
-        };
-        let (small, busy) = (TenantId::new("small").unwrap(), TenantId::new("busy").unwrap());
-        for time in 0..3 {
-            ring.push(&small, &series, at(time));
-        }
-        for time in 0..1000 {
-            ring.push(&busy, &series, at(time));
-        }
-        assert_eq!((times(&small), times(&busy).len(), ring.len()), (vec![0, 1, 2], 97, 100));
-        assert_eq!(times(&busy).last(), Some(&999));
-        // More tenants than places: one exemplar each, the total stays.
-        for idx in 0..300 {
-            ring.push(&TenantId::new(&format!("t{idx}")).unwrap(), &series, at(1));
-        }
-        assert_eq!(ring.len(), 100);
-        let rings = ring.rings.lock();
-        assert_eq!(rings.by_len.len(), rings.by_tenant.len());
-    }
+fn label_chars(labels: &Labels) -> usize {
+    labels.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum()
 }

@@ -4,7 +4,7 @@
 
 use chronolith_head::{MemoryPart, TenantMemory};
 
-use crate::exemplars::ExemplarRing;
+use crate::exemplars::ExemplarStorage;
 use crate::storage::Storage;
 
 /// Approximate memory of a listed block: its entry, a pointer and a range in the list.
@@ -24,7 +24,7 @@ pub struct TsdbMemory {
 }
 
 /// Returns the memory by part, and the `tenant_count` tenants with most in the head.
-pub(crate) fn collect(storage: &Storage, exemplars: &ExemplarRing, tenant_count: usize) -> TsdbMemory {
+pub(crate) fn collect(storage: &Storage, exemplars: &ExemplarStorage, tenant_count: usize) -> TsdbMemory {
     let (head, blocks) = (storage.head().statistics(), storage.blocks());
     let (pool, block_count) = (blocks.pool_stats(), blocks.totals().count);
     let (exemplar_bytes, exemplar_count) = exemplars.heap_bytes();

@@ -7,7 +7,7 @@ use chronolith_model::TenantId;
 
 use crate::admin::AdminCounters;
 use crate::bucket_maintenance::BucketMaintenance;
-use crate::exemplars::ExemplarRing;
+use crate::exemplars::ExemplarStorage;
 use crate::maintenance::{JobKind, JobStats, Maintenance};
 use crate::metric::Metric;
 use crate::storage::Storage;
@@ -79,7 +79,7 @@ pub(crate) struct StatsSources<'a> {
     pub(crate) maintenance: &'a Maintenance,
     pub(crate) bucket_maintenance: &'a BucketMaintenance,
     pub(crate) admin: &'a AdminCounters,
-    pub(crate) exemplars: &'a ExemplarRing,
+    pub(crate) exemplars: &'a ExemplarStorage,
     pub(crate) start: &'a StartReport,
 }
 

@@ -19,8 +19,8 @@ use chronolith_model::databases::{CatalogChange, CatalogError, DatabaseCatalog};
 use chronolith_model::query::TenantSources;
 use chronolith_model::rollup::RollupRules;
 use chronolith_model::{
-    Exemplar, KIND_LABEL, Labels, LabelsBuilder, METRIC_NAME, Matcher, MetadataEntry, QueryError, Queryable,
-    ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
+    Exemplar, KIND_LABEL, Labels, METRIC_NAME, Matcher, MetadataEntry, QueryError, Queryable, ReadContext,
+    Selector, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::error::AdminError;
@@ -35,7 +35,7 @@ use crate::bucket_maintenance::{BucketMaintenance, BucketParts};
 use crate::changes::Writer;
 use crate::data_dir::{lock_data_dir, make_dir};
 use crate::databases::DatabaseStore;
-use crate::exemplars::{ExemplarFate, ExemplarRing};
+use crate::exemplars::{ExemplarStorage, ExemplarWindow};
 use crate::frame_copies::Findings;
 use crate::graphite::GraphiteLog;
 use crate::ingestion_rate::IngestionRates;
@@ -98,7 +98,7 @@ pub struct Tsdb {
     maintenance: Maintenance,
     uploads: Uploads,
     bucket_maintenance: BucketMaintenance,
-    exemplars: ExemplarRing,
+    exemplars: ExemplarStorage,
     ingestion_rates: IngestionRates,
     admin_counters: AdminCounters,
     start: StartReport,
@@ -157,7 +157,7 @@ impl Tsdb {
         }
         start.repaired_count = repaired.len() as u64;
         start.replay_ms = report.duration_ns / 1_000_000;
-        let exemplars = ExemplarRing::new(options.exemplar_count_max);
+        let exemplars = ExemplarStorage::new(options.exemplar_count_max);
         let uploads = bucket.map(|bucket| UploadState::new(bucket, env.clock.clone()));
         let storage = Storage::new(env, options, head, blocks, side, uploads);
         let storage = Arc::new(storage);
@@ -223,7 +223,8 @@ impl Tsdb {
             self.note_change_of_owner(&owner, tenant.time_unit().to_ms(first));
         }
         let change = self.storage.metadata().keep(tenant, &batch.metadata);
-        self.keep_exemplars(tenant, batch, &mut outcome);
+        let window = ExemplarWindow::of(&limits, self.storage.env().clock.now_ms());
+        self.exemplars.append(tenant, window, batch, &mut outcome);
         Ok(Applied { outcome, position, change })
     }
 
@@ -257,25 +258,6 @@ impl Tsdb {
         self.storage.head().append(tenant, limits, clock.now_ms(), batch).inspect_err(|_| {
             self.ingestion_rates.give_back(tenant, limits, sample_count);
         })
-    }
-
-    fn keep_exemplars(&self, tenant: &TenantId, batch: &WriteBatch, outcome: &mut WriteOutcome) {
-        let mut builder = LabelsBuilder::new();
-        for entry in &batch.exemplars {
-            let series_idx = entry.series_idx as usize;
-            if series_idx >= batch.series.len() {
-                continue;
-            }
-            builder.clear();
-            // A series that cannot be parsed was rejected by the head; its exemplars go with it.
-            if (batch.source.parse)(batch.key_of(series_idx), &mut builder).is_ok() {
-                match self.exemplars.push(tenant, &builder.finish(), entry.exemplar.clone()) {
-                    ExemplarFate::Kept => outcome.exemplars_accepted += 1,
-                    ExemplarFate::Late => outcome.exemplars_late += 1,
-                    ExemplarFate::Refused => {}
-                }
-            }
-        }
     }
 
     /// Returns head and blocks of `tenant` as one source, and its databases as PromQL sees them; empty for a

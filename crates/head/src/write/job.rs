@@ -194,12 +194,25 @@ pub(super) fn reject_sample(job: &mut AppendJob<'_>, reject: Reject, series_idx:
     job.outcome.reject(reject, 1, time, || series_text(batch, series_idx));
 }
 
-/// Formats a series of the batch for messages.
+/// Bytes of a series in messages.
+const SERIES_TEXT_BYTES_MAX: usize = 1024;
+/// Bytes of a wire key of which no label can be read, in messages.
+const KEY_SHOWN_BYTES_MAX: usize = 256;
+
+/// Formats a series of the batch for messages: one line of bounded length.
 pub(super) fn series_text(batch: &WriteBatch, series_idx: u32) -> String {
     let key = batch.key_of(series_idx as usize);
     let mut builder = LabelsBuilder::new();
-    match (batch.source.parse)(key, &mut builder) {
-        Ok(()) => builder.finish().to_string(),
-        Err(_) => String::from_utf8_lossy(&key.raw[..key.raw.len().min(256)]).into_owned(),
+    let parsed = (batch.source.parse)(key, &mut builder);
+    // A parser that fails leaves the labels that it could read.
+    if parsed.is_err() && builder.is_empty() {
+        let shown = key.raw.get(..KEY_SHOWN_BYTES_MAX).unwrap_or(key.raw);
+        return String::from_utf8_lossy(shown).escape_debug().to_string();
     }
+    let mut text = builder.finish().to_string();
+    if text.len() > SERIES_TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(SERIES_TEXT_BYTES_MAX));
+        text.push_str("...");
+    }
+    text
 }

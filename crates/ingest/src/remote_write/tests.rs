@@ -214,24 +214,36 @@ pub(super) fn slow_histogram(bytes: &[u8]) -> Option<Option<(i64, String)>> {
     Some(valid.then(|| (time, format!("{time} {start} {histogram:?}"))))
 }
 
-fn slow_label(bytes: &[u8]) -> Option<(String, String)> {
-    let (mut name, mut value) = (String::new(), String::new());
+/// A label: `None` within if it is not UTF-8.
+#[expect(clippy::option_option, reason = "a bad message and a bad text are different things")]
+fn slow_label(bytes: &[u8]) -> Option<Option<(String, String)>> {
+    let (mut name, mut value) = (&[][..], &[][..]);
     for field in slow_fields(bytes)? {
         match field {
-            (1, Field::Bytes(b)) => name = String::from_utf8(b.to_vec()).ok()?,
-            (2, Field::Bytes(b)) => value = String::from_utf8(b.to_vec()).ok()?,
+            (1, Field::Bytes(b)) => name = b,
+            (2, Field::Bytes(b)) => value = b,
             (1 | 2, _) => return None,
             _ => {}
         }
     }
-    Some((name, value))
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    Some(text(name).zip(text(value)))
+}
+
+/// Labels of an exemplar that is stored: UTF-8, each name once, none empty; labels without a value are none.
+pub(super) fn slow_exemplar_labels(pairs: Vec<Option<(String, String)>>) -> Option<Labels> {
+    let mut pairs = pairs.into_iter().collect::<Option<Vec<_>>>()?;
+    pairs.retain(|(_, value)| !value.is_empty());
+    let names = pairs.iter().map(|(name, _)| name).collect::<std::collections::HashSet<_>>();
+    (names.len() == pairs.len() && !names.contains(&String::new()))
+        .then(|| Labels::from_pairs(pairs.iter().map(|(n, v)| (&**n, &**v))))
 }
 
 fn slow_series(bytes: &[u8], said: &mut Said) -> Option<()> {
     let (mut labels, mut samples, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
     for field in slow_fields(bytes)? {
         match field {
-            (1, Field::Bytes(b)) => labels.push(slow_label(b)?),
+            (1, Field::Bytes(b)) => labels.push(slow_label(b)??),
             (2, Field::Bytes(b)) => {
                 let (mut time, mut value) = (0, 0);
                 for field in slow_fields(b)? {
@@ -255,8 +267,9 @@ fn slow_series(bytes: &[u8], said: &mut Said) -> Option<()> {
                         _ => {}
                     }
                 }
-                let labels = Labels::from_pairs(pairs.iter().map(|(n, v)| (&**n, &**v)));
-                said.exemplars.push((said.series.len() as u32, labels, value, time));
+                if let Some(labels) = slow_exemplar_labels(pairs) {
+                    said.exemplars.push((said.series.len() as u32, labels, value, time));
+                }
             }
             (4, Field::Bytes(b)) => match slow_histogram(b)? {
                 Some((_, text)) => histograms.push(text),
@@ -282,18 +295,22 @@ fn slow_request(bytes: &[u8]) -> Option<Said> {
                     help: String::new(),
                     unit: String::new(),
                 };
+                let mut is_named = true;
                 for field in slow_fields(b)? {
-                    let text = |b: &[u8]| String::from_utf8(b.to_vec()).ok();
+                    let text = |b: &[u8]| String::from_utf8(b.to_vec());
                     match field {
                         (1, Field::Int(v)) => entry.kind = MetricKind::from_remote_write(v),
-                        (2, Field::Bytes(b)) => entry.metric = text(b)?,
-                        (4, Field::Bytes(b)) => entry.help = text(b)?,
-                        (5, Field::Bytes(b)) => entry.unit = text(b)?,
+                        (2, Field::Bytes(b)) => {
+                            is_named = text(b).is_ok();
+                            entry.metric = text(b).unwrap_or_default();
+                        }
+                        (4, Field::Bytes(b)) => entry.help = text(b).unwrap_or_default(),
+                        (5, Field::Bytes(b)) => entry.unit = text(b).unwrap_or_default(),
                         (1 | 2 | 4 | 5, _) => return None,
                         _ => {}
                     }
                 }
-                said.metadata.push(entry);
+                said.metadata.extend(is_named.then_some(entry));
             }
             (1 | 3, _) | (4 | 5, Field::Bytes(_)) => return None,
             _ => {}
@@ -505,7 +522,6 @@ fn wrong_types_and_groups_are_refused_with_their_offset() {
         "protobuf: varint has more than 64 bits at offset 1",
     );
     check(&[0x35, 0, 0, 0], "protobuf: 4-byte number is cut off at offset 1");
-    check(&[0x1a, 3, 0x12, 1, 0xff], "protobuf: text is not utf-8 at offset 4");
     check(&[0x22, 0], "protobuf: field of remote write 2.0 in a request of remote write 1.0 at offset 1");
     check(&[0x2a, 0], "protobuf: field of remote write 2.0 in a request of remote write 1.0 at offset 1");
 }
@@ -637,4 +653,37 @@ fn random_requests_are_read_as_the_slow_decoder_reads_them() {
         check_body(&body, &mut batch);
         let _ = decode(&body, LIMIT, &mut batch);
     }
+}
+
+/// As in version 2.0: metadata are items of their own here.
+#[test]
+fn one_byte_that_is_not_utf8_drops_its_item_alone() {
+    #[track_caller]
+    fn check(metadata: [&[u8]; 3], label: [&[u8]; 2], want: [u64; 2], kept: usize) {
+        let label = [field(1, 2, label[0]), field(2, 2, label[1])].concat();
+        let exemplar = field(3, 2, &[field(1, 2, &label), vec![0x18, 3]].concat());
+        let name = field(1, 2, &[field(1, 2, b"__name__"), field(2, 2, b"u_a")].concat());
+        let series = field(1, 2, &[name, field(2, 2, &[0x10, 7]), exemplar].concat());
+        let [name, help, unit] = metadata;
+        let entry = [vec![0x08, 2], field(2, 2, name), field(4, 2, help), field(5, 2, unit)].concat();
+        let body = compress(&[series, field(3, 2, &entry)].concat());
+        let mut batch = new_batch();
+        let refused = decode(&body, LIMIT, &mut batch).unwrap();
+        assert_eq!((batch.times.len(), refused.first), (1, None));
+        assert_eq!([refused.metadata_count, refused.exemplars.total()], want);
+        assert_eq!([batch.metadata.len(), batch.exemplars.len()], [kept, 1 - want[1] as usize]);
+    }
+    let good = [&b"u_a"[..], b"Help.", b"bytes"];
+    let label = [&b"trace_id"[..], b"abc"];
+    check(good, label, [0, 0], 1);
+    check([b"", good[1], good[2]], label, [0, 0], 1);
+    for bad in [&b"\xb0"[..], b"a\xff", b"\xc3(", b"\xf8\x88\x80\x80\x80"] {
+        check([bad, good[1], good[2]], label, [1, 0], 0);
+        check([good[0], bad, good[2]], label, [1, 0], 1);
+        check([good[0], good[1], bad], label, [1, 0], 1);
+        check(good, [bad, label[1]], [0, 1], 1);
+        check(good, [label[0], bad], [0, 1], 1);
+    }
+    // Names that are empty or occur twice name no trace; the first is a name like any other to the wire.
+    check(good, [b"", b"abc"], [0, 1], 1);
 }

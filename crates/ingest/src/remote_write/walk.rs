@@ -4,11 +4,11 @@
 //! ones are skipped. Labels are not looked into: that they are well-formed is checked when the series is new.
 
 use chronolith_model::batch::BatchExemplar;
-use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch};
+use chronolith_model::{BatchSeries, LabelsBuilder, MetadataEntry, MetricKind, WriteBatch};
 
 use super::charge::Charge;
 use super::histogram::{HistogramReader, HistogramTally};
-use super::labels::label;
+use super::labels::{label, push_label};
 use super::wire::{Cursor, FIXED64, LEN, VARINT};
 use super::{
     DecodeError, EXEMPLAR_COUNT_MAX, EXEMPLAR_LABEL_BYTES_MAX, LABEL_SECTION_BYTES_MAX, METADATA_COUNT_MAX,
@@ -42,7 +42,7 @@ pub(super) fn request(
         }
         match at.tag()? {
             (1, LEN) => walk.series(at.message()?)?,
-            (3, LEN) => metadata(at.message()?, &mut walk.batch.metadata)?,
+            (3, LEN) => metadata(at.message()?, &mut walk.batch.metadata, &mut walk.refused)?,
             (1 | 3, _) => return Err(at.wrong_type().into()),
             // Acknowledging a request of which nothing was understood would lose it.
             (4 | 5, LEN) => {
@@ -118,7 +118,7 @@ impl Walk<'_, '_> {
                         return Err(DecodeError::TooMany { what: "samples", limit: SAMPLE_COUNT_MAX });
                     }
                 }
-                (3, LEN) => exemplar(at.message()?, self.batch)?,
+                (3, LEN) => exemplar(at.message()?, self.batch, &mut self.refused)?,
                 (4, LEN) => self.reader.read(at.message()?, self.batch, &mut rest.tally)?,
                 (1..=4, _) => return Err(at.wrong_type().into()),
                 (_, other) => at.skip(other)?,
@@ -211,12 +211,17 @@ impl Rest {
 }
 
 /// Adds an exemplar of the series that is pushed next.
-fn exemplar(mut message: Cursor<'_>, batch: &mut WriteBatch) -> Result<(), DecodeError> {
-    if batch.exemplars.len() >= EXEMPLAR_COUNT_MAX {
+fn exemplar(
+    mut message: Cursor<'_>,
+    batch: &mut WriteBatch,
+    refused: &mut Refused,
+) -> Result<(), DecodeError> {
+    if batch.exemplars.len() as u64 + refused.exemplars.total() >= EXEMPLAR_COUNT_MAX as u64 {
         return Err(DecodeError::TooMany { what: "exemplars", limit: EXEMPLAR_COUNT_MAX });
     }
     let mut labels = LabelsBuilder::new();
     let mut label_bytes = 0usize;
+    let mut is_utf8 = true;
     let mut time_ms = 0i64;
     let mut value = 0f64;
     while !message.is_empty() {
@@ -229,8 +234,7 @@ fn exemplar(mut message: Cursor<'_>, batch: &mut WriteBatch) -> Result<(), Decod
                     let limit = EXEMPLAR_LABEL_BYTES_MAX as u64;
                     return Err(DecodeError::TooLarge { what: "labels of one exemplar", found, limit });
                 }
-                let (name, value) = label(field)?;
-                labels.push(name, value);
+                is_utf8 &= push_label(label(field)?, &mut labels);
             }
             (2, FIXED64) => value = f64::from_bits(message.fixed64()?),
             (3, VARINT) => time_ms = message.varint()?.cast_signed(),
@@ -238,29 +242,42 @@ fn exemplar(mut message: Cursor<'_>, batch: &mut WriteBatch) -> Result<(), Decod
             (_, other) => message.skip(other)?,
         }
     }
-    let exemplar = Exemplar { labels: labels.finish(), value, time_ms };
-    batch.exemplars.push(BatchExemplar { series_idx: index(batch.series.len()), exemplar });
+    if let Some(exemplar) = refused.exemplar(&mut labels, is_utf8, value, time_ms) {
+        batch.exemplars.push(BatchExemplar { series_idx: index(batch.series.len()), exemplar });
+    }
     Ok(())
 }
 
-fn metadata(mut message: Cursor<'_>, out: &mut Vec<MetadataEntry>) -> Result<(), DecodeError> {
-    if out.len() >= METADATA_COUNT_MAX {
+fn metadata(
+    mut message: Cursor<'_>,
+    out: &mut Vec<MetadataEntry>,
+    refused: &mut Refused,
+) -> Result<(), DecodeError> {
+    if out.len() as u64 + refused.metadata_count >= METADATA_COUNT_MAX as u64 {
         return Err(DecodeError::TooMany { what: "metadata entries", limit: METADATA_COUNT_MAX });
     }
     let mut kind = MetricKind::Unknown;
-    let mut metric = "";
-    let mut help = "";
-    let mut unit = "";
+    let mut metric: &[u8] = b"";
+    let mut help: &[u8] = b"";
+    let mut unit: &[u8] = b"";
     while !message.is_empty() {
         match message.tag()? {
             (1, VARINT) => kind = MetricKind::from_remote_write(message.varint()?),
-            (2, LEN) => metric = message.message()?.text()?,
-            (4, LEN) => help = message.message()?.text()?,
-            (5, LEN) => unit = message.message()?.text()?,
+            (2, LEN) => metric = message.message()?.rest(),
+            (4, LEN) => help = message.message()?.rest(),
+            (5, LEN) => unit = message.message()?.rest(),
             (1 | 2 | 4 | 5, _) => return Err(message.wrong_type().into()),
             (_, other) => message.skip(other)?,
         }
     }
-    out.push(MetadataEntry { metric: metric.to_owned(), kind, help: help.to_owned(), unit: unit.to_owned() });
+    // Without its name an entry belongs to nothing; without a help text or a unit it still has a type.
+    let is_named = metric.is_empty();
+    let metric = refused.metadata_text("name", metric);
+    if metric.is_empty() && !is_named {
+        return Ok(());
+    }
+    let help = refused.metadata_text("help", help).to_owned();
+    let unit = refused.metadata_text("unit", unit).to_owned();
+    out.push(MetadataEntry { metric: metric.to_owned(), kind, help, unit });
     Ok(())
 }

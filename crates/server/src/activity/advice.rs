@@ -111,6 +111,14 @@ fn of_request(reason: &str) -> Option<Advice> {
         "malformed" | "bad_data" => {
             without_setting("The request cannot be read. The text says where; correct or update its sender.")
         }
+        "metadata_invalid_utf8" => without_setting(
+            "A name, help text or unit is not UTF-8 and was dropped; the samples are stored. Exporters that write \
+             Latin-1 need the text in UTF-8.",
+        ),
+        "exemplar_invalid" => without_setting(
+            "An exemplar has labels that are not UTF-8, empty names or a name twice. It was dropped; the samples are \
+             stored.",
+        ),
         "unavailable" => without_setting(
             "The server had no permit or no memory for the request. Senders retry; if it lasts, look at \
              write.concurrency and write.memory.",

@@ -189,13 +189,11 @@ fn count(
     let refused_count = refused.sample_count + refused.histogram_count;
     outcome.rejected[Reject::BadReference as usize] += refused_count;
     outcome.rejected[Reject::HistogramInvalid as usize] += refused.invalid_histogram_count;
-    if message == Message::V1 {
-        // Senders of 1.0 send their exemplars again and again, and have no count to compare.
-        outcome.exemplars_late = 0;
-    }
+    outcome.exemplars_rejected.add_all(&refused.exemplars);
     app.metrics.write.count(&outcome);
+    app.metrics.write.metadata_rejected.add(refused.metadata_count);
     app.tenant_metrics.of(tenant, app.env.clock.now_ms()).count(&outcome);
-    Written { outcome, refused }
+    Written { message, outcome, refused }
 }
 
 fn decode_error(error: DecodeError) -> ApiError {

@@ -1,6 +1,6 @@
 //! Metrics of writes.
 
-use chronolith_model::{Reject, WriteOutcome};
+use chronolith_model::{ExemplarReject, Reject, WriteOutcome};
 use chronolith_tsdb::WriteError;
 
 use super::counter::{Counter, Seconds};
@@ -13,7 +13,8 @@ pub(crate) struct WriteMetrics {
     samples_rejected: [Counter; Reject::COUNT],
     series_created: Counter,
     exemplars_accepted: Counter,
-    exemplars_late: Counter,
+    exemplars_rejected: [Counter; ExemplarReject::ALL.len()],
+    pub(crate) metadata_rejected: Counter,
     pub(crate) start_times: Counter,
     pub(crate) bytes_compressed: Counter,
     pub(crate) bytes_decompressed: Counter,
@@ -67,10 +68,20 @@ pub(super) static WRITE: &[Metric<WriteMetrics>] = &[
         "Exemplars kept, repeats included.",
         |write| write.exemplars_accepted.as_f64(),
     ),
+    Metric::counters(
+        "chronolith_write_exemplars_rejected_total",
+        &["reason"],
+        "Exemplars not stored, by reason; the samples of their requests are stored.",
+        |write, samples| {
+            for (kind, count) in ExemplarReject::ALL.iter().zip(&write.exemplars_rejected) {
+                samples.push(&[kind.reason()], count.as_f64());
+            }
+        },
+    ),
     Metric::counter(
-        "chronolith_write_exemplars_late_total",
-        "Exemplars of remote write 2.0 out of order.",
-        |write| write.exemplars_late.as_f64(),
+        "chronolith_write_metadata_rejected_total",
+        "Names, help texts and units that are not UTF-8; the samples of their requests are stored.",
+        |write| write.metadata_rejected.as_f64(),
     ),
     Metric::counter("chronolith_write_start_times_total", "Samples that came with a start time.", |write| {
         write.start_times.as_f64()
@@ -119,7 +130,9 @@ impl WriteMetrics {
         self.samples_repeated.add(outcome.repeated_count);
         self.series_created.add(outcome.series_created_count);
         self.exemplars_accepted.add(outcome.exemplars_accepted);
-        self.exemplars_late.add(outcome.exemplars_late);
+        for (counter, kind) in self.exemplars_rejected.iter().zip(ExemplarReject::ALL) {
+            counter.add(outcome.exemplars_rejected.of(kind));
+        }
         for (counter, count) in self.samples_rejected.iter().zip(outcome.rejected) {
             counter.add(count);
         }

@@ -8,7 +8,7 @@ use chronolith_model::{METRIC_NAME, MetadataEntry, MetricKind};
 use super::symbols::Symbols;
 use super::unfolded::Unfolded;
 use crate::remote_write::wire::{Cursor, VARINT};
-use crate::remote_write::{DecodeError, METADATA_COUNT_MAX};
+use crate::remote_write::{DecodeError, METADATA_COUNT_MAX, Refused};
 
 /// The metadata of one series: references to symbols.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -65,6 +65,7 @@ impl Families {
         symbols: &Symbols<'_>,
         unfolded: &mut Unfolded<'_>,
         out: &mut Vec<MetadataEntry>,
+        refused: &mut Refused,
     ) -> Result<(), DecodeError> {
         if metadata.says_nothing() {
             return Ok(());
@@ -80,10 +81,12 @@ impl Families {
         if !self.seen.insert(key) {
             return Ok(());
         }
-        let name = symbols.text(name)?;
-        let help = symbols.text(metadata.help)?;
+        let bytes_of = |idx| symbols.get(idx).unwrap_or(b"");
+        // A series whose name is not UTF-8 is refused when it is stored, and counted there.
+        let Ok(name) = std::str::from_utf8(bytes_of(name)) else { return Ok(()) };
+        let help = refused.metadata_text("help", bytes_of(metadata.help));
         let metric = family_of(name, metadata.kind);
-        let unit = symbols.text(metadata.unit)?;
+        let unit = refused.metadata_text("unit", bytes_of(metadata.unit));
         let known = |last: &MetadataEntry| {
             last.metric == metric && last.kind == metadata.kind && last.help == help && last.unit == unit
         };

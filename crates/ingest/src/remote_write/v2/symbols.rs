@@ -3,8 +3,8 @@
 //! specification says.
 
 use super::limits::SYMBOL_COUNT_MAX;
+use crate::remote_write::DecodeError;
 use crate::remote_write::wire::{Cursor, LEN};
-use crate::remote_write::{DecodeError, WireError};
 
 /// Number of the field that holds symbols.
 const FIELD_SYMBOLS: u64 = 4;
@@ -70,15 +70,6 @@ impl<'a> Symbols<'a> {
         let place = self.places.get(idx as usize)?;
         let start = place.start as usize;
         self.body.get(start..start + place.len as usize)
-    }
-
-    /// Symbol `idx` as text.
-    pub(super) fn text(&self, idx: u32) -> Result<&'a str, DecodeError> {
-        let bytes = self.get(idx).unwrap_or(b"");
-        std::str::from_utf8(bytes).map_err(|e| {
-            let start = self.places.get(idx as usize).map_or(0, |place| place.start as usize);
-            WireError { what: "text is not utf-8", offset: start + e.valid_up_to() }.into()
-        })
     }
 }
 

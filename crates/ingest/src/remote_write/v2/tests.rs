@@ -2,13 +2,14 @@
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::{MemoryBudget, Rng};
-use chronolith_model::{Exemplar, Labels, LabelsBuilder, MetadataEntry, MetricKind};
+use chronolith_model::{Exemplar, ExemplarReject, Labels, LabelsBuilder, MetadataEntry, MetricKind};
 
 use super::encode::{RequestEncoder, SampleOut, SeriesExtras};
 use super::*;
 use crate::remote_write::encode::compress;
 use crate::remote_write::tests::{
-    Field, field, labels_of, random_message, samples_of, slow_fields, slow_histogram, slow_varints,
+    Field, field, labels_of, random_message, samples_of, slow_exemplar_labels, slow_fields, slow_histogram,
+    slow_varints,
 };
 use crate::remote_write::{
     EXEMPLAR_COUNT_MAX, LABEL_SECTION_BYTES_MAX, SAMPLE_COUNT_MAX, SERIES_COUNT_MAX, new_batch, parse_labels,
@@ -104,8 +105,11 @@ fn slow_series(bytes: &[u8], symbols: &[&[u8]], said: &mut Said) -> Option<()> {
                         _ => {}
                     }
                 }
-                if let Some(pairs) = slow_labels(&refs, symbols)? {
-                    let labels = Labels::from_pairs(pairs.iter().map(|(n, v)| (&**n, &**v)));
+                let are_known = refs.iter().all(|&idx| (idx as usize) < symbols.len());
+                let pairs = refs
+                    .chunks(2)
+                    .map(|pair| Some((slow_text(symbols, pair[0])?, slow_text(symbols, *pair.get(1)?)?)));
+                if let Some(labels) = slow_exemplar_labels(pairs.collect()).filter(|_| are_known) {
                     exemplars.push((said.series.len() as u32, labels, value, time));
                 }
             }
@@ -154,10 +158,10 @@ fn slow_metadata(
     let Some(name) = name.filter(|_| (kind, help, unit) != (MetricKind::Unknown, 0, 0)) else {
         return Some(());
     };
-    let name = slow_text(symbols, name)?;
+    let Some(name) = slow_text(symbols, name) else { return Some(()) };
     let family = family::family_of(&name, kind).to_owned();
-    let text = |idx| if idx == 0 { Some(String::new()) } else { slow_text(symbols, idx) };
-    let entry = (family, kind, text(help)?, text(unit)?);
+    let text = |idx| slow_text(symbols, idx).filter(|_| idx != 0).unwrap_or_default();
+    let entry = (family, kind, text(help), text(unit));
     if !said.metadata.contains(&entry) {
         said.metadata.push(entry);
     }
@@ -385,7 +389,7 @@ fn a_bad_series_is_refused_alone_in_the_words_of_prometheus() {
     let body = request_of(&symbols, &[[good, exemplar].concat()]);
     let mut batch = new_batch();
     let refused = decode_plain(&body, &mut batch).unwrap();
-    assert_eq!((refused.series_count, refused.exemplar_count, batch.series.len()), (0, 1, 1));
+    assert_eq!((refused.series_count, refused.exemplars.total(), batch.series.len()), (0, 1, 1));
     let want = r#"parsing exemplar for series {__name__="up"}: labelRefs 1 (name) = 9 (value) outside of symbols table (size 4)"#;
     assert_eq!(refused.first.as_deref(), Some(want));
 }
@@ -404,12 +408,6 @@ fn messages_that_are_none_are_refused_with_their_offset() {
     check(&[0x28, 1], "protobuf: field has the wrong wire type at offset 1");
     check(&[0x2a, 2, 0x12, 9], "protobuf: length is past the end of its message at offset 3");
     check(&[0x2a, 3, 0x0a, 1, 0x80], "protobuf: varint is cut off at offset 4");
-    let bad_help =
-        request_of(&["__name__"], &[[sample_of(1), vec![0x0a, 2, 1, 2, 0x2a, 2, 0x18, 2]].concat()]);
-    let mut body = bad_help;
-    body.extend([0x22, 2, b'a', 0xff]);
-    let want = format!("protobuf: text is not utf-8 at offset {}", body.len() - 1);
-    check(&body, &want);
     // The empty request is one, with symbols or without.
     assert_eq!(decode_plain(&[], &mut new_batch()), Ok(Refused::default()));
     assert_eq!(decode_plain(&[0x22, 0], &mut new_batch()), Ok(Refused::default()));
@@ -607,4 +605,46 @@ fn named_by_type_and_unit_a_request_says_the_same_but_for_the_labels() {
         assert_eq!(a.samples, b.samples);
     }
     assert!(named.raw.len() > plain.raw.len());
+}
+
+/// One byte that is not UTF-8 in a help text, unit, metric name of metadata or exemplar label refused the
+/// whole request, and senders do not repeat a 400. That item alone is dropped and counted; all samples are
+/// stored.
+#[test]
+fn one_byte_that_is_not_utf8_drops_its_item_alone() {
+    /// Texts of a request, with a bad byte in one of them: help, unit, name and value of an exemplar's label.
+    fn check(texts: [&[u8]; 4], metadata: Option<(&str, &str)>, exemplar_count: usize, counts: [u64; 2]) {
+        let mut symbols = vec![&b""[..], b"__name__", b"u_c"];
+        symbols.extend(texts);
+        let mut body = Vec::new();
+        for symbol in symbols {
+            body.extend(field(4, 2, symbol));
+        }
+        let exemplar = field(4, 2, &[0x0a, 2, 5, 6, 0x18, 3]);
+        let series = [vec![0x0a, 2, 1, 2], sample_of(6), exemplar, field(5, 2, &[0x08, 2, 0x18, 3, 0x20, 4])];
+        body.extend(field(5, 2, &series.concat()));
+        for naming in [SeriesNaming::AsSent, SeriesNaming::TypeAndUnit] {
+            let (mut batch, mut held, mut held_histograms) = (new_batch(), reservation(), reservation());
+            let bytes = compress(&body);
+            let refused = decode(&bytes, LIMIT, &mut held, &mut held_histograms, naming, &mut batch).unwrap();
+            assert_eq!((batch.times.len(), batch.exemplars.len(), refused.first), (1, exemplar_count, None));
+            assert_eq!([refused.metadata_count, refused.exemplars.of(ExemplarReject::InvalidUtf8)], counts);
+            let found = batch.metadata.first().map(|entry| (entry.help.as_str(), entry.unit.as_str()));
+            assert_eq!(found, metadata);
+            let mut labels = LabelsBuilder::new();
+            assert_eq!(parse_labels(batch.raw_of(&batch.series[0]), &mut labels), Ok(()));
+            for text in [refused.metadata_first, refused.exemplar_first].into_iter().flatten() {
+                assert!(text.len() < 500 && !text.contains('\n'), "{text}");
+            }
+        }
+    }
+    let good = [&b"Temp C"[..], b"celsius", b"trace_id", b"abc"];
+    check(good, Some(("Temp C", "celsius")), 1, [0, 0]);
+    for bad in [&b"Temp \xb0C"[..], b"\xff", b"\xc3", b"\xed\xa0\x80", &[0xfe; 5000], b"a\nb\x80"] {
+        check([bad, good[1], good[2], good[3]], Some(("", "celsius")), 1, [1, 0]);
+        check([good[0], bad, good[2], good[3]], Some(("Temp C", "")), 1, [1, 0]);
+        check([bad, bad, good[2], good[3]], Some(("", "")), 1, [2, 0]);
+        check([good[0], good[1], &bad[..bad.len().min(6)], good[3]], Some(("Temp C", "celsius")), 0, [0, 1]);
+        check([good[0], good[1], good[2], &bad[..bad.len().min(6)]], Some(("Temp C", "celsius")), 0, [0, 1]);
+    }
 }

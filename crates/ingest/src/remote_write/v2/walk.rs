@@ -10,7 +10,7 @@ use chronolith_base::Reservation;
 use chronolith_model::batch::BatchExemplar;
 use chronolith_model::labels::is_legacy_label_name;
 use chronolith_model::quote::write_quoted;
-use chronolith_model::{BatchSeries, Exemplar, LabelsBuilder, WriteBatch};
+use chronolith_model::{BatchSeries, ExemplarReject, LabelsBuilder, WriteBatch};
 
 use super::family::{Families, SeriesMetadata};
 use super::labels::LabelRefs;
@@ -19,7 +19,7 @@ use super::symbols::Symbols;
 use super::unfolded::Unfolded;
 use crate::remote_write::charge::Charge;
 use crate::remote_write::histogram::{HistogramReader, HistogramTally};
-use crate::remote_write::labels::parse_labels;
+use crate::remote_write::labels::{WireLabel, parse_labels, push_label};
 use crate::remote_write::wire::{Cursor, FIXED64, LEN, VARINT};
 use crate::remote_write::{
     DecodeError, EXEMPLAR_COUNT_MAX, EXEMPLAR_LABEL_BYTES_MAX, Refused, SAMPLE_COUNT_MAX, SERIES_COUNT_MAX,
@@ -145,6 +145,7 @@ impl Walk<'_, '_> {
             &self.symbols,
             &mut self.unfolded,
             &mut self.batch.metadata,
+            &mut self.refused,
         )?;
         let series = || label_text(self.batch.raw.get(marks.raw..).unwrap_or(&[]));
         self.refused.invalid_histogram_count += content.histograms.invalid_count;
@@ -153,7 +154,7 @@ impl Walk<'_, '_> {
         }
         if let Some(fault) = content.bad_exemplar {
             let series = series();
-            self.refused.exemplar_count += content.bad_exemplar_count;
+            self.refused.exemplars.add(ExemplarReject::BadReference, content.bad_exemplar_count);
             self.refused.note(|| format!("parsing exemplar for series {series}: {fault}"));
         }
         let batch = &mut *self.batch;
@@ -177,6 +178,8 @@ impl Walk<'_, '_> {
     ) -> Result<(), DecodeError> {
         // A sender without symbols refers to nothing.
         let value = if second.1 == 0 { None } else { self.symbols.get(second.1) };
+        // The unit is dropped alone, as in metadata; as a label it would refuse the series.
+        let value = value.filter(|unit| std::str::from_utf8(unit).is_ok());
         let over = [first, (second.0, value.unwrap_or(b""))];
         let raw = &mut self.batch.raw;
         if over.iter().any(|(_, value)| !value.is_empty()) {
@@ -194,8 +197,8 @@ impl Walk<'_, '_> {
         let kept = batch.histograms.len() - marks.histograms;
         self.refused.sample_count += (batch.times.len() - marks.samples - kept) as u64;
         self.refused.histogram_count += kept as u64 + content.histograms.invalid_count;
-        self.refused.exemplar_count +=
-            (batch.exemplars.len() - marks.exemplars) as u64 + content.bad_exemplar_count;
+        let exemplar_count = (batch.exemplars.len() - marks.exemplars) as u64 + content.bad_exemplar_count;
+        self.refused.exemplars.add(ExemplarReject::BadReference, exemplar_count);
         self.refused.note(|| why);
         self.labels.clear();
         batch.raw.truncate(marks.raw);
@@ -262,7 +265,7 @@ impl Walk<'_, '_> {
     }
 
     fn exemplar(&mut self, mut message: Cursor<'_>, content: &mut Content) -> Result<(), DecodeError> {
-        let count = self.batch.exemplars.len() as u64 + self.refused.exemplar_count;
+        let count = self.batch.exemplars.len() as u64 + self.refused.exemplars.total();
         if count + content.bad_exemplar_count >= EXEMPLAR_COUNT_MAX as u64 {
             return Err(DecodeError::TooMany { what: "exemplars", limit: EXEMPLAR_COUNT_MAX });
         }
@@ -293,11 +296,16 @@ impl Walk<'_, '_> {
         }
         self.unfolded.take(size_of::<BatchExemplar>() + bytes)?;
         let mut labels = LabelsBuilder::new();
+        let mut is_utf8 = true;
         for &[name, value] in refs.as_chunks::<2>().0 {
-            labels.push(self.symbols.text(name)?, self.symbols.text(value)?);
+            let bytes_of = |idx| self.symbols.get(idx).unwrap_or(b"");
+            let label = WireLabel { name: bytes_of(name), value: bytes_of(value) };
+            is_utf8 &= push_label(label, &mut labels);
         }
-        let exemplar = Exemplar { labels: labels.finish(), value, time_ms };
-        self.batch.exemplars.push(BatchExemplar { series_idx: index(self.batch.series.len()), exemplar });
+        if let Some(exemplar) = self.refused.exemplar(&mut labels, is_utf8, value, time_ms) {
+            let series_idx = index(self.batch.series.len());
+            self.batch.exemplars.push(BatchExemplar { series_idx, exemplar });
+        }
         Ok(())
     }
 }
@@ -355,9 +363,8 @@ fn refs_text(refs: &[u32]) -> String {
 /// The labels of a series as Prometheus prints them in these errors: the metric name among the others.
 fn label_text(raw: &[u8]) -> String {
     let mut builder = LabelsBuilder::new();
-    if parse_labels(raw, &mut builder).is_err() {
-        return "with labels that are not valid UTF-8".to_owned();
-    }
+    // Labels that are not valid are refused when the series is stored; the text shows them repaired.
+    let _ = parse_labels(raw, &mut builder);
     let mut out = String::from("{");
     for (name, value) in builder.finish().iter() {
         out.push_str(if out.len() > 1 { ", " } else { "" });

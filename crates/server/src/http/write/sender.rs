@@ -3,7 +3,7 @@
 //! Not here: how many lines (`reject_log`), metrics, texts of answers.
 
 use axum::extract::Request;
-use chronolith_model::{TenantId, TimeUnit};
+use chronolith_model::{ExemplarReject, TenantId, TimeUnit};
 
 use super::written::Written;
 use crate::activity::rejects::{RejectOrigin, WriteSender};
@@ -32,12 +32,40 @@ impl Sender {
     /// Records and logs samples that were refused while the others were stored.
     pub(super) fn note_rejects(&self, app: &App, written: &Written) {
         let refused = &written.refused;
+        self.note_dropped(
+            app,
+            "metadata_invalid_utf8",
+            refused.metadata_count,
+            refused.metadata_first.as_ref(),
+        );
+        let invalid =
+            [ExemplarReject::InvalidUtf8, ExemplarReject::DuplicateLabel, ExemplarReject::EmptyLabelName];
+        let exemplar_count = invalid.into_iter().map(|reason| refused.exemplars.of(reason)).sum();
+        self.note_dropped(app, "exemplar_invalid", exemplar_count, refused.exemplar_first.as_ref());
         if written.outcome.rejected_count() == 0 && refused.first.is_none() {
             return;
         }
         let fault = refused.first.as_deref().unwrap_or("");
         app.writes.rejects.record_outcome(&written.outcome, TimeUnit::Milli, fault, self.origin(app));
         self.log_rejects(app, written);
+    }
+
+    /// Records and logs exemplars or texts of metadata that were dropped; `first` is the first of them.
+    fn note_dropped(&self, app: &App, reason: &'static str, count: u64, first: Option<&String>) {
+        let Some(error) = first else { return };
+        app.writes.rejects.record_text(reason, count, error, self.origin(app));
+        let Some(suppressed) = self.admit(app, reason, count) else { return };
+        let (request_id, remote, tenant) = self.fields();
+        tracing::warn!(
+            request_id,
+            remote,
+            tenant,
+            reason,
+            count,
+            suppressed,
+            error,
+            "items dropped, samples stored"
+        );
     }
 
     /// Records and logs a request of which nothing was stored; `reason` is the limit that refused it.

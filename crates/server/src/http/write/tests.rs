@@ -106,14 +106,17 @@ async fn of_a_partial_write_the_good_samples_are_stored_and_counted() {
 #[tokio::test]
 async fn exemplars_out_of_order_are_refused_and_the_samples_stored() {
     let server = Fixture::ready();
-    let write = async |sample_ms: i64, exemplar_ms: i64| {
+    let write = async |sample_ms: i64, value: f64, exemplar_ms: i64| {
         let mut request = RequestEncoder::new();
-        let extras = SeriesExtras { exemplars: &[exemplar(exemplar_ms)], ..SeriesExtras::default() };
+        let exemplars = [Exemplar { value, ..exemplar(exemplar_ms) }];
+        let extras = SeriesExtras { exemplars: &exemplars, ..SeriesExtras::default() };
         request.push_series([("__name__", "up")], &[at(sample_ms, 1.0)], &extras);
         send(&server, V2, request.compressed()).await
     };
-    assert_eq!(counts(&write(NOW_MS - 2, NOW_MS - 2).await), (204, [Some(1), Some(0), Some(1)]));
-    let late = write(NOW_MS - 1, NOW_MS - 3).await;
+    assert_eq!(counts(&write(NOW_MS - 2, 2.0, NOW_MS - 2).await), (204, [Some(1), Some(0), Some(1)]));
+    assert_eq!(counts(&write(NOW_MS - 1, 1.0, NOW_MS - 3).await), (204, [Some(1), Some(0), Some(1)]));
+    assert_eq!(counts(&write(NOW_MS - 1, 1.0, NOW_MS + 7_200_000).await), (204, [Some(1), Some(0), Some(0)]));
+    let late = write(NOW_MS, 1.0, NOW_MS - 2).await;
     assert_eq!(counts(&late), (400, [Some(1), Some(0), Some(0)]));
     assert_eq!(late.text, "out of order exemplar: 1 exemplars rejected\n");
 }
@@ -246,4 +249,30 @@ async fn a_full_head_answers_429_and_what_never_fits_400() {
         "{metrics}"
     );
     assert!(metrics.contains("chronolith_head_memory_limit_bytes 4.194304e+06\n"), "{metrics}");
+}
+
+/// The answer printed the raw wire key of a series whose label is not UTF-8, with line breaks.
+#[tokio::test]
+async fn a_series_with_a_bad_label_is_named_in_one_line() {
+    let server = Fixture::ready();
+    let label = |name: &[u8], value: &[u8]| {
+        let text = |tag: u8, text: &[u8]| [&[tag, text.len() as u8], text].concat();
+        text(0x0a, &[text(0x0a, name), text(0x12, value)].concat())
+    };
+    for (bad, want) in [
+        (label(b"job", b"caf\xe9"), "series bad{job=\"caf\u{fffd}\"} time"),
+        (label(b"a\xffb", b"x\ny"), "series bad{\"a\u{fffd}b\"=\"x\\ny\"} time"),
+        (label(b"job", &[0xff; 100]), "series bad{job=\"\u{fffd}"),
+    ] {
+        let mut sample = vec![0x12, 7, 0x10];
+        chronolith_base::bytes::put_uvarint(&mut sample, NOW_MS as u64);
+        sample[1] = (sample.len() - 2) as u8;
+        let series = [label(b"__name__", b"bad"), bad, sample].concat();
+        let mut body = vec![0x0a];
+        chronolith_base::bytes::put_uvarint(&mut body, series.len() as u64);
+        body.extend(series);
+        let answer = send(&server, V1, compress(&body)).await;
+        assert_eq!((answer.status.as_u16(), answer.text.lines().count()), (400, 1), "{}", answer.text);
+        assert!(answer.text.contains(want), "{}", answer.text);
+    }
 }

@@ -1,10 +1,13 @@
 //! Result of a write request: what the store took, and what did not come as far.
 
 use chronolith_ingest::remote_write::Refused;
-use chronolith_model::WriteOutcome;
+use chronolith_model::{ExemplarReject, WriteOutcome};
+
+use super::message::Message;
 
 /// Result of a write request of which something may be stored.
 pub(super) struct Written {
+    pub(super) message: Message,
     pub(super) outcome: WriteOutcome,
     /// What did not come as far as the store.
     pub(super) refused: Refused,
@@ -24,8 +27,11 @@ impl Written {
             ));
         }
         lines.extend(self.refused.first.clone());
-        if outcome.exemplars_late > 0 {
-            lines.push(format!("out of order exemplar: {} exemplars rejected", outcome.exemplars_late));
+        // Senders of 1.0 repeat their exemplars and get no count that they could compare. Other exemplars
+        // that are not stored do not fail a request, as in Prometheus.
+        let late_count = outcome.exemplars_rejected.of(ExemplarReject::OutOfOrder);
+        if late_count > 0 && self.message == Message::V2 {
+            lines.push(format!("out of order exemplar: {late_count} exemplars rejected"));
         }
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
