@@ -277,7 +277,7 @@ fn singles_agree(bench: &mut Bench, case: &Case<'_>, parts: &[&Expr]) -> Result<
 }
 
 pub(crate) fn parser_options() -> ParserOptions {
-    ParserOptions { experimental_functions: true, binop_fill_modifiers: true }
+    ParserOptions { experimental_functions: true, binop_fill_modifiers: true, unquoted_utf8_names: false }
 }
 
 /// `expr` first, then everything inside.

@@ -243,7 +243,11 @@ struct Bench {
 impl Bench {
     fn new(oracle: &str) -> std::io::Result<Bench> {
         let engine = |name_removal, type_and_unit_labels| {
-            let parser = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+            let parser = ParserOptions {
+                experimental_functions: true,
+                binop_fill_modifiers: true,
+                unquoted_utf8_names: false,
+            };
             Engine::new(EngineOptions {
                 name_removal,
                 parser,

@@ -66,6 +66,13 @@ impl Engine {
         ctx.with_spare_threads(self.spare_threads.clone(), self.options.threads)
     }
 
+    /// Returns an engine that uses start timestamps or not, with the same spare threads and other options.
+    #[must_use]
+    pub fn with_start_times(&self, start_times: bool) -> Engine {
+        let options = EngineOptions { start_times, ..self.options.clone() };
+        Engine { options, spare_threads: self.spare_threads.clone() }
+    }
+
     /// Its limits.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {
@@ -117,7 +124,17 @@ impl Engine {
         let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)
             .ok_or_else(|| fail("end timestamp must not be before start timestamp".to_owned()))?;
         let options = &self.options;
-        let plan = lower(query, options, grid)?;
+        let is_range_type = matches!(query.expr.value_type(), ValueType::Vector | ValueType::Scalar);
+        if query.step_ms > 0 && !is_range_type {
+            return Err(EvalError::Invalid(format!(
+                "invalid expression type \"{}\" for range query, must be Scalar or instant Vector",
+                query.expr.value_type().describe()
+            )));
+        }
+        let plan = lower(query, options, grid).map_err(|error| match error {
+            Error::Language(text) => EvalError::Invalid(text),
+            other => other.into(),
+        })?;
         if plan.properties(plan.root()).depth > VECTOR_DEPTH_MAX {
             let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
             return Err(EvalError::Execution(message));
@@ -194,12 +211,8 @@ fn range_value<'q>(evaluation: &'q Evaluation<'q>) -> Result<Value, Error> {
             let values = (0..grid.count).map(|step| scalar.at(step)).collect();
             vec![StepSeries::floats(Labels::empty(), values)]
         }
-        other => {
-            return Err(fail(format!(
-                "invalid expression type \"{}\" for range query, must be Scalar or instant Vector",
-                other.describe()
-            )));
-        }
+        // Refused before the plan.
+        other => return Err(fail(format!("range query of type {}", other.describe()))),
     };
     let mut matrix: Vec<MatrixSeries> = series.into_iter().map(|series| points(series, *grid)).collect();
     matrix.sort_by(|a, b| a.labels.cmp(&b.labels));

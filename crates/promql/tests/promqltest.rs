@@ -56,7 +56,8 @@ struct Stage {
 }
 
 /// With everything experimental.
-const PARSER: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+const PARSER: ParserOptions =
+    ParserOptions { experimental_functions: true, binop_fill_modifiers: true, unquoted_utf8_names: true };
 
 impl Stage {
     fn new() -> Stage {

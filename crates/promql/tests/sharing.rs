@@ -44,7 +44,11 @@ fn check_seed(seed: u64, shared: &mut usize) {
     let dataset = series::random(&rng);
     let source = dataset.source();
     let generator = Generator { rng: &rng, dataset: &dataset };
-    let parser = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+    let parser = ParserOptions {
+        experimental_functions: true,
+        binop_fill_modifiers: true,
+        unquoted_utf8_names: false,
+    };
     for name_removal in [NameRemoval::Immediate, NameRemoval::Delayed] {
         let options = EngineOptions { name_removal, parser, start_times: true, ..EngineOptions::default() };
         for _ in 0..QUERIES_PER_SEED {

@@ -329,6 +329,8 @@ pub struct Features {
     pub delayed_name_removal: bool,
     /// `promql-binop-fill-modifiers`
     pub binop_fill_modifiers: bool,
+    /// `promql-unquoted-utf8-names`
+    pub unquoted_utf8_names: bool,
     /// `use-start-timestamps`
     pub start_timestamps: bool,
     /// `type-and-unit-labels`

@@ -754,7 +754,10 @@ pub(super) static SETTINGS: &[Setting] = &[
         "",
         Form::Text("NAMES"),
         "Experimental parts, separated by commas",
-        |s, v| value::enable_features(&mut s.server.features, v),
+        |s, v| {
+            value::enable_features(&mut s.server.features, v, &mut s.warnings);
+            Ok(())
+        },
     ),
 ];
 

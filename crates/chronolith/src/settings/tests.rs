@@ -116,7 +116,6 @@ fn bad_values_say_where_they_come_from() {
     );
     check_error(&["--query.concurrency", "0"], &[], None, "at least 1");
     check_error(&["--http", "nowhere"], &[], None, "host:port");
-    check_error(&["--enable-feature", "magic"], &[], None, "unknown feature");
     check_error(&[], &[], Some("retention: [1d, [2d]]\n"), "list of plain values");
     check_error(&[], &[], Some("- retention\n"), "mapping");
     check_error(&["--no-such-flag"], &[], None, "--no-such-flag");
@@ -138,19 +137,35 @@ fn features_have_the_names_of_prometheus() {
     let features = |names: &str| resolve(&["--enable-feature", names], &[], None).unwrap().server.features;
     let all = features(
         "promql-experimental-functions,promql-delayed-name-removal,promql-binop-fill-modifiers,\
-         use-start-timestamps,type-and-unit-labels",
+         promql-unquoted-utf8-names,use-start-timestamps,type-and-unit-labels",
     );
     let Features {
         experimental_functions,
         delayed_name_removal,
         binop_fill_modifiers,
+        unquoted_utf8_names,
         start_timestamps,
         type_and_unit_labels,
     } = all;
     assert!(experimental_functions && delayed_name_removal && binop_fill_modifiers);
-    assert!(start_timestamps && type_and_unit_labels);
+    assert!(unquoted_utf8_names && start_timestamps && type_and_unit_labels);
     let always_on = "promql-duration-expr, promql-extended-range-selectors, native-histograms";
     assert_eq!(features(always_on), Features::default());
+}
+
+/// An unknown name, such as one of another version of Prometheus, kept the server from its start. It is a
+/// warning, and the names next to it hold.
+#[test]
+fn unknown_features_are_warnings() {
+    let names = "magic, otlp-deltatocumulative,use-start-timestamps,,old-ui";
+    let settings = resolve(&["--enable-feature", names], &[], None).unwrap();
+    assert!(settings.server.features.start_timestamps);
+    let warned = |name: &str| settings.warnings.iter().filter(|text| text.contains(name)).count();
+    assert_eq!(
+        ["\"magic\"", "\"otlp-deltatocumulative\"", "\"old-ui\"", "feature \"\""].map(warned),
+        [1, 1, 1, 0]
+    );
+    assert_eq!(settings.warnings.len(), 3);
 }
 
 #[test]

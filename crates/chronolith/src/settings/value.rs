@@ -194,28 +194,29 @@ const FEATURES_ALWAYS_ON: [&str; 7] = [
     "metadata-wal-records",
 ];
 
-/// Switches on the features that `text` names, separated by commas.
-pub(super) fn enable_features(features: &mut Features, text: &str) -> Result<(), String> {
+/// Switches on the features that `text` names, separated by commas. Unknown names are warnings, as in
+/// Prometheus: flags of another version must not keep a server from its start.
+pub(super) fn enable_features(features: &mut Features, text: &str, warnings: &mut Vec<String>) {
     for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         match name {
             "promql-experimental-functions" => features.experimental_functions = true,
             "promql-delayed-name-removal" => features.delayed_name_removal = true,
             "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
+            "promql-unquoted-utf8-names" => features.unquoted_utf8_names = true,
             "use-start-timestamps" => features.start_timestamps = true,
             "type-and-unit-labels" => features.type_and_unit_labels = true,
             _ if FEATURES_ALWAYS_ON.contains(&name) => {}
-            // Prometheus only warns. A server that starts without what was asked for surprises later.
             _ => {
                 let known = "promql-experimental-functions, promql-delayed-name-removal, \
-                             promql-binop-fill-modifiers, use-start-timestamps, type-and-unit-labels";
+                             promql-binop-fill-modifiers, promql-unquoted-utf8-names, use-start-timestamps, \
+                             type-and-unit-labels";
                 let always_on = FEATURES_ALWAYS_ON.join(", ");
-                return Err(format!(
-                    "unknown feature {name:?}; known are {known}; always on are {always_on}"
+                warnings.push(format!(
+                    "enable-feature: unknown feature {name:?} is ignored; known are {known}; always on are {always_on}"
                 ));
             }
         }
     }
-    Ok(())
 }
 
 /// A text that can stand in a header.

@@ -15,6 +15,10 @@ pub enum EvalError {
     /// Reading failed, or the query was stopped.
     #[error(transparent)]
     Query(QueryError),
+    /// The query cannot be planned for its times: a duration that is not positive, a type without steps.
+    /// Prometheus's text.
+    #[error("{0}")]
+    Invalid(String),
     /// The query is invalid for the data; Prometheus's text.
     #[error("{0}")]
     Execution(String),

@@ -46,7 +46,11 @@ mod tests {
     }
 
     fn plan_of(text: &str, start_ms: i64, end_ms: i64) -> Option<CachePlan> {
-        let all = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+        let all = ParserOptions {
+            experimental_functions: true,
+            binop_fill_modifiers: true,
+            unquoted_utf8_names: false,
+        };
         let expr = parse_expr(text, all).unwrap_or_else(|error| panic!("{text}: {error}"));
         let (step_ms, lookback_ms) = (60_000, Some(300_000));
         let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };

@@ -30,7 +30,7 @@ fn source(series: &[(&str, &[f64])]) -> MemQueryable {
 }
 
 fn parser() -> ParserOptions {
-    ParserOptions { experimental_functions: true, binop_fill_modifiers: true }
+    ParserOptions { experimental_functions: true, binop_fill_modifiers: true, unquoted_utf8_names: false }
 }
 
 fn run(

@@ -74,6 +74,13 @@ impl Parser<'_> {
             PartValue::Literal(seconds, _) if place == DurationPlace::Brackets && seconds <= 0.0 => {
                 Err(Failure::new(start, "duration must be greater than 0"))
             }
+            // Ranges and steps are whole milliseconds. Such a query can be parsed and printed; the error of
+            // its evaluation needs the position.
+            PartValue::Literal(seconds, _)
+                if place == DurationPlace::Brackets && literal_ms(seconds, start)? == 0 =>
+            {
+                Ok(DurationExpr::Computed(Box::new(DurationNode::Units(0.0)), part.span))
+            }
             PartValue::Literal(seconds, _) => Ok(DurationExpr::Literal(literal_ms(seconds, start)?)),
             PartValue::Node(node) => Ok(DurationExpr::Computed(Box::new(node), part.span)),
         }

@@ -75,7 +75,7 @@ impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str, options: ParserOptions) -> Parser<'a> {
         Parser {
             options,
-            lexer: Lexer::new(text),
+            lexer: Lexer::new(text, options),
             peeked: None,
             context: PLAIN,
             depth: 0,

@@ -5,7 +5,12 @@
 //! parser looks two tokens ahead.
 //! Not here: the value of literals (number, quote).
 
+use std::sync::LazyLock;
+
+use chronolith_model::GoRegex;
+
 use crate::ast::BinaryOp;
+use crate::parser::options::ParserOptions;
 use crate::parser::quote::EscapeShape;
 use crate::parser::token::{Token, TokenKind, Word, keyword};
 
@@ -40,10 +45,34 @@ enum Place {
 
 const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
 
+/// Characters of names that need no quotes.
+#[derive(Debug, Clone, Copy)]
+struct NameChars {
+    /// Letters of all scripts are letters, and dots may follow the first character.
+    unquoted_utf8: bool,
+}
+
+impl NameChars {
+    fn is_first(self, c: char) -> bool {
+        c == '_' || c.is_ascii_alphabetic() || (self.unquoted_utf8 && !c.is_ascii() && is_letter(c))
+    }
+
+    fn is_next(self, c: char) -> bool {
+        self.is_first(c) || c.is_ascii_digit() || (self.unquoted_utf8 && c == '.')
+    }
+}
+
+/// Returns true for the general category Letter. Alphabetic characters of the standard library include marks.
+fn is_letter(c: char) -> bool {
+    static LETTER: LazyLock<Option<GoRegex>> = LazyLock::new(|| GoRegex::new(r"\p{L}").ok());
+    LETTER.as_ref().is_some_and(|letter| letter.is_match(c.encode_utf8(&mut [0; 4])))
+}
+
 /// Position in the query.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lexer<'a> {
     text: &'a str,
+    names: NameChars,
     pos: usize,
     start: usize,
     place: Place,
@@ -56,9 +85,10 @@ pub(super) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    pub(super) fn new(text: &'a str) -> Lexer<'a> {
+    pub(super) fn new(text: &'a str, options: ParserOptions) -> Lexer<'a> {
         Lexer {
             text,
+            names: NameChars { unquoted_utf8: options.unquoted_utf8_names },
             pos: 0,
             start: 0,
             place: Place::Open,
@@ -112,6 +142,8 @@ impl<'a> Lexer<'a> {
             '0'..='9' => self.number(),
             '.' if self.peek().is_some_and(|c| c.is_ascii_digit()) => self.number(),
             ':' | '_' | 'a'..='z' | 'A'..='Z' => self.name_or_colon(c),
+            // Names that begin with other letters stand outside of brackets only, as in Prometheus.
+            _ if self.place == Place::Open && self.names.is_first(c) => self.name_or_colon(c),
             _ => match self.operator(c)? {
                 Some(kind) => Ok(self.token(kind)),
                 None => Err(self.failed(format!("unexpected character: {}", quoted_char(Some(c))))),
@@ -122,8 +154,9 @@ impl<'a> Lexer<'a> {
     fn next_in_braces(&mut self) -> Result<Token<'a>, Failure> {
         let Some(c) = self.bump() else { return Err(self.failed("unexpected end of input inside braces")) };
         match c {
-            '_' | 'a'..='z' | 'A'..='Z' => {
-                self.accept_while(|c| c == '_' || c.is_ascii_alphanumeric());
+            _ if self.names.is_first(c) => {
+                let names = self.names;
+                self.accept_while(|c| names.is_next(c));
                 Ok(self.token(TokenKind::Identifier))
             }
             ',' => Ok(self.token(TokenKind::Comma)),
@@ -265,7 +298,8 @@ impl<'a> Lexer<'a> {
                 },
             };
         }
-        self.accept_while(|c| c == '_' || c == ':' || c.is_ascii_alphanumeric());
+        let names = self.names;
+        self.accept_while(|c| c == ':' || names.is_next(c));
         let name = self.taken();
         Ok(self.token(match keyword(name) {
             // The fill words came late: without a parenthesis they are names like any other.

@@ -19,4 +19,6 @@ pub struct ParserOptions {
     pub experimental_functions: bool,
     /// `fill`, `fill_left`, `fill_right`.
     pub binop_fill_modifiers: bool,
+    /// Unicode letters, and dots after the first character, in names without quotes.
+    pub unquoted_utf8_names: bool,
 }

@@ -144,7 +144,11 @@ mod tests {
 
     #[test]
     fn texts_are_those_of_prometheus() {
-        let all = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+        let all = ParserOptions {
+            experimental_functions: true,
+            binop_fill_modifiers: true,
+            unquoted_utf8_names: false,
+        };
         let cases: Vec<(String, String)> = serde_json::from_str(EXPECTED).expect("a list of pairs");
         assert!(cases.iter().filter(|(_, text)| text.contains('\n')).count() > 10);
         for (query, want) in cases {

@@ -31,7 +31,8 @@ const KNOWN_DIFFERENCES: &[(&str, &str)] = &[
 const NO_TEXT: &str = "bytes that are no UTF-8 are replaced: labels and strings are text here";
 const OVERFLOW: &str = "Prometheus's timestamp overflows";
 
-const ALL_ON: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+const ALL_ON: ParserOptions =
+    ParserOptions { experimental_functions: true, binop_fill_modifiers: true, unquoted_utf8_names: false };
 
 struct Verdict {
     query: String,

@@ -4,7 +4,8 @@ use chronolith_promql::parser::{NESTING_MAX, OPERATORS_MAX, ParserOptions, parse
 use proptest::prelude::{ProptestConfig, Strategy, proptest};
 use proptest::{collection, sample};
 
-const ALL_ON: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+const ALL_ON: ParserOptions =
+    ParserOptions { experimental_functions: true, binop_fill_modifiers: true, unquoted_utf8_names: false };
 
 #[track_caller]
 fn check_refused(query: &str, want: &str) {

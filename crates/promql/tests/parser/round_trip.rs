@@ -5,7 +5,8 @@ use chronolith_promql::parser::{ParserOptions, parse_expr};
 use proptest::prelude::{BoxedStrategy, Just, ProptestConfig, Strategy, prop_oneof, proptest};
 use proptest::{collection, sample};
 
-const ALL_ON: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+const ALL_ON: ParserOptions =
+    ParserOptions { experimental_functions: true, binop_fill_modifiers: true, unquoted_utf8_names: false };
 
 fn forget_duration(duration: &mut DurationExpr) {
     if let DurationExpr::Computed(node, span) = duration {

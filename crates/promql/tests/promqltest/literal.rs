@@ -114,6 +114,13 @@ pub(crate) fn quoted_text(text: &str) -> Option<(String, &str)> {
                 'n' => '\n',
                 't' => '\t',
                 'r' => '\r',
+                'u' => char::from_u32(
+                    u32::from_str_radix(
+                        &chars.by_ref().take(4).map(|(_, digit)| digit).collect::<String>(),
+                        16,
+                    )
+                    .ok()?,
+                )?,
                 other => other,
             });
         } else {

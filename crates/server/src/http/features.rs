@@ -127,7 +127,7 @@ fn promql(app: &App) -> Map<String, Value> {
         ("negative_offset", true),
         ("per_query_lookback_delta", true),
         ("per_step_stats", true),
-        ("unquoted_utf8_names", false),
+        ("unquoted_utf8_names", on.unquoted_utf8_names),
     ];
     let switched = switched.map(|(name, is_on)| (name.to_owned(), Value::from(is_on)));
     KEYWORDS.map(|name| (name.to_owned(), Value::from(true))).into_iter().chain(switched).collect()

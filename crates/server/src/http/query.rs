@@ -12,6 +12,7 @@ pub(super) mod log;
 pub(crate) mod range_cache;
 pub(super) mod selectors;
 pub(super) mod slow;
+mod start_times;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,11 +24,12 @@ use chronolith_base::utc::rfc3339_ms;
 use chronolith_model::{FloatHistogram, QueryError, ReadContext};
 use chronolith_promql::ast::Expr;
 use chronolith_promql::engine::trace::Trace;
-use chronolith_promql::engine::{EvalError, Query, QueryResult, Value, VectorSample};
+use chronolith_promql::engine::{Engine, EvalError, Query, QueryResult, Value, VectorSample};
 use chronolith_promql::parser::{parse_expr, pretty};
 
 use self::explain::{StatsMode, Timings};
 use self::selectors::selectors_of;
+use self::start_times::StartTimesHeader;
 use super::call::{self, Call};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
@@ -88,6 +90,7 @@ struct Checked {
     times: EvalTimes,
     timeout_ms: u64,
     lookback_ms: Option<i64>,
+    engine: Engine,
     limit: usize,
     stats: StatsMode,
     explain: Explain,
@@ -99,18 +102,20 @@ pub(super) async fn instant(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
+    let start_times = StartTimesHeader::of(&request);
     let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let time_ms = call.params.time_ms("time", app.env.clock.now_ms())?;
-    answer(&app, call, limit, EvalTimes::At(time_ms)).await
+    answer(&app, call, limit, EvalTimes::At(time_ms), &start_times).await
 }
 
 pub(super) async fn range(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+    let start_times = StartTimesHeader::of(&request);
     let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let times = steps(&call.params)?;
     let times = if app.options.query.align_steps { times.aligned() } else { times };
-    answer(&app, call, limit, times).await
+    answer(&app, call, limit, times, &start_times).await
 }
 
 pub(super) async fn format(
@@ -148,11 +153,13 @@ async fn answer(
     call: Call,
     limit: usize,
     times: EvalTimes,
+    start_times: &StartTimesHeader,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = timeout_ms(app, &call.params)?;
     let request = Checked {
         timeout_ms,
         lookback_ms: lookback_ms(&call.params)?,
+        engine: start_times.engine(app)?,
         limit,
         stats: StatsMode::parse(call.params.get("stats")),
         explain: Explain::parse(call.params.get("explain"))?,
@@ -189,7 +196,11 @@ fn steps(params: &Params) -> Result<EvalTimes, ApiError> {
                    Try decreasing the query resolution (?step=XX)";
         return Err(ApiError::bad_request(why));
     }
-    // Steps are whole milliseconds, and a shorter one is one.
+    // Steps are whole milliseconds. Where there is one time alone, the step is irrelevant.
+    if step_ns < NS_PER_MS && start_ms < end_ms {
+        let why = "query resolution step widths below a millisecond are not accepted";
+        return Err(ApiError::parameter("step", why));
+    }
     Ok(EvalTimes::Steps { start_ms, end_ms, step_ms: (step_ns / NS_PER_MS).max(1) })
 }
 
@@ -536,14 +547,12 @@ fn put_samples(out: &mut Vec<u8>, times: &[i64], values: &[f64]) {
     out.push(b']');
 }
 
-/// What the engine says of a query that has no steps; Prometheus finds it before it runs the query.
-const WRONG_TYPE_TEXT: &str = "invalid expression type";
-
 /// Maps what stopped an evaluation to Prometheus's kinds.
 fn eval_error(error: EvalError) -> ApiError {
     match error {
         EvalError::Query(error) => error.into(),
-        EvalError::Execution(why) if why.starts_with(WRONG_TYPE_TEXT) => ApiError::parameter("query", why),
+        // Prometheus finds it before it runs the query.
+        EvalError::Invalid(why) => ApiError::parameter("query", why),
         other => ApiError::new(ErrorKind::Execution, other),
     }
 }

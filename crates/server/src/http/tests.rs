@@ -3,6 +3,7 @@
 
 mod activity;
 mod admin;
+mod durations;
 mod health;
 mod metrics;
 mod observe;

@@ -207,7 +207,11 @@ mod tests {
     use super::*;
     use chronolith_promql::parser::{ParserOptions, parse_expr};
 
-    const OPTIONS: ParserOptions = ParserOptions { experimental_functions: true, binop_fill_modifiers: true };
+    const OPTIONS: ParserOptions = ParserOptions {
+        experimental_functions: true,
+        binop_fill_modifiers: true,
+        unquoted_utf8_names: false,
+    };
 
     /// `[query, tree]` as Prometheus 3.16 gives them.
     const EXPECTED: &str = include_str!("../../testdata/parse_query.json");

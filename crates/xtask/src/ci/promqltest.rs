@@ -27,7 +27,7 @@ const SERVER_FLAGS: [&str; 5] = [
     "--future-limit=0",
     "--self-scrape=off",
     "--enable-feature=promql-experimental-functions,promql-delayed-name-removal,promql-binop-fill-modifiers,\
-     use-start-timestamps",
+     use-start-timestamps,promql-unquoted-utf8-names",
 ];
 
 pub(super) fn run(ci: &Checkout) -> Result<Tally> {

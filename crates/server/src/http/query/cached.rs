@@ -21,7 +21,7 @@ impl Running<'_> {
         query: &Query<'_>,
     ) -> Result<QueryResult, ApiError> {
         let run = |query: &Query<'_>| {
-            app.queries.engine.run_traced(source, query, self.ctx, &self.trace).map_err(eval_error)
+            self.request.engine.run_traced(source, query, self.ctx, &self.trace).map_err(eval_error)
         };
         let request = self.request;
         let bypassed = !app.queries.cache.is_on()
@@ -31,7 +31,7 @@ impl Running<'_> {
             || matches!(request.call.params.get("nocache"), Some("1" | "true"));
         let lookback_ms = query.lookback_ms.unwrap_or(app.options.query.lookback_ms);
         let planned = Query { lookback_ms: Some(lookback_ms), ..*query };
-        let plan = if bypassed { None } else { cache_plan(&planned, app.queries.engine.options()) };
+        let plan = if bypassed { None } else { cache_plan(&planned, request.engine.options()) };
         let Some(CachePlan { lookback, key: plan }) = plan else { return run(query) };
         let last_ms =
             query.start_ms + query.end_ms.saturating_sub(query.start_ms) / query.step_ms * query.step_ms;
@@ -41,6 +41,7 @@ impl Running<'_> {
             step_ms: query.step_ms,
             phase_ms: query.start_ms.rem_euclid(query.step_ms),
             lookback_ms,
+            start_times: request.engine.options().start_times,
         };
         let sources = app.lifecycle.source()?;
         // Before anything is read: what is written from here on counts as changed for the next reader.

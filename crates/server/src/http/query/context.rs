@@ -45,6 +45,7 @@ fn parser_options(features: Features) -> ParserOptions {
     ParserOptions {
         experimental_functions: features.experimental_functions,
         binop_fill_modifiers: features.binop_fill_modifiers,
+        unquoted_utf8_names: features.unquoted_utf8_names,
     }
 }
 

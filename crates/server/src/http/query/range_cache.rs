@@ -36,6 +36,8 @@ pub(crate) struct CacheKey {
     /// Offset of the steps from multiples of the step.
     pub(crate) phase_ms: i64,
     pub(crate) lookback_ms: i64,
+    /// True if functions use start timestamps.
+    pub(crate) start_times: bool,
 }
 
 /// A cached result of consecutive steps.
@@ -389,7 +391,14 @@ mod tests {
 
     fn key(text: &str) -> CacheKey {
         let text = text.to_owned();
-        CacheKey { tenant: TenantId::anonymous(), plan: text, step_ms: 10, phase_ms: 0, lookback_ms: 300 }
+        CacheKey {
+            tenant: TenantId::anonymous(),
+            plan: text,
+            step_ms: 10,
+            phase_ms: 0,
+            lookback_ms: 300,
+            start_times: false,
+        }
     }
 
     fn series(id: &str, times: impl IntoIterator<Item = i64>) -> MatrixSeries {
