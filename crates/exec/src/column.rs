@@ -188,7 +188,9 @@ impl StepSeries {
 
     /// Samples counted against the limit: a histogram counts as many as take its memory.
     pub fn sample_count(&self) -> u64 {
-        self.values.len() as u64 + self.histogram_bytes() / SAMPLE_BYTES
+        // Steps without a value are none: a subquery may have many of them.
+        let present = self.values.iter().filter(|value| !is_absent(**value)).count();
+        present as u64 + self.histogram_bytes() / SAMPLE_BYTES
     }
 }
 

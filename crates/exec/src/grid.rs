@@ -1,6 +1,8 @@
 //! Grid of evaluation times, and the windows of selectors over it.
 //! Invariants: a grid has at least one step; times ascend.
 
+use std::ops::Range;
+
 use chronolith_model::TimeRange;
 
 /// Evaluation times: `start_ms`, `start_ms + step_ms`, ...
@@ -47,6 +49,9 @@ impl Grid {
         (0..self.count).map(|step| self.time(step))
     }
 }
+
+/// Steps of a subquery: each takes 8 bytes of a column, in time order, whether it has a value or not.
+pub const STEP_COUNT_MAX: usize = 1 << 30;
 
 /// Shift of evaluation times by `offset` and `@`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,6 +108,30 @@ impl Windows {
         let span_ms = step_ms.checked_mul(i64::try_from(last_step).ok()?)?;
         let last = first.checked_add(span_ms)?;
         (last == self.end(last_step)).then_some((first, step_ms))
+    }
+
+    /// Steps whose windows reach from the first to the last of `times`, which ascend: all others are empty.
+    /// With few samples and many steps the others are most of them.
+    pub fn populated_steps(&self, times: &[i64]) -> Range<usize> {
+        let (&[first, ..], &[.., last]) = (times, times) else { return 0..0 };
+        let from = self.steps_with(first).start;
+        from..self.steps_with(last).end.max(from)
+    }
+
+    /// Steps whose windows contain `time_ms`; all steps if the windows are not regular.
+    pub fn steps_with(&self, time_ms: i64) -> Range<usize> {
+        let count = self.grid.count;
+        let Some((first_ms, step_ms)) = self.even_ends() else { return 0..count };
+        if step_ms <= 0 {
+            return 0..count;
+        }
+        // The first step that is at least so far after the first end.
+        let step_at = |distance_ms: i64| {
+            let steps = (distance_ms.max(0) as u64).div_ceil(step_ms.unsigned_abs());
+            usize::try_from(steps).map_or(count, |steps| steps.min(count))
+        };
+        let distance_ms = time_ms.saturating_sub(first_ms);
+        step_at(distance_ms)..step_at(distance_ms.saturating_add(self.width_ms))
     }
 
     /// Distance of the windows, for sources; 0 if there is one.

@@ -225,10 +225,7 @@ impl<'q> Scan<'q> {
 
     fn compute_batch(&mut self, batch: &[SeriesRead]) -> Result<Computed, Error> {
         let count = batch.len() as u64;
-        self.memory.raise_to(
-            count * self.windows.grid.count as u64,
-            count.saturating_mul(self.windows.grid.column_bytes()),
-        )?;
+        self.memory.raise_to(0, count.saturating_mul(self.windows.grid.column_bytes()))?;
         let execution = self.execution;
         let work_of = Work { execution, windows: self.windows, parts: self.parts, function: &self.function };
         let next = AtomicUsize::new(0);
@@ -330,6 +327,8 @@ fn compute(
         samples.split(*parts);
         execution.trace.tally_read(windows, &samples.floats.times);
         execution.trace.tally_read(windows, &samples.histograms.times);
+        execution.trace.tally_windows(windows, &samples.floats.times);
+        execution.trace.tally_windows(windows, &samples.histograms.times);
         return function.apply(&series.labels, false, samples, &mut scratch.range, out);
     }
     out.clear_steps();

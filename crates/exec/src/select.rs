@@ -144,7 +144,9 @@ pub fn latest_idx(columns: &Columns, windows: &Windows, mut visit: impl FnMut(Op
     let mut after = 0;
     let mut any = false;
     let even_ends = windows.even_ends();
-    for step in 0..windows.grid.count {
+    let populated = windows.populated_steps(times);
+    (0..populated.start).for_each(|_| visit(None));
+    for step in populated.clone() {
         let end = match even_ends {
             Some((first_ms, step_ms)) => first_ms + step_ms * step as i64,
             None => windows.end(step),
@@ -158,5 +160,6 @@ pub fn latest_idx(columns: &Columns, windows: &Windows, mut visit: impl FnMut(Op
         any |= at.is_some();
         visit(at);
     }
+    (populated.end..windows.grid.count).for_each(|_| visit(None));
     any
 }

@@ -235,6 +235,13 @@ impl Trace {
         });
     }
 
+    /// Notes that the steps of `inner` are those of a subquery, which `windows` take.
+    pub fn note_subquery(&self, inner: Grid, windows: Windows) {
+        if let Some(steps) = self.steps.get() {
+            steps.note_subquery(inner, windows);
+        }
+    }
+
     /// Counts the values of an instant selector, one per step.
     pub fn tally_values(&self, grid: Grid, values: &[f64]) {
         if let Some(steps) = self.steps.get() {

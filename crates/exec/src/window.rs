@@ -7,7 +7,7 @@
 use chronolith_model::Labels;
 
 use crate::annotation::Tally;
-use crate::column::{Element, StepSeries, is_absent};
+use crate::column::{Element, SAMPLE_BYTES, StepSeries, is_absent};
 use crate::error::{ArgumentError, Error};
 use crate::execution::{Execution, OperatorMemory};
 use crate::grid::{Grid, Windows};
@@ -78,8 +78,10 @@ impl WindowSource<'_> {
                     return Ok(false);
                 }
                 out.samples.clear();
+                // Columns of the samples may grow to twice their length.
+                let sample_count = series.sample_count();
+                memory.raise_to(sample_count, series.heap_bytes() + 2 * SAMPLE_BYTES * sample_count)?;
                 out.samples.push_steps(series, grid.times());
-                memory.raise_to(out.samples.sample_count(), 3 * series.heap_bytes())?;
                 out.labels = series.labels.clone();
                 out.drop_name = series.drop_name;
                 Ok(true)
@@ -137,8 +139,6 @@ impl RangeFn<'_> {
         out: &mut StepSeries,
     ) -> Result<bool, Error> {
         self.check_params(samples, scratch)?;
-        self.execution.trace.tally_windows(&self.windows, &samples.floats.times);
-        self.execution.trace.tally_windows(&self.windows, &samples.histograms.times);
         if !self.fill(labels, samples, scratch, out)? {
             return Ok(false);
         }
@@ -348,6 +348,14 @@ impl SeriesOperator for RangeCall<'_> {
             self.series.samples.forget_hints();
             let WindowSeries { labels, drop_name, samples } = &self.series;
             self.function.execution.ctx.check()?;
+            // The samples of a subquery count where they are read.
+            if matches!(self.source, WindowSource::Selector(_)) {
+                self.function.execution.trace.tally_windows(&self.function.windows, &samples.floats.times);
+                self.function
+                    .execution
+                    .trace
+                    .tally_windows(&self.function.windows, &samples.histograms.times);
+            }
             if self.function.apply(labels, *drop_name, samples, &mut self.scratch, out)? {
                 return Ok(true);
             }

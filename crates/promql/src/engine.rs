@@ -32,7 +32,7 @@ use chronolith_exec::samples::RangeSamples;
 pub use chronolith_exec::step_set::{StepRun, StepSet};
 pub use chronolith_exec::trace;
 use chronolith_exec::trace::Trace;
-use chronolith_exec::window::WindowSeries;
+use chronolith_exec::window::{WindowSeries, WindowSource};
 use chronolith_model::{Labels, QueryError, Queryable, ReadContext};
 
 use crate::ast::{Expr, ExprKind, RangeExtension, ValueType};
@@ -289,7 +289,9 @@ fn matrix_value<'q>(evaluation: &'q Evaluation<'q>, builder: &OperatorBuilder<'q
             continue;
         }
         let labels = if series.drop_name { without_name(&series.labels) } else { series.labels.clone() };
-        evaluation.execution.trace.tally_windows(&windows, &times);
+        if matches!(source, WindowSource::Selector(_)) {
+            evaluation.execution.trace.tally_windows(&windows, &times);
+        }
         matrix.push(MatrixSeries { labels, times, values, histograms });
     }
     matrix.sort_by(|a, b| a.labels.cmp(&b.labels));

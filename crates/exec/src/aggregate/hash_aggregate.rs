@@ -163,7 +163,7 @@ impl GroupTable<'_> {
         };
         let bytes =
             self.sets.labels(number).heap_bytes() + self.step_count * Columns::bytes_per_step(self.op);
-        self.memory.grow(self.step_count as u64, bytes as u64)?;
+        self.memory.grow(0, bytes as u64)?;
         let columns = Columns::new(self.op, self.step_count);
         self.groups.push(Group { drop_name: false, columns, histograms: Vec::new() });
         Ok(number)

@@ -25,7 +25,7 @@ use crate::arith::BinaryOp;
 use crate::column::{StepScalar, StepSeries};
 use crate::error::Error;
 use crate::execution::Execution;
-use crate::grid::{Grid, Windows};
+use crate::grid::{Grid, STEP_COUNT_MAX, Windows};
 use crate::grouping::Grouping;
 use crate::join::set::{Keep, SetFilter, SetUnion};
 use crate::join::{ScalarSide, VectorScalar, vector_vector};
@@ -228,8 +228,12 @@ impl<'q> OperatorBuilder<'q> {
             NodeKind::Subquery(_, None) => WindowSource::Void,
             NodeKind::Subquery(_, Some(grid)) => {
                 let inner = self.plan.input(id, 0)?;
+                if grid.count > STEP_COUNT_MAX {
+                    return Err(Error::TooManySamples);
+                }
                 let mut memory = self.execution.operator_memory();
-                memory.grow(grid.count as u64, self.plan.columns_bytes(inner, *grid))?;
+                memory.grow(0, self.plan.columns_bytes(inner, *grid))?;
+                self.execution.trace.note_subquery(*grid, windows);
                 let inner = self.vector(inner)?;
                 WindowSource::Subquery { inner, grid: *grid, series: StepSeries::default(), memory }
             }

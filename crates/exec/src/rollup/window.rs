@@ -61,7 +61,11 @@ pub(super) fn slide_steps<'a>(
     let mut high_stride = 0;
     out.reserve(steps.len());
     let even_ends = windows.even_ends();
-    for step in steps {
+    let populated = windows.populated_steps(times);
+    let first = populated.start.clamp(steps.start, steps.end);
+    let end = populated.end.clamp(first, steps.end);
+    out.resize(out.len() + (first - steps.start), ABSENT);
+    for step in first..end {
         let end_ms = match even_ends {
             Some((first_ms, step_ms)) => first_ms + step_ms * step as i64,
             None => windows.end(step),
@@ -84,6 +88,7 @@ pub(super) fn slide_steps<'a>(
         any |= !is_absent(value);
         out.push(value);
     }
+    out.resize(out.len() + (steps.end - end), ABSENT);
     Ok(any)
 }
 

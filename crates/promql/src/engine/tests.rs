@@ -254,6 +254,30 @@ fn limits_hold() {
     assert!(matches!(error, EvalError::Query(QueryError::Canceled)), "{error}");
 }
 
+/// The limit of samples counted the steps of a subquery: one sample over two years in steps of a second was
+/// refused. Samples and values count, steps without a value do not.
+#[test]
+fn steps_of_subqueries_without_values_are_no_samples() {
+    let s = source(&[("a{x=1}", &[1.0, 2.0, 4.0]), ("a{x=2}", &[1.0, 2.0, 4.0])]);
+    let few = EngineOptions { samples_max: 900, ..EngineOptions::default() };
+    for (text, want) in [
+        ("max_over_time(a{x='1'}[30d:1s])", Some("{x=\"1\"} 4")),
+        ("max_over_time(rate(a{x='1'}[20s])[30d:1s])", Some("{x=\"1\"} 0.2")),
+        ("max(max_over_time(a[30d:1s]))", Some("{} 4")),
+        ("max_over_time(sum(a)[30d:1s])", Some("{} 8")),
+        ("max_over_time((a + a)[30d:1s])", Some("{x=\"1\"} 8; {x=\"2\"} 8")),
+        ("max_over_time(topk(1, a)[30d:1s])", Some("{x=\"1\"} 4")),
+        ("count_over_time(vector(1)[30d:1s])", None),
+        ("count_over_time((a{x='1'} or vector(1))[1d:1s])", None),
+    ] {
+        match (run(few.clone(), &s, text, (20_000, 20_000, 0)), want) {
+            (Ok(found), Some(want)) => assert_eq!(render(&found).join("; "), want, "{text}"),
+            (Err(error), None) => assert!(error.contains("too many samples"), "{text}: {error}"),
+            (found, want) => panic!("{text}: {found:?}, expected {want:?}"),
+        }
+    }
+}
+
 #[test]
 fn long_chains_need_no_stack() {
     let s = source(&[("a{x=1}", &[1.0, 2.0, 4.0])]);

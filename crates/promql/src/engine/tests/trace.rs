@@ -110,3 +110,28 @@ fn texts_are_those_of_the_query_and_times_add_up() {
     assert_eq!(sum.self_ns, sum.time_ns - rate.time_ns);
     assert!(report.memory_bytes + sum.memory_bytes + rate.memory_bytes > 0);
 }
+
+/// Samples that a subquery reads counted once, by the values that the outer function sees. They count in
+/// every step whose window contains their evaluation, as in Prometheus 3.16, and not at all between windows.
+#[test]
+fn samples_of_subqueries_count_where_their_evaluations_are_seen() {
+    // A window of 2 m has 4 evaluations of 6 samples in each of 3 series.
+    check_steps("max_over_time(sum_over_time(m[1m])[2m:30s])", (600, 600, 0), &[72], &[45]);
+    check_steps("max_over_time(sum_over_time(m[1m])[2m:30s])", (600, 720, 60), &[72, 72, 72], &[45, 18, 18]);
+    check_steps("sum_over_time(m[2m:30s])", (600, 720, 60), &[12, 12, 12], &[12, 6, 6]);
+    check_steps("m[2m:30s]", (600, 600, 0), &[12], &[12]);
+    check_steps("sum_over_time(m[2m:30s] offset 1m)", (600, 720, 60), &[12, 12, 12], &[12, 6, 6]);
+    // Evaluations between the windows count for nothing.
+    check_steps("sum_over_time(m[1m:30s])", (300, 900, 300), &[6, 6, 6], &[6, 6, 6]);
+    check_steps("sum_over_time((m + m)[1m:30s])", (300, 900, 300), &[12, 12, 12], &[12, 12, 12]);
+    check_steps("max_over_time(sum_over_time(n[1m:30s])[2m:1m])", (600, 660, 60), &[4, 4], &[4, 2]);
+    check_steps("max_over_time(n[2m:30s] @ 600)", (600, 720, 60), &[4, 4, 4], &[4, 0, 0]);
+    check_steps("sum_over_time(n[1m:20s]) + sum_over_time(n[1m:20s])", (600, 660, 60), &[6, 6], &[6, 6]);
+    check_steps("count_over_time(vector(1)[2m:30s])", (600, 660, 60), &[0, 0], &[0, 0]);
+    check_steps(
+        "max_over_time(max_over_time(max_over_time(n[1m])[1m:30s])[1m:30s])",
+        (600, 600, 0),
+        &[24],
+        &[12],
+    );
+}
