@@ -88,6 +88,14 @@ pub(crate) fn explain(
     if difference(&case.query, &rounded(ours), &rounded(theirs)).is_none() {
         return Ok(Some("last digits of a number in a text"));
     }
+    if let Difference::Annotations(mine, reported) = found
+        && sorted_without_names(mine) == sorted_without_names(reported)
+    {
+        return Ok(Some("metric name in a warning"));
+    }
+    if difference(&case.query, &without_zero_buckets(ours), &without_zero_buckets(theirs)).is_none() {
+        return Ok(Some("zero bucket of a histogram with custom buckets"));
+    }
     explain_value(bench, case, found, &parts)
 }
 
@@ -375,6 +383,32 @@ fn rounded(answer: &Answer) -> Answer {
         texts.iter_mut().for_each(|text| *text = round_text(text));
     }
     answer.error = answer.error.map(|text| round_text(&text));
+    answer
+}
+
+/// Warnings without the metric names that they end with, each once.
+fn sorted_without_names(texts: &[String]) -> Vec<String> {
+    let mut out: Vec<String> = texts
+        .iter()
+        .map(|text| match (text.find('"'), text.rfind('"')) {
+            (Some(first), Some(last)) => {
+                text.chars().enumerate().filter(|(at, _)| *at < first || *at > last).map(|(_, c)| c).collect()
+            }
+            _ => text.clone(),
+        })
+        .collect();
+    out.sort();
+    out.dedup();
+    out
+}
+
+/// The same answer, with empty zero buckets where custom buckets have none.
+fn without_zero_buckets(answer: &Answer) -> Answer {
+    let mut answer = answer.clone();
+    let histograms = answer.series.iter_mut().flat_map(|one| &mut one.histograms);
+    histograms.filter(|(_, histogram)| histogram.is_custom()).for_each(|(_, histogram)| {
+        histogram.zero_count = 0.0;
+    });
     answer
 }
 
