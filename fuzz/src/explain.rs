@@ -13,7 +13,7 @@ use chronolith_promql::ast::{
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 
 use crate::Bench;
-use crate::case::{Answer, Case};
+use crate::case::{Answer, Case, Times};
 use crate::compare::{Difference, difference, same_error};
 use crate::series::Dataset;
 
@@ -178,7 +178,33 @@ fn explain_error(
             }));
         }
     }
-    Ok(None)
+    match theirs {
+        Some(theirs) if both_in_single_steps(bench, case, mine, theirs)? => {
+            Ok(Some("several errors in one query, another one is said"))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Returns true if both engines report each of the two errors for a step alone.
+fn both_in_single_steps(bench: &mut Bench, case: &Case<'_>, mine: &str, theirs: &str) -> Result<bool> {
+    let Times { start_ms, end_ms, step_ms, .. } = case.times;
+    if step_ms <= 0 {
+        return Ok(false);
+    }
+    let mut found = [false; 2];
+    let mut time_ms = start_ms;
+    while time_ms <= end_ms && found != [true; 2] {
+        let times = Times { start_ms: time_ms, end_ms: time_ms, ..case.times };
+        let (ours_alone, theirs_alone) = bench.ask(&Case { times, ..case.clone() })?;
+        if same_error(ours_alone.error.as_deref(), theirs_alone.error.as_deref()) {
+            for (found, error) in found.iter_mut().zip([mine, theirs]) {
+                *found |= same_error(ours_alone.error.as_deref(), Some(error));
+            }
+        }
+        time_ms = time_ms.saturating_add(step_ms);
+    }
+    Ok(found == [true; 2])
 }
 
 /// Returns true if a `limitk` takes from a `topk` or `bottomk` with equal values, on which the engines agree
@@ -326,10 +352,17 @@ fn is_call(expr: &Expr, names: &[&str]) -> bool {
     matches!(&expr.kind, ExprKind::Call(call) if names.contains(&call.function.name))
 }
 
+fn without_parens(expr: &Expr) -> &Expr {
+    match &expr.kind {
+        ExprKind::Paren(inner) => without_parens(inner),
+        _ => expr,
+    }
+}
+
 /// `timestamp(x @ t offset d)`
 fn is_time_of_shifted(expr: &Expr) -> bool {
     let ExprKind::Call(Call { function, args }) = &expr.kind else { return false };
-    let shifted = |arg: &Expr| matches!(&arg.kind, ExprKind::Selector(s) if s.at.is_some() && s.offset != DurationExpr::ZERO);
+    let shifted = |arg: &Expr| matches!(&without_parens(arg).kind, ExprKind::Selector(s) if s.at.is_some() && s.offset != DurationExpr::ZERO);
     ["timestamp", "start_timestamp"].contains(&function.name) && args.iter().any(shifted)
 }
 

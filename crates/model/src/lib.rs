@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod change;
 pub mod databases;
+pub mod decimal;
 pub mod exemplar;
 pub mod histogram;
 pub mod index;

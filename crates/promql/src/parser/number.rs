@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use chronolith_model::decimal::{decimal, scientific};
+
 /// Nanoseconds of a second.
 const NANOS_PER_SECOND: f64 = 1e9;
 /// Nanoseconds of a millisecond.
@@ -145,7 +147,7 @@ pub(super) fn write_number(f: &mut impl fmt::Write, value: f64) -> fmt::Result {
     } else if value.is_infinite() {
         f.write_str(if value > 0.0 { "+Inf" } else { "-Inf" })
     } else {
-        write!(f, "{value}")
+        f.write_str(&decimal(value))
     }
 }
 
@@ -158,11 +160,11 @@ pub(super) fn write_number_general(f: &mut impl fmt::Write, value: f64) -> fmt::
     if !value.is_finite() || value == 0.0 {
         return write_number(f, value);
     }
-    let scientific = format!("{value:e}");
+    let scientific = scientific(value);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if EXPONENTS_PLAIN.contains(&exponent) {
-        return write!(f, "{value}");
+        return f.write_str(&decimal(value));
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     write!(f, "{mantissa}e{sign}{:02}", exponent.unsigned_abs())

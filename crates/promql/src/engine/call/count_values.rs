@@ -7,6 +7,7 @@ use chronolith_exec::execution::OperatorMemory;
 use chronolith_exec::grouping::Grouping;
 use chronolith_exec::operator::SeriesOperator;
 use chronolith_model::Labels;
+use chronolith_model::decimal::decimal;
 
 /// Counts equal values per group and step; `label` is the name of the label that takes the value.
 pub(crate) fn count_values(
@@ -63,5 +64,5 @@ fn print_value(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    format!("{value}")
+    decimal(value)
 }
