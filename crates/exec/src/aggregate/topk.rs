@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chronolith_model::{FloatHistogram, Labels};
 
-use crate::column::{ABSENT, Element, StepScalar, StepSeries};
+use crate::column::{ABSENT, Element, StepScalar, StepSeries, is_absent};
 use crate::error::{ArgumentError, Error};
 use crate::execution::{Execution, OperatorMemory};
 use crate::grouping::Grouping;
@@ -58,12 +58,27 @@ struct Offered {
     taken_count: usize,
     /// Of those, steps that dropped none for it.
     grown_count: usize,
+    /// Bytes by which the heaps grew.
+    grown_bytes: u64,
 }
 
 /// Selection of one group: one heap per step.
 struct Choice {
     steps: Vec<Vec<Chosen>>,
 }
+
+impl Choice {
+    /// Bytes that the heaps grow by if each takes the value of `series`.
+    fn growth_bytes_max(&self, series: &StepSeries) -> u64 {
+        let grows = |(list, value): (&Vec<Chosen>, &f64)| list.len() == list.capacity() && !is_absent(*value);
+        let lists = self.steps.iter().zip(&series.values).filter(|pair| grows(*pair));
+        let chosen_count: usize = lists.map(|(list, _)| list.capacity().max(HEAP_CAPACITY_MIN)).sum();
+        (chosen_count * size_of::<Chosen>()) as u64
+    }
+}
+
+/// First capacity of a vector of a few words.
+const HEAP_CAPACITY_MIN: usize = 4;
 
 /// An aggregation that selects series.
 struct TopK<'q> {
@@ -117,16 +132,20 @@ impl TopK<'_> {
                 memory.grow(0, bytes as u64)?;
                 groups.push(Choice { steps: vec![Vec::new(); self.step_count] });
             }
-            let offered = self.offer(&series, chosen.len(), &mut groups[entry.number()]);
+            let choice = &mut groups[entry.number()];
+            // Reserved before the heaps grow: with many steps the growth by one series is large.
+            let growth_bytes_max = choice.growth_bytes_max(&series);
+            memory.grow(0, growth_bytes_max)?;
+            let offered = self.offer(&series, chosen.len(), choice);
+            memory.shrink(0, growth_bytes_max.saturating_sub(offered.grown_bytes));
             if offered.taken_count > 0 {
-                let bytes = offered.grown_count * size_of::<Chosen>() + series.labels.heap_bytes();
-                memory.grow(offered.grown_count as u64, bytes as u64)?;
+                memory.grow(offered.grown_count as u64, series.labels.heap_bytes() as u64)?;
                 chosen.push((series.labels.clone(), series.drop_name));
             }
         }
-        let results = self.assemble(groups, chosen);
-        memory.grow(0, results.iter().map(StepSeries::heap_bytes).sum())?;
-        Ok(results)
+        let column_bytes = (self.step_count * size_of::<f64>() + size_of::<StepSeries>()) as u64;
+        memory.grow(0, column_bytes.saturating_mul(chosen.len() as u64))?;
+        Ok(self.assemble(groups, chosen))
     }
 
     /// Offers each value of a series to the heap of its step.
@@ -152,6 +171,7 @@ impl TopK<'_> {
                 }
             }
             let count = list.len();
+            let capacity = list.capacity();
             let taken = match self.op {
                 TopKOp::Topk => offer_heap(list, new, param, |a, b| a.is_nan() || a < b),
                 TopKOp::Bottomk => offer_heap(list, new, param, |a, b| a.is_nan() || a > b),
@@ -160,6 +180,7 @@ impl TopK<'_> {
             };
             offered.taken_count += usize::from(taken);
             offered.grown_count += list.len() - count;
+            offered.grown_bytes += ((list.capacity() - capacity) * size_of::<Chosen>()) as u64;
         }
         offered
     }

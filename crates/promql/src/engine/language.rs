@@ -82,7 +82,8 @@ impl Language for PromQl<'_> {
             ("label_replace", [target, template, source, pattern]) => {
                 let inner = call.vector(0)?;
                 let regex = label::compile(pattern)?;
-                let operator = label_replace(inner, regex, label_name(target, name)?, template, source);
+                let target = label_name(target, name)?;
+                let operator = label_replace(execution, inner, regex, target, template, source);
                 Blocking::merge(execution, operator)
             }
             ("label_join", [target, separator, sources @ ..]) => {
@@ -92,7 +93,7 @@ impl Language for PromQl<'_> {
                     let message = format!("invalid source label name in {name}(): {bad}");
                     return Err(Error::Language(message));
                 }
-                let operator = label_join(inner, label_name(target, name)?, separator, sources);
+                let operator = label_join(execution, inner, label_name(target, name)?, separator, sources);
                 Blocking::merge(execution, operator)
             }
             ("count_values", [label]) => {

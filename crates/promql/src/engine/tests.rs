@@ -254,6 +254,44 @@ fn limits_hold() {
     assert!(matches!(error, EvalError::Query(QueryError::Canceled)), "{error}");
 }
 
+/// A label value was built before its memory was reserved: references that repeat a label in calls inside
+/// each other multiply its length, so that a query of some kilobytes took many gigabytes of one series.
+#[test]
+fn long_labels_are_paid_for_before_they_exist() {
+    let s = source(&[("a{x=1}", &[1.0, 2.0, 4.0])]);
+    let nested =
+        |levels: usize, first: &str, last: &str| format!("{}a{}", first.repeat(levels), last.repeat(levels));
+    let template = "$0".repeat(2000);
+    let replace = format!("{template:?}, \"x\", \".*\")");
+    let replace = format!(", \"x\", {replace}");
+    let sources = ",\"x\"".repeat(2000);
+    let join = format!(", \"x\", \"-\"{sources})");
+    for (query, is_refused) in [
+        (nested(1, "label_replace(", &replace), false),
+        (nested(2, "label_replace(", &replace), true),
+        (nested(3, "label_replace(", &replace), true),
+        (nested(9, "label_replace(", &replace), true),
+        (nested(1, "label_join(", &join), false),
+        (nested(2, "label_join(", &join), true),
+        (nested(9, "label_join(", &join), true),
+        (format!("label_join({}{join}", nested(1, "label_replace(", &replace)), true),
+        (format!("count(label_replace({}{replace})", nested(1, "label_join(", &join)), true),
+        (format!("topk(1, {})", nested(4, "label_join(", &join)), true),
+        ("label_replace(a, 'x', '$1$1$1', 'x', '(.*)')".to_owned(), false),
+        ("label_join(a, 'x', '$', 'x', 'x', 'y')".to_owned(), false),
+    ] {
+        let expr = parse_expr(&query, parser()).expect("parses");
+        let budget = MemoryBudget::new("query", 8 << 20);
+        let ctx = ReadContext::new(Arc::new(SystemClock::new()), u64::MAX, budget.clone());
+        match Engine::default().instant(&s, &expr, 20_000, None, &ctx) {
+            Err(EvalError::Query(QueryError::Memory(_))) if is_refused => {}
+            Ok(_) if !is_refused => {}
+            other => panic!("{}...: {other:?}", &query[..80.min(query.len())]),
+        }
+        assert_eq!(budget.used_bytes(), 0);
+    }
+}
+
 /// The limit of samples counted the steps of a subquery: one sample over two years in steps of a second was
 /// refused. Samples and values count, steps without a value do not.
 #[test]
