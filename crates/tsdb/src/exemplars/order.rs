@@ -46,9 +46,12 @@ pub(super) fn is_accepted(newest: &Exemplar, exemplar: &Exemplar, window: Exempl
         // At one time values ascend, and hashes of labels for equal values: a repeat is found without a
         // comparison with each exemplar of the time.
         Ordering::Equal => {
+            if exemplar.value == newest.value {
+                return label_hash(&exemplar.labels) >= label_hash(&newest.labels);
+            }
+            // NaN is not smaller.
             let is_smaller = exemplar.value < newest.value;
-            let is_same = exemplar.value == newest.value;
-            !is_smaller && !(is_same && label_hash(&exemplar.labels) < label_hash(&newest.labels))
+            !is_smaller
         }
     }
 }
