@@ -117,8 +117,12 @@ impl Collector {
             Some(Kind::Metadata) => record::entry_count(bytes).map(|count| self.counts.metadata += count),
             // The samples that they mark are recognised by their timestamps.
             Some(Kind::MmapMarkers) => record::entry_count(bytes).map(drop),
-            Some(Kind::Unknown(_)) => {
+            Some(Kind::MinValidTime) => {
+                record::min_valid_time(bytes).map(|time| self.min_time = self.min_time.max(time))
+            }
+            Some(Kind::Unknown(number)) => {
                 self.counts.unknown_records += 1;
+                self.counts.unknown_record_types.insert(number);
                 Ok(())
             }
         };
@@ -163,7 +167,12 @@ impl Collector {
     /// Appends, buffers or counts a sample of any kind.
     fn append(&mut self, log: Log, series: u32, sample: Sample) {
         if series == NO_SERIES {
-            self.counts.skipped.unknown_series += 1;
+            // A checkpoint leaves out the records of series whose samples are all in blocks.
+            if log == Log::Wal && sample.time < self.min_time {
+                self.counts.skipped.in_block += 1;
+            } else {
+                self.counts.skipped.unknown_series += 1;
+            }
             return;
         }
         let is_mapped = || self.mapped.contains(series, sample.time);

@@ -28,6 +28,8 @@ pub enum Kind {
     Metadata,
     /// Native histograms: integer or float, with or without custom buckets or start timestamps.
     Histograms,
+    /// End of the blocks that Prometheus had written when it made the checkpoint.
+    MinValidTime,
     /// Unknown type, by its number.
     Unknown(u8),
 }
@@ -45,6 +47,7 @@ impl Kind {
             6 => Kind::Metadata,
             7..=10 | 12 | 13 => Kind::Histograms,
             11 => Kind::SamplesWithStart,
+            14 => Kind::MinValidTime,
             number => Kind::Unknown(number),
         })
     }
@@ -61,6 +64,7 @@ impl Kind {
             Kind::MmapMarkers => "m-map markers",
             Kind::Metadata => "metadata",
             Kind::Histograms => "native histograms",
+            Kind::MinValidTime => "end of blocks",
             Kind::Unknown(_) => "unknown",
         }
     }
@@ -265,6 +269,21 @@ pub fn tombstones(record: &[u8]) -> Result<Vec<Tombstone>, DecodeError> {
         out.push(Tombstone { series_ref, first, last });
     }
     Ok(out)
+}
+
+/// Decodes a record of [`Kind::MinValidTime`]: in-order samples before this time are in blocks.
+///
+/// # Errors
+/// If the record does not have the length of one time.
+pub fn min_valid_time(record: &[u8]) -> Result<i64, DecodeError> {
+    let mut reader = ByteReader::at(record, 1);
+    let time = reader.be_u64("end of blocks")?.cast_signed();
+    if reader.is_empty() {
+        return Ok(time);
+    }
+    let found = reader.remaining() as u64;
+    let what = "bytes after the end of blocks";
+    Err(DecodeError::Invalid { what, offset: reader.offset(), expected: "0", found })
 }
 
 /// Returns the number of entries of a record of [`Kind::Exemplars`], [`Kind::Metadata`] or

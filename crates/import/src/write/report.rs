@@ -2,6 +2,7 @@
 //!
 //! Invariants: samples that are left out are counted here. Not here: printing (`chronolith`).
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use chronolith_format::block::meta::Ulid;
@@ -31,7 +32,7 @@ pub struct SkippedSamples {
     pub conflicting: u64,
     /// Older than the end of the newest block, which holds them.
     pub in_block: u64,
-    /// Their series is in no record.
+    /// Their series is in no record, and they are not older than the newest block.
     pub unknown_series: u64,
     /// Timestamp out of the range that can be stored.
     pub out_of_bounds: u64,
@@ -62,6 +63,8 @@ pub struct HeadCounts {
     pub rejected_series: u64,
     /// Left out: records of an unknown type.
     pub unknown_records: u64,
+    /// The unknown types.
+    pub unknown_record_types: BTreeSet<u8>,
     /// Left out: m-mapped chunks with an unknown encoding or damaged content; the WAL holds their samples
     /// too.
     pub unknown_chunks: u64,

@@ -40,6 +40,13 @@ pub(crate) fn tombstone(series_ref: u64, first: i64, last: i64) -> Vec<u8> {
     out
 }
 
+/// A record of the end of the blocks that were written before a checkpoint.
+pub(crate) fn min_valid_time(time: i64) -> Vec<u8> {
+    let mut out = vec![14];
+    out.extend_from_slice(&time.to_be_bytes());
+    out
+}
+
 /// Compression of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {
