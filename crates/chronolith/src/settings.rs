@@ -2,8 +2,9 @@
 //! and `--help` (`flags`), environment variables and keys of the configuration file (`sources`), limits of
 //! single tenants (`tenants`) and docs/reference/settings.md (checked by a test) are made from it.
 //! Invariants: the files depend on each other in one direction: declaration, value,
-//! bucket_layout, table, then the others.
+//! bucket_layout, bucket, carbon, table, then the others.
 
+mod bucket;
 mod bucket_layout;
 mod carbon;
 mod declaration;

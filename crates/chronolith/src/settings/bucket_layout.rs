@@ -38,8 +38,13 @@ pub(super) fn set_external_labels(settings: &mut Settings, text: &str) -> Result
     }
 }
 
-/// Checks the settings of a server that uploads in Thanos's layout.
+/// Checks the settings of a server whose bucket has Thanos's layout.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
+    if settings.server.multitenancy && !has_tenants(settings) {
+        return Err(
+            "multitenancy: expected false: the layout thanos (bucket.layout) has no tenants".to_owned()
+        );
+    }
     let Some(bucket) = settings.server.bucket.as_ref().filter(|bucket| !bucket.is_read_only) else {
         return Ok(());
     };
@@ -60,6 +65,6 @@ pub(super) fn check(settings: &Settings) -> Result<(), String> {
 }
 
 /// Returns true if the bucket has folders of tenants.
-pub(super) fn has_tenants(settings: &Settings) -> bool {
+fn has_tenants(settings: &Settings) -> bool {
     settings.server.bucket.as_ref().is_none_or(|bucket| bucket.store.layout == BucketLayout::Mimir)
 }

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 use super::declaration::{Form, Setting};
-use super::table::SETTINGS;
+use super::table::{GROUPS, all_settings};
 
 /// Adds all flags to a command.
 pub(crate) fn add_flags(command: Command) -> Command {
@@ -12,23 +12,26 @@ pub(crate) fn add_flags(command: Command) -> Command {
     let command = command.arg(config.help("YAML file with settings [env: CHRONOLITH_CONFIG]")).arg(
         check.help("Check flags, environment and file, then end: exit code 1 if the server would not start"),
     );
-    command.args(SETTINGS.iter().map(flag))
+    GROUPS.iter().fold(command, |command, group| {
+        command.next_help_heading(group.title).args(group.settings.iter().map(flag))
+    })
 }
 
 /// Adds `--config` and the flags that say where a bucket is and how it is reached.
 pub(crate) fn add_bucket_flags(command: Command) -> Command {
     let config = Arg::new("config").long("config").value_name("FILE");
     let command = command.arg(config.help("YAML file with settings of the bucket [env: CHRONOLITH_CONFIG]"));
-    command.args(SETTINGS.iter().filter(|setting| setting.is_of_bucket()).map(flag)).mut_arg(
-        "bucket",
-        |arg| {
-            arg.help("Bucket: s3://BUCKET[/PREFIX], gs://..., az://..., file:///DIR [env: CHRONOLITH_BUCKET]")
-        },
-    )
+    command.args(all_settings().filter(|setting| setting.is_of_bucket()).map(flag)).mut_arg("bucket", |arg| {
+        arg.help("Bucket: s3://BUCKET[/PREFIX], gs://..., az://..., file:///DIR [env: CHRONOLITH_BUCKET]")
+    })
 }
 
 fn flag(setting: &'static Setting) -> Arg {
-    let help = format!("{} [default: {}] [env: {}]", setting.help, setting.default, setting.variable());
+    let default = match setting.default {
+        "" => String::new(),
+        text => format!(" [default: {text}]"),
+    };
+    let help = format!("{}{default} [env: {}]", setting.help, setting.variable());
     let arg = Arg::new(setting.name).long(setting.name).alias(setting.dashed_name());
     let arg = arg.value_name(setting.form.name()).help(help);
     match setting.form {

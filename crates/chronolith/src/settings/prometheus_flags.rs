@@ -45,13 +45,13 @@ mod tests {
 
     use super::*;
     use crate::settings::add_flags;
-    use crate::settings::table::SETTINGS;
+    use crate::settings::table::all_settings;
 
     /// `--storage.tsdb.path` suggested `--storage.remote.read-sample-limit`.
     #[test]
     fn flags_of_prometheus_are_suggested_by_their_names_here() {
         for (prometheus, own) in PROMETHEUS_FLAGS {
-            assert!(own == "config" || SETTINGS.iter().any(|setting| setting.name == own), "{own}");
+            assert!(own == "config" || all_settings().any(|setting| setting.name == own), "{own}");
             for flag in [vec![format!("--{prometheus}=x")], vec![format!("--{prometheus}"), "x".to_owned()]] {
                 let arguments = std::iter::once("serve".to_owned()).chain(flag);
                 let error = add_flags(Command::new("serve")).try_get_matches_from(arguments);

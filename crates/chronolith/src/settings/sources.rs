@@ -14,7 +14,7 @@ use clap::ArgMatches;
 use super::declaration::{Setting, Settings};
 use super::file::{self, Entry};
 use super::influx_names::{missing_listener, own_name};
-use super::table::{self, SETTINGS};
+use super::table::{self, all_settings};
 use super::tenants::{self, Split};
 use super::{bucket_layout, carbon};
 use crate::args;
@@ -99,7 +99,7 @@ impl Sources<'_> {
             None => Split::default(),
         };
         settings.warnings.extend(warnings);
-        for setting in SETTINGS {
+        for setting in all_settings() {
             let Found { value, origin } = self.value_of(setting, &entries, path.as_deref());
             setting
                 .apply(&mut settings, &value)
@@ -129,7 +129,7 @@ impl Sources<'_> {
             Some(path) => read_file(self.disk, path)?.settings,
             None => Vec::new(),
         };
-        for setting in SETTINGS.iter().filter(|setting| setting.is_of_bucket()) {
+        for setting in all_settings().filter(|setting| setting.is_of_bucket()) {
             let Found { value, origin } = self.value_of(setting, &entries, path.as_deref());
             setting
                 .apply(&mut settings, &value)
@@ -160,7 +160,7 @@ impl Sources<'_> {
 /// A warning for each variable that is no setting. Kubernetes sets variables for its services, which may be
 /// called `chronolith` and are no mistake.
 fn unknown_variables(environment: &BTreeMap<String, String>) -> Vec<String> {
-    let names: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
+    let names: Vec<String> = all_settings().map(Setting::variable).collect();
     let is_service = |name: &str| {
         name.ends_with("_SERVICE_HOST")
             || name.contains("_SERVICE_PORT")
@@ -218,8 +218,8 @@ fn show_yaml(shown: &[ShownSetting]) -> String {
 /// What a reload gives: live settings from `fresh`, the others as they are in the running server.
 pub(crate) fn reloaded(running: &Settings, fresh: Settings) -> Reloaded {
     let mut shown = Vec::new();
-    let tenants = fresh.server.shown.get(SETTINGS.len()..).unwrap_or_default().to_vec();
-    for (setting, (old, new)) in SETTINGS.iter().zip(running.server.shown.iter().zip(fresh.server.shown)) {
+    let tenants = fresh.server.shown.get(all_settings().count()..).unwrap_or_default().to_vec();
+    for (setting, (old, new)) in all_settings().zip(running.server.shown.iter().zip(fresh.server.shown)) {
         if setting.is_live() || old.value == new.value {
             shown.push(new);
         } else {

@@ -2,206 +2,40 @@
 //! texts.
 //! Not here: the form of a declaration (`declaration`), parsing of values (`value`).
 
-use std::path::PathBuf;
-use std::time::Duration;
+use super::declaration::{Form, Setting};
+use super::value::{self, set};
+use super::{bucket, carbon, fetch_limits};
 
-use chronolith_tsdb::BucketOptions;
+/// A group of settings with its heading.
+pub(super) struct Group {
+    pub(super) title: &'static str,
+    pub(super) settings: &'static [Setting],
+}
 
-use super::declaration::{Form, Setting, Settings};
-use super::{bucket_layout, carbon, fetch_limits, value};
+/// All groups, in the order of help, reference and the page of settings.
+pub(super) static GROUPS: [Group; 9] = [
+    Group { title: "Network", settings: NETWORK },
+    Group { title: "Storage", settings: STORAGE },
+    Group { title: "Limits of series and samples", settings: LIMITS },
+    Group { title: "Queries", settings: QUERIES },
+    Group { title: "Writes", settings: WRITES },
+    Group { title: "InfluxDB", settings: INFLUXDB },
+    Group { title: "Graphite", settings: GRAPHITE },
+    Group { title: "Bucket", settings: bucket::SETTINGS },
+    Group { title: "Metrics and log", settings: LOG },
+];
 
-/// All settings, in the order of help and reference.
-pub(super) static SETTINGS: &[Setting] = &[
-    Setting::server(
-        "data-dir",
-        "./data",
-        Form::Text("DIR"),
-        "Data directory: WAL, checkpoint, blocks, snapshots",
-        |s, v| set(&mut s.server.tsdb.data_dir, value::directory(v)),
-    ),
-    Setting::server(
-        "bucket",
-        "",
-        Form::Text("URL"),
-        "Bucket to which blocks are uploaded and from which they are read: s3://BUCKET[/PREFIX], gs://..., az://..., file:///DIR",
-        |s, v| {
-            s.server.bucket = Some(v).filter(|v| !v.is_empty()).map(BucketOptions::new);
-            Ok(())
-        },
-    ),
-    Setting::server(
-        "read-only",
-        "false",
-        Form::Switch,
-        "Answer queries over --bucket alone: no data directory, no writes",
-        |s, v| match (value::switch(v)?, &mut s.server.bucket) {
-            (true, None) => Err("expected the URL of a bucket (bucket) as well".to_owned()),
-            (is_read_only, Some(bucket)) => set(&mut bucket.is_read_only, Ok(is_read_only)),
-            (false, None) => Ok(()),
-        },
-    ),
-    Setting::server(
-        "bucket.layout",
-        "mimir",
-        Form::Choice("mimir|thanos"),
-        "Folders of the blocks: TENANT/ULID (mimir), or ULID with external labels, without tenants (thanos)",
-        bucket_layout::set_layout,
-    ),
-    Setting::server(
-        "bucket.external-labels",
-        "",
-        Form::Text("LABELS"),
-        "Labels of this server in a bucket in the layout thanos, at least one to upload, as cluster=\"eu\",replica=\"a\"",
-        bucket_layout::set_external_labels,
-    ),
-    Setting::server(
-        "bucket.poll",
-        "30s",
-        Form::Duration,
-        "Age from which the list of a tenant's blocks in the bucket is refreshed",
-        |s, v| {
-            set_bucket(
-                s,
-                |bucket| &mut bucket.catalog.poll,
-                value::duration_positive(v).map(Duration::from_millis),
-            )
-        },
-    ),
-    Setting::server(
-        "bucket.local-retention",
-        "7d",
-        Form::Duration,
-        "Age from which blocks that are in the bucket are removed locally",
-        |s, v| {
-            set_bucket(
-                s,
-                |bucket| &mut bucket.local_retention,
-                value::duration_positive(v).map(Duration::from_millis),
-            )
-        },
-    ),
-    Setting::tenant(
-        "bucket.retention",
-        &[],
-        "0",
-        Form::Duration,
-        "Age from which blocks without a local copy are removed from the bucket; 0 keeps all",
-        |l, v| set(&mut l.bucket_retention_ms, value::duration(v)),
-    ),
-    Setting::server(
-        "bucket.delete-delay",
-        "12h",
-        Form::Duration,
-        "Time between the replacement or expiry of a block in the bucket and its removal; queries that began before need it",
-        |s, v| {
-            set_bucket(
-                s,
-                |bucket| &mut bucket.delete_delay,
-                value::duration_at_least(v, Duration::from_secs(2 * 3600)),
-            )
-        },
-    ),
-    Setting::server(
-        "bucket.compaction",
-        "true",
-        Form::Switch,
-        "Compact blocks in the bucket that have no local copy any more, by way of the data directory",
-        |s, v| set_bucket(s, |bucket| &mut bucket.compacts, value::switch(v)),
-    ),
-    Setting::server(
-        "bucket.memory",
-        "256MiB",
-        Form::Size,
-        "Memory of index headers and fetched ranges of blocks in the bucket; those not used recently are dropped",
-        |s, v| set_bucket(s, |bucket| &mut bucket.catalog.memory_bytes_max, value::size_at_least(v, 1 << 20)),
-    ),
-    Setting::server(
-        "bucket.cache-dir",
-        "",
-        Form::Text("DIR"),
-        "Directory of the cache on local disk for blocks in the bucket, of this process alone; empty = memory only",
-        |s, v| set_bucket(s, |bucket| &mut bucket.cache_dir, Ok(value::text_or_none(v).map(PathBuf::from))),
-    ),
-    Setting::server(
-        "bucket.cache-dir-size",
-        "10GiB",
-        Form::Size,
-        "Bytes of the files in bucket.cache-dir at most",
-        |s, v| set_bucket(s, |bucket| &mut bucket.cache_dir_bytes_max, value::size_at_least(v, 16 << 20)),
-    ),
-    Setting::server(
-        "bucket.endpoint",
-        "",
-        Form::Text("URL"),
-        "URL of the server of the bucket, for stores compatible with S3, Azure or GCS; empty = the provider's",
-        |s, v| set_bucket(s, |bucket| &mut bucket.store.endpoint, Ok(value::text_or_none(v))),
-    ),
-    Setting::server("bucket.region", "", Form::Text("NAME"), "Region of the S3 bucket", |s, v| {
-        set_bucket(s, |bucket| &mut bucket.store.region, Ok(value::text_or_none(v)))
-    }),
-    Setting::server(
-        "bucket.virtual-hosted",
-        "false",
-        Form::Switch,
-        "Address the S3 bucket as https://BUCKET.HOST/ instead of https://HOST/BUCKET/",
-        |s, v| set_bucket(s, |bucket| &mut bucket.store.is_virtual_hosted, value::switch(v)),
-    ),
-    Setting::server(
-        "bucket.allow-http",
-        "false",
-        Form::Switch,
-        "Allow a bucket.endpoint without TLS",
-        |s, v| set_bucket(s, |bucket| &mut bucket.store.allow_http, value::switch(v)),
-    ),
-    Setting::server(
-        "bucket.access-key-id",
-        "",
-        Form::Text("ID"),
-        "Access key id of S3, account of Azure; empty = from the provider's environment variables or the instance",
-        |s, v| set_bucket(s, |bucket| &mut bucket.store.access_key_id, Ok(value::text_or_none(v))),
-    ),
-    Setting::server(
-        "bucket.secret-access-key",
-        "",
-        Form::Secret,
-        "Secret access key of S3, access key of Azure. Better given as a variable or in the file",
-        |s, v| set_bucket(s, |bucket| &mut bucket.store.secret_access_key, Ok(value::text_or_none(v))),
-    ),
-    Setting::server(
-        "bucket.credentials-file",
-        "",
-        Form::Text("FILE"),
-        "Service account file of Google Cloud Storage",
-        |s, v| set_bucket(s, |bucket| &mut bucket.store.credentials_file, Ok(value::text_or_none(v))),
-    ),
-    Setting::server(
-        "bucket.request-timeout",
-        "30s",
-        Form::Duration,
-        "Time of one request to the bucket, to the end of its answer",
-        |s, v| {
-            set_bucket(
-                s,
-                |bucket| &mut bucket.store.request_timeout,
-                value::duration_positive(v).map(Duration::from_millis),
-            )
-        },
-    ),
-    Setting::server("bucket.max-requests", "128", Form::Count, "Requests to the bucket at once", |s, v| {
-        set_bucket(s, |bucket| &mut bucket.store.requests_max, value::permits(v))
-    }),
-    Setting::server(
-        "bucket.max-requests-per-tenant",
-        "64",
-        Form::Count,
-        "Requests to the bucket at once on behalf of one tenant",
-        |s, v| set_bucket(s, |bucket| &mut bucket.store.tenant_requests_max, value::permits(v)),
-    ),
+/// All settings, in the order of [`GROUPS`].
+pub(super) fn all_settings() -> impl Iterator<Item = &'static Setting> {
+    GROUPS.iter().flat_map(|group| group.settings)
+}
+
+static NETWORK: &[Setting] = &[
     Setting::server(
         "http",
         "127.0.0.1:9595",
         Form::Text("HOST:PORT"),
-        "Address to listen on, host:port",
+        "Address of the HTTP APIs and the web interface; there is no TLS and no authentication",
         |s, v| set(&mut s.server.listen, value::host_and_port(v)),
     ),
     Setting::server(
@@ -209,13 +43,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "false",
         Form::Switch,
         "Take the tenant from X-Scope-OrgID; otherwise all is one tenant",
-        |s, v| {
-            let is_on = value::switch(v)?;
-            if is_on && !bucket_layout::has_tenants(s) {
-                return Err("expected false: the layout thanos (bucket.layout) has no tenants".to_owned());
-            }
-            set(&mut s.server.multitenancy, Ok(is_on))
-        },
+        |s, v| set(&mut s.server.multitenancy, value::switch(v)),
     ),
     Setting::server(
         "web.enable-admin-api",
@@ -244,6 +72,25 @@ pub(super) static SETTINGS: &[Setting] = &[
         Form::Duration,
         "How long /-/ready is 503 before the listener closes, at most 20s; for load balancers",
         |s, v| set(&mut s.server.web.shutdown_delay, value::shutdown_delay(v)),
+    ),
+    carbon::LISTEN,
+    carbon::PICKLE_LISTEN,
+    Setting::server(
+        "influx.udp",
+        "",
+        Form::Text("LIST"),
+        "UDP listeners of line protocol: host:port/DATABASE[/POLICY[/PRECISION]], separated by commas",
+        |s, v| set(&mut s.server.influx.udp, value::udp_listeners(v)),
+    ),
+];
+
+static STORAGE: &[Setting] = &[
+    Setting::server(
+        "data-dir",
+        "./data",
+        Form::Text("DIR"),
+        "Data directory: WAL, checkpoint, blocks, snapshots",
+        |s, v| set(&mut s.server.tsdb.data_dir, value::directory(v)),
     ),
     Setting::server(
         "sync",
@@ -375,6 +222,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Memory of open chunks and out-of-order samples of native histograms; beyond it they go to chunk files early",
         |s, v| set(&mut s.server.tsdb.histogram_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
+];
+
+static LIMITS: &[Setting] = &[
     Setting::tenant(
         "future-limit",
         &["future_window"],
@@ -454,6 +304,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Exemplars kept in memory; 0 keeps none",
         |s, v| set(&mut s.server.tsdb.exemplar_count_max, value::count_or_none(v)),
     ),
+];
+
+static QUERIES: &[Setting] = &[
     Setting::server("query.timeout", "2m", Form::Duration, "Longest run of a query", |s, v| {
         set(&mut s.server.query.timeout_ms, value::duration_positive(v))
     }),
@@ -567,6 +420,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Bytes of a frame of a streamed remote read; clients have a limit, too",
         |s, v| set(&mut s.server.remote_read.frame_bytes_max, value::size_in_memory(v)),
     ),
+];
+
+static WRITES: &[Setting] = &[
     Setting::server("write.max-compressed", "32MiB", Form::Size, "Largest write request as sent", |s, v| {
         set(&mut s.server.write.compressed_bytes_max, value::size_in_memory(v))
     }),
@@ -583,6 +439,9 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::server("write.memory", "512MiB", Form::Size, "Memory of all write requests together", |s, v| {
         set(&mut s.server.write.memory_bytes_max, value::size_at_least(v, 1 << 20))
     }),
+];
+
+static INFLUXDB: &[Setting] = &[
     Setting::server(
         "influx.auth-enabled",
         "false",
@@ -689,15 +548,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Run the continuous queries of the databases",
         |s, v| set(&mut s.server.influx.runs_continuous_queries, value::switch(v)),
     ),
-    Setting::server(
-        "influx.udp",
-        "",
-        Form::Text("LIST"),
-        "UDP listeners of line protocol: host:port/DATABASE[/POLICY[/PRECISION]], separated by commas",
-        |s, v| set(&mut s.server.influx.udp, value::udp_listeners(v)),
-    ),
-    carbon::LISTEN,
-    carbon::PICKLE_LISTEN,
+];
+
+static GRAPHITE: &[Setting] = &[
     carbon::SYNC_INTERVAL,
     carbon::SCHEMAS,
     carbon::AGGREGATION,
@@ -714,6 +567,9 @@ pub(super) static SETTINGS: &[Setting] = &[
     carbon::MAX_META_TAGS,
     carbon::MAX_META_TAGS_SIZE,
     carbon::EVENTS_MEMORY,
+];
+
+static LOG: &[Setting] = &[
     Setting::server(
         "self-scrape",
         "10s",
@@ -761,31 +617,13 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
 ];
 
-fn set<T>(target: &mut T, value: Result<T, String>) -> Result<(), String> {
-    *target = value?;
-    Ok(())
-}
-
-/// Sets an option of the bucket; without a bucket the value is only checked.
-fn set_bucket<T>(
-    settings: &mut Settings,
-    option: impl FnOnce(&mut BucketOptions) -> &mut T,
-    value: Result<T, String>,
-) -> Result<(), String> {
-    let value = value?;
-    if let Some(bucket) = &mut settings.server.bucket {
-        *option(bucket) = value;
-    }
-    Ok(())
-}
-
 /// Returns the setting called `name`, with dots or dashes.
 pub(super) fn find(name: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.name == name || setting.dashed_name() == name)
+    all_settings().find(|setting| setting.name == name || setting.dashed_name() == name)
 }
 
 /// Returns the name that is most like `name`.
 pub(super) fn nearest_name(name: &str) -> &'static str {
-    let nearest = SETTINGS.iter().min_by_key(|setting| strsim::levenshtein(setting.name, name));
+    let nearest = all_settings().min_by_key(|setting| strsim::levenshtein(setting.name, name));
     nearest.map_or("", |setting| setting.name)
 }

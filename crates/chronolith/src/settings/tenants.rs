@@ -11,7 +11,7 @@ use chronolith_tsdb::LimitsTable;
 
 use super::declaration::{Scope, Setting};
 use super::file::Entry;
-use super::table::SETTINGS;
+use super::table::all_settings;
 
 /// First part of keys of the limits of all tenants.
 const ALL_PREFIX: &str = "limits.";
@@ -30,7 +30,7 @@ struct Limit {
 }
 
 fn limits() -> impl Iterator<Item = Limit> {
-    SETTINGS.iter().filter_map(|setting| match setting.scope {
+    all_settings().filter_map(|setting| match setting.scope {
         Scope::Tenant(apply) => Some(Limit { setting, apply }),
         Scope::Server(_) => None,
     })

@@ -12,7 +12,7 @@ use chronolith_server::{Features, ServerOptions, ShownSetting};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 use clap::Command;
 
-use super::table::SETTINGS;
+use super::table::all_settings;
 use super::*;
 
 const PATH: &str = "etc/chronolith.yml";
@@ -52,7 +52,7 @@ fn defaults_are_those_of_the_server() {
 #[test]
 fn each_name_stands_for_one_setting() {
     let mut names = BTreeSet::new();
-    for setting in SETTINGS {
+    for setting in all_settings() {
         let own = BTreeSet::from([setting.name.to_owned(), setting.dashed_name()]);
         let old = setting.old_names.iter().map(|name| (*name).to_owned());
         for name in own.into_iter().chain(old) {
@@ -300,7 +300,7 @@ fn wrong_limits_name_tenant_and_line() {
     for (yaml, part) in [
         (
             of_a("series_mxa: 5"),
-            format!("{path}tenant \"team-a\": unknown limit \"series_mxa\", known are bucket.retention"),
+            format!("{path}tenant \"team-a\": unknown limit \"series_mxa\", known are retention"),
         ),
         (of_a("retention: soon"), format!("{path}tenant \"team-a\": retention: invalid duration \"soon\"")),
         (of_a("duplicates: both"), format!("{path}tenant \"team-a\": duplicates: invalid value \"both\"")),

@@ -13,6 +13,12 @@ use chronolith_tsdb::{HeadMemory, SyncMode};
 
 use super::declaration::LogFormat;
 
+/// Stores a parsed value.
+pub(super) fn set<T>(target: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *target = value?;
+    Ok(())
+}
+
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "true" | "on" | "yes" => Ok(true),

@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "the page is in the repository, not below a data directory")]
 
 use super::super::declaration::{Scope, Setting};
-use super::super::table::SETTINGS;
+use super::super::table::{GROUPS, all_settings};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/settings.md");
 
@@ -42,16 +42,22 @@ tenants:
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    page.push_str("\n## Server\n\n");
-    push_table(&mut page, |setting| matches!(setting.scope, Scope::Server(_)));
+    page.push_str("\n## Server\n");
+    for group in &GROUPS {
+        let of_server = || group.settings.iter().filter(|setting| matches!(setting.scope, Scope::Server(_)));
+        if of_server().next().is_some() {
+            page.push_str(&format!("\n### {}\n\n", group.title));
+            push_table(&mut page, of_server());
+        }
+    }
     page.push_str(TENANTS);
-    push_table(&mut page, |setting| matches!(setting.scope, Scope::Tenant(_)));
+    push_table(&mut page, all_settings().filter(|setting| matches!(setting.scope, Scope::Tenant(_))));
     page
 }
 
-fn push_table(page: &mut String, is_listed: impl Fn(&Setting) -> bool) {
+fn push_table(page: &mut String, settings: impl Iterator<Item = &'static Setting>) {
     page.push_str("| setting | value | default | meaning |\n| --- | --- | --- | --- |\n");
-    for setting in SETTINGS.iter().filter(|setting| is_listed(setting)) {
+    for setting in settings {
         let default = Some(setting.default).filter(|text| !text.is_empty()).map(|text| format!("`{text}`"));
         let value = setting.form.name().replace('|', " or ");
         let default = default.unwrap_or_default();
