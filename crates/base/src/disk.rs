@@ -185,6 +185,12 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// `WouldBlock` if another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>>;
+    /// Returns true if a process holds the lock on `path`, as [`Disk::lock`] or Prometheus takes it
+    /// (`flock`). Needs permission to read the file alone, and creates none.
+    ///
+    /// # Errors
+    /// As the operating system reports, except for a missing file.
+    fn is_locked(&self, path: &Path) -> io::Result<bool>;
 
     /// Replaces the content of `path` atomically, also if a crash interrupts it:
     /// temporary file, sync, rename, directory sync.

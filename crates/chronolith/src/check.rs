@@ -10,11 +10,17 @@ use chronolith_tsdb::check::{CheckReport, check_dir};
 use clap::ArgMatches;
 
 use crate::args::value;
+use crate::locked_dir;
 use crate::query::print;
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let dir = Path::new(value(matches, "dir").unwrap_or_default());
-    let report = check_dir(&Env::real(), dir).with_context(|| format!("reading {}", dir.display()))?;
+    let env = Env::real();
+    // The WAL and slices of a running server change while they are read, which looks like damage.
+    if chronolith_tsdb::is_data_dir_locked(&env, dir).unwrap_or(false) {
+        return Err(locked_dir::in_use(dir));
+    }
+    let report = check_dir(&env, dir).with_context(|| format!("reading {}", dir.display()))?;
     print(&show(&report));
     Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

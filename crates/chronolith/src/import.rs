@@ -25,13 +25,17 @@ use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_import::{HeadCounts, ImportOptions, ImportReport};
 use chronolith_model::BlockEncoding;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 pub(crate) use target::{data_dir_arg, place, tenant_arg};
 
 use crate::args::value;
+use crate::locked_dir::lock_to_write;
 use crate::progress::{Bar, WithoutTerminal, bytes_line};
 use crate::query::print;
+
+/// File in the data directory of Prometheus that it locks (`flock`) while it runs.
+const PROMETHEUS_LOCK_FILE: &str = "lock";
 
 pub(crate) fn command() -> Command {
     let about = "Read a stopped or copied Prometheus data directory: blocks, m-mapped chunks, checkpoint, log, \
@@ -53,7 +57,10 @@ pub(crate) fn command() -> Command {
                         .default_value("dense")
                         .value_parser(["dense", "prometheus"])
                         .help("Encoding of the blocks made from the head; blocks are copied unchanged"),
-                ),
+                )
+                .arg(Arg::new("force").long("force").action(ArgAction::SetTrue).help(
+                    "Import the directory of a running Prometheus, too, although it changes meanwhile",
+                )),
         )
         .subcommand(influx::command())
         .subcommand(whisper::command())
@@ -76,13 +83,17 @@ fn prometheus(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let env = Env::real();
     let (data_dir, tenant) = place(matches)?;
     env.disk.create_dir_all(&data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
-    let _lock = chronolith_tsdb::lock_data_dir(&env, &data_dir)?;
+    let source = PathBuf::from(value(matches, "dir").unwrap_or_default());
+    if !matches.get_flag("force") {
+        refuse_running(&env, &source)?;
+    }
+    let _lock = lock_to_write(&env, &data_dir)?;
     let encoding = match value(matches, "block-encoding") {
         Some("prometheus") => BlockEncoding::Prometheus,
         _ => BlockEncoding::Dense,
     };
     let options = ImportOptions {
-        source: PathBuf::from(value(matches, "dir").unwrap_or_default()),
+        source,
         blocks_dir: chronolith_tsdb::tenant_dir(&data_dir, &tenant),
         state_path: data_dir.join("import").join(format!("{tenant}.json")),
         encoding,
@@ -94,6 +105,22 @@ fn prometheus(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let report = report.with_context(|| format!("importing {}", options.source.display()))?;
     print(&show(&options.source, &report));
     Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Refuses the directory of a running Prometheus: its head has samples that no file has, and its compaction
+/// removes blocks while they are copied.
+fn refuse_running(env: &Env, source: &Path) -> anyhow::Result<()> {
+    let lock = source.join(PROMETHEUS_LOCK_FILE);
+    if env.disk.is_locked(&lock).with_context(|| format!("reading {}", lock.display()))? {
+        anyhow::bail!(
+            "{} is used by a running Prometheus, which holds its lock file\n  stop it; or import a snapshot of it \
+             (with --web.enable-admin-api: curl -X POST http://HOST:9090/api/v1/admin/tsdb/snapshot makes \
+             DIR/snapshots/NAME); or copy the directory with --force, without the samples of the last minutes, \
+             and import it again once Prometheus is stopped",
+            source.display()
+        );
+    }
+    Ok(())
 }
 
 /// The report for people: what came in, then what was left out and why, then damage.
@@ -127,48 +154,62 @@ fn show(source: &Path, report: &ImportReport) -> String {
             "; head: {samples} samples of {series} series out of {records} records, in {blocks} blocks, {tombstones} deletions\n"
         ));
     }
-    for (count, what) in left_out(report) {
+    for (count, what) in stored_elsewhere(report) {
         if count > 0 {
-            out.push_str(&format!("left out: {count} {what}\n"));
+            out.push_str(&format!("skipped without loss: {count} {what}\n"));
+        }
+    }
+    for (count, what) in not_imported(&report.head) {
+        if count > 0 {
+            out.push_str(&format!("not imported: {count} {what}\n"));
         }
     }
     out
 }
 
-fn left_out(report: &ImportReport) -> [(u64, &'static str); 14] {
-    let head = &report.head;
+/// Entries of the source that its other entries, or Prometheus itself, make superfluous.
+fn stored_elsewhere(report: &ImportReport) -> [(u64, &'static str); 7] {
+    let HeadCounts { skipped, metadata, .. } = &report.head;
     [
-        (report.blocks_replaced, "blocks that the source has compacted into another block"),
-        (head.skipped.in_block, "WAL samples older than the newest block, which has them"),
-        (head.skipped.mapped, "WAL samples that m-mapped chunks have"),
-        (head.skipped.repeated, "duplicates: samples stored already with the same value"),
-        (head.skipped.conflicting, "conflicts: another value is stored at the timestamp and stays"),
-        (head.skipped.unknown_series, "samples of series that no record names"),
-        (head.skipped.out_of_bounds, "samples whose timestamp cannot be stored"),
-        (head.skipped.dropped_series, "samples of series that Prometheus had written to a block and dropped"),
-        (head.skipped.invalid_histograms, "invalid native histograms"),
-        (head.exemplars, "exemplars: they are kept in memory only"),
-        (head.metadata, "metadata entries: senders repeat theirs"),
-        (head.rejected_series, "series whose labels cannot be stored"),
-        (head.unknown_records, "records of a kind that this version does not know"),
-        (head.unknown_chunks + head.unknown_series_chunks, "m-mapped chunks of unknown encoding or series"),
+        (report.blocks_replaced, "blocks, which the source has compacted into another block"),
+        (skipped.in_block, "WAL samples, which the blocks of the source hold"),
+        (skipped.mapped, "WAL samples, which m-mapped chunks hold"),
+        (skipped.repeated, "WAL samples that repeat a timestamp with the same value"),
+        (
+            skipped.dropped_series,
+            "WAL samples of series that Prometheus has written to a block and removed from its head",
+        ),
+        (
+            skipped.unknown_series,
+            "WAL samples whose series Prometheus has removed from its head; a start of Prometheus skips them, too",
+        ),
+        (*metadata, "metadata entries, which senders repeat"),
+    ]
+}
+
+/// Entries of the head whose content is nowhere in the data directory.
+fn not_imported(head: &HeadCounts) -> [(u64, String); 7] {
+    let types: Vec<String> = head.unknown_record_types.iter().map(u8::to_string).collect();
+    let text = str::to_owned;
+    [
+        (
+            head.skipped.conflicting,
+            text("samples, since an earlier sample of the WAL has their timestamp and another value"),
+        ),
+        (head.skipped.out_of_bounds, text("samples, since their timestamp cannot be stored")),
+        (head.skipped.invalid_histograms, text("native histograms, since they are invalid")),
+        (head.exemplars, text("exemplars: Chronolith keeps exemplars in memory, from remote write")),
+        (head.rejected_series, text("series, since their labels are invalid")),
+        (
+            head.unknown_records,
+            format!("WAL records of the types {}, which this version does not know", types.join(", ")),
+        ),
+        (
+            head.unknown_chunks + head.unknown_series_chunks,
+            text("m-mapped chunks of an unknown encoding or series; the WAL usually has their samples"),
+        ),
     ]
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_report_names_all_that_is_left_out() {
-        let mut report = ImportReport::default();
-        let clean = show(Path::new("p"), &report);
-        assert!(!clean.contains("left out"), "{clean}");
-        report.head.skipped.invalid_histograms = 3;
-        report.head.skipped.conflicting = 1;
-        let text = show(Path::new("p"), &report);
-        assert!(
-            text.contains("left out: 3 invalid native histograms") && text.contains("left out: 1 conflicts")
-        );
-    }
-}
+mod tests;

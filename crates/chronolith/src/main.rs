@@ -13,6 +13,8 @@ mod graphite;
 mod import;
 mod influx;
 mod licences;
+mod listeners;
+mod locked_dir;
 mod log;
 mod progress;
 mod query;
@@ -55,14 +57,26 @@ fn main() -> ExitCode {
     }
 }
 
+const ABOUT: &str = "\
+Time series database in one process, for clients of Prometheus, InfluxDB 1.x and Graphite
+
+  in   Prometheus remote write 1.0 and 2.0, InfluxDB line protocol, carbon lines and pickle
+  out  PromQL, InfluxQL, Graphite's render API, remote read, federation, a web interface
+  on   local disk and, with --bucket, in S3, GCS or Azure, as blocks of Mimir or Thanos";
+
+const AFTER_HELP: &str = "\
+Start a server with its data in ./data and open http://127.0.0.1:9595/:
+
+  chronolith serve --data-dir ./data";
+
 fn command() -> Command {
-    let about = "Time series database: remote write in, PromQL out.";
     Command::new("chronolith")
-        .about(about)
+        .about(ABOUT)
+        .after_help(AFTER_HELP)
         .version(chronolith_server::VERSION)
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(settings::add_flags(Command::new("serve").about("Run the server")))
+        .subcommand(settings::add_flags(serve_command()))
         .subcommand(check_command())
         .subcommand(query_command())
         .subcommand(import::command())
@@ -73,6 +87,13 @@ fn command() -> Command {
         .subcommand(graphite::command())
         .subcommand(Command::new("licences").about("Print the licences of embedded files"))
         .subcommand(Command::new("version").about("Print the version"))
+}
+
+fn serve_command() -> Command {
+    let about = "Run the server: it stores what clients write and answers their queries";
+    Command::new("serve").about(about).after_help(
+        "A setting is a flag, an environment variable or a key of the YAML file of --config, in this order.",
+    )
 }
 
 fn check_command() -> Command {

@@ -8,19 +8,24 @@ use chronolith_base::Env;
 use chronolith_server::{Reload, RunError, Server};
 use clap::ArgMatches;
 
-use crate::log;
 use crate::settings::{Settings, Sources, reloaded};
+use crate::{listeners, log};
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let env = Env::real();
     let settings = resolve(&env, matches)?;
     if matches.get_flag("check-config") {
-        settings.warnings.iter().for_each(|warning| log::print(&format!("chronolith: warning: {warning}")));
+        let open = listeners::open_to_others(&settings.server);
+        let warnings = settings.warnings.iter().chain(&open);
+        warnings.for_each(|warning| log::print(&format!("chronolith: warning: {warning}")));
         crate::query::print("configuration is valid\n");
         return Ok(ExitCode::SUCCESS);
     }
     log::start(&settings)?;
     log_warnings(&settings);
+    if let Some(open) = listeners::open_to_others(&settings.server) {
+        tracing::warn!("{open}");
+    }
     let reload = reload(&env, matches, &settings);
     let version = chronolith_server::VERSION;
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
@@ -66,17 +71,11 @@ fn with_advice(error: RunError) -> anyhow::Error {
     use std::io::ErrorKind;
 
     let advice = match &error {
-        RunError::Bind { error, .. } => match error.kind() {
-            ErrorKind::AddrInUse => {
-                "another process listens there: stop it, or choose another address with --http"
-            }
-            ErrorKind::PermissionDenied => "ports below 1024 need privileges: choose another with --http",
-            ErrorKind::AddrNotAvailable => "this machine has no such address: choose another with --http",
-            _ => "choose another address with --http",
-        },
+        RunError::Bind { setting, error, .. } => &listeners::bind_advice(setting, error.kind()),
         RunError::Open(open) => match &**open {
             chronolith_tsdb::OpenError::Locked(_) => {
-                "stop the other process, or choose another directory with --data-dir"
+                "stop the other process, or choose another directory with --data-dir (from the checkout: make run \
+                 DATA=DIR)"
             }
             chronolith_tsdb::OpenError::Io { error, .. } if error.kind() == ErrorKind::PermissionDenied => {
                 "make the directory writable for this user, or choose another with --data-dir"

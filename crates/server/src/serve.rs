@@ -73,7 +73,7 @@ impl Server {
     /// [`RunError::Bind`] and [`RunError::Threads`]; failures of the store come from [`Server::wait_ready`].
     pub fn start(env: Env, options: ServerOptions, reload: Option<Reload>) -> Result<Server, RunError> {
         let runtime = runtime(&options)?;
-        let bind = |error| RunError::Bind { address: options.listen.clone(), error };
+        let bind = |error| RunError::Bind { setting: "http", address: options.listen.clone(), error };
         let listener = runtime.block_on(listen(&options.listen)).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let app = Arc::new(App::new(env, options, reload));
@@ -279,23 +279,28 @@ fn listen_for_points(
     runtime: &Runtime,
     closed: &watch::Receiver<bool>,
 ) -> Result<(), RunError> {
-    let bind = |address: &str, error| RunError::Bind { address: address.to_owned(), error };
-    let udp_socket =
-        |address: &str| runtime.block_on(UdpSocket::bind(address)).map_err(|error| bind(address, error));
+    let bind = |setting, address: &str, error| RunError::Bind { setting, address: address.to_owned(), error };
+    let udp_socket = |setting, address: &str| {
+        runtime.block_on(UdpSocket::bind(address)).map_err(|error| bind(setting, address, error))
+    };
     for options in app.options.influx.udp.clone() {
-        let socket = udp_socket(&options.listen)?;
+        let socket = udp_socket("influx.udp", &options.listen)?;
         runtime.spawn(udp::listen(app.clone(), udp::LineProtocol(options), socket, closed.clone()));
     }
     for (idx, options) in app.options.write.carbon.listeners.iter().enumerate() {
+        let setting = match options.protocol {
+            CarbonProtocol::Plaintext => "carbon.listen",
+            CarbonProtocol::Pickle => "carbon.pickle-listen",
+        };
         let address = &options.listen;
-        let socket = runtime.block_on(listen(address)).map_err(|error| bind(address, error))?;
-        let local = socket.local_addr().map_err(|error| bind(address, error))?;
+        let socket = runtime.block_on(listen(address)).map_err(|error| bind(setting, address, error))?;
+        let local = socket.local_addr().map_err(|error| bind(setting, address, error))?;
         let input = app.writes.carbon.of_listener(idx);
         let listener =
             Arc::new(carbon::listener::Listener { app: app.clone(), options: options.clone(), input });
         tracing::info!(address = %local, listener = listener.input.name, "listening for carbon");
         if options.protocol == CarbonProtocol::Plaintext {
-            let datagrams = udp_socket(&local.to_string())?;
+            let datagrams = udp_socket(setting, &local.to_string())?;
             let lines = carbon::Datagrams(listener.clone());
             runtime.spawn(udp::listen(app.clone(), lines, datagrams, closed.clone()));
         }

@@ -33,6 +33,14 @@ pub(crate) fn make_dir(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Returns true if a process has the data directory open.
+///
+/// # Errors
+/// As the operating system reports.
+pub fn is_data_dir_locked(env: &Env, data_dir: &Path) -> std::io::Result<bool> {
+    env.disk.is_locked(&data_dir.join(LOCK_FILE))
+}
+
 /// Takes the lock of a data directory, which keeps other Chronolith processes out of it until it is dropped.
 /// For tools that change a directory which no server has open.
 ///

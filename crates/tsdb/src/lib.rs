@@ -53,7 +53,7 @@ pub use chronolith_head::{
     WriteError,
 };
 pub use chronolith_model::BlockEncoding;
-pub use data_dir::lock_data_dir;
+pub use data_dir::{is_data_dir_locked, lock_data_dir};
 pub use databases::CatalogEditor;
 pub use encoding::prometheus_chunks;
 pub use graphite::{EventTags, GraphiteEvent, GraphiteLog, GraphiteLogError};

@@ -628,6 +628,10 @@ impl Disk for MemDisk {
         state.locked.push(path.to_owned());
         Ok(Box::new(MemLock { disk: self.clone(), path: path.to_owned() }))
     }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.0.state.lock().locked.iter().any(|locked| locked == path))
+    }
 }
 
 /// Returns `dir` and everything below it, which is contiguous: paths are sorted by component.

@@ -221,6 +221,19 @@ impl Disk for RealDisk {
             Err(TryLockError::Error(e)) => Err(e),
         }
     }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            file => file?,
+        };
+        // A shared lock needs no permission to write. It ends with `file`.
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
 }
 
 /// Random bytes of the operating system; zeros if it returns an error.
@@ -316,7 +329,10 @@ mod tests {
         assert_eq!((map.len(), &map[..8]), (8192, &b"\0\0\0\0abc\0"[..]));
         let lock = disk.lock(&dir.join("lock")).unwrap();
         assert_eq!(disk.lock(&dir.join("lock")).err().unwrap().kind(), io::ErrorKind::WouldBlock);
+        assert!(disk.is_locked(&dir.join("lock")).unwrap());
         drop(lock);
+        assert!(!disk.is_locked(&dir.join("lock")).unwrap());
+        assert!(!disk.is_locked(&dir.join("missing")).unwrap() && !disk.exists(&dir.join("missing")));
         assert!(disk.lock(&dir.join("lock")).is_ok());
         assert!(disk.free_bytes(&dir).unwrap() > 0);
         disk.remove_dir_all(&dir).unwrap();

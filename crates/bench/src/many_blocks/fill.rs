@@ -137,4 +137,7 @@ impl Disk for UnsyncedDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
         self.0.lock(path)
     }
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.0.is_locked(path)
+    }
 }

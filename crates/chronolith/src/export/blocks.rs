@@ -19,11 +19,12 @@ use chronolith_model::query::{TypedColumns, TypedValues};
 use chronolith_model::{
     Columns, KIND_LABEL, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WordKind,
 };
-use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions};
+use chronolith_tsdb::Tsdb;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::args::value;
 use crate::import::{data_dir_arg, place, tenant_arg};
+use crate::locked_dir;
 use crate::query::print;
 
 /// Range of an exported block.
@@ -58,7 +59,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let last = matches.get_one::<i64>("max-time").copied().unwrap_or(TimeRange::ALL.end - 1);
     let env = Env::real();
     anyhow::ensure!(env.disk.exists(&data_dir), "no data directory at {}", data_dir.display());
-    let tsdb = Tsdb::open(env.clone(), TsdbOptions::new(data_dir), Arc::new(ReplayProgress::default()))?;
+    let tsdb = locked_dir::open_to_read(&env, data_dir)?;
     let wanted = TimeRange::inclusive(first.max(TimeRange::ALL.start), last.min(TimeRange::ALL.end - 1));
     let export = Export { env, tsdb, tenant, out, wanted };
     let (blocks, left_out) = export.run()?;

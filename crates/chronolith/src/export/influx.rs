@@ -17,7 +17,7 @@ use chronolith_model::query::{TypedColumns, TypedValues};
 use chronolith_model::{
     FIELD_LABEL, KIND_LABEL, Labels, METRIC_NAME, ReadContext, SampleSource, Selector, TenantId, TimeRange,
 };
-use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions};
+use chronolith_tsdb::Tsdb;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -27,6 +27,7 @@ use crate::import::{data_dir_arg, place, tenant_arg};
 use crate::influx::line;
 use crate::influx::statement::{PolicyDefinition, create_database};
 use crate::influx::time::{Period, parse_time, rfc3339};
+use crate::locked_dir;
 use crate::query::print;
 
 /// Points of a series that are read at a time, about.
@@ -64,7 +65,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Period { first_ns: time("start", Period::ALL.first_ns)?, last_ns: time("end", Period::ALL.last_ns)? };
     let env = Env::real();
     anyhow::ensure!(env.disk.exists(&data_dir), "no data directory at {}", data_dir.display());
-    let tsdb = Tsdb::open(env.clone(), TsdbOptions::new(data_dir), Arc::new(ReplayProgress::default()))?;
+    let tsdb = locked_dir::open_to_read(&env, data_dir)?;
     let out_path = PathBuf::from(value(matches, "out").unwrap_or_default());
     let export = Export {
         env: env.clone(),

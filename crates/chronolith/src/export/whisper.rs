@@ -12,19 +12,18 @@ mod server;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_ingest::carbon::path_of_labels;
 use chronolith_model::{Columns, ReadContext, Selector, TimeRange};
-use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions};
 use clap::{Arg, ArgMatches, Command};
 
 use self::files::Files;
 use self::rules::{Rules, default_layout};
 use crate::args::value;
 use crate::import::{data_dir_arg, place, tenant_arg};
+use crate::locked_dir;
 use crate::query::print;
 
 pub(super) fn command() -> Command {
@@ -67,7 +66,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 fn export_directory(env: &Env, rules: &Rules, files: &Files, matches: &ArgMatches) -> anyhow::Result<()> {
     let (data_dir, tenant) = place(matches)?;
     anyhow::ensure!(env.disk.exists(&data_dir), "no data directory at {}", data_dir.display());
-    let tsdb = Tsdb::open(env.clone(), TsdbOptions::new(data_dir), Arc::new(ReplayProgress::default()))?;
+    let tsdb = locked_dir::open_to_read(env, data_dir)?;
     let own = tsdb.databases().of(&tenant).and_then(|own| Some(own.graphite.as_ref()?.store.clone()));
     let store = own.with_context(|| format!("tenant {tenant} has no Graphite series"))?;
     let ctx = ReadContext::unlimited(env.clock.clone());

@@ -19,6 +19,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::target::data_dir_arg;
 use crate::args::value;
+use crate::locked_dir::lock_to_write;
 use crate::progress::{Bar, WithoutTerminal, bytes_line};
 use crate::query::print;
 
@@ -49,7 +50,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         source.notes.push(note);
     }
     env.disk.create_dir_all(&data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
-    let _lock = chronolith_tsdb::lock_data_dir(&env, &data_dir)?;
+    let _lock = lock_to_write(&env, &data_dir)?;
     let mut notes = Vec::new();
     let catalog = bring_databases(&env, &data_dir, &tenant, &source.meta, &mut notes)?;
     source.notes.append(&mut notes);

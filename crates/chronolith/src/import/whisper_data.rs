@@ -13,6 +13,7 @@ use chronolith_model::databases::CatalogChange;
 use chronolith_tsdb::CatalogEditor;
 
 use super::whisper_args::WhisperArgs;
+use crate::locked_dir::lock_to_write;
 use crate::progress::{Bar, WithoutTerminal, bytes_line};
 use crate::query::print;
 
@@ -28,7 +29,7 @@ pub(super) fn import(
 ) -> anyhow::Result<WhisperReport> {
     let tenant = TenantId::new(tenant.unwrap_or(DEFAULT_TENANT)).context("--tenant")?;
     env.disk.create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
-    let _lock = chronolith_tsdb::lock_data_dir(env, data_dir)?;
+    let _lock = lock_to_write(env, data_dir)?;
     let store = graphite_store(env, data_dir, &tenant)?;
     let workers = args.concurrency.and_then(|count| usize::try_from(count).ok());
     let options = WhisperOptions {

@@ -11,6 +11,8 @@ pub enum RunError {
     /// The address is not to be had.
     #[error("cannot listen on {address}: {error}")]
     Bind {
+        /// Name of the setting of the listener.
+        setting: &'static str,
         /// As configured.
         address: String,
         /// As the operating system says.

@@ -1,0 +1,76 @@
+//! Addresses on which a server listens: which of them other hosts reach, and advice when one cannot be had.
+//! Not here: opening them (`chronolith-server`).
+
+use std::io::ErrorKind;
+use std::net::IpAddr;
+
+use chronolith_server::{CarbonProtocol, ServerOptions};
+
+/// Returns the warning for listeners that are not on a loopback address; none if all are.
+pub(crate) fn open_to_others(options: &ServerOptions) -> Option<String> {
+    let open: Vec<String> = all(options)
+        .filter(|(_, address)| !is_loopback(address))
+        .map(|(setting, address)| format!("{setting} {address}"))
+        .collect();
+    if open.is_empty() {
+        return None;
+    }
+    let influx = if options.influx.auth_enabled {
+        "; influx.auth-enabled asks for credentials on /write and /query alone"
+    } else {
+        ""
+    };
+    Some(format!(
+        "no TLS and no authentication: every host that reaches {} can read, write and delete{influx}; \
+         put a reverse proxy with both in front, or listen on 127.0.0.1",
+        open.join(", ")
+    ))
+}
+
+/// Settings with their addresses, `host:port`.
+fn all(options: &ServerOptions) -> impl Iterator<Item = (&'static str, &str)> {
+    let carbon = options.write.carbon.listeners.iter().map(|listener| {
+        let setting = match listener.protocol {
+            CarbonProtocol::Plaintext => "carbon.listen",
+            CarbonProtocol::Pickle => "carbon.pickle-listen",
+        };
+        (setting, listener.listen.as_str())
+    });
+    let udp = options.influx.udp.iter().map(|listener| ("influx.udp", listener.listen.as_str()));
+    std::iter::once(("http", options.listen.as_str())).chain(carbon).chain(udp)
+}
+
+/// Returns true if only this machine reaches `host:port`. A name other than `localhost` may be any address.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+/// Returns what an operator can do about a listener that cannot be opened.
+pub(crate) fn bind_advice(setting: &str, kind: ErrorKind) -> String {
+    let flag = format!("--{setting}");
+    let variable = match setting {
+        "http" => " (from the checkout: make run HTTP=127.0.0.1:9596)",
+        "carbon.listen" => " (from the checkout: make run CARBON=127.0.0.1:2013, or CARBON= for no listener)",
+        _ => "",
+    };
+    match kind {
+        ErrorKind::AddrInUse => {
+            format!("another process listens there: stop it, or choose another address with {flag}{variable}")
+        }
+        ErrorKind::PermissionDenied => {
+            format!("ports below 1024 need privileges: choose another with {flag}{variable}")
+        }
+        ErrorKind::AddrNotAvailable => {
+            format!("this machine has no such address: choose another with {flag}{variable}")
+        }
+        _ => format!("choose another address with {flag}{variable}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
