@@ -1,8 +1,9 @@
 //! The files of `examples/`: the settings start a server, the YAML parses, and URLs name endpoints of the
 //! server.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -16,24 +17,75 @@ fn yaml(name: &str) -> Value {
 }
 
 #[test]
-fn the_settings_of_the_example_are_accepted() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
-    command.args(["serve", "--check-config", "--config"]).arg(example("chronolith.yml"));
-    let out = command.output().expect("chronolith runs");
-    let warnings = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && warnings.is_empty(), "{warnings}");
+fn the_settings_of_the_examples_are_accepted() {
+    for name in [
+        "chronolith.yml",
+        "graphite/chronolith.yml",
+        "influxdb/chronolith.yml",
+        "mimir-thanos/mimir-read-only.yml",
+        "mimir-thanos/server.yml",
+        "mimir-thanos/thanos-read-only.yml",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+        command.args(["serve", "--check-config", "--config"]).arg(example(name));
+        let out = command.output().expect("chronolith runs");
+        let warnings = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && warnings.is_empty(), "{name}: {warnings}");
+    }
+}
+
+/// Runs a check of another program, if it is installed.
+fn check_with(program: &str, args: &[&str], name: &str) {
+    let out = match Command::new(program).args(args).arg(example(name)).stdin(Stdio::null()).output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return,
+        out => out.expect(program),
+    };
+    let text = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+    assert!(out.status.success(), "{program} {name}: {text}");
+}
+
+#[test]
+fn other_programs_accept_the_examples() {
+    for name in ["prometheus.yml", "prometheus-rules/prometheus.yml", "prometheus-rules/ruler.yml"] {
+        check_with("promtool", &["check", "config"], name);
+    }
+    check_with("promtool", &["check", "rules"], "prometheus-rules/rules.yml");
+    // `-t` reads metrics from standard input and shows their ways.
+    check_with("carbon-c-relay", &["-t", "-f"], "graphite/carbon-c-relay.conf");
+}
+
+#[test]
+fn policies_of_the_bucket_allow_what_the_documents_name() {
+    let page = std::fs::read_to_string(example("../docs/bucket.md")).expect("bucket.md");
+    let actions = |name: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(example(name)).expect(name);
+        let policy: Value = serde_json::from_str(&text).expect(name);
+        let statements = policy["Statement"].as_array().expect("statements");
+        let actions = statements.iter().flat_map(|one| one["Action"].as_array().expect("actions"));
+        actions.map(|action| action.as_str().expect("an action").to_owned()).collect()
+    };
+    let all = actions("mimir-thanos/iam-policy.json");
+    assert_eq!(all.len(), 5);
+    assert!(all.iter().all(|action| page.contains(&format!("`{action}`"))), "{all:?}");
+    assert_eq!(actions("mimir-thanos/iam-policy-read-only.json"), ["s3:ListBucket", "s3:GetObject"]);
 }
 
 #[test]
 fn prometheus_sends_to_endpoints_that_exist() {
-    let config = yaml("prometheus.yml");
-    let url = |section: &str| config[section][0]["url"].as_str().expect(section).to_owned();
-    let api = std::fs::read_to_string(example("../docs/reference/api.md")).expect("the API page");
-    for (section, path) in [("remote_write", "/api/v1/write"), ("remote_read", "/api/v1/read")] {
-        assert_eq!(url(section), format!("http://127.0.0.1:9595{path}"));
-        assert!(api.contains(&format!("| `{path}` | POST |")), "{path} is no endpoint");
+    for name in ["prometheus.yml", "prometheus-rules/prometheus.yml", "prometheus-rules/ruler.yml"] {
+        let config = yaml(name);
+        let url = |section: &str| config[section][0]["url"].as_str().expect(section).to_owned();
+        let api = std::fs::read_to_string(example("../docs/reference/api.md")).expect("the API page");
+        for (section, path) in [("remote_write", "/api/v1/write"), ("remote_read", "/api/v1/read")] {
+            assert_eq!(url(section), format!("http://127.0.0.1:9595{path}"), "{name}");
+            assert!(api.contains(&format!("| `{path}` | POST |")), "{path} is no endpoint");
+        }
+        assert_eq!(
+            config["remote_write"][0]["queue_config"]["retry_on_http_429"],
+            Value::Bool(true),
+            "{name}"
+        );
     }
-    assert_eq!(config["remote_write"][0]["queue_config"]["retry_on_http_429"], Value::Bool(true));
 }
 
 #[test]
@@ -41,6 +93,11 @@ fn grafana_finds_data_source_and_dashboard() {
     let source = yaml("grafana/datasource.yml");
     assert_eq!(source["datasources"][0]["type"], "prometheus");
     assert_eq!(source["datasources"][0]["url"], "http://127.0.0.1:9595");
+    for (name, kind) in [("influxdb", "influxdb"), ("graphite", "graphite")] {
+        let source = yaml(&format!("{name}/grafana-datasource.yml"));
+        assert_eq!(source["datasources"][0]["type"], kind);
+        assert_eq!(source["datasources"][0]["url"], "http://127.0.0.1:9595");
+    }
     let provider = yaml("grafana/dashboards.yml");
     let folder = provider["providers"][0]["options"]["path"].as_str().expect("a folder");
     let readme = std::fs::read_to_string(example("../README.md")).expect("README.md");
