@@ -16,6 +16,8 @@ mod language;
 mod lexer;
 mod links;
 mod ratchet;
+mod rendering;
+mod sentences;
 mod source;
 mod structure;
 #[cfg(test)]
@@ -87,6 +89,8 @@ fn check(root: &Path, files: &[TextFile]) -> Result<Vec<Finding>> {
             findings.extend(language::check_source(file));
         } else if file.path.ends_with(".md") {
             findings.extend(language::check_document(file));
+            findings.extend(rendering::check(file));
+            findings.extend(sentences::check(file));
         } else {
             findings.extend(web::check(file));
         }

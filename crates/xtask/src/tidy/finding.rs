@@ -14,10 +14,11 @@ pub(super) enum Rule {
     PublicDocs,
     ShortDocs,
     Words,
+    CellVerbs,
 }
 
 impl Rule {
-    pub(super) const ALL: [Rule; 9] = [
+    pub(super) const ALL: [Rule; 10] = [
         Rule::TypeFiles,
         Rule::StructFields,
         Rule::TupleParameters,
@@ -27,6 +28,7 @@ impl Rule {
         Rule::PublicDocs,
         Rule::ShortDocs,
         Rule::Words,
+        Rule::CellVerbs,
     ];
 
     /// Name in the list of exceptions and on the command line.
@@ -41,6 +43,7 @@ impl Rule {
             Rule::PublicDocs => "public-docs",
             Rule::ShortDocs => "short-docs",
             Rule::Words => "words",
+            Rule::CellVerbs => "cell-verbs",
         }
     }
 

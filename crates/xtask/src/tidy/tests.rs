@@ -5,6 +5,8 @@ mod commits;
 mod exceptions;
 mod language;
 mod links;
+mod rendering;
+mod sentences;
 mod structure;
 mod web;
 

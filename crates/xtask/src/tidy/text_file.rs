@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 /// Documents of the root that rules read; one that is missing is reported by the rule that needs it.
 const ROOT_DOCUMENTS: [&str; 6] =
     ["ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
-const FOLDERS: [&str; 3] = ["crates", "docs", "fuzz"];
+const FOLDERS: [&str; 4] = ["crates", "docs", "examples", "fuzz"];
 const SUFFIXES: [&str; 6] = [".rs", ".md", ".txt", ".js", ".css", ".html"];
 /// Folders of packages and of built files.
 const FOLDERS_SKIPPED: [&str; 3] = ["target", "node_modules", "crates/ui/build"];
