@@ -18,15 +18,21 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # Where cargo puts release builds.
 RELEASE = $$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release
 
+# What the wait of a first build is for; a later one takes seconds.
+FIRST_BUILD = [ -x "$(RELEASE)/chronolith" ] || \
+	echo "The first build compiles about 300 crates and takes some minutes of all cores; the next one takes seconds."
+
 .PHONY: run demo test bench graphite-oracle tools ui ui-plain node-tools
 
 run: tools $(if $(filter plain,$(UI)),ui-plain,ui)
+	@$(FIRST_BUILD)
 	cargo build --release --package chronolith
 	@echo "Open http://$(HTTP)/ : the page's query has an answer after the first self-scrape (10 s). Ctrl-C stops."
 	@exec "$(RELEASE)/chronolith" serve --data-dir "$(DATA)" --http "$(HTTP)" --carbon.listen "$(CARBON)"
 
 # DATA has a default for `run`, so that its origin says whether a directory was asked for.
 demo: tools $(if $(filter plain,$(UI)),ui-plain,ui)
+	@$(FIRST_BUILD)
 	cargo build --release --package chronolith --package chronolith-demo
 	@exec "$(RELEASE)/chronolith-demo" run --server "$(RELEASE)/chronolith" --http "$(HTTP)" \
 		$(if $(filter file,$(origin DATA)),,--data-dir "$(DATA)") $(ARGS)

@@ -30,6 +30,8 @@ pub(crate) fn text(url: &str, timeline: &Timeline) -> String {
     let slowest = "histogram_quantile(0.99, sum by (service) (rate(http_request_duration_seconds[5m])))";
     billing.add(&[("expr", slowest)], incident);
     [
+        format!("Start page, with the tenants {} and {}:", Tenant::Shop.name(), Tenant::Billing.name()),
+        format!("  {url}/"),
         title,
         format!("  {url}/?{}", of_incident.params),
         "Tenant shop, a label with ids, and InfluxQL and Graphite:".to_owned(),
@@ -89,5 +91,9 @@ mod tests {
             "{found}"
         );
         assert!(found.contains("/?tenant=billing"), "{found}");
+        assert!(
+            found.starts_with("Start page, with the tenants shop and billing:\n  http://h:1/\n"),
+            "{found}"
+        );
     }
 }
