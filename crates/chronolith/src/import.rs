@@ -115,7 +115,7 @@ fn refuse_running(env: &Env, source: &Path) -> anyhow::Result<()> {
         anyhow::bail!(
             "{} is used by a running Prometheus, which holds its lock file\n  stop it; or import a snapshot of it \
              (with --web.enable-admin-api: curl -X POST http://HOST:9090/api/v1/admin/tsdb/snapshot makes \
-             DIR/snapshots/NAME); or copy the directory with --force, without the samples of the last minutes, \
+             DIR/snapshots/NAME); or import it with --force, perhaps without the samples of the last minutes, \
              and import it again once Prometheus is stopped",
             source.display()
         );
