@@ -19,6 +19,7 @@ use chronolith_model::TenantId;
 
 pub(crate) use self::fair_queue::{AdmissionError, FairQueue, Permit};
 pub(crate) use self::tenant_memory::{TenantBudget, TenantMemory};
+use self::threads::QueryThreads;
 use crate::limits::{
     ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, STATUS_CONCURRENCY,
     STATUS_QUEUE_FACTOR, TENANT_SHARE_DIVISOR, WRITE_QUEUE_FACTOR,
@@ -69,6 +70,8 @@ pub(crate) struct Admission {
     pub(crate) write_memory: TenantMemory,
     /// Memory of queries and remote reads.
     pub(crate) query_memory: TenantMemory,
+    /// Threads that compress blocks of responses, at most one per core.
+    pub(crate) compressors: QueryThreads,
 }
 
 /// One class: its queue, and the permits of a tenant without a limit of its own.
@@ -126,6 +129,7 @@ impl Admission {
         let write_request_max =
             write.compressed_bytes_max as u64 + write.decompressed_bytes_max as u64 * WRITE_DECODED_FACTOR;
         Admission {
+            compressors: QueryThreads::bounded("compress", cores),
             write: class(WRITE, write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
             // Those that wait hold a permit of `write`, which bounds them.
             write_apply: class(WRITE_APPLY, apply, write.concurrency, apply.saturating_sub(1)),

@@ -10,6 +10,7 @@ mod body;
 mod bucket_status;
 mod call;
 mod cardinality;
+pub(crate) mod compress;
 mod cors_origin;
 mod dispatch;
 pub(crate) mod error;
@@ -47,20 +48,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
-use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
 use crate::app::App;
-use crate::limits::GZIP_BYTES_MIN;
 
 pub use cors_origin::CorsOrigin;
 pub(crate) use lifecycle::reload_now;
 
 /// All routes of the server.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let compressible = SizeAbove::new(GZIP_BYTES_MIN)
-        .and(NotForContentType::const_new("image/"))
-        .and(NotForContentType::const_new(remote_read::STREAM_MEDIA_TYPE));
     let routes = Router::new()
         .merge(api())
         .merge(admin_api())
@@ -75,7 +70,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/federate", get(federate::federate))
         .fallback(paths::unknown)
         .method_not_allowed_fallback(paths::wrong_method)
-        .layer(CompressionLayer::new().compress_when(compressible))
+        .layer(middleware::from_fn_with_state(app.clone(), compress::compress))
         .layer(middleware::from_fn(paths::redirect_unclean))
         .layer(middleware::from_fn_with_state(app.clone(), origin::check))
         .layer(middleware::from_fn_with_state(app.clone(), observe::observe))

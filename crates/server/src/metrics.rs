@@ -5,6 +5,7 @@ mod admission;
 mod background;
 mod bucket;
 mod carbon;
+mod compression;
 mod counter;
 mod definition;
 pub(crate) mod exposition;
@@ -33,6 +34,7 @@ pub(crate) use stream::StreamMetrics;
 #[derive(Default)]
 pub(crate) struct Metrics {
     pub(crate) http: http::HttpMetrics,
+    pub(crate) compression: compression::CompressionMetrics,
     pub(crate) write: write::WriteMetrics,
     pub(crate) line_protocol: line_protocol::LineProtocolMetrics,
     pub(crate) query: query::QueryMetrics,

@@ -1,4 +1,5 @@
 //! Threads of queries, remote reads, federation, status and admin requests: a pool that grows with demand.
+//! Blocks of compressed responses have a pool of their own with a limit.
 //!
 //! Invariants: a thread whose priority was lowered (`base::thread`) ends with the request that it ran,
 //! because it cannot raise it again; others wait for the next request for a while. A panic ends the request,
@@ -22,11 +23,19 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The pool. Its threads are not joined: they end when they are idle, or with the process.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct QueryThreads(Arc<Pool>);
 
-#[derive(Default)]
+impl Default for QueryThreads {
+    fn default() -> QueryThreads {
+        QueryThreads::bounded("query", usize::MAX)
+    }
+}
+
 struct Pool {
+    /// Name of its threads.
+    name: &'static str,
+    thread_count_max: usize,
     state: Mutex<PoolState>,
     has_job: Condvar,
 }
@@ -50,6 +59,12 @@ pub(crate) enum ThreadError {
 }
 
 impl QueryThreads {
+    /// A pool of at most so many threads; jobs wait for one.
+    pub(crate) fn bounded(name: &'static str, thread_count_max: usize) -> QueryThreads {
+        let pool = Pool { name, thread_count_max, state: Mutex::default(), has_job: Condvar::new() };
+        QueryThreads(Arc::new(pool))
+    }
+
     /// Runs `work` on a thread of the pool. It continues when the future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
@@ -71,10 +86,14 @@ impl QueryThreads {
             self.0.has_job.notify_one();
             return Ok(());
         }
+        if state.thread_count >= self.0.thread_count_max {
+            // A busy thread runs it when it is done with its own.
+            return Ok(());
+        }
         state.thread_count += 1;
         drop(state);
         let pool = self.0.clone();
-        let spawned = thread::spawn_with_stack("query", THREAD_STACK_BYTES, move || work_until_idle(&pool));
+        let spawned = thread::spawn_with_stack(pool.name, THREAD_STACK_BYTES, move || work_until_idle(&pool));
         let Err(error) = spawned else { return Ok(()) };
         let mut state = self.0.state.lock();
         state.thread_count -= 1;

@@ -54,11 +54,24 @@ pub(crate) fn put_display(out: &mut Vec<u8>, what: impl std::fmt::Display) {
     debug_assert!(written.is_ok(), "a Vec takes all");
 }
 
+/// Integers below this are doubles without loss, and have no more digits than their shortest form.
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+/// Numbers that `zmij` prints without an exponent.
+const PLAIN_DIGITS: std::ops::Range<f64> = 1e-4..1e15;
+
 /// A value as Prometheus prints it, without quotes: plain digits, exponents only for the very small and
 /// large.
+// PERF: ns per value of a rate and of a counter: 74 and 57 by `Display`, 22 and 9 by these.
+//   cargo xtask bench graph-answers
 pub(crate) fn put_float(out: &mut Vec<u8>, value: f64) {
     let magnitude = value.abs();
-    if !value.is_finite() || (magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude)) {
+    // Negative zero keeps its sign.
+    if magnitude < EXACT_INTEGER_MAX && value.fract() == 0.0 && (value != 0.0 || value.is_sign_positive()) {
+        out.extend_from_slice(itoa::Buffer::new().format(value as i64).as_bytes());
+    } else if PLAIN_DIGITS.contains(&magnitude) {
+        // The shortest digits of a number with a fraction.
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
+    } else if !value.is_finite() || (magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude)) {
         put_float_rare(out, value);
     } else {
         put_display(out, value);
@@ -78,10 +91,17 @@ fn put_float_rare(out: &mut Vec<u8>, value: f64) {
 
 /// Go's `e` form: a sign and at least two digits in the exponent.
 fn put_exponent(out: &mut Vec<u8>, value: f64) {
-    let text = format!("{value:e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
-    put_display(out, format_args!("{mantissa}e{sign}{digits:0>2}"));
+    let start = out.len();
+    put_display(out, format_args!("{value:e}"));
+    let Some(mark) = out[start..].iter().rposition(|&byte| byte == b'e').map(|at| start + at + 1) else {
+        return;
+    };
+    if out.get(mark) != Some(&b'-') {
+        out.insert(mark, b'+');
+    }
+    if out.len() == mark + 2 {
+        out.insert(mark + 1, b'0');
+    }
 }
 
 /// A value as text expositions print it (Go's shortest `g`: exponents from 1e6 and below 1e-4).
@@ -100,9 +120,11 @@ pub(crate) fn put_time(out: &mut Vec<u8>, time_ms: i64) {
         out.push(b'-');
     }
     let ms = time_ms.unsigned_abs();
-    put_display(out, ms / 1000);
-    if !ms.is_multiple_of(1000) {
-        put_display(out, format_args!(".{:03}", ms % 1000));
+    out.extend_from_slice(itoa::Buffer::new().format(ms / 1000).as_bytes());
+    let rest = ms % 1000;
+    if rest != 0 {
+        let digit = |number: u64| b'0' + (number % 10) as u8;
+        out.extend_from_slice(&[b'.', digit(rest / 100), digit(rest / 10), digit(rest)]);
     }
 }
 

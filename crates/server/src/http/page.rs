@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCod
 use axum::routing::get;
 use chronolith_ui::Files;
 
+use super::compress;
 use super::error::text;
 use crate::app::App;
 
@@ -79,7 +80,7 @@ async fn file(Path(address): Path<(String, String)>, headers: HeaderMap) -> Resp
         set(&mut response, header::CONTENT_SECURITY_POLICY, POLICY);
         return response;
     };
-    let packed = file.gzip.as_ref().filter(|_| takes_gzip(&headers));
+    let packed = file.gzip.as_ref().filter(|_| compress::takes_gzip(&headers));
     let bytes = packed.unwrap_or(&file.bytes).clone();
     let mut response = answer(Body::from(bytes), file.content_type, FOREVER);
     if packed.is_some() {
@@ -101,14 +102,4 @@ fn answer(body: Body, content_type: &'static str, caching: &'static str) -> Resp
 
 fn set(response: &mut Response<Body>, name: HeaderName, value: &'static str) {
     response.headers_mut().insert(name, HeaderValue::from_static(value));
-}
-
-/// Returns true if `Accept-Encoding` has gzip with a weight above 0.
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
-    value.split(',').any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
-        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
-        name.trim().eq_ignore_ascii_case("gzip") && weight.is_none_or(|weight| weight > 0.0)
-    })
 }

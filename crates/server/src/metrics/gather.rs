@@ -8,8 +8,8 @@ use super::definition::Definition;
 use super::definition::collect;
 use super::exposition::Family;
 use super::{
-    admission, background, bucket, carbon, http, line_protocol, process, query, server, stream, tenants,
-    tsdb, write,
+    admission, background, bucket, carbon, compression, http, line_protocol, process, query, server, stream,
+    tenants, tsdb, write,
 };
 use crate::app::App;
 use crate::metrics::bucket::BucketState;
@@ -23,6 +23,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     collect(process::PROCESS, &process::read(&app.env), out);
     collect(server::SERVER, app, out);
     collect(http::HTTP, &metrics.http, out);
+    collect(compression::COMPRESSION, &metrics.compression, out);
     collect(background::BACKGROUND, &metrics.background, out);
     collect(write::WRITE, &metrics.write, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
@@ -73,6 +74,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         of(server::TENANT_SERIES),
         of(server::REPLAY),
         of(http::HTTP),
+        of(compression::COMPRESSION),
         of(background::BACKGROUND),
         of(write::WRITE),
         of(line_protocol::LINE_PROTOCOL),

@@ -41,7 +41,7 @@ pub(super) static HTTP: &[Metric<HttpMetrics>] = &[
     Metric::counters(
         "chronolith_http_response_bytes_total",
         &["route", "code"],
-        "Bytes of uncompressed responses, by route and code; compressed ones are not counted.",
+        "Bytes of responses whose length is known before they are sent, by route and code.",
         |http, samples| {
             for ((route, code), stat) in http.routes() {
                 samples.push(&[&route, &code.to_string()], stat.answer_bytes.as_f64());

@@ -1,0 +1,133 @@
+//! Compression of responses (gzip): which responses, in which coding, on which thread.
+//!
+//! Invariants: no async worker compresses more than [`GZIP_INLINE_BYTES_MAX`] at once; a large response is
+//! compressed in blocks on several cores, a bounded number of blocks ahead of its client (ADR 0105).
+//! Not here: negotiation (`accept`), format of gzip (`gzip`), blocks in flight (`blocks`).
+
+mod accept;
+mod blocks;
+mod gzip;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes, HttpBody as _};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use axum::middleware::Next;
+use chronolith_base::thread;
+use http_body_util::BodyExt as _;
+
+use self::accept::Coding;
+use self::blocks::GzipBody;
+use super::remote_read;
+use crate::app::App;
+use crate::limits::{GZIP_BLOCK_BYTES, GZIP_BYTES_MIN, GZIP_INLINE_BYTES_MAX};
+use crate::metrics::Metrics;
+
+pub(super) use self::accept::takes_gzip;
+
+/// Media types whose content is compressed already.
+const COMPRESSED_TYPES: [&str; 2] = ["image/", remote_read::STREAM_MEDIA_TYPE];
+
+/// Compresses the response if the client accepts gzip and the response is worth it.
+pub(super) async fn compress(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+    let coding = accept::coding_of(request.headers());
+    let is_head = request.method() == Method::HEAD;
+    let mut response = next.run(request).await;
+    if !is_compressible(&response) {
+        return response;
+    }
+    if !response.headers().contains_key(header::VARY) {
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    if coding == Coding::Identity {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.remove(header::ACCEPT_RANGES);
+    weaken_etag(&mut head.headers);
+    // The body of a response to HEAD is dropped unread.
+    let is_short = body.size_hint().exact().is_some_and(|bytes| bytes <= GZIP_BLOCK_BYTES as u64);
+    let body = if is_short && !is_head { one_member(&app, body).await } else { streamed(&app, body) };
+    Response::from_parts(head, body)
+}
+
+/// Returns true if a response may be sent compressed: it has content, of a type and a length that gain.
+fn is_compressible(response: &Response<Body>) -> bool {
+    let headers = response.headers();
+    let has_content = !matches!(
+        response.status(),
+        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED | StatusCode::PARTIAL_CONTENT
+    );
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
+    let media_type = text(header::CONTENT_TYPE);
+    has_content
+        && !headers.contains_key(header::CONTENT_ENCODING)
+        && !headers.contains_key(header::CONTENT_RANGE)
+        && !text(header::CACHE_CONTROL).contains("no-transform")
+        && !COMPRESSED_TYPES.iter().any(|prefix| media_type.starts_with(prefix))
+        && response.body().size_hint().exact().is_none_or(|bytes| bytes >= GZIP_BYTES_MIN)
+}
+
+/// A strong validator names bytes, and those differ between codings.
+fn weaken_etag(headers: &mut HeaderMap) {
+    let Some(etag) = headers.get(header::ETAG) else { return };
+    if etag.as_bytes().starts_with(b"W/") {
+        return;
+    }
+    match HeaderValue::from_bytes(&[b"W/", etag.as_bytes()].concat()) {
+        Ok(weak) => headers.insert(header::ETAG, weak),
+        Err(_) => headers.remove(header::ETAG),
+    };
+}
+
+/// A short body as one gzip member of known length.
+async fn one_member(app: &Arc<App>, mut body: Body) -> Body {
+    let mut parts = Vec::new();
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => parts.extend(frame.into_data()),
+            Err(error) => return failed(error),
+        }
+    }
+    let bytes: usize = parts.iter().map(Bytes::len).sum();
+    if bytes <= GZIP_INLINE_BYTES_MAX {
+        return Body::from(counted(&app.metrics, bytes, || gzip::member(&parts), Vec::len));
+    }
+    let shared = app.clone();
+    let job = move || counted(&shared.metrics, bytes, || gzip::member(&parts), Vec::len);
+    match app.admission.compressors.run(job).await {
+        Ok(packed) => Body::from(packed),
+        Err(error) => failed(axum::Error::new(error)),
+    }
+}
+
+/// A body that ends its connection: the client must not take what it has for the whole.
+fn failed(error: axum::Error) -> Body {
+    Body::from_stream(futures_util::stream::once(async { Err::<Bytes, axum::Error>(error) }))
+}
+
+fn streamed(app: &Arc<App>, body: Body) -> Body {
+    Body::new(GzipBody::new(app.clone(), body))
+}
+
+/// Runs `compress` and counts its CPU time and its bytes.
+fn counted<T>(
+    metrics: &Metrics,
+    input_bytes: usize,
+    compress: impl FnOnce() -> T,
+    output_bytes: impl FnOnce(&T) -> usize,
+) -> T {
+    let started_ns = thread::cpu_time_ns();
+    let packed = compress();
+    let metrics = &metrics.compression;
+    metrics.cpu_ns.add(thread::cpu_time_ns().saturating_sub(started_ns));
+    metrics.input_bytes.add(input_bytes as u64);
+    metrics.output_bytes.add(output_bytes(&packed) as u64);
+    packed
+}
