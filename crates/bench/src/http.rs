@@ -1,18 +1,23 @@
-//! As much HTTP/1.1 as a load generator needs: keep-alive connections for writes and for many small queries,
-//! a short one for each other query. Not here: long chunked answers; queries over short connections are
-//! HTTP/1.0, which has none.
+//! As much HTTP/1.1 as a load generator needs: keep-alive connections for writes and queries, short ones of
+//! HTTP/1.0 for pages of status.
+//!
+//! Invariants: queries accept gzip, as Grafana, browsers and Go's clients do, unless they are to be plain. A
+//! response is decompressed only when its text is read, so that a benchmark may do it after the clock stops.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use flate2::read::MultiGzDecoder;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 /// Longer than the two minutes after which servers give a query up, so that it is they who say so.
 const IO_WAIT: Duration = Duration::from_secs(150);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Buffer of a connection for queries.
+const READ_BYTES: usize = 64 << 10;
 
 /// Connection that posts bodies.
 pub(crate) struct WriteConnection {
@@ -72,28 +77,75 @@ impl WriteConnection {
     }
 
     fn read_head(&mut self) -> Result<(u16, usize)> {
-        let (status, len) = read_head(&mut self.stream)?;
-        Ok((status, len.unwrap_or(0)))
+        let head = read_head(&mut self.stream)?;
+        Ok((head.status, head.len.unwrap_or(0)))
     }
 }
 
-/// Status and length of an answer, if it says one.
-fn read_head(stream: &mut BufReader<TcpStream>) -> Result<(u16, Option<usize>)> {
+/// The part of a response head that matters here.
+struct Head {
+    status: u16,
+    /// `None` of a response in chunks.
+    len: Option<usize>,
+    is_gzip: bool,
+}
+
+fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Head> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|text| text.parse().ok());
     let status = status.with_context(|| format!("not an HTTP answer: {line:?}"))?;
-    let mut len = None;
+    let mut head = Head { status, len: None, is_gzip: false };
     loop {
         line.clear();
         stream.read_line(&mut line)?;
         match line.trim_end().split_once(':') {
-            None => return Ok((status, len)),
+            None => return Ok(head),
             Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                len = Some(value.trim().parse()?);
+                head.len = Some(value.trim().parse()?);
+            }
+            Some((name, value)) if name.eq_ignore_ascii_case("content-encoding") => {
+                head.is_gzip = value.trim() == "gzip";
             }
             Some(_) => {}
         }
+    }
+}
+
+/// Coding that a client accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accept {
+    Gzip,
+    Plain,
+}
+
+impl Accept {
+    fn header(self) -> &'static str {
+        match self {
+            Accept::Gzip => "Accept-Encoding: gzip\r\n",
+            Accept::Plain => "",
+        }
+    }
+}
+
+/// A response as it came over the wire.
+pub(crate) struct Received<'a> {
+    pub(crate) status: u16,
+    is_gzip: bool,
+    /// The body without the framing of chunks.
+    pub(crate) body: &'a [u8],
+}
+
+impl Received<'_> {
+    /// The body, decompressed.
+    pub(crate) fn text(&self) -> Result<String> {
+        let mut text = Vec::new();
+        if self.is_gzip {
+            MultiGzDecoder::new(self.body).take(ANSWER_BYTES_MAX).read_to_end(&mut text).context("gzip")?;
+        } else {
+            text.extend_from_slice(self.body);
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }
 
@@ -102,6 +154,8 @@ pub(crate) struct QueryConnection {
     stream: BufReader<TcpStream>,
     port: u16,
     tenant: String,
+    accept: Accept,
+    body: Vec<u8>,
 }
 
 impl QueryConnection {
@@ -112,26 +166,47 @@ impl QueryConnection {
 
     /// The same for a tenant.
     pub(crate) fn open_as(port: u16, tenant: &str) -> Result<QueryConnection> {
-        Ok(QueryConnection { stream: BufReader::new(connect(port)?), port, tenant: tenant.to_owned() })
+        let stream = BufReader::with_capacity(READ_BYTES, connect(port)?);
+        let tenant = tenant.to_owned();
+        Ok(QueryConnection { stream, port, tenant, accept: Accept::Gzip, body: Vec::new() })
     }
 
-    /// Answer to a GET: status and body.
+    pub(crate) fn accept(&self) -> Accept {
+        self.accept
+    }
+
+    /// Accepts `accept` from the next request on.
+    pub(crate) fn set_accept(&mut self, accept: Accept) {
+        self.accept = accept;
+    }
+
+    /// Answer to a GET: status and decompressed body.
     pub(crate) fn get(&mut self, path: &str) -> Result<(u16, String)> {
+        let received = self.fetch(path)?;
+        Ok((received.status, received.text()?))
+    }
+
+    /// Response to a GET, as it comes.
+    pub(crate) fn fetch(&mut self, path: &str) -> Result<Received<'_>> {
         let port = self.port;
         let tenant = &self.tenant;
-        let head =
-            format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Scope-OrgID: {tenant}\r\n\r\n");
-        self.stream.get_mut().write_all(head.as_bytes())?;
-        let (status, len) = read_head(&mut self.stream)?;
-        let mut body = Vec::new();
-        match len {
+        let accept = self.accept.header();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Scope-OrgID: {tenant}\r\n{accept}\r\n"
+        );
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        let head = read_head(&mut self.stream)?;
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        match head.len {
             Some(len) => {
                 body.resize(len, 0);
                 self.stream.read_exact(&mut body)?;
             }
             None => self.read_chunks(&mut body)?,
         }
-        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+        self.body = body;
+        Ok(Received { status: head.status, is_gzip: head.is_gzip, body: &self.body })
     }
 
     fn read_chunks(&mut self, body: &mut Vec<u8>) -> Result<()> {
@@ -176,7 +251,7 @@ fn get_with(port: u16, path: &str, headers: &str) -> Result<(u16, String)> {
 
 /// Answer to an instant query: status and body.
 pub(crate) fn query(port: u16, query: &str, time_ms: i64) -> Result<(u16, String)> {
-    get(port, &query_path(query, time_ms))
+    QueryConnection::open(port)?.get(&query_path(query, time_ms))
 }
 
 /// What an instant query asks for.
@@ -211,7 +286,7 @@ pub(crate) fn range_path(text: &str, range: (i64, i64, i64)) -> String {
 
 /// Answer to a range query; `range` is start and end in milliseconds and the step in seconds.
 pub(crate) fn query_range(port: u16, text: &str, range: (i64, i64, i64)) -> Result<(u16, String)> {
-    get(port, &range_path(text, range))
+    QueryConnection::open(port)?.get(&range_path(text, range))
 }
 
 fn connect(port: u16) -> Result<TcpStream> {

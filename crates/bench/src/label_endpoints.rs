@@ -12,7 +12,7 @@ use chronolith_base::{Clock, SystemClock};
 use chronolith_ingest::remote_write::encode::RequestEncoder;
 use serde_json::Value;
 
-use crate::http::{self, QueryConnection, WriteConnection};
+use crate::http::{self, Accept, QueryConnection, WriteConnection};
 use crate::proc;
 use crate::server::{Kind, Server, Setup};
 
@@ -168,12 +168,17 @@ fn measure(
     let server = Server::start_with(kind, &options.data, setup)?;
     fill(options, &server, series_count, now_ms).with_context(|| server.log_tail())?;
     server.make_visible()?;
-    println!("{}: {series_count} series; milliseconds: p50, p99, CPU of the server per request", kind.name());
+    println!(
+        "{}: {series_count} series; milliseconds with gzip: p50, p99, CPU of the server per request; p50 plain",
+        kind.name()
+    );
     for request in requests {
-        let figures = time_request(options, &server, request).with_context(|| request.name.to_owned())?;
+        let time = |accept| time_request(options, &server, request, accept);
+        let figures = time(Accept::Gzip).with_context(|| request.name.to_owned())?;
+        let plain = time(Accept::Plain).with_context(|| request.name.to_owned())?;
         println!(
-            "  {:<30} {:>9.2} {:>9.2} {:>9.2}",
-            request.name, figures.p50_ms, figures.p99_ms, figures.cpu_ms
+            "  {:<30} {:>9.2} {:>9.2} {:>9.2} {:>9.2}",
+            request.name, figures.p50_ms, figures.p99_ms, figures.cpu_ms, plain.p50_ms
         );
     }
     if options.hold {
@@ -207,8 +212,9 @@ struct Figures {
     cpu_ms: f64,
 }
 
-fn time_request(options: &Options, server: &Server, request: &Request) -> Result<Figures> {
+fn time_request(options: &Options, server: &Server, request: &Request, accept: Accept) -> Result<Figures> {
     let mut connection = QueryConnection::open(server.port)?;
+    connection.set_accept(accept);
     let (status, body) = connection.get(&request.path)?;
     ensure!(status == 200, "HTTP {status}: {body:.300}");
     check(&serde_json::from_str(&body)?, &request.want)?;
@@ -217,7 +223,7 @@ fn time_request(options: &Options, server: &Server, request: &Request) -> Result
     let begun = Instant::now();
     while times_ms.len() < options.rounds && (times_ms.is_empty() || begun.elapsed() < ROUNDS_WAIT) {
         let started = Instant::now();
-        let (status, _) = connection.get(&request.path)?;
+        let status = connection.fetch(&request.path)?.status;
         times_ms.push(started.elapsed().as_secs_f64() * 1000.0);
         ensure!(status == 200, "HTTP {status}");
     }

@@ -98,6 +98,8 @@ enum Name {
     QueryLimits(queries::limits::Options),
     /// sum(rate(x[5m])) over dense chunks in memory, samples per second and core.
     RateKernel(queries::kernel::Options),
+    /// Answers of graphs of 0.1, 1 and 10 MB over head and blocks, with gzip and plain: time, CPU, bytes.
+    GraphAnswers(queries::graph_answers::Options),
     /// Remote write 1.0: samples per second and per CPU second, memory, disk, ack latency.
     RemoteWrite(remote_write::Options),
     /// Reorder buffer: the 24 published adds of Metrictank, time and allocations of each.
@@ -135,6 +137,7 @@ fn main() -> ExitCode {
         Name::Queries(options) => queries::run(&options),
         Name::QueryLimits(options) => queries::limits::run(&options),
         Name::RateKernel(options) => queries::kernel::run(&options),
+        Name::GraphAnswers(options) => queries::graph_answers::run(&options),
         Name::RemoteWrite(options) => remote_write::run(&options),
         Name::Reorder(options) => reorder::run(&options),
         Name::Rollups(options) => rollups::run(&options),

@@ -24,6 +24,11 @@ impl CpuSeconds {
         self.user + self.system
     }
 
+    /// Sum of both, mode by mode.
+    pub(crate) fn plus(self, other: CpuSeconds) -> CpuSeconds {
+        CpuSeconds { user: self.user + other.user, system: self.system + other.system }
+    }
+
     /// What was used since `earlier`.
     pub(crate) fn since(self, earlier: CpuSeconds) -> CpuSeconds {
         CpuSeconds { user: self.user - earlier.user, system: self.system - earlier.system }

@@ -9,13 +9,14 @@
 mod compare;
 mod corpus;
 mod feed;
+pub(crate) mod graph_answers;
 pub(crate) mod kernel;
 pub(crate) mod limits;
 mod measure;
 mod report;
 mod shapes;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -120,7 +121,7 @@ fn measure_corpus(options: &Options, kinds: &[Kind], corpus: &Corpus, shapes: &[
     }
     println!("\n{}: {} series, {} steps", corpus.name, corpus.series_count(), corpus.step_count);
     let blocks = if corpus.name == "long" && kinds.contains(&Kind::Prometheus) {
-        Some(plain_blocks(options, corpus)?)
+        Some(plain_blocks(&options.data, corpus)?)
     } else {
         None
     };
@@ -129,7 +130,7 @@ fn measure_corpus(options: &Options, kinds: &[Kind], corpus: &Corpus, shapes: &[
     let mut order = kinds.to_vec();
     order.sort_by_key(|kind| *kind != Kind::Prometheus);
     for kind in order {
-        let mut server = filled(options, kind, corpus, blocks.as_ref())?;
+        let mut server = filled(&options.data, kind, corpus, blocks.as_ref())?;
         for ((shape, line), reference) in shapes.iter().zip(&mut lines).zip(&mut reference) {
             let outcome = measure_shape(options, &mut server, shape, reference)?;
             println!("{:<16} {:<18} {}", kind.name(), shape.name, outcome.summary());
@@ -190,8 +191,8 @@ fn after_failure(server: &mut Server, error: &anyhow::Error) -> Result<String> {
 }
 
 /// A server with all samples of the corpus.
-fn filled(options: &Options, kind: Kind, corpus: &Corpus, blocks: Option<&Server>) -> Result<Server> {
-    let mut server = Server::start_with(kind, &options.data, setup(kind, corpus, "dense"))?;
+fn filled(data: &Path, kind: Kind, corpus: &Corpus, blocks: Option<&Server>) -> Result<Server> {
+    let mut server = Server::start_with(kind, data, setup(kind, corpus, "dense"))?;
     if let (Kind::Prometheus, Some(blocks)) = (kind, blocks) {
         let count = feed::copy_blocks(&blocks.data_dir(), &server.data_dir())?;
         server.restart_with(Vec::new())?;
@@ -208,9 +209,9 @@ fn filled(options: &Options, kind: Kind, corpus: &Corpus, blocks: Option<&Server
 }
 
 /// A stopped Chronolith server with the corpus in blocks that Prometheus reads.
-fn plain_blocks(options: &Options, corpus: &Corpus) -> Result<Server> {
+fn plain_blocks(data: &Path, corpus: &Corpus) -> Result<Server> {
     let kind = Kind::Chronolith;
-    let mut server = Server::start_with(kind, &options.data, setup(kind, corpus, "prometheus"))?;
+    let mut server = Server::start_with(kind, data, setup(kind, corpus, "prometheus"))?;
     feed::send(corpus, &server)?;
     feed::wait_flushed(&server)?;
     server.stop()?;
@@ -220,10 +221,14 @@ fn plain_blocks(options: &Options, corpus: &Corpus) -> Result<Server> {
 fn setup(kind: Kind, corpus: &Corpus, block_encoding: &str) -> Setup {
     let flags = match kind {
         Kind::Chronolith => {
-            let encoding = format!("--block-encoding={block_encoding}");
-            // Long enough for a day to be complete before it is cut to a block, however small.
-            let flags = ["--self-scrape=off", "--flush-delay=30s", "--flush-small-window=0"];
-            std::iter::once(encoding).chain(flags.map(str::to_owned)).collect()
+            let mut flags =
+                vec![format!("--block-encoding={block_encoding}"), "--self-scrape=off".to_owned()];
+            // A corpus of the head stays there.
+            if corpus.name != "graph-head" {
+                // Long enough for a day to be complete before it is cut to a block, however small.
+                flags.extend(["--flush-delay=30s", "--flush-small-window=0"].map(str::to_owned));
+            }
+            flags
         }
         Kind::Prometheus | Kind::VictoriaMetrics | Kind::Influx(_) | Kind::Carbon => Vec::new(),
     };

@@ -9,8 +9,15 @@ use anyhow::{Context, Result, bail};
 use crate::peers::{self, PEERS_ENV};
 
 /// Benchmarks that compare with other servers, unless `--only chronolith`.
-const WITH_PEERS: [&str; 6] =
-    ["remote-write", "line-protocol", "queries", "label-endpoints", "restart", "load-wal-large"];
+const WITH_PEERS: [&str; 7] = [
+    "remote-write",
+    "line-protocol",
+    "queries",
+    "graph-answers",
+    "label-endpoints",
+    "restart",
+    "load-wal-large",
+];
 
 /// Runs one benchmark; `flags` starts with its name.
 pub(crate) fn run(root: &Path, flags: &[&str]) -> Result<bool> {

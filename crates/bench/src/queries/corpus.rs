@@ -78,6 +78,12 @@ impl Corpus {
         Corpus::new("head", 25 * 60_000, end_ms, families)
     }
 
+    /// Series of graphs, half of them counters, half gauges of noisy values.
+    pub(super) fn graphs(name: &'static str, series_count: usize, span_ms: i64, end_ms: i64) -> Corpus {
+        let share = (series_count / 2).max(10);
+        Corpus::new(name, span_ms, end_ms, vec![(Family::Requests, share), (Family::Unique, share)])
+    }
+
     /// As many values of one label as there are series, for a minute: what it takes to look through them is
     /// measured, not what it takes to read samples.
     pub(super) fn values(series_count: usize, end_ms: i64) -> Corpus {

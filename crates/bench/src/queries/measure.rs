@@ -1,15 +1,15 @@
-//! Asks a server one shape several times: time, CPU and memory of each.
+//! Asks a server one shape several times, compressed and plain in alternation: time, CPU and memory of each.
 //! Invariants: the first time warms up and its answer is the one that is checked; result caches are
-//! bypassed.
+//! bypassed; no response is decompressed while the clock runs.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 
 use super::compare::Answer;
 use super::shapes::Ask;
-use crate::http::{self, QueryConnection};
-use crate::proc;
+use crate::http::{self, Accept, QueryConnection, Received};
+use crate::proc::{self, CpuSeconds};
 use crate::server::Server;
 
 /// A slow shape is not timed again after this: one figure of it says enough.
@@ -18,38 +18,50 @@ const ROUNDS_WAIT: Duration = Duration::from_secs(40);
 /// What one shape cost one server.
 #[derive(Debug, Clone)]
 pub(super) struct Cost {
-    /// Median of all rounds.
+    /// Median of all rounds, with gzip.
     pub(super) wall_ms: f64,
-    /// Median of the server's CPU time.
+    /// Median of the server's CPU time, with gzip.
     pub(super) cpu_ms: f64,
+    /// Median of all rounds without compression; NaN of what is asked just once.
+    pub(super) plain_ms: f64,
     /// The most resident memory grew while a query ran.
     pub(super) memory_mib: f64,
     /// The most memory that was resident while a query ran.
     pub(super) resident_mib: f64,
 }
 
-/// Runs `ask` once to warm up and `rounds` times for the figures; what must be fresh just once.
+/// Runs `ask` once to warm up and `rounds` times in each coding for the figures; what must be fresh just
+/// once.
 pub(super) fn measure(server: &Server, ask: &Ask, rounds: usize) -> Result<(Cost, Answer)> {
     let mut figures = Figures::default();
     if let Ask::Fresh(asks) = ask {
         let mut all = Answer::default();
         for (idx, ask) in asks.iter().enumerate() {
-            let mut answer = String::new();
-            figures.add(server, ask, &mut |_, body| {
-                answer = body.to_owned();
-                Ok(())
-            })?;
-            all.join(idx, Answer::parse(&answer)?);
+            let mut connection = QueryConnection::open(server.port)?;
+            let started = figures.begin(server)?;
+            let received = connection.fetch(&path(ask)?)?;
+            figures.end(server, &started, Accept::Gzip)?;
+            all.join(idx, Answer::parse(&check(&received)?.text()?)?);
         }
         return Ok((figures.cost(), all));
     }
-    let answer = read(server.port, ask)?;
+    let mut connection = QueryConnection::open(server.port)?;
+    let mut answer = Answer::default();
+    send(&mut connection, server.port, ask, &mut |idx, received| {
+        answer.join(idx, Answer::parse(&received.text()?)?);
+        Ok(())
+    })?;
     let begun = Instant::now();
     for round in 0..rounds {
-        if round > 0 && begun.elapsed() > ROUNDS_WAIT {
-            break;
+        for accept in [Accept::Gzip, Accept::Plain] {
+            if round > 0 && begun.elapsed() > ROUNDS_WAIT {
+                break;
+            }
+            connection.set_accept(accept);
+            let started = figures.begin(server)?;
+            send(&mut connection, server.port, ask, &mut |_, _| Ok(()))?;
+            figures.end(server, &started, accept)?;
         }
-        figures.add(server, ask, &mut |_, _| Ok(()))?;
     }
     Ok((figures.cost(), answer))
 }
@@ -59,29 +71,41 @@ pub(super) fn measure(server: &Server, ask: &Ask, rounds: usize) -> Result<(Cost
 struct Figures {
     walls_ms: Vec<f64>,
     cpus_ms: Vec<f64>,
+    plains_ms: Vec<f64>,
     memory_bytes: u64,
     resident_bytes: u64,
 }
 
+/// State of the server when a run began.
+struct Started {
+    at: Instant,
+    cpu: CpuSeconds,
+    memory_bytes: u64,
+}
+
 impl Figures {
-    /// Runs `ask` once.
-    fn add(
-        &mut self,
-        server: &Server,
-        ask: &Ask,
-        take: &mut dyn FnMut(usize, &str) -> Result<()>,
-    ) -> Result<()> {
+    fn begin(&self, server: &Server) -> Result<Started> {
         let pid = server.pid();
         proc::reset_peak(pid)?;
-        let before = proc::memory(pid)?;
+        let memory_bytes = proc::memory(pid)?.now_bytes;
         let cpu = proc::cpu_seconds(pid)?;
-        let started = Instant::now();
-        send(server.port, ask, take)?;
-        self.walls_ms.push(started.elapsed().as_secs_f64() * 1000.0);
-        self.cpus_ms.push(proc::cpu_seconds(pid)?.since(cpu).total() * 1000.0);
+        Ok(Started { at: Instant::now(), cpu, memory_bytes })
+    }
+
+    fn end(&mut self, server: &Server, started: &Started, accept: Accept) -> Result<()> {
+        let wall_ms = started.at.elapsed().as_secs_f64() * 1000.0;
+        let pid = server.pid();
+        let cpu_ms = proc::cpu_seconds(pid)?.since(started.cpu).total() * 1000.0;
+        match accept {
+            Accept::Gzip => {
+                self.walls_ms.push(wall_ms);
+                self.cpus_ms.push(cpu_ms);
+            }
+            Accept::Plain => self.plains_ms.push(wall_ms),
+        }
         let peak_bytes = proc::memory(pid)?.peak_bytes;
         self.resident_bytes = self.resident_bytes.max(peak_bytes);
-        self.memory_bytes = self.memory_bytes.max(peak_bytes.saturating_sub(before.now_bytes));
+        self.memory_bytes = self.memory_bytes.max(peak_bytes.saturating_sub(started.memory_bytes));
         Ok(())
     }
 
@@ -89,52 +113,58 @@ impl Figures {
         Cost {
             wall_ms: median(&mut self.walls_ms),
             cpu_ms: median(&mut self.cpus_ms),
+            plain_ms: median(&mut self.plains_ms),
             memory_mib: self.memory_bytes as f64 / 1_048_576.0,
             resident_mib: self.resident_bytes as f64 / 1_048_576.0,
         }
     }
 }
 
-fn read(port: u16, ask: &Ask) -> Result<Answer> {
-    let mut all = Answer::default();
-    send(port, ask, &mut |idx, body| {
-        all.join(idx, Answer::parse(body)?);
-        Ok(())
-    })?;
-    Ok(all)
+/// Asks over `connection`, or over one connection each, and hands every response on.
+fn send(
+    connection: &mut QueryConnection,
+    port: u16,
+    ask: &Ask,
+    take: &mut dyn FnMut(usize, &Received<'_>) -> Result<()>,
+) -> Result<()> {
+    match ask {
+        Ask::Many(asks) => {
+            let accept = connection.accept();
+            for (idx, ask) in asks.iter().enumerate() {
+                let mut own = QueryConnection::open(port)?;
+                own.set_accept(accept);
+                take(idx, check(&own.fetch(&path(ask)?)?)?)?;
+            }
+            Ok(())
+        }
+        Ask::ManyKept(asks) => {
+            let mut asks = asks.iter().enumerate();
+            asks.try_for_each(|(idx, ask)| take(idx, check(&connection.fetch(&path(ask)?)?)?))
+        }
+        single => take(0, check(&connection.fetch(&path(single)?)?)?),
+    }
 }
 
-/// Asks and hands every body on.
-fn send(port: u16, ask: &Ask, take: &mut dyn FnMut(usize, &str) -> Result<()>) -> Result<()> {
-    let mut kept = match ask {
-        Ask::ManyKept(_) => Some(QueryConnection::open(port)?),
-        _ => None,
-    };
-    let mut one = |ask: &Ask| match ask {
-        Ask::Instant { query, time_ms } => match &mut kept {
-            Some(connection) => connection.get(&http::query_path(query, *time_ms)),
-            None => http::query(port, query, *time_ms),
-        },
+fn check<'a>(received: &'a Received<'a>) -> Result<&'a Received<'a>> {
+    if received.status != 200 {
+        bail!("HTTP {}: {:.300}", received.status, received.text()?);
+    }
+    Ok(received)
+}
+
+fn path(ask: &Ask) -> Result<String> {
+    Ok(match ask {
+        Ask::Instant { query, time_ms } => http::query_path(query, *time_ms),
         Ask::Range { query, start_ms, end_ms, step_s } => {
-            http::query_range(port, query, (*start_ms, *end_ms, *step_s))
+            http::range_path(query, (*start_ms, *end_ms, *step_s))
         }
         Ask::LabelValues { label, start_ms, end_ms } => {
             let start = start_ms / 1000;
             let end = end_ms / 1000;
-            http::get(port, &format!("/api/v1/label/{label}/values?start={start}&end={end}"))
+            format!("/api/v1/label/{label}/values?start={start}&end={end}")
         }
-        Ask::Many(_) | Ask::ManyKept(_) | Ask::Fresh(_) => anyhow::bail!("a list within a list"),
-    };
-    let asks = match ask {
-        Ask::Many(asks) | Ask::ManyKept(asks) => asks.as_slice(),
-        single => std::slice::from_ref(single),
-    };
-    for (idx, ask) in asks.iter().enumerate() {
-        let (status, body) = one(ask)?;
-        ensure!(status == 200, "HTTP {status}: {body:.300}");
-        take(idx, &body)?;
-    }
-    Ok(())
+        Ask::Many(_) | Ask::ManyKept(_) | Ask::Fresh(_) => bail!("a list within a list"),
+    })
 }
 
 /// The middle of a list, which it sorts.

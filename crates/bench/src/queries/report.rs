@@ -62,8 +62,8 @@ impl Outcome {
     pub(super) fn summary(&self) -> String {
         let cost = self.cost.as_ref().map_or_else(String::new, |cost| {
             format!(
-                "{:.1} ms, {:.1} ms CPU, +{:.1} MiB to {:.0} MiB",
-                cost.wall_ms, cost.cpu_ms, cost.memory_mib, cost.resident_mib
+                "{:.1} ms, {:.1} ms CPU, {:.1} ms plain, +{:.1} MiB to {:.0} MiB",
+                cost.wall_ms, cost.cpu_ms, cost.plain_ms, cost.memory_mib, cost.resident_mib
             )
         });
         match &self.trouble {
@@ -98,9 +98,15 @@ impl Line {
         self.outcomes.iter().find(|(found, _)| *found == kind).and_then(|(_, outcome)| outcome.counted())
     }
 
-    /// Time of `peer` divided by ours.
+    /// Time of `peer` divided by ours, with gzip.
     fn ratio(&self, peer: Kind) -> Option<f64> {
         Some(self.cost_of(peer)?.wall_ms / self.cost_of(Kind::Chronolith)?.wall_ms)
+    }
+
+    /// The same without compression.
+    fn plain_ratio(&self, peer: Kind) -> Option<f64> {
+        let ratio = self.cost_of(peer)?.plain_ms / self.cost_of(Kind::Chronolith)?.plain_ms;
+        Some(ratio).filter(|ratio| ratio.is_finite())
     }
 }
 
@@ -141,29 +147,31 @@ fn table(kinds: &[Kind], lines: &[Line]) -> String {
     let peers: Vec<Kind> = kinds.iter().copied().filter(|kind| *kind != Kind::Chronolith).collect();
     let mut out = String::from("| shape | corpus |");
     for kind in kinds {
-        let _ = write!(out, " {} ms (CPU ms, + MiB, resident MiB) |", kind.name());
+        let _ = write!(out, " {} ms with gzip (CPU ms, ms plain, + MiB, resident MiB) |", kind.name());
     }
     for peer in &peers {
-        let _ = write!(out, " {} / ours |", peer.name());
+        let _ = write!(out, " {0} / ours | {0} / ours, plain |", peer.name());
     }
-    let _ = writeln!(out, "\n|---|---|{}", "---:|".repeat(kinds.len() + peers.len()));
+    let _ = writeln!(out, "\n|---|---|{}", "---:|".repeat(kinds.len() + 2 * peers.len()));
     for line in lines {
         let _ = write!(out, "| {}: {} | {} |", line.name, line.what, line.corpus);
         for kind in kinds {
             let _ = match line.cost_of(*kind) {
                 Some(cost) => write!(
                     out,
-                    " {:.1} ({:.0}, {:.1}, {:.0}) |",
-                    cost.wall_ms, cost.cpu_ms, cost.memory_mib, cost.resident_mib
+                    " {:.1} ({:.0}, {:.1}, {:.1}, {:.0}) |",
+                    cost.wall_ms, cost.cpu_ms, cost.plain_ms, cost.memory_mib, cost.resident_mib
                 ),
                 None => write!(out, " - |"),
             };
         }
         for peer in &peers {
-            let _ = match line.ratio(*peer) {
-                Some(ratio) => write!(out, " {ratio:.1}x |"),
-                None => write!(out, " - |"),
-            };
+            for ratio in [line.ratio(*peer), line.plain_ratio(*peer)] {
+                let _ = match ratio {
+                    Some(ratio) => write!(out, " {ratio:.1}x |"),
+                    None => write!(out, " - |"),
+                };
+            }
         }
         out.push('\n');
     }
@@ -175,7 +183,8 @@ fn table(kinds: &[Kind], lines: &[Line]) -> String {
         let _ = write!(out, "| {what} | |{}", " |".repeat(kinds.len()));
         for peer in &peers {
             let ratios: Vec<f64> = of_mean.iter().filter_map(|line| line.ratio(*peer)).collect();
-            let _ = write!(out, " {:.1}x |", geometric_mean(&ratios));
+            let plain: Vec<f64> = of_mean.iter().filter_map(|line| line.plain_ratio(*peer)).collect();
+            let _ = write!(out, " {:.1}x | {:.1}x |", geometric_mean(&ratios), geometric_mean(&plain));
         }
         out.push('\n');
     }
@@ -192,6 +201,7 @@ fn line_json(line: &Line) -> Value {
             "server": kind.name(),
             "wall_ms": outcome.cost.as_ref().map(|cost| cost.wall_ms),
             "cpu_ms": outcome.cost.as_ref().map(|cost| cost.cpu_ms),
+            "plain_ms": outcome.cost.as_ref().map(|cost| cost.plain_ms),
             "memory_mib": outcome.cost.as_ref().map(|cost| cost.memory_mib),
             "resident_mib": outcome.cost.as_ref().map(|cost| cost.resident_mib),
             "trouble": outcome.trouble.as_ref().map(ToString::to_string),

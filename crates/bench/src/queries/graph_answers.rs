@@ -1,0 +1,269 @@
+//! Benchmark `graph-answers`: answers as a graph asks for them, of 0.1, 1 and 10 MB of JSON, over the head
+//! and over blocks, with gzip and plain, over one connection that is kept alive.
+//!
+//! Invariants: all servers run at the same time and are asked in alternation, so that what disturbs the
+//! machine disturbs them alike; answers equal Prometheus's; result caches are bypassed; nothing is decompressed while
+//! the clock runs.
+//! Not here: the series (`corpus`), shapes that reduce many series to few (`queries`).
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use chronolith_base::{Clock, SystemClock};
+
+use super::compare::Answer;
+use super::corpus::Corpus;
+use super::measure::median;
+use crate::http::{Accept, QueryConnection, range_path};
+use crate::proc::{self, CpuSeconds};
+use crate::report::{Bound, Report, Table, Target};
+use crate::server::{Kind, Server};
+
+const HEAD_SPAN_MS: i64 = 55 * 60_000;
+const BLOCKS_SPAN_MS: i64 = 4 * 3_600_000 + 20 * 60_000;
+/// Where the blocks end: all of their windows are closed then.
+const BLOCKS_AGE_MS: i64 = 5 * 3_600_000;
+/// The first window of a rate lies within the corpus.
+const FIRST_WINDOW_MS: i64 = 6 * 60_000;
+const STEP_S: i64 = 15;
+const ROUNDS_MIN: usize = 9;
+const ROUNDS_MAX: usize = 200;
+/// Times of the peers and of ours that are promised.
+const RATIO_MIN: f64 = 2.0;
+const BYTES_RATIO_MAX: f64 = 1.1;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Servers to measure (default: all three).
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Series of each corpus.
+    #[arg(long, default_value_t = 4000)]
+    series: usize,
+    /// Seconds for each row, for all servers and both codings together.
+    #[arg(long, default_value_t = 12)]
+    seconds: u64,
+    /// Measures the corpus of the head alone.
+    #[arg(long)]
+    head: bool,
+    /// Rows to measure: those whose name contains one of these (default: all).
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
+    /// Where the report goes.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+    /// Where data directories go.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    data: PathBuf,
+}
+
+/// A query whose answer is a matrix of about one size.
+struct Graph {
+    name: String,
+    path: String,
+}
+
+/// What the requests of one graph cost one server in one coding.
+#[derive(Default)]
+struct Cost {
+    walls_ms: Vec<f64>,
+    cpu: CpuSeconds,
+    wire_bytes: usize,
+}
+
+impl Cost {
+    fn wall_ms(&self) -> f64 {
+        median(&mut self.walls_ms.clone())
+    }
+
+    fn cpu_ms(&self) -> f64 {
+        self.cpu.total() * 1000.0 / self.walls_ms.len() as f64
+    }
+}
+
+/// Figures of one graph: per server, with gzip and plain.
+struct Row {
+    name: String,
+    costs: Vec<(Kind, Cost, Cost)>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let kinds = if options.only.is_empty() { Kind::ALL.to_vec() } else { options.only.clone() };
+    for kind in &kinds {
+        println!("{}: {}", kind.name(), kind.version()?);
+    }
+    let now_ms = SystemClock::new().now_ms();
+    let mut rows = Vec::new();
+    let head = Corpus::graphs("graph-head", options.series, HEAD_SPAN_MS, now_ms - 60_000);
+    rows.extend(measure_corpus(options, &kinds, &head)?);
+    if !options.head {
+        // `long` is the name by which the corpus of blocks is loaded.
+        let blocks = Corpus::graphs("long", options.series, BLOCKS_SPAN_MS, now_ms - BLOCKS_AGE_MS);
+        rows.extend(measure_corpus(options, &kinds, &blocks)?);
+    }
+    report(options, kinds, &rows)
+}
+
+/// Rates of counters and gauges as they are, each in three sizes.
+fn graphs(options: &Options, corpus: &Corpus) -> Vec<Graph> {
+    let start_ms = corpus.start_ms + FIRST_WINDOW_MS;
+    let range = (start_ms / 1000 * 1000, corpus.end_ms() / 1000 * 1000, STEP_S);
+    // Series by size: 20 per instance of the counters. A step has 30 bytes as a rate, 26 as a gauge.
+    let (counters, gauges) = if corpus.name != "long" {
+        (["1", "1?[0-9]", "[1-8]?[0-9]"], ["1?[0-9]", "1?[0-9]?[0-9]", "[0-9]+"])
+    } else {
+        (["1\",code=\"200", "[12]", "1?[0-9]"], ["[0-4]", "[0-3]?[0-9]", "[0-3]?[0-9]?[0-9]"])
+    };
+    let place = if corpus.name != "long" { "head" } else { "blocks" };
+    let sizes = ["0.1 MB", "1 MB", "10 MB"].into_iter();
+    let of_sizes = sizes.zip(counters).zip(gauges).flat_map(|((size, counters), gauges)| {
+        let (instance, rest) = counters.split_once('"').unwrap_or((counters, ""));
+        let rest = if rest.is_empty() { String::new() } else { format!("\"{rest}") };
+        let rate =
+            format!("rate(http_requests_total{{instance=~\"10[.]0[.]0[.]{instance}:9100{rest}\"}}[5m])");
+        let gauge = format!("unique_requests{{path=~\".*/{gauges}\"}}");
+        [("rates", rate), ("gauges", gauge)].map(|(what, query)| Graph {
+            name: format!("{place}, {size} of {what}"),
+            path: range_path(&query, range),
+        })
+    });
+    let is_wanted = |graph: &Graph| {
+        options.rows.is_empty() || options.rows.iter().any(|part| graph.name.contains(part.as_str()))
+    };
+    of_sizes.filter(is_wanted).collect()
+}
+
+fn measure_corpus(options: &Options, kinds: &[Kind], corpus: &Corpus) -> Result<Vec<Row>> {
+    println!("\n{}: {} series, {} steps", corpus.name, corpus.series_count(), corpus.step_count);
+    let blocks = if corpus.name == "long" && kinds.contains(&Kind::Prometheus) {
+        Some(super::plain_blocks(&options.data, corpus)?)
+    } else {
+        None
+    };
+    let mut servers = Vec::new();
+    for kind in kinds {
+        servers.push(super::filled(&options.data, *kind, corpus, blocks.as_ref())?);
+    }
+    let graphs = graphs(options, corpus);
+    graphs.iter().map(|graph| measure(options, &servers, graph).with_context(|| graph.name.clone())).collect()
+}
+
+fn measure(options: &Options, servers: &[Server], graph: &Graph) -> Result<Row> {
+    let mut clients = Vec::new();
+    let mut answers = Vec::new();
+    for server in servers {
+        let mut connection = QueryConnection::open(server.port)?;
+        let (status, text) = connection.get(&graph.path)?;
+        ensure!(status == 200, "{}: HTTP {status}: {text:.300}", server.kind().name());
+        let answer = Answer::parse(&text)?;
+        ensure!(answer.series_count() > 0, "{}: an empty answer", server.kind().name());
+        println!("{:<24} {:<16} {} bytes plain", graph.name, server.kind().name(), text.len());
+        answers.push((server.kind(), answer));
+        clients.push((server, connection, Cost::default(), Cost::default()));
+    }
+    check_equal(&answers)?;
+    let begun = Instant::now();
+    let limit = Duration::from_secs(options.seconds);
+    for round in 0..ROUNDS_MAX {
+        if round >= ROUNDS_MIN && begun.elapsed() > limit {
+            break;
+        }
+        for (server, connection, gzip, plain) in &mut clients {
+            for (accept, cost) in [(Accept::Gzip, gzip), (Accept::Plain, plain)] {
+                connection.set_accept(accept);
+                let cpu = proc::cpu_seconds(server.pid())?;
+                let started = Instant::now();
+                let received = connection.fetch(&graph.path)?;
+                cost.walls_ms.push(started.elapsed().as_secs_f64() * 1000.0);
+                ensure!(received.status == 200, "HTTP {}", received.status);
+                cost.wire_bytes = received.body.len();
+                cost.cpu = cost.cpu.plus(proc::cpu_seconds(server.pid())?.since(cpu));
+            }
+        }
+    }
+    let costs = clients.into_iter().map(|(server, _, gzip, plain)| (server.kind(), gzip, plain));
+    Ok(Row { name: graph.name.clone(), costs: costs.collect() })
+}
+
+/// Compares Chronolith's answer with Prometheus's; VictoriaMetrics does not extrapolate rates.
+fn check_equal(answers: &[(Kind, Answer)]) -> Result<()> {
+    let of = |wanted: Kind| answers.iter().find(|(kind, _)| *kind == wanted).map(|(_, answer)| answer);
+    match (of(Kind::Chronolith), of(Kind::Prometheus)) {
+        (Some(ours), Some(theirs)) => ours.check_equal(theirs),
+        _ => Ok(()),
+    }
+}
+
+impl Row {
+    fn of(&self, wanted: Kind) -> Option<(&Cost, &Cost)> {
+        let found = self.costs.iter().find(|(kind, _, _)| *kind == wanted);
+        found.map(|(_, gzip, plain)| (gzip, plain))
+    }
+
+    /// A figure of `peer` divided by the same of Chronolith, in each coding.
+    fn ratios(&self, peer: Kind, figure: impl Fn(&Cost) -> f64) -> (f64, f64) {
+        match (self.of(peer), self.of(Kind::Chronolith)) {
+            (Some(theirs), Some(ours)) => {
+                (figure(theirs.0) / figure(ours.0), figure(theirs.1) / figure(ours.1))
+            }
+            _ => (f64::NAN, f64::NAN),
+        }
+    }
+}
+
+fn report(options: &Options, kinds: Vec<Kind>, rows: &[Row]) -> Result<()> {
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    let mut tables = Vec::new();
+    let mut add = |title: &str, decimals: usize, figure: &dyn Fn(&Cost, &Cost) -> f64| {
+        let mut table = Table::new(title, names.iter().copied());
+        for row in rows {
+            let cells =
+                kinds.iter().map(|kind| row.of(*kind).map_or(f64::NAN, |(gzip, plain)| figure(gzip, plain)));
+            table.row(row.name.clone(), decimals, cells);
+        }
+        tables.push(table);
+    };
+    add("Milliseconds with gzip", 2, &|gzip, _| gzip.wall_ms());
+    add("CPU milliseconds of the server with gzip", 2, &|gzip, _| gzip.cpu_ms());
+    add("Milliseconds without compression", 2, &|_, plain| plain.wall_ms());
+    add("CPU milliseconds of the server without compression", 2, &|_, plain| plain.cpu_ms());
+    add("Bytes on the wire with gzip", 0, &|gzip, _| gzip.wire_bytes as f64);
+    add("Bytes on the wire without compression", 0, &|_, plain| plain.wire_bytes as f64);
+    let peers: Vec<Kind> = kinds.iter().copied().filter(|kind| *kind != Kind::Chronolith).collect();
+    let mut ratios = Table::new(
+        "Peer / Chronolith",
+        peers.iter().flat_map(|peer| {
+            ["time", "CPU", "time, plain", "CPU, plain"].map(|what| format!("{}: {what}", peer.name()))
+        }),
+    );
+    let mut targets = Vec::new();
+    for row in rows {
+        let mut cells = Vec::new();
+        for peer in &peers {
+            let wall = row.ratios(*peer, Cost::wall_ms);
+            let cpu = row.ratios(*peer, Cost::cpu_ms);
+            cells.extend([wall.0, cpu.0, wall.1, cpu.1]);
+            for (what, found) in [("time", wall.0), ("CPU", cpu.0)] {
+                let name = format!("{}, {what} of {} / ours with gzip", row.name, peer.name());
+                targets.push(Target::new(name, found, Bound::AtLeast(RATIO_MIN)));
+            }
+        }
+        ratios.row(row.name.clone(), 2, cells);
+        if peers.contains(&Kind::Prometheus) {
+            let bytes = 1.0 / row.ratios(Kind::Prometheus, |cost| cost.wire_bytes as f64).0;
+            let name = format!("{}, bytes / Prometheus's", row.name);
+            targets.push(Target::new(name, bytes, Bound::AtMost(BYTES_RATIO_MAX)));
+        }
+    }
+    tables.push(ratios);
+    let notes = vec![
+        format!(
+            "{} series per corpus, samples every 15 s, steps of {STEP_S} s; one connection",
+            options.series
+        ),
+        "all servers run at the same time and are asked in alternation".to_owned(),
+    ];
+    let name = "graph-answers".to_owned();
+    Report { name, kinds, notes, tables, targets }.write(&options.out)
+}
