@@ -2,8 +2,8 @@
 //! and over blocks, with gzip and plain, over one connection that is kept alive.
 //!
 //! Invariants: all servers run at the same time and are asked in alternation, so that what disturbs the
-//! machine disturbs them alike; answers equal Prometheus's; result caches are bypassed; nothing is decompressed while
-//! the clock runs.
+//! machine disturbs them alike; answers equal Prometheus's; result caches are bypassed; nothing is
+//! decompressed while the clock runs.
 //! Not here: the series (`corpus`), shapes that reduce many series to few (`queries`).
 
 use std::path::PathBuf;

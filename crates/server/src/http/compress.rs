@@ -17,7 +17,6 @@ use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use axum::middleware::Next;
-use chronolith_base::thread;
 use http_body_util::BodyExt as _;
 
 use self::accept::Coding;
@@ -25,7 +24,6 @@ use self::blocks::GzipBody;
 use super::remote_read;
 use crate::app::App;
 use crate::limits::{GZIP_BLOCK_BYTES, GZIP_BYTES_MIN, GZIP_INLINE_BYTES_MAX};
-use crate::metrics::Metrics;
 
 pub(super) use self::accept::takes_gzip;
 
@@ -97,10 +95,10 @@ async fn one_member(app: &Arc<App>, mut body: Body) -> Body {
     }
     let bytes: usize = parts.iter().map(Bytes::len).sum();
     if bytes <= GZIP_INLINE_BYTES_MAX {
-        return Body::from(counted(&app.metrics, bytes, || gzip::member(&parts), Vec::len));
+        return Body::from(app.metrics.compression.measure(bytes, || gzip::member(&parts), Vec::len));
     }
     let shared = app.clone();
-    let job = move || counted(&shared.metrics, bytes, || gzip::member(&parts), Vec::len);
+    let job = move || shared.metrics.compression.measure(bytes, || gzip::member(&parts), Vec::len);
     match app.admission.compressors.run(job).await {
         Ok(packed) => Body::from(packed),
         Err(error) => failed(axum::Error::new(error)),
@@ -114,20 +112,4 @@ fn failed(error: axum::Error) -> Body {
 
 fn streamed(app: &Arc<App>, body: Body) -> Body {
     Body::new(GzipBody::new(app.clone(), body))
-}
-
-/// Runs `compress` and counts its CPU time and its bytes.
-fn counted<T>(
-    metrics: &Metrics,
-    input_bytes: usize,
-    compress: impl FnOnce() -> T,
-    output_bytes: impl FnOnce(&T) -> usize,
-) -> T {
-    let started_ns = thread::cpu_time_ns();
-    let packed = compress();
-    let metrics = &metrics.compression;
-    metrics.cpu_ns.add(thread::cpu_time_ns().saturating_sub(started_ns));
-    metrics.input_bytes.add(input_bytes as u64);
-    metrics.output_bytes.add(output_bytes(&packed) as u64);
-    packed
 }

@@ -1,5 +1,7 @@
 //! Metrics of compressed responses.
 
+use chronolith_base::thread;
+
 use super::counter::Counter;
 use super::definition::Metric;
 
@@ -8,6 +10,23 @@ pub(crate) struct CompressionMetrics {
     pub(crate) input_bytes: Counter,
     pub(crate) output_bytes: Counter,
     pub(crate) cpu_ns: Counter,
+}
+
+impl CompressionMetrics {
+    /// Runs `compress` and counts its CPU time and its bytes.
+    pub(crate) fn measure<T>(
+        &self,
+        input_bytes: usize,
+        compress: impl FnOnce() -> T,
+        output_bytes: impl FnOnce(&T) -> usize,
+    ) -> T {
+        let started_ns = thread::cpu_time_ns();
+        let packed = compress();
+        self.cpu_ns.add(thread::cpu_time_ns().saturating_sub(started_ns));
+        self.input_bytes.add(input_bytes as u64);
+        self.output_bytes.add(output_bytes(&packed) as u64);
+        packed
+    }
 }
 
 pub(super) static COMPRESSION: &[Metric<CompressionMetrics>] = &[

@@ -16,7 +16,6 @@ use flate2::Crc;
 use hyper::body::Frame;
 use tokio::sync::oneshot;
 
-use super::counted;
 use super::gzip::{self, Block};
 use crate::app::App;
 use crate::limits::{GZIP_BLOCK_BYTES, GZIP_BLOCKS_AHEAD_MAX, GZIP_INLINE_BYTES_MAX};
@@ -183,5 +182,5 @@ impl HttpBody for GzipBody {
 }
 
 fn compress(app: &App, before: &[Bytes], parts: &[Bytes], bytes: usize) -> Block {
-    counted(&app.metrics, bytes, || gzip::block(before, parts), |block| block.bytes.len())
+    app.metrics.compression.measure(bytes, || gzip::block(before, parts), |block| block.bytes.len())
 }
