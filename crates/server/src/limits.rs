@@ -17,8 +17,8 @@ pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
 pub const KEEP_ALIVE_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Request line and headers together.
 pub const HEADER_BYTES_MAX: usize = 128 << 10;
-/// Headers of one request.
-pub const HEADER_COUNT_MAX: usize = 100;
+/// Headers of one request: with a proxy's and a browser's, some clients send more than a hundred.
+pub const HEADER_COUNT_MAX: usize = 256;
 /// Longest pause between two parts of a body.
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Room made at once for a body of announced length. Pages without bytes take no memory.

@@ -5,6 +5,7 @@
 //! client. Not here: formats (`print`), which of them the client wants (`accept`).
 
 mod accept;
+mod escaping;
 mod latest;
 mod print;
 #[cfg(test)]
@@ -18,12 +19,12 @@ use axum::extract::{Request, State};
 use axum::http::{Response, header};
 use chronolith_model::{Selector, TimeRange};
 
-use self::accept::Format;
+use self::accept::Negotiated;
 use self::latest::Latest;
 use super::call;
 use super::dispatch::{self, refuse_partial};
 use super::error::ApiError;
-use super::series::selectors;
+use super::series::all_selectors;
 use super::stream::{self, StreamKind};
 use crate::app::App;
 
@@ -33,7 +34,7 @@ pub(super) async fn federate(State(app): State<Arc<App>>, request: Request) -> R
 
 async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let format = Format::negotiate(accept.unwrap_or(""));
+    let negotiated = Negotiated::of(accept.unwrap_or(""));
     let call = call::open(app, request).await?;
     call.params.well_formed()?;
     let timeout_ms = app.options.query.timeout_ms;
@@ -44,24 +45,24 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     let admitted = dispatch::admit(app, &app.admission.query, &call.tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "federation",
-        content_type: format.content_type(),
+        content_type: negotiated.content_type(),
         timeout,
         metrics: |metrics| &metrics.federate,
     };
     let written = stream::answer(app, admitted, kind, move |app, mut admitted, parts| {
         let _streaming = streaming;
-        let selectors = selectors(&call.params)?;
+        let selectors = all_selectors(&call.params)?;
         let now_ms = app.env.clock.now_ms();
         let range = TimeRange::inclusive(now_ms.saturating_sub(app.options.query.lookback_ms) + 1, now_ms);
         let source = app.lifecycle.source()?.queryable(&call.tenant);
-        let mut latest = Latest::new(format, &admitted.ctx)?;
+        let mut latest = Latest::new(negotiated, &admitted.ctx)?;
         for matchers in &selectors {
             latest.collect(&*source, &Selector { matchers, range }, &admitted.ctx)?;
         }
         drop(source);
         refuse_partial(&admitted.ctx)?;
         admitted.release_permit();
-        print::print(latest.samples(), format, &admitted.ctx, parts)
+        print::print(latest.samples(), negotiated, &admitted.ctx, parts)
     });
     written.await
 }

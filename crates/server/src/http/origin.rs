@@ -21,7 +21,8 @@ use crate::app::App;
 /// Set by browsers, and by them alone: how the page's origin and ours are related.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// Paths whose POST only reads: forms of queries that are too long for a URL.
-const READING_PATHS: [&str; 9] = [
+const READING_PATHS: [&str; 10] = [
+    "/federate",
     "/api/v1/query",
     "/api/v1/query_range",
     "/api/v1/query_exemplars",
@@ -86,7 +87,9 @@ fn set_cors(headers: &mut HeaderMap, allowed: HeaderValue) {
 /// Returns true if the request may change something: every unsafe method, but for paths that only read.
 fn is_change(request: &Request) -> bool {
     let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    !is_safe && !READING_PATHS.contains(&request.uri().path())
+    let path = request.uri().path();
+    let is_label_values = path.starts_with("/api/v1/label/") && path.ends_with("/values");
+    !is_safe && !is_label_values && !READING_PATHS.contains(&path)
 }
 
 /// Returns true if a page of another origin sent the request, as Go's `http.CrossOriginProtection` decides

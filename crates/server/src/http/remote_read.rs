@@ -230,7 +230,8 @@ impl<'a> SeriesReader<'a> {
         ctx: &ReadContext,
         mut take: impl FnMut(&Labels, &Columns) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
-        if query.range.is_empty() {
+        // As in Prometheus, a query without matchers selects nothing.
+        if query.range.is_empty() || query.matchers.is_empty() {
             return Ok(());
         }
         let selector = Selector { matchers: &query.matchers, range: query.range };

@@ -201,12 +201,18 @@ pub(super) fn time_range(params: &Params) -> Result<TimeRange, ApiError> {
 
 /// The selectors of all `match[]`. Errors do not name the parameter: Prometheus does so for `series` only.
 pub(super) fn selectors(params: &Params) -> Result<Vec<Vec<Matcher>>, ApiError> {
-    let selectors: Vec<Vec<Matcher>> = params.all("match[]").map(selector).collect::<Result<_, _>>()?;
-    // As in Prometheus, what is no selector at all is reported before what selects everything.
+    let selectors = all_selectors(params)?;
+    // As in Prometheus, a text that is no selector is reported before one that selects everything.
     if selectors.iter().any(|matchers| matchers.iter().all(Matcher::matches_empty)) {
         return Err(ApiError::bad_request("match[] must contain at least one non-empty matcher"));
     }
     Ok(selectors)
+}
+
+/// As [`selectors`], also those that select everything, which Prometheus takes in `/federate` and in the
+/// statistics of the TSDB.
+pub(super) fn all_selectors(params: &Params) -> Result<Vec<Vec<Matcher>>, ApiError> {
+    params.all("match[]").map(selector).collect()
 }
 
 fn selector(text: &str) -> Result<Vec<Matcher>, ApiError> {

@@ -163,7 +163,7 @@ fn cardinality_limit(params: &Params) -> Result<usize, ApiError> {
 pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let limit = cardinality_limit(&call.params)?;
-    let mut selectors = series::selectors(&call.params)?;
+    let mut selectors = series::all_selectors(&call.params)?;
     let range = series::time_range(&call.params)?;
     let is_selected =
         ["match[]", "start", "end"].iter().any(|name| call.params.all(name).any(|text| !text.is_empty()));

@@ -142,7 +142,7 @@ impl Fixture {
         flushed.await.expect("no panic").expect("flushes");
     }
 
-    async fn post_form(&self, path: &str, form: &str) -> Answer {
+    pub(crate) async fn post_form(&self, path: &str, form: &str) -> Answer {
         let kind = "application/x-www-form-urlencoded";
         let request =
             Request::post(path).header(header::CONTENT_TYPE, kind).body(Body::from(form.to_owned()));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::{Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -39,6 +40,9 @@ pub(super) async fn serve(
         let router = router.clone();
         async move {
             let _in_flight = in_flight;
+            if request.version() == Version::HTTP_11 && !request.headers().contains_key(header::HOST) {
+                return Ok(missing_host());
+            }
             let response = router.oneshot(request.map(Body::new)).await;
             Ok::<_, Infallible>(response.unwrap_or_else(|never| match never {}))
         }
@@ -72,4 +76,11 @@ pub(super) async fn serve(
             }
         }
     }
+}
+
+/// RFC 9112 demands this answer to a request of HTTP/1.1 without `Host`.
+fn missing_host() -> Response<Body> {
+    let mut response = Response::new(Body::from("400 Bad Request: missing required Host header\n"));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
 }

@@ -1,9 +1,32 @@
 //! Content negotiation of `/federate`, as Prometheus's `expfmt.NegotiateAccept` does it for this endpoint:
 //! delimited protobuf or text, whichever the client ranks first; text where it asks for neither.
+//! The escaping of names is the last known one among the media ranges up to the chosen one.
 //! Not here: OpenMetrics, which Prometheus does not federate either; protobuf as text, which no scraper asks
-//! for; escaping of names, which stay UTF-8.
+//! for.
 
 use chronolith_model::Histogram;
+
+use super::escaping::Escaping;
+
+/// Parameter of media ranges that names the escaping of names.
+const ESCAPING: &str = "escaping";
+
+/// Media type of the text format with an escaping.
+macro_rules! text {
+    ($escaping:literal) => {
+        concat!("text/plain; version=0.0.4; charset=utf-8; escaping=", $escaping)
+    };
+}
+
+/// Media type of delimited protobuf with an escaping.
+macro_rules! protobuf {
+    ($escaping:literal) => {
+        concat!(
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=",
+            $escaping
+        )
+    };
+}
 
 /// Format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,26 +37,44 @@ pub(super) enum Format {
     Protobuf,
 }
 
-impl Format {
-    /// Chooses a format by the header `Accept`.
-    pub(super) fn negotiate(accept: &str) -> Format {
+/// Format of an answer and escaping of its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Negotiated {
+    pub(super) format: Format,
+    pub(super) escaping: Escaping,
+}
+
+impl Negotiated {
+    /// Chooses both by the header `Accept`.
+    pub(super) fn of(accept: &str) -> Negotiated {
         let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(Clause::parse).collect();
         // Stable: of clauses with equal weights the first counts.
         clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-        clauses.iter().find_map(Clause::format).unwrap_or(Format::Text)
-    }
-
-    /// Names beyond the classic ones are quoted, which `escaping` announces.
-    pub(super) fn content_type(self) -> &'static str {
-        match self {
-            Format::Text => "text/plain; version=0.0.4; charset=utf-8; escaping=allow-utf-8",
-            Format::Protobuf => {
-                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; \
-                 escaping=allow-utf-8"
+        let mut escaping = Escaping::default();
+        for clause in &clauses {
+            escaping = clause.param(ESCAPING).and_then(Escaping::of_name).unwrap_or(escaping);
+            if let Some(format) = clause.format() {
+                return Negotiated { format, escaping };
             }
         }
+        Negotiated { format: Format::Text, escaping }
     }
 
+    pub(super) fn content_type(self) -> &'static str {
+        match (self.format, self.escaping) {
+            (Format::Text, Escaping::AllowUtf8) => text!("allow-utf-8"),
+            (Format::Text, Escaping::Underscores) => text!("underscores"),
+            (Format::Text, Escaping::Dots) => text!("dots"),
+            (Format::Text, Escaping::Values) => text!("values"),
+            (Format::Protobuf, Escaping::AllowUtf8) => protobuf!("allow-utf-8"),
+            (Format::Protobuf, Escaping::Underscores) => protobuf!("underscores"),
+            (Format::Protobuf, Escaping::Dots) => protobuf!("dots"),
+            (Format::Protobuf, Escaping::Values) => protobuf!("values"),
+        }
+    }
+}
+
+impl Format {
     /// Returns true if the format can express `histogram`. Text has classic histograms only, which those with
     /// custom bounds become.
     pub(super) fn has(self, histogram: &Histogram) -> bool {
@@ -95,7 +136,7 @@ mod tests {
 
     #[track_caller]
     fn check(accept: &str, want: Format) {
-        assert_eq!(Format::negotiate(accept), want, "{accept}");
+        assert_eq!(Negotiated::of(accept).format, want, "{accept}");
     }
 
     #[test]
@@ -117,5 +158,50 @@ mod tests {
         check(&PROTOBUF.replace("MetricFamily", "Other"), Format::Text);
         check(&PROTOBUF.replace(';', " ; ").replace("delimited", "\"delimited\""), Format::Protobuf);
         check(";;,/,q=1,text/plain;q=x", Format::Text);
+    }
+
+    #[track_caller]
+    fn check_escaping(accept: &str, want: Escaping) {
+        let negotiated = Negotiated::of(accept);
+        assert_eq!(negotiated.escaping, want, "{accept}");
+        assert!(negotiated.content_type().ends_with(&format!("; escaping={}", want.name())), "{accept}");
+    }
+
+    /// Names were sent as UTF-8 whatever the scraper asked for, so one with names of the classic format alone
+    /// lost the whole target. Right values: those of Prometheus 3.16, but for quotes, which it does not know.
+    #[test]
+    fn names_are_escaped_unless_the_scraper_takes_utf8() {
+        let om = "application/openmetrics-text;version=1.0.0";
+        for accept in ["", "*/*", "text/plain", "text/plain;version=0.0.4", "text/html", om, PROTOBUF] {
+            check_escaping(accept, Escaping::Underscores);
+        }
+        for (name, scheme) in [
+            ("allow-utf-8", Escaping::AllowUtf8),
+            ("underscores", Escaping::Underscores),
+            ("dots", Escaping::Dots),
+            ("values", Escaping::Values),
+            ("\"dots\"", Escaping::Dots),
+            ("unknown", Escaping::Underscores),
+            ("ALLOW-UTF-8", Escaping::Underscores),
+            ("", Escaping::Underscores),
+        ] {
+            for range in ["text/plain;version=0.0.4", "*/*", om, PROTOBUF] {
+                check_escaping(&format!("{range};escaping={name}"), scheme);
+                check_escaping(&format!("{range}; escaping={name}; q=0.4"), scheme);
+            }
+        }
+    }
+
+    #[test]
+    fn escaping_is_that_of_the_ranges_up_to_the_chosen_one() {
+        let check = check_escaping;
+        check("application/openmetrics-text;escaping=dots;q=0.5,text/plain;q=0.3", Escaping::Dots);
+        check(
+            "application/openmetrics-text;escaping=dots;q=0.5,text/plain;escaping=values;q=0.3",
+            Escaping::Values,
+        );
+        check("text/plain;q=0.5,*/*;escaping=allow-utf-8;q=0.2", Escaping::Underscores);
+        check("text/html;escaping=values,*/*;escaping=allow-utf-8;q=0.2", Escaping::AllowUtf8);
+        check("text/plain;escaping=x;q=0.2,text/html;escaping=dots", Escaping::Dots);
     }
 }

@@ -9,9 +9,12 @@ use chronolith_base::Reservation;
 use chronolith_ingest::metric_family::FamilyType;
 use chronolith_model::histogram::ResetHint;
 use chronolith_model::sample::is_stale;
-use chronolith_model::{Columns, Histogram, Labels, QueryError, Queryable, ReadContext, Selector};
+use chronolith_model::{
+    Columns, Histogram, Labels, METRIC_NAME, QueryError, Queryable, ReadContext, Selector,
+};
 
-use super::accept::Format;
+use super::accept::Negotiated;
+use super::escaping::Escaping;
 use crate::http::error::ApiError;
 
 /// Memory of a series, labels and histogram aside.
@@ -48,6 +51,8 @@ impl PartialOrd for SeriesKey {
 pub(super) struct LatestSample {
     pub(super) time_ms: i64,
     pub(super) value: LatestValue,
+    /// All labels but the name, if the name of one of them is escaped.
+    pub(super) escaped: Option<Box<[(String, String)]>>,
 }
 
 pub(super) enum LatestValue {
@@ -59,15 +64,15 @@ pub(super) type Samples = BTreeMap<SeriesKey, LatestSample>;
 
 /// Latest samples that `format` can express, and their memory.
 pub(super) struct Latest {
-    format: Format,
+    negotiated: Negotiated,
     samples: Samples,
     held: Reservation,
 }
 
 impl Latest {
-    pub(super) fn new(format: Format, ctx: &ReadContext) -> Result<Latest, ApiError> {
+    pub(super) fn new(negotiated: Negotiated, ctx: &ReadContext) -> Result<Latest, ApiError> {
         let held = ctx.budget.reserve(0).map_err(QueryError::from)?;
-        Ok(Latest { format, samples: BTreeMap::new(), held })
+        Ok(Latest { negotiated, samples: BTreeMap::new(), held })
     }
 
     pub(super) fn collect(
@@ -108,7 +113,7 @@ impl Latest {
         let mut bytes = labels.heap_bytes() as u64 + ENTRY_BYTES;
         let (family_type, value) = match columns.histogram_at(columns.len() - 1) {
             None => (FamilyType::Untyped, LatestValue::Float(value)),
-            Some(histogram) if !self.format.has(histogram) => return Ok(()),
+            Some(histogram) if !self.negotiated.format.has(histogram) => return Ok(()),
             Some(histogram) => {
                 bytes += memory_bytes(histogram);
                 let family_type = match histogram.reset_hint() {
@@ -118,14 +123,28 @@ impl Latest {
                 (family_type, LatestValue::Histogram(histogram.clone()))
             }
         };
+        let escaped = escaped_labels(&labels, self.negotiated.escaping);
+        if escaped.is_some() {
+            bytes += 2 * labels.heap_bytes() as u64;
+        }
         self.held.grow(bytes).map_err(QueryError::from)?;
         let key = SeriesKey { family_type, labels };
-        if self.samples.insert(key, LatestSample { time_ms, value }).is_some() {
+        if self.samples.insert(key, LatestSample { time_ms, value, escaped }).is_some() {
             // Another selector has found the series already.
             self.held.shrink(bytes);
         }
         Ok(())
     }
+}
+
+/// All labels but the name with escaped names; `None` if they stay as they are.
+fn escaped_labels(labels: &Labels, escaping: Escaping) -> Option<Box<[(String, String)]>> {
+    let needs_escaping = |(name, _): (&str, &str)| escaping.label_name(name) != name;
+    if escaping == Escaping::AllowUtf8 || !labels.iter().any(needs_escaping) {
+        return None;
+    }
+    let others = labels.iter().filter(|(name, _)| *name != METRIC_NAME);
+    Some(others.map(|(name, value)| (escaping.label_name(name).into_owned(), value.to_owned())).collect())
 }
 
 /// Memory of a histogram with its bounds, which the histograms of a series share, but not those of different

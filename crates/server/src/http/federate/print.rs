@@ -9,7 +9,7 @@ use chronolith_model::labels::is_legacy_metric_name;
 use chronolith_model::quote::write_quoted;
 use chronolith_model::{Histogram, METRIC_NAME, ReadContext};
 
-use super::accept::Format;
+use super::accept::{Format, Negotiated};
 use super::latest::{LatestSample, LatestValue, Samples, SeriesKey};
 use crate::http::error::ApiError;
 use crate::http::json::{put_display, put_float_general};
@@ -20,7 +20,7 @@ use crate::metrics::exposition::put_line;
 /// Prints all samples, family after family.
 pub(super) fn print(
     samples: &Samples,
-    format: Format,
+    negotiated: Negotiated,
     ctx: &ReadContext,
     parts: &Parts,
 ) -> Result<(), ApiError> {
@@ -31,9 +31,10 @@ pub(super) fn print(
         let family_type = first.family_type;
         let of_family = |key: &SeriesKey| key.family_type == family_type && key.metric() == metric;
         let family = rest.clone().take_while(|(key, _)| of_family(key));
-        match format {
-            Format::Text => print_text(metric, family_type, family, &mut out)?,
-            Format::Protobuf => print_protobuf(metric, family_type, family, &mut out)?,
+        let exposed = negotiated.escaping.metric_name(metric);
+        match negotiated.format {
+            Format::Text => print_text(&exposed, family_type, family, &mut out)?,
+            Format::Protobuf => print_protobuf(&exposed, family_type, family, &mut out)?,
         }
         while rest.clone().next().is_some_and(|(key, _)| of_family(key)) {
             rest.next();
@@ -66,9 +67,17 @@ impl Output<'_> {
 
 /// All labels but the name. A scraper that honours labels must not put its own instance onto series that have
 /// none.
-fn exposed_labels(key: &SeriesKey) -> impl Iterator<Item = (&str, &str)> + Clone {
-    let pairs = key.labels.iter().filter(|(name, _)| *name != METRIC_NAME);
-    pairs.chain(key.labels.get("instance").is_none().then_some(("instance", "")))
+fn exposed_labels<'a>(
+    key: &'a SeriesKey,
+    sample: &'a LatestSample,
+) -> impl Iterator<Item = (&'a str, &'a str)> + Clone {
+    let stored = sample.escaped.is_none().then(|| key.labels.iter().filter(|(name, _)| *name != METRIC_NAME));
+    let escaped = sample.escaped.iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
+    stored
+        .into_iter()
+        .flatten()
+        .chain(escaped)
+        .chain(key.labels.get("instance").is_none().then_some(("instance", "")))
 }
 
 /// Prints a family. Each metric is encoded twice: its length stands before it, and that of the family before
@@ -86,7 +95,7 @@ fn print_protobuf<'a>(
             LatestValue::Histogram(histogram) => MetricValue::Histogram(histogram),
         };
         message.clear();
-        put_metric(message, exposed_labels(key), sample.time_ms, value);
+        put_metric(message, exposed_labels(key, sample), sample.time_ms, value);
     };
     let mut metrics_bytes = 0;
     for (key, sample) in family.clone() {
@@ -118,11 +127,11 @@ fn print_text<'a>(
     for (key, sample) in family {
         match &sample.value {
             LatestValue::Float(value) => {
-                put_line(&mut out.bytes, metric, exposed_labels(key), *value);
+                put_line(&mut out.bytes, metric, exposed_labels(key, sample), *value);
                 put_time(&mut out.bytes, sample.time_ms);
             }
             LatestValue::Histogram(histogram) => {
-                put_classic(metric, key, histogram, sample.time_ms, out)?;
+                put_classic(metric, key, sample, histogram, out)?;
             }
         }
         out.settle()?;
@@ -134,8 +143,8 @@ fn print_text<'a>(
 fn put_classic(
     metric: &str,
     key: &SeriesKey,
+    sample: &LatestSample,
     histogram: &Histogram,
-    time_ms: i64,
     out: &mut Output<'_>,
 ) -> Result<(), ApiError> {
     let name = format!("{metric}_bucket");
@@ -144,8 +153,8 @@ fn put_classic(
         bound_text.clear();
         put_float_general(&mut bound_text, bound);
         let bound = std::str::from_utf8(&bound_text).unwrap_or("NaN");
-        put_line(&mut out.bytes, &name, exposed_labels(key).chain([("le", bound)]), cumulative);
-        put_time(&mut out.bytes, time_ms);
+        put_line(&mut out.bytes, &name, exposed_labels(key, sample).chain([("le", bound)]), cumulative);
+        put_time(&mut out.bytes, sample.time_ms);
         out.settle()
     };
     let count = match histogram {
@@ -160,8 +169,8 @@ fn put_classic(
     };
     put_bucket(f64::INFINITY, count)?;
     for (suffix, value) in [("_sum", histogram.sum()), ("_count", count)] {
-        put_line(&mut out.bytes, &format!("{metric}{suffix}"), exposed_labels(key), value);
-        put_time(&mut out.bytes, time_ms);
+        put_line(&mut out.bytes, &format!("{metric}{suffix}"), exposed_labels(key, sample), value);
+        put_time(&mut out.bytes, sample.time_ms);
     }
     Ok(())
 }

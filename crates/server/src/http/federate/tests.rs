@@ -19,7 +19,7 @@ use crate::http::router;
 use crate::http::tests::{Fixture, NOW_MS};
 use crate::limits::{ANSWER_PART_BYTES, STREAM_PARTS_MAX};
 
-const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,text/plain;q=0.5";
+const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;escaping=allow-utf-8;q=0.6,text/plain;q=0.5";
 const TIME: i64 = NOW_MS - 15_000;
 
 fn side<C>(spans: &[(i32, u32)], counts: &[C]) -> Buckets<C>
@@ -228,7 +228,9 @@ async fn text_has_floats_and_classic_histograms() {
     let server = written().await;
     // A series that two selectors find is one.
     let matches = "match[]=%7B__name__%3D~%22.%2B%22%7D&match[]=mixed";
-    let response = get(&server, matches, "application/openmetrics-text;version=1.0.0,*/*;q=0.1").await;
+    let response =
+        get(&server, matches, "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8,*/*;q=0.1")
+            .await;
     let kind = "text/plain; version=0.0.4; charset=utf-8; escaping=allow-utf-8";
     assert_eq!(response.headers()[header::CONTENT_TYPE], kind);
     let text = response.into_body().collect().await.unwrap().to_bytes();
@@ -248,6 +250,58 @@ async fn text_has_floats_and_classic_histograms() {
     assert_eq!(nothing.status().as_u16(), 200);
     assert!(nothing.into_body().collect().await.unwrap().to_bytes().is_empty());
     assert_eq!(server.app.admission.query_memory.total.used_bytes(), 0);
+}
+
+/// Names were UTF-8 whatever the scraper asked for, and a scraper of classic names lost the whole target.
+#[tokio::test]
+async fn names_are_escaped_as_the_scraper_asks() {
+    let server = Fixture::ready();
+    let pairs: &[(&str, &str)] = &[("__name__", "vat.temp"), ("my.id", "7"), ("zone_a", "x.y")];
+    assert_eq!(server.write(&[(pairs, &[(TIME, 2.0)])]).await.status, 204);
+    for (accept, name, label) in [
+        ("", "vat_temp", "my_id"),
+        ("text/plain;version=0.0.4", "vat_temp", "my_id"),
+        ("text/plain;version=0.0.4;escaping=underscores", "vat_temp", "my_id"),
+        ("text/plain;version=0.0.4;escaping=dots", "vat_dot_temp", "my_dot_id"),
+        ("text/plain;version=0.0.4;escaping=values", "U__vat_2e_temp", "U__my_2e_id"),
+    ] {
+        let response = get(&server, "match[]=%7Bzone_a%3D%22x.y%22%7D", accept).await;
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        let labels = format!("{label}=\"7\",zone_a=\"x.y\",instance=\"\"");
+        let want = format!("# TYPE {name} untyped\n{name}{{{labels}}} 2 {TIME}\n");
+        assert_eq!(std::str::from_utf8(&text).unwrap(), want, "{accept}");
+    }
+    let protobuf = PROTOBUF.replace(";escaping=allow-utf-8", "");
+    let response = get(&server, "match[]=%7Bzone_a%3D%22x.y%22%7D", &protobuf).await;
+    let found = families(&response.into_body().collect().await.unwrap().to_bytes());
+    assert!(found[0].starts_with("name=\"vat_temp\"") && found[0].contains("name=\"my_id\""), "{found:?}");
+}
+
+/// The advice for long URLs was to send a form, which this path refused.
+#[tokio::test]
+async fn many_selectors_are_sent_as_a_form() {
+    let server = written().await;
+    let mut form = "match[]=b_total".to_owned();
+    for number in 0..3000 {
+        form.push_str(&format!("&match[]=nope_metric_name_long_{number}"));
+    }
+    let answer = server.post_form("/federate", &form).await;
+    assert_eq!(answer.status.as_u16(), 200, "{}", answer.text);
+    assert!(answer.text.contains("b_total{job=\"x\""), "{}", answer.text);
+    let answer = server.post_form("/api/v1/label/job/values", &form).await;
+    assert_eq!(answer.status.as_u16(), 200, "{}", answer.text);
+}
+
+/// Prometheus takes selectors of everything here.
+#[tokio::test]
+async fn a_selector_that_matches_the_empty_string_is_taken() {
+    let server = written().await;
+    for selector in ["%7B%7D", "%7Bjob!%3D%22other%22%7D", "%7Bjob%3D~%22.*%22%7D", "%7Bx!~%22.%2B%22%7D"] {
+        let response = get(&server, &format!("match[]={selector}"), "").await;
+        assert_eq!(response.status().as_u16(), 200, "{selector}");
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&text).contains("b_total"), "{selector}");
+    }
 }
 
 const LONG_COUNT: usize = 1000;

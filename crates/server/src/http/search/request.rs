@@ -121,11 +121,11 @@ fn order(params: &Params, has_terms: bool) -> Result<Order, ApiError> {
     }
 }
 
-/// The number of results; 0 = as many as there may be.
+/// The number of results.
 fn limit(params: &Params) -> Result<usize, ApiError> {
     match params.get("limit").map(|_| params.limit("limit")).transpose()? {
         None => Ok(LIMIT_DEFAULT),
-        Some(0) => Ok(SEARCH_LIMIT_MAX),
+        Some(0) => Err(ApiError::parameter("limit", "must be a positive integer")),
         Some(limit) if limit > SEARCH_LIMIT_MAX => {
             Err(ApiError::parameter("limit", format!("must not exceed {SEARCH_LIMIT_MAX}")))
         }

@@ -38,7 +38,7 @@ async fn results_come_in_lines_with_the_status_last() {
     let want = "{\"results\":[{\"name\":\"a\"},{\"name\":\"b\"}]}\n{\"results\":[{\"name\":\"c\"}]}\n\
                 {\"status\":\"success\",\"has_more\":true}\n";
     assert_eq!(answer.text, want);
-    let answer = server.post_form("/api/v1/search/metric_names", "limit=0&search[]=none").await;
+    let answer = server.post_form("/api/v1/search/metric_names", "limit=10000&search[]=none").await;
     assert_eq!(answer.text, "{\"results\":[]}\n{\"status\":\"success\",\"has_more\":false}\n");
     let labels = server.get("/api/v1/search/label_names?search[]=jo").await;
     assert_eq!(read_lines(&labels, "name").0, ["job"]);
@@ -169,7 +169,7 @@ async fn an_error_after_the_first_line_is_the_last_line() {
     // The names fit, and two or three lines of the client do.
     let server = Fixture::with(|options| options.query.memory_bytes_max = 860_000).open();
     store_long_names(&server, 3000);
-    let answer = server.get("/api/v1/search/metric_names?limit=0&batch_size=100").await;
+    let answer = server.get("/api/v1/search/metric_names?limit=10000&batch_size=100").await;
     let (names, last) = read_lines(&answer, "name");
     assert!((100..2000).contains(&names.len()), "{} names", names.len());
     assert_eq!((&last["status"], &last["errorType"]), (&"error".into(), &"execution".into()));
@@ -177,7 +177,7 @@ async fn an_error_after_the_first_line_is_the_last_line() {
     // Without room for the names there is no line.
     let small = Fixture::with(|options| options.query.memory_bytes_max = 100_000).open();
     store_long_names(&small, 3000);
-    let refused = small.get("/api/v1/search/metric_names?limit=0").await;
+    let refused = small.get("/api/v1/search/metric_names?limit=10000").await;
     assert_eq!((refused.status.as_u16(), refused.json()["errorType"].as_str()), (422, Some("execution")));
 }
 
@@ -185,7 +185,7 @@ async fn an_error_after_the_first_line_is_the_last_line() {
 async fn a_search_ends_when_its_client_leaves() {
     let server = Fixture::ready();
     store_long_names(&server, 2000);
-    let request = Request::get("/api/v1/search/metric_names?limit=0&batch_size=1");
+    let request = Request::get("/api/v1/search/metric_names?limit=10000&batch_size=1");
     let response = router(server.app.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     let mut body = response.into_body();
     assert!(body.frame().await.expect("a line").is_ok());

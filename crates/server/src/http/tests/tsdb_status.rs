@@ -86,6 +86,16 @@ async fn cardinality_of_selected_series_covers_head_and_blocks() {
     assert_eq!(two["seriesCountByLabelValuePair"], serde_json::json!([pair("__name__=m", 2)]));
     let recent = read(&format!("match[]=%7Bjob%3D~%22.%2B%22%7D&start={}", NOW_S - 3600)).await;
     assert_eq!(recent["seriesCountByMetricName"], serde_json::json!([pair("m", 2)]));
-    let wrong = server.get("/api/v1/status/tsdb?match[]=%7B%7D").await;
-    check_error(&wrong, 400, "bad_data", "match[] must contain at least one non-empty matcher");
+    // Selectors of everything were refused, which Prometheus takes here.
+    let everything = [
+        "%7B%7D",
+        "%7Bjob!%3D%22x%22%7D",
+        "%7Bjob%3D%22%22%7D",
+        "%7Bjob%3D~%22.*%22%7D",
+        "%7Bx!~%22.%2B%22%7D",
+    ];
+    for (selector, count) in everything.into_iter().zip([3, 3, 0, 3, 3]) {
+        let selected = read(&format!("match[]={selector}")).await;
+        assert_eq!(selected["headStats"]["numSeries"], count, "{selector}");
+    }
 }
