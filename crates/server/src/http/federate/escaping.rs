@@ -2,7 +2,7 @@
 //! `escaping` of `Accept`: the four schemes of Prometheus's client libraries.
 //!
 //! Invariants: names of the classic format stay as they are in each scheme; an escaped name is one of them.
-//! Names that become equal are not told apart, as in Prometheus.
+//! Two names may become equal, as in Prometheus.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ pub(super) enum Escaping {
     Underscores,
     /// `.` becomes `_dot_`, `_` and all others become `__`.
     Dots,
-    /// `U__`, then `_HEX_` for each such character and `__` for `_`: names can be told apart.
+    /// `U__`, then `_HEX_` for each such character and `__` for `_`, so different names stay different.
     Values,
 }
 

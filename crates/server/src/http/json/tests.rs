@@ -1,5 +1,7 @@
 //! Numbers, times and strings as Prometheus's API prints them.
 
+use chronolith_model::decimal::decimal;
+
 use super::*;
 
 fn text(put: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -113,10 +115,17 @@ fn fast_digits_equal_those_of_display() {
         for value in [value, -value] {
             let magnitude = value.abs();
             if value.is_finite() && (magnitude == 0.0 || (1e-6..1e21).contains(&magnitude)) {
-                check_float(value, &value.to_string());
+                check_float(value, &decimal(value));
             }
         }
     };
+    // Ties: the value lies in the middle of its two shortest candidates.
+    for exponent in 1..70 {
+        for numerator in (1..400).step_by(2).map(f64::from) {
+            check_both(numerator * 2_f64.powi(-exponent));
+            check_both(2_f64.powi(exponent) + numerator * 2_f64.powi(exponent - 52));
+        }
+    }
     for bound in [1e-6, 1e-5, 1e-4, 1.0, 1e15, 1e16, 2_f64.powi(53), 2_f64.powi(63), 1e20, 1e21] {
         check_both(bound);
         check_both(bound.next_down());
