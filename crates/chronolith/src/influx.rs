@@ -5,6 +5,7 @@
 pub(crate) mod catalog;
 pub(crate) mod copy;
 mod count;
+mod fault;
 pub(crate) mod file;
 mod file_counts;
 pub(crate) mod line;

@@ -19,6 +19,7 @@ use chronolith_model::WriteBatch;
 use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 
+use super::fault::fault_of;
 use super::file_counts::FileCounts;
 use super::lines::LineReader;
 use super::report::Report;
@@ -446,11 +447,4 @@ impl Import<'_> {
 
 fn decode_options(env: &Env) -> DecodeOptions {
     DecodeOptions::new(Precision::Nano, env.clock.now_ms().saturating_mul(1_000_000))
-}
-
-/// Returns the reason why a line cannot be stored; `None` for a good one.
-fn fault_of(line: &[u8]) -> Option<String> {
-    let options = DecodeOptions::new(Precision::Nano, 0);
-    let refused = line_protocol::decode(line.to_vec(), &options, &mut line_protocol::new_batch());
-    refused.answer(0, &line_protocol::StoreRefused::default())
 }

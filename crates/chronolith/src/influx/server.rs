@@ -65,6 +65,13 @@ pub(crate) struct RefusedPoints {
     pub(crate) message: String,
 }
 
+impl RefusedPoints {
+    /// Returns true if nothing of the request is stored because a new field has two types in it.
+    pub(crate) fn is_of_all_by_conflict(&self) -> bool {
+        self.message.starts_with("field type conflict")
+    }
+}
+
 /// Rows of a small result, all texts.
 #[derive(Debug, Default)]
 pub(crate) struct Table {

@@ -9,8 +9,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 
+use super::fault::fault_of;
 use super::report::Findings;
-use super::server::{InfluxServer, PolicyName};
+use super::server::{InfluxServer, PolicyName, RefusedPoints};
 
 /// Lines for one retention policy.
 pub(crate) struct Batch {
@@ -111,19 +112,24 @@ fn write(server: &InfluxServer, results: &WriteResults, number: u64, batch: &Bat
     if results.has_failed() {
         return;
     }
-    let answer = server.write(&batch.target, &batch.lines);
+    let mut refusals = Vec::new();
+    let answer = write_points(server, &batch.target, &batch.lines, &mut refusals);
     let mut written = results.lock();
     match answer {
-        Ok(refused) => {
-            let refused_count = refused.count.min(batch.point_count);
-            written.stored_points += batch.point_count - refused_count;
-            if refused.is_expired {
-                written.expired_points += refused_count;
-            } else {
-                written.refused.add(refused_count, || {
-                    format!("lines from {} on: {}", batch.first_line, refused.message)
-                });
+        Ok(()) => {
+            let mut stored_count = batch.point_count;
+            for refused in refusals {
+                let refused_count = refused.count.min(stored_count);
+                stored_count -= refused_count;
+                if refused.is_expired {
+                    written.expired_points += refused_count;
+                } else {
+                    written.refused.add(refused_count, || {
+                        format!("lines from {} on: {}", batch.first_line, refused.message)
+                    });
+                }
             }
+            written.stored_points += stored_count;
             written.note_done(number, batch.end_offset);
         }
         Err(error) => {
@@ -132,9 +138,58 @@ fn write(server: &InfluxServer, results: &WriteResults, number: u64, batch: &Bat
     }
 }
 
+/// Writes `lines`, which can be parsed. A request in which a new field has two types is refused as a whole, so
+/// it is sent again in halves, until the points that conflict stand alone.
+fn write_points(
+    server: &InfluxServer,
+    target: &PolicyName,
+    lines: &[u8],
+    refusals: &mut Vec<RefusedPoints>,
+) -> anyhow::Result<()> {
+    let refused = server.write(target, lines)?;
+    if refused.is_of_all_by_conflict()
+        && let Some((first, second)) = halves(lines)
+    {
+        write_points(server, target, first, refusals)?;
+        return write_points(server, target, second, refusals);
+    }
+    if refused.count > 0 {
+        refusals.push(refused);
+    }
+    Ok(())
+}
+
+/// Splits lines between two points near the middle; `None` for a single point. A line break within a text is
+/// no end of a point: the text before it has an open quote then, and cannot be parsed.
+fn halves(lines: &[u8]) -> Option<(&[u8], &[u8])> {
+    let middle = lines.len() / 2;
+    let is_end = |at: &usize| lines.get(at - 1) == Some(&b'\n') && *at < lines.len();
+    let parses = |at: &usize| lines.get(..*at).is_some_and(|part| fault_of(part).is_none());
+    let after = (middle.max(1)..lines.len()).filter(is_end).find(parses);
+    let at = after.or_else(|| (1..middle).rev().filter(is_end).find(parses))?;
+    lines.split_at_checked(at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_split_between_points() {
+        let check = |lines: &str, first: &str| {
+            let found = halves(lines.as_bytes()).map(|(first, second)| [first, second].map(<[u8]>::to_vec));
+            let want = lines.strip_prefix(first).filter(|_| !first.is_empty());
+            let want = want.map(|second| [first, second].map(|part| part.as_bytes().to_vec()));
+            assert_eq!(found, want, "{lines:?}");
+        };
+        check("a v=1 1\nb v=1 1\n", "a v=1 1\n");
+        check("a v=1 1\n", "");
+        check("a v=\"x\ny\" 1\n", "");
+        check("a v=\"x\ny\" 1\nb v=1 1\n", "a v=\"x\ny\" 1\n");
+        check("a v=1 1\nb v=\"xxxxxxxxxxxxxxx\ny\" 1\n", "a v=1 1\n");
+        check("a v=1 1\nb v=1 1\nc v=1 1\nd v=1 1\n", "a v=1 1\nb v=1 1\n");
+        check("", "");
+    }
 
     #[test]
     fn the_position_advances_in_order() {

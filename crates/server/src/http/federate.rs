@@ -56,7 +56,8 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
         let range = TimeRange::inclusive(now_ms.saturating_sub(app.options.query.lookback_ms) + 1, now_ms);
         let source = app.lifecycle.source()?.queryable(&call.tenant);
         let mut latest = Latest::new(negotiated, &admitted.ctx)?;
-        for matchers in &selectors {
+        // As in Prometheus, `{}` selects nothing, and other selectors that match the empty string do.
+        for matchers in selectors.iter().filter(|matchers| !matchers.is_empty()) {
             latest.collect(&*source, &Selector { matchers, range }, &admitted.ctx)?;
         }
         drop(source);

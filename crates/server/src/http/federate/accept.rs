@@ -47,9 +47,9 @@ pub(super) struct Negotiated {
 impl Negotiated {
     /// Chooses both by the header `Accept`.
     pub(super) fn of(accept: &str) -> Negotiated {
-        let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(Clause::parse).collect();
-        // Stable: of clauses with equal weights the first counts.
-        clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        let mut clauses: Vec<Clause<'_>> =
+            accept.split(',').take(CLAUSE_COUNT_MAX).filter_map(Clause::parse).collect();
+        sort_as_prometheus(&mut clauses);
         let mut escaping = Escaping::default();
         for clause in &clauses {
             escaping = clause.param(ESCAPING).and_then(Escaping::of_name).unwrap_or(escaping);
@@ -86,6 +86,24 @@ impl Format {
     }
 }
 
+/// Most media ranges of a header that are looked at: sorting takes the square of their number.
+const CLAUSE_COUNT_MAX: usize = 64;
+
+/// Puts heavier ranges first, and exact ones before those with `*`, whatever their weights. The order is not
+/// transitive, so that it depends on the algorithm: insertion sort, as in Prometheus.
+fn sort_as_prometheus(clauses: &mut [Clause<'_>]) {
+    for end in 1..clauses.len() {
+        let mut at = end;
+        while let Some([before, clause]) = at.checked_sub(1).and_then(|start| clauses.get(start..=at)) {
+            if !clause.goes_before(before) {
+                break;
+            }
+            clauses.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+}
+
 /// A media range with its parameters.
 struct Clause<'a> {
     kind: &'a str,
@@ -107,6 +125,12 @@ impl<'a> Clause<'a> {
             clause.weight = weight.parse().unwrap_or(1.0);
         }
         (clause.weight > 0.0).then_some(clause)
+    }
+
+    fn goes_before(&self, other: &Clause<'_>) -> bool {
+        self.weight > other.weight
+            || self.kind != "*" && other.kind == "*"
+            || self.subkind != "*" && other.subkind == "*"
     }
 
     fn param(&self, wanted: &str) -> Option<&'a str> {
@@ -201,6 +225,7 @@ mod tests {
             Escaping::Values,
         );
         check("text/plain;q=0.5,*/*;escaping=allow-utf-8;q=0.2", Escaping::Underscores);
+        check("*/*;escaping=values;q=0.5,text/plain;q=0.3", Escaping::Underscores);
         check("text/html;escaping=values,*/*;escaping=allow-utf-8;q=0.2", Escaping::AllowUtf8);
         check("text/plain;escaping=x;q=0.2,text/html;escaping=dots", Escaping::Dots);
     }
