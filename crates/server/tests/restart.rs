@@ -127,13 +127,38 @@ fn raw_quotes_work_in_every_request_of_a_connection() {
     server.stop().expect("stops");
 }
 
+/// A hundred headers were refused, and a request without `Host` was not.
+#[test]
+fn headers_of_proxies_are_taken_and_a_missing_host_is_refused() {
+    let dir = tempfile::tempdir().expect("directory");
+    let server = start(dir.path());
+    let with =
+        |count: usize| format!("GET /-/healthy HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(count));
+    let requests = [
+        (with(50), 200),
+        (with(100), 200),
+        (with(250), 200),
+        ("GET /-/healthy HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET /-/healthy HTTP/1.1\r\nA: b\r\n\r\n".to_owned(), 400),
+        ("GET /-/healthy HTTP/1.0\r\n\r\n".to_owned(), 200),
+    ];
+    for (request, want) in requests {
+        let mut stream = TcpStream::connect(server.address()).expect("connects");
+        stream.set_read_timeout(Some(ANSWER_WAIT)).expect("timeout");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let (status, text) = read_answer(&mut stream);
+        assert_eq!(status, want, "{text}");
+    }
+    server.stop().expect("stops");
+}
+
 /// What the HTTP parser refused had an empty body, no line in the log and no count.
 #[test]
 fn what_is_no_http_is_refused_with_a_reason_and_counted() {
     let dir = tempfile::tempdir().expect("directory");
     let server = start(dir.path());
     let long = format!("GET /api/v1/query?query={} HTTP/1.1\r\nHost: x\r\n\r\n", "1".repeat(70_000));
-    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(200));
+    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(300));
     for (request, want) in [("GET /a b HTTP/1.1\r\n\r\n", 400), (&*long, 414), (&*many, 431)] {
         let mut stream = TcpStream::connect(server.address()).expect("connects");
         stream.set_read_timeout(Some(ANSWER_WAIT)).expect("timeout");

@@ -138,8 +138,8 @@ fn write(server: &InfluxServer, results: &WriteResults, number: u64, batch: &Bat
     }
 }
 
-/// Writes `lines`, which can be parsed. A request in which a new field has two types is refused as a whole, so
-/// it is sent again in halves, until the points that conflict stand alone.
+/// Writes `lines`, which can be parsed. A request in which a new field has two types is refused as a whole,
+/// so it is sent again in halves, until the points that conflict stand alone.
 fn write_points(
     server: &InfluxServer,
     target: &PolicyName,

@@ -5,6 +5,7 @@
 use std::io::Write as _;
 
 use chronolith_model::Labels;
+use chronolith_model::decimal::{decimal, scientific};
 
 pub(crate) mod histogram;
 
@@ -74,7 +75,7 @@ pub(crate) fn put_float(out: &mut Vec<u8>, value: f64) {
     } else if !value.is_finite() || (magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude)) {
         put_float_rare(out, value);
     } else {
-        put_display(out, value);
+        out.extend_from_slice(decimal(value).as_bytes());
     }
 }
 
@@ -92,7 +93,7 @@ fn put_float_rare(out: &mut Vec<u8>, value: f64) {
 /// Go's `e` form: a sign and at least two digits in the exponent.
 fn put_exponent(out: &mut Vec<u8>, value: f64) {
     let start = out.len();
-    put_display(out, format_args!("{value:e}"));
+    out.extend_from_slice(scientific(value).as_bytes());
     let Some(mark) = out[start..].iter().rposition(|&byte| byte == b'e').map(|at| start + at + 1) else {
         return;
     };

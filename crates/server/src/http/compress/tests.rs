@@ -304,7 +304,9 @@ async fn a_compressed_response_has_the_bytes_of_a_plain_one() {
         }
         assert_eq!(named(&plain_head, &header::CONTENT_ENCODING), "", "{path}");
         assert!(unpacked(&packed).expect("valid") == plain, "{path}");
-        assert!(packed.len() < plain.len(), "{path}");
+        // The length of a streamed response is not known when its head is sent.
+        let is_short_stream = plain.len() < 1024 && named(&plain_head, &header::CONTENT_LENGTH).is_empty();
+        assert!(packed.len() < plain.len() || is_short_stream, "{path}");
     }
     let (head, packed) = fetch(&server, Method::GET, "/metrics", Some("gzip")).await;
     let text = String::from_utf8(unpacked(&packed).expect("valid")).expect("text");

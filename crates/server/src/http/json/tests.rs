@@ -119,7 +119,16 @@ fn fast_digits_equal_those_of_display() {
             }
         }
     };
-    // Ties: the value lies in the middle of its two shortest candidates.
+    // Ties: the value lies in the middle of its two shortest candidates, so it has 17 or 18 digits, of which
+    // the last one is a 5.
+    for exponent in 1..26 {
+        let digits = 5_u64.pow(exponent);
+        for start in [10_u64.pow(16) / digits, 10_u64.pow(17) / digits, 3 * 10_u64.pow(16) / digits] {
+            for numerator in (0..200).map(|idx| (start + idx * idx) | 1).filter(|n| *n < 1 << 53) {
+                check_both(numerator as f64 * 2_f64.powi(-(exponent as i32)));
+            }
+        }
+    }
     for exponent in 1..70 {
         for numerator in (1..400).step_by(2).map(f64::from) {
             check_both(numerator * 2_f64.powi(-exponent));
