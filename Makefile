@@ -27,7 +27,7 @@ FIRST_BUILD = [ -x "$(RELEASE)/chronolith" ] || \
 run: tools $(if $(filter plain,$(UI)),ui-plain,ui)
 	@$(FIRST_BUILD)
 	cargo build --release --package chronolith
-	@echo "Open http://$(HTTP)/ : the page's query has an answer after the first self-scrape (10 s). Ctrl-C stops."
+	@echo "Open http://$(HTTP)/ : the page shows the server's first samples within a few seconds. Ctrl-C stops."
 	@exec "$(RELEASE)/chronolith" serve --data-dir "$(DATA)" --http "$(HTTP)" --carbon.listen "$(CARBON)"
 
 # DATA has a default for `run`, so that its origin says whether a directory was asked for.

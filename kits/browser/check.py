@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import urllib.parse
@@ -18,6 +19,7 @@ from playwright.sync_api import sync_playwright
 
 import data
 import server_state
+import world
 from data import HOSTILE
 from driver import RUN, Browser, NotRun, base_of, editor_ready, panel
 from heat import heatmap
@@ -31,6 +33,7 @@ PAGES = ["", "explore", "cardinality", "storage", "tenants", "rejects", "queries
 FIRST_LOAD_BYTES_MAX = 250_000
 READY_MS_MAX = 400 * TIME_FACTOR
 COMPLETIONS_MAX = 100
+START_SECONDS_MAX = 3 * TIME_FACTOR
 # CodeMirror ignores Enter for 75 ms after it has opened the list.
 OPTION_READY_MS = 150
 OWN_TIME_ERROR = 0.05
@@ -63,6 +66,37 @@ def first_load(browser):
     print("     first load: %d bytes, ready after %.0f ms" % (size, best))
     assert size <= FIRST_LOAD_BYTES_MAX, size
     assert best <= READY_MS_MAX, best
+
+
+def start(browser):
+    """The start page of a new server has a graph within three seconds of its start. With several tenants it opens with
+    one of them, and names one that does not exist."""
+    server, demo = browser.args.server, browser.args.demo
+    if not server or not demo:
+        raise NotRun("--server and --demo name no programs")
+    with tempfile.TemporaryDirectory(prefix="chronolith-start-") as folder:
+        begin = time.monotonic()
+        with world.running(server, folder, []) as url, browser.at(url) as other:
+            page = other.open("")
+            page.locator(".legend li").first.wait_for(timeout=10_000)
+            seconds = time.monotonic() - begin
+            assert "chronolith_head_series" in page.locator(".legend").inner_text()
+            assert page.locator(".plot").bounding_box()["height"] >= 0.4 * page.viewport_size["height"]
+            other.close(page)
+    print("     first graph %.1f s after the start of the server" % seconds)
+    assert seconds <= START_SECONDS_MAX, seconds
+    with tempfile.TemporaryDirectory(prefix="chronolith-start-") as folder, world.running(server, folder, world.FLAGS) as url:
+        world.load(url, demo, services=5, hours=1)
+        with browser.at(url) as other:
+            page = other.open("")
+            page.wait_for_function("document.querySelector('.tenant input')?.value")
+            assert page.locator(".tenant input").input_value() in (world.SHOP, world.BILLING)
+            assert "tenant=" in page.url, page.url
+            page.locator("datalist option").nth(1).wait_for(state="attached")
+            page.locator(".tenant input").fill("nobody")
+            page.keyboard.press("Enter")
+            page.get_by_text("no such tenant").wait_for()
+            other.close(page)
 
 
 def modules(browser):
@@ -343,7 +377,7 @@ def addresses(browser):
         assert "results" in json.load(answer)
 
 
-STEPS = [first_load, modules, table, graph, heatmap, plan, own_times, errors, completion, missing_endpoints, status, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
+STEPS = [first_load, start, modules, table, graph, heatmap, plan, own_times, errors, completion, missing_endpoints, status, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
 # Run by a second process next to the others; figures of speed are measured when nothing else runs.
 ASIDE, ALONE = ("hostile", "axe"), ("speed", "first_load")
 RESULTS = ("passed", "failed", "skipped")

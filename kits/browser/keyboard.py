@@ -99,7 +99,7 @@ def queries(page):
     reach(page, "Order")
     press(page, "ArrowDown")
     page.wait_for_url(lambda address: "sort=count" in address)
-    reach(page, "Dearest queries")
+    reach(page, "Slowest queries")
 
 
 def plan(page):

@@ -40,7 +40,7 @@ CHECKS = [
     ("storage/squares.js", "(b => [b.length, Math.round(b.reduce((s, x) => s + x.width * x.height, 0)), b.every(x => x.x >= -1e-9 && x.x + x.width <= 300 + 1e-9 && x.y + x.height <= 100 + 1e-9)])(m.squarify([6, 6, 4, 3, 2, 2, 1], {x: 0, y: 0, width: 300, height: 100}))", [7, 30000, True]),
     ("storage/blocks.js", "m.lanesOf([{minTime: 0, maxTime: 2}, {minTime: 1, maxTime: 3}, {minTime: 2, maxTime: 4}, {minTime: 3, maxTime: 5}])", [0, 1, 0, 1]),
     ("storage/blocks.js", "m.windowsOf(3600000, 15000000).map(w => [w.min, w.max])", [[3600000, 7200000], [7200000, 14400000], [14400000, 15000000]]),
-    ("storage/own.js", "[m.secondsUntilFull(100, -2), m.secondsUntilFull(100, 1) === Infinity, m.secondsUntilFull(null, -1), m.secondsUntilFull(100, null)]", [50, True, None, None]),
+    ("storage/own.js", "[m.secondsUntilFull(100, 2), m.secondsUntilFull(100, -1) === Infinity, m.secondsUntilFull(null, 1), m.secondsUntilFull(100, null)]", [50, True, None, None]),
     ("pages/cardinality.js", "[m.narrowed('', 'a=\"b\"'), m.narrowed('{c=\"d\"}', 'a=\"b\"'), m.narrowed('up', 'a!=\"\"'), m.narrowed('{a=\"b\"}', 'a=\"b\"')]",
      ['{a="b"}', '{c="d",a="b"}', '{__name__="up",a!=""}', '{a="b"}']),
     ("pages/alerts.js", "(l => [l.length, m.fitting(l, 'severity=page', '', '').length, m.fitting(l, 'high', 'firing', 'alert').length, m.fitting(l, 'severity=pag', '', '').length])(m.linesOf({name: 'g', rules: [{type: 'alerting', name: 'High', state: 'firing', labels: {severity: 'page'}, alerts: [{state: 'firing', labels: {alertname: 'High', severity: 'page'}}]}, {type: 'recording', name: 'r'}]}))", [3, 2, 1, 0]),

@@ -20,6 +20,16 @@ export class ApiError extends Error {
   }
 }
 
+/** Sends a request; a server that is gone has a text that says so. @param {string} path @param {RequestInit} request @returns {Promise<Response>} */
+async function send(path, request) {
+  try {
+    return await fetch(path, request);
+  } catch (error) {
+    if (request.signal?.aborted) throw error;
+    throw new ApiError("no answer from the server", "unreachable");
+  }
+}
+
 /** @param {string | null} [tenant] Instead of the tenant of the address. */
 function tenantHeaders(tenant = route.value.params.get("tenant")) {
   /** @type {Record<string, string>} */
@@ -33,13 +43,13 @@ function tenantHeaders(tenant = route.value.params.get("tenant")) {
  */
 export async function post(path, form, signal) {
   const body = form instanceof URLSearchParams ? form : new URLSearchParams(form);
-  return read(await fetch(path, { method: "POST", body, headers: tenantHeaders(), signal: signal ?? null }), signal);
+  return read(await send(path, { method: "POST", body, headers: tenantHeaders(), signal: signal ?? null }), signal);
 }
 
 /** @param {string} path @param {Record<string, string>} [params] @param {AbortSignal} [signal] @param {string} [tenant] @returns {Promise<any>} */
 export async function get(path, params = {}, signal, tenant) {
   const query = new URLSearchParams(params).toString();
-  return read(await fetch(path + (query ? "?" + query : ""), { headers: tenantHeaders(tenant), signal: signal ?? null }), signal);
+  return read(await send(path + (query ? "?" + query : ""), { headers: tenantHeaders(tenant), signal: signal ?? null }), signal);
 }
 
 /** Field `data` of a successful answer. @param {string} path @param {Record<string, string>} [params] @param {AbortSignal} [signal] @param {string} [tenant] */
@@ -51,7 +61,7 @@ export const data = async (path, params, signal, tenant) => (await get(path, par
  */
 export async function stream(path, form, signal) {
   const body = form instanceof URLSearchParams ? form : new URLSearchParams(form);
-  const answer = await fetch(path, { method: "POST", body, headers: tenantHeaders(), signal: signal ?? null });
+  const answer = await send(path, { method: "POST", body, headers: tenantHeaders(), signal: signal ?? null });
   if (!answer.ok) await read(answer);
   /** @type {any[]} */
   const results = [];

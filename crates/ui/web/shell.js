@@ -14,6 +14,9 @@ const PAGES = [
 const HIDDEN = "alerts";
 const SCHEMES = ["auto", "light", "dark"];
 const STATE_MS = 5000;
+/** Names that the field of the tenant offers. */
+const TENANTS_MAX = 1000;
+const rememberedTenant = () => { try { return localStorage.getItem("tenant") ?? ""; } catch { return ""; } };
 
 const remembered = () => { try { return localStorage.getItem("scheme") ?? "auto"; } catch { return "auto"; } };
 /** @param {string} scheme */
@@ -40,6 +43,33 @@ function Zone() {
   return html`<button class="quiet" onClick=${next} title="Time zone of all times (u)">${utc ? "UTC" : "Local"}</button>`;
 }
 
+/** The tenant of the address, chosen among those that the server knows. Without one in the address the last one is taken, or the first.
+ * @param {{ isNeeded: boolean }} props */
+function Tenant({ isNeeded }) {
+  const tenant = route.value.params.get("tenant") ?? "";
+  const [known, setKnown] = useState(/** @type {string[] | null} */ (null));
+  useEffect(() => {
+    const stop = new AbortController();
+    data(`api/v1/status/tenants?limit=${TENANTS_MAX}&sort=series`, {}, stop.signal).then(
+      found => setKnown(found.tenants.map((/** @type {{ tenant: string }} */ one) => one.tenant)), () => { /* The field still takes a name. */ });
+    return () => stop.abort();
+  }, [tenant]);
+  useEffect(() => {
+    if (tenant || !isNeeded || !known?.length) return;
+    const last = rememberedTenant();
+    patch({ tenant: known.includes(last) ? last : known[0] }, "replace");
+  }, [tenant, isNeeded, known]);
+  const choose = (/** @type {string} */ name) => {
+    try { localStorage.setItem("tenant", name); } catch { /* Storage may be off; the choice is in the address. */ }
+    patch({ tenant: name });
+  };
+  const isUnknown = tenant && known && known.length < TENANTS_MAX && !known.includes(tenant);
+  return html`<label class="tenant">Tenant <input value=${tenant} size="12" list="tenants" autocapitalize="off" spellcheck=${false} aria-invalid=${isUnknown ? "true" : undefined}
+      onChange=${(/** @type {any} */ event) => choose(event.target.value.trim())} /></label>
+    <datalist id="tenants">${(known ?? []).map(name => html`<option key=${name} value=${name}></option>`)}</datalist>
+    ${isUnknown && html`<span class="soft" role="status">no such tenant</span>`}`;
+}
+
 /** State of the server, and the tenant where there are several. */
 function State() {
   const [state, setState] = useState(/** @type {any} */ (null));
@@ -56,10 +86,8 @@ function State() {
     return () => { ended = true; clearTimeout(timer); };
   }, []);
   const trouble = !state ? "" : state.failed ? "no answer from the server" : !state.ready ? state.progress : state.walPoisoned ? "writes are refused: writing the WAL failed" : state.diskFull ? "writes are refused: the disk is full" : "";
-  const tenant = route.value.params.get("tenant") ?? "";
   return html`
-    ${(state?.multitenancy || tenant) && html`<label class="tenant">Tenant <input value=${tenant} size="12" autocapitalize="off" spellcheck=${false}
-      onChange=${(/** @type {any} */ event) => patch({ tenant: event.target.value.trim() })} /></label>`}
+    ${(state?.multitenancy || route.value.params.has("tenant")) && html`<${Tenant} isNeeded=${Boolean(state?.multitenancy)} />`}
     <span class="state" role="status"><i class=${"dot " + (trouble ? "bad" : state ? "good" : "")}></i>${trouble || (state ? "ready" : "…")}</span>`;
 }
 

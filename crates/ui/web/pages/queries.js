@@ -1,4 +1,4 @@
-// Queries at work, one of which can be ended; and the dearest queries of the last hour.
+// Queries at work, one of which can be ended; and the slowest queries of the last hour.
 import { html, useState } from "../lib/ui.js";
 import { post } from "../api.js";
 import { bytes, count, duration, timeText } from "../format.js";
@@ -26,18 +26,18 @@ export function Page() {
         <tbody>${value.queries.map((/** @type {any} */ found) => html`<tr key=${found.id}><td class="mono" title=${found.query}><a href=${hrefOf("query", { "g0.expr": found.query })} data-page="query">${found.query.slice(0, TEXT_MAX)}</a></td><td>${found.tenant}</td>
           <td class="value">${duration(found.ageMs)}</td><td class="value">${count(found.series)}</td><td class="value">${count(found.samples)}</td><td class="value">${bytes(found.memoryBytes)}</td><td class="value">${bytes(found.memoryPeakBytes)}</td>
           <td><button onClick=${() => kill(found.id)} aria-label=${`End query ${found.id}`}>End</button></td></tr>`)}</tbody></table></div>`}
-      ${!value.queries.length && html`<p class="empty">No query is running.</p>`}`}</section><${Dearest} />`;
+      ${!value.queries.length && html`<p class="empty">No query is running.</p>`}`}</section><${Slowest} />`;
 }
 
 /** Texts of the last hour that took most, together. */
-function Dearest() {
+function Slowest() {
   const { params } = route.value, utc = params.get("tz") === "utc", sort = params.get("sort") ?? "seconds";
   const { value, error } = usePolled(`api/v1/status/top_queries?limit=${TOP_LIMIT}&sort=${sort}`, TOP_REFRESH_MS);
   const by = (/** @type {any} */ one) => one[sort] ?? one.seconds, most = by(value?.queries[0] ?? { seconds: 1 });
-  return html`<section class="panel"><h2>Dearest queries${value ? ` of the last ${value.minutes} minutes` : ""}</h2><${Fault} error=${error} />
+  return html`<section class="panel"><h2>Slowest queries${value ? ` of the last ${value.minutes} minutes` : ""}</h2><${Fault} error=${error} />
     ${value && html`<div class="bar"><${Choice} name="sort" label="Order" choices=${[["seconds", "time"], ["count", "count"], ["samples", "samples"]]} />
       ${value.dropped > 0 && html`<span class="soft">${count(value.dropped)} texts were left out: there were more than the server keeps.</span>`}</div>
-    ${value.queries.length ? html`<div class="rows tall" tabindex="0" role="region" aria-label="Dearest queries"><table><thead>${heads(["query", "share of the first", "tenant", "#count", "#failed", "#time", "#mean", "#longest", "#samples", "last"])}</thead>
+    ${value.queries.length ? html`<div class="rows tall" tabindex="0" role="region" aria-label="Slowest queries"><table><thead>${heads(["query", "relative", "tenant", "#count", "#failed", "#time", "#mean", "#longest", "#samples", "last"])}</thead>
       <tbody>${value.queries.map((/** @type {any} */ one, /** @type {number} */ idx) => html`<tr key=${idx}><td class="mono" title=${one.query}><a href=${hrefOf("query", { "g0.expr": one.query, "g0.lang": one.language === "promql" ? undefined : one.language })} data-page="query">${one.query.slice(0, TEXT_MAX)}</a></td>
         <td><${Bar} part=${by(one)} of=${most} /></td><td>${one.tenant}</td><td class="value">${count(one.count)}</td><td class="value">${count(one.errors)}</td><td class="value">${duration(1000 * one.seconds)}</td>
         <td class="value">${duration((1000 * one.seconds) / (one.count || 1))}</td><td class="value">${duration(1000 * one.maxSeconds)}</td><td class="value">${count(one.samples)}</td><td>${timeText(Math.floor(one.lastMs / 1000), utc)}</td></tr>`)}</tbody></table></div>` : html`<p class="empty">No query in this time.</p>`}`}</section>`;

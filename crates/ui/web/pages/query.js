@@ -12,7 +12,7 @@ import { Graph } from "../query/graph.js";
 import { Heatmap } from "../query/heatmap.js";
 import { earlier, remember } from "../query/history.js";
 import { exemplars, run } from "../query/languages.js";
-import { panelCount, panelParams, PANELS_MAX, readPanel, windowOf, withoutPanel } from "../query/panel.js";
+import { isStart, panelCount, panelParams, PANELS_MAX, readPanel, windowOf, withoutPanel } from "../query/panel.js";
 import { Table } from "../query/table.js";
 import { go, patch, route } from "../route.js";
 
@@ -22,6 +22,8 @@ const LANGUAGES = /** @type {[import("../query/panel.js").Language, string][]} *
 const TABS = /** @type {[import("../query/panel.js").Tab, string][]} */ ([["graph", "Graph"], ["table", "Table"], ["plan", "Plan"]]);
 /** @type {import("../query/graph.js").Exemplar[]} */
 const NO_MARKS = [];
+/** The start page asks again until its graph has this many points, at most this often. */
+const START_POINTS = 10, START_ASKS_MAX = 60, START_PAUSE_MS = 2000;
 
 export function QueryPage() {
   const { params } = route.value, panels = panelCount(params);
@@ -46,6 +48,12 @@ function PanelView({ idx, isOnly }) {
   const draft = useRef(panel.expr);
   const { result, error, isRunning, marks } = useResult(panel, params.get("tenant") ?? "", runs);
   useEffect(() => { draft.current = panel.expr; }, [panel.expr]);
+  const isFilling = isStart(params, idx) && panel.tab === "graph" && runs < START_ASKS_MAX && !hasPoints(result, START_POINTS);
+  useEffect(() => {
+    if (!isFilling || isRunning) return;
+    const timer = setTimeout(() => { if (!document.hidden) setRuns(now => now + 1); }, START_PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [isFilling, isRunning]);
 
   const change = (/** @type {Partial<PanelFields>} */ fields) => patch(panelParams(idx, { expr: panel.expr, tab: panel.tab, ...fields }));
   const start = (/** @type {string} */ text) => {
@@ -81,6 +89,9 @@ function PanelView({ idx, isOnly }) {
 
 /** @param {import("../query/languages.js").Result | null} result */
 const hasOnlyHistograms = result => Boolean(result?.series.length && result.series.every(line => line.histograms));
+
+/** @param {import("../query/languages.js").Result | null} result @param {number} least */
+const hasPoints = (result, least) => Boolean(result?.series.some(line => line.points.filter(value => value !== null).length >= least));
 
 /** @param {import("../query/languages.js").Result} result @param {PanelFields} panel */
 const summary = ({ rows, series, ms }, panel) => `${panel.tab === "plan" ? "" : rows ? `${count(rows.length)} rows · ` : `${count(series.length)} series · `}${duration(ms)}`;

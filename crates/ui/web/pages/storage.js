@@ -28,7 +28,7 @@ export function Page() {
 
 /** The server's own metrics, again every minute; empty while they are not there. */
 function useOwn() {
-  const [own, setOwn] = useState(/** @type {import("../storage/own.js").Own} */ ({ values: {}, trend: null }));
+  const [own, setOwn] = useState(/** @type {import("../storage/own.js").Own} */ ({ values: {}, growth: null }));
   useEffect(() => {
     const stop = new AbortController();
     const refresh = () => ownMetrics(stop.signal).then(setOwn, () => { /* Without self-scrape there are none. */ });
@@ -44,19 +44,19 @@ const fullText = seconds => (seconds === null ? "not known yet" : seconds > FULL
 
 /** @param {{ state: any, utc: boolean }} props */
 function Sizes({ state, utc }) {
-  const { values, trend } = useOwn();
+  const { values, growth } = useOwn();
   const time = (/** @type {number | null} */ ms) => (ms == null ? "–" : timeText(Math.floor(ms / 1000), utc));
   const free = state.diskFreeBytes ?? values.chronolith_disk_free_bytes, checkpoint = values.chronolith_checkpoint_bytes, step = values.chronolith_compaction_step_bytes;
   /** @type {[string, string][]} */
   const facts = [
     [count(state.headSeries), "series in the head"], [count(state.headChunks), "chunks in the head"], [count(state.blocks), "blocks"], [bytes(state.blockBytes), "in blocks"],
     [bytes(checkpoint == null ? state.walBytes : Math.max(0, state.walBytes - checkpoint)), checkpoint == null ? "WAL and checkpoint" : "WAL"], ...(checkpoint == null ? [] : /** @type {[string, string][]} */ ([[bytes(checkpoint), "checkpoint"]])),
-    [values.chronolith_checkpoint_tail_replay_seconds == null ? "–" : duration(1000 * values.chronolith_checkpoint_tail_replay_seconds), "replay of a start now"], [count(values.chronolith_flush_waiting_windows), "windows wait for a flush"],
-    [step ? `${Math.round((100 * (values.chronolith_compaction_step_moved_bytes ?? 0)) / (2 * step))} %` : "none", "compaction running"], [bytes(free), "free on the disk"], [fullText(secondsUntilFull(free, trend)), "disk full"],
+    [values.chronolith_checkpoint_tail_replay_seconds == null ? "–" : duration(1000 * values.chronolith_checkpoint_tail_replay_seconds), "replay time"], [count(values.chronolith_flush_waiting_windows), "pending flushes"],
+    [step ? `${Math.round((100 * (values.chronolith_compaction_step_moved_bytes ?? 0)) / (2 * step))} %` : "none", "compaction running"], [bytes(free), "free on the disk"], [fullText(secondsUntilFull(free, growth)), "disk full"],
     [count(state.samplesAppended), "samples appended"], [count(state.samplesRejected), "samples rejected"], [count(state.tenants), "tenants"],
   ];
   return html`<${Facts} facts=${facts} />
-  <p class="soft">Version ${state.version}, started ${time(Date.parse(state.startTime))}, replay ${duration(state.replayMs)}. Head from ${time(state.headMinTime)} to ${time(state.headMaxTime)}. <i>Disk full</i> is by the trend of the last 6 hours.</p>
+  <p class="soft">Version ${state.version}, started ${time(Date.parse(state.startTime))}, replay ${duration(state.replayMs)}. Head from ${time(state.headMinTime)} to ${time(state.headMaxTime)}. <i>Disk full</i> is the time until blocks and WAL fill the free space, by their growth in the last 6 hours.</p>
   ${(state.replayNotes ?? []).map((/** @type {string} */ text) => html`<div class="note" key=${text}>${text}</div>`)}`;
 }
 

@@ -8,6 +8,8 @@ import { Bar, Choice, hasWords, heads, NEAR, Search } from "../widgets.js";
 
 const REFRESH_MS = 10_000;
 const LIMIT = 1000;
+/** A smaller part of a limit has no bar. */
+const BAR_MIN = 0.01;
 /** @typedef {{ name: string, setting: string | null, used: number, limit: number | null }} Limit */
 /** @typedef {{ tenant: string, samplesAccepted: number, samplesRejected: number, queries: number, memoryBytes: number, limits: Limit[] }} Tenant */
 
@@ -36,7 +38,8 @@ const List = ({ tenants }) => html`<div class="rows tall" tabindex="0" role="reg
 
 /** @param {{ limit: Limit }} props */
 const Use = ({ limit }) => {
+  const isUsed = limit.limit && share(limit) >= BAR_MIN;
   const show = /byte|memory/.test(limit.name) ? bytes : count;
-  return html`<span class="limit" title=${limit.setting ? `setting ${limit.setting}` : ""}><span>${limit.name.replaceAll("_", " ")}</span>${limit.limit ? html`<${Bar} part=${limit.used} of=${limit.limit} isLimit />` : ""}
+  return html`<span class="limit" title=${limit.setting ? `setting ${limit.setting}` : ""}><span>${limit.name.replaceAll("_", " ")}</span>${isUsed ? html`<${Bar} part=${limit.used} of=${limit.limit} isLimit />` : ""}
     <span class="value">${show(limit.used)} ${limit.limit ? `of ${show(limit.limit)}, ${(100 * share(limit)).toFixed(share(limit) < 0.1 ? 1 : 0)} %` : "without limit"}</span></span>`;
 };

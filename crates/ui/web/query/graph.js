@@ -13,8 +13,12 @@ import { SERIES_DEFAULT, SERIES_MAX } from "./panel.js";
  */
 
 const SERIES_CHOICES = [50, SERIES_DEFAULT, SERIES_MAX];
-const HEIGHT = 320;
+/** At least this, and two fifths of the window. */
+const HEIGHT_MIN = 320, HEIGHT_PART = 0.4;
+const heightOf = () => Math.max(HEIGHT_MIN, Math.round(innerHeight * HEIGHT_PART));
+const TIP_DIGITS = 5;
 const TIP_ROWS = 8;
+const FIGURES = ["last", "min", "max", "mean"];
 const ORDERS = { first: "the first", largest: "the largest", smallest: "the smallest" };
 
 /** The series that are drawn: those with the filter in their text, in the order that was chosen. @param {Series[]} series @param {string} filter @param {string} order @param {number} [most] */
@@ -55,7 +59,7 @@ export function Graph({ times, series, panel, utc, marks, onZoom, onMost }) {
     const box = host.current;
     if (!box || !times.length) return;
     const plot = new uPlot(options({ box, tip: tip.current, lines, panel, utc, marks, onZoom }), dataOf(times, lines, panel), box);
-    const observer = new ResizeObserver(() => { if (box.clientWidth && box.clientWidth !== plot.width) plot.setSize({ width: box.clientWidth, height: HEIGHT }); });
+    const observer = new ResizeObserver(() => { if (box.clientWidth && box.clientWidth !== plot.width) plot.setSize({ width: box.clientWidth, height: heightOf() }); });
     observer.observe(box);
     return () => { observer.disconnect(); plot.destroy(); };
   }, [times, lines, panel.mode, panel.scale, panel.zero, utc, marks, scheme]);
@@ -69,9 +73,11 @@ export function Graph({ times, series, panel, utc, marks, onZoom, onMost }) {
       <select aria-label="Most series" value=${panel.most} onChange=${(/** @type {any} */ event) => onMost(Number(event.target.value))}>${SERIES_CHOICES.map(most => html`<option key=${most} value=${most}>at most ${count(most)}</option>`)}</select>
       <input type="search" aria-label="Choose series" placeholder="with this text" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} /></div>`}
     <div class="plot" ref=${host} role="img" aria-label=${`Graph of ${count(lines.length)} series; the table tab has their values`}><div class="tip" ref=${tip} hidden></div></div>
-    <ul class="legend" aria-label="Series">${shown.map((line, idx) => html`<li key=${line.text} class=${hidden.has(line.text) ? "off" : ""}>
+    <div class="legend-head soft" aria-hidden="true">${FIGURES.map(name => html`<span key=${name}>${name}</span>`)}</div>
+    <ul class="legend" tabindex="0" aria-label="Series">${shown.map((line, idx) => html`<li key=${line.text} class=${hidden.has(line.text) ? "off" : ""}>
       <button class="swatch" aria-label=${`Hide or show ${line.text}`} aria-pressed=${!hidden.has(line.text)} onClick=${() => toggle(line.text)}><i style=${{ background: colourOf(idx) }}></i></button>
-      <button class="name" title="Only this series, or all again" onClick=${() => isolate(line.text)}>${line.text}</button></li>`)}</ul>`;
+      <button class="name" title="Only this series, or all again" onClick=${() => isolate(line.text)}>${line.text}</button>
+      <span class="figures">${figures(line).map((value, at) => html`<span key=${FIGURES[at]}><span class="hidden">${FIGURES[at]} </span>${value === null ? "–" : short(value)}</span>`)}</span></li>`)}</ul>`;
 }
 
 /** @param {number[]} times @param {Series[]} lines @param {Panel} panel @returns {any} */
@@ -85,7 +91,7 @@ function options({ box, tip, lines, panel, utc, marks, onZoom }) {
   const axis = { stroke: look("--soft"), grid: { stroke: look("--grid"), width: 1 }, ticks: { stroke: look("--grid"), width: 1 }, font: "12px system-ui" };
   const isStacked = panel.mode === "stacked";
   return {
-    width: box.clientWidth || 600, height: HEIGHT, legend: { show: false },
+    width: box.clientWidth || 600, height: heightOf(), legend: { show: false },
     cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false } },
     scales: { x: { time: true }, y: { distr: panel.scale === "log" ? 3 : 1, range: panel.scale === "log" ? undefined : (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => yRange(low, high, panel.zero || isStacked) } },
     axes: [{ ...axis, space: 90, values: (/** @type {any} */ _, /** @type {number[]} */ ticks, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ apart) => timeTicks(ticks, apart, utc) }, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(value => (value == null ? "" : short(value))) }],
@@ -123,13 +129,26 @@ function showTip(plot, tip, lines, utc, marks) {
     if (value != null) { const y = plot.valToPos(value, "y"); near.push({ line, y, far: Math.abs(y - top) }); }
   });
   near.sort((a, b) => a.far - b.far);
-  const rows = near.slice(0, TIP_ROWS).sort((a, b) => a.y - b.y).map(({ line }) => tipRow(colourOf(line.idx), line.text, String(line.points[idx])));
+  const rows = near.slice(0, TIP_ROWS).sort((a, b) => a.y - b.y).map(({ line }) => tipRow(colourOf(line.idx), line.text, digits(line.points[idx] ?? null)));
   if (near.length > TIP_ROWS) rows.push(tipRow("transparent", `and ${count(near.length - TIP_ROWS)} more`, ""));
   const mark = marks.find(({ time, value }) => Math.hypot(plot.valToPos(time, "x") - left, plot.valToPos(value, "y") - top) < 8);
   if (mark) rows.unshift(tipRow(look("--bad"), `exemplar ${Object.entries(mark.labels).map(pair => pair.join("=")).join(" ")}`, String(mark.value)));
   tip.replaceChildren(Object.assign(document.createElement("b"), { textContent: timeText(plot.data[0][idx], utc) }), ...rows);
   const flip = left > plot.bbox.width / devicePixelRatio / 2, x = left + plot.bbox.left / devicePixelRatio;
   Object.assign(tip.style, { left: flip ? "auto" : `${x + 14}px`, right: flip ? `${plot.width - x + 14}px` : "auto" });
+}
+
+/** @param {number | null} value */
+const digits = value => (value === null ? "" : Number.isFinite(value) ? String(Number(value.toPrecision(TIP_DIGITS))) : String(value));
+
+/** Last value, least, greatest and mean of a line; gaps do not count. @param {Series} line */
+function figures({ points }) {
+  let last = null, low = Infinity, high = -Infinity, sum = 0, n = 0;
+  for (const value of points) {
+    if (value === null) continue;
+    last = value; low = Math.min(low, value); high = Math.max(high, value); sum += value; n += 1;
+  }
+  return n ? [last, low, high, sum / n] : [null, null, null, null];
 }
 
 /** @param {string} colour @param {string} text @param {string} value */

@@ -11,11 +11,23 @@ import { rangeSeconds, rangeText, timeSeconds, timeText } from "../format.js";
  */
 
 const RANGE_DEFAULT = 3600;
-const POINTS = 500;
+/** Range of the start page: short, so that the first samples of a new server are seen. */
+const START_RANGE = 300;
+/** Points of a range with an automatic step, as in Prometheus's page. */
+const POINTS = 250;
 export const PANELS_MAX = 20;
 /** Series that are drawn unless more are asked for, and the most that can be. */
 export const SERIES_DEFAULT = 200, SERIES_MAX = 1000;
-const FIRST_QUERY = "sum by (code) (rate(chronolith_http_request_duration_seconds_count[1m]))";
+/** A gauge that the first self-scrape has; a tenant has no metrics of the server. */
+const FIRST_QUERY = "chronolith_head_series", FIRST_QUERY_OF_TENANT = 'count({__name__!=""})';
+/** Tenant whose series are the server's own metrics. */
+const OWN_TENANT = "anonymous";
+
+/** Returns true on the start page, which has no query of its own. @param {URLSearchParams} params @param {number} idx */
+export const isStart = (params, idx) => idx === 0 && !params.has("g0.expr");
+
+/** @param {string} tenant */
+const firstQuery = tenant => (tenant === OWN_TENANT ? FIRST_QUERY : FIRST_QUERY_OF_TENANT);
 
 /** @param {URLSearchParams} params @param {number} idx @returns {Panel} */
 export function readPanel(params, idx) {
@@ -24,11 +36,11 @@ export function readPanel(params, idx) {
   const end = timeSeconds(field("end_input") || field("moment_input"), true), step = Number(field("step_input"));
   return {
     lang: lang === "influxql" || lang === "graphite" ? lang : "promql",
-    expr: field("expr") || (idx === 0 && !params.has("g0.expr") ? FIRST_QUERY : ""),
+    expr: field("expr") || (isStart(params, idx) ? firstQuery(params.get("tenant") ?? OWN_TENANT) : ""),
     db: field("db"),
     // Links of Prometheus 2 say 0 for the graph and 1 for the table.
     tab: tab === "table" || tab === "1" ? "table" : tab === "plan" || tab === "explain" ? "plan" : "graph",
-    range: range > 0 ? range : RANGE_DEFAULT,
+    range: range > 0 ? range : isStart(params, idx) ? START_RANGE : RANGE_DEFAULT,
     end: end > 0 ? end : 0,
     step: step > 0 ? step : 0,
     mode: mode === "heatmap" ? mode : mode === "stacked" || field("stacked") === "1" ? "stacked" : "lines",

@@ -18,7 +18,7 @@ const GROUPS = ["head", "store", "server", "process"];
 /** Parts of the process, the largest first. @param {any} state @returns {Part[]} */
 export function partsOf(state) {
   const parts = Object.entries(/** @type {Record<string, Record<string, { bytes: number }>>} */ (state.parts)).flatMap(([group, found]) => Object.entries(found).map(([name, part]) => ({ name: name.replaceAll("_", " "), group, size: part.bytes })));
-  parts.push({ name: "in no part", group: "process", size: Math.max(0, state.unaccountedBytes || 0) }, { name: "pages of files", group: "process", size: state.process.fileBytes || 0 });
+  parts.push({ name: "unaccounted", group: "process", size: Math.max(0, state.unaccountedBytes || 0) }, { name: "mmap", group: "process", size: state.process.fileBytes || 0 });
   return parts.filter(part => part.size > 0).sort((a, b) => b.size - a.size);
 }
 
@@ -30,7 +30,7 @@ export function Memory({ state }) {
     <${Treemap} label="Memory by part" parts=${parts} />
     <div class="bar soft">${GROUPS.map((group, idx) => html`<span class="key" key=${group}><i class=${`map${idx}`}></i>${group}</span>`)}</div>
     ${tenants.length > 0 && html`<h3>Head by tenant</h3><${Treemap} label="Memory of the head by tenant" parts=${tenants} isLow />`}
-    <div class="rows" tabindex="0" role="region" aria-label="Memory"><table><thead>${heads(["part", "share of the first", "#bytes"])}</thead><tbody>
+    <div class="rows" tabindex="0" role="region" aria-label="Memory"><table><thead>${heads(["part", "relative", "#bytes"])}</thead><tbody>
       ${[...parts, ...tenants.map(one => ({ ...one, name: `of the tenant ${one.name}` }))].map(({ name, group, size }) => html`<tr key=${`${group} ${name}`}><td>${group} ${name}</td><td><${Bar} part=${size} of=${most} /></td><td class="value">${bytes(size)}</td></tr>`)}</tbody></table></div>`;
 }
 
