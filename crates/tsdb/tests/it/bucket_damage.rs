@@ -262,7 +262,7 @@ fn an_empty_data_directory_waits_for_damaged_databases_and_heals() {
     let mut files = Files::new();
     collect(&world.machine.disk, Path::new(BUCKET), &mut files);
     let of_databases = |path: &&Path| path.display().to_string().contains("/databases/0");
-    let newest = files.keys().map(AsRef::as_ref).filter(of_databases).next_back().expect("a snapshot");
+    let newest = files.keys().map(AsRef::as_ref).rfind(of_databases).expect("a snapshot");
     let rng = Rng::from_seed(43);
     for (life, way) in (0..).zip(WAYS) {
         let mut damaged: Files = [(newest.to_owned(), files[newest].clone())].into();

@@ -26,115 +26,58 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
+const WRONG_TYPE: &str =
+    "invalid expression type \"range vector\" for range query, must be Scalar or instant Vector";
+
+/// Queries with the error of an instant query, of a range query, and of a range query of one step.
+const WRONG_DURATIONS: [(&str, [&str; 3]); 25] = [
+    (
+        "sum_over_time(x[range()])",
+        ["16:23: duration must be greater than 0", "", "16:23: duration must be greater than 0"],
+    ),
+    ("x[step()]", ["2:8: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
+    ("x[5m:step()]", ["5:11: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
+    ("sum_over_time(x[5m:step()])", ["19:25: duration must be greater than 0", "", ""]),
+    ("x[step()*0]", ["2:10: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
+    ("rate(x[step()-1m])", ["7:16: duration must be greater than 0"; 3]),
+    ("x[5m - 5m]", ["2:9: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
+    ("x[-step()]", ["2:9: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
+    ("sum_over_time(x[range() - range()])", ["16:33: duration must be greater than 0"; 3]),
+    ("x[max_of(step(), range())]", ["2:25: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
+    ("x offset (1m/step())", ["10:19: division by zero", "", ""]),
+    ("x offset (1m%step())", ["10:19: modulo by zero", "", ""]),
+    ("sum_over_time(x[1m/step()])", ["16:25: division by zero", "", ""]),
+    ("sum_over_time(x[1m:1m-1m])", ["19:24: duration must be greater than 0"; 3]),
+    ("x[1m:min_of(step(),1s)]", ["5:22: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
+    ("sum_over_time(x[2^10000])", ["16:23: duration is NaN or infinite"; 3]),
+    ("x offset (2^10000)", ["10:17: duration is NaN or infinite"; 3]),
+    ("x offset (2^70)", ["10:14: duration is out of range"; 3]),
+    (
+        "sum_over_time(x[step()]) + rate(x[range()])",
+        ["16:22: duration must be greater than 0", "", "34:41: duration must be greater than 0"],
+    ),
+    ("sum_over_time(x[1m:step()] offset (1m/step()))", ["35:44: division by zero", "", ""]),
+    (r#"count_values("", sum_over_time(x[step()-step()]))"#, ["33:46: duration must be greater than 0"; 3]),
+    (
+        r#"label_replace(x[step()], "a", "b", "c", "(")"#,
+        [r#"1:15: parse error: expected type instant vector in call to function "label_replace", got range vector"#;
+            3],
+    ),
+    ("x[0]", ["1:3: parse error: duration must be greater than 0"; 3]),
+    (
+        "sum_over_time(x[step()*0.000001])",
+        // Below a millisecond, which Prometheus takes for a range without samples.
+        ["16:31: duration must be greater than 0"; 3],
+    ),
+    ("x[5m]", ["", WRONG_TYPE, WRONG_TYPE]),
+];
+
 /// A duration that is wrong only for the step or range of the query was 422 execution, because it is computed
 /// with the plan. Prometheus computes it before the query runs: 400 bad_data.
 #[tokio::test]
 async fn durations_that_are_wrong_at_query_time_are_bad_data() {
-    const WRONG_TYPE: &str =
-        "invalid expression type \"range vector\" for range query, must be Scalar or instant Vector";
-    // Instant query, range query, range query of one step.
-    let rows = [
-        (
-            "sum_over_time(x[range()])",
-            ["16:23: duration must be greater than 0", "", "16:23: duration must be greater than 0"],
-        ),
-        ("x[step()]", ["2:8: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
-        ("x[5m:step()]", ["5:11: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
-        ("sum_over_time(x[5m:step()])", ["19:25: duration must be greater than 0", "", ""]),
-        ("x[step()*0]", ["2:10: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
-        (
-            "rate(x[step()-1m])",
-            [
-                "7:16: duration must be greater than 0",
-                "7:16: duration must be greater than 0",
-                "7:16: duration must be greater than 0",
-            ],
-        ),
-        ("x[5m - 5m]", ["2:9: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
-        ("x[-step()]", ["2:9: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
-        (
-            "sum_over_time(x[range() - range()])",
-            [
-                "16:33: duration must be greater than 0",
-                "16:33: duration must be greater than 0",
-                "16:33: duration must be greater than 0",
-            ],
-        ),
-        ("x[max_of(step(), range())]", ["2:25: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
-        ("x offset (1m/step())", ["10:19: division by zero", "", ""]),
-        ("x offset (1m%step())", ["10:19: modulo by zero", "", ""]),
-        ("sum_over_time(x[1m/step()])", ["16:25: division by zero", "", ""]),
-        (
-            "sum_over_time(x[1m:1m-1m])",
-            [
-                "19:24: duration must be greater than 0",
-                "19:24: duration must be greater than 0",
-                "19:24: duration must be greater than 0",
-            ],
-        ),
-        ("x[1m:min_of(step(),1s)]", ["5:22: duration must be greater than 0", WRONG_TYPE, WRONG_TYPE]),
-        (
-            "sum_over_time(x[2^10000])",
-            [
-                "16:23: duration is NaN or infinite",
-                "16:23: duration is NaN or infinite",
-                "16:23: duration is NaN or infinite",
-            ],
-        ),
-        (
-            "x offset (2^10000)",
-            [
-                "10:17: duration is NaN or infinite",
-                "10:17: duration is NaN or infinite",
-                "10:17: duration is NaN or infinite",
-            ],
-        ),
-        (
-            "x offset (2^70)",
-            [
-                "10:14: duration is out of range",
-                "10:14: duration is out of range",
-                "10:14: duration is out of range",
-            ],
-        ),
-        (
-            "sum_over_time(x[step()]) + rate(x[range()])",
-            ["16:22: duration must be greater than 0", "", "34:41: duration must be greater than 0"],
-        ),
-        ("sum_over_time(x[1m:step()] offset (1m/step()))", ["35:44: division by zero", "", ""]),
-        (
-            r#"count_values("", sum_over_time(x[step()-step()]))"#,
-            [
-                "33:46: duration must be greater than 0",
-                "33:46: duration must be greater than 0",
-                "33:46: duration must be greater than 0",
-            ],
-        ),
-        (
-            r#"label_replace(x[step()], "a", "b", "c", "(")"#,
-            [
-                r#"1:15: parse error: expected type instant vector in call to function "label_replace", got range vector"#,
-                r#"1:15: parse error: expected type instant vector in call to function "label_replace", got range vector"#,
-                r#"1:15: parse error: expected type instant vector in call to function "label_replace", got range vector"#,
-            ],
-        ),
-        (
-            "x[0]",
-            [
-                "1:3: parse error: duration must be greater than 0",
-                "1:3: parse error: duration must be greater than 0",
-                "1:3: parse error: duration must be greater than 0",
-            ],
-        ),
-        (
-            "sum_over_time(x[step()*0.000001])",
-            // Below a millisecond, which Prometheus takes for a range without samples.
-            ["16:31: duration must be greater than 0"; 3],
-        ),
-        ("x[5m]", ["", WRONG_TYPE, WRONG_TYPE]),
-    ];
     let server = Fixture::ready();
-    for (query, wants) in rows {
+    for (query, wants) in WRONG_DURATIONS {
         let query = encoded(query);
         let paths = [
             format!("/api/v1/query?query={query}&time=1000"),
