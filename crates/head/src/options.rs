@@ -20,6 +20,9 @@ pub struct HeadOptions {
     pub wal_segment_bytes: u64,
     /// Memory limit of the whole head above which batches are refused; 0 = no limit.
     pub memory_bytes_max: u64,
+    /// Part of `memory_bytes_max`, in percent, that one tenant may use; 100 = all of it, and no tenant is
+    /// refused before the others.
+    pub tenant_memory_percent: u8,
     /// Bytes of open chunks and out-of-order samples of native histograms above which they are sealed early.
     pub histogram_bytes_max: u64,
     /// Bytes of texts of all tenants above which new texts are refused.
@@ -47,6 +50,7 @@ impl HeadOptions {
             free_bytes_min: 64 << 20,
             wal_segment_bytes: 64 << 20,
             memory_bytes_max: 0,
+            tenant_memory_percent: 100,
             histogram_bytes_max: 1 << 30,
             text_bytes_max: 256 << 20,
             sealed_file_bytes: 128 << 20,
@@ -76,8 +80,8 @@ pub(crate) fn wal_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("wal")
 }
 
-/// Reasons to refuse a whole batch; none of it is acknowledged. All but [`WriteError::NeverFits`] and
-/// [`WriteError::BurstExceeded`] are worth a retry by the client.
+/// Reasons to refuse a whole batch; none of it is acknowledged. All but [`WriteError::NeverFits`],
+/// [`WriteError::NeverFitsShare`] and [`WriteError::BurstExceeded`] are worth a retry by the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The WAL refuses appends, or may not have made the batch durable.
@@ -112,6 +116,31 @@ pub enum WriteError {
         needed_bytes: u64,
         /// The limit in bytes.
         limit_bytes: u64,
+    },
+    /// The tenant is at its share of the memory of the head; flushes and evictions of its idle series make
+    /// room. Other tenants are not refused.
+    #[error(
+        "tenant {tenant:?} is at its share of the head's memory (head-memory-tenant-share): {used_bytes} of {share_bytes} bytes used, retry later"
+    )]
+    TenantFull {
+        /// The tenant.
+        tenant: String,
+        /// Bytes that it uses.
+        used_bytes: u64,
+        /// Its share in bytes.
+        share_bytes: u64,
+    },
+    /// The batch alone needs more memory than the share of its tenant. No retry helps.
+    #[error(
+        "request of tenant {tenant:?} needs {needed_bytes} bytes of the head, more than the tenant's share (head-memory-tenant-share) of {share_bytes}"
+    )]
+    NeverFitsShare {
+        /// The tenant.
+        tenant: String,
+        /// Estimated bytes that it needs.
+        needed_bytes: u64,
+        /// Its share in bytes.
+        share_bytes: u64,
     },
     /// The tenant exceeds its ingestion rate.
     #[error(

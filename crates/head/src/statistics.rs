@@ -1,6 +1,7 @@
 //! Counters and sizes of the head, for metrics and status pages.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use chronolith_model::{TenantId, TimeRange};
 use chronolith_wal::WalStats;
@@ -316,7 +317,23 @@ impl HeadStatistics {
     /// Measures the memory of the head for its limit. The caller runs it every second. Cost: as
     /// [`HeadStatistics::memory`].
     pub fn measure_memory(&self) {
-        self.writer.memory_limit().update(|| self.memory().iter().map(|part| part.bytes).sum());
+        let limit = self.writer.memory_limit();
+        limit.update(|| self.memory().iter().map(|part| part.bytes).sum());
+        limit.update_tenants(|| {
+            let all = self.memory_by_tenant(usize::MAX);
+            for one in &all {
+                if let Some(tenant) = self.state.index.tenant(&one.tenant) {
+                    tenant.memory_bytes.store(one.bytes, Ordering::Relaxed);
+                }
+            }
+            all.iter().filter(|one| one.series_count > 0).count() as u64
+        });
+    }
+
+    /// Returns the largest share of one tenant in bytes, 0 = no shares, and the requests refused by shares.
+    #[must_use]
+    pub fn tenant_share_and_refused(&self) -> (u64, u64) {
+        self.writer.memory_limit().share_and_refused()
     }
 
     /// Returns the memory that counts against the limit, and the limit, in bytes; both 0 if there is none.

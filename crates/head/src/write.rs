@@ -54,7 +54,8 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(state: Arc<HeadState>) -> Writer {
-        let memory_limit = MemoryLimit::new(state.options.memory_bytes_max);
+        let memory_limit =
+            MemoryLimit::new(state.options.memory_bytes_max, state.options.tenant_memory_percent);
         Writer { state, gate: RwLock::new(()), scratch: Mutex::default(), memory_limit }
     }
 
@@ -112,7 +113,7 @@ impl Writer {
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
         find_known(&job, &mut scratch);
         leave_out(&texts.refused, &mut scratch);
-        let reserved = self.memory_limit.reserve_batch(batch, &scratch.misses);
+        let reserved = self.memory_limit.reserve_batch(&tenant, batch, &scratch.misses);
         if reserved.is_ok() {
             append_batch(&mut job, &mut scratch);
         }

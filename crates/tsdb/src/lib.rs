@@ -63,8 +63,8 @@ pub use memory::TsdbMemory;
 pub use metric::{Metric, MetricKind};
 pub use metric_disk::{MetricDiskBytes, MetricFilter};
 pub use options::{
-    CompactionOptions, FlushOptions, HeadMemory, IdleOptions, OpenError, RetentionOptions, TextOptions,
-    TsdbOptions, WalOptions,
+    CompactionOptions, FlushOptions, HeadMemory, HeadMemoryOptions, IdleOptions, OpenError, RetentionOptions,
+    TextOptions, TsdbOptions, WalOptions,
 };
 pub use query::fanout::{SourcePart, fanout};
 pub use query::unit::in_milliseconds;

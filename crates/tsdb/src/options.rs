@@ -32,7 +32,7 @@ pub struct TsdbOptions {
     /// Free disk space below which writes are refused; 0 = only when the disk is full.
     pub free_bytes_min: u64,
     /// Memory of the head of all tenants beyond which writes are refused.
-    pub head_memory: HeadMemory,
+    pub head_memory: HeadMemoryOptions,
     /// Memory of open chunks and out-of-order samples of native histograms above which chunks are sealed
     /// early.
     pub histogram_bytes_max: u64,
@@ -126,7 +126,7 @@ impl TsdbOptions {
             wal: WalOptions { checkpoint_bytes: 4 << 30, segment_bytes: 64 << 20 },
             compaction: CompactionOptions { block_bytes_max: 2 << 30, bytes_per_second: 64 << 20 },
             free_bytes_min: 64 << 20,
-            head_memory: HeadMemory::Percent(50),
+            head_memory: HeadMemoryOptions { limit: HeadMemory::Percent(50), tenant_percent: 100 },
             histogram_bytes_max: 1 << 30,
             texts: TextOptions { head_bytes_max: 256 << 20, annotation_bytes_max: 256 << 20 },
             exemplar_count_max: 100_000,
@@ -134,6 +134,15 @@ impl TsdbOptions {
             field_separator: "_".to_owned(),
         }
     }
+}
+
+/// Memory of the head of all tenants, and of one.
+#[derive(Debug, Clone)]
+pub struct HeadMemoryOptions {
+    /// Limit of all tenants.
+    pub limit: HeadMemory,
+    /// Part of it, in percent, that one tenant may use; 100 = all of it.
+    pub tenant_percent: u8,
 }
 
 /// Limit of the memory of the head.
@@ -193,7 +202,8 @@ impl TsdbOptions {
             free_bytes_min: self.free_bytes_min,
             window_ms: WINDOW_MS,
             wal_segment_bytes: self.wal.segment_bytes,
-            memory_bytes_max: self.head_memory.bytes(&*env.disk),
+            memory_bytes_max: self.head_memory.limit.bytes(&*env.disk),
+            tenant_memory_percent: self.head_memory.tenant_percent,
             histogram_bytes_max: self.histogram_bytes_max,
             text_bytes_max: self.texts.head_bytes_max,
             ..HeadOptions::new(self.data_dir.clone())

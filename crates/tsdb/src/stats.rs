@@ -126,6 +126,7 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
     let counters = sources.maintenance.counters();
     let (gauge, counter) = (Metric::gauge, Metric::counter);
     let (used_bytes, limit_bytes) = sources.storage.head().statistics().memory_used_and_limit();
+    let (share_bytes, share_refused) = sources.storage.head().statistics().tenant_share_and_refused();
     let mut metrics = vec![
         gauge(
             "head_memory_used_bytes",
@@ -134,6 +135,16 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
         ),
         gauge("head_series_ids_left", "Ids that new series can get.", head.series_ids_left as f64),
         gauge("head_memory_limit_bytes", "head-memory-limit in bytes; 0 = none.", limit_bytes as f64),
+        gauge(
+            "head_memory_tenant_share_bytes",
+            "Memory of the head that one tenant may use; 0 = all of it.",
+            share_bytes as f64,
+        ),
+        counter(
+            "head_tenant_share_refused_total",
+            "Batches refused since their tenant is at its share of the head.",
+            share_refused as f64,
+        ),
         gauge(
             "replay_repaired_files",
             "Damaged files that a second copy or the WAL replaced at the last start.",

@@ -213,7 +213,14 @@ static STORAGE: &[Setting] = &[
         "50%",
         Form::Text("SIZE|PERCENT"),
         "Memory of the head of all tenants, as a size or as a part of the cgroup's or machine's; 429 beyond it; 0 = no limit",
-        |s, v| set(&mut s.server.tsdb.head_memory, value::head_memory(v)),
+        |s, v| set(&mut s.server.tsdb.head_memory.limit, value::head_memory(v)),
+    ),
+    Setting::server(
+        "head-memory-tenant-share",
+        "25%",
+        Form::Text("PERCENT"),
+        "Part of head-memory-limit that one tenant may use with multitenancy; 429 for that tenant beyond it; 100% = no share",
+        |s, v| set(&mut s.server.tsdb.head_memory.tenant_percent, value::percent(v)),
     ),
     Setting::server(
         "histogram-memory",

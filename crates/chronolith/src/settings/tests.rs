@@ -279,8 +279,9 @@ fn limits_of_ten_thousand_tenants_are_read_in_linear_time() {
 
 #[test]
 fn memory_of_the_head_is_a_size_or_a_part_of_what_there_is() {
-    let of =
-        |text: &str| resolve(&["--head-memory-limit", text], &[], None).map(|s| s.server.tsdb.head_memory);
+    let of = |text: &str| {
+        resolve(&["--head-memory-limit", text], &[], None).map(|s| s.server.tsdb.head_memory.limit)
+    };
     assert_eq!(of("4GiB"), Ok(HeadMemory::Bytes(4 << 30)));
     assert_eq!(of("0"), Ok(HeadMemory::Bytes(0)));
     assert_eq!(of("75%"), Ok(HeadMemory::Percent(75)));

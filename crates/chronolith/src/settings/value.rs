@@ -67,11 +67,16 @@ pub(super) fn size_in_memory(text: &str) -> Result<usize, String> {
 
 /// A size, or a percentage of the memory that there is.
 pub(super) fn head_memory(text: &str) -> Result<HeadMemory, String> {
-    let Some(percent) = text.strip_suffix('%') else {
-        return size(text).map(HeadMemory::Bytes);
-    };
-    match percent.parse() {
-        Ok(percent @ 1..=100) => Ok(HeadMemory::Percent(percent)),
+    if text.ends_with('%') {
+        percent(text).map(HeadMemory::Percent)
+    } else {
+        size(text).map(HeadMemory::Bytes)
+    }
+}
+
+pub(super) fn percent(text: &str) -> Result<u8, String> {
+    match text.strip_suffix('%').and_then(|number| number.parse().ok()) {
+        Some(percent @ 1..=100) => Ok(percent),
         _ => Err(format!("invalid percentage {text:?}, expected 1% to 100%")),
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct TenantHead {
     /// Cached answer to "may a series have no samples": [`EMPTY_UNKNOWN`], [`EMPTY_NONE`] or [`EMPTY_SOME`].
     pub(crate) empty_series: AtomicU8,
     pub(crate) texts: TenantTexts,
+    /// Memory at the last measurement plus reservations since.
+    pub(crate) memory_bytes: AtomicU64,
     /// A lock of `base`: that of the series keys is taken under it, so the interleaving tests must see both.
     pub(crate) field_types: sync::Mutex<FieldTypes>,
     /// Set once `field_types` has the fields that had several kinds at the start.
@@ -118,6 +120,7 @@ impl Tenants {
             removed_count: AtomicU64::new(0),
             empty_series: AtomicU8::new(EMPTY_UNKNOWN),
             texts: TenantTexts::default(),
+            memory_bytes: AtomicU64::new(0),
             field_types: sync::Mutex::new(FieldTypes::default()),
             has_field_types: AtomicBool::new(false),
         });

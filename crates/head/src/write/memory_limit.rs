@@ -1,4 +1,5 @@
-//! Memory limit of the whole head: the estimate of a batch is reserved before any of it is applied.
+//! Memory limit of the whole head, and the share of a tenant: the estimate of a batch is reserved before
+//! any of it is applied.
 //!
 //! Invariants: a batch is refused whole or not at all. `used_bytes` is the last measurement plus all
 //! reservations since, an upper estimate: between two measurements the head exceeds the limit by the running
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_model::WriteBatch;
 
+use crate::index::tenant::TenantHead;
 use crate::options::WriteError;
 
 /// Memory of a series in addition to its label bytes: record, index, keys, an open chunk.
@@ -18,17 +20,69 @@ const SAMPLE_BYTES: u64 = 4;
 /// Memory of a native histogram until the next measurement.
 const HISTOGRAM_BYTES: u64 = 256;
 
+/// Part of the limit, in percent, above which no tenant may use more than an equal part of it.
+const CROWDED_PERCENT: u64 = 75;
+
 /// Byte counter with a limit, from which appends reserve.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryLimit {
     /// 0 = no limit.
     limit_bytes: u64,
     used_bytes: AtomicU64,
+    /// Part of the limit that one tenant may use; 100 = all of it.
+    tenant_percent: u8,
+    /// Tenants with series at the last measurement, and those that reserved first since.
+    tenant_count: AtomicU64,
+    refused_by_share: AtomicU64,
 }
 
 impl MemoryLimit {
-    pub(crate) fn new(limit_bytes: u64) -> MemoryLimit {
-        MemoryLimit { limit_bytes, used_bytes: AtomicU64::new(0) }
+    pub(crate) fn new(limit_bytes: u64, tenant_percent: u8) -> MemoryLimit {
+        MemoryLimit { limit_bytes, tenant_percent, ..MemoryLimit::default() }
+    }
+
+    fn has_shares(&self) -> bool {
+        self.tenant_percent < 100
+    }
+
+    /// Bytes that one tenant may use however little the others use.
+    fn share_max(&self) -> u64 {
+        self.limit_bytes / 100 * u64::from(self.tenant_percent)
+    }
+
+    /// Bytes that one tenant may use now: an equal part once the head is crowded, so that tenants at their
+    /// largest share leave room to the others.
+    fn share_now(&self) -> u64 {
+        let used_bytes = self.used_bytes.load(Ordering::Relaxed);
+        if used_bytes <= self.limit_bytes / 100 * CROWDED_PERCENT {
+            return self.share_max();
+        }
+        let tenant_count = self.tenant_count.load(Ordering::Relaxed).max(1);
+        self.share_max().min(self.limit_bytes / tenant_count)
+    }
+
+    fn reserve_share(&self, tenant: &TenantHead, bytes: u64) -> Result<(), WriteError> {
+        let name = || tenant.id.as_str().to_owned();
+        if bytes > self.share_max() {
+            let share_bytes = self.share_max();
+            return Err(WriteError::NeverFitsShare { tenant: name(), needed_bytes: bytes, share_bytes });
+        }
+        let share_bytes = self.share_now();
+        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= share_bytes);
+        let reserved = tenant.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        match reserved {
+            Ok(before) => {
+                // The tenant is new; the next measurement counts exactly.
+                if before == 0 {
+                    self.tenant_count.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            }
+            Err(used_bytes) => {
+                self.refused_by_share.fetch_add(1, Ordering::Relaxed);
+                Err(WriteError::TenantFull { tenant: name(), used_bytes, share_bytes })
+            }
+        }
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), WriteError> {
@@ -41,11 +95,16 @@ impl MemoryLimit {
         reserved.map(drop).map_err(|used_bytes| WriteError::HeadFull { used_bytes, limit_bytes })
     }
 
-    /// Reserves memory for a batch that is not applied yet; `misses` are its new series.
+    /// Reserves memory for a batch of `tenant` that is not applied yet; `misses` are its new series.
     ///
     /// # Errors
-    /// [`WriteError`]: the limit does not allow it.
-    pub(crate) fn reserve_batch(&self, batch: &WriteBatch, misses: &[u32]) -> Result<(), WriteError> {
+    /// [`WriteError`]: the limit or the share of the tenant does not allow it.
+    pub(crate) fn reserve_batch(
+        &self,
+        tenant: &TenantHead,
+        batch: &WriteBatch,
+        misses: &[u32],
+    ) -> Result<(), WriteError> {
         if self.limit_bytes == 0 {
             return Ok(());
         }
@@ -56,7 +115,29 @@ impl MemoryLimit {
         let created_bytes = misses.iter().map(|idx| SERIES_BYTES + label_bytes(idx)).sum::<u64>();
         let float_bytes = batch.times.len() as u64 * SAMPLE_BYTES;
         let histogram_bytes = batch.histograms.len() as u64 * HISTOGRAM_BYTES;
-        self.reserve(created_bytes + float_bytes + histogram_bytes)
+        let bytes = created_bytes + float_bytes + histogram_bytes;
+        if !self.has_shares() {
+            return self.reserve(bytes);
+        }
+        self.reserve_share(tenant, bytes)?;
+        self.reserve(bytes).inspect_err(|_| {
+            let less = |used: u64| Some(used.saturating_sub(bytes));
+            // The update cannot fail: it always has a value.
+            let _ = tenant.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        })
+    }
+
+    /// Records the number of tenants with series; `measure` gives it and is called only if there are shares.
+    pub(crate) fn update_tenants(&self, measure: impl FnOnce() -> u64) {
+        if self.limit_bytes > 0 && self.has_shares() {
+            self.tenant_count.store(measure(), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the largest share of a tenant in bytes, 0 = no shares, and the requests refused by shares.
+    pub(crate) fn share_and_refused(&self) -> (u64, u64) {
+        let share_bytes = if self.has_shares() { self.share_max() } else { 0 };
+        (share_bytes, self.refused_by_share.load(Ordering::Relaxed))
     }
 
     /// Records a measurement; `measure` is called only if there is a limit.

@@ -100,6 +100,10 @@ fn of_request(reason: &str) -> Option<Advice> {
             "head-memory-limit",
             "The head is at its memory limit. Reduce series, or raise the limit; senders that retry lose nothing.",
         ),
+        "head_memory_tenant_share" => of(
+            "head-memory-tenant-share",
+            "The tenant is at its share of the head's memory. Reduce its series, or raise the share.",
+        ),
         "ingestion_rate" => of(
             "ingestion-rate",
             "The tenant writes more samples per second than it may. Send less, or raise the rate.",

@@ -210,7 +210,7 @@ fn write_error(error: &WriteError) -> ApiError {
         WriteError::NoFileDescriptor | WriteError::Wal(WalError::DiskFull | WalError::Closed) => {
             ErrorKind::Unavailable
         }
-        WriteError::HeadFull { .. } => {
+        WriteError::HeadFull { .. } | WriteError::TenantFull { .. } => {
             ErrorKind::TooManyRequests { retry_after_s: HEAD_FULL_RETRY_AFTER_SECONDS }
         }
         WriteError::RateLimited { retry_after_ms, .. } => {
@@ -218,7 +218,9 @@ fn write_error(error: &WriteError) -> ApiError {
             ErrorKind::TooManyRequests { retry_after_s: seconds.max(1) }
         }
         // A batch that can never fit must not be sent again.
-        WriteError::NeverFits { .. } | WriteError::BurstExceeded { .. } => ErrorKind::BadRequest,
+        WriteError::NeverFits { .. }
+        | WriteError::NeverFitsShare { .. }
+        | WriteError::BurstExceeded { .. } => ErrorKind::BadRequest,
         WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) | WriteError::Marker(_) => {
             ErrorKind::Internal
         }

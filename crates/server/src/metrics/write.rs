@@ -26,8 +26,13 @@ pub(crate) struct WriteMetrics {
 }
 
 /// Why a limit refuses a whole write request.
-const REFUSED_REASONS: [&str; 4] =
-    ["head_memory", "head_memory_never_fits", "ingestion_rate", "ingestion_burst"];
+const REFUSED_REASONS: [&str; 5] = [
+    "head_memory",
+    "head_memory_never_fits",
+    "ingestion_rate",
+    "ingestion_burst",
+    "head_memory_tenant_share",
+];
 
 pub(super) static WRITE: &[Metric<WriteMetrics>] = &[
     Metric::counter(
@@ -119,6 +124,7 @@ impl WriteMetrics {
             WriteError::NeverFits { .. } => 1,
             WriteError::RateLimited { .. } => 2,
             WriteError::BurstExceeded { .. } => 3,
+            WriteError::TenantFull { .. } | WriteError::NeverFitsShare { .. } => 4,
             _ => return None,
         };
         self.requests_refused[idx].add(1);

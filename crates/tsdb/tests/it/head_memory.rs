@@ -44,7 +44,7 @@ fn gauge(tsdb: &Tsdb, name: &str) -> u64 {
 #[test]
 fn the_head_as_a_whole_had_no_bound() {
     let mut machine = Machine::new(51);
-    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    machine.options.head_memory.limit = HeadMemory::Bytes(LIMIT_BYTES);
     machine.options.compaction.block_bytes_max = 0;
     let tsdb = machine.open();
     let time = START_MS - HOUR_MS;
@@ -70,7 +70,7 @@ fn the_head_as_a_whole_had_no_bound() {
 #[test]
 fn a_batch_that_never_fits_has_its_own_error() {
     let mut machine = Machine::new(52);
-    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    machine.options.head_memory.limit = HeadMemory::Bytes(LIMIT_BYTES);
     let tsdb = machine.open();
     let refused = tsdb.append(&tenant("t"), &batch(0, 30_000, START_MS)).expect_err("too large");
     assert!(matches!(refused, WriteError::NeverFits { limit_bytes: LIMIT_BYTES, .. }), "{refused}");
@@ -82,7 +82,7 @@ fn a_batch_that_never_fits_has_its_own_error() {
 #[test]
 fn nothing_waits_when_the_head_is_nearly_full() {
     let mut machine = Machine::new(53);
-    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    machine.options.head_memory.limit = HeadMemory::Bytes(LIMIT_BYTES);
     machine.options.flush.small_window_bytes = 1 << 20;
     let tsdb = machine.open();
     fill(&tsdb, START_MS - HOUR_MS);
@@ -95,7 +95,7 @@ fn nothing_waits_when_the_head_is_nearly_full() {
 #[test]
 fn a_restart_knows_how_full_the_head_is() {
     let mut machine = Machine::new(54);
-    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    machine.options.head_memory.limit = HeadMemory::Bytes(LIMIT_BYTES);
     let tsdb = machine.open();
     let (count, _) = fill(&tsdb, START_MS);
     drop(tsdb);
@@ -110,7 +110,7 @@ fn a_tenant_has_a_rate_and_a_refused_batch_takes_nothing_of_it() {
     let limits =
         TenantLimits { ingestion: IngestionLimits { rate: 100, burst: 500 }, ..TenantLimits::default() };
     machine.options.limits.by_tenant.insert(tenant("limited"), limits);
-    machine.options.head_memory = HeadMemory::Bytes(LIMIT_BYTES);
+    machine.options.head_memory.limit = HeadMemory::Bytes(LIMIT_BYTES);
     let tsdb = machine.open();
     let (limited, free) = (tenant("limited"), tenant("free"));
     let refused = tsdb.append(&limited, &batch(0, 501, START_MS)).expect_err("above the burst");
@@ -128,4 +128,66 @@ fn a_tenant_has_a_rate_and_a_refused_batch_takes_nothing_of_it() {
     assert!(matches!(refused, WriteError::HeadFull { .. }), "{refused}");
     let again = tsdb.append(&limited, &batch(100_000, 500, START_MS)).expect_err("the head is full");
     assert!(matches!(again, WriteError::HeadFull { .. }), "the tokens came back: {again}");
+}
+
+/// New series of one tenant filled the head, and the writes of every other tenant were refused, since only
+/// the head as a whole had a limit. A tenant has a share: beyond it that tenant alone is refused, and it is
+/// let in again when its windows have left.
+#[test]
+fn one_tenant_filled_the_head_of_all() {
+    let mut machine = Machine::new(56);
+    machine.options.head_memory.limit = HeadMemory::Bytes(4 * LIMIT_BYTES);
+    machine.options.head_memory.tenant_percent = 25;
+    machine.options.compaction.block_bytes_max = 0;
+    let tsdb = machine.open();
+    let (loud, quiet) = (tenant("loud"), tenant("quiet"));
+    let time = START_MS - HOUR_MS;
+    let mut refused = Vec::new();
+    for round in 0..200 {
+        tsdb.sync_log();
+        if let Err(error) = tsdb.append(&loud, &batch(round * 500, 500, time)) {
+            refused.push(error);
+        }
+        let new = tsdb.append(&quiet, &batch(round * 20, 20, time)).expect("new series of the other");
+        assert_eq!(new.accepted_count, 20);
+        write(&tsdb, &quiet, "series_0", &[(time + 1 + round as i64, 1.0)]).expect("a known series");
+    }
+    let first = refused.first().expect("the loud tenant is refused");
+    assert!(
+        matches!(first, WriteError::TenantFull { tenant, share_bytes, used_bytes }
+            if tenant == "loud" && *share_bytes <= LIMIT_BYTES && used_bytes <= share_bytes),
+        "{first}"
+    );
+    let text = first.to_string();
+    assert!(text.contains("\"loud\"") && text.contains("head-memory-tenant-share"), "{text}");
+    assert!(refused.iter().all(|error| matches!(error, WriteError::TenantFull { .. })));
+    assert_eq!(gauge(&tsdb, "head_tenant_share_refused_total"), refused.len() as u64);
+    let never = tsdb.append(&loud, &batch(0, 40_000, time)).expect_err("larger than the share");
+    assert!(matches!(never, WriteError::NeverFitsShare { .. } | WriteError::TenantFull { .. }), "{never}");
+    machine.clock.advance(Duration::from_secs(3 * 3600));
+    tsdb.run_maintenance();
+    machine.clock.advance(Duration::from_secs(1));
+    tsdb.sync_log();
+    let again = tsdb.append(&loud, &batch(0, 500, START_MS + 2 * HOUR_MS));
+    assert_eq!(again.expect("there is room again").accepted_count, 500);
+}
+
+/// Tenants at their largest share would fill the head together: once it is crowded, each has an equal part.
+#[test]
+fn four_tenants_at_their_share_leave_room_to_a_fifth() {
+    let mut machine = Machine::new(57);
+    machine.options.head_memory.limit = HeadMemory::Bytes(4 * LIMIT_BYTES);
+    machine.options.head_memory.tenant_percent = 25;
+    let tsdb = machine.open();
+    let mut refused_count = 0;
+    for round in 0..200 {
+        tsdb.sync_log();
+        for loud in 0..4 {
+            let name = format!("loud{loud}");
+            let one = tsdb.append(&tenant(&name), &batch(round * 500, 500, START_MS));
+            refused_count += u64::from(one.is_err());
+        }
+        tsdb.append(&tenant("quiet"), &batch(round * 20, 20, START_MS)).expect("has room");
+    }
+    assert!(refused_count > 0, "the loud tenants are refused");
 }

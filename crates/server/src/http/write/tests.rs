@@ -216,7 +216,7 @@ async fn a_tenant_above_its_rate_is_told_when_to_come_again() {
 #[tokio::test]
 async fn a_full_head_answers_429_and_what_never_fits_400() {
     let server = Fixture::with(|options| {
-        options.tsdb.head_memory = chronolith_tsdb::HeadMemory::Bytes(4 << 20);
+        options.tsdb.head_memory.limit = chronolith_tsdb::HeadMemory::Bytes(4 << 20);
     })
     .open();
     let request = |first: usize, count: usize| {
