@@ -90,6 +90,15 @@ impl HeadState {
         self.note_sealed_failure(self.series.store.write_if_many())
     }
 
+    /// Makes written sealed chunks durable; refuses appends if that fails.
+    pub(crate) fn sync_sealed(&self) -> Result<(), HeadError> {
+        self.series.store.sync_all().inspect_err(|error| match error {
+            // The directory could not be opened for its sync, so nothing was lost; a checkpoint retries.
+            HeadError::Io { error, .. } if is_short_of_files(error) => {}
+            error => self.wal.poison(error.to_string()),
+        })
+    }
+
     /// Refuses appends after a failure to write sealed chunks: their memory must not grow without bound.
     fn note_sealed_failure(&self, written: Result<(), HeadError>) -> Result<(), HeadError> {
         match &written {

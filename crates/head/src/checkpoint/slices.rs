@@ -272,11 +272,7 @@ impl Checkpointer {
         if sealed_end >= rolling.sealed_synced {
             let end = self.state.series.store.end();
             self.state.write_sealed()?;
-            self.state
-                .series
-                .store
-                .sync_all()
-                .inspect_err(|error| self.state.wal.poison(error.to_string()))?;
+            self.state.sync_sealed()?;
             rolling.sealed_synced = end;
         }
         // The slice may have samples of later frames than the WAL keeps: their texts must outlive it too.

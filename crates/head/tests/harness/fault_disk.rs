@@ -33,6 +33,11 @@ pub trait Fault: Send + Sync {
     /// Runs before the names in a directory become durable.
     fn before_sync_dir(&self, _dir: &Path) {}
 
+    /// Runs before a directory is opened to sync it; an error replaces it.
+    fn before_open_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Runs before a file is removed.
     fn before_remove(&self, _path: &Path) {}
 
@@ -125,6 +130,7 @@ impl Disk for FaultDisk {
         self.inner.create_dir_all(path)
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.fault.before_open_dir(dir)?;
         self.fault.before_sync_dir(dir);
         self.inner.sync_dir(dir)
     }

@@ -18,6 +18,7 @@ use crate::harness::{NOW_MS, TestEnv, batch, labels, read_all, read_once, tenant
 struct Sealed {
     panics: AtomicBool,
     is_short_of_files: AtomicBool,
+    is_short_for_dirs: AtomicBool,
 }
 
 fn is_sealed(path: &Path) -> bool {
@@ -35,6 +36,12 @@ impl Fault for Sealed {
     fn before_create(&self, path: &Path) -> io::Result<()> {
         const EMFILE: i32 = 24;
         let fails = is_sealed(path) && self.is_short_of_files.load(Ordering::Relaxed);
+        if fails { Err(io::Error::from_raw_os_error(EMFILE)) } else { Ok(()) }
+    }
+
+    fn before_open_dir(&self, dir: &Path) -> io::Result<()> {
+        const EMFILE: i32 = 24;
+        let fails = dir.ends_with("chunks") && self.is_short_for_dirs.load(Ordering::Relaxed);
         if fails { Err(io::Error::from_raw_os_error(EMFILE)) } else { Ok(()) }
     }
 }
@@ -115,4 +122,31 @@ fn writes_resume_after_a_shortage_of_file_descriptors() {
     let (head, report) = test_env.open();
     assert!(report.notes.is_empty(), "{:?}", report.notes);
     assert_eq!(read_once(&test_env, &head, "a", &selector), before);
+}
+
+/// Regression: a checkpoint syncs the directory of sealed files, which needs a descriptor; without one the
+/// WAL was closed until a restart. The checkpoint fails and is retried, and writes go on.
+#[test]
+fn a_checkpoint_without_a_descriptor_for_its_directory_is_retried() {
+    let fault = Arc::new(Sealed::default());
+    let mut test_env = world_with(&fault);
+    test_env.options.wal_segment_bytes = 64 << 20;
+    let (head, _) = test_env.open();
+    let samples = |first: i64| (first..first + 2000).map(|i| (NOW_MS + i, i as f64)).collect::<Vec<_>>();
+    test_env.write(&head, &tenant("a"), &batch(&[(labels(0), samples(0))])).expect("taken");
+    fault.is_short_for_dirs.store(true, Ordering::Relaxed);
+    for round in 1..4 {
+        let failed = head.checkpointer().checkpoint().expect_err("no descriptor");
+        assert!(failed.to_string().contains("os error 24"), "{failed}");
+        assert!(!head.statistics().stats().wal.is_poisoned);
+        let more = batch(&[(labels(0), samples(round * 2000))]);
+        test_env.write(&head, &tenant("a"), &more).expect("writes go on");
+    }
+    fault.is_short_for_dirs.store(false, Ordering::Relaxed);
+    head.checkpointer().checkpoint().expect("retried");
+    let before = read_all(&test_env, &head, &["a"]);
+    drop(head);
+    test_env.disk.crash();
+    let (head, _) = test_env.open();
+    assert_eq!(read_all(&test_env, &head, &["a"]), before);
 }
