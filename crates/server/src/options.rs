@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_model::TenantId;
-use chronolith_tsdb::{BucketOptions, LimitsTable, TsdbOptions};
+use chronolith_tsdb::{BucketOptions, HeadMemory, HeadMemoryOptions, LimitsTable, TsdbOptions};
 
 use crate::http::CorsOrigin;
 
@@ -47,6 +47,16 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
+    /// Returns the options of the storage. Without tenants of requests, databases share the head as one user.
+    #[must_use]
+    pub fn tsdb_options(&self) -> TsdbOptions {
+        let mut options = self.tsdb.clone();
+        if !self.multitenancy {
+            options.head_memory.tenant_percent = 100;
+        }
+        options
+    }
+
     /// Defaults over `data_dir`.
     #[must_use]
     pub fn new(data_dir: PathBuf) -> ServerOptions {
@@ -54,7 +64,10 @@ impl ServerOptions {
             listen: "127.0.0.1:9595".to_owned(),
             multitenancy: false,
             web: WebOptions::default(),
-            tsdb: TsdbOptions::new(data_dir),
+            tsdb: TsdbOptions {
+                head_memory: HeadMemoryOptions { limit: HeadMemory::Percent(50), tenant_percent: 25 },
+                ..TsdbOptions::new(data_dir)
+            },
             bucket: None,
             query: QueryOptions::default(),
             remote_read: RemoteReadOptions::default(),

@@ -108,11 +108,7 @@ impl Server {
         let open = move || {
             // The receiver is gone when the server stops during the replay.
             let open = |app: &App| {
-                let mut options = app.options.tsdb.clone();
-                // Without tenants of requests, the stores of databases share the head as one user.
-                if !app.options.multitenancy {
-                    options.head_memory.tenant_percent = 100;
-                }
+                let options = app.options.tsdb_options();
                 Tsdb::open_with_bucket(app.env.clone(), options, app.lifecycle.replay_progress(), bucket)
             };
             let _ = opened.send(open_store(&app, open));

@@ -98,7 +98,7 @@ impl Fixture {
 
     /// Opens a store next to other sources.
     pub(crate) fn open_with(self, others: Vec<SourcePart>) -> Fixture {
-        let options = self.app.options.tsdb.clone();
+        let options = self.app.options.tsdb_options();
         let progress = Arc::new(ReplayProgress::default());
         let store = Tsdb::open(self.app.env.clone(), options, progress).expect("opens");
         self.app.set_store(store, others);
