@@ -122,29 +122,37 @@ pub(crate) fn tenants(storage: &Storage) -> Vec<TenantId> {
     all
 }
 
-fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
-    let counters = sources.maintenance.counters();
-    let (gauge, counter) = (Metric::gauge, Metric::counter);
-    let (used_bytes, limit_bytes) = sources.storage.head().statistics().memory_used_and_limit();
-    let (share_bytes, share_refused) = sources.storage.head().statistics().tenant_share_and_refused();
-    let mut metrics = vec![
-        gauge(
+/// Memory of the head, its limit, and the share of a tenant.
+fn head_memory_metrics(sources: &StatsSources<'_>) -> [Metric; 4] {
+    let statistics = sources.storage.head().statistics();
+    let (used_bytes, limit_bytes) = statistics.memory_used_and_limit();
+    let (share_bytes, refused_count) = statistics.tenant_share_and_refused();
+    [
+        Metric::gauge(
             "head_memory_used_bytes",
             "Memory of the head that counts against head-memory-limit.",
             used_bytes as f64,
         ),
-        gauge("head_series_ids_left", "Ids that new series can get.", head.series_ids_left as f64),
-        gauge("head_memory_limit_bytes", "head-memory-limit in bytes; 0 = none.", limit_bytes as f64),
-        gauge(
+        Metric::gauge("head_memory_limit_bytes", "head-memory-limit in bytes; 0 = none.", limit_bytes as f64),
+        Metric::gauge(
             "head_memory_tenant_share_bytes",
             "Memory of the head that one tenant may use; 0 = all of it.",
             share_bytes as f64,
         ),
-        counter(
+        Metric::counter(
             "head_tenant_share_refused_total",
             "Batches refused since their tenant is at its share of the head.",
-            share_refused as f64,
+            refused_count as f64,
         ),
+    ]
+}
+
+fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
+    let counters = sources.maintenance.counters();
+    let (gauge, counter) = (Metric::gauge, Metric::counter);
+    let mut metrics = Vec::from(head_memory_metrics(sources));
+    metrics.extend([
+        gauge("head_series_ids_left", "Ids that new series can get.", head.series_ids_left as f64),
         gauge(
             "replay_repaired_files",
             "Damaged files that a second copy or the WAL replaced at the last start.",
@@ -193,7 +201,7 @@ fn metrics(sources: &StatsSources<'_>, head: &HeadStats) -> Vec<Metric> {
         ),
         counter("snapshots_total", "Snapshots written.", sources.admin.snapshots.as_f64()),
         gauge("exemplars", "Exemplars in memory.", sources.exemplars.len() as f64),
-    ];
+    ]);
     metrics.extend(flush_and_retention_metrics(sources.maintenance));
     metrics.extend(compaction_metrics(sources.maintenance));
     metrics.extend(rollup_metrics(sources.maintenance));
