@@ -94,7 +94,7 @@ async fn start(protocol: CarbonProtocol, change: fn(&mut ServerOptions, &MemDisk
 type Refusal = (&'static str, fn(&mut ServerOptions, &MemDisk), fn(&MemDisk));
 
 const REFUSALS: [Refusal; 5] = [
-    ("head-memory-limit", |options, _| options.tsdb.head_memory = HeadMemory::Bytes(1024), |_| {}),
+    ("head-memory-limit", |options, _| options.tsdb.head_memory.limit = HeadMemory::Bytes(1024), |_| {}),
     (
         "min-free-space",
         |options, disk| {
