@@ -94,7 +94,7 @@ def start(browser):
             assert "tenant=" in page.url, page.url
             page.locator("datalist option").nth(1).wait_for(state="attached")
             page.locator(".tenant input").fill("nobody")
-            page.keyboard.press("Enter")
+            page.locator(".tenant input").dispatch_event("change")
             page.get_by_text("no such tenant").wait_for()
             other.close(page)
 

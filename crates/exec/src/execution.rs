@@ -163,6 +163,12 @@ impl OperatorMemory<'_> {
         .map_err(|full| Error::Query(full.into()))
     }
 
+    /// # Errors
+    /// The query was canceled, or its time has ended.
+    pub fn check(&self) -> Result<(), Error> {
+        Ok(self.execution.ctx.check()?)
+    }
+
     /// Raises the reservation to `samples` and `bytes`, for buffers that are reused from series to series.
     ///
     /// # Errors

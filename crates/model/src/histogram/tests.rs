@@ -338,7 +338,9 @@ fn empty_buckets_do_not_affect_equivalence() {
 fn bucket_indexes_do_not_wrap_around() {
     const LAST: i32 = i32::MAX;
     let indexes = |buckets: &Buckets<f64>| buckets.walk().map(|(idx, _)| idx).collect::<Vec<_>>();
-    let walks: [(&[(i32, u32)], &[i32]); 6] = [
+    /// Spans, and the indexes of their buckets.
+    type Walk = (&'static [(i32, u32)], &'static [i32]);
+    let walks: [Walk; 6] = [
         (&[(LAST, 1), (5, 1)], &[LAST]),
         (&[(LAST, 2)], &[LAST]),
         (&[(LAST - 1, 4)], &[LAST - 1, LAST]),

@@ -8,8 +8,10 @@ use crate::steps::Step;
 
 pub(super) const RULES: [Rule; 9] = [
     shown("types that change within one write", |e| {
-        let theirs = &e.difference().theirs;
-        theirs == "field type conflict" || theirs.contains("\"error\":\"field type conflict\"")
+        // One of both refuses the request as a whole, the other one the points that conflict.
+        let is_whole =
+            |text: &str| text == "field type conflict" || text.contains("\"error\":\"field type conflict\"");
+        is_whole(&e.difference().ours) || is_whole(&e.difference().theirs)
     }),
     shown("unsigned integers", |e| {
         // 1.6.7 reads them only if it is built for them.

@@ -9,6 +9,9 @@ use chronolith_exec::operator::SeriesOperator;
 use chronolith_model::Labels;
 use chronolith_model::decimal::decimal;
 
+/// Elements after which the deadline is looked at: labels may be long.
+const LOOKUPS_PER_CHECK: u64 = 64;
+
 /// Counts equal values per group and step; `label` is the name of the label that takes the value.
 pub(crate) fn count_values(
     inner: &mut dyn SeriesOperator,
@@ -19,8 +22,9 @@ pub(crate) fn count_values(
     let mut index: HashMap<Labels, usize> = HashMap::default();
     let mut counts: Vec<StepSeries> = Vec::new();
     let mut series = StepSeries::default();
+    let mut lookup_count = 0_u64;
     while inner.next(&mut series)? {
-        let mut builder = grouping.of(&series.labels).to_builder();
+        let group = grouping.of(&series.labels).to_builder();
         let mut last: Option<(u64, usize)> = None;
         for step in 0..series.values.len() {
             let Some(element) = series.element(step) else { continue };
@@ -28,6 +32,12 @@ pub(crate) fn count_values(
             let at = match last {
                 Some((before, at)) if bits == Some(before) => at,
                 _ => {
+                    lookup_count += 1;
+                    if lookup_count.is_multiple_of(LOOKUPS_PER_CHECK) {
+                        memory.check()?;
+                    }
+                    // A builder keeps all values that were set, so each element has one of its own.
+                    let mut builder = group.clone();
                     if !grouping.excludes(label) {
                         let text = match element {
                             Element::Float(value) => print_value(value),
@@ -40,13 +50,14 @@ pub(crate) fn count_values(
                         };
                         builder.set(label, &text);
                     }
-                    let labels = builder.clone().finish();
+                    let labels = builder.finish();
                     let at = *index.entry(labels.clone()).or_insert(counts.len());
                     if at == counts.len() {
-                        let values = vec![ABSENT; series.values.len()];
-                        let group = StepSeries::floats(labels, values);
-                        memory.grow(group.values.len() as u64, group.heap_bytes())?;
-                        counts.push(group);
+                        let step_count = series.values.len();
+                        // The index has the labels a second time.
+                        let bytes = step_count * size_of::<f64>() + 2 * labels.heap_bytes();
+                        memory.grow(step_count as u64, bytes as u64)?;
+                        counts.push(StepSeries::floats(labels, vec![ABSENT; step_count]));
                     }
                     at
                 }
