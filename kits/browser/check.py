@@ -89,7 +89,11 @@ def start(browser):
         world.load(url, demo, services=5, hours=1)
         with browser.at(url) as other:
             page = other.open("")
-            page.wait_for_function("document.querySelector('.tenant input')?.value")
+            # The policy of the page forbids to evaluate texts, which waiting for a function does.
+            for _ in range(100):
+                if page.locator(".tenant input").input_value():
+                    break
+                page.wait_for_timeout(50)
             assert page.locator(".tenant input").input_value() in (world.SHOP, world.BILLING)
             assert "tenant=" in page.url, page.url
             page.locator("datalist option").nth(1).wait_for(state="attached")
@@ -379,7 +383,7 @@ def addresses(browser):
 
 STEPS = [first_load, start, modules, table, graph, heatmap, plan, own_times, errors, completion, missing_endpoints, status, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
 # Run by a second process next to the others; figures of speed are measured when nothing else runs.
-ASIDE, ALONE = ("hostile", "axe"), ("speed", "first_load")
+ASIDE, ALONE = ("hostile", "axe"), ("speed", "first_load", "start")
 RESULTS = ("passed", "failed", "skipped")
 
 
