@@ -64,7 +64,7 @@ struct Graph {
     path: String,
 }
 
-/// What the requests of one graph cost one server in one coding.
+/// Cost of the requests of one graph: one server, one coding.
 #[derive(Default)]
 struct Cost {
     walls_ms: Vec<f64>,

@@ -167,7 +167,7 @@ pub(crate) fn shown_columns(
         let (column, own) = evaluate(&column.expr, input)?.column_and_memory();
         let bytes = column.heap_bytes() + input.row_count;
         memory.grow(bytes as u64)?;
-        // What was computed is moved, and reserved twice for this moment alone.
+        // Computed values are moved, and reserved twice for this moment alone.
         let column = column.into_owned();
         drop(own);
         columns.push(match column.values {

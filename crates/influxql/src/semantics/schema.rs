@@ -30,7 +30,7 @@ pub trait Schema {
     /// limits has room for all.
     ///
     /// # Errors
-    /// Those of the store: no memory, no time, or the client has left.
+    /// Errors of the store: no memory, no time, or the client has left.
     fn reserve(&self, _bytes: usize) -> Result<(), Self::Error> {
         Ok(())
     }

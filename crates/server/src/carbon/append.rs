@@ -174,7 +174,7 @@ fn record_refused(app: &App, refused: &Refused, to: PointTarget<'_>) {
 #[derive(Default)]
 pub(crate) struct Rejected {
     pub(crate) point_count: u64,
-    /// Those of them that may be stored if they are sent again.
+    /// Points that may be stored if they are sent again.
     pub(crate) retryable_count: u64,
     /// Message of the first one, empty if there is none.
     pub(crate) message: &'static str,

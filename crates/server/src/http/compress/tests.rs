@@ -125,7 +125,7 @@ fn blocks_are_one_member() {
     assert!(unpacked(&gzip::member(&[Bytes::from(noise.clone())])).expect("valid") == noise);
 }
 
-/// What a body does next.
+/// Next step of a body.
 enum Step {
     Part(Vec<u8>),
     /// Nothing yet: the body is asked again.

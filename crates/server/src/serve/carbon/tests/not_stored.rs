@@ -10,7 +10,7 @@ use super::*;
 
 /// Connections of one refusal.
 const CONNECTION_COUNT: usize = 1_000;
-/// Those that are open at the same time.
+/// Connections that are open at the same time.
 const OPEN_MAX: usize = 50;
 /// Points of one connection.
 const POINT_COUNT: usize = 3;
