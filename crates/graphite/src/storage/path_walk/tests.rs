@@ -66,8 +66,8 @@ fn all_match(patterns: &[&str], elements: &[&str]) -> bool {
     }
 }
 
-/// `**` was one element, where it is any number of them in graphite-web. Answers are those of graphite-web
-/// 1.1.10 over whisper files of these paths.
+/// `**` was one element, where it is any number of them in graphite-web. Answers follow the rule of the
+/// finder of graphite-web 1.1.10; they were not compared with a running one.
 #[test]
 fn two_asterisks_match_any_depth() {
     let all = ["n.rps", "n.c.rps", "n.a.b.rps", "n.a.b.err", "icinga.h1.svc.ping.rta", "x"];
