@@ -203,11 +203,13 @@ fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> R
             let batches_left = &batches_left;
             scope.spawn(move || {
                 let mut ack_us = Vec::new();
-                while !stop.load(Ordering::Relaxed)
-                    && batches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
-                {
+                while batches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
                     let elapsed = writer.append(tsdb, tenant)?;
                     ack_us.push(u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX));
+                    // After a batch: a writer that starts after the end of a short run writes one, too.
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
                 }
                 Ok(ack_us)
             })
