@@ -10,6 +10,7 @@ use anyhow::Result;
 use super::cycles::{self, Cycle};
 use super::declarations::Declarations;
 use super::docs::DocSites;
+use super::folders::{self, FolderCycle};
 use super::imports::{self, Edges};
 use super::modules::ModuleTree;
 use super::rust_file::{CodeLines, RustFile};
@@ -45,6 +46,7 @@ pub(crate) struct CrateFigures {
     pub(crate) name: String,
     pub(super) size: SizeFigures,
     pub(crate) cycles: Vec<Cycle>,
+    pub(crate) folder_cycles: Vec<FolderCycle>,
     pub(crate) declarations: Declarations,
     pub(crate) docs: DocSites,
 }
@@ -76,7 +78,31 @@ pub(crate) fn measure(name: &str, files: &[CrateFile]) -> Result<CrateFigures> {
     }
     size.add_sources(&sources, &production);
     let paths: Vec<&str> = sources.iter().map(|source| source.path.as_str()).collect();
-    Ok(CrateFigures { name: name.to_owned(), size, cycles: cycles::find(&paths, &edges), declarations, docs })
+    Ok(CrateFigures {
+        name: name.to_owned(),
+        size,
+        cycles: cycles::find(&paths, &edges),
+        folder_cycles: folders::find(&paths, &edges),
+        declarations,
+        docs,
+    })
+}
+
+impl CrateFigures {
+    /// Number of modules in the largest cycle of sibling modules; 0 without one.
+    pub(crate) fn folder_cycle_max(&self) -> usize {
+        self.folder_cycles.iter().map(|cycle| cycle.modules.len()).max().unwrap_or(0)
+    }
+
+    /// Methods of the type with the most of them.
+    pub(crate) fn methods_max(&self) -> usize {
+        self.declarations.types.iter().map(|found| found.method_count).max().unwrap_or(0)
+    }
+
+    /// Assertions per 1,000 lines of production code, rounded down to a tenth, in tenths.
+    pub(crate) fn assertion_tenths(&self) -> usize {
+        self.declarations.assertion_count * 10_000 / self.size.code_lines.max(1)
+    }
 }
 
 impl SizeFigures {

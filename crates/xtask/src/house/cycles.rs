@@ -15,16 +15,8 @@ pub(crate) struct Cycle {
 
 /// All cycles, the largest first.
 pub(super) fn find(paths: &[&str], edges: &Edges) -> Vec<Cycle> {
-    let reached: Vec<Vec<bool>> = (0..paths.len()).map(|from| reach(from, paths.len(), edges)).collect();
     let mut cycles = Vec::new();
-    let mut is_taken = vec![false; paths.len()];
-    for first in 0..paths.len() {
-        let members: Vec<usize> =
-            (first..paths.len()).filter(|other| reached[first][*other] && reached[*other][first]).collect();
-        if is_taken[first] || members.len() < 2 {
-            continue;
-        }
-        members.iter().for_each(|member| is_taken[*member] = true);
+    for members in components(paths.len(), edges) {
         let mut files: Vec<&str> = members.iter().map(|member| paths[*member]).collect();
         files.sort_unstable();
         cycles.push(Cycle {
@@ -36,12 +28,29 @@ pub(super) fn find(paths: &[&str], edges: &Edges) -> Vec<Cycle> {
     cycles
 }
 
-/// Returns for each file whether a path of one or more edges leads to it from the file `from`.
-fn reach(from: usize, file_count: usize, edges: &Edges) -> Vec<bool> {
-    let mut is_reached = vec![false; file_count];
+/// Strongly connected components with more than one of the nodes `0..node_count`, each ascending.
+pub(super) fn components(node_count: usize, edges: &Edges) -> Vec<Vec<usize>> {
+    let reached: Vec<Vec<bool>> = (0..node_count).map(|from| reach(from, node_count, edges)).collect();
+    let mut components = Vec::new();
+    let mut is_taken = vec![false; node_count];
+    for first in 0..node_count {
+        let members: Vec<usize> =
+            (first..node_count).filter(|other| reached[first][*other] && reached[*other][first]).collect();
+        if is_taken[first] || members.len() < 2 {
+            continue;
+        }
+        members.iter().for_each(|member| is_taken[*member] = true);
+        components.push(members);
+    }
+    components
+}
+
+/// Returns for each node whether a path of one or more edges leads to it from the node `from`.
+fn reach(from: usize, node_count: usize, edges: &Edges) -> Vec<bool> {
+    let mut is_reached = vec![false; node_count];
     let mut open = vec![from];
-    while let Some(file) = open.pop() {
-        for (_, to) in edges.range((file, 0)..=(file, usize::MAX)) {
+    while let Some(node) = open.pop() {
+        for (_, to) in edges.range((node, 0)..=(node, usize::MAX)) {
             if !std::mem::replace(&mut is_reached[*to], true) {
                 open.push(*to);
             }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
-use syn::{Expr, Fields, FnArg, Pat, Visibility};
+use syn::{Expr, Fields, FnArg, ImplItem, Pat, Visibility};
 
 use super::modules::{ModuleIdx, ModuleTree, Target};
 use super::rust_file::RustFile;
@@ -21,6 +21,8 @@ pub(crate) const FIELDS_MAX: usize = 15;
 /// The methods of a type lie in at most this number of files (STYLE §2).
 pub(crate) const INHERENT_FILES_MAX: usize = 3;
 
+const ASSERTIONS: [&str; 3] = ["assert", "assert_eq", "assert_ne"];
+
 /// A struct, enum or union.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct TypeFigures {
@@ -33,16 +35,18 @@ pub(crate) struct TypeFigures {
     pub(crate) field_count: usize,
     /// Paths of the files with a block `impl Type`.
     pub(crate) inherent_files: BTreeSet<String>,
+    /// Number of functions in its blocks `impl Type`.
+    pub(crate) method_count: usize,
     /// Paths of the files with a block `impl Trait for Type`.
     pub(super) trait_files: BTreeSet<String>,
 }
 
 /// Number of fields of structs and unions by visibility.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FieldCounts {
+pub(crate) struct FieldCounts {
     pub(super) public: usize,
     /// Visible as `pub(crate)`.
-    pub(super) crate_wide: usize,
+    pub(crate) crate_wide: usize,
     /// `pub(super)` and `pub(in path)`.
     pub(super) ancestor_wide: usize,
     pub(super) private: usize,
@@ -62,8 +66,10 @@ pub(super) struct FunctionCounts {
 #[derive(Debug, Default)]
 pub(crate) struct Declarations {
     pub(crate) types: Vec<TypeFigures>,
-    pub(super) fields: FieldCounts,
+    pub(crate) fields: FieldCounts,
     pub(super) functions: FunctionCounts,
+    /// Calls of `assert!`, `assert_eq!`, `assert_ne!` and of their `debug_` forms.
+    pub(crate) assertion_count: usize,
     /// Functions with a parameter that is a tuple pattern.
     pub(crate) tuple_parameters: Vec<Site>,
     /// `let (a, b) = (x, y);`, without `else`.
@@ -82,6 +88,7 @@ impl Declarations {
                 types: &mut types,
                 fields: &mut self.fields,
                 functions: &mut self.functions,
+                assertion_count: &mut self.assertion_count,
                 tuple_parameters: &mut self.tuple_parameters,
                 tuple_lets: &mut self.tuple_lets,
             };
@@ -101,6 +108,7 @@ struct Collector<'a> {
     types: &'a mut BTreeMap<Target, TypeFigures>,
     fields: &'a mut FieldCounts,
     functions: &'a mut FunctionCounts,
+    assertion_count: &'a mut usize,
     tuple_parameters: &'a mut Vec<Site>,
     tuple_lets: &'a mut Vec<Site>,
 }
@@ -146,10 +154,14 @@ impl Collector<'_> {
         let syn::Type::Path(self_type) = &*block.self_ty else { return };
         let path: Vec<String> =
             self_type.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        let Some(target @ Target::Item { .. }) = self.tree.resolve(self.module, &path) else { return };
+        let Some(target @ Target::Item { .. }) = self.tree.resolve_type(self.module, &path) else { return };
         let found = self.types.entry(target).or_default();
-        let files = if block.trait_.is_some() { &mut found.trait_files } else { &mut found.inherent_files };
-        files.insert(self.file.path.clone());
+        if block.trait_.is_some() {
+            found.trait_files.insert(self.file.path.clone());
+            return;
+        }
+        found.inherent_files.insert(self.file.path.clone());
+        found.method_count += block.items.iter().filter(|item| matches!(item, ImplItem::Fn(_))).count();
     }
 }
 
@@ -189,6 +201,13 @@ impl<'ast> Visit<'ast> for Collector<'_> {
     fn visit_item_impl(&mut self, block: &'ast syn::ItemImpl) {
         self.add_impl(block);
         visit::visit_item_impl(self, block);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        let name = call.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        let is_assertion = ASSERTIONS.contains(&name.strip_prefix("debug_").unwrap_or(&name));
+        *self.assertion_count += usize::from(is_assertion);
+        visit::visit_macro(self, call);
     }
 
     fn visit_local(&mut self, local: &'ast syn::Local) {

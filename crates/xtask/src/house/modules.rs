@@ -27,6 +27,8 @@ struct Module<'a> {
     glob_imports: Vec<Vec<String>>,
     /// Names of types, functions, constants and macros.
     item_names: BTreeSet<String>,
+    /// Path of the type that each type alias names.
+    aliases: BTreeMap<String, Vec<String>>,
 }
 
 /// Module or item that a path refers to.
@@ -92,6 +94,7 @@ impl<'a> ModuleTree<'a> {
             imports: BTreeMap::new(),
             glob_imports: Vec::new(),
             item_names: BTreeSet::new(),
+            aliases: BTreeMap::new(),
         };
         module.declare_names();
         self.modules.push(module);
@@ -117,6 +120,19 @@ impl<'a> ModuleTree<'a> {
     /// Target of `path` in the scope of `from`; none if it lies outside of the crate.
     pub(super) fn resolve(&self, from: ModuleIdx, path: &[String]) -> Option<Target> {
         self.resolve_within(from, path, IMPORT_DEPTH_MAX)
+    }
+
+    /// Target of the type `path` in the scope of `from`: of the aliased type if it is an alias of one.
+    pub(super) fn resolve_type(&self, from: ModuleIdx, path: &[String]) -> Option<Target> {
+        let mut target = self.resolve(from, path)?;
+        for _ in 0..IMPORT_DEPTH_MAX {
+            let Target::Item { module, name } = &target else { break };
+            let Some(aliased) = self.modules[*module].aliases.get(name) else { break };
+            // An alias of a type of another crate stands for itself.
+            let Some(next) = self.resolve(*module, aliased) else { break };
+            target = next;
+        }
+        Some(target)
     }
 
     fn resolve_within(&self, from: ModuleIdx, path: &[String], depth: usize) -> Option<Target> {
@@ -172,7 +188,10 @@ impl Module<'_> {
                 Item::Static(item) => &item.ident,
                 Item::Struct(item) => &item.ident,
                 Item::Trait(item) => &item.ident,
-                Item::Type(item) => &item.ident,
+                Item::Type(item) => {
+                    self.aliases.extend(alias_path(&item.ty).map(|path| (item.ident.to_string(), path)));
+                    &item.ident
+                }
                 Item::Union(item) => &item.ident,
                 Item::Macro(syn::ItemMacro { ident: Some(ident), .. }) => ident,
                 Item::Use(item) if item.leading_colon.is_none() => {
@@ -189,6 +208,12 @@ impl Module<'_> {
             self.item_names.insert(name.to_string());
         }
     }
+}
+
+/// Path of the type that an alias names; none for references, tuples and the like, which have no methods.
+fn alias_path(aliased: &syn::Type) -> Option<Vec<String>> {
+    let syn::Type::Path(aliased) = aliased else { return None };
+    Some(aliased.path.segments.iter().map(|segment| segment.ident.to_string()).collect())
 }
 
 /// One name of a `use` declaration.

@@ -5,6 +5,7 @@
 use super::crate_figures::CrateFigures;
 use super::cycles::Cycle;
 use super::declarations::{FIELDS_MAX, FUNCTION_LINES_MAX, INHERENT_FILES_MAX, PARAMETERS_MAX, TypeFigures};
+use super::folders::FolderCycle;
 
 /// Characters per line of a list.
 const WIDTH: usize = 110;
@@ -52,6 +53,8 @@ pub(super) fn render(crates: &[CrateFigures], layout: Layout) -> String {
     }
     let cycle_title = format!("Import cycles of more than {UNLISTED_FILES_MAX} files");
     render_list(&cycle_title, &entries(crates, cycle_entries), layout, &mut out);
+    let folder_title = "Import cycles of sibling modules";
+    render_list(folder_title, &entries(crates, folder_cycle_entries), layout, &mut out);
     let inherent_title = format!("Types with inherent impls in more than {INHERENT_FILES_MAX} files");
     render_list(&inherent_title, &entries(crates, inherent_entries), layout, &mut out);
     let struct_title = format!("Structs of more than {FIELDS_MAX} fields");
@@ -59,7 +62,7 @@ pub(super) fn render(crates: &[CrateFigures], layout: Layout) -> String {
     out
 }
 
-fn tables() -> [Table; 4] {
+fn tables() -> [Table; 5] {
     let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     [
         Table {
@@ -88,6 +91,17 @@ fn tables() -> [Table; 4] {
                 "parent-child pairs",
             ]),
             cells: cycle_cells,
+        },
+        Table {
+            title: "Figures with a limit per crate (crates/xtask/house-limits.txt)",
+            columns: columns(&[
+                "modules in a folder cycle",
+                "pub(crate) fields",
+                "methods of one type",
+                "assertions",
+                "per 1,000 lines",
+            ]),
+            cells: limit_cells,
         },
         Table {
             title: "Types by the number of files with their impls; fields by visibility",
@@ -147,6 +161,17 @@ fn cycle_cells(figures: &CrateFigures) -> Vec<Cell> {
     cells
 }
 
+fn limit_cells(figures: &CrateFigures) -> Vec<Cell> {
+    let tenths = figures.assertion_tenths();
+    vec![
+        Cell::Max(figures.folder_cycle_max()),
+        Cell::Count(figures.declarations.fields.crate_wide),
+        Cell::Max(figures.methods_max()),
+        Cell::Count(figures.declarations.assertion_count),
+        Cell::Text(format!("{}.{}", tenths / 10, tenths % 10)),
+    ]
+}
+
 fn type_cells(figures: &CrateFigures) -> Vec<Cell> {
     let types = &figures.declarations.types;
     let count = |is_counted: fn(&TypeFigures) -> bool| {
@@ -185,6 +210,14 @@ fn cycle_entries(figures: &CrateFigures) -> Vec<String> {
         format!("{} files {kind}: {}", cycle.files.len(), cycle.files.join(", "))
     };
     listed.map(entry).collect()
+}
+
+fn folder_cycle_entries(figures: &CrateFigures) -> Vec<String> {
+    let entry = |cycle: &FolderCycle| {
+        let place = if cycle.parent.is_empty() { "the crate root" } else { &cycle.parent };
+        format!("{} modules of {place}: {}", cycle.modules.len(), cycle.modules.join(", "))
+    };
+    figures.folder_cycles.iter().map(entry).collect()
 }
 
 fn inherent_entries(figures: &CrateFigures) -> Vec<String> {

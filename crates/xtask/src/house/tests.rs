@@ -177,6 +177,69 @@ fn impls_of_a_type_are_found_in_all_files() {
 }
 
 #[test]
+fn impls_of_an_alias_count_for_the_aliased_type() {
+    let files = [
+        ("src/lib.rs", "mod a; mod b; mod c; pub use a::A; pub type Long = A<u64>; impl A<u8> {}"),
+        ("src/a.rs", "pub struct A<T>(T); pub type Short = A<u8>; impl Short { fn f() {} fn g() {} }"),
+        (
+            "src/b.rs",
+            "use crate::Long; impl Long { fn h() {} const X: u8 = 1; } type Words = Vec<u8>; impl Words {}",
+        ),
+        ("src/c.rs", "type Other = crate::Long; impl Clone for Other {} type Loop = Loop; impl Loop {}"),
+    ];
+    check_impls(&files, "A", &["a.rs", "b.rs", "lib.rs"], &["c.rs"]);
+    let types = figures(&files).declarations.types;
+    assert_eq!(types.len(), 1, "aliases are no types");
+    assert_eq!(types[0].method_count, 3);
+}
+
+/// Checks all cycles of sibling modules: the parent, then the modules.
+#[track_caller]
+fn check_folder_cycles(files: &[(&str, &str)], want: &[&str]) {
+    let cycles = figures(files).folder_cycles;
+    let found: Vec<String> =
+        cycles.iter().map(|cycle| format!("{}: {}", cycle.parent, cycle.modules.join(" "))).collect();
+    assert_eq!(found, want);
+}
+
+#[test]
+fn folders_that_import_each_other_are_a_cycle_without_one_of_files() {
+    let root = ("src/lib.rs", "mod http; mod app;");
+    let http = ("src/http.rs", "mod write; mod error; pub struct H;");
+    let write = ("src/http/write.rs", "use crate::app::App;");
+    let error = ("src/http/error.rs", "pub struct E;");
+    let app = |text| ("src/app.rs", text);
+    let one_way = [root, http, write, error, app("pub struct App;")];
+    check_folder_cycles(&one_way, &[]);
+    let both_ways = [root, http, write, error, app("use crate::http::error::E; pub struct App;")];
+    check_cycles(&both_ways, &[]);
+    check_folder_cycles(&both_ways, &[": app http"]);
+}
+
+#[test]
+fn the_modules_of_a_folder_are_checked_too_but_not_its_own_file() {
+    let root = ("src/lib.rs", "mod http; use http::write::W; pub struct Root;");
+    let http = ("src/http.rs", "pub mod write; mod error; mod json; use write::W; pub struct H;");
+    let deep = ("src/http/write/deep.rs", "use super::W; use crate::http::json::J; use crate::Root;");
+    let write = ("src/http/write.rs", "mod deep; use super::H; pub struct W;");
+    let error = ("src/http/error.rs", "use super::write::W; pub struct E;");
+    let json = |text| ("src/http/json.rs", text);
+    check_folder_cycles(&[root, http, write, deep, error, json("pub struct J;")], &[]);
+    let cyclic = json("use super::error::E; pub struct J;");
+    check_folder_cycles(&[root, http, write, deep, error, cyclic], &["http: error json write"]);
+}
+
+#[test]
+fn assertions_are_counted_in_production_code() {
+    let found = figures_of(
+        "const _: () = assert!(1 < 2);\nfn f() { debug_assert_eq!(1, 1); core::assert_ne!(1, 2); g!(assert); }\n\
+         #[cfg(test)]\nmod tests {\n    fn t() {\n        assert!(true);\n    }\n}\n",
+    );
+    assert_eq!(found.declarations.assertion_count, 3);
+    assert_eq!(found.assertion_tenths(), 3 * 10_000 / 2);
+}
+
+#[test]
 fn fields_are_counted_by_visibility() {
     let fields = figures_of(
         "struct A { pub a: u8, pub(crate) b: u8, pub(super) c: u8, pub(in crate::x) d: u8, e: u8 }\n\

@@ -3,6 +3,7 @@
 mod adr;
 mod commits;
 mod exceptions;
+mod house_limits;
 mod language;
 mod links;
 mod rendering;
