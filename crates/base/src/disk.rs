@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 pub use mem::MemDisk;
 pub use real::RealDisk;
-pub(crate) use real::os_random;
 
 /// Length, kind and version of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 //! Invariants: the sequence depends on the seed and the number of calls only.
 //! Not for secrets: the seed may come from the operating system, the sequence is predictable from it.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -22,7 +24,7 @@ impl Rng {
     #[must_use]
     pub fn from_os() -> Rng {
         let mut seed = [0u8; 8];
-        crate::disk::os_random(&mut seed);
+        os_random(&mut seed);
         Rng::from_seed(u64::from_le_bytes(seed))
     }
 
@@ -50,5 +52,13 @@ impl Rng {
             let bytes = self.next_u64().to_le_bytes();
             part.copy_from_slice(&bytes[..part.len()]);
         }
+    }
+}
+
+/// Random bytes of the operating system; zeros if it returns an error.
+fn os_random(out: &mut [u8]) {
+    let filled = File::open("/dev/urandom").and_then(|mut f| f.read_exact(out));
+    if filled.is_err() {
+        out.fill(0);
     }
 }

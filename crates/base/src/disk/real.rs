@@ -236,14 +236,6 @@ impl Disk for RealDisk {
     }
 }
 
-/// Random bytes of the operating system; zeros if it returns an error.
-pub(crate) fn os_random(out: &mut [u8]) {
-    let filled = File::open("/dev/urandom").and_then(|mut f| f.read_exact(out));
-    if filled.is_err() {
-        out.fill(0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
