@@ -8,6 +8,7 @@
 
 mod control;
 mod counters;
+mod found_segment;
 mod frame_stream;
 mod group_commit;
 mod log;
@@ -19,9 +20,10 @@ mod skip;
 mod spare;
 
 pub use counters::WalStats;
+pub use found_segment::{Segment, SegmentEnd};
 pub use frame_stream::{BlockBuffers, FrameBlock, FrameStream, zeros_to_end};
 pub use group_commit::WalPosition;
 pub use log::Wal;
 pub use options::{FileError, SyncMode, WalError, WalOptions};
 pub use poison::PoisonOnPanic;
-pub use recovery::{Recovery, Segment, SegmentEnd};
+pub use recovery::Recovery;

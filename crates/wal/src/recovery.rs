@@ -11,51 +11,13 @@ use chronolith_base::{Disk, Env};
 use chronolith_format::head::wal::{ControlRecord, LostFrames, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::control::{ControlFile, control_path};
+use crate::found_segment::{Segment, SegmentEnd, read_head};
 use crate::frame_stream::{BlockBuffers, FrameBlock, FrameStream, zeros_to_end};
 use crate::log::Wal;
 use crate::options::{FileError, WalOptions};
 use crate::segment::{SegmentFile, WalStart, opened_record};
 use crate::skip;
 use crate::spare::{is_spare, keep_spares};
-
-/// A segment file found at startup.
-pub struct Segment {
-    /// Number in the file name, ascending.
-    pub number: u64,
-    /// The file.
-    pub path: PathBuf,
-    /// Size in bytes.
-    pub len: u64,
-    /// `None` if it cannot be read.
-    header: Option<SegmentHeader>,
-}
-
-impl Segment {
-    /// Returns its header, if it can be read.
-    pub(crate) fn header(&self) -> Option<SegmentHeader> {
-        self.header
-    }
-
-    /// Returns true if the file was used before: bytes after the last frame are then no damage.
-    fn is_recycled(&self) -> bool {
-        self.header.is_some_and(|header| header.stale_sequence > 0)
-    }
-}
-
-/// Extent of the frames in a segment.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SegmentEnd {
-    /// Sequence of its first frame; 0 if it has none.
-    pub first_sequence: u64,
-    /// Sequence of its last frame; 0 if it has none.
-    pub last_sequence: u64,
-    /// Offset after the last valid frame.
-    pub end: u64,
-    /// Set if bytes after that, or between frames, belong to no frame.
-    pub is_damaged: bool,
-    /// Set if those bytes are at the end only.
-    pub is_torn: bool,
-}
 
 /// The log found in a directory, before it is open for appends.
 pub struct Recovery {
@@ -96,7 +58,7 @@ impl Recovery {
         recovery.segments.sort_by_key(|s| s.number);
         recovery.read_headers(disk, notes)?;
         recovery.read_control(disk)?;
-        let in_headers = recovery.segments.iter().find_map(|s| s.header).map(|header| header.key);
+        let in_headers = recovery.segments.iter().find_map(Segment::header).map(|header| header.key);
         let in_control = recovery.control.map(|record| record.key);
         let fresh = || u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
         recovery.key = known_key.or(in_headers).or(in_control).unwrap_or_else(fresh);
@@ -109,7 +71,7 @@ impl Recovery {
         let path = self.dir.join(name);
         let number = name.strip_suffix(".seg").and_then(|n| n.parse::<u64>().ok());
         if let Some(number) = number {
-            self.segments.push(Segment { number, path, len, header: None });
+            self.segments.push(Segment::new(number, path, len));
         } else if is_spare(name) {
             self.spares.push((name.to_owned(), len));
         } else if path == control_path(&self.dir) {
@@ -121,7 +83,7 @@ impl Recovery {
         for segment in &mut self.segments {
             let head = read_head(disk, &segment.path, SEGMENT_HEADER_BYTES)?;
             match SegmentHeader::decode(&head) {
-                Ok(header) => segment.header = Some(header),
+                Ok(header) => segment.set_header(header),
                 // A segment that was created but not synced before a power failure is empty.
                 Err(_) if is_zeros(disk, segment)? => {}
                 Err(error) if SegmentHeader::is_of_later_version(&error) => {
@@ -221,7 +183,7 @@ impl Recovery {
         sequence_before: u64,
         buffers: &'a BlockBuffers,
     ) -> Result<FrameStream<'a>, FileError> {
-        let key = segment.header.map_or(self.key, |header| header.key);
+        let key = segment.header().map_or(self.key, |header| header.key);
         let stale = self.stale_sequence(segment, sequence_before);
         FrameStream::open_recycled(disk, &segment.path, key, SEGMENT_HEADER_BYTES, stale, buffers)
     }
@@ -229,7 +191,7 @@ impl Recovery {
     /// Returns the sequence up to which frames cannot belong to `segment`: they are of an earlier use of the
     /// file.
     fn stale_sequence(&self, segment: &Segment, sequence_before: u64) -> u64 {
-        if let Some(header) = segment.header {
+        if let Some(header) = segment.header() {
             return header.stale_sequence;
         }
         // Segments created after the record contain later frames only.
@@ -359,15 +321,6 @@ fn note_damage(stream: &FrameStream<'_>, segment: &Segment, is_last: bool, notes
         let what = if is_last && !damage.followed { "torn tail" } else { "damaged" };
         notes.push(format!("{path}: {what} at offset {offset}: {len} bytes are left out"));
     }
-}
-
-/// Returns the first `len` bytes of a file, fewer if it is shorter.
-pub(crate) fn read_head(disk: &dyn Disk, path: &Path, len: usize) -> Result<Vec<u8>, FileError> {
-    let file = disk.open(path).map_err(FileError::at(path))?;
-    let file_len = file.len().map_err(FileError::at(path))?;
-    let mut head = vec![0; len.min(usize::try_from(file_len).unwrap_or(len))];
-    file.read_at(&mut head, 0).map_err(FileError::at(path))?;
-    Ok(head)
 }
 
 fn is_zeros(disk: &dyn Disk, segment: &Segment) -> Result<bool, FileError> {

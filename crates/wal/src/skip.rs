@@ -7,8 +7,8 @@
 use chronolith_base::Disk;
 use chronolith_format::head::wal::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 
+use crate::found_segment::{Segment, SegmentEnd, read_head};
 use crate::options::FileError;
-use crate::recovery::{Segment, SegmentEnd, read_head};
 
 /// Returns, per segment that need not be read, the result that reading it would have.
 pub(crate) fn ends_of_skipped(
