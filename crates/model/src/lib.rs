@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod change;
+mod columns;
 pub mod databases;
 pub mod decimal;
 pub mod exemplar;
@@ -24,15 +25,14 @@ pub mod tenant;
 pub mod time;
 
 pub use batch::{BatchSeries, LabelSource, Reject, SeriesKey, WriteBatch, WriteOutcome};
+pub use columns::Columns;
 pub use exemplar::{Exemplar, ExemplarReject, ExemplarRejects};
 pub use histogram::{FloatHistogram, Histogram, IntHistogram, ResetHint, Span};
 pub use kind::{FIELD_LABEL, KIND_LABEL, WordKind};
 pub use labels::{Labels, LabelsBuilder, METRIC_NAME};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::{MetadataEntry, MetricKind};
-pub use query::{
-    Columns, QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead,
-};
+pub use query::{QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead};
 pub use regex::{GoRegex, RegexError};
 pub use reorder::{ReorderRule, ReorderRuleError};
 pub use tenant::{

@@ -5,7 +5,6 @@
 //! and deletions.
 //! Not here: lookback, staleness handling, evaluation (`promql`).
 
-mod columns;
 mod error;
 mod hints;
 mod label_search;
@@ -19,7 +18,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chronolith_base::{Clock, MemoryBudget, SpareThreads, thread};
 
-pub use columns::Columns;
 pub use error::QueryError;
 pub use hints::{PresenceHints, Projection, SampleNeed, SelectHints, Shard};
 pub use label_search::{
@@ -33,7 +31,7 @@ pub use warnings::SourceWarnings;
 use self::limits::{Exceeded, FetchCounts};
 use crate::change::ChangeWatch;
 use crate::rollup::{RollupArchive, RollupRead};
-use crate::{FetchLimits, Labels, Matcher, TenantId, TimeRange};
+use crate::{Columns, FetchLimits, Labels, Matcher, TenantId, TimeRange};
 
 /// Series per batch.
 pub const SERIES_PER_BATCH_MAX: usize = 1024;

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::columns::Columns;
+use crate::Columns;
 use crate::histogram::ResetHint;
 use crate::{Histogram, TimeRange};
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::columns::Columns;
+use crate::Columns;
 use crate::kind::WordKind;
 use crate::sample::is_stale;
 use crate::{Histogram, kind};
