@@ -2,7 +2,7 @@
 
 use chronolith_model::{Labels, QueryError};
 
-use crate::join::matching::Cardinality;
+use crate::cardinality::Cardinality;
 
 /// Reason why a query has no result.
 #[derive(Debug, thiserror::Error)]

@@ -12,6 +12,7 @@ use chronolith_model::Labels;
 use chronolith_model::labels::LabelsKey;
 
 use crate::arith::ElementOp;
+use crate::cardinality::Cardinality;
 use crate::column::{ABSENT, Element, StepScalar, StepSeries, is_absent};
 use crate::error::Error;
 use crate::execution::Execution;
@@ -20,7 +21,7 @@ use crate::label_sets::{Entry, LabelSets};
 use crate::note::Note;
 use crate::operator::{Blocking, BoxOperator, SeriesOperator, collect, merge_equal_labels};
 use crate::position::Origin;
-use matching::{Cardinality, Matching, Nameless, ResultLabels, Signatures};
+use matching::{Matching, Nameless, ResultLabels, Signatures};
 
 /// Side of a binary operator that the scalar is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

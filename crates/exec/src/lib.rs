@@ -10,6 +10,7 @@
 pub mod aggregate;
 pub mod annotation;
 pub mod arith;
+pub mod cardinality;
 pub mod column;
 pub mod error;
 pub mod execution;

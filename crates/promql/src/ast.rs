@@ -11,12 +11,14 @@ use std::mem;
 pub use chronolith_exec::aggregate::Aggregation;
 pub use chronolith_exec::aggregate::topk::TopKOp;
 pub use chronolith_exec::arith::BinaryOp;
-pub use chronolith_exec::join::matching::{Cardinality as MatchCardinality, Matching as VectorMatching};
+pub use chronolith_exec::cardinality::Cardinality as MatchCardinality;
+pub use chronolith_exec::join::matching::Matching as VectorMatching;
 use chronolith_exec::position::Position;
 pub use chronolith_exec::rollup::extended::RangeExtension;
 use chronolith_model::Matcher;
 
 use crate::functions::Function;
+pub use crate::value_type::ValueType;
 
 /// Bytes `[start, end)` of the query text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -36,35 +38,6 @@ impl Span {
     /// The span of a position.
     pub(crate) fn of(position: Position) -> Span {
         Span { start: (position.0 >> 32) as u32, end: position.0 as u32 }
-    }
-}
-
-/// Type of an expression's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ValueType {
-    /// Nothing (not a value of the language; Prometheus names it in messages).
-    None,
-    /// One number a step.
-    Scalar,
-    /// Series with one value a step.
-    Vector,
-    /// Series with a range of samples per step.
-    Matrix,
-    /// A text.
-    String,
-}
-
-impl ValueType {
-    /// The name in Prometheus's messages ("instant vector").
-    #[must_use]
-    pub fn describe(self) -> &'static str {
-        match self {
-            ValueType::None => "none",
-            ValueType::Scalar => "scalar",
-            ValueType::Vector => "instant vector",
-            ValueType::Matrix => "range vector",
-            ValueType::String => "string",
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! variadic rules are those of Prometheus 3.16.
 //! Not here: what the functions compute (engine).
 
-use crate::ast::ValueType;
+use crate::value_type::ValueType;
 
 /// Signature of a function.
 #[derive(Debug, PartialEq)]

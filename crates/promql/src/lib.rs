@@ -10,6 +10,7 @@ pub mod parser;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../tests/support/testing.rs"]
 mod testing;
+mod value_type;
 
 pub use engine::{
     Engine, EngineOptions, EvalError, MatrixSeries, NameRemoval, Query, QueryResult, Sharing, Value,

@@ -6,8 +6,8 @@ use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_model::Labels;
 use chronolith_model::labels::LabelsKey;
 
-use super::matching::Cardinality;
 use super::{Join, Many};
+use crate::cardinality::Cardinality;
 use crate::column::{Element, StepSeries, is_absent};
 use crate::error::{DuplicateMatch, Error};
 use crate::histogram::element::Outcome;

@@ -6,21 +6,8 @@ use chronolith_model::Labels;
 use chronolith_model::labels::LabelsKey;
 
 use crate::arith::ElementOp;
+use crate::cardinality::Cardinality;
 use crate::metric_name::METADATA_LABELS;
-
-/// Cardinality of a join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Cardinality {
-    /// One series of the left operand with one of the right.
-    #[default]
-    OneToOne,
-    /// Many series of the left operand with one of the right.
-    ManyToOne,
-    /// One series of the left operand with many of the right.
-    OneToMany,
-    /// Sets.
-    ManyToMany,
-}
 
 /// Labels by which the operands of a join are matched, and labels of the results.
 #[derive(Debug, Clone, Default)]

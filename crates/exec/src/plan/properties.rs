@@ -10,8 +10,9 @@ use chronolith_model::{METRIC_NAME, MatchOp, Matcher};
 
 use super::node::{FunctionNode, NameEffect, NodeKind, Selection};
 use crate::arith::{BinaryOp, ElementOp};
+use crate::cardinality::Cardinality;
 use crate::grid::{TimeShift, Windows};
-use crate::join::matching::{Cardinality, Matching};
+use crate::join::matching::Matching;
 use crate::select::InstantField;
 use crate::typed::TypedFn;
 

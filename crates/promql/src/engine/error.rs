@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use chronolith_exec::cardinality::Cardinality;
 use chronolith_exec::error::{ArgumentError, DuplicateMatch, Error};
-use chronolith_exec::join::matching::Cardinality;
 use chronolith_model::histogram::go_float;
 use chronolith_model::labels::is_legacy_label_name;
 use chronolith_model::quote::write_quoted;
