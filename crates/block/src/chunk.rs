@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use chronolith_base::DecodeError;
-use chronolith_format::block::chunks::{ChunkRef, RawChunk, decode_chunk, sample_count_claimed};
+use chronolith_format::block::chunks::{ChunkRef, decode_chunk, sample_count_claimed};
 use chronolith_format::block::index::ChunkMeta;
+use chronolith_format::chunk::RawChunk;
 use chronolith_format::{chunk::dense, chunk::histogram, chunk::kinds, chunk::xor, chunk::xor2};
 use chronolith_model::{Columns, QueryError, TimeRange};
 

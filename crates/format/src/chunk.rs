@@ -6,6 +6,9 @@ pub mod decimal_delta;
 pub mod dense;
 pub mod histogram;
 pub mod kinds;
+mod raw;
 pub mod starts;
 pub mod xor;
 pub mod xor2;
+
+pub use raw::RawChunk;

@@ -11,9 +11,9 @@
 use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
-use chronolith_format::block::chunks::RawChunk;
 use chronolith_format::block::index::ChunkMeta;
 use chronolith_format::block::tombstones::Interval;
+use chronolith_format::chunk::RawChunk;
 use chronolith_format::chunk::dense::{
     ENCODING_BOOLEAN, ENCODING_DENSE, ENCODING_DENSE_STARTS, ENCODING_INTEGERS, ENCODING_PACKED,
     ENCODING_TEXTS,

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use chronolith_base::hash::{HashMap, HashSet};
-use chronolith_format::block::chunks::{ChunkRef, RawChunk};
+use chronolith_format::block::chunks::ChunkRef;
+use chronolith_format::chunk::RawChunk;
 use chronolith_format::chunk::dense::{self, ChunkTimes, DenseScratch, PackedChunk};
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts::{self, StartRun};

@@ -8,6 +8,7 @@ use chronolith_base::crc::Crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 
 use super::file_offset::in_file;
+use crate::chunk::RawChunk;
 
 /// First four bytes of a segment.
 pub const MAGIC: u32 = 0x85BD_40DD;
@@ -21,9 +22,6 @@ pub const SEGMENT_BYTES_MAX: u64 = 512 << 20;
 pub const CHUNK_OVERHEAD_BYTES_MAX: u64 = 10;
 const ENCODING_BYTES: usize = 1;
 const CHECKSUM_BYTES: usize = 4;
-
-/// Histograms with start times, whose count has 14 bits.
-const ENCODINGS_SHORT_COUNT: [u8; 2] = [5, 6];
 
 /// Position of a chunk: number of its segment (from 0) and offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,27 +72,6 @@ fn checksum(encoding: u8, bytes: &[u8]) -> u32 {
     sum.update(&[encoding]);
     sum.update(bytes);
     sum.finish()
-}
-
-/// A chunk within its segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RawChunk<'a> {
-    /// Encoding byte.
-    pub encoding: u8,
-    /// Its bytes.
-    pub bytes: &'a [u8],
-}
-
-impl RawChunk<'_> {
-    /// Number of samples: a big-endian u16 at the start of every encoding. In those of histograms with start
-    /// times the upper two bits are not part of it.
-    ///
-    /// # Errors
-    /// [`DecodeError`] for a chunk that is shorter.
-    pub fn sample_count(&self) -> Result<u16, DecodeError> {
-        let count = ByteReader::new(self.bytes).be_u16("chunk sample count")?;
-        Ok(if ENCODINGS_SHORT_COUNT.contains(&self.encoding) { count & 0x3fff } else { count })
-    }
 }
 
 /// Verifies the first [`HEADER_BYTES`] of a segment.

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use chronolith_block::BlockError;
-use chronolith_format::block::chunks::RawChunk;
+use chronolith_format::chunk::RawChunk;
 use chronolith_format::chunk::dense::{self, DenseScratch, ENCODING_DENSE, ENCODING_DENSE_STARTS};
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::starts::{self, StartRun};

@@ -83,7 +83,7 @@ fn all_series(index: &Index) -> Result<Stored, DecodeError> {
     Ok(out)
 }
 
-fn chunk_at(segment: &[u8], chunk_ref: ChunkRef) -> chunks::RawChunk<'_> {
+fn chunk_at(segment: &[u8], chunk_ref: ChunkRef) -> crate::chunk::RawChunk<'_> {
     let offset = chunk_ref.offset();
     chunks::decode_chunk(&segment[offset as usize..], offset).unwrap()
 }

@@ -13,7 +13,7 @@ use super::packed::{
 use super::plain::{append_all_or_nothing, append_values};
 use super::scratch::DenseScratch;
 use super::values::ValueType;
-use crate::block::chunks::RawChunk;
+use crate::chunk::RawChunk;
 
 /// Appends one chunk with `values`, words of [`WordKind::Unsigned`] or else of [`WordKind::Integer`], to
 /// `out`.

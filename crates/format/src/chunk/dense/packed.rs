@@ -19,7 +19,7 @@ use super::scratch::DenseScratch;
 use super::sequence::{ascends, read_count};
 use super::times::{self, TimesHead};
 use super::values::{self, ValueColumn, ValueType};
-use crate::block::chunks::RawChunk;
+use crate::chunk::RawChunk;
 
 /// Encoding byte of a packed chunk in a block's segments.
 pub const ENCODING_PACKED: u8 = 0x41;

@@ -10,7 +10,7 @@ use chronolith_model::{Columns, TimeRange};
 use super::packed::{ENCODING_PACKED, decode_packed, shared_times_offset};
 use super::plain::{ENCODING_DENSE, decode};
 use super::sequence::read_count;
-use crate::block::chunks::RawChunk;
+use crate::chunk::RawChunk;
 use crate::chunk::starts::{self, ChunkWithStarts, StartRun};
 
 /// Encoding byte of a chunk with start times in a block's segments.

@@ -20,7 +20,7 @@ use super::packed::{
 use super::plain::{append_all_or_nothing, append_values};
 use super::scratch::DenseScratch;
 use super::values::ValueType;
-use crate::block::chunks::RawChunk;
+use crate::chunk::RawChunk;
 
 /// Bytes of the texts of a chunk at most, each distinct one counted once. A writer keeps to half of it, or to
 /// one text.
