@@ -3,19 +3,18 @@
 //! Invariants: the directory is there with all its files or not at all; a file that cannot be read or used
 //! leaves the samples, of which windows are computed then. Only windows that lie in the block as a whole are
 //! kept.
-//! Not here: bytes (`format::block::rollup`), which blocks get roll-ups and when (`tsdb`).
+//! Not here: their writing (`rollup_writer`), bytes (`format::block::rollup`), which blocks get roll-ups and
+//! when (`tsdb`).
 
 mod fetched;
 mod files;
 mod series;
 mod verify;
-mod write;
 
 pub use fetched::FetchedRollups;
 pub(crate) use files::Rollups;
 pub(crate) use series::SeriesRollups;
 pub use verify::RollupVerification;
-pub use write::{RolledUp, has_rollups, write_rollups};
 
 #[cfg(test)]
 mod tests;
