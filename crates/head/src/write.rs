@@ -126,8 +126,8 @@ impl Writer {
         count_outcome(&mut job);
         let outcome = job.outcome;
         drop(texts);
-        // The types of fields that were refused hold for the next batch.
-        if outcome.accepted_count == 0 && !outcome.is_refused_for_types {
+        // The types of new fields in shard groups that were refused hold for the next batch.
+        if outcome.accepted_count == 0 && !outcome.has_refused_shard_group {
             state.index.forget_if_unused(tenant);
         }
         // A failure is reported by the next append; this batch is in memory and in the queue of the WAL.

@@ -493,8 +493,9 @@ pub struct WriteOutcome {
     pub full_tag: Option<FullTagValue>,
     /// Points with a conflict of types; all their samples are rejected.
     pub conflict_point_count: u64,
-    /// The batch has two types of a field that was not known before: nothing of it is stored.
-    pub is_refused_for_types: bool,
+    /// The batch has two types of a field that was new in a shard group: its samples in that group are
+    /// rejected.
+    pub has_refused_shard_group: bool,
     /// The first reject of each further kind.
     pub further_rejects: Vec<(Reject, String, i64)>,
 }
@@ -532,7 +533,7 @@ impl WriteOutcome {
         self.field_conflict = self.field_conflict.take().or(later.field_conflict);
         self.full_tag = self.full_tag.take().or(later.full_tag);
         self.conflict_point_count += later.conflict_point_count;
-        self.is_refused_for_types |= later.is_refused_for_types;
+        self.has_refused_shard_group |= later.has_refused_shard_group;
     }
 
     /// The first reject of each kind: kind, series as text, time of the sample.

@@ -2,8 +2,8 @@
 //!
 //! Invariants: only series that are not found by their wire key are checked; those of a field with several
 //! kinds never are found, and those of a field that gets its second kind by the batch are checked with it. No
-//! lock of the index is held while blocks are asked. A row of the batch is refused as a whole, and the whole
-//! batch if it has two kinds of a field that is not known.
+//! lock of the index is held while blocks are asked. A row of the batch is refused as a whole, and all rows of
+//! a shard group in which the batch gives a new field two kinds.
 //! Not here: what is known of fields (`index::field_types`).
 
 use std::sync::atomic::Ordering;
@@ -31,48 +31,87 @@ struct Field<'a> {
 
 /// Checks the series of the batch that are not known, before they are resolved: removes those that are
 /// refused, and the others of their rows, from the batch, and counts their samples.
+///
+/// As in InfluxDB, all rows are compared with what was stored before the batch, and only then do the new
+/// fields of the others get their kinds, in the order of the batch.
 pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
     if !job.batch.source.is_typed || scratch.misses.is_empty() {
         return;
     }
     forget_hits_of_second_kinds(job, scratch);
-    scratch.fields.clear();
-    // Shard groups in which a field has its kind by this batch.
-    let mut claimed: HashSet<(FieldKey, i64)> = HashSet::default();
     let mut refused: Vec<u32> = Vec::new();
+    refuse_stored_conflicts(job, scratch, &mut refused);
+    let groups = claim_kinds(job, scratch);
+    if !groups.is_empty() {
+        refuse_groups(job, &mut scratch.ids, &groups, &mut refused);
+    }
+    scratch.misses.retain(|idx| refused.binary_search(idx).is_err());
+}
+
+/// Refuses rows with a field that has another kind in their shard group; `scratch.fields` becomes the fields
+/// of the other series that are not known.
+fn refuse_stored_conflicts(job: &mut AppendJob<'_>, scratch: &mut AppendScratch, refused: &mut Vec<u32>) {
+    scratch.fields.clear();
     let mut builder = LabelsBuilder::new();
-    // The fields of a batch are few, and each has many series.
-    let mut known: HashSet<(FieldKey, WordKind)> = HashSet::default();
     for &idx in &scratch.misses {
         if refused.binary_search(&idx).is_ok() {
             continue;
         }
-        builder.clear();
-        let kind = job.batch.kind_of(idx as usize);
-        if (job.batch.source.parse)(job.batch.key_of(idx as usize), &mut builder).is_err() {
-            continue;
+        let mut found = None;
+        with_field(job, idx, &mut builder, |field| {
+            let kind = job.batch.kind_of(idx as usize);
+            let conflict = stored_conflict(job, field, idx).map(|existing| FieldConflict {
+                measurement: field.measurement.to_owned(),
+                field: field.name.to_owned(),
+                kind,
+                existing,
+            });
+            found = Some((field.key, conflict));
+        });
+        match found {
+            Some((_, Some(conflict))) => refuse_row(job, &mut scratch.ids, idx, conflict, refused),
+            Some((key, None)) => scratch.fields.push((idx, key)),
+            None => {}
         }
-        let value_of = |name: &str| builder.iter().find(|(one, _)| *one == name).map(|(_, value)| value);
-        let (Some(measurement), Some(name)) = (value_of(METRIC_NAME), value_of(FIELD_LABEL)) else {
-            continue;
-        };
-        let field = Field { measurement, name, key: FieldKey::new(job.state.texts.seed, measurement, name) };
-        if let Some(Conflict { existing, group_start }) = conflict(job, &field, idx, &mut claimed) {
-            if claimed.contains(&(field.key, group_start)) && is_unknown(job, &field) {
-                refuse_batch(job, scratch);
-                return;
-            }
-            let conflict =
-                FieldConflict { measurement: measurement.to_owned(), field: name.to_owned(), kind, existing };
-            refuse_row(job, &mut scratch.ids, idx, conflict, &mut refused);
-            continue;
-        }
-        if known.insert((field.key, kind)) {
-            note_kind(job.state, job.tenant, &field, kind);
-        }
-        scratch.fields.push((idx, field.key));
     }
-    scratch.misses.retain(|idx| refused.binary_search(idx).is_err());
+    scratch.fields.retain(|(idx, _)| refused.binary_search(idx).is_err());
+}
+
+/// Gives the fields of the batch their kinds in shard groups where they have none; returns the starts of
+/// groups in which a field of the batch would get two.
+fn claim_kinds(job: &AppendJob<'_>, scratch: &AppendScratch) -> HashSet<i64> {
+    let mut builder = LabelsBuilder::new();
+    // The fields of a batch are few, and each has many series.
+    let mut noted: HashSet<(FieldKey, WordKind)> = HashSet::default();
+    let mut refused: HashSet<i64> = HashSet::default();
+    for &(idx, key) in &scratch.fields {
+        let kind = job.batch.kind_of(idx as usize);
+        for group in groups_of(job, idx) {
+            // Fields after the first conflict of a group stay new there.
+            if !refused.contains(&group.start)
+                && job.tenant.field_types.lock().claim(key, group.start, kind) != kind
+            {
+                refused.insert(group.start);
+            }
+        }
+        if noted.insert((key, kind)) {
+            with_field(job, idx, &mut builder, |field| note_kind(job.state, job.tenant, field, kind));
+        }
+    }
+    refused
+}
+
+/// Refuses all series of the batch that have samples in these shard groups, known or not.
+fn refuse_groups(job: &mut AppendJob<'_>, ids: &mut [u32], groups: &HashSet<i64>, refused: &mut Vec<u32>) {
+    let batch = job.batch;
+    job.outcome.has_refused_shard_group = true;
+    for idx in 0..batch.series.len() as u32 {
+        let is_meant = groups_of(job, idx).any(|group| groups.contains(&group.start));
+        if let Some(Err(at)) = is_meant.then(|| refused.binary_search(&idx)) {
+            refuse_series(job, ids, idx, idx);
+            refused.insert(at, idx);
+        }
+    }
 }
 
 /// Treats series of the batch that were found by their wire keys as not found if the batch has another kind
@@ -124,68 +163,40 @@ fn with_field(job: &AppendJob<'_>, idx: u32, builder: &mut LabelsBuilder, visit:
     }
 }
 
-/// Returns true if no series of the field was stored before this batch, in the head or in blocks.
-fn is_unknown(job: &AppendJob<'_>, field: &Field<'_>) -> bool {
-    let in_blocks = job.state.field_history.get();
-    let in_blocks = in_blocks
-        .and_then(|history| history.kind_in(&job.tenant.id, field.measurement, field.name, TimeRange::ALL));
-    ids_of(job.tenant, field, None).is_empty() && in_blocks.is_none()
-}
-
-/// Refuses all samples of the batch. The field keeps the kind that it has by its first point: the next batch
-/// is stored without the points of other kinds.
-fn refuse_batch(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
-    let batch = job.batch;
-    job.outcome.is_refused_for_types = true;
-    for (idx, series) in batch.series.iter().enumerate() {
-        for &time in &batch.times[series.samples.start as usize..series.samples.end as usize] {
-            job.outcome.reject(Reject::FieldTypeConflict, 1, time, || series_text(batch, idx as u32));
-        }
-    }
-    scratch.ids.fill(ID_NONE);
-    scratch.misses.clear();
-}
-
-/// Kind of a field in a shard group that is not that of a series.
-struct Conflict {
-    existing: WordKind,
-    group_start: i64,
-}
-
-/// Returns the kind that the field has in a shard group of the samples, if it is another one; otherwise the
-/// field has the kind of the series there from now on.
-fn conflict(
-    job: &AppendJob<'_>,
-    field: &Field<'_>,
-    idx: u32,
-    claimed: &mut HashSet<(FieldKey, i64)>,
-) -> Option<Conflict> {
+/// Returns the kind that the field had before the batch in a shard group of the samples, if it is another
+/// one than that of the series.
+fn stored_conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<WordKind> {
     let kind = job.batch.kind_of(idx as usize);
-    let series = &job.batch.series[idx as usize];
-    let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
-    let mut last_group = None;
-    for &time in times.iter().filter(|&&time| job.bounds.refuse(time).is_none()) {
-        let group = match job.limits.shard_group_ms {
-            width_ms if width_ms > 0 => {
-                job.tenant.unit.shard_group_of(time, job.tenant.unit.from_ms(width_ms))
-            }
-            _ => TimeRange::ALL,
-        };
-        if last_group.replace(group) == Some(group) {
-            continue;
-        }
+    for group in groups_of(job, idx) {
         let known = job.tenant.field_types.lock().kind_in(field.key, group.start);
-        let found = known.or_else(|| stored_kind(job, field, group));
-        let mut types = job.tenant.field_types.lock();
-        let owner = types.claim(field.key, group.start, found.unwrap_or(kind));
+        let owner = match known {
+            Some(owner) => owner,
+            None => match stored_kind(job, field, group) {
+                Some(found) => job.tenant.field_types.lock().claim(field.key, group.start, found),
+                None => continue,
+            },
+        };
         if owner != kind {
-            return Some(Conflict { existing: owner, group_start: group.start });
-        }
-        if found.is_none() {
-            claimed.insert((field.key, group.start));
+            return Some(owner);
         }
     }
     None
+}
+
+/// Returns the shard groups of the samples of a series of the batch, each once if its samples ascend; samples
+/// that are refused for their time have none.
+fn groups_of<'j>(job: &'j AppendJob<'_>, idx: u32) -> impl Iterator<Item = TimeRange> + use<'j> {
+    let series = &job.batch.series[idx as usize];
+    let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
+    let (bounds, unit) = (job.bounds, job.tenant.unit);
+    let width_ms = job.limits.shard_group_ms;
+    let group_of = move |time: i64| match width_ms > 0 {
+        true => unit.shard_group_of(time, unit.from_ms(width_ms)),
+        false => TimeRange::ALL,
+    };
+    let mut last_group = None;
+    let valid = times.iter().filter(move |&&time| bounds.refuse(time).is_none());
+    valid.map(move |&time| group_of(time)).filter(move |group| last_group.replace(*group) != Some(*group))
 }
 
 /// Returns the kind of the samples of a field in a shard group, in the head or in blocks.
@@ -301,12 +312,18 @@ fn refuse_row(
     }
     for other in others {
         let Err(at) = refused.binary_search(&other) else { continue };
-        let samples = &batch.series[other as usize].samples;
-        for &time in &batch.times[samples.start as usize..samples.end as usize] {
-            job.outcome.reject(Reject::FieldTypeConflict, 1, time, || series_text(batch, idx));
-        }
-        ids[other as usize] = ID_NONE;
+        refuse_series(job, ids, other, idx);
         refused.insert(at, other);
     }
     job.outcome.field_conflict.get_or_insert(conflict);
+}
+
+/// Counts the samples of a series of the batch as refused, and leaves it out; the first reject names `named`.
+fn refuse_series(job: &mut AppendJob<'_>, ids: &mut [u32], idx: u32, named: u32) {
+    let batch = job.batch;
+    let samples = &batch.series[idx as usize].samples;
+    for &time in &batch.times[samples.start as usize..samples.end as usize] {
+        job.outcome.reject(Reject::FieldTypeConflict, 1, time, || series_text(batch, named));
+    }
+    ids[idx as usize] = ID_NONE;
 }

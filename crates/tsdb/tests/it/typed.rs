@@ -495,7 +495,7 @@ fn two_types_in_one_batch_conflict() {
         (outcome.accepted_count, outcome.rejected[Reject::FieldTypeConflict as usize])
     };
     assert_eq!(counts(&outcome), (0, 3), "the field is not known: nothing is stored");
-    assert!(outcome.is_refused_for_types);
+    assert!(outcome.has_refused_shard_group);
     let outcome = tsdb.append(&anonymous(), &batch).expect("an answer");
     assert_eq!(counts(&outcome), (2, 1), "it has the type of its first point");
     assert_eq!(outcome.field_conflict.expect("a conflict").existing, WordKind::Integer);

@@ -6,22 +6,18 @@ use super::{Evidence, Rule, asked, shown};
 use crate::runner::Runner;
 use crate::steps::Step;
 
-pub(super) const RULES: [Rule; 9] = [
-    shown("types that change within one write", |e| {
-        // One of both refuses the request as a whole, the other one the points that conflict.
-        let is_whole =
-            |text: &str| text == "field type conflict" || text.contains("\"error\":\"field type conflict\"");
-        is_whole(&e.difference().ours) || is_whole(&e.difference().theirs)
-    }),
+pub(super) const RULES: [Rule; 8] = [
     shown("unsigned integers", |e| {
         // 1.6.7 reads them only if it is built for them.
         let theirs = &e.difference().theirs;
         theirs.contains("invalid number") && e.steps.last().is_some_and(has_unsigned)
     }),
-    shown("points refused in several shard groups of one write", |e| {
-        let conflict = |text: &str| text.contains("partial write: ") && !text.contains("dropped=0");
-        conflict(&e.difference().ours) && conflict(&e.difference().theirs)
-    }),
+    asked(
+        "points refused in several shard groups of one write",
+        |e| is_conflict(&e.difference().ours) && is_conflict(&e.difference().theirs),
+        // The answer is that of one shard, by chance; both agree about each point by itself.
+        |e, runner| runner.agree_throughout(&e.steps.iter().flat_map(Step::by_line).collect::<Vec<_>>()),
+    ),
     shown("names that are not UTF-8", |e| {
         let texts = [&e.difference().ours, &e.difference().theirs];
         texts.iter().any(|text| text.contains("invalid UTF-8"))
@@ -44,6 +40,12 @@ pub(super) const RULES: [Rule; 9] = [
     asked("equals signs in names with the index tsi1", |e| has_line(e, has_equals), without_equals),
     asked("series of refused points", |e| e.steps.iter().any(is_write), without_refused_points),
 ];
+
+/// Returns true for the answers to a write of which points are refused for the type of a field.
+fn is_conflict(text: &str) -> bool {
+    let is_partial = text.contains("partial write: ") && !text.contains("dropped=0");
+    is_partial || text == "field type conflict" || text.contains("\"error\":\"field type conflict\"")
+}
 
 fn is_write(step: &Step) -> bool {
     matches!(step, Step::Write { .. })

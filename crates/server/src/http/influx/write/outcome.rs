@@ -89,7 +89,7 @@ fn partial_write(
     outcome: &WriteOutcome,
     counts: Counts,
 ) -> Option<String> {
-    if outcome.is_refused_for_types {
+    if outcome.has_refused_shard_group {
         return Some("field type conflict".to_owned());
     }
     let rejected = |kind: Reject| outcome.rejected[kind as usize];
