@@ -397,6 +397,16 @@ fn innermost(call: &Call) -> &Call {
     }
 }
 
+/// Returns the tags of `top()` and `bottom()` of a call: a subquery is grouped by them, too.
+pub(crate) fn distinct_tags(call: &Call) -> &[Arc<str>] {
+    match &innermost(call).function {
+        Function::Aggregate(Aggregate::Top(extremes) | Aggregate::Bottom(extremes)) => {
+            &extremes.distinct_tags
+        }
+        _ => &[],
+    }
+}
+
 fn key_of(member: &Member, extremes: &Extremes) -> Vec<String> {
     extremes.distinct_tags.iter().map(|tag| member.tags.get(tag).unwrap_or("").to_owned()).collect()
 }

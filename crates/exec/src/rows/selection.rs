@@ -14,6 +14,7 @@ use chronolith_model::query::{ColumnType, SampleSource};
 use chronolith_model::{FIELD_LABEL, Labels, METRIC_NAME, Matcher, Selector, SeriesRead, TimeRange};
 
 use super::allowance::{ALLOCATION_BYTES, Allowance, TEXT_BYTES, row_bytes};
+use super::call;
 use super::column::{ResultSeries, RowBatch, RowColumn};
 use super::error::RowError;
 use super::execution::RowExecution;
@@ -278,7 +279,9 @@ impl Builder<'_> {
     ) -> Result<(), RowError> {
         // A tag of the outer grouping alone is none that columns can refer to.
         let own_tags: BTreeSet<Arc<str>> = inner.group_tags.iter().cloned().collect();
-        inner.group_tags.extend(self.group_tags.iter().filter(|tag| !own_tags.contains(*tag)).cloned());
+        let mut outer_tags: BTreeSet<Arc<str>> = self.group_tags.iter().cloned().collect();
+        outer_tags.extend(self.plan.calls.iter().flat_map(call::distinct_tags).cloned());
+        inner.group_tags.extend(outer_tags.difference(&own_tags).cloned());
         self.memory.take(inner.columns.len().saturating_mul(NAME_BYTES))?;
         let mut columns = BTreeMap::new();
         for (idx, column) in inner.columns.iter().enumerate() {
