@@ -126,9 +126,7 @@ where
         lowered.windows = if is_raw { None } else { windows(select, self.unit) };
         lowered.fill = match (lowered.windows.is_some(), level) {
             // Without windows, a value stands for nulls of the rows that there are.
-            (false, Level::Outer) if matches!(select.fill, Fill::Number(_) | Fill::Previous) => {
-                fill(select.fill)
-            }
+            (false, _) if matches!(select.fill, Fill::Number(_) | Fill::Previous) => fill(select.fill),
             (false, _) => plan::Fill::default(),
             (true, Level::Subquery) if select.fill == Fill::Null => plan::Fill::None,
             (true, _) => fill(select.fill),

@@ -348,6 +348,11 @@ fn formats() {
 }
 
 #[test]
+fn values_of_fill() {
+    run(include_str!("influx/fill.txt"), |_| {});
+}
+
+#[test]
 fn types_of_fields() {
     run(include_str!("influx/types.txt"), |_| {});
 }

@@ -21,7 +21,7 @@ use super::execution::RowExecution;
 use super::fill::fill_windows;
 use super::finish::Finish;
 use super::merge::{merge_bytes, merge_members};
-use super::plan::{Aggregate, Call, Extremes, Fill, Function, Input, Literal, Order, RowPlan};
+use super::plan::{Aggregate, Call, Extremes, Fill, Function, Input, Literal, Order, RowPlan, Variable};
 use super::points::{Member, PointColumns};
 use super::range::range_of_call;
 use super::transform;
@@ -386,6 +386,43 @@ pub(crate) fn result_type(call: &Call, of: ColumnType) -> Option<ColumnType> {
             Aggregate::Mean | Aggregate::Median | Aggregate::Stddev | Aggregate::Integral { .. },
         ) => Some(ColumnType::Float),
         Function::Aggregate(_) => Some(of),
+    }
+}
+
+/// Returns the column of a call that reads no field: nulls, or the number of `fill()` if the type of the call
+/// does not depend on its points.
+pub(crate) fn column_without_points(call: &Call, fill: &Fill, count: usize) -> RowColumn {
+    let column_type = match (result_type_without_points(call), fill) {
+        (Some(ColumnType::Text), _) => return RowColumn::nulls(ColumnType::Text, count),
+        (Some(column_type), Fill::Number(_)) => column_type,
+        _ => return RowColumn::nulls(ColumnType::Float, count),
+    };
+    let Fill::Number(number) = fill else { return RowColumn::nulls(column_type, count) };
+    let mut column = RowColumn::new(column_type);
+    (0..count).for_each(|_| column.push(Some(number)));
+    column
+}
+
+/// Type of the results of a call over a tag, or over a field that no source has; `None` if it is unknown.
+fn result_type_without_points(call: &Call) -> Option<ColumnType> {
+    match (&call.function, &call.input) {
+        (
+            Function::Aggregate(
+                Aggregate::Count
+                | Aggregate::Mean
+                | Aggregate::Median
+                | Aggregate::Stddev
+                | Aggregate::Integral { .. },
+            ),
+            _,
+        ) => result_type(call, ColumnType::Float),
+        (Function::Aggregate(_), Input::Points(Variable::Field { cast: Some(cast), .. })) => {
+            result_type(call, *cast)
+        }
+        (Function::Transform(transform), Input::Call(inner)) => {
+            transform::result_type(transform, result_type_without_points(inner)?)
+        }
+        _ => None,
     }
 }
 

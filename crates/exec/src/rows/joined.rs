@@ -16,7 +16,7 @@ use chronolith_model::query::{ColumnType, TypedColumns};
 use super::accumulate::{Points, Samples};
 use super::allowance::{Allowance, row_bytes};
 use super::bounds::WindowBounds;
-use super::call::{Part, PreparedCall, result_type};
+use super::call::{Part, PreparedCall, column_without_points, result_type};
 use super::column::{NULL_ROW, RowBatch, RowColumn};
 use super::error::RowError;
 use super::eval::{EvalInput, Place, column_types, shown_columns};
@@ -322,9 +322,11 @@ impl Worker<'_> {
         let variables = &self.selection.variables;
         let mut aux: Vec<Option<RowColumn>> = vec![None; variables.all.len()];
         let mut columns = Vec::with_capacity(results.len());
-        for ((points, call), rows) in results.into_iter().zip(self.calls).zip(&rows) {
+        for (((points, call), rows), plan) in
+            results.into_iter().zip(self.calls).zip(&rows).zip(&self.plan.calls)
+        {
             let (Some(points), Some(call)) = (points, call) else {
-                columns.push(RowColumn::nulls(ColumnType::Float, times.len()));
+                columns.push(column_without_points(plan, &self.plan.fill, times.len()));
                 continue;
             };
             let joined = |column: RowColumn| match rows {

@@ -13,7 +13,7 @@ use chronolith_exec::rows::stream::RowStream;
 use chronolith_model::query::ColumnType;
 use chronolith_model::{Queryable, TimeUnit};
 
-use super::cells::cell;
+use super::cells::{NullNumber, cell};
 use super::into::PointWriter;
 use super::session::{Session, StatementError};
 use super::typed_schema::{StoreSchema, reserve_select};
@@ -31,6 +31,8 @@ pub(super) struct OpenSelect {
     pub(super) columns: Vec<String>,
     point_tag_count: usize,
     zone: Option<TimeZone>,
+    /// Per column, the number of `fill()` that takes the place of nulls that are no numbers.
+    null_numbers: Vec<Option<NullNumber>>,
 }
 
 pub(super) fn select(
@@ -65,6 +67,7 @@ pub(super) fn open_select(session: &Session<'_>, select: &Select) -> Result<Open
     let memory = schema.into_memory();
     let named = plan.columns.iter().map(|column| column.name.to_string());
     let columns = std::iter::once(time_column).chain(named).collect();
+    let null_numbers = plan.columns.iter().map(|column| NullNumber::of(&plan.fill, &column.expr)).collect();
     let stores: Result<Vec<_>, StatementError> =
         stores.iter().map(|store| session.policy_source(&store.database, &store.policy)).collect();
     let environment = environment(session, stores?);
@@ -75,6 +78,7 @@ pub(super) fn open_select(session: &Session<'_>, select: &Select) -> Result<Open
         columns,
         point_tag_count,
         zone: select.zone.as_deref().and_then(zone_named),
+        null_numbers,
     })
 }
 
@@ -133,16 +137,24 @@ fn send_rows(open: &mut OpenSelect, sink: &mut dyn ResultSink) -> Result<(), Sta
             })?;
             current = Some(batch.series.clone());
         }
-        send_batch(&batch, sink)?;
+        send_batch(&batch, &open.null_numbers, sink)?;
     }
 }
 
-fn send_batch(batch: &RowBatch, sink: &mut dyn ResultSink) -> Result<(), StatementError> {
+fn send_batch(
+    batch: &RowBatch,
+    null_numbers: &[Option<NullNumber>],
+    sink: &mut dyn ResultSink,
+) -> Result<(), StatementError> {
     let mut cells: Vec<Cell<'_>> = Vec::with_capacity(batch.columns.len() + 1);
     for (row, &time) in batch.times.iter().enumerate() {
         cells.clear();
         cells.push(Cell::Time(time));
-        cells.extend(batch.columns.iter().map(|column| cell(column, row)));
+        let columns = batch.columns.iter().zip(null_numbers);
+        cells.extend(columns.map(|(column, number)| match cell(column, row) {
+            Cell::Null => number.as_ref().map_or(Cell::Null, |number| number.cell(column)),
+            other => other,
+        }));
         sink.row(&cells)?;
     }
     Ok(())

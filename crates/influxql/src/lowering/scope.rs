@@ -66,7 +66,11 @@ impl Scope {
     /// The points of a call; those of a tag are none, unless it is a column of a subquery.
     pub(super) fn points(&self, var: &VarRef) -> Variable {
         let name = if self.is_never_stored(var) { NO_FIELD } else { &var.name };
-        Variable::Field { name: name.into(), cast: column_type(var.kind) }
+        let cast = match var.kind {
+            DataType::Tag if !self.is_column(&var.name) => Some(ColumnType::Text),
+            kind => column_type(kind),
+        };
+        Variable::Field { name: name.into(), cast }
     }
 }
 
