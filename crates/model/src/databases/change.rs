@@ -329,9 +329,14 @@ fn create_database(
         if policy.is_none() {
             return Ok(());
         }
-        let wanted = new_policy(policy_name, &options, TenantId::of_store(TimeUnit::Nano, *next_store))?;
+        if options.duration_ns.is_some_and(|ns| ns != 0 && ns < DURATION_NS_MIN) {
+            return Err(CatalogError::DurationTooShort);
+        }
+        if database.policies.is_empty() {
+            return create_policy(database, next_store, policy_name, &options, true);
+        }
         return match database.policy(policy_name) {
-            Some(found) if is_same(found, &wanted) && database.default_policy == policy_name => Ok(()),
+            Some(found) if has_options(found, &options) && database.default_policy == policy_name => Ok(()),
             // A policy that the database does not have is none that it could already have been created with:
             // adding it would change the default, and with it where points go and when they expire.
             Some(_) | None => Err(CatalogError::PolicyConflict),
@@ -370,6 +375,14 @@ fn create_policy(
             Ok(())
         }
     }
+}
+
+/// Returns true if the policy has all options that CREATE DATABASE gives. The width of shard groups is compared
+/// without being given, too: as the one that the duration of the policy chooses.
+fn has_options(policy: &RetentionPolicy, options: &PolicyOptions) -> bool {
+    options.duration_ns.is_none_or(|duration_ns| duration_ns == policy.duration_ns)
+        && options.replica_count.is_none_or(|count| count == policy.replica_count)
+        && shard_group_ns(options.shard_group_ns.unwrap_or(0), policy.duration_ns) == policy.shard_group_ns
 }
 
 fn is_same(a: &RetentionPolicy, b: &RetentionPolicy) -> bool {

@@ -167,6 +167,47 @@ fn create_database_does_not_add_a_policy_to_a_database_that_exists() {
     }
 }
 
+/// Options that CREATE DATABASE did not give were compared, too. Only those that it gives are, and the width of
+/// shard groups, which the duration of the policy chooses.
+#[test]
+fn create_database_compares_the_options_that_it_gives() {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    const CONFLICT: &str = "retention policy conflicts with an existing policy";
+    let with = |name: &str, days: Option<i64>, shard_hours: Option<i64>, replica_count| {
+        let duration_ns = days.map(|days| days * DAY_NS);
+        let shard_group_ns = shard_hours.map(|hours| hours * HOUR_NS);
+        let options = PolicyOptions { duration_ns, shard_group_ns, replica_count };
+        CatalogChange::CreateDatabase { name: "db".to_owned(), policy: Some((name.to_owned(), options)) }
+    };
+    let mut catalog = Catalog::new();
+    catalog.change(with("p", Some(30), None, Some(3)));
+    let before = catalog.database("db").clone();
+    for same in [
+        with("p", None, None, None),
+        with("p", Some(30), None, None),
+        with("p", None, Some(24), None),
+        with("p", None, None, Some(3)),
+        with("p", Some(30), Some(24), Some(3)),
+    ] {
+        catalog.change(same);
+        assert_eq!(*catalog.database("db"), before);
+    }
+    for other in [
+        with("p", Some(31), None, None),
+        with("p", Some(0), None, None),
+        with("p", None, Some(12), None),
+        with("p", None, None, Some(1)),
+        with("p", Some(30), Some(24), Some(2)),
+        with("", Some(30), None, Some(3)),
+    ] {
+        catalog.refuses(other, CONFLICT);
+    }
+    catalog.change(CatalogChange::DropPolicy { database: "db".to_owned(), name: "p".to_owned() });
+    catalog.change(with("q", Some(5), None, None));
+    assert_eq!(catalog.database("db").default_policy, "q", "a database without policies gets it");
+    catalog.refuses(with("p", Some(30), None, None), CONFLICT);
+}
+
 #[test]
 fn users_have_privileges_by_database() {
     let name = || "u".to_owned();
