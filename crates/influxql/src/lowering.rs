@@ -129,6 +129,8 @@ where
             (false, _) if matches!(select.fill, Fill::Number(_) | Fill::Previous) => fill(select.fill),
             (false, _) => plan::Fill::default(),
             (true, Level::Subquery) if select.fill == Fill::Null => plan::Fill::None,
+            // INTO writes no nulls, and then no zeros of counts either, as in InfluxDB.
+            (true, Level::Outer) if select.fill == Fill::Null && select.target.is_some() => plan::Fill::None,
             (true, _) => fill(select.fill),
         };
         lowered.order = match select.order {
