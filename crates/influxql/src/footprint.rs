@@ -1,13 +1,20 @@
 //! Memory of statements and of the plans that are made of them, for budgets.
 //!
-//! Upper bounds, not measurements: a field is there as text, as an expression before and after expansion, as
-//! a column of the plan and of the result, and in the tables of names of the query around it.
+//! Upper bounds, not measurements: a field that the text contains is there as text, as an expression before
+//! and after expansion, as a column of the plan and of the result. A field that a wildcard stands for is an
+//! expression and a column of the plan per level of subqueries, its name is shared by all levels of the plan,
+//! and tables of names are those of one level at a time.
 //! Not here: memory of rows (`exec`).
 
-use crate::ast::{Expr, Select, Source};
+use chronolith_exec::rows::plan::Column;
+
+use crate::ast::{Expr, Field, Select, Source};
 
 /// Bytes of one field of SELECT in all its forms, its name and expression aside.
 pub(crate) const FIELD_BYTES: usize = 448;
+/// Bytes of an entry of the tables of names of a level: types by name, expanded columns, names that are
+/// taken, names of the columns of a subquery.
+const LEVEL_FIELD_BYTES: usize = 192;
 /// Fields between two checks of the deadline.
 pub(crate) const FIELDS_PER_CHECK: usize = 1024;
 /// Bytes of one part of an expression in all its forms.
@@ -20,6 +27,16 @@ const ALLOCATION_BYTES: usize = 24;
 /// Bytes of a name in one form.
 pub(crate) fn name_bytes(name: &str) -> usize {
     size_of::<String>() + name.len() + ALLOCATION_BYTES
+}
+
+/// Bytes of a field that a wildcard stands for, at one level: its expression and its column of the plan.
+pub(crate) fn expanded_bytes(name: &str) -> usize {
+    size_of::<Field>() + size_of::<Column>() + name.len() + ALLOCATION_BYTES
+}
+
+/// Bytes of a field of one level in the tables of names of that level.
+pub(crate) fn level_bytes(name: &str) -> usize {
+    LEVEL_FIELD_BYTES + 4 * name_bytes(name)
 }
 
 /// Bytes of an expression in all its forms.

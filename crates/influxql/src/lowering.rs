@@ -6,6 +6,7 @@
 
 mod call;
 mod expr;
+mod names;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -20,12 +21,13 @@ use chronolith_model::time::TimeUnit;
 
 use crate::ast::{Dimension, Expr, Fill, FillNumber, Measurement, OrderBy, Target};
 use crate::error::SemanticError;
-use crate::footprint::FIELDS_PER_CHECK;
+use crate::footprint::{FIELDS_PER_CHECK, level_bytes};
 use crate::semantics::{CheckedSelect, CheckedSource, Schema};
 use crate::time::zone_named;
 
 pub(crate) use call::unsupported_iterator;
 use expr::Columns;
+use names::Names;
 use scope::Scope;
 use ticks::{first_tick, offset, span};
 
@@ -66,7 +68,7 @@ pub fn lower_select<S: Schema>(
 where
     S::Error: From<SemanticError>,
 {
-    let mut lowering = Lowering { schema, unit, stores: Vec::new() };
+    let mut lowering = Lowering { schema, unit, stores: Vec::new(), names: Names::default() };
     let plan = lowering.plan(select, Level::Outer)?;
     Ok(LoweredSelect {
         plan,
@@ -88,6 +90,8 @@ struct Lowering<'a, S> {
     schema: &'a S,
     unit: TimeUnit,
     stores: Vec<StoreName>,
+    /// Names of columns and variables, each once for all levels of the plan.
+    names: Names,
 }
 
 impl<S: Schema> Lowering<'_, S>
@@ -100,15 +104,19 @@ where
             match source {
                 CheckedSource::Measurement(measurement) => self.measurements(measurement, &mut sources)?,
                 CheckedSource::Select(inner) => {
-                    sources.push(plan::Source::Subquery(Box::new(self.plan(inner, Level::Subquery)?)));
+                    sources.push(plan::Source::Subquery(Arc::new(self.plan(inner, Level::Subquery)?)));
                 }
             }
         }
-        let scope = Scope::new(select, self.unit);
+        let of_level = select.fields.iter().map(|field| level_bytes(&field.name())).sum();
+        self.schema.reserve_level(of_level)?;
+        let scope = Scope::new(select, &sources, self.unit, &self.names);
         let mut lowered = RowPlan::new(sources);
-        let mut columns = Columns::new(&scope);
+        let mut columns = Columns::new(&scope, select.fields.len());
         let names = select.column_names();
-        for (idx, (field, name)) in select.column_fields().iter().zip(names.iter().skip(1)).enumerate() {
+        self.schema.reserve(0)?;
+        let fields = select.column_fields();
+        for (idx, (field, name)) in fields.iter().zip(names.iter().skip(1)).enumerate() {
             if idx.is_multiple_of(FIELDS_PER_CHECK) {
                 self.schema.reserve(0)?;
             }

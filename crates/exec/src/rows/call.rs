@@ -50,14 +50,14 @@ impl<'p> PreparedCall<'p> {
         plan: &'p RowPlan,
         call: &'p Call,
         variables: &Variables,
-        seed: u64,
-    ) -> Option<PreparedCall<'p>> {
-        let variable = variables.index(input_variable(call))?;
-        let column_type = variables.types[variable]?;
+        execution: &RowExecution,
+    ) -> Result<Option<PreparedCall<'p>>, RowError> {
+        let Some(variable) = variables.index(input_variable(call)) else { return Ok(None) };
+        let Some(column_type) = variables.types[variable] else { return Ok(None) };
         let is_selector = matches!(&call.function, Function::Aggregate(aggregate) if aggregate.is_selector());
         let is_only_selector = plan.calls.len() == 1 && is_selector;
-        let aux = if is_only_selector { column_variables(plan, variables) } else { Vec::new() };
-        Some(PreparedCall {
+        let aux = if is_only_selector { column_variables(plan, variables, execution)? } else { Vec::new() };
+        Ok(Some(PreparedCall {
             plan,
             call,
             variable,
@@ -66,8 +66,8 @@ impl<'p> PreparedCall<'p> {
             aux_types: aux.iter().map(|idx| variables.types[*idx].unwrap_or_default()).collect(),
             aux,
             keeps_time: is_only_selector && plan.windows.is_none(),
-            rng: Arc::new(Rng::from_seed(seed)),
-        })
+            rng: Arc::new(Rng::from_seed(execution.environment.seed)),
+        }))
     }
 
     /// Nothing has been folded yet.

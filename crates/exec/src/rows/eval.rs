@@ -179,12 +179,15 @@ pub(crate) fn shown_columns(
 }
 
 /// Types of the columns of a plan; `None` where nothing has the type of the column.
+///
+/// # Errors
+/// Deadline and cancellation.
 pub(crate) fn column_types(
     plan: &RowPlan,
     variables: &Variables,
     calls: &[Option<ColumnType>],
     execution: &RowExecution,
-) -> Vec<Option<ColumnType>> {
+) -> Result<Vec<Option<ColumnType>>, RowError> {
     let columns: Vec<Option<RowColumn>> =
         variables.types.iter().map(|known| known.map(RowColumn::new)).collect();
     let call_columns: Vec<RowColumn> =
@@ -203,7 +206,12 @@ pub(crate) fn column_types(
         // Without rows there is nothing to reserve.
         expr => evaluate(expr, &input).ok().map(|evaluated| evaluated.column.values.column_type()),
     };
-    plan.columns.iter().map(type_of).collect()
+    let mut types = Vec::with_capacity(plan.columns.len());
+    for columns in plan.columns.chunks(COLUMNS_PER_CHECK) {
+        execution.check()?;
+        types.extend(columns.iter().map(type_of));
+    }
+    Ok(types)
 }
 
 /// Applies an operator row by row.

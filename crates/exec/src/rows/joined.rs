@@ -56,10 +56,14 @@ pub(crate) struct JoinedRows {
 }
 
 impl JoinedRows {
-    pub(crate) fn new(plan: Arc<RowPlan>, execution: Arc<RowExecution>, selection: Selection) -> JoinedRows {
+    pub(crate) fn new(
+        plan: Arc<RowPlan>,
+        execution: Arc<RowExecution>,
+        selection: Selection,
+    ) -> Result<JoinedRows, RowError> {
         let calls = call_types(&plan, &selection.variables);
-        let types = column_types(&plan, &selection.variables, &calls, &execution);
-        JoinedRows {
+        let types = column_types(&plan, &selection.variables, &calls, &execution)?;
+        Ok(JoinedRows {
             plan,
             execution,
             selection,
@@ -67,7 +71,7 @@ impl JoinedRows {
             next_group: 0,
             ready: VecDeque::new(),
             memory: Vec::new(),
-        }
+        })
     }
 
     /// Computes the next groups.
@@ -88,10 +92,14 @@ impl JoinedRows {
             self.next_group += 1;
         }
         let groups = &self.selection.groups[first..self.next_group];
-        let seed = self.execution.environment.seed;
         let variables = &self.selection.variables;
-        let calls: Vec<Option<PreparedCall<'_>>> =
-            self.plan.calls.iter().map(|call| PreparedCall::new(&self.plan, call, variables, seed)).collect();
+        let mut calls: Vec<Option<PreparedCall<'_>>> = Vec::with_capacity(self.plan.calls.len());
+        for (idx, call) in self.plan.calls.iter().enumerate() {
+            if idx.is_multiple_of(CALLS_PER_CHECK) {
+                self.execution.check()?;
+            }
+            calls.push(PreparedCall::new(&self.plan, call, variables, &self.execution)?);
+        }
         let worker = Worker {
             plan: &self.plan,
             execution: &self.execution,

@@ -65,7 +65,9 @@ pub enum Source {
     /// The rows of a query as points: its columns are fields, its groups' tags are tags. The executor adds
     /// the outer grouping tags to its grouping; these group, and conditions see them, columns do not. A tag
     /// that is none of them is the empty text in conditions.
-    Subquery(Box<RowPlan>),
+    ///
+    /// Shared, so that a plan that is run for several ranges does not copy those below it.
+    Subquery(Arc<RowPlan>),
 }
 
 /// Column of a result.

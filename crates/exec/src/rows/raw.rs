@@ -57,10 +57,14 @@ pub(crate) struct RawRows {
 }
 
 impl RawRows {
-    pub(crate) fn new(plan: Arc<RowPlan>, execution: Arc<RowExecution>, selection: Selection) -> RawRows {
+    pub(crate) fn new(
+        plan: Arc<RowPlan>,
+        execution: Arc<RowExecution>,
+        selection: Selection,
+    ) -> Result<RawRows, RowError> {
         let wanted = (0..selection.variables.all.len()).collect();
-        let types = column_types(&plan, &selection.variables, &[], &execution);
-        RawRows {
+        let types = column_types(&plan, &selection.variables, &[], &execution)?;
+        Ok(RawRows {
             plan,
             execution,
             selection,
@@ -72,7 +76,7 @@ impl RawRows {
             skipped: 0,
             returned: 0,
             memory: None,
-        }
+        })
     }
 
     /// Reads the next slice of the group, with the memory of its points; `None` at its end.

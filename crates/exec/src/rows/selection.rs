@@ -2,7 +2,8 @@
 //!
 //! Invariants: groups ascend by name and grouping tags, members by their tags; a descending plan has both
 //! reversed. A variable has one type over all sources.
-//! Cost: linear in the fields and in the series; memory is reserved before series are kept.
+//! Cost: linear in the fields and in the series; memory is reserved before series are kept. A subquery is
+//! opened before the tables of the plan are made, so that nested plans have tables of two levels at a time.
 //! Not here: reading of samples (`points`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use super::column::{ResultSeries, RowBatch, RowColumn};
 use super::error::RowError;
 use super::execution::RowExecution;
 use super::filter::{SeriesFilter, expr_bytes, filter_of_series, has_tags, series_matchers};
-use super::plan::{Literal, Order, RowPlan, Slice, Source, Variable};
+use super::plan::{Call, Literal, Order, RowPlan, Slice, Source, Variable};
 use super::points::{Group, Member, PointColumns, PointSource};
 use super::range::{intersection, range_of_plan, ranges_of_calls};
 use super::source::RowSource;
@@ -72,42 +73,77 @@ struct Builder<'s> {
 /// Sources of the fields of each set of tags, one entry per variable.
 type FieldTable = HashMap<Labels, Vec<Vec<Arc<dyn SampleSource>>>>;
 
-/// Selects all series of a plan and runs its subqueries.
+/// Selects all series of a plan and runs its subqueries. `sources` are those of the plan.
 pub(crate) fn select(
     plan: &RowPlan,
+    sources: Vec<Source>,
     execution: &RowExecution,
     run: RunSubquery<'_>,
 ) -> Result<Selection, RowError> {
-    let mut memory = execution.allowance()?;
-    // Variables with their types and indexes, and the columns that lead to them.
-    memory.take((plan.columns.len() + plan.calls.len()).saturating_mul(VARIABLE_BYTES))?;
-    let variables = variables_of(plan);
-    execution.check()?;
-    let mut group_tags = plan.group_tags.clone();
-    group_tags.sort();
-    group_tags.dedup();
-    let drivers = drivers_of(plan, &variables);
-    let mut builder =
-        Builder { plan, execution, group_tags, variables, drivers, members: Vec::new(), memory };
-    for source in &plan.sources {
+    let mut builder = None;
+    for source in sources {
         execution.check()?;
         match source {
-            Source::Measurement { store, name } => builder.select_measurement(*store, name)?,
-            Source::Subquery(inner) => builder.run_subqueries(inner, run)?,
+            Source::Measurement { store, name } => {
+                Builder::of(&mut builder, plan, execution)?.select_measurement(store, &name)?;
+            }
+            Source::Subquery(inner) => {
+                // Windows before the range of the plan are read from it too.
+                let ranges = ranges_of_calls(plan);
+                let is_shared = ranges.len() > 1;
+                let copies = std::iter::repeat_n(inner, ranges.len());
+                for (range, inner) in ranges.into_iter().zip(copies) {
+                    let _copy = execution.reserve(if is_shared { plan_bytes(&inner) } else { 0 })?;
+                    let mut inner = Arc::unwrap_or_clone(inner);
+                    inner.range = intersection(inner.range, range);
+                    let rows = SubqueryRows::open(plan, inner, is_shared.then_some(range), run)?;
+                    Builder::of(&mut builder, plan, execution)?.add_subquery(rows)?;
+                }
+            }
         }
     }
-    builder.limit_groups_of_subqueries();
+    Builder::of(&mut builder, plan, execution)?.limit_groups_of_subqueries();
+    let builder = builder.map_or_else(|| Builder::new(plan, execution), Ok)?;
     Ok(builder.finish())
 }
 
-impl Builder<'_> {
+impl<'s> Builder<'s> {
+    /// Makes the tables of a plan.
+    fn new(plan: &'s RowPlan, execution: &'s RowExecution) -> Result<Builder<'s>, RowError> {
+        let mut memory = execution.allowance()?;
+        // Variables with their types and indexes, and the columns that lead to them.
+        memory.take((plan.columns.len() + plan.calls.len()).saturating_mul(VARIABLE_BYTES))?;
+        let variables = variables_of(plan, execution)?;
+        execution.check()?;
+        let mut group_tags = plan.group_tags.clone();
+        group_tags.sort();
+        group_tags.dedup();
+        let drivers = drivers_of(plan, &variables, execution)?;
+        Ok(Builder { plan, execution, group_tags, variables, drivers, members: Vec::new(), memory })
+    }
+
+    /// The builder of a plan, which is made when the first source needs it.
+    fn of<'b>(
+        builder: &'b mut Option<Builder<'s>>,
+        plan: &'s RowPlan,
+        execution: &'s RowExecution,
+    ) -> Result<&'b mut Builder<'s>, RowError> {
+        match builder {
+            Some(builder) => Ok(builder),
+            None => Ok(builder.insert(Builder::new(plan, execution)?)),
+        }
+    }
+
     fn select_measurement(&mut self, store: usize, name: &Arc<str>) -> Result<(), RowError> {
         let tag_matchers = series_matchers(self.plan.filter.as_ref());
         let mut table = FieldTable::default();
         let mut matchers = vec![Matcher::equal(METRIC_NAME, name)];
         matchers.extend(tag_matchers.iter().cloned());
         if self.variables.field_names().len() > FIELDS_ONE_BY_ONE_MAX {
-            for series in self.read_series(store, &matchers)? {
+            for (number, series) in self.read_series(store, &matchers)?.into_iter().enumerate() {
+                if number.is_multiple_of(SERIES_PER_CHECK) {
+                    self.execution.check()?;
+                }
                 self.add_field(series, &mut table)?;
             }
         } else {
@@ -259,36 +295,15 @@ impl Builder<'_> {
         Ok(kept_keys(keys, slice))
     }
 
-    /// Runs a subquery for each range that a call of the plan reads: windows before the range are read from
-    /// it too.
-    fn run_subqueries(&mut self, inner: &RowPlan, run: RunSubquery<'_>) -> Result<(), RowError> {
-        let ranges = ranges_of_calls(self.plan);
-        for range in &ranges {
-            let calls = (ranges.len() > 1).then_some(*range);
-            let inner = RowPlan { range: intersection(inner.range, *range), ..inner.clone() };
-            self.run_subquery(inner, calls, run)?;
-        }
-        Ok(())
-    }
-
-    fn run_subquery(
-        &mut self,
-        mut inner: RowPlan,
-        calls: Option<TimeRange>,
-        run: RunSubquery<'_>,
-    ) -> Result<(), RowError> {
-        // A tag of the outer grouping alone is none that columns can refer to.
-        let own_tags: BTreeSet<Arc<str>> = inner.group_tags.iter().cloned().collect();
-        let mut outer_tags: BTreeSet<Arc<str>> = self.group_tags.iter().cloned().collect();
-        outer_tags.extend(self.plan.calls.iter().flat_map(call::distinct_tags).cloned());
-        inner.group_tags.extend(outer_tags.difference(&own_tags).cloned());
-        self.memory.take(inner.columns.len().saturating_mul(NAME_BYTES))?;
+    /// Adds the rows of a subquery as members.
+    fn add_subquery(&mut self, subquery: SubqueryRows) -> Result<(), RowError> {
+        let SubqueryRows { mut rows, names, own_tags, order, calls } = subquery;
+        self.memory.take(names.len().saturating_mul(NAME_BYTES))?;
         let mut columns = BTreeMap::new();
-        for (idx, column) in inner.columns.iter().enumerate() {
-            columns.entry(column.name.clone()).or_insert(idx);
+        for (idx, name) in names.into_iter().enumerate() {
+            columns.entry(name).or_insert(idx);
         }
-        let order = inner.order;
-        let mut rows = run(inner)?;
+        self.execution.check()?;
         let mut open: Option<(Arc<ResultSeries>, PointColumns)> = None;
         while let Some(batch) = rows.next_batch()? {
             self.execution.check()?;
@@ -394,6 +409,45 @@ impl Builder<'_> {
         }
         Selection { groups, variables: self.variables, drivers: self.drivers, _memory: self.memory }
     }
+}
+
+/// Rows of a subquery that has been opened.
+struct SubqueryRows {
+    rows: Box<dyn RowSource>,
+    /// Names of its columns, in their order.
+    names: Vec<Arc<str>>,
+    /// Tags that it groups by itself.
+    own_tags: BTreeSet<Arc<str>>,
+    order: Order,
+    /// Range of the calls that read the rows; `None`: all calls.
+    calls: Option<TimeRange>,
+}
+
+impl SubqueryRows {
+    /// Opens a subquery of a plan.
+    fn open(
+        plan: &RowPlan,
+        mut inner: RowPlan,
+        calls: Option<TimeRange>,
+        run: RunSubquery<'_>,
+    ) -> Result<SubqueryRows, RowError> {
+        // A tag of the outer grouping alone is none that columns can refer to.
+        let own_tags: BTreeSet<Arc<str>> = inner.group_tags.iter().cloned().collect();
+        let calls_tags = plan.calls.iter().flat_map(call::distinct_tags);
+        let outer_tags: BTreeSet<&Arc<str>> = plan.group_tags.iter().chain(calls_tags).collect();
+        inner.group_tags.extend(outer_tags.into_iter().filter(|tag| !own_tags.contains(*tag)).cloned());
+        let names = inner.columns.iter().map(|column| column.name.clone()).collect();
+        let order = inner.order;
+        Ok(SubqueryRows { rows: run(inner)?, names, own_tags, order, calls })
+    }
+}
+
+/// Bytes of a plan without those below it.
+fn plan_bytes(plan: &RowPlan) -> usize {
+    let columns: usize =
+        plan.columns.iter().map(|column| size_of::<Arc<str>>() + expr_bytes(&column.expr)).sum();
+    let calls = plan.calls.len() * (size_of::<Call>() + ALLOCATION_BYTES);
+    columns + calls + plan.filter.as_ref().map_or(0, expr_bytes)
 }
 
 /// Bytes of a variable in the rows of a batch, at most.

@@ -48,13 +48,14 @@ impl RowStream {
         if plan.calls.is_empty() {
             plan.range = execution.readable(plan.range);
         }
-        let selection = select(&plan, execution, &run)?;
+        let sources = std::mem::take(&mut plan.sources);
+        let selection = select(&plan, sources, execution, &run)?;
         let plan = Arc::new(plan);
         let execution = execution.clone();
         let rows: Box<dyn RowSource + Send> = if plan.calls.is_empty() {
-            Box::new(RawRows::new(plan, execution, selection))
+            Box::new(RawRows::new(plan, execution, selection)?)
         } else {
-            Box::new(JoinedRows::new(plan, execution, selection))
+            Box::new(JoinedRows::new(plan, execution, selection)?)
         };
         Ok(RowStream { rows })
     }

@@ -5,6 +5,7 @@ mod aggregates;
 mod limits;
 mod memory;
 mod model;
+mod nested;
 mod plans;
 mod raw;
 mod transforms;

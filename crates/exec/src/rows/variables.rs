@@ -9,7 +9,12 @@ use std::sync::Arc;
 use chronolith_model::query::ColumnType;
 
 use super::column::type_rank;
+use super::error::RowError;
+use super::execution::RowExecution;
 use super::plan::{Call, Expr, Input, RowPlan, Variable};
+
+/// Columns of a plan between two checks of the deadline.
+const COLUMNS_PER_CHECK: usize = 256;
 
 /// Variables of a plan with their types.
 #[derive(Debug, Clone, Default)]
@@ -84,14 +89,23 @@ pub(crate) fn widen(of: &mut Option<ColumnType>, found: ColumnType) {
 }
 
 /// Variables of a plan, each once. Types are not known, except of tags and casts.
-pub(crate) fn variables_of(plan: &RowPlan) -> Variables {
+///
+/// # Errors
+/// Deadline and cancellation.
+pub(crate) fn variables_of(plan: &RowPlan, execution: &RowExecution) -> Result<Variables, RowError> {
     let mut variables = Variables::default();
-    plan.columns.iter().for_each(|column| visit_variables(&column.expr, &mut |one| variables.add(one)));
-    plan.calls.iter().for_each(|call| variables.add(input_variable(call)));
+    for columns in plan.columns.chunks(COLUMNS_PER_CHECK) {
+        execution.check()?;
+        columns.iter().for_each(|column| visit_variables(&column.expr, &mut |one| variables.add(one)));
+    }
+    for calls in plan.calls.chunks(COLUMNS_PER_CHECK) {
+        execution.check()?;
+        calls.iter().for_each(|call| variables.add(input_variable(call)));
+    }
     if let Some(filter) = &plan.filter {
         visit_variables(filter, &mut |one| variables.add(one));
     }
-    variables
+    Ok(variables)
 }
 
 /// Calls `visit` for each variable of an expression, in order of the text.
@@ -119,7 +133,14 @@ pub(crate) fn input_variable(call: &Call) -> &Variable {
 }
 
 /// Variables of the columns of a plan, each once, in their order.
-pub(crate) fn column_variables(plan: &RowPlan, variables: &Variables) -> Vec<usize> {
+///
+/// # Errors
+/// Deadline and cancellation.
+pub(crate) fn column_variables(
+    plan: &RowPlan,
+    variables: &Variables,
+    execution: &RowExecution,
+) -> Result<Vec<usize>, RowError> {
     let mut is_known = vec![false; variables.all.len()];
     let mut all = Vec::new();
     let mut add = |variable: &Variable| {
@@ -129,18 +150,28 @@ pub(crate) fn column_variables(plan: &RowPlan, variables: &Variables) -> Vec<usi
             all.push(idx);
         }
     };
-    plan.columns.iter().for_each(|column| visit_variables(&column.expr, &mut add));
-    all
+    for columns in plan.columns.chunks(COLUMNS_PER_CHECK) {
+        execution.check()?;
+        columns.iter().for_each(|column| visit_variables(&column.expr, &mut add));
+    }
+    Ok(all)
 }
 
 /// Variables of which a point needs a value.
-pub(crate) fn drivers_of(plan: &RowPlan, variables: &Variables) -> Vec<usize> {
+///
+/// # Errors
+/// Deadline and cancellation.
+pub(crate) fn drivers_of(
+    plan: &RowPlan,
+    variables: &Variables,
+    execution: &RowExecution,
+) -> Result<Vec<usize>, RowError> {
     let mut drivers: Vec<usize> = if plan.calls.is_empty() {
-        column_variables(plan, variables)
+        column_variables(plan, variables, execution)?
     } else {
         plan.calls.iter().filter_map(|call| variables.index(input_variable(call))).collect()
     };
     drivers.sort_unstable();
     drivers.dedup();
-    drivers
+    Ok(drivers)
 }

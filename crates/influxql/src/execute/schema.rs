@@ -18,6 +18,7 @@ use chronolith_model::{
 use super::condition::{TagCondition, TagFilter, VALUE_COLUMN};
 use super::session::{PolicySource, StatementError};
 use crate::ast::{Measurement, MeasurementName, Source};
+use crate::footprint::FIELDS_PER_CHECK;
 
 /// What is listed of a database.
 pub(super) struct Schema<'a> {
@@ -272,13 +273,19 @@ impl Schema<'_> {
                     Matcher::equal(METRIC_NAME, measurement),
                     Matcher::equal(KIND_LABEL, kind.label_value()),
                 ];
-                for field in self.values(FIELD_LABEL, of_kind)? {
+                for (idx, field) in self.values(FIELD_LABEL, of_kind)?.into_iter().enumerate() {
+                    if idx.is_multiple_of(FIELDS_PER_CHECK) {
+                        self.ctx.check()?;
+                    }
                     found.entry(field).or_default().push((measurement, kind));
                 }
             }
         }
         let mut fields = BTreeMap::new();
-        for (field, places) in found {
+        for (idx, (field, places)) in found.into_iter().enumerate() {
+            if idx.is_multiple_of(FIELDS_PER_CHECK) {
+                self.ctx.check()?;
+            }
             let mut kinds: Vec<WordKind> = Vec::new();
             for &(_, kind) in &places {
                 if !kinds.contains(&kind) {

@@ -18,9 +18,10 @@ use super::into::PointWriter;
 use super::session::{Session, StatementError};
 use super::typed_schema::{StoreSchema, reserve_select};
 use crate::ast::Select;
+use crate::footprint::name_bytes;
 use crate::lowering::{LoweredSelect, lower_select, unsupported_iterator};
 use crate::result::{Cell, ResultSink, SeriesHeader};
-use crate::semantics::{check_select, expand_select};
+use crate::semantics::{Schema as _, check_select, expand_select};
 use crate::time::{TimeZone, zone_named};
 
 /// Rows of a SELECT, and what they are called.
@@ -64,6 +65,8 @@ pub(super) fn open_select(session: &Session<'_>, select: &Select) -> Result<Open
     let LoweredSelect { plan, stores, time_column, point_tag_count, .. } =
         lower_select(&expanded, &schema, TimeUnit::Nano)?;
     drop(expanded);
+    // Names of the result, here and in the header of each series.
+    schema.reserve(plan.columns.iter().map(|column| 2 * name_bytes(&column.name)).sum())?;
     let memory = schema.into_memory();
     let named = plan.columns.iter().map(|column| column.name.to_string());
     let columns = std::iter::once(time_column).chain(named).collect();

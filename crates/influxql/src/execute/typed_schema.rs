@@ -2,7 +2,7 @@
 //!
 //! Invariants: a field has the type of the highest rank among its kinds. Not here: SHOW (`schema`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use chronolith_base::Reservation;
 use chronolith_model::{QueryError, TimeRange, TimeUnit, WordKind};
@@ -21,6 +21,8 @@ pub(super) struct StoreSchema<'a> {
     range: TimeRange,
     /// Memory of the statement and its plan.
     memory: RefCell<Reservation>,
+    /// Bytes of the largest tables of a level so far.
+    level_bytes: Cell<usize>,
 }
 
 /// Reserves the memory of a SELECT, its subqueries and their plans, before they are copied.
@@ -33,7 +35,7 @@ impl<'a> StoreSchema<'a> {
     /// `range` bounds the series that are listed, up to whole shard groups; `memory` is that of the
     /// statement, which grows with its plan.
     pub(super) fn new(session: &'a Session<'a>, range: TimeRange, memory: Reservation) -> StoreSchema<'a> {
-        StoreSchema { session, range, memory: RefCell::new(memory) }
+        StoreSchema { session, range, memory: RefCell::new(memory), level_bytes: Cell::new(0) }
     }
 
     /// Returns the memory of the statement and its plan.
@@ -100,5 +102,12 @@ impl Schema for StoreSchema<'_> {
     fn reserve(&self, bytes: usize) -> Result<(), StatementError> {
         self.session.ctx.check()?;
         Ok(self.memory.borrow_mut().grow(bytes as u64).map_err(QueryError::from)?)
+    }
+
+    fn reserve_level(&self, bytes: usize) -> Result<(), StatementError> {
+        let missing = bytes.saturating_sub(self.level_bytes.get());
+        self.reserve(missing)?;
+        self.level_bytes.set(self.level_bytes.get() + missing);
+        Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::error::SemanticError;
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 /// Lowers a call whose arguments have been checked.
-pub(super) fn lower_call(call: &Call, scope: &Scope) -> Result<plan::Call, SemanticError> {
+pub(super) fn lower_call(call: &Call, scope: &Scope<'_>) -> Result<plan::Call, SemanticError> {
     let function = function(call, scope)?;
     let input = match call.args.first() {
         Some(Expr::Call(inner)) => Input::Call(Box::new(lower_call(inner, scope)?)),
@@ -50,7 +50,7 @@ pub(crate) fn unsupported_iterator(name: &str, refused: &str) -> String {
     format!("unsupported {function} iterator type: *query.{refused}InterruptIterator")
 }
 
-fn function(call: &Call, scope: &Scope) -> Result<Function, SemanticError> {
+fn function(call: &Call, scope: &Scope<'_>) -> Result<Function, SemanticError> {
     let aggregate = match call.name.as_str() {
         "count" => Aggregate::Count,
         "distinct" => Aggregate::Distinct,
@@ -74,7 +74,7 @@ fn function(call: &Call, scope: &Scope) -> Result<Function, SemanticError> {
     Ok(Function::Aggregate(aggregate))
 }
 
-fn transformation(call: &Call, scope: &Scope) -> Result<Transform, SemanticError> {
+fn transformation(call: &Call, scope: &Scope<'_>) -> Result<Transform, SemanticError> {
     use IndicatorKind as Kind;
     Ok(match call.name.as_str() {
         "derivative" | "non_negative_derivative" => {
@@ -113,7 +113,7 @@ fn transformation(call: &Call, scope: &Scope) -> Result<Transform, SemanticError
 }
 
 /// The span of the second argument, in ticks.
-fn unit(call: &Call, default_ns: i64, scope: &Scope) -> i64 {
+fn unit(call: &Call, default_ns: i64, scope: &Scope<'_>) -> i64 {
     match call.args.get(1) {
         Some(Expr::Duration(ns)) => span(*ns, scope.unit),
         _ => span(default_ns, scope.unit),

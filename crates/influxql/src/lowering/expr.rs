@@ -16,7 +16,7 @@ const OPERATORS_MAX: usize = 1_000;
 
 /// Columns of a plan and the calls that they contain.
 pub(super) struct Columns<'a> {
-    scope: &'a Scope,
+    scope: &'a Scope<'a>,
     columns: Vec<plan::Column>,
     calls: Vec<plan::Call>,
     /// Index of each call by its text.
@@ -24,13 +24,19 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn new(scope: &'a Scope) -> Columns<'a> {
-        Columns { scope, columns: Vec::new(), calls: Vec::new(), call_idx: HashMap::default() }
+    /// Room for `field_count` columns.
+    pub(super) fn new(scope: &'a Scope<'a>, field_count: usize) -> Columns<'a> {
+        Columns {
+            scope,
+            columns: Vec::with_capacity(field_count),
+            calls: Vec::new(),
+            call_idx: HashMap::default(),
+        }
     }
 
     pub(super) fn push(&mut self, name: &str, field: &Expr) -> Result<(), SemanticError> {
         let expr = self.field(field)?;
-        self.columns.push(plan::Column { name: Arc::from(name), expr });
+        self.columns.push(plan::Column { name: self.scope.name(name), expr });
         Ok(())
     }
 
@@ -82,7 +88,7 @@ fn check_length(operator_count: usize) -> Result<(), SemanticError> {
 }
 
 /// The filter of a condition without bounds of time.
-pub(super) fn filter(condition: &Expr, scope: &Scope) -> Result<plan::Expr, SemanticError> {
+pub(super) fn filter(condition: &Expr, scope: &Scope<'_>) -> Result<plan::Expr, SemanticError> {
     match condition {
         Expr::Chain(chain) => filter_chain(chain, scope),
         Expr::Paren(inner) => filter(inner, scope),
@@ -97,7 +103,7 @@ pub(super) fn filter(condition: &Expr, scope: &Scope) -> Result<plan::Expr, Sema
 }
 
 /// A chain from left to right; runs of AND and of OR become balanced trees.
-fn filter_chain(chain: &Chain, scope: &Scope) -> Result<plan::Expr, SemanticError> {
+fn filter_chain(chain: &Chain, scope: &Scope<'_>) -> Result<plan::Expr, SemanticError> {
     let mut lowered = None;
     let mut rest = chain.rest.as_slice();
     while let Some(((op, operand), after)) = rest.split_first() {

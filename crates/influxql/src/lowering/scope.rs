@@ -3,35 +3,48 @@
 use std::sync::Arc;
 
 use chronolith_base::hash::HashSet;
-use chronolith_exec::rows::plan::Variable;
+use chronolith_exec::rows::plan::{Source, Variable};
 use chronolith_model::query::ColumnType;
 use chronolith_model::time::TimeUnit;
 
+use super::names::Names;
 use crate::ast::{DataType, VarRef};
-use crate::semantics::{CheckedSelect, CheckedSource};
+use crate::semantics::CheckedSelect;
 
 /// Name of a variable that no source has: `::field` of a tag, or a column of a subquery without a type.
 const NO_FIELD: &str = "\0";
 
-pub(super) struct Scope {
+pub(super) struct Scope<'a> {
     /// Columns of all subqueries. A tag among them is a field of the outer query.
-    columns: HashSet<String>,
+    columns: HashSet<Arc<str>>,
     /// Width of the windows in nanoseconds, if there are some.
     pub(super) interval_ns: Option<i64>,
     /// Unit of the times of the store.
     pub(super) unit: TimeUnit,
+    names: &'a Names,
 }
 
-impl Scope {
-    pub(super) fn new(select: &CheckedSelect, unit: TimeUnit) -> Scope {
+impl<'a> Scope<'a> {
+    /// The scope of a SELECT over `sources`.
+    pub(super) fn new(
+        select: &CheckedSelect,
+        sources: &[Source],
+        unit: TimeUnit,
+        names: &'a Names,
+    ) -> Scope<'a> {
         let mut columns = HashSet::default();
-        for source in &select.sources {
-            if let CheckedSource::Select(inner) = source {
-                columns.extend(inner.column_names().into_iter().skip(1));
+        for source in sources {
+            if let Source::Subquery(inner) = source {
+                columns.extend(inner.columns.iter().map(|column| column.name.clone()));
             }
         }
         let interval_ns = select.interval.map(|interval| interval.width_ns).filter(|width_ns| *width_ns > 0);
-        Scope { columns, interval_ns, unit }
+        Scope { columns, interval_ns, unit, names }
+    }
+
+    /// The shared form of a name.
+    pub(super) fn name(&self, name: &str) -> Arc<str> {
+        self.names.shared(name)
     }
 
     fn is_column(&self, name: &str) -> bool {
@@ -46,9 +59,9 @@ impl Scope {
     /// The value of a name in a row.
     pub(super) fn variable(&self, var: &VarRef) -> Variable {
         if self.is_never_stored(var) {
-            return Variable::Field { name: NO_FIELD.into(), cast: None };
+            return Variable::Field { name: self.name(NO_FIELD), cast: None };
         }
-        let name = Arc::from(var.name.as_str());
+        let name = self.name(&var.name);
         if var.kind == DataType::Tag && !self.is_column(&var.name) {
             return Variable::Tag { name };
         }
@@ -58,7 +71,7 @@ impl Scope {
     /// The value of a name in a condition, where a name that is no field is a tag.
     pub(super) fn variable_of_condition(&self, var: &VarRef) -> Variable {
         if var.kind == DataType::Unknown && !self.is_column(&var.name) {
-            return Variable::Tag { name: Arc::from(var.name.as_str()) };
+            return Variable::Tag { name: self.name(&var.name) };
         }
         self.variable(var)
     }
@@ -70,7 +83,7 @@ impl Scope {
             DataType::Tag if !self.is_column(&var.name) => Some(ColumnType::Text),
             kind => column_type(kind),
         };
-        Variable::Field { name: name.into(), cast }
+        Variable::Field { name: self.name(name), cast }
     }
 }
 

@@ -9,7 +9,7 @@ use super::schema::Schema;
 use super::types::type_of;
 use crate::ast::{Call, DataType, Dimension, Expr, Field, Regex, VarRef};
 use crate::error::SemanticError;
-use crate::footprint::{FIELD_BYTES, FIELDS_PER_CHECK, expr_bytes, name_bytes};
+use crate::footprint::{FIELD_BYTES, FIELDS_PER_CHECK, expanded_bytes, expr_bytes, level_bytes, name_bytes};
 
 /// Types by field, and tags, of some sources.
 #[derive(Default)]
@@ -61,12 +61,16 @@ where
     let has_wildcard_dimension = select.dimensions.iter().any(|dimension| is_wildcard(&dimension.expr));
     if select.fields.iter().any(|field| has_wildcard(&field.expr)) {
         let columns = wildcard_columns(&select, &names, has_wildcard_dimension);
-        let columns_bytes: usize = columns.iter().map(|var| FIELD_BYTES + 4 * name_bytes(&var.name)).sum();
+        schema.reserve(0)?;
+        let columns_bytes: usize = columns.iter().map(|var| expanded_bytes(&var.name)).sum();
         let mut fields = Vec::with_capacity(select.fields.len());
         for (idx, field) in select.fields.into_iter().enumerate() {
             let is_expanded = has_wildcard(&field.expr);
-            // Each column has the expression of the wildcard, and its name.
-            let own = expr_bytes(&field.expr) + field.alias.as_ref().map_or(0, |alias| name_bytes(alias));
+            // Each column of a call has the expression of the wildcard, and a name of its own.
+            let own = match &field.expr {
+                Expr::Wildcard(_) | Expr::Regex(_) => 0,
+                call => FIELD_BYTES + expr_bytes(call) + 4 * name_bytes(&field.name()),
+            };
             let bytes = columns_bytes.saturating_add(columns.len().saturating_mul(own));
             if is_expanded || idx.is_multiple_of(FIELDS_PER_CHECK) {
                 schema.reserve(if is_expanded { bytes } else { 0 })?;
@@ -102,15 +106,20 @@ where
         schema.reserve(0)?;
         match source {
             CheckedSource::Measurement(measurement) => {
-                for (name, kind) in schema.fields(measurement)? {
+                for (idx, (name, kind)) in schema.fields(measurement)?.into_iter().enumerate() {
+                    if idx.is_multiple_of(FIELDS_PER_CHECK) {
+                        schema.reserve(0)?;
+                    }
                     names.add_field(name, kind);
                 }
                 names.tags.extend(schema.tag_keys(measurement)?);
             }
             CheckedSource::Select(select) => {
-                let bytes = |field: &Field| 2 * name_bytes(&field.name());
-                schema.reserve(select.fields.iter().map(bytes).sum())?;
-                for field in &select.fields {
+                schema.reserve_level(select.fields.iter().map(|field| level_bytes(&field.name())).sum())?;
+                for (idx, field) in select.fields.iter().enumerate() {
+                    if idx.is_multiple_of(FIELDS_PER_CHECK) {
+                        schema.reserve(0)?;
+                    }
                     names.add_field(field.name(), type_of(&field.expr).unwrap_or_default());
                 }
                 let tags = select.dimensions.iter().filter_map(|dimension| dimension.expr.as_ref());
@@ -182,6 +191,7 @@ fn expand_field(field: Field, columns: &[VarRef], expanded: &mut Vec<Field>) -> 
                 DataType::Tag => var.kind == DataType::Tag,
                 _ => true,
             };
+            expanded.reserve_exact(columns.iter().filter(is_selected).count());
             expanded.extend(columns.iter().filter(is_selected).map(reference));
         }
         Expr::Regex(regex) => {

@@ -34,4 +34,13 @@ pub trait Schema {
     fn reserve(&self, _bytes: usize) -> Result<(), Self::Error> {
         Ok(())
     }
+
+    /// Reserves memory for the tables of one level of subqueries, which are freed before those of the next
+    /// one are made: the largest of all levels counts.
+    ///
+    /// # Errors
+    /// Those of [`Schema::reserve`].
+    fn reserve_level(&self, _bytes: usize) -> Result<(), Self::Error> {
+        Ok(())
+    }
 }

@@ -22,7 +22,7 @@ pub(super) fn from_m() -> RowPlan {
 }
 
 pub(super) fn from_subquery(inner: RowPlan) -> RowPlan {
-    RowPlan::new(vec![Source::Subquery(Box::new(inner))])
+    RowPlan::new(vec![Source::Subquery(Arc::new(inner))])
 }
 
 pub(super) fn field_variable(name: &str) -> Variable {
