@@ -7,6 +7,7 @@
 mod admission;
 mod annotation;
 mod call;
+mod cost;
 mod duration;
 mod error;
 mod language;
@@ -36,6 +37,7 @@ use chronolith_exec::window::{WindowSeries, WindowSource};
 use chronolith_model::{Labels, QueryError, Queryable, ReadContext};
 
 use crate::ast::{Expr, ExprKind, RangeExtension, ValueType};
+pub use cost::CostEstimate;
 pub use error::EvalError;
 use language::PromQl;
 use plan::{lower, string_of};
@@ -121,24 +123,8 @@ impl Engine {
     ) -> Result<QueryResult, EvalError> {
         ctx.check()?;
         let ctx = &self.with_threads(ctx);
-        let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)
-            .ok_or_else(|| fail("end timestamp must not be before start timestamp".to_owned()))?;
         let options = &self.options;
-        let is_range_type = matches!(query.expr.value_type(), ValueType::Vector | ValueType::Scalar);
-        if query.step_ms > 0 && !is_range_type {
-            return Err(EvalError::Invalid(format!(
-                "invalid expression type \"{}\" for range query, must be Scalar or instant Vector",
-                query.expr.value_type().describe()
-            )));
-        }
-        let plan = lower(query, options, grid).map_err(|error| match error {
-            Error::Language(text) => EvalError::Invalid(text),
-            other => other.into(),
-        })?;
-        if plan.properties(plan.root()).depth > VECTOR_DEPTH_MAX {
-            let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
-            return Err(EvalError::Execution(message));
-        }
+        let (plan, grid) = self.plan(query)?;
         let environment = Environment { source, ctx, trace, spare_threads: &self.spare_threads };
         let evaluation = |sharing: Sharing| {
             let settings = Settings {
@@ -162,6 +148,28 @@ impl Engine {
             }
             result => Ok(result?),
         }
+    }
+
+    /// Plans a query over the grid of its evaluation times.
+    fn plan(&self, query: &Query<'_>) -> Result<(Plan, Grid), EvalError> {
+        let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)
+            .ok_or_else(|| fail("end timestamp must not be before start timestamp".to_owned()))?;
+        let is_range_type = matches!(query.expr.value_type(), ValueType::Vector | ValueType::Scalar);
+        if query.step_ms > 0 && !is_range_type {
+            return Err(EvalError::Invalid(format!(
+                "invalid expression type \"{}\" for range query, must be Scalar or instant Vector",
+                query.expr.value_type().describe()
+            )));
+        }
+        let plan = lower(query, &self.options, grid).map_err(|error| match error {
+            Error::Language(text) => EvalError::Invalid(text),
+            other => other.into(),
+        })?;
+        if plan.properties(plan.root()).depth > VECTOR_DEPTH_MAX {
+            let message = format!("query has operators nested deeper than {VECTOR_DEPTH_MAX} levels");
+            return Err(EvalError::Execution(message));
+        }
+        Ok((plan, grid))
     }
 }
 
