@@ -16,6 +16,7 @@ mod dispatch;
 pub(crate) mod error;
 mod features;
 mod federate;
+mod go_json;
 mod graphite;
 mod inflate;
 pub(crate) mod influx;
@@ -32,8 +33,10 @@ mod printer;
 pub(crate) mod query;
 mod remote_read;
 pub(crate) mod request;
+mod self_metrics;
 mod search;
 mod series;
+mod targets;
 mod status;
 mod stream;
 pub(crate) mod tenant;
@@ -87,6 +90,8 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/carbon", post(graphite::write_lines))
         .route("/api/v1/graphite/refused", get(graphite::refused))
         .route("/api/v1/graphite/explain", get(graphite::explain))
+        .route("/api/v1/query_cost", get(query::cost::instant).post(query::cost::instant))
+        .route("/api/v1/query_range_cost", get(query::cost::range).post(query::cost::range))
         .route("/api/v1/graphite/series", get(graphite::listing::series))
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
@@ -100,15 +105,18 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/metadata", get(metadata::metadata))
         .route("/api/v1/rules", get(status::rules))
         .route("/api/v1/alerts", get(status::alerts))
-        .route("/api/v1/targets", get(status::targets))
+        .route("/api/v1/targets", get(targets::targets))
         .route("/api/v1/targets/metadata", get(metadata::of_targets))
-        .route("/api/v1/scrape_pools", get(status::scrape_pools))
+        .route("/api/v1/targets/relabel_steps", get(targets::relabel_steps))
+        .route("/api/v1/scrape_pools", get(targets::scrape_pools))
+        .route("/api/v1/scrape_pools/config", get(targets::pool_config))
         .route("/api/v1/notifications", get(status::empty_list))
         .route("/api/v1/alertmanagers", get(status::alertmanagers))
         .route("/api/v1/features", get(features::features))
         .route("/api/v1/status/buildinfo", get(status::build))
         .route("/api/v1/status/runtimeinfo", get(status::runtime))
         .route("/api/v1/status/tsdb", get(status::tsdb))
+        .route("/api/v1/status/self_metrics", get(self_metrics::self_metrics))
         .route("/api/v1/status/tsdb/blocks", get(block_list::blocks))
         .merge(activity::routes())
         .route("/api/v1/status/active_queries", get(active::list))

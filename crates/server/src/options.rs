@@ -348,6 +348,8 @@ pub struct Features {
     pub start_timestamps: bool,
     /// `type-and-unit-labels`
     pub type_and_unit_labels: bool,
+    /// `query-cost`
+    pub query_cost: bool,
 }
 
 /// A setting as status endpoints show it.

@@ -137,7 +137,7 @@ fn features_have_the_names_of_prometheus() {
     let features = |names: &str| resolve(&["--enable-feature", names], &[], None).unwrap().server.features;
     let all = features(
         "promql-experimental-functions,promql-delayed-name-removal,promql-binop-fill-modifiers,\
-         promql-unquoted-utf8-names,use-start-timestamps,type-and-unit-labels",
+         promql-unquoted-utf8-names,use-start-timestamps,type-and-unit-labels,query-cost",
     );
     let Features {
         experimental_functions,
@@ -146,9 +146,10 @@ fn features_have_the_names_of_prometheus() {
         unquoted_utf8_names,
         start_timestamps,
         type_and_unit_labels,
+        query_cost,
     } = all;
     assert!(experimental_functions && delayed_name_removal && binop_fill_modifiers);
-    assert!(unquoted_utf8_names && start_timestamps && type_and_unit_labels);
+    assert!(unquoted_utf8_names && start_timestamps && type_and_unit_labels && query_cost);
     let always_on = "promql-duration-expr, promql-extended-range-selectors, native-histograms";
     assert_eq!(features(always_on), Features::default());
 }

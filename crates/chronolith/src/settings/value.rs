@@ -216,11 +216,12 @@ pub(super) fn enable_features(features: &mut Features, text: &str, warnings: &mu
             "promql-unquoted-utf8-names" => features.unquoted_utf8_names = true,
             "use-start-timestamps" => features.start_timestamps = true,
             "type-and-unit-labels" => features.type_and_unit_labels = true,
+            "query-cost" => features.query_cost = true,
             _ if FEATURES_ALWAYS_ON.contains(&name) => {}
             _ => {
                 let known = "promql-experimental-functions, promql-delayed-name-removal, \
                              promql-binop-fill-modifiers, promql-unquoted-utf8-names, use-start-timestamps, \
-                             type-and-unit-labels";
+                             type-and-unit-labels, query-cost";
                 let always_on = FEATURES_ALWAYS_ON.join(", ");
                 warnings.push(format!(
                     "enable-feature: unknown feature {name:?} is ignored; known are {known}; always on are {always_on}"

@@ -69,7 +69,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
             "openapi_3.1": false,
             "openapi_3.2": false,
             "otlp_write_receiver": false,
-            "query_cost": false,
+            "query_cost": on.query_cost,
             "query_stats": true,
             "query_warnings": true,
             "remote_write_receiver": true,

@@ -21,10 +21,12 @@ use crate::app::App;
 /// Set by browsers, and by them alone: how the page's origin and ours are related.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// Paths whose POST only reads: forms of queries that are too long for a URL.
-const READING_PATHS: [&str; 10] = [
+const READING_PATHS: [&str; 12] = [
     "/federate",
     "/api/v1/query",
     "/api/v1/query_range",
+    "/api/v1/query_cost",
+    "/api/v1/query_range_cost",
     "/api/v1/query_exemplars",
     "/api/v1/format_query",
     "/api/v1/parse_query",

@@ -7,6 +7,7 @@
 pub(crate) mod active;
 mod cached;
 pub(crate) mod context;
+pub(super) mod cost;
 mod explain;
 pub(super) mod log;
 pub(crate) mod range_cache;
@@ -59,6 +60,14 @@ enum EvalTimes {
 }
 
 impl EvalTimes {
+    /// First time, last time, step; the step of a single time is 0.
+    fn bounds(self) -> (i64, i64, i64) {
+        match self {
+            EvalTimes::At(time_ms) => (time_ms, time_ms, 0),
+            EvalTimes::Steps { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
+        }
+    }
+
     /// Steps at multiples of the step, so that requests made at different times ask for the same ones.
     fn aligned(self) -> EvalTimes {
         let EvalTimes::Steps { start_ms, end_ms, step_ms } = self else { return self };
@@ -259,10 +268,7 @@ struct Running<'a> {
 }
 
 fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, ApiError> {
-    let times_ms = match request.times {
-        EvalTimes::At(time_ms) => (time_ms, time_ms, 0),
-        EvalTimes::Steps { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
-    };
+    let times_ms = request.times.bounds();
     let trace = Arc::new(new_trace(app, request));
     let started_ns = app.env.clock.mono_ns();
     let running = Running { request, ctx, trace, times_ms, started_ns, evaluated: Cell::new(None) };

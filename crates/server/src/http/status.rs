@@ -1,6 +1,6 @@
 //! Status API: build and runtime information, settings, progress of the WAL replay, cardinality of the head
-//! or of selected series (`status/tsdb`), storage and memory by part; and the endpoints of targets, rules and
-//! alerts, which return empty lists because the server neither scrapes targets nor evaluates rules.
+//! or of selected series (`status/tsdb`), storage and memory by part; and the endpoints of rules and alerts,
+//! which return empty lists because the server neither scrapes targets nor evaluates rules.
 
 use std::sync::Arc;
 
@@ -105,10 +105,6 @@ fn check_group_limit(params: &Params) -> Result<(), ApiError> {
     }
 }
 
-pub(super) async fn scrape_pools() -> Response<Body> {
-    success(&json!({ "scrapePools": [] }))
-}
-
 /// For lists that have no entries because the server scrapes no targets and evaluates no rules.
 pub(super) async fn empty_list() -> Response<Body> {
     success(&json!([]))
@@ -116,10 +112,6 @@ pub(super) async fn empty_list() -> Response<Body> {
 
 pub(super) async fn alerts() -> Response<Body> {
     success(&json!({ "alerts": [] }))
-}
-
-pub(super) async fn targets() -> Response<Body> {
-    success(&json!({ "activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {} }))
 }
 
 pub(super) async fn alertmanagers() -> Response<Body> {

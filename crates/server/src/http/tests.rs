@@ -13,6 +13,7 @@ mod query_limits;
 mod read_only;
 mod search;
 mod sources;
+mod targets;
 mod tsdb_status;
 
 use std::sync::{Arc, LazyLock};

@@ -1,0 +1,114 @@
+//! Endpoints of 3.16 about targets, the server's own metrics and costs of queries. The kit `prom-api` compares
+//! them with Prometheus.
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use serde_json::json;
+
+use super::{Answer, Fixture, NOW_S};
+
+fn fixture(query_cost: bool) -> Fixture {
+    let fixture = Fixture::with(|options| options.features.query_cost = query_cost).open();
+    fixture.store_series(
+        "anonymous",
+        0,
+        &[&[("__name__", "x"), ("i", "1")], &[("__name__", "x"), ("i", "2")]],
+    );
+    fixture
+}
+
+async fn post(fixture: &Fixture, path: &str, form: &str) -> Answer {
+    let request = Request::post(path).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    fixture.send(request.body(Body::from(form.to_owned())).unwrap()).await
+}
+
+#[tokio::test]
+async fn no_pool_is_found() {
+    let fixture = Fixture::ready();
+    for (path, want) in [
+        ("scrape_pools/config", "no scrapePool parameter provided"),
+        ("scrape_pools/config?scrapePool=", "no scrapePool parameter provided"),
+        (
+            "scrape_pools/config?scrapePool=a%22b",
+            r#"error retrieving scrape config: scrape pool "a\"b" not found"#,
+        ),
+        ("targets/relabel_steps?labels=%7B%7D", "no scrapePool parameter provided"),
+        ("targets/relabel_steps?scrapePool=x", "no labels parameter provided"),
+        (
+            "targets/relabel_steps?scrapePool=x&labels=%5B",
+            "error parsing labels: unexpected end of JSON input",
+        ),
+        (
+            "targets/relabel_steps?scrapePool=x&labels=%7B%22a%22:%22b%22%7D",
+            r#"error retrieving scrape config: scrape pool "x" not found"#,
+        ),
+    ] {
+        let answer = fixture.get(&format!("/api/v1/{path}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+        let want = json!({ "status": "error", "errorType": "bad_data", "error": want });
+        assert_eq!(answer.json(), want, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn own_metrics_are_selected_by_name() {
+    let fixture = Fixture::ready();
+    let get =
+        async |pattern: &str| fixture.get(&format!("/api/v1/status/self_metrics{pattern}")).await.json();
+    let all = get("").await;
+    let families = all["data"].as_array().unwrap();
+    assert!(families.len() > 50, "{}", families.len());
+    assert!(families.is_sorted_by_key(|family| family["name"].as_str().unwrap()));
+    let one = get("?metric_name_pattern=chronolith_build_.*").await;
+    assert_eq!(one["data"][0]["name"], "chronolith_build_info");
+    assert_eq!(one["data"][0]["metric"][0]["gauge"], json!({ "value": 1 }));
+    assert_eq!(one["data"].as_array().unwrap().len(), 1);
+    assert_eq!(get("?metric_name_pattern=build_info").await["data"], json!([]));
+    let why = "invalid metric_name_pattern: error parsing regexp: missing closing ): `^(?:()$`";
+    assert_eq!(get("?metric_name_pattern=(").await["error"], why);
+}
+
+#[tokio::test]
+async fn costs_are_estimated_if_the_feature_is_on() {
+    let off = fixture(false);
+    for path in ["/api/v1/query_cost?query=x", "/api/v1/query_range_cost?query=x"] {
+        let answer = off.get(path).await;
+        assert_eq!((answer.status, answer.text.as_str()), (StatusCode::NOT_FOUND, "404 page not found\n"));
+        assert_eq!(off.get("/api/v1/features").await.json()["data"]["api"]["query_cost"], false);
+    }
+    let on = fixture(true);
+    assert_eq!(on.get("/api/v1/features").await.json()["data"]["api"]["query_cost"], true);
+    let want =
+        json!({ "status": "success", "data": { "estimate": { "seriesTouched": 2, "samplesRead": 2 } } });
+    let form = format!("query=x&time={NOW_S}&limit=1&cost=true&max_series=1");
+    assert_eq!(on.get(&format!("/api/v1/query_cost?{form}")).await.json(), want);
+    assert_eq!(post(&on, "/api/v1/query_cost", &form).await.json(), want);
+    let steps = format!("query=x&start={}&end={NOW_S}&step=10", NOW_S - 30);
+    let range = post(&on, "/api/v1/query_range_cost", &steps).await.json();
+    assert_eq!(range["data"]["estimate"], json!({ "seriesTouched": 2, "samplesRead": 8 }));
+}
+
+#[tokio::test]
+async fn parameters_of_costs_are_checked_as_those_of_queries() {
+    let fixture = fixture(true);
+    for (parameter, want) in [
+        ("limit=-1", "invalid parameter \"limit\": limit must be non-negative"),
+        ("cost=maybe", "invalid parameter \"cost\": must be a boolean"),
+        ("timeout=0", "invalid parameter \"timeout\": timeout must be positive, got 0s"),
+        ("max_series=x", "error parsing max_series: strconv.ParseUint: parsing \"x\": invalid syntax"),
+        ("max_series=-1", "error parsing max_series: strconv.ParseUint: parsing \"-1\": invalid syntax"),
+        ("max_series=%2B1", "error parsing max_series: strconv.ParseUint: parsing \"+1\": invalid syntax"),
+        (
+            "max_samples_read=99999999999999999999",
+            "error parsing max_samples_read: strconv.ParseUint: parsing \"99999999999999999999\": value out of range",
+        ),
+        ("max_query_duration=x", "error parsing max_query_duration: cannot parse \"x\" to a valid duration"),
+        ("max_query_duration=-5", "error parsing max_query_duration: must not be negative, got -5s"),
+        ("max_query_duration=1h", "requested max_query_duration of 1h0m0s exceeds the server limit of 2m0s"),
+        ("query=(", "invalid parameter \"query\": 1:2: parse error: unclosed left parenthesis"),
+    ] {
+        let answer = fixture.get(&format!("/api/v1/query_cost?{parameter}&query=x")).await;
+        let want = json!({ "status": "error", "errorType": "bad_data", "error": want });
+        assert_eq!((answer.status, answer.json()), (StatusCode::BAD_REQUEST, want), "{parameter}");
+    }
+}
