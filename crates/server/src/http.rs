@@ -78,8 +78,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), origin::check))
         .layer(middleware::from_fn_with_state(app.clone(), observe::observe))
         .with_state(app);
-    // The router adds `Allow` after all of its layers, so a further layer around it has to complete it.
-    Router::new().fallback_service(routes).layer(middleware::map_response(paths::complete_allow))
+    // The router adds `Allow` after all of its layers, so a further layer around it has to complete it. The
+    // prefix goes before there is a route, so that each route has one name in metrics.
+    Router::new()
+        .fallback_service(routes)
+        .layer(middleware::map_response(paths::complete_allow))
+        .layer(middleware::map_request(paths::strip_prefix))
 }
 
 fn api() -> Router<Arc<App>> {

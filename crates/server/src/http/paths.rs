@@ -1,14 +1,41 @@
-//! Redirects of unclean paths (`//api`, `/metrics/`), 404 for paths without a route, 405 for methods without
-//! a handler.
-//! Invariants: a redirect leads to this server, and from an unclean path to a clean one only.
+//! Redirects of unclean paths (`//api`, `/metrics/`), the prefix of Mimir's API, 404 for paths without a
+//! route, 405 for methods without a handler.
+//! Invariants: a redirect leads to this server, and from an unclean path to a clean one only, below the same
+//! prefix.
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 use axum::middleware::Next;
 
 use super::body;
 use super::error::text;
+
+/// Prefix of Prometheus's API in Mimir (`-http.prometheus-http-prefix`), which its clients have in their
+/// addresses.
+const MIMIR_PREFIX: &str = "/prometheus";
+/// Part of the paths that are also served below the prefix.
+const PREFIXED: &str = "/api/v1/";
+
+/// Prefix that was removed from the path of a request.
+#[derive(Debug, Clone, Copy)]
+struct RemovedPrefix(&'static str);
+
+/// Removes Mimir's prefix from paths of Prometheus's API: `/prometheus/api/v1/query` is `/api/v1/query`.
+pub(super) async fn strip_prefix(mut request: Request) -> Request {
+    let target = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
+    let rest = target.strip_prefix(MIMIR_PREFIX).filter(|rest| rest.starts_with(PREFIXED));
+    if let Some(target) = rest.and_then(|rest| PathAndQuery::try_from(rest).ok()) {
+        let mut parts = request.uri().clone().into_parts();
+        parts.path_and_query = Some(target);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+            request.extensions_mut().insert(RemovedPrefix(MIMIR_PREFIX));
+        }
+    }
+    request
+}
 
 /// Sends clients with `//`, `/./` or `/../` in their path to the path that they mean: base URLs that end with
 /// a slash are common.
@@ -81,7 +108,8 @@ fn clean_path(path: &str) -> String {
 async fn redirect(request: Request, path: &str) -> Response<Body> {
     let (parts, request_body) = request.into_parts();
     body::discard(request_body).await;
-    let location = location(&parts.uri, path);
+    let prefix = parts.extensions.get::<RemovedPrefix>().map_or("", |removed| removed.0);
+    let location = location(&parts.uri, &format!("{prefix}{path}"));
     // Browsers read `/\` as `//`, which names another host.
     let Some(location) = location.filter(|_| !path.contains('\\')) else {
         return text(StatusCode::NOT_FOUND, "404 page not found");

@@ -8,6 +8,7 @@ mod health;
 mod metrics;
 mod observe;
 pub(crate) mod partial;
+mod prefix;
 mod queries;
 mod query_limits;
 mod read_only;
