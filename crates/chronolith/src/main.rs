@@ -20,6 +20,7 @@ mod progress;
 mod query;
 mod serve;
 mod settings;
+mod version;
 mod wal;
 
 use std::process::ExitCode;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Some(("version", _)) => {
-            query::print(&format!("chronolith {}\n", chronolith_server::VERSION));
+            query::print(&format!("chronolith {}\n", version::text()));
             Ok(ExitCode::SUCCESS)
         }
         _ => Ok(ExitCode::from(2)),
@@ -73,7 +74,7 @@ fn command() -> Command {
     Command::new("chronolith")
         .about(ABOUT)
         .after_help(AFTER_HELP)
-        .version(chronolith_server::VERSION)
+        .version(version::text())
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(settings::add_flags(serve_command()))

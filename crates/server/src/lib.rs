@@ -24,4 +24,4 @@ pub use options::{
     RuleFiles, ServerOptions, ShownSetting, UdpListener, WriteOptions,
 };
 pub use serve::{RunError, Server};
-pub use version::VERSION;
+pub use version::{BuildInfo, VERSION};

@@ -10,10 +10,13 @@ use chronolith_model::TenantId;
 use chronolith_tsdb::{BucketOptions, HeadMemory, HeadMemoryOptions, LimitsTable, TsdbOptions};
 
 use crate::http::CorsOrigin;
+use crate::version::BuildInfo;
 
 /// Everything a server is started with.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
+    /// Commit of the binary.
+    pub build: BuildInfo,
     /// `host:port` to listen on; port 0 takes a free one.
     pub listen: String,
     /// Whether the tenant is taken from `X-Scope-OrgID`; otherwise all belong to `anonymous`.
@@ -61,6 +64,7 @@ impl ServerOptions {
     #[must_use]
     pub fn new(data_dir: PathBuf) -> ServerOptions {
         ServerOptions {
+            build: BuildInfo::default(),
             listen: "127.0.0.1:9595".to_owned(),
             multitenancy: false,
             web: WebOptions::default(),

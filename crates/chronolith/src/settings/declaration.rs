@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use chronolith_model::TenantLimits;
 use chronolith_server::ServerOptions;
 
+use crate::version::build_info;
+
 /// Settings after flags, environment, file and defaults were merged.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -19,7 +21,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Settings to which no declaration has been applied.
     pub(super) fn unresolved(warnings: Vec<String>) -> Settings {
-        let server = ServerOptions::new(PathBuf::new());
+        let server = ServerOptions { build: build_info(), ..ServerOptions::new(PathBuf::new()) };
         Settings { server, log_level: String::new(), log_format: LogFormat::Full, warnings }
     }
 }

@@ -19,6 +19,7 @@ use super::series;
 use crate::app::App;
 use crate::limits::CARDINALITY_LIMIT_MAX;
 use crate::metrics::memory::Memory;
+use crate::version::BuildInfo;
 
 /// Prometheus release whose query API and language clients may expect (ADR 0006). Grafana compares it with
 /// releases of 2.x only (2.24: label values with `match[]`), so every 3.x number enables the same requests.
@@ -40,25 +41,26 @@ fn plain_json(text: String) -> Response<Body> {
     response
 }
 
-fn build_value() -> Value {
+fn build_value(app: &App) -> Value {
+    let BuildInfo { revision, branch, date } = app.options.build;
     json!({
         "version": API_VERSION,
-        "revision": "",
-        "branch": "",
+        "revision": revision,
+        "branch": branch,
         "buildUser": "",
-        "buildDate": "",
+        "buildDate": date,
         "goVersion": "",
         "application": "Chronolith",
         "chronolithVersion": crate::version::VERSION,
     })
 }
 
-pub(super) async fn build() -> Response<Body> {
-    success(&build_value())
+pub(super) async fn build(State(app): State<Arc<App>>) -> Response<Body> {
+    success(&build_value(&app))
 }
 
-pub(super) async fn version() -> Response<Body> {
-    plain_json(build_value().to_string())
+pub(super) async fn version(State(app): State<Arc<App>>) -> Response<Body> {
+    plain_json(build_value(&app).to_string())
 }
 
 pub(super) async fn rules(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {

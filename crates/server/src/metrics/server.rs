@@ -3,11 +3,18 @@
 use super::definition::Metric;
 use super::memory::activity;
 use crate::app::App;
+use crate::version::{BuildInfo, VERSION};
 
 pub(super) static SERVER: &[Metric<App>] = &[
-    Metric::gauges("chronolith_build_info", &["version"], "Version of the running binary.", |_, samples| {
-        samples.push(&[crate::version::VERSION], 1.0);
-    }),
+    Metric::gauges(
+        "chronolith_build_info",
+        &["version", "revision", "branch", "build_date"],
+        "Version and commit of the running binary.",
+        |app, samples| {
+            let BuildInfo { revision, branch, date } = app.options.build;
+            samples.push(&[VERSION, revision, branch, date], 1.0);
+        },
+    ),
     Metric::gauge("process_start_time_seconds", "When the process started, since 1970.", |app| {
         app.started_ms as f64 / 1000.0
     }),

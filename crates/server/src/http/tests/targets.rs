@@ -6,6 +6,7 @@ use axum::http::{Request, StatusCode, header};
 use serde_json::json;
 
 use super::{Answer, Fixture, NOW_S};
+use crate::version::BuildInfo;
 
 fn fixture(query_cost: bool) -> Fixture {
     let fixture = Fixture::with(|options| options.features.query_cost = query_cost).open();
@@ -48,6 +49,24 @@ async fn no_pool_is_found() {
         let want = json!({ "status": "error", "errorType": "bad_data", "error": want });
         assert_eq!(answer.json(), want, "{path}");
     }
+}
+
+/// Three places named a version alone.
+#[tokio::test]
+async fn the_commit_is_in_buildinfo_and_metrics() {
+    let build = BuildInfo { revision: "0123abcd", branch: "main", date: "20261128-08:55:01" };
+    let fixture = Fixture::with(|options| options.build = build);
+    let info = fixture.get("/api/v1/status/buildinfo").await.json();
+    for (field, want) in [("revision", "0123abcd"), ("branch", "main"), ("buildDate", "20261128-08:55:01")] {
+        assert_eq!(info["data"][field], want);
+    }
+    assert_eq!(fixture.get("/version").await.json(), info["data"]);
+    let metrics = fixture.get("/metrics").await.text;
+    let labels = r#"revision="0123abcd",branch="main",build_date="20261128-08:55:01"} 1"#;
+    let line = metrics.lines().find(|line| line.starts_with("chronolith_build_info{version="));
+    assert!(line.is_some_and(|line| line.ends_with(labels)), "{line:?}");
+    let unknown = Fixture::starting().get("/api/v1/status/buildinfo").await.json();
+    assert_eq!([&unknown["data"]["revision"], &unknown["data"]["buildDate"]], ["unknown", "unknown"]);
 }
 
 #[tokio::test]
