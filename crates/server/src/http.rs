@@ -5,6 +5,7 @@
 mod active;
 mod activity;
 mod admin;
+mod allowed_hosts;
 mod block_list;
 mod body;
 mod bucket_status;
@@ -33,12 +34,12 @@ mod printer;
 pub(crate) mod query;
 mod remote_read;
 pub(crate) mod request;
-mod self_metrics;
 mod search;
+mod self_metrics;
 mod series;
-mod targets;
 mod status;
 mod stream;
+mod targets;
 pub(crate) mod tenant;
 mod tree;
 pub(crate) mod write;
@@ -54,6 +55,7 @@ use axum::routing::{get, post};
 
 use crate::app::App;
 
+pub use allowed_hosts::AllowedHosts;
 pub use cors_origin::CorsOrigin;
 pub(crate) use lifecycle::reload_now;
 
@@ -76,6 +78,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), compress::compress))
         .layer(middleware::from_fn(paths::redirect_unclean))
         .layer(middleware::from_fn_with_state(app.clone(), origin::check))
+        .layer(middleware::from_fn_with_state(app.clone(), allowed_hosts::check))
         .layer(middleware::from_fn_with_state(app.clone(), observe::observe))
         .with_state(app);
     // The router adds `Allow` after all of its layers, so a further layer around it has to complete it. The
@@ -94,11 +97,11 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/carbon", post(graphite::write_lines))
         .route("/api/v1/graphite/refused", get(graphite::refused))
         .route("/api/v1/graphite/explain", get(graphite::explain))
-        .route("/api/v1/query_cost", get(query::cost::instant).post(query::cost::instant))
-        .route("/api/v1/query_range_cost", get(query::cost::range).post(query::cost::range))
         .route("/api/v1/graphite/series", get(graphite::listing::series))
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
+        .route("/api/v1/query_cost", get(query::cost::instant).post(query::cost::instant))
+        .route("/api/v1/query_range_cost", get(query::cost::range).post(query::cost::range))
         .route("/api/v1/format_query", get(query::format).post(query::format))
         .route("/api/v1/parse_query", get(query::parse_tree).post(query::parse_tree))
         .route("/api/v1/query_exemplars", get(metadata::exemplars).post(metadata::exemplars))
@@ -120,7 +123,6 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/buildinfo", get(status::build))
         .route("/api/v1/status/runtimeinfo", get(status::runtime))
         .route("/api/v1/status/tsdb", get(status::tsdb))
-        .route("/api/v1/status/self_metrics", get(self_metrics::self_metrics))
         .route("/api/v1/status/tsdb/blocks", get(block_list::blocks))
         .merge(activity::routes())
         .route("/api/v1/status/active_queries", get(active::list))
@@ -128,6 +130,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/status/storage", get(status::storage))
         .route("/api/v1/status/memory", get(status::memory))
         .route("/api/v1/status/bucket", get(bucket_status::bucket))
+        .route("/api/v1/status/self_metrics", get(self_metrics::self_metrics))
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/settings", get(status::settings))
         .route("/api/v1/status/config", get(status::config))

@@ -18,7 +18,7 @@ pub mod options;
 pub mod serve;
 mod version;
 
-pub use http::CorsOrigin;
+pub use http::{AllowedHosts, CorsOrigin};
 pub use options::{
     CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, Reload, Reloaded,
     RuleFiles, ServerOptions, ShownSetting, UdpListener, WriteOptions,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chronolith_model::TenantId;
 use chronolith_tsdb::{BucketOptions, HeadMemory, HeadMemoryOptions, LimitsTable, TsdbOptions};
 
-use crate::http::CorsOrigin;
+use crate::http::{AllowedHosts, CorsOrigin};
 use crate::version::BuildInfo;
 
 /// Everything a server is started with.
@@ -92,6 +92,8 @@ impl ServerOptions {
 pub struct WebOptions {
     /// Origins whose pages may use the API; `None` = its own only.
     pub cors_origin: Option<CorsOrigin>,
+    /// Hosts that requests may name; `None` = all.
+    pub allowed_hosts: Option<AllowedHosts>,
     /// Whether the admin API answers.
     pub admin_api: bool,
     /// Whether `/-/reload` answers.

@@ -67,6 +67,13 @@ static NETWORK: &[Setting] = &[
         |s, v| set(&mut s.server.web.cors_origin, value::cors_origin(v)),
     ),
     Setting::server(
+        "web.allowed-hosts",
+        "",
+        Form::Text("LIST"),
+        "Hosts that requests may name (NAME, *.NAME, ADDRESS, each also with :PORT), separated by commas; empty = all",
+        |s, v| set(&mut s.server.web.allowed_hosts, value::allowed_hosts(v)),
+    ),
+    Setting::server(
         "shutdown-delay",
         "0s",
         Form::Duration,

@@ -8,7 +8,7 @@ use chronolith_bucket::BucketLayout;
 use chronolith_model::{BlockEncoding, DuplicatePolicy};
 use chronolith_server::duration::{parse_duration_ms, parse_size_bytes};
 use chronolith_server::limits::SHUTDOWN_DELAY_MAX;
-use chronolith_server::{CorsOrigin, Features, UdpListener};
+use chronolith_server::{AllowedHosts, CorsOrigin, Features, UdpListener};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 
 use super::declaration::LogFormat;
@@ -166,6 +166,10 @@ pub(super) fn host_and_port(text: &str) -> Result<String, String> {
 
 pub(super) fn cors_origin(text: &str) -> Result<Option<CorsOrigin>, String> {
     if text.is_empty() { Ok(None) } else { CorsOrigin::new(text).map(Some) }
+}
+
+pub(super) fn allowed_hosts(text: &str) -> Result<Option<AllowedHosts>, String> {
+    if text.is_empty() { Ok(None) } else { AllowedHosts::parse(text).map(Some) }
 }
 
 pub(super) fn shutdown_delay(text: &str) -> Result<Duration, String> {
