@@ -25,6 +25,7 @@ pub(crate) mod json;
 mod lifecycle;
 mod metadata;
 mod observe;
+mod openapi;
 mod origin;
 mod page;
 mod params;
@@ -120,6 +121,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/v1/notifications", get(status::empty_list))
         .route("/api/v1/alertmanagers", get(status::alertmanagers))
         .route("/api/v1/features", get(features::features))
+        .route("/api/v1/openapi.yaml", get(openapi::openapi))
         .route("/api/v1/status/buildinfo", get(status::build))
         .route("/api/v1/status/runtimeinfo", get(status::runtime))
         .route("/api/v1/status/tsdb", get(status::tsdb))

@@ -67,16 +67,69 @@ fn documented_routes(page: &str) -> Routes {
     page.lines().filter_map(row).collect()
 }
 
-#[test]
-fn every_route_is_documented() {
+/// Routes of the sources.
+fn routes() -> Routes {
     let mut routes = Routes::new();
     add_routes(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut routes);
     assert!(routes.contains_key("/api/v1/query"), "no routes found in the sources: {routes:?}");
+    routes
+}
+
+/// The OpenAPI description, decoded.
+fn description(parameters: &str) -> Value {
+    let response = get(&format!("/api/v1/openapi.yaml{parameters}"));
+    let (head, body) = response.split_once("\r\n\r\n").expect("a body");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(head.to_ascii_lowercase().contains("content-type: application/yaml; charset=utf-8"), "{head}");
+    serde_saphyr::from_str(body).expect("YAML")
+}
+
+#[test]
+fn every_route_is_in_the_openapi_description() {
+    let mut described = Routes::new();
+    let document = description("");
+    assert_eq!(document["openapi"], "3.1.0");
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        let methods = item.as_object().expect("operations").keys().map(|method| method.to_ascii_uppercase());
+        described.insert(path.clone(), methods.collect());
+    }
+    // A parameter for the rest of a path has no star there.
+    let routes = routes().into_iter().map(|(path, methods)| (path.replace("{*", "{"), methods));
+    assert_eq!(described, routes.collect());
+}
+
+#[test]
+fn the_openapi_description_is_consistent() {
+    let document = description("?openapi_version=3.2");
+    assert_eq!(document["openapi"], "3.2.0");
+    let mut references = Vec::new();
+    strings(&document, "$ref", &mut references);
+    assert!(references.len() > 500, "{}", references.len());
+    for reference in references {
+        let pointer = reference.strip_prefix('#').expect("a local reference");
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            let listed = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
+            let in_path =
+                listed.iter().filter(|one| one["in"] == "path").filter_map(|one| one["name"].as_str());
+            let named = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+            assert_eq!(in_path.collect::<Vec<_>>(), named.collect::<Vec<_>>(), "{method} {path}");
+            assert!(!operation["summary"].as_str().expect("a summary").is_empty(), "{method} {path}");
+            assert!(!operation["responses"].as_object().expect("responses").is_empty(), "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn every_route_is_documented() {
+    let routes = routes();
     assert_eq!(documented_routes(&read("docs/reference/api.md")), routes);
 }
 
-/// Names of the families in `/metrics` of a server that has just started.
-fn metric_names() -> BTreeSet<String> {
+/// The response of a server that has just started, with its headers.
+fn get(path: &str) -> String {
     let dir = tempfile::tempdir().expect("directory");
     let mut options = ServerOptions::new(dir.path().to_owned());
     options.listen = "127.0.0.1:0".to_owned();
@@ -84,10 +137,17 @@ fn metric_names() -> BTreeSet<String> {
     server.wait_ready().expect("opens");
     let mut stream = TcpStream::connect(server.address()).expect("connects");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("timeout");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
     server.stop().expect("stops");
+    text
+}
+
+/// Names of the families in `/metrics`.
+fn metric_names() -> BTreeSet<String> {
+    let text = get("/metrics");
     let name = |line: &str| line.strip_prefix("# TYPE ")?.split(' ').next().map(str::to_owned);
     text.lines().filter_map(name).collect()
 }
