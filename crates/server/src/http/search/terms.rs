@@ -11,8 +11,10 @@ use memchr::memmem::Finder;
 const ALL_STARTS_CHARS_MAX: usize = 1024;
 /// Characters of names and terms that Jaro-Winkler compares, from their starts.
 const JARO_WINKLER_CHARS_MAX: usize = 256;
-/// Score of a name that has a term inside, for `jarowinkler`.
-const INSIDE_SCORE: f64 = 0.9;
+/// Factor of a subsequence that is not at the start of its name, so that only such a start has a score of 1.
+const SUBSEQUENCE_SCALE: f64 = 0.999;
+/// Part of the score, for `jarowinkler`, that a term loses at the end of a name.
+const INSIDE_RANGE: f64 = 0.9;
 /// Part of the distance to 1 by which each character of a common prefix raises a Jaro similarity.
 const PREFIX_SCALE: f64 = 0.1;
 /// Characters of a common prefix that count.
@@ -60,7 +62,7 @@ impl Terms {
             Term { chars: text.chars().collect(), finder: Finder::new(&text).into_owned(), text }
         };
         Terms {
-            terms: texts.map(term).collect(),
+            terms: texts.filter(|text| !text.is_empty()).map(term).collect(),
             matching,
             folded: String::new(),
             chars: Vec::new(),
@@ -71,7 +73,7 @@ impl Terms {
 
     /// Texts with which names of score 1 begin; empty if they cannot be looked up as prefixes.
     pub(super) fn prefixes(&self) -> Vec<String> {
-        if !self.matching.is_case_sensitive || self.terms.iter().any(|term| term.text.is_empty()) {
+        if !self.matching.is_case_sensitive {
             return Vec::new();
         }
         self.terms.iter().map(|term| term.text.clone()).collect()
@@ -92,19 +94,20 @@ impl Terms {
         chars.clear();
         let mut best = None;
         for term in terms {
-            let score = match matching.algorithm {
+            let is_fuzzy = matching.algorithm == FuzzyAlgorithm::JaroWinkler;
+            let inside = if is_fuzzy { term.finder.find(name.as_bytes()) } else { None };
+            let score = match (matching.algorithm, inside) {
                 _ if name.starts_with(term.text.as_str()) => 1.0,
-                FuzzyAlgorithm::Subsequence => of_subsequence(term, name, chars),
-                FuzzyAlgorithm::JaroWinkler if term.finder.find(name.as_bytes()).is_some() => INSIDE_SCORE,
-                FuzzyAlgorithm::JaroWinkler if matching.threshold > 0.0 => {
+                (FuzzyAlgorithm::Subsequence, _) => of_subsequence(term, name, chars),
+                (FuzzyAlgorithm::JaroWinkler, Some(at)) => inside_score(term, name, at),
+                (FuzzyAlgorithm::JaroWinkler, None) if matching.threshold > 0.0 => {
                     fill_chars(name, chars);
                     jaro_winkler(&term.chars, chars, used, matched)
                 }
-                FuzzyAlgorithm::JaroWinkler => 0.0,
+                (FuzzyAlgorithm::JaroWinkler, None) => 0.0,
             };
             // A term inside of a name matches whatever the threshold.
-            let is_inside = matching.algorithm == FuzzyAlgorithm::JaroWinkler && score == INSIDE_SCORE;
-            let is_match = score > 0.0 && (score >= matching.threshold || is_inside);
+            let is_match = score > 0.0 && (score >= matching.threshold || inside.is_some());
             if is_match && best.is_none_or(|best| score > best) {
                 best = Some(score);
             }
@@ -137,6 +140,13 @@ fn fill_chars(text: &str, chars: &mut Vec<char>) {
     }
 }
 
+/// Score of a term at byte `at` of a name, but not at its start: the sooner, the better.
+fn inside_score(term: &Term, name: &str, at: usize) -> f64 {
+    let skipped = name.get(..at).map_or(0, |text| text.chars().count());
+    let most = name.chars().count().saturating_sub(term.chars.len());
+    if most == 0 { 1.0 } else { 1.0 - INSIDE_RANGE * skipped as f64 / most as f64 }
+}
+
 fn of_subsequence(term: &Term, name: &str, chars: &mut Vec<char>) -> f64 {
     match (term.text.is_ascii(), name.is_ascii()) {
         (true, true) => subsequence(term.text.as_bytes(), name.as_bytes()),
@@ -162,19 +172,20 @@ fn subsequence<T: Copy + PartialEq>(pattern: &[T], text: &[T]) -> f64 {
             break;
         }
     }
-    best / (pattern.len() * pattern.len()) as f64
+    best / (pattern.len() * pattern.len()) as f64 * SUBSEQUENCE_SCALE
 }
 
 /// Sum of the squared lengths of runs, less the part of the text that is in gaps; the gap at the end counts
 /// half. Greedy: each item of the pattern takes the next equal one of the text.
 fn subsequence_from<T: Copy + PartialEq>(start: usize, pattern: &[T], text: &[T]) -> Option<f64> {
+    // Clients compare scores, so the order of operations is that of Prometheus.
+    let per_item = 1.0 / text.len() as f64;
     let mut score = 0.0;
-    let mut gap_count = 0;
     let mut at = 0;
     let mut next = start;
     let mut rest = pattern;
     while !rest.is_empty() {
-        gap_count += next - at;
+        score -= (next - at) as f64 * per_item;
         let run = rest.iter().zip(&text[next..]).take_while(|(a, b)| a == b).count();
         score += (run * run) as f64;
         rest = &rest[run..];
@@ -183,14 +194,15 @@ fn subsequence_from<T: Copy + PartialEq>(start: usize, pattern: &[T], text: &[T]
             next = at + text[at..].iter().position(|item| *item == wanted)?;
         }
     }
-    let len = text.len() as f64;
-    Some(score - gap_count as f64 / len - (text.len() - at) as f64 / len / 2.0)
+    Some(score - (text.len() - at) as f64 * per_item * 0.5)
 }
 
 /// Jaro-Winkler similarity of the starts of two texts.
 fn jaro_winkler(a: &[char], b: &[char], used: &mut Vec<bool>, matched: &mut Vec<char>) -> f64 {
     let a = &a[..a.len().min(JARO_WINKLER_CHARS_MAX)];
     let b = &b[..b.len().min(JARO_WINKLER_CHARS_MAX)];
+    // The shorter one chooses its equals in the longer one.
+    let (a, b) = if a.len() > b.len() { (b, a) } else { (a, b) };
     let jaro = jaro(a, b, used, matched);
     let common = a.iter().zip(b).take(PREFIX_CHARS_MAX).take_while(|(a, b)| a == b).count();
     jaro + common as f64 * PREFIX_SCALE * (1.0 - jaro)
@@ -216,7 +228,8 @@ fn jaro(a: &[char], b: &[char], used: &mut Vec<bool>, matched: &mut Vec<char>) -
     let of_b = b.iter().zip(used.iter()).filter(|(_, used)| **used);
     let moved = of_b.zip(matched.iter()).filter(|((b, _), a)| b != a).count();
     let count = matched.len() as f64;
-    (count / a.len() as f64 + count / b.len() as f64 + (count - moved as f64 / 2.0) / count) / 3.0
+    let (per_a, per_b) = (1.0 / a.len() as f64, 1.0 / b.len() as f64);
+    (count * per_a + count * per_b + (count - moved as f64 * 0.5) / count) / 3.0
 }
 
 #[cfg(test)]
@@ -246,11 +259,20 @@ mod tests {
         check(SUBSEQUENCE, &["req"], "http", None);
         check(SUBSEQUENCE, &["longer"], "long", None);
         // One run of 3 after a gap of 5, with 5 to its end: 9 - 5/13 - 5/26 of 9.
-        check(SUBSEQUENCE, &["req"], "http_requests", Some((9.0 - 5.0 / 13.0 - 5.0 / 26.0) / 9.0));
+        check(SUBSEQUENCE, &["req"], "http_requests", Some(0.999 * (9.0 - 5.0 / 13.0 - 5.0 / 26.0) / 9.0));
         // Runs of 1 and 1, one character between: 1 + 1 - 1/3 of 4.
-        check(SUBSEQUENCE, &["ac"], "xabc", Some((2.0 - 2.0 / 4.0) / 4.0));
+        check(SUBSEQUENCE, &["ac"], "xabc", Some(0.999 * (2.0 - 2.0 / 4.0) / 4.0));
         // The better of two starts: the second has no gap inside.
-        check(SUBSEQUENCE, &["ab"], "xacab", Some((4.0 - 3.0 / 5.0) / 4.0));
+        check(SUBSEQUENCE, &["ab"], "xacab", Some(0.999 * (4.0 - 3.0 / 5.0) / 4.0));
+    }
+
+    /// They matched every name, also next to other terms.
+    #[test]
+    fn empty_terms_are_left_out() {
+        check(SUBSEQUENCE, &["", "up"], "down", None);
+        check(SUBSEQUENCE, &["", "up"], "up", Some(1.0));
+        check(JARO_WINKLER, &["", "", "x"], "up", None);
+        check(JARO_WINKLER, &["", ""], "up", Some(1.0));
     }
 
     #[test]
@@ -265,12 +287,16 @@ mod tests {
         check(any_case, &["UP"], "Up_time", Some(1.0));
         check(any_case, &["ÄB"], "äbc", Some(1.0));
         check(SUBSEQUENCE, &["ä"], "abc", None);
-        check(SUBSEQUENCE, &["bc"], "äbc", Some((4.0 - 1.0 / 3.0) / 4.0));
+        check(SUBSEQUENCE, &["bc"], "äbc", Some(0.999 * (4.0 - 1.0 / 3.0) / 4.0));
     }
 
     #[test]
     fn jaro_winkler_is_for_thresholds_above_zero() {
-        check(JARO_WINKLER, &["requests"], "http_requests", Some(INSIDE_SCORE));
+        check(JARO_WINKLER, &["requests"], "http_requests", Some(1.0 - 0.9 * 5.0 / 5.0));
+        // Values of Prometheus 3.16.
+        check(JARO_WINKLER, &["starts"], "pump_starts_total", Some(1.0 - 0.9 * 5.0 / 11.0));
+        check(JARO_WINKLER, &["b"], "äbc", Some(1.0 - 0.9 / 2.0));
+        check(JARO_WINKLER, &["é"], "caféé", Some(1.0 - 0.9 * 3.0 / 4.0));
         check(JARO_WINKLER, &["martha"], "marhta", None);
         let fuzzy = Matching { threshold: 0.8, ..JARO_WINKLER };
         check(
@@ -286,7 +312,7 @@ mod tests {
             Some(0.766_666_666_666_666_7 + 2.0 * 0.1 * 0.233_333_333_333_333_3),
         );
         check(fuzzy, &["abc"], "xyz", None);
-        check(Matching { threshold: 1.0, ..JARO_WINKLER }, &["inside"], "is inside", Some(INSIDE_SCORE));
+        check(Matching { threshold: 1.0, ..JARO_WINKLER }, &["inside"], "is inside", Some(1.0 - 0.9));
     }
 
     #[test]
