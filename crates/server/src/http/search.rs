@@ -6,6 +6,7 @@
 //! term are looked up, and no name is copied but those among the best so far.
 //! Not here: parameters (`request`), scores (`terms`).
 
+mod family;
 mod ranking;
 mod request;
 mod terms;
@@ -262,11 +263,11 @@ impl Lines<'_> {
         out
     }
 
-    /// Appends the newest metadata of a metric.
+    /// Appends the newest metadata of a metric, or of the family that its series belong to.
     fn put_metadata(&self, out: &mut Vec<u8>, metric: &str) {
         let Some(store) = self.app.lifecycle.opened() else { return };
-        let entries = store.metadata(&self.call.tenant, Some(metric), 1);
-        let Some(entry) = entries.first() else { return };
+        let stored = |metric: &str| store.metadata(&self.call.tenant, Some(metric), 1);
+        let Some(entry) = family::metadata_of(metric, stored) else { return };
         for (key, text) in [("type", entry.kind.as_str()), ("help", &entry.help), ("unit", &entry.unit)] {
             if !text.is_empty() {
                 json::put_display(out, format_args!(",\"{key}\":"));
