@@ -73,6 +73,8 @@ pub struct ReadQuery {
     pub range: TimeRange,
     /// All must hold.
     pub matchers: Vec<Matcher>,
+    /// Only the labels of the series are needed (`func` of the hints is `series`).
+    pub is_labels_only: bool,
 }
 
 /// Decompresses and reads a request.
@@ -137,33 +139,43 @@ fn query(mut at: Cursor<'_>) -> Result<ReadQuery, ReadRequestError> {
                 limit(matchers.len(), "matchers", MATCHER_COUNT_MAX)?;
                 matchers.push(matcher(at.message()?)?);
             }
-            (4, LEN) => hints = Some(hinted_times(at.message()?)?),
+            (4, LEN) => hints = Some(self::hints(at.message()?)?),
             (1..=4, _) => return Err(at.wrong_type().into()),
             (_, wire_type) => at.skip(wire_type)?,
         }
     }
     // Hints may only narrow. Without times they say nothing about them.
-    if let Some((first_ms, last_ms)) = hints
-        && (first_ms, last_ms) != (0, 0)
-    {
+    let Hints { first_ms, last_ms, is_labels_only } = hints.unwrap_or_default();
+    if (first_ms, last_ms) != (0, 0) {
         (start_ms, end_ms) = (start_ms.max(first_ms), end_ms.min(last_ms));
     }
-    Ok(ReadQuery { range: TimeRange::inclusive(start_ms, end_ms.max(start_ms.saturating_sub(1))), matchers })
+    let range = TimeRange::inclusive(start_ms, end_ms.max(start_ms.saturating_sub(1)));
+    Ok(ReadQuery { range, matchers, is_labels_only })
 }
 
-/// First and last time that the query needs, as its hints say.
-fn hinted_times(mut at: Cursor<'_>) -> Result<(i64, i64), WireError> {
-    let mut first_ms = 0;
-    let mut last_ms = 0;
+/// Function of a reader that needs labels alone.
+const LABELS_ONLY_FUNCTION: &[u8] = b"series";
+
+/// Parts of a query that its reader needs.
+#[derive(Default)]
+struct Hints {
+    first_ms: i64,
+    last_ms: i64,
+    is_labels_only: bool,
+}
+
+fn hints(mut at: Cursor<'_>) -> Result<Hints, WireError> {
+    let mut hints = Hints::default();
     while !at.is_empty() {
         match at.tag()? {
-            (3, VARINT) => first_ms = at.varint()?.cast_signed(),
-            (4, VARINT) => last_ms = at.varint()?.cast_signed(),
-            (3 | 4, _) => return Err(at.wrong_type()),
+            (2, LEN) => hints.is_labels_only = at.message()?.rest() == LABELS_ONLY_FUNCTION,
+            (3, VARINT) => hints.first_ms = at.varint()?.cast_signed(),
+            (4, VARINT) => hints.last_ms = at.varint()?.cast_signed(),
+            (2..=4, _) => return Err(at.wrong_type()),
             (_, wire_type) => at.skip(wire_type)?,
         }
     }
-    Ok((first_ms, last_ms))
+    Ok(hints)
 }
 
 fn matcher(mut at: Cursor<'_>) -> Result<Matcher, ReadRequestError> {

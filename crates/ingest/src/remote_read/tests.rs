@@ -76,6 +76,22 @@ fn hints_only_narrow() {
     check((i64::MIN, i64::MAX), (0, 0), (i64::MIN, i64::MAX));
 }
 
+/// A reader of labels got all samples.
+#[test]
+fn a_function_may_need_labels_alone() {
+    for (function, want) in
+        [("series", true), ("", false), ("Series", false), ("series ", false), ("rate", false)]
+    {
+        let hints = field(4, &[field(2, function.as_bytes()), int(3, 150), int(4, 900)].concat());
+        let request = read(&query(&[int(1, 100), int(2, 1000), hints])).expect("a request");
+        assert_eq!(request.queries[0].is_labels_only, want, "{function}");
+        assert_eq!((request.queries[0].range.start, request.queries[0].range.end), (150, 901));
+    }
+    assert!(!read(&query(&[int(1, 100)])).expect("a request").queries[0].is_labels_only);
+    // A message in the place of the text is read as bytes, a number is none.
+    assert!(read(&query(&[field(4, &int(2, 1))])).is_err());
+}
+
 #[test]
 fn the_first_form_that_is_known_wins() {
     let kind = |list: &[u8]| read(&field(2, list)).map(|request| request.response);

@@ -19,7 +19,7 @@ use chronolith_base::Reservation;
 use chronolith_ingest::remote_read::encode::{ChunkOut, SamplesEncoder, put_chunk, put_frame, put_labels};
 use chronolith_ingest::remote_read::{self, ReadQuery, ReadRequest, ReadRequestError, ResponseKind};
 use chronolith_ingest::remote_write::DecodeError;
-use chronolith_model::query::TenantSources;
+use chronolith_model::query::{SelectHints, TenantSources};
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead, TenantId};
 use chronolith_tsdb::prometheus_chunks;
 
@@ -145,7 +145,8 @@ fn read_samples(
     let limit = app.options.remote_read.samples_max;
     for query in queries {
         let mut sample_count = 0;
-        reader.each(source, query, ctx, |labels, samples| {
+        let needs = if query.is_labels_only { Needs::Labels } else { Needs::Samples };
+        reader.each(source, query, needs, ctx, |labels, samples| {
             sample_count += samples.len() as u64;
             if limit > 0 && sample_count > limit {
                 return Err(ApiError::bad_request(format!("exceeded sample limit ({limit})")));
@@ -184,7 +185,8 @@ fn read_frames(
     let mut chunk_fields = Vec::new();
     let mut out = Vec::new();
     for (query_idx, query) in queries.iter().enumerate() {
-        reader.each(source, query, ctx, |labels, samples| {
+        // Frames have chunks, in Prometheus also for a reader of labels.
+        reader.each(source, query, Needs::Samples, ctx, |labels, samples| {
             label_fields.clear();
             put_labels(&mut label_fields, labels.iter());
             let chunk_bytes_max = app.options.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
@@ -210,6 +212,13 @@ fn read_frames(
     if out.is_empty() { Ok(()) } else { parts.send(out, ctx) }
 }
 
+/// Parts of the series that an answer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Labels,
+    Samples,
+}
+
 /// Reads series one after the other into memory that is used again.
 struct SeriesReader<'a> {
     app: &'a App,
@@ -222,11 +231,13 @@ impl<'a> SeriesReader<'a> {
         Ok(SeriesReader { app, columns: Columns::default(), held: reserve(ctx, 0)? })
     }
 
-    /// Calls `take` with every series of `query` that has samples, sorted by labels.
+    /// Calls `take` with every series of `query` that has samples, sorted by labels. Without a need of samples
+    /// these are left out, and a series counts that `/api/v1/series` lists.
     fn each(
         &mut self,
         source: &dyn Queryable,
         query: &ReadQuery,
+        needs: Needs,
         ctx: &ReadContext,
         mut take: impl FnMut(&Labels, &Columns) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
@@ -235,14 +246,21 @@ impl<'a> SeriesReader<'a> {
             return Ok(());
         }
         let selector = Selector { matchers: &query.matchers, range: query.range };
-        let mut batches = source.select(&selector, ctx)?;
+        let hints = match needs {
+            Needs::Labels => SelectHints::newest(),
+            Needs::Samples => SelectHints::default(),
+        };
+        let mut batches = source.select_with(&selector, &hints, ctx)?;
         let mut batch = Vec::new();
+        self.columns.clear();
         loop {
             let more = batches.next_batch(&mut batch)?;
             for series in batch.drain(..) {
                 ctx.check()?;
-                self.read(&series, query)?;
-                if !self.columns.is_empty() {
+                if needs == Needs::Samples {
+                    self.read(&series, query)?;
+                }
+                if needs == Needs::Labels || !self.columns.is_empty() {
                     take(&series.labels, &self.columns)?;
                     self.app.metrics.remote_read.series.add(1);
                     self.app.metrics.remote_read.samples.add(self.columns.len() as u64);

@@ -166,6 +166,30 @@ async fn samples_come_as_one_message() {
     assert_eq!((&headers["content-encoding"], old), (&"snappy".parse().unwrap(), body));
 }
 
+/// As Prometheus answers: labels alone in one message, chunks in frames.
+#[tokio::test]
+async fn a_reader_of_labels_gets_no_samples() {
+    let server = written().await;
+    let labels_only = |first_ms: i64, last_ms: i64| {
+        let matcher = [int(1, 2), field(2, b"__name__"), field(3, b".+")].concat();
+        let hints = [field(2, b"series"), int(3, first_ms), int(4, last_ms)].concat();
+        field(1, &[int(1, first_ms), int(2, last_ms), field(3, &matcher), field(4, &hints)].concat())
+    };
+    let all = labels_only(NOW_MS - 3_600_000, NOW_MS);
+    let (_, _, body) = send(&server, request(&[all.clone(), query("job", "a")], &SAMPLES)).await;
+    let of_a = format!("1 __name__=up,job=a 0:{:x}", 1.5_f64.to_bits());
+    assert_eq!(samples_of(&body), ["0 __name__=long", "0 __name__=up,job=a", "0 __name__=up,job=b", &of_a]);
+    let (_, _, body) =
+        send(&server, request(&[labels_only(NOW_MS - 299_000, NOW_MS - 10_000)], &SAMPLES)).await;
+    assert_eq!(samples_of(&body), ["0 __name__=long"]);
+    let (_, _, body) = send(&server, request(&[labels_only(1, 2)], &SAMPLES)).await;
+    assert_eq!(samples_of(&body), Vec::<String>::new());
+    let (_, _, body) = send(&server, request(&[all], &STREAMED)).await;
+    let (_, _, whole) = send(&server, request(&[query("__name__", ".+")], &STREAMED)).await;
+    assert_eq!(frames_of(&body), frames_of(&whole));
+    assert_eq!(frames_of(&body).len(), 3);
+}
+
 #[tokio::test]
 async fn chunks_come_as_frames() {
     let server = written().await;
