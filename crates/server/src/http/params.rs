@@ -163,15 +163,23 @@ pub(crate) fn decode_percent(encoded: &str) -> Option<String> {
 pub(crate) fn parse_time_ms(text: &str) -> Result<i64, String> {
     let unknown = || format!("cannot parse {text:?} to a valid timestamp");
     if let Some(seconds) = parse_float(text) {
-        let ms = (seconds * 1000.0).round();
-        let legal = ms >= TIME_MIN_MS as f64 && ms <= TIME_MAX_MS as f64;
-        return if legal { Ok(ms as i64) } else { Err(unknown()) };
+        return seconds_to_ms(seconds).ok_or_else(unknown);
     }
     match text {
         MIN_TIME_TEXT => Ok(TIME_MIN_MS),
         MAX_TIME_TEXT => Ok(TIME_MAX_MS),
         _ => parse_rfc3339_ms(text).ok_or_else(unknown),
     }
+}
+
+/// Milliseconds of a time in seconds, rounded as Prometheus does: its fraction first to milliseconds and then
+/// down to nanoseconds, each as a float, so that half a millisecond may go either way.
+fn seconds_to_ms(seconds: f64) -> Option<i64> {
+    let fraction_s = (seconds.fract() * 1000.0).round() / 1000.0;
+    let fraction_ns = (fraction_s * 1e9) as i64;
+    let ms = seconds.trunc() * 1000.0 + fraction_ns.div_euclid(1_000_000) as f64;
+    let legal = ms >= TIME_MIN_MS as f64 && ms <= TIME_MAX_MS as f64;
+    legal.then_some(ms as i64)
 }
 
 /// Nanoseconds of a duration: seconds as a float, or Prometheus's form.

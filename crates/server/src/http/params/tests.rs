@@ -21,6 +21,29 @@ fn times_are_floats_or_rfc3339() {
     check_time(MAX_TIME_TEXT, TIME_MAX_MS);
 }
 
+/// Results of Prometheus 3.16. Half a millisecond was rounded by its true value.
+#[test]
+fn fractions_are_rounded_as_floats() {
+    for (text, want_ms) in [
+        ("1651562891.58250", 1_651_562_891_582),
+        ("1651562891.5825", 1_651_562_891_582),
+        ("1651562891.58251", 1_651_562_891_583),
+        ("1651562891.5815", 1_651_562_891_582),
+        ("1651562891.5835", 1_651_562_891_583),
+        ("1651562891.9995", 1_651_562_892_000),
+        ("1651562891.9994", 1_651_562_891_999),
+        ("0.0005", 1),
+        ("0.00049", 0),
+        ("-0.0005", -1),
+        ("-1.0015", -1002),
+        ("1e-9", 0),
+        ("4.001", 4001),
+        ("1.001", 1001),
+    ] {
+        check_time(text, want_ms);
+    }
+}
+
 #[test]
 fn what_is_no_time_is_named() {
     assert_eq!(parse_time_ms("yesterday").unwrap_err(), r#"cannot parse "yesterday" to a valid timestamp"#);
