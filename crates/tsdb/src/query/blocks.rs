@@ -149,8 +149,8 @@ impl LabelQuery {
     }
 
     fn run_local(&self, block: &Block) -> Result<Vec<String>, QueryError> {
-        // Prometheus lists labels of deleted series until a compaction. Languages with types do not.
-        if !self.is_without_texts && block.tombstone_count() > 0 {
+        // The index has deleted series until the block is compacted. Prometheus lists their labels as long.
+        if block.tombstone_count() > 0 {
             return self.run_on_series(block);
         }
         self.run(block, block.has_label_name(KIND_LABEL))
@@ -159,7 +159,9 @@ impl LabelQuery {
     /// Runs the query on the series of a block that are not deleted. Cost: all series that the matchers
     /// select, whose labels are read.
     fn run_on_series(&self, block: &Block) -> Result<Vec<String>, QueryError> {
-        let selector = Selector { matchers: &self.matchers, range: self.range };
+        let hides_texts = self.is_without_texts && block.has_label_name(KIND_LABEL);
+        let matchers = kinds::without_texts(&self.matchers, hides_texts);
+        let selector = Selector { matchers: &matchers, range: self.range };
         let mut batches = block.select(&selector, &self.ctx)?;
         let mut found = BTreeSet::new();
         let mut batch = Vec::new();
@@ -353,7 +355,7 @@ impl QueryBlocks {
             scan.range,
             || (),
             |(), block| {
-                if !block.has_label_name(KIND_LABEL) {
+                if !block.has_label_name(KIND_LABEL) && block.tombstone_count() == 0 {
                     return block.scan_label_values(scan, ctx, visit);
                 }
                 let list = LabelList::Values(scan.name.to_owned());

@@ -64,6 +64,55 @@ async fn series_are_deleted_for_queries_and_come_back_when_written_again() {
     assert_eq!(value(counted).await.as_deref(), Some("1"));
 }
 
+/// Labels of deleted series were listed until a compaction, while there were no series.
+#[tokio::test]
+async fn lists_of_labels_have_no_deleted_series() {
+    let server = enabled();
+    let at = [(NOW_MS - 60_000, 1.0)];
+    let series: [Pairs<'_>; 4] = [
+        &[("__name__", "gone"), ("z", "1")],
+        &[("__name__", "gone"), ("z", "2"), ("only", "x")],
+        &[("__name__", "kept"), ("z", "2")],
+        &[("__name__", "part"), ("z", "3")],
+    ];
+    let written = server.write(&series.map(|labels| (labels, &at[..]))).await;
+    assert_eq!(written.status, StatusCode::NO_CONTENT, "{}", written.text);
+    server.write(&[(series[3], &[(NOW_MS - 1000, 1.0)])]).await;
+    let end = NOW_MS / 1000 - 30;
+    for path in [
+        "/api/v1/admin/tsdb/delete_series?match[]=gone".to_owned(),
+        format!("/api/v1/admin/tsdb/delete_series?match[]=part&end={end}"),
+    ] {
+        assert_eq!(send(&server, "POST", &path).await.status, StatusCode::NO_CONTENT);
+    }
+    for (path, want) in [
+        ("label/z/values?match[]=gone", r#"[]"#),
+        ("label/z/values?match[]={z=~\".%2B\"}", r#"["2","3"]"#),
+        ("label/z/values", r#"["2","3"]"#),
+        ("label/z/values?limit=1", r#"["2"]"#),
+        ("label/only/values", r#"[]"#),
+        ("label/__name__/values", r#"["kept","part"]"#),
+        ("label/__name__/values?match[]={z=\"2\"}", r#"["kept"]"#),
+        ("label/__name__/values?match[]=gone&match[]=part", r#"["part"]"#),
+        ("labels", r#"["__name__","z"]"#),
+        ("labels?match[]=gone", r#"[]"#),
+        ("labels?match[]={z=\"2\"}", r#"["__name__","z"]"#),
+        ("series?match[]=gone", r#"[]"#),
+    ] {
+        let answer = server.get(&format!("/api/v1/{}", path.replace('"', "%22"))).await;
+        let data = answer.text.strip_prefix("{\"status\":\"success\",\"data\":");
+        assert!(data.is_some_and(|data| data.starts_with(want)), "{path}: {}", answer.text);
+    }
+    for (path, want) in
+        [("metric_names?x", "kept part"), ("label_values?label=z", "2 3"), ("label_names?x", "__name__ z")]
+    {
+        let answer = server.get(&format!("/api/v1/search/{path}")).await;
+        let first: Value = serde_json::from_str(answer.text.lines().next().unwrap()).unwrap();
+        let names = first["results"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+        assert_eq!(names.collect::<Vec<_>>().join(" "), want, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn bad_requests_have_the_texts_of_prometheus() {
     let server = enabled();
