@@ -13,6 +13,7 @@ import { Heatmap } from "../query/heatmap.js";
 import { earlier, remember } from "../query/history.js";
 import { exemplars, run } from "../query/languages.js";
 import { isStart, panelCount, panelParams, PANELS_MAX, readPanel, windowOf, withoutPanel } from "../query/panel.js";
+import { Refresh, refreshSeconds, useRefresh } from "../query/refresh.js";
 import { Table } from "../query/table.js";
 import { go, patch, route } from "../route.js";
 
@@ -55,6 +56,9 @@ function PanelView({ idx, isOnly }) {
     return () => clearTimeout(timer);
   }, [isFilling, isRunning]);
 
+  // Samples of a fixed range do not change, but for late ones.
+  useRefresh(panel.end ? 0 : refreshSeconds(params), isRunning, runs, () => setRuns(now => now + 1));
+
   const change = (/** @type {Partial<PanelFields>} */ fields) => patch(panelParams(idx, { expr: panel.expr, tab: panel.tab, ...fields }));
   const start = (/** @type {string} */ text) => {
     remember(panel.lang, text);
@@ -69,6 +73,8 @@ function PanelView({ idx, isOnly }) {
       ${panel.lang === "influxql" && html`<label>Database <input value=${panel.db} size="14" spellcheck=${false} onChange=${(/** @type {any} */ event) => change({ db: event.target.value.trim() })} /></label>`}
       <${History} lang=${panel.lang} onChoose=${start} />
       <span class="grow"></span>
+      <span class="soft" role="status">${result && !isRunning ? summary(result, panel) : ""}</span>
+      ${idx === 0 && html`<${Refresh} />`}
       ${!isOnly && html`<button class="quiet" onClick=${() => go("./?" + withoutPanel(route.value.params, idx))}>Remove</button>`}
     </div>
     <div class="ask">
@@ -76,10 +82,9 @@ function PanelView({ idx, isOnly }) {
       <button class="run" onClick=${() => start(draft.current)}>${isRunning ? "Running" : "Run"}</button>
       ${panel.lang === "promql" && html`<${Format} text=${() => draft.current} onText=${(/** @type {string} */ expr) => change({ expr })} />`}
     </div>
-    <div class="bar">
+    <div class="bar controls">
       <div class="switch" role="group" aria-label="Result">${tabs.map(([tab, title]) => html`<button key=${tab} aria-pressed=${panel.tab === tab} onClick=${() => change({ tab })}>${title}</button>`)}</div>
       <${Controls} panel=${panel} utc=${utc} isHeatmap=${panel.tab === "graph" && hasOnlyHistograms(result)} onChange=${change} />
-      <span class="soft" role="status">${result && !isRunning ? summary(result, panel) : ""}</span>
     </div>
     ${error && html`<div class="error" role="alert">${error.message}</div>`}
     ${result?.warnings.map((text, at) => html`<div class="note" key=${at}>${text}</div>`)}
