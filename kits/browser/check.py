@@ -24,6 +24,7 @@ from controls import ranges, refresh, room
 from data import HOSTILE
 from driver import RUN, Browser, NotRun, base_of, editor_ready, panel
 from heat import heatmap
+from hints import hints
 from hostile import hostile
 from keyboard import keyboard
 from modules import CHECKS
@@ -382,7 +383,7 @@ def addresses(browser):
         assert "results" in json.load(answer)
 
 
-STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, heatmap, plan, own_times, errors, completion, missing_endpoints, status, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
+STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, heatmap, plan, own_times, errors, completion, missing_endpoints, status, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
 # Run by a second process next to the others; figures of speed are measured when nothing else runs.
 ASIDE, ALONE = ("hostile", "axe"), ("speed", "first_load", "start")
 RESULTS = ("passed", "failed", "skipped")

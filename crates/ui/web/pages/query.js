@@ -10,6 +10,7 @@ import { Controls } from "../query/controls.js";
 import { Editor } from "../query/editor.js";
 import { Graph } from "../query/graph.js";
 import { Heatmap } from "../query/heatmap.js";
+import { Hint } from "../query/hint.js";
 import { earlier, remember } from "../query/history.js";
 import { exemplars, run } from "../query/languages.js";
 import { isStart, panelCount, panelParams, PANELS_MAX, readPanel, windowOf, withoutPanel } from "../query/panel.js";
@@ -88,7 +89,7 @@ function PanelView({ idx, isOnly }) {
     </div>
     ${error && html`<div class="error" role="alert">${error.message}</div>`}
     ${result?.warnings.map((text, at) => html`<div class="note" key=${at}>${text}</div>`)}
-    ${!error && result && html`<${View} panel=${panel} result=${result} marks=${marks} utc=${utc} onChange=${change} />`}
+    ${!error && result && html`<${View} panel=${panel} result=${result} marks=${marks} utc=${utc} onChange=${change} onRun=${start} />`}
   </section>`;
 }
 
@@ -122,11 +123,12 @@ function useResult(panel, tenant, runs) {
   return last && (last[0] !== lang || last[3] !== tab) ? { ...state, result: null, error: null } : state;
 }
 
-/** @param {{ panel: PanelFields, result: import("../query/languages.js").Result, marks: import("../query/graph.js").Exemplar[], utc: boolean, onChange: (fields: Partial<PanelFields>) => void }} props */
-function View({ panel, result, marks, utc, onChange }) {
+/** @param {{ panel: PanelFields, result: import("../query/languages.js").Result, marks: import("../query/graph.js").Exemplar[], utc: boolean, onChange: (fields: Partial<PanelFields>) => void, onRun: (expr: string) => void }} props */
+function View({ panel, result, marks, utc, onChange, onRun }) {
   if (panel.tab === "plan") return html`<${Plan} plan=${result.plan} />`;
-  if (result.rows) return result.rows.length ? html`<${Table} rows=${result.rows} lang=${panel.lang} />` : html`<p class="empty">Empty result</p>`;
-  if (!result.series.length) return html`<p class="empty">No series in this range</p>`;
+  const hint = panel.lang === "promql" && html`<${Hint} panel=${panel} tenant=${route.value.params.get("tenant") ?? ""} utc=${utc} onChange=${onChange} onRun=${onRun} />`;
+  if (result.rows) return result.rows.length ? html`<${Table} rows=${result.rows} lang=${panel.lang} />` : html`<p class="empty">Empty result</p>${hint}`;
+  if (!result.series.length) return html`<p class="empty">No series in this range</p>${hint}`;
   if (panel.mode === "heatmap" || hasOnlyHistograms(result)) return html`<${Heatmap} times=${result.times} series=${result.series} utc=${utc} step=${windowOf(panel).step} />`;
   const zoom = (/** @type {number} */ from, /** @type {number} */ to) => onChange({ range: Math.max(1, Math.round(to - from)), end: Math.ceil(to), step: 0 });
   return html`<${Graph} times=${result.times} series=${result.series} panel=${panel} utc=${utc} marks=${marks} onZoom=${zoom} onMost=${(/** @type {number} */ most) => onChange({ most })} />`;

@@ -6,6 +6,8 @@ import { isPlain } from "../format.js";
 
 export const LIMIT = 100;
 const WAIT_MS = 120;
+/** Least similarity of a name that is offered in place of one that no series has. */
+const NEAR_PERCENT = "70";
 
 /** @typedef {{ values: string[], isIncomplete: boolean, help?: Map<string, string> }} Found */
 
@@ -50,6 +52,15 @@ async function searchFor(kind, typed, more, signal) {
   const { results, hasMore } = found;
   const help = new Map(results.map(one => [one.name, [one.type, one.unit, one.help].filter(Boolean).join(" · ")]));
   return { values: results.map(one => one.name ?? one.value), isIncomplete: hasMore, help };
+}
+
+/**
+ * Names or values of any time that are most like a text, the nearest first: those that contain it, or by Jaro-Winkler similarity. None if the server has no search.
+ * @param {"metric_names" | "label_names" | "label_values"} kind @param {string} text @param {Record<string, string>} more @param {number} most @param {AbortSignal} signal @returns {Promise<string[]>}
+ */
+export async function nearest(kind, text, more, most, signal) {
+  const found = await search(kind, { ...more, "search[]": text, limit: String(most), fuzz_alg: "jarowinkler", fuzz_threshold: NEAR_PERCENT, case_sensitive: "false", sort_by: "score" }, signal);
+  return (found?.results ?? []).map(one => one.value ?? one.name);
 }
 
 /** Names of metrics that contain what is typed. @param {string} typed @param {AbortSignal} signal @returns {Promise<Found>} */
