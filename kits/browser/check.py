@@ -20,6 +20,7 @@ from playwright.sync_api import sync_playwright
 import data
 import server_state
 import world
+from answer import answers
 from controls import ranges, refresh, room
 from data import HOSTILE
 from driver import RUN, Browser, NotRun, base_of, editor_ready, panel
@@ -383,7 +384,7 @@ def addresses(browser):
         assert "results" in json.load(answer)
 
 
-STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, heatmap, plan, own_times, errors, completion, missing_endpoints, status, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
+STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, answers, heatmap, plan, own_times, errors, completion, missing_endpoints, status, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
 # Run by a second process next to the others; figures of speed are measured when nothing else runs.
 ASIDE, ALONE = ("hostile", "axe"), ("speed", "first_load", "start")
 RESULTS = ("passed", "failed", "skipped")

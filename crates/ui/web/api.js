@@ -46,6 +46,12 @@ export async function post(path, form, signal) {
   return read(await send(path, { method: "POST", body, headers: tenantHeaders(), signal: signal ?? null }), signal);
 }
 
+/** The answer of a form as it is, errors included. @param {string} path @param {URLSearchParams} form @param {AbortSignal} signal */
+export async function text(path, form, signal) {
+  const answer = await send(path, { method: "POST", body: form, headers: tenantHeaders(), signal });
+  return { status: `${answer.status} ${answer.statusText}`.trim(), type: answer.headers.get("Content-Type") ?? "", text: await answer.text() };
+}
+
 /** @param {string} path @param {Record<string, string>} [params] @param {AbortSignal} [signal] @param {string} [tenant] @returns {Promise<any>} */
 export async function get(path, params = {}, signal, tenant) {
   const query = new URLSearchParams(params).toString();

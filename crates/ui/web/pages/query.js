@@ -6,6 +6,7 @@ import { data } from "../api.js";
 import { count, duration } from "../format.js";
 import { register } from "../keys.js";
 import { Plan } from "../plan/tree.js";
+import { Answer } from "../query/answer.js";
 import { Controls } from "../query/controls.js";
 import { Editor } from "../query/editor.js";
 import { Graph } from "../query/graph.js";
@@ -21,7 +22,7 @@ import { go, patch, route } from "../route.js";
 /** @typedef {import("../query/panel.js").Panel} PanelFields */
 
 const LANGUAGES = /** @type {[import("../query/panel.js").Language, string][]} */ ([["promql", "PromQL"], ["influxql", "InfluxQL"], ["graphite", "Graphite"]]);
-const TABS = /** @type {[import("../query/panel.js").Tab, string][]} */ ([["graph", "Graph"], ["table", "Table"], ["plan", "Plan"]]);
+const TABS = /** @type {[import("../query/panel.js").Tab, string][]} */ ([["graph", "Graph"], ["table", "Table"], ["json", "JSON"], ["raw", "Raw"], ["plan", "Plan"]]);
 /** @type {import("../query/graph.js").Exemplar[]} */
 const NO_MARKS = [];
 /** The start page asks again until its graph has this many points, at most this often. */
@@ -100,14 +101,14 @@ const hasOnlyHistograms = result => Boolean(result?.series.length && result.seri
 const hasPoints = (result, least) => Boolean(result?.series.some(line => line.points.filter(value => value !== null).length >= least));
 
 /** @param {import("../query/languages.js").Result} result @param {PanelFields} panel */
-const summary = ({ rows, series, ms }, panel) => `${panel.tab === "plan" ? "" : rows ? `${count(rows.length)} rows · ` : `${count(series.length)} series · `}${duration(ms)}`;
+const summary = ({ rows, series, raw, ms }, panel) => `${panel.tab === "plan" || raw ? "" : rows ? `${count(rows.length)} rows · ` : `${count(series.length)} series · `}${duration(ms)}`;
 
 /** Runs the query of a panel when what it asks changes; an older request is cancelled. @param {PanelFields} panel @param {string} tenant @param {number} runs */
 function useResult(panel, tenant, runs) {
   const [state, setState] = useState(/** @type {{ result: import("../query/languages.js").Result | null, error: any, isRunning: boolean, asked: string, marks: import("../query/graph.js").Exemplar[] }} */ ({ result: null, error: null, isRunning: false, asked: "", marks: NO_MARKS }));
-  const { lang, expr, db, tab, range, end, step } = panel;
+  const { lang, expr, db, tab, range, end, step, request } = panel;
   const wantsMarks = panel.exemplars && lang === "promql" && tab === "graph";
-  const asked = JSON.stringify([lang, expr, db, tab, range, end, step, tenant]);
+  const asked = JSON.stringify([lang, expr, db, tab, range, end, step, tenant, request]);
   useEffect(() => {
     if (!expr.trim()) { setState({ result: null, error: null, isRunning: false, asked, marks: NO_MARKS }); return; }
     const stop = new AbortController();
@@ -125,8 +126,10 @@ function useResult(panel, tenant, runs) {
 
 /** @param {{ panel: PanelFields, result: import("../query/languages.js").Result, marks: import("../query/graph.js").Exemplar[], utc: boolean, onChange: (fields: Partial<PanelFields>) => void, onRun: (expr: string) => void }} props */
 function View({ panel, result, marks, utc, onChange, onRun }) {
+  const tenant = route.value.params.get("tenant") ?? "";
+  if (result.raw) return html`<${Answer} raw=${result.raw} panel=${panel} tenant=${tenant} onChange=${onChange} />`;
   if (panel.tab === "plan") return html`<${Plan} plan=${result.plan} />`;
-  const hint = panel.lang === "promql" && html`<${Hint} panel=${panel} tenant=${route.value.params.get("tenant") ?? ""} utc=${utc} onChange=${onChange} onRun=${onRun} />`;
+  const hint = panel.lang === "promql" && html`<${Hint} panel=${panel} tenant=${tenant} utc=${utc} onChange=${onChange} onRun=${onRun} />`;
   if (result.rows) return result.rows.length ? html`<${Table} rows=${result.rows} lang=${panel.lang} />` : html`<p class="empty">Empty result</p>${hint}`;
   if (!result.series.length) return html`<p class="empty">No series in this range</p>${hint}`;
   if (panel.mode === "heatmap" || hasOnlyHistograms(result)) return html`<${Heatmap} times=${result.times} series=${result.series} utc=${utc} step=${windowOf(panel).step} />`;

@@ -12,7 +12,8 @@ const MODES = /** @type {["lines" | "stacked" | "heatmap", string][]} */ ([["lin
 /** @param {Props & { isHeatmap: boolean }} props `isHeatmap`: the result has histograms alone, which are drawn as a heatmap in any mode. */
 export function Controls({ panel, utc, isHeatmap, onChange }) {
   const [isOpen, setOpen] = useState(false);
-  const isInstant = panel.lang === "promql" && panel.tab === "table";
+  const isText = panel.tab === "json" || panel.tab === "raw";
+  const isInstant = panel.lang === "promql" && (panel.tab === "table" || (isText && panel.request === "instant"));
   return html`<${Times} panel=${panel} utc=${utc} isInstant=${isInstant} onChange=${onChange} />
     ${panel.tab === "graph" && html`<button class="toggle more" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>Look</button>
       <span class=${isOpen ? "looks open" : "looks"}><${Look} panel=${panel} utc=${utc} isHeatmap=${isHeatmap} onChange=${onChange} /></span>`}`;
@@ -26,7 +27,7 @@ function Times({ panel, utc, isInstant, onChange }) {
     ${isInstant ? html`<${Field} label="At" value=${panel.end ? timeText(panel.end, utc) : ""} size=${17} placeholder="now" parse=${(/** @type {string} */ text) => timeSeconds(text, utc)} onValue=${(/** @type {number} */ end) => onChange({ end })} />`
       : html`<button aria-label="Shorter range" onClick=${() => onChange({ range: other(-1) })}>−</button><${Range} panel=${panel} utc=${utc} onChange=${onChange} /><button aria-label="Longer range" onClick=${() => onChange({ range: other(1) })}>+</button>`}
     <button aria-label="Later" disabled=${!panel.end} onClick=${() => move(1)}>›</button>
-    ${panel.end > 0 && html`<button class="now" onClick=${() => onChange({ end: 0 })}>Now</button>`}</span>`;
+    ${panel.end > 0 && html`<button class="now" title="Until now" aria-label="Until now" onClick=${() => onChange({ end: 0 })}>⇥</button>`}</span>`;
 }
 
 /** @param {Props & { isHeatmap: boolean }} props */

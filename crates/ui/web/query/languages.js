@@ -1,6 +1,6 @@
 // Requests of the three languages, and their answers as one shape for table and graph.
 // Not here: completion; how a result looks.
-import { get, post } from "../api.js";
+import { get, post, text as answerText } from "../api.js";
 import { seriesText } from "../format.js";
 import { flatMapInTasks } from "../tasks.js";
 import { windowOf } from "./panel.js";
@@ -10,27 +10,48 @@ import { windowOf } from "./panel.js";
  * @typedef {{ count: string, sum: string, buckets?: [number, string, string, string][] }} Histogram
  * @typedef {{ labels: Record<string, string>, text: string, value: string, number: number, time: number, histogram?: Histogram }} Row
  * @typedef {{ labels: Record<string, string>, text: string, points: (number | null)[], histograms: (Histogram | null)[] | null }} Series
- * @typedef {{ rows: Row[] | null, times: number[], series: Series[], plan: any, warnings: string[], ms: number }} Result
+ * @typedef {{ rows: Row[] | null, times: number[], series: Series[], plan: any, raw: Raw | null, warnings: string[], ms: number }} Result
+ * @typedef {{ path: string, form: URLSearchParams, status: string, type: string, text: string }} Raw Request, and the answer as it came.
  */
 
 /** @param {Panel} panel @param {AbortSignal} signal @returns {Promise<Result>} */
 export async function run(panel, signal) {
   const start = performance.now();
-  const found = await { promql, influxql, graphite }[panel.lang](panel, signal);
-  return { rows: null, times: [], series: [], plan: null, warnings: [], ...found, ms: performance.now() - start };
+  const found = panel.tab === "json" || panel.tab === "raw" ? await raw(panel, signal) : await { promql, influxql, graphite }[panel.lang](panel, signal);
+  return { rows: null, times: [], series: [], plan: null, raw: null, warnings: [], ...found, ms: performance.now() - start };
+}
+
+/** The request of a panel: what the page sends, and what the tab Raw shows. @param {Panel} panel @returns {{ path: string, form: URLSearchParams }} */
+export function requestOf(panel) {
+  const { start, end, step } = windowOf(panel), { lang, tab, expr } = panel;
+  if (lang === "influxql") {
+    const query = expr.replaceAll("$timeFilter", `time >= ${start * 1000}ms AND time <= ${end * 1000}ms`).replaceAll("$__interval", `${Math.ceil(step)}s`);
+    return { path: "query", form: new URLSearchParams({ q: query, db: panel.db, epoch: "ms" }) };
+  }
+  if (lang === "graphite") {
+    const form = new URLSearchParams({ from: String(Math.floor(start)), until: String(Math.ceil(end)), format: "json", maxDataPoints: "1000" });
+    for (const target of expr.split("\n").filter(line => line.trim())) form.append("target", target.trim());
+    return { path: "render", form };
+  }
+  const isInstant = tab === "table" || (tab !== "graph" && tab !== "plan" && panel.request === "instant");
+  // A request that is shown has a time, so that it can be repeated.
+  const time = panel.end || (tab === "table" ? 0 : Date.now() / 1000);
+  if (isInstant) return { path: "api/v1/query", form: new URLSearchParams({ query: expr, ...(time && { time: String(time) }) }) };
+  return { path: "api/v1/query_range", form: new URLSearchParams({ query: expr, start: String(start), end: String(end), step: String(step), ...(tab === "plan" && { explain: "1", nocache: "1" }) }) };
+}
+
+/** @param {Panel} panel @param {AbortSignal} signal @returns {Promise<Partial<Result>>} */
+async function raw(panel, signal) {
+  const { path, form } = requestOf(panel);
+  return { raw: { path, form, ...await answerText(path, form, signal) } };
 }
 
 /** @param {Panel} panel @param {AbortSignal} signal @returns {Promise<Partial<Result>>} */
 async function promql(panel, signal) {
-  if (panel.tab === "table") {
-    const json = await post("api/v1/query", { query: panel.expr, ...(panel.end && { time: String(panel.end) }) }, signal);
-    return { rows: await rowsOf(json.data, signal), warnings: notes(json) };
-  }
-  const { start, end, step } = windowOf(panel);
-  /** @type {Record<string, string>} */
-  const explain = panel.tab === "plan" ? { explain: "1", nocache: "1" } : {};
-  const json = await post("api/v1/query_range", { query: panel.expr, start: String(start), end: String(end), step: String(step), ...explain }, signal);
+  const { path, form } = requestOf(panel), json = await post(path, form, signal);
+  if (panel.tab === "table") return { rows: await rowsOf(json.data, signal), warnings: notes(json) };
   if (panel.tab === "plan") return { plan: json.data.explain, warnings: notes(json) };
+  const start = Number(form.get("start")), end = Number(form.get("end")), step = Number(form.get("step"));
   const times = steps(start, end, step);
   return { times, series: json.data.result.map((/** @type {any} */ found) => alignedSeries(found, start, step, times.length)), warnings: notes(json) };
 }
@@ -80,9 +101,7 @@ function row(labels, text, [time, value]) {
 
 /** Columns of numbers are series; the table has all of them. @param {Panel} panel @param {AbortSignal} signal @returns {Promise<Partial<Result>>} */
 async function influxql(panel, signal) {
-  const { start, end, step } = windowOf(panel);
-  const text = panel.expr.replaceAll("$timeFilter", `time >= ${start * 1000}ms AND time <= ${end * 1000}ms`).replaceAll("$__interval", `${Math.ceil(step)}s`);
-  const json = await post("query", { q: text, db: panel.db, epoch: "ms" }, signal);
+  const { path, form } = requestOf(panel), json = await post(path, form, signal);
   const tables = json.results.flatMap((/** @type {any} */ result) => result.series ?? []);
   const warnings = json.results.flatMap((/** @type {any} */ result) => (result.messages ?? []).map((/** @type {any} */ message) => message.text));
   if (panel.tab === "table") return { rows: tables.flatMap(tableRows), warnings };
@@ -112,10 +131,7 @@ function tableRows({ name, tags = {}, columns, values = [] }) {
 
 /** @param {Panel} panel @param {AbortSignal} signal @returns {Promise<Partial<Result>>} */
 async function graphite(panel, signal) {
-  const { start, end } = windowOf(panel);
-  const form = new URLSearchParams({ from: String(Math.floor(start)), until: String(Math.ceil(end)), format: "json", maxDataPoints: "1000" });
-  for (const target of panel.expr.split("\n").filter(line => line.trim())) form.append("target", target.trim());
-  const json = await post("render", form, signal);
+  const { path, form } = requestOf(panel), json = await post(path, form, signal);
   const found = json.map((/** @type {any} */ { target, tags = {}, datapoints }) => ({
     labels: { target, ...tags },
     text: target,

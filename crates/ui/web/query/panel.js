@@ -4,10 +4,11 @@ import { rangeSeconds, rangeText, timeSeconds, timeText } from "../format.js";
 
 /**
  * @typedef {"promql" | "influxql" | "graphite"} Language
- * @typedef {"graph" | "table" | "plan"} Tab
+ * @typedef {"graph" | "table" | "json" | "raw" | "plan"} Tab
  * @typedef {{ lang: Language, expr: string, db: string, tab: Tab, range: number, end: number, step: number,
- *   mode: "lines" | "stacked" | "heatmap", scale: "linear" | "log", zero: boolean, exemplars: boolean, most: number }} Panel
- *   Seconds; `end` 0 is now, `step` 0 is automatic; `most` series are drawn.
+ *   mode: "lines" | "stacked" | "heatmap", scale: "linear" | "log", zero: boolean, exemplars: boolean, most: number,
+ *   request: "range" | "instant" }} Panel
+ *   Seconds; `end` 0 is now, `step` 0 is automatic; `most` series are drawn; `request` is that of the tabs with the answer's text.
  */
 
 const RANGE_DEFAULT = 3600;
@@ -39,7 +40,7 @@ export function readPanel(params, idx) {
     expr: field("expr") || (isStart(params, idx) ? firstQuery(params.get("tenant") ?? OWN_TENANT) : ""),
     db: field("db"),
     // Links of Prometheus 2 say 0 for the graph and 1 for the table.
-    tab: tab === "table" || tab === "1" ? "table" : tab === "plan" || tab === "explain" ? "plan" : "graph",
+    tab: tab === "table" || tab === "1" ? "table" : tab === "plan" || tab === "explain" ? "plan" : tab === "json" || tab === "raw" ? tab : "graph",
     range: range > 0 ? range : isStart(params, idx) ? START_RANGE : RANGE_DEFAULT,
     end: end > 0 ? end : 0,
     step: step > 0 ? step : 0,
@@ -47,6 +48,7 @@ export function readPanel(params, idx) {
     scale: field("scale") === "log" ? "log" : "linear",
     zero: field("zero") === "1",
     exemplars: field("show_exemplars") === "1",
+    request: field("request") === "instant" ? "instant" : "range",
     most: Math.min(SERIES_MAX, Math.max(0, Math.floor(Number(field("series_max")))) || SERIES_DEFAULT),
   };
 }
@@ -67,6 +69,7 @@ export function panelParams(idx, fields) {
   if (fields.scale) put("scale", fields.scale === "log" ? "log" : undefined);
   if (fields.zero !== undefined) put("zero", fields.zero ? "1" : undefined);
   if (fields.exemplars !== undefined) put("show_exemplars", fields.exemplars ? "1" : undefined);
+  if (fields.request) put("request", fields.request === "instant" ? "instant" : undefined);
   if (fields.most) put("series_max", fields.most === SERIES_DEFAULT ? undefined : String(fields.most));
   return params;
 }
