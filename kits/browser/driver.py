@@ -22,7 +22,7 @@ class Browser:
     def __init__(self, playwright, args, url=None):
         self.playwright, self.args = playwright, args
         self.url = (url or args.url).rstrip("/") + "/"
-        self.browser = playwright.chromium.launch(executable_path=args.chromium, args=FLAGS)
+        self.browser = playwright.chromium.launch(executable_path=args.chromium, args=FLAGS, ignore_default_args=["--hide-scrollbars"])
         self.faults = []
 
     @contextlib.contextmanager

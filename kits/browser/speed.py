@@ -53,7 +53,7 @@ DRAW = """async ([base, series, points]) => {
   const lines = Array.from({ length: series }, (_, s) => ({ text: `many{instance="i-${s}"}`, labels: { instance: `i-${s}` }, points: times.map((_, k) => (s * 37 + k * (s % 7 + 1)) % 1000), histograms: null }));
   const main = document.querySelector("main"), panel = { ...readPanel(new URLSearchParams("g0.series_max=1000"), 0) }, marks = [];
   const at = performance.now();
-  render(html`<${Graph} times=${times} series=${lines} panel=${panel} utc=${true} marks=${marks} onZoom=${none} onMost=${none} />`, main);
+  render(html`<${Graph} times=${times} series=${lines} panel=${panel} utc=${true} marks=${marks} onZoom=${none} onChange=${none} />`, main);
   while (!document.querySelector(".u-over")) await new Promise(requestAnimationFrame);
   await new Promise(requestAnimationFrame);
   await new Promise(resolve => setTimeout(resolve));

@@ -134,7 +134,7 @@ function View({ panel, result, marks, utc, onChange, onRun }) {
   if (!result.series.length) return html`<p class="empty">No series in this range</p>${hint}`;
   if (panel.mode === "heatmap" || hasOnlyHistograms(result)) return html`<${Heatmap} times=${result.times} series=${result.series} utc=${utc} step=${windowOf(panel).step} />`;
   const zoom = (/** @type {number} */ from, /** @type {number} */ to) => onChange({ range: Math.max(1, Math.round(to - from)), end: Math.ceil(to), step: 0 });
-  return html`<${Graph} times=${result.times} series=${result.series} panel=${panel} utc=${utc} marks=${marks} onZoom=${zoom} onMost=${(/** @type {number} */ most) => onChange({ most })} />`;
+  return html`<${Graph} times=${result.times} series=${result.series} panel=${panel} utc=${utc} marks=${marks} onZoom=${zoom} onChange=${onChange} />`;
 }
 
 /** @param {{ lang: string, onChoose: (text: string) => void }} props */

@@ -1,12 +1,15 @@
-// Lines of a range query: uPlot, a tip with the nearest series, a legend that isolates and hides.
-// Not here: requests; heatmaps (heatmap.js).
+// Lines of a range query: uPlot, a tip with the nearest series, and which of them are drawn.
+// Not here: requests; the legend (legend.js); heatmaps (heatmap.js).
 import { html, uPlot, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
 import { count, short, timeText } from "../format.js";
 import { timeTicks } from "../ticks.js";
 import { colourOf, dashOf, look } from "./colours.js";
+import { Legend } from "./legend.js";
+import { shortNames } from "./names.js";
 import { SERIES_DEFAULT, SERIES_MAX } from "./panel.js";
 
 /**
+ * @typedef {Series & { idx: number, name: string }} Line Its place among those that are drawn, and its name without common labels.
  * @typedef {import("./languages.js").Series} Series
  * @typedef {import("./panel.js").Panel} Panel
  * @typedef {{ time: number, value: number, labels: Record<string, string> }} Exemplar
@@ -18,7 +21,6 @@ const HEIGHT_MIN = 320, HEIGHT_PART = 0.4;
 const heightOf = () => Math.max(HEIGHT_MIN, Math.round(innerHeight * HEIGHT_PART));
 const TIP_DIGITS = 5;
 const TIP_ROWS = 8;
-const FIGURES = ["last", "min", "max", "mean"];
 const ORDERS = { first: "the first", largest: "the largest", smallest: "the smallest" };
 
 /** The series that are drawn: those with the filter in their text, in the order that was chosen. @param {Series[]} series @param {string} filter @param {string} order @param {number} [most] */
@@ -36,8 +38,8 @@ export function stacked(lines) {
   return lines.map(line => line.map((value, idx) => (value === null ? null : (sums[idx] = (sums[idx] ?? 0) + value))));
 }
 
-/** @param {{ times: number[], series: Series[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void, onMost: (most: number) => void }} props */
-export function Graph({ times, series, panel, utc, marks, onZoom, onMost }) {
+/** @param {{ times: number[], series: Series[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void, onChange: (fields: Partial<Panel>) => void }} props */
+export function Graph({ times, series, panel, utc, marks, onZoom, onChange }) {
   const [filter, setFilter] = useState("");
   const [order, setOrder] = useState("first");
   const [hidden, setHidden] = useState(/** @type {Set<string>} */ (new Set()));
@@ -45,7 +47,8 @@ export function Graph({ times, series, panel, utc, marks, onZoom, onMost }) {
   const host = useRef(/** @type {HTMLDivElement | null} */ (null));
   const tip = useRef(/** @type {HTMLDivElement | null} */ (null));
   const shown = useMemo(() => chosen(series, filter, order, panel.most), [series, filter, order, panel.most]);
-  const lines = useMemo(() => shown.map((line, idx) => ({ ...line, idx })).filter(({ text }) => !hidden.has(text)), [shown, hidden]);
+  const { names, common } = useMemo(() => shortNames(shown), [shown]);
+  const lines = useMemo(() => shown.map((line, idx) => ({ ...line, idx, name: names[idx] ?? line.text })).filter(({ text }) => !hidden.has(text)), [shown, names, hidden]);
 
   useEffect(() => {
     const redraw = () => setScheme(now => now + 1);
@@ -70,14 +73,10 @@ export function Graph({ times, series, panel, utc, marks, onZoom, onMost }) {
   return html`
     ${series.length > Math.min(panel.most, SERIES_DEFAULT) && html`<div class="bar"><span>${count(shown.length)} of ${count(series.length)} series are drawn:</span>
       <select aria-label="Which series" value=${order} onChange=${(/** @type {any} */ event) => setOrder(event.target.value)}>${Object.entries(ORDERS).map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`)}</select>
-      <select aria-label="Most series" value=${panel.most} onChange=${(/** @type {any} */ event) => onMost(Number(event.target.value))}>${SERIES_CHOICES.map(most => html`<option key=${most} value=${most}>at most ${count(most)}</option>`)}</select>
+      <select aria-label="Most series" value=${panel.most} onChange=${(/** @type {any} */ event) => onChange({ most: Number(event.target.value) })}>${SERIES_CHOICES.map(most => html`<option key=${most} value=${most}>at most ${count(most)}</option>`)}</select>
       <input type="search" aria-label="Choose series" placeholder="with this text" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} /></div>`}
     <div class="plot" ref=${host} role="img" aria-label=${`Graph of ${count(lines.length)} series; the table tab has their values`}><div class="tip" ref=${tip} hidden></div></div>
-    <div class="legend-head soft" aria-hidden="true">${FIGURES.map(name => html`<span key=${name}>${name}</span>`)}</div>
-    <ul class="legend" tabindex="0" aria-label="Series">${shown.map((line, idx) => html`<li key=${line.text} class=${hidden.has(line.text) ? "off" : ""}>
-      <button class="swatch" aria-label=${`Hide or show ${line.text}`} aria-pressed=${!hidden.has(line.text)} onClick=${() => toggle(line.text)}><i style=${{ background: colourOf(idx) }}></i></button>
-      <button class="name" title="Only this series, or all again" onClick=${() => isolate(line.text)}>${line.text}</button>
-      <span class="figures">${figures(line).map((value, at) => html`<span key=${FIGURES[at]}><span class="hidden">${FIGURES[at]} </span>${value === null ? "–" : short(value)}</span>`)}</span></li>`)}</ul>`;
+    <${Legend} lines=${shown} names=${panel.fullNames ? shown.map(line => line.text) : names} common=${common} isFull=${panel.fullNames} hidden=${hidden} onToggle=${toggle} onIsolate=${isolate} onFull=${(/** @type {boolean} */ fullNames) => onChange({ fullNames })} />`;
 }
 
 /** @param {number[]} times @param {Series[]} lines @param {Panel} panel @returns {any} */
@@ -86,7 +85,7 @@ function dataOf(times, lines, panel) {
   return [times, ...(panel.mode === "stacked" ? stacked(points) : points)];
 }
 
-/** @param {{ box: HTMLElement, tip: HTMLElement | null, lines: (Series & { idx: number })[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void }} wanted @returns {any} */
+/** @param {{ box: HTMLElement, tip: HTMLElement | null, lines: Line[], panel: Panel, utc: boolean, marks: Exemplar[], onZoom: (start: number, end: number) => void }} wanted @returns {any} */
 function options({ box, tip, lines, panel, utc, marks, onZoom }) {
   const axis = { stroke: look("--soft"), grid: { stroke: look("--grid"), width: 1 }, ticks: { stroke: look("--grid"), width: 1 }, font: "12px system-ui" };
   const isStacked = panel.mode === "stacked";
@@ -117,19 +116,19 @@ function yRange(low, high, fromZero) {
   return [fromZero && from === 0 ? 0 : from - room, to + room];
 }
 
-/** Values at the cursor, those nearest to it, from top to bottom. @param {any} plot @param {HTMLElement} tip @param {(Series & { idx: number })[]} lines @param {boolean} utc @param {Exemplar[]} marks */
+/** Values at the cursor, those nearest to it, from top to bottom. @param {any} plot @param {HTMLElement} tip @param {Line[]} lines @param {boolean} utc @param {Exemplar[]} marks */
 function showTip(plot, tip, lines, utc, marks) {
   const { left, top, idx } = plot.cursor;
   tip.hidden = idx == null || left < 0;
   if (tip.hidden) return;
-  /** @type {{ line: Series & { idx: number }, y: number, far: number }[]} */
+  /** @type {{ line: Line, y: number, far: number }[]} */
   const near = [];
   lines.forEach((line, at) => {
     const value = plot.data[at + 1][idx];
     if (value != null) { const y = plot.valToPos(value, "y"); near.push({ line, y, far: Math.abs(y - top) }); }
   });
   near.sort((a, b) => a.far - b.far);
-  const rows = near.slice(0, TIP_ROWS).sort((a, b) => a.y - b.y).map(({ line }) => tipRow(colourOf(line.idx), line.text, digits(line.points[idx] ?? null)));
+  const rows = near.slice(0, TIP_ROWS).sort((a, b) => a.y - b.y).map(({ line }) => tipRow(colourOf(line.idx), line.name, digits(line.points[idx] ?? null)));
   if (near.length > TIP_ROWS) rows.push(tipRow("transparent", `and ${count(near.length - TIP_ROWS)} more`, ""));
   const mark = marks.find(({ time, value }) => Math.hypot(plot.valToPos(time, "x") - left, plot.valToPos(value, "y") - top) < 8);
   if (mark) rows.unshift(tipRow(look("--bad"), `exemplar ${Object.entries(mark.labels).map(pair => pair.join("=")).join(" ")}`, String(mark.value)));
@@ -140,16 +139,6 @@ function showTip(plot, tip, lines, utc, marks) {
 
 /** @param {number | null} value */
 const digits = value => (value === null ? "" : Number.isFinite(value) ? String(Number(value.toPrecision(TIP_DIGITS))) : String(value));
-
-/** Last value, least, greatest and mean of a line; gaps do not count. @param {Series} line */
-function figures({ points }) {
-  let last = null, low = Infinity, high = -Infinity, sum = 0, n = 0;
-  for (const value of points) {
-    if (value === null) continue;
-    last = value; low = Math.min(low, value); high = Math.max(high, value); sum += value; n += 1;
-  }
-  return n ? [last, low, high, sum / n] : [null, null, null, null];
-}
 
 /** @param {string} colour @param {string} text @param {string} value */
 function tipRow(colour, text, value) {

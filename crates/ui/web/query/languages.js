@@ -9,7 +9,9 @@ import { windowOf } from "./panel.js";
  * @typedef {import("./panel.js").Panel} Panel
  * @typedef {{ count: string, sum: string, buckets?: [number, string, string, string][] }} Histogram
  * @typedef {{ labels: Record<string, string>, text: string, value: string, number: number, time: number, histogram?: Histogram }} Row
- * @typedef {{ labels: Record<string, string>, text: string, points: (number | null)[], histograms: (Histogram | null)[] | null }} Series
+ * @typedef {{ labels: Record<string, string>, text: string, points: (number | null)[], histograms: (Histogram | null)[] | null,
+ *   parts?: { head: string, labels: Record<string, string> } }} Series `parts` of the text, unless it is that of the labels.
+ * @typedef {{ labels: Record<string, string>, text: string, parts: { head: string, labels: Record<string, string> }, points: [number, number][] }} Timed Points with times of their own.
  * @typedef {{ rows: Row[] | null, times: number[], series: Series[], plan: any, raw: Raw | null, warnings: string[], ms: number }} Result
  * @typedef {{ path: string, form: URLSearchParams, status: string, type: string, text: string }} Raw Request, and the answer as it came.
  */
@@ -105,14 +107,14 @@ async function influxql(panel, signal) {
   const tables = json.results.flatMap((/** @type {any} */ result) => result.series ?? []);
   const warnings = json.results.flatMap((/** @type {any} */ result) => (result.messages ?? []).map((/** @type {any} */ message) => message.text));
   if (panel.tab === "table") return { rows: tables.flatMap(tableRows), warnings };
-  /** @type {{ labels: Record<string, string>, text: string, points: [number, number][] }[]} */
+  /** @type {Timed[]} */
   const found = [];
   for (const { name, tags = {}, columns, values = [] } of tables) {
     if (columns[0] !== "time") continue;
     columns.slice(1).forEach((/** @type {string} */ column, /** @type {number} */ idx) => {
       const labels = { measurement: name, field: column, ...tags };
       const points = values.filter((/** @type {any} */ line) => typeof line[idx + 1] === "number").map((/** @type {any} */ line) => [line[0] / 1000, line[idx + 1]]);
-      if (points.length) found.push({ labels, text: `${name}.${column}${Object.keys(tags).length ? seriesText(tags) : ""}`, points });
+      if (points.length) found.push({ labels, text: `${name}.${column}${Object.keys(tags).length ? seriesText(tags) : ""}`, parts: { head: `${name}.${column}`, labels: tags }, points });
     });
   }
   return { ...joined(found), warnings };
@@ -135,21 +137,22 @@ async function graphite(panel, signal) {
   const found = json.map((/** @type {any} */ { target, tags = {}, datapoints }) => ({
     labels: { target, ...tags },
     text: target,
+    parts: { head: target, labels: {} },
     points: datapoints.filter((/** @type {any} */ point) => point[0] !== null).map((/** @type {any} */ [value, time]) => [time, value]),
   }));
   if (panel.tab !== "table") return joined(found);
   return { rows: found.map((/** @type {any} */ { target, labels, text, points }) => ({ labels: { target: target ?? text, ...labels }, text, value: String(points.at(-1)?.[1] ?? ""), number: points.at(-1)?.[1] ?? NaN, time: points.at(-1)?.[0] ?? 0 })) };
 }
 
-/** Points of series with times of their own, at all times of any. @param {{ labels: Record<string, string>, text: string, points: [number, number][] }[]} found */
+/** Points of series with times of their own, at all times of any. @param {Timed[]} found */
 function joined(found) {
   const times = [...new Set(found.flatMap(({ points }) => points.map(point => point[0])))].sort((a, b) => a - b);
   const at = new Map(times.map((time, idx) => [time, idx]));
-  const series = found.map(({ labels, text, points }) => {
+  const series = found.map(({ labels, text, parts, points }) => {
     /** @type {(number | null)[]} */
     const line = Array(times.length).fill(null);
     for (const [time, value] of points) line[/** @type {number} */ (at.get(time))] = value;
-    return { labels, text, points: line, histograms: null };
+    return { labels, text, parts, points: line, histograms: null };
   });
   return { times, series };
 }

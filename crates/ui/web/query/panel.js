@@ -6,7 +6,7 @@ import { rangeSeconds, rangeText, timeSeconds, timeText } from "../format.js";
  * @typedef {"promql" | "influxql" | "graphite"} Language
  * @typedef {"graph" | "table" | "json" | "raw" | "plan"} Tab
  * @typedef {{ lang: Language, expr: string, db: string, tab: Tab, range: number, end: number, step: number,
- *   mode: "lines" | "stacked" | "heatmap", scale: "linear" | "log", zero: boolean, exemplars: boolean, most: number,
+ *   mode: "lines" | "stacked" | "heatmap", scale: "linear" | "log", zero: boolean, exemplars: boolean, most: number, fullNames: boolean,
  *   request: "range" | "instant" }} Panel
  *   Seconds; `end` 0 is now, `step` 0 is automatic; `most` series are drawn; `request` is that of the tabs with the answer's text.
  */
@@ -48,6 +48,7 @@ export function readPanel(params, idx) {
     scale: field("scale") === "log" ? "log" : "linear",
     zero: field("zero") === "1",
     exemplars: field("show_exemplars") === "1",
+    fullNames: field("full_names") === "1",
     request: field("request") === "instant" ? "instant" : "range",
     most: Math.min(SERIES_MAX, Math.max(0, Math.floor(Number(field("series_max")))) || SERIES_DEFAULT),
   };
@@ -69,6 +70,7 @@ export function panelParams(idx, fields) {
   if (fields.scale) put("scale", fields.scale === "log" ? "log" : undefined);
   if (fields.zero !== undefined) put("zero", fields.zero ? "1" : undefined);
   if (fields.exemplars !== undefined) put("show_exemplars", fields.exemplars ? "1" : undefined);
+  if (fields.fullNames !== undefined) put("full_names", fields.fullNames ? "1" : undefined);
   if (fields.request) put("request", fields.request === "instant" ? "instant" : undefined);
   if (fields.most) put("series_max", fields.most === SERIES_DEFAULT ? undefined : String(fields.most));
   return params;
