@@ -57,9 +57,9 @@ function Times({ panel, utc, onTake }) {
   const now = Date.now() / 1000;
   useEffect(() => setTimes({ from: fieldText((panel.end || now) - panel.range), to: panel.end ? fieldText(panel.end) : "" }), [panel.range, panel.end, utc]);
   const found = spanOf(times.from, times.to, utc, now), fault = typeof found === "string" ? found : "";
-  const apply = (/** @type {Event} */ event) => { event.preventDefault(); if (typeof found !== "string") onTake(found); };
-  return html`<form class="times" onSubmit=${apply} novalidate>
+  const apply = () => { if (typeof found !== "string") onTake(found); };
+  return html`<div class="times" role="group" aria-label="Two times" onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") apply(); }}>
     <label>From <input type="datetime-local" step="1" value=${times.from} aria-invalid=${Boolean(fault)} onInput=${(/** @type {any} */ event) => setTimes({ ...times, from: event.target.value })} /></label>
     <label>To <input type="datetime-local" step="1" value=${times.to} onInput=${(/** @type {any} */ event) => setTimes({ ...times, to: event.target.value })} /></label>
-    <button type="submit" disabled=${Boolean(fault)}>Apply</button> <span class="soft" role="status">${fault || (times.to ? "" : "no time: until now")}</span></form>`;
+    <button disabled=${Boolean(fault)} onClick=${apply}>Apply</button> <span class="soft" role="status">${fault || (times.to ? "" : "no time: until now")}</span></div>`;
 }
