@@ -32,6 +32,7 @@ from legend import legend
 from modules import CHECKS
 from pictures import pictures
 from speed import TIME_FACTOR, speed
+from wide import wide
 
 PAGES = ["", "explore", "cardinality", "storage", "tenants", "rejects", "queries", "plan", "settings", "alerts"]
 FIRST_LOAD_BYTES_MAX = 250_000
@@ -385,7 +386,7 @@ def addresses(browser):
         assert "results" in json.load(answer)
 
 
-STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, answers, legend, heatmap, plan, own_times, errors, completion, missing_endpoints, status, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
+STEPS = [first_load, start, modules, table, graph, refresh, ranges, room, hints, answers, legend, heatmap, plan, own_times, errors, completion, missing_endpoints, status, wide, live, languages, addresses, keyboard, pictures, hostile, axe, speed]
 # Run by a second process next to the others; figures of speed are measured when nothing else runs.
 ASIDE, ALONE = ("hostile", "axe"), ("speed", "first_load", "start")
 RESULTS = ("passed", "failed", "skipped")

@@ -61,6 +61,8 @@ CHECKS = [
     ("json.js", "(t => m.parseInTasks(t).then(v => JSON.stringify(v) === t))('{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[' + Array.from({length: 30000}, (_, i) => JSON.stringify({metric: {a: '],}{\\\\\"[' + i}, value: [1, '2']})).join() + ']},\"warnings\":[\"x\"]}')", True),
     ("json.js", "m.parseInTasks('{\"result\":[' + '1,'.repeat(600000) + '').catch(e => e.name)", "SyntaxError"),
     ("storage/squares.js", "(b => [b.length, Math.round(b.reduce((s, x) => s + x.width * x.height, 0)), b.every(x => x.x >= -1e-9 && x.x + x.width <= 300 + 1e-9 && x.y + x.height <= 100 + 1e-9)])(m.squarify([6, 6, 4, 3, 2, 2, 1], {x: 0, y: 0, width: 300, height: 100}))", [7, 30000, True]),
+    ("storage/squares.js", "[['wal', 200, 100], ['wal', 36, 24], ['wal', 33, 24], ['wal', 36, 20], ['out of order', 60, 60], ['out of order', 60, 54], ['out of order', 60, 37], ['out of order', 45, 60], ['a', 3, 3], ['open chunks', 60, 90]].map(([name, width, height]) => m.fittingText(name, '9 MiB', width, height))",
+     ["both", "name", "", "", "both", "both", "", "", "", "both"]),
     ("storage/blocks.js", "m.lanesOf([{minTime: 0, maxTime: 2}, {minTime: 1, maxTime: 3}, {minTime: 2, maxTime: 4}, {minTime: 3, maxTime: 5}])", [0, 1, 0, 1]),
     ("storage/blocks.js", "m.windowsOf(3600000, 15000000).map(w => [w.min, w.max])", [[3600000, 7200000], [7200000, 14400000], [14400000, 15000000]]),
     ("storage/own.js", "[m.secondsUntilFull(100, 2), m.secondsUntilFull(100, -1) === Infinity, m.secondsUntilFull(null, 1), m.secondsUntilFull(100, null)]", [50, True, None, None]),

@@ -41,7 +41,7 @@ def views():
     return {
         "query-graph": (at_end(ERRORS, range_input=RANGE, show_exemplars="1"), ".u-over"), "query-table": (at_end(QUEUE, tab="table"), ".rows td"), "query-heatmap": (at_end(LATENCY, range_input=RANGE, step_input="60", display_mode="heatmap"), "canvas.heat"),
         "query-plan": (at_end(SHARE, tab="plan", range_input=RANGE), "table.plan"), "explore": page("explore", "section[aria-label=Metric] details", search="http_", metric="http_requests_total"),
-        "cardinality": page("cardinality", ".unused"), "storage": page("storage", ".map"), "tenants": page("tenants", ".limit"), "rejects": page("rejects", ".spark"), "queries": page("queries", ".panel + .panel td"), "plan": page("plan", "textarea"),
+        "cardinality": page("cardinality", ".unused"), "storage": page("storage", ".map"), "tenants": page("tenants", ".limits, .others"), "rejects": page("rejects", ".spark"), "queries": page("queries", ".panel + .panel td"), "plan": page("plan", "textarea"),
         "alerts": page("alerts", ".state-firing"), "settings": page("settings", "pre"),
     }
 

@@ -1,5 +1,6 @@
 // Small parts of several pages: bars, lines of counts, choices that are in the address.
-import { html } from "./lib/ui.js";
+import { html, useState } from "./lib/ui.js";
+import { count } from "./format.js";
 import { patch, route } from "./route.js";
 
 /** Part of a limit from which on its bar is a warning. */
@@ -32,6 +33,16 @@ export const Search = ({ name, label, size }) => html`<input type="search" size=
 
 /** Heads of columns; those that begin with `#` are of numbers, which stand on the right; an empty one is of buttons. @param {string[]} names */
 export const heads = names => html`<tr>${names.map(name => (!name ? html`<td key="none"></td>` : name.startsWith("#") ? html`<th key=${name} class="right">${name.slice(1)}</th>` : html`<th key=${name}>${name}</th>`))}</tr>`;
+
+/** Characters of a text in a table before a button that shows the rest. */
+const TEXT_MAX = 160, NARROW_TEXT_MAX = 48;
+
+/** A text of any length, as a link if it has an address; the end of a long one is shown on request. @param {{ text: string, href?: string, isNarrow?: boolean }} props */
+export function Long({ text, href, isNarrow }) {
+  const [isOpen, setOpen] = useState(false);
+  const most = isNarrow ? NARROW_TEXT_MAX : TEXT_MAX, isLong = text.length > most, shown = isLong && !isOpen ? `${text.slice(0, most)}…` : text;
+  return html`<span class="long" title=${isLong ? text : undefined}>${href ? html`<a href=${href} data-page="query">${shown}</a>` : shown}${isLong && html` <button class="link" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${isOpen ? "less" : `all ${count(text.length)} characters`}</button>`}</span>`;
+}
 
 /** Returns true if a text has all words of a filter, in any case. @param {string} text @param {string} filter */
 export const hasWords = (text, filter) => { const lower = text.toLowerCase(); return filter.toLowerCase().split(/\s+/).every(word => lower.includes(word)); };

@@ -4,12 +4,11 @@ import { post } from "../api.js";
 import { bytes, count, duration, timeText } from "../format.js";
 import { Facts, Fault, usePolled } from "../polled.js";
 import { hrefOf, route } from "../route.js";
-import { Bar, Choice, heads } from "../widgets.js";
+import { Bar, Choice, heads, Long } from "../widgets.js";
 
 const REFRESH_MS = 2000;
 const TOP_REFRESH_MS = 10_000;
 const TOP_LIMIT = 50;
-const TEXT_MAX = 200;
 
 export function Page() {
   const [kills, setKills] = useState(0);
@@ -22,8 +21,8 @@ export function Page() {
   return html`<section class="panel"><h1>Running queries</h1><${Fault} error=${error} />
     ${value && html`<${Facts} facts=${[[count(value.queries.length), "running"], [count(value.waiting), "waiting for a permit"], [count(value.killed), "ended by hand"]]} />
       <p class="soft" role="status">${note}</p>
-      ${value.queries.length > 0 && html`<div class="rows" tabindex="0" role="region" aria-label="Running queries"><table><thead>${heads(["query", "tenant", "#age", "#series", "#samples", "#memory", "#peak", ""])}</thead>
-        <tbody>${value.queries.map((/** @type {any} */ found) => html`<tr key=${found.id}><td class="mono" title=${found.query}><a href=${hrefOf("query", { "g0.expr": found.query })} data-page="query">${found.query.slice(0, TEXT_MAX)}</a></td><td>${found.tenant}</td>
+      ${value.queries.length > 0 && html`<div class="rows" tabindex="0" role="region" aria-label="Running queries"><table class="tops"><thead>${heads(["query", "tenant", "#age", "#series", "#samples", "#memory", "#peak", ""])}</thead>
+        <tbody>${value.queries.map((/** @type {any} */ found) => html`<tr key=${found.id}><td class="mono prose"><${Long} key=${found.query} text=${found.query} href=${hrefOf("query", { "g0.expr": found.query })} /></td><td class="prose narrow"><${Long} text=${found.tenant} isNarrow /></td>
           <td class="value">${duration(found.ageMs)}</td><td class="value">${count(found.series)}</td><td class="value">${count(found.samples)}</td><td class="value">${bytes(found.memoryBytes)}</td><td class="value">${bytes(found.memoryPeakBytes)}</td>
           <td><button onClick=${() => kill(found.id)} aria-label=${`End query ${found.id}`}>End</button></td></tr>`)}</tbody></table></div>`}
       ${!value.queries.length && html`<p class="empty">No query is running.</p>`}`}</section><${Slowest} />`;
@@ -37,8 +36,8 @@ function Slowest() {
   return html`<section class="panel"><h2>Slowest queries${value ? ` of the last ${value.minutes} minutes` : ""}</h2><${Fault} error=${error} />
     ${value && html`<div class="bar"><${Choice} name="sort" label="Order" choices=${[["seconds", "time"], ["count", "count"], ["samples", "samples"]]} />
       ${value.dropped > 0 && html`<span class="soft">${count(value.dropped)} texts were left out: there were more than the server keeps.</span>`}</div>
-    ${value.queries.length ? html`<div class="rows tall" tabindex="0" role="region" aria-label="Slowest queries"><table><thead>${heads(["query", "relative", "tenant", "#count", "#failed", "#time", "#mean", "#longest", "#samples", "last"])}</thead>
-      <tbody>${value.queries.map((/** @type {any} */ one, /** @type {number} */ idx) => html`<tr key=${idx}><td class="mono" title=${one.query}><a href=${hrefOf("query", { "g0.expr": one.query, "g0.lang": one.language === "promql" ? undefined : one.language })} data-page="query">${one.query.slice(0, TEXT_MAX)}</a></td>
-        <td><${Bar} part=${by(one)} of=${most} /></td><td>${one.tenant}</td><td class="value">${count(one.count)}</td><td class="value">${count(one.errors)}</td><td class="value">${duration(1000 * one.seconds)}</td>
-        <td class="value">${duration((1000 * one.seconds) / (one.count || 1))}</td><td class="value">${duration(1000 * one.maxSeconds)}</td><td class="value">${count(one.samples)}</td><td>${timeText(Math.floor(one.lastMs / 1000), utc)}</td></tr>`)}</tbody></table></div>` : html`<p class="empty">No query in this time.</p>`}`}</section>`;
+    ${value.queries.length ? html`<div class="rows tall" tabindex="0" role="region" aria-label="Slowest queries"><table class="tops"><thead>${heads(["query", "relative", "tenant", "#count", "#failed", "#time", "#mean", "#longest", "#samples", "last"])}</thead>
+      <tbody>${value.queries.map((/** @type {any} */ one, /** @type {number} */ idx) => html`<tr key=${idx}><td class="mono prose"><${Long} key=${one.query} text=${one.query} href=${hrefOf("query", { "g0.expr": one.query, "g0.lang": one.language === "promql" ? undefined : one.language })} /></td>
+        <td><${Bar} part=${by(one)} of=${most} /></td><td class="prose narrow"><${Long} text=${one.tenant} isNarrow /></td><td class="value">${count(one.count)}</td><td class="value">${count(one.errors)}</td><td class="value">${duration(1000 * one.seconds)}</td>
+        <td class="value">${duration((1000 * one.seconds) / (one.count || 1))}</td><td class="value">${duration(1000 * one.maxSeconds)}</td><td class="value">${count(one.samples)}</td><td class="wrapped">${timeText(Math.floor(one.lastMs / 1000), utc)}</td></tr>`)}</tbody></table></div>` : html`<p class="empty">No query in this time.</p>`}`}</section>`;
 }

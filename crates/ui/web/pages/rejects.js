@@ -3,7 +3,7 @@ import { html, useState } from "../lib/ui.js";
 import { count, rangeText, timeText } from "../format.js";
 import { Facts, Fault, usePolled } from "../polled.js";
 import { hrefOf, route } from "../route.js";
-import { Choice, hasWords, heads, Search, Spark } from "../widgets.js";
+import { Choice, hasWords, heads, Long, Search, Spark } from "../widgets.js";
 
 const REFRESH_MS = 10_000;
 const LIMIT = 100;
@@ -51,7 +51,7 @@ function Counts({ counts, endMs, utc }) {
 
 /** @param {{ examples: Example[], utc: boolean }} props */
 const Examples = ({ examples, utc }) => html`<h2>Newest examples</h2><div class="rows tall" tabindex="0" role="region" aria-label="Rejected series"><table class="tops"><thead>${heads(["seen", "reason", "what to do", "series", "time of the sample", "#times", "sender", "tenant"])}</thead>
-  <tbody>${examples.map((one, idx) => html`<tr key=${idx}><td>${timeOf(one.seenMs, utc)}</td><td>${words(one.reason)}</td>
+  <tbody>${examples.map((one, idx) => html`<tr key=${idx}><td class="wrapped">${timeOf(one.seenMs, utc)}</td><td class="wrapped">${words(one.reason)}</td>
     <td class="prose">${one.advice}${one.setting && html` <a class="mono" href=${hrefOf("settings", { search: one.setting })} data-page="settings">${one.setting}</a>`}</td>
-    <td class="mono prose" title=${one.series}>${one.series.startsWith("{") ? html`<a href=${hrefOf("query", { "g0.expr": one.series, "g0.tab": "table" })} data-page="query">${one.series}</a>` : one.series}</td>
-    <td>${timeOf(one.timeMs, utc)}</td><td class="value">${count(one.count)}</td><td title=${one.sender}>${one.sender}</td><td class="mono">${one.tenant}</td></tr>`)}</tbody></table></div>`;
+    <td class="mono prose"><${Long} key=${one.series} text=${one.series} href=${one.series.startsWith("{") ? hrefOf("query", { "g0.expr": one.series, "g0.tab": "table" }) : undefined} /></td>
+    <td class="wrapped">${timeOf(one.timeMs, utc)}</td><td class="value">${count(one.count)}</td><td class="prose narrow"><${Long} key=${one.sender} text=${one.sender} isNarrow /></td><td class="mono prose narrow"><${Long} key=${one.tenant} text=${one.tenant} isNarrow /></td></tr>`)}</tbody></table></div>`;

@@ -8,8 +8,8 @@ import { Bar, Choice, hasWords, heads, NEAR, Search } from "../widgets.js";
 
 const REFRESH_MS = 10_000;
 const LIMIT = 1000;
-/** A smaller part of a limit has no bar. */
-const BAR_MIN = 0.01;
+/** Limits of which less is used are folded. */
+const SHARE_MIN = 0.01;
 /** @typedef {{ name: string, setting: string | null, used: number, limit: number | null }} Limit */
 /** @typedef {{ tenant: string, samplesAccepted: number, samplesRejected: number, queries: number, memoryBytes: number, limits: Limit[] }} Tenant */
 
@@ -34,11 +34,18 @@ const List = ({ tenants }) => html`<div class="rows tall" tabindex="0" role="reg
   <tbody>${tenants.map(one => html`<tr key=${one.tenant}><td class="mono" title=${one.tenant}>${one.tenant}</td>
     <td class="value">${count(one.samplesAccepted)}</td><td class="value">${one.samplesRejected ? html`<a href=${hrefOf("rejects", { tenant: one.tenant })} data-page="rejects">${count(one.samplesRejected)}</a>` : "0"}</td>
     <td class="value">${count(one.queries)}</td><td class="value">${bytes(one.memoryBytes)}</td>
-    <td><div class="limits">${[...one.limits].sort((a, b) => share(b) - share(a)).map(limit => html`<${Use} key=${limit.name} limit=${limit} />`)}</div></td></tr>`)}</tbody></table></div>`;
+    <td><${Limits} limits=${one.limits} /></td></tr>`)}</tbody></table></div>`;
+
+/** The most used limits with bars; the others on request. @param {{ limits: Limit[] }} props */
+function Limits({ limits }) {
+  const sorted = [...limits].sort((a, b) => share(b) - share(a)), used = sorted.filter(limit => share(limit) >= SHARE_MIN), others = sorted.slice(used.length);
+  const list = (/** @type {Limit[]} */ some) => html`<div class="limits">${some.map(limit => html`<${Use} key=${limit.name} limit=${limit} />`)}</div>`;
+  return html`${used.length > 0 && list(used)}${others.length > 0 && html`<details class="others"><summary>${count(others.length)} below 1 % or without limit</summary>${list(others)}</details>`}`;
+}
 
 /** @param {{ limit: Limit }} props */
 const Use = ({ limit }) => {
-  const isUsed = limit.limit && share(limit) >= BAR_MIN;
+  const isUsed = share(limit) >= SHARE_MIN;
   const show = /byte|memory/.test(limit.name) ? bytes : count;
   return html`<span class="limit" title=${limit.setting ? `setting ${limit.setting}` : ""}><span>${limit.name.replaceAll("_", " ")}</span>${isUsed ? html`<${Bar} part=${limit.used} of=${limit.limit} isLimit />` : ""}
     <span class="value">${show(limit.used)} ${limit.limit ? `of ${show(limit.limit)}, ${(100 * share(limit)).toFixed(share(limit) < 0.1 ? 1 : 0)} %` : "without limit"}</span></span>`;

@@ -4,11 +4,13 @@ import { html } from "../lib/ui.js";
 import { bytes } from "../format.js";
 import { hrefOf } from "../route.js";
 import { Bar, heads } from "../widgets.js";
-import { squarify } from "./squares.js";
+import { fittingText, squarify } from "./squares.js";
 
-/** Shape of a map as status.css has it, wide and on a phone; the boxes are in per cent of it. */
-const WIDE = { width: 1200, height: 300, low: 110 }, NARROW = { width: 330, height: 420, low: 180 };
+/** Heights of a map as status.css has them, wide and on a phone; the boxes are in per cent of the map. */
+const WIDE = { height: 300, low: 110 }, NARROW = { height: 420, low: 180 };
 const PHONE = "(max-width: 700px)";
+/** Width of a map: the window, at most that of `main`, without what stands at both sides, a scroll bar included. */
+const mapWidth = () => Math.max(240, Math.min(innerWidth, 1680) - (matchMedia(PHONE).matches ? 46 : 76));
 /** Boxes of one map; smaller parts are one box together. */
 const BOXES_MAX = 24;
 /** Groups of parts, by the index of their colour. */
@@ -39,12 +41,13 @@ function Treemap({ label, parts, isLow }) {
   const shown = parts.slice(0, BOXES_MAX), left = parts.slice(BOXES_MAX).reduce((sum, part) => sum + part.size, 0);
   if (left > 0) shown.push({ name: `${parts.length - BOXES_MAX} others`, group: "process", size: left });
   shown.sort((a, b) => b.size - a.size);
-  const all = shown.reduce((sum, part) => sum + part.size, 0), shape = matchMedia(PHONE).matches ? NARROW : WIDE, height = isLow ? shape.low : shape.height;
-  const boxes = squarify(shown.map(part => part.size), { x: 0, y: 0, width: shape.width, height });
+  const all = shown.reduce((sum, part) => sum + part.size, 0), shape = matchMedia(PHONE).matches ? NARROW : WIDE, height = isLow ? shape.low : shape.height, whole = mapWidth();
+  const boxes = squarify(shown.map(part => part.size), { x: 0, y: 0, width: whole, height });
   return html`<ul class=${isLow ? "map low" : "map"} aria-label=${label}>${shown.map((part, idx) => {
     const { x, y, width, height: high } = /** @type {import("./squares.js").Box} */ (boxes[idx]);
-    const text = html`<b>${part.name}</b> <span>${bytes(part.size)}</span>`;
+    const fitting = fittingText(part.name, bytes(part.size), width, high);
+    const text = html`<b class=${fitting ? "" : "hidden"}>${part.name}</b> <span class=${fitting === "both" ? "" : "hidden"}>${bytes(part.size)}</span>`;
     return html`<li key=${`${part.group} ${part.name}`} class=${`map${Math.max(0, GROUPS.indexOf(part.group))}`} title=${`${part.group} ${part.name}: ${bytes(part.size)}, ${((100 * part.size) / all).toFixed(1)} %`}
-      style=${{ left: `${(100 * x) / shape.width}%`, top: `${(100 * y) / height}%`, width: `${(100 * width) / shape.width}%`, height: `${(100 * high) / height}%` }}>${part.tenant ? html`<a href=${hrefOf("storage", { tenant: part.tenant })} data-page="storage">${text}</a>` : text}</li>`;
+      style=${{ left: `${(100 * x) / whole}%`, top: `${(100 * y) / height}%`, width: `${(100 * width) / whole}%`, height: `${(100 * high) / height}%` }}>${part.tenant ? html`<a href=${hrefOf("storage", { tenant: part.tenant })} data-page="storage">${text}</a>` : text}</li>`;
   })}</ul>`;
 }

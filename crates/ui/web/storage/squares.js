@@ -11,6 +11,24 @@ function worst(row, side) {
   return Math.max(...row.map(area => Math.max((side * side * area) / (sum * sum), (sum * sum) / (side * side * area))));
 }
 
+/** Widths of a letter, height of a line, and border with padding, of 12 px text in a box (status.css); letters of most fonts are narrower. */
+const LETTER_PX = 7.4, LINE_PX = 16, AROUND_PX = { x: 12, y: 6 };
+
+/** The part of a box's text that fits in it in whole words: name and size, the name, or nothing. @param {string} name @param {string} size @param {number} width @param {number} height Pixels. */
+export function fittingText(name, size, width, height) {
+  const letters = Math.floor((width - AROUND_PX.x) / LETTER_PX), lines = Math.floor((height - AROUND_PX.y) / LINE_PX);
+  const fits = (/** @type {string} */ text) => {
+    let used = 1, at = 0;
+    for (const word of text.split(" ")) {
+      if (word.length > letters) return false;
+      if (at && at + 1 + word.length > letters) { used += 1; at = 0; }
+      at += word.length + (at ? 1 : 0);
+    }
+    return used <= lines;
+  };
+  return fits(`${name} ${size}`) ? "both" : fits(name) ? "name" : "";
+}
+
 /** Boxes of sizes, which have to descend and be above 0. @param {number[]} sizes @param {Box} box @returns {Box[]} */
 export function squarify(sizes, box) {
   const all = sizes.reduce((sum, size) => sum + size, 0), areas = sizes.map(size => (size / all) * box.width * box.height);
