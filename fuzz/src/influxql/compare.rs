@@ -168,7 +168,7 @@ impl Walk {
             let found = a.items().iter().zip(b.items()).find_map(|(a, b)| self.values(a, b, "cell"));
             found.map(|found| Difference::new(found.kind, print(a), print(b)))
         });
-        if found.is_some() && same_rows_by_time(a, b) {
+        if found.is_some() && self.same_rows_by_time(a, b) {
             return found.map(|found| Difference { kind: ORDER_OF_TIES.to_owned(), ..found });
         }
         if a.len() != b.len() {
@@ -177,6 +177,30 @@ impl Walk {
             return Some(Difference::new("number of rows", ours, theirs));
         }
         found
+    }
+
+    /// Returns true if both have the same rows at each time, in another order.
+    fn same_rows_by_time(&mut self, a: &[Json], b: &[Json]) -> bool {
+        let time = |row: &Json| row.items().first().cloned();
+        if a.len() != b.len() || a.iter().zip(b).any(|(a, b)| time(a) != time(b)) {
+            return false;
+        }
+        let is_same_time = |a: &Json, b: &Json| time(a) == time(b);
+        let (mut of_ours, mut of_theirs) = (a.chunk_by(is_same_time), b.chunk_by(is_same_time));
+        std::iter::from_fn(|| Some((of_ours.next()?, of_theirs.next()?)))
+            .all(|(ours, theirs)| self.same_rows(ours, theirs))
+    }
+
+    /// Returns true if each row of one is in the other as often; the last digits of numbers may differ.
+    fn same_rows(&mut self, ours: &[Json], theirs: &[Json]) -> bool {
+        let mut left: Vec<&Json> = theirs.iter().collect();
+        ours.iter().all(|row| {
+            let at = left.iter().position(|other| {
+                row.items().len() == other.items().len()
+                    && row.items().iter().zip(other.items()).all(|(a, b)| self.values(a, b, "cell").is_none())
+            });
+            at.map(|at| left.swap_remove(at)).is_some()
+        })
     }
 
     fn numbers_equal(&mut self, a: &str, b: &str) -> bool {
@@ -221,17 +245,6 @@ fn csv_field(line: &str, idx: usize) -> String {
         letter == ',' && !is_quoted
     };
     line.split(ends).nth(idx).unwrap_or_default().to_owned()
-}
-
-/// Returns true if both have the same rows at each time, in another order.
-fn same_rows_by_time(a: &[Json], b: &[Json]) -> bool {
-    let sorted = |rows: &[Json]| {
-        let mut texts: Vec<String> = rows.iter().map(print).collect();
-        texts.sort();
-        texts
-    };
-    let times = |rows: &[Json]| rows.iter().map(|row| row.items().first().cloned()).collect::<Vec<_>>();
-    times(a) == times(b) && sorted(a) == sorted(b)
 }
 
 fn kind_of_values(ours: &Json, theirs: &Json, name: &str) -> String {

@@ -91,7 +91,7 @@ const fn asked(name: &'static str, applies: fn(&Evidence<'_>) -> bool, proof: Pr
 }
 
 /// Rules about causes that are so rare, or belong to one index, that a long run may have none.
-const RARE: [&str; 44] = [
+const RARE: [&str; 46] = [
     "GROUP BY of cardinalities",
     "InfluxDB panics",
     "LIMIT of groups in a subquery",
@@ -102,6 +102,7 @@ const RARE: [&str; 44] = [
     "cast of a column of a subquery",
     "cast of a name that a subquery does not have",
     "conditions of field keys with the index tsi1",
+    "decimals of numbers in texts",
     "equals signs in names with the index tsi1",
     "floats beyond the range of a calculation",
     "functions that enlarge a difference in last digits",
@@ -115,6 +116,7 @@ const RARE: [&str; 44] = [
     "retention policies in FROM of SHOW",
     "series of a policy that is not the default one",
     "series of all policies",
+    "series that a deletion hides",
     "series that a deletion leaves",
     "tag keys of other retention policies",
     "text without a statement",

@@ -7,10 +7,13 @@ use crate::metadata;
 use crate::schema::BORDER;
 use crate::steps::{Output, Step};
 
+/// Seconds of a shard group.
+const WEEK: i64 = 7 * 24 * 3600;
+
 /// Database of scripts.
 pub(crate) const DATABASE: &str = "script";
 
-const CHANGES: [&str; 30] = [
+const CHANGES: [&str; 36] = [
     "DROP SERIES FROM m",
     "DROP SERIES FROM m WHERE host = 'a'",
     "DROP SERIES WHERE host = 'b'",
@@ -28,6 +31,12 @@ const CHANGES: [&str; 30] = [
     "DELETE FROM m WHERE host = 'a' OR host = 'c'",
     "CREATE DATABASE script",
     "CREATE DATABASE script WITH DURATION 2h",
+    "CREATE DATABASE script WITH NAME x",
+    "CREATE DATABASE script WITH DURATION 3d NAME p",
+    "CREATE DATABASE script WITH DURATION 30m REPLICATION 1 NAME p",
+    "CREATE DATABASE script WITH NAME autogen",
+    "DROP MEASUREMENT n",
+    "DROP SERIES FROM n WHERE host = 'a'",
     "CREATE RETENTION POLICY p ON script DURATION INF REPLICATION 1",
     "CREATE RETENTION POLICY p ON script DURATION 30m REPLICATION 1",
     "CREATE RETENTION POLICY p ON script DURATION 520w REPLICATION 2 SHARD DURATION 3h DEFAULT",
@@ -89,7 +98,7 @@ const USERS: [&str; 18] = [
     "SHOW GRANTS FOR absent",
     "GRANT READ ON script TO absent",
 ];
-const LOOKS: [&str; 12] = [
+const LOOKS: [&str; 18] = [
     "SELECT * FROM /./",
     "SELECT * FROM m GROUP BY *",
     "SELECT count(*) FROM /./",
@@ -102,6 +111,12 @@ const LOOKS: [&str; 12] = [
     "SHOW SERIES EXACT CARDINALITY",
     "SELECT * FROM p.m",
     "SHOW DATABASES",
+    "SHOW MEASUREMENT EXACT CARDINALITY",
+    "SHOW FIELD KEY CARDINALITY",
+    "SHOW TAG VALUES WITH KEY IN (host, dc)",
+    "SELECT w, w::string, w::float FROM /./",
+    "SHOW TAG VALUES WITH KEY = host WHERE w = 'text'",
+    "SHOW TAG KEYS WHERE host = 1",
 ];
 
 /// Steps that bring both servers to the state before a script.
@@ -147,7 +162,9 @@ fn write(c: Chooser<'_>) -> Step {
     for _ in 0..c.between(1, 12) {
         let name = c.pick(&["m", "m", "n"]);
         let host = c.pick(&["", ",host=a", ",host=b", ",host=a,dc=x"]);
-        let fields = match c.below(12) {
+        let fields = match c.below(14) {
+            12 => format!("w={},w={}i", c.below(5), c.below(5)),
+            13 => format!("w={}", c.pick(&["1", "2i", "true", "\"text\""])),
             0 => "v=\"text\"".to_owned(),
             1 => "s=\"text\"".to_owned(),
             2 => format!("v={},c={}i", c.below(5), c.below(5)),
@@ -156,7 +173,7 @@ fn write(c: Chooser<'_>) -> Step {
         };
         body.push_str(&format!(
             "{name}{host} {fields} {}\n",
-            (BORDER + c.between(-8, 12) * 10) * 1_000_000_000
+            (BORDER + c.between(-1, 1) * c.pick(&[0, 0, WEEK]) + c.between(-8, 12) * 10) * 1_000_000_000
         ));
     }
     let policy = *c.pick(&["", "", "", "p", "absent"]);

@@ -6,7 +6,7 @@ use crate::runner::apart;
 use crate::script::DATABASE;
 use crate::steps::Step;
 
-pub(super) const RULES: [Rule; 18] = [
+pub(super) const RULES: [Rule; 19] = [
     asked(
         "InfluxDB contradicts itself",
         |_| true,
@@ -34,6 +34,10 @@ pub(super) const RULES: [Rule; 18] = [
         e.kind_has("csv")
             && e.difference().ours.starts_with("error")
             && !e.difference().theirs.starts_with("error")
+    }),
+    shown("decimals of numbers in texts", |e| {
+        e.difference().ours != e.difference().theirs
+            && with_three_decimals(&e.difference().ours) == with_three_decimals(&e.difference().theirs)
     }),
     shown("not executed in place of an error", |e| {
         e.difference().theirs == "not executed" && e.kind_has("error")
@@ -93,4 +97,22 @@ pub(super) const RULES: [Rule; 18] = [
 /// Returns true if both have the same rows in one document of JSON.
 fn agree_as_json(e: &Evidence<'_>, runner: &mut crate::runner::Runner) -> std::io::Result<bool> {
     runner.agree(e.steps)
+}
+
+/// The text with at most three digits after each point between digits.
+fn with_three_decimals(text: &str) -> String {
+    const DECIMALS: usize = 3;
+    let mut out = String::new();
+    let mut decimals: Option<usize> = None;
+    for letter in text.chars() {
+        decimals = match (decimals, letter) {
+            (Some(count), '0'..='9') => Some(count + 1),
+            (None, '.') if out.ends_with(|last: char| last.is_ascii_digit()) => Some(0),
+            _ => None,
+        };
+        if decimals.is_none_or(|count| count <= DECIMALS) {
+            out.push(letter);
+        }
+    }
+    out
 }

@@ -13,13 +13,22 @@ use crate::schema::MEASUREMENTS;
 use crate::steps::Step;
 use crate::text;
 
-pub(super) const RULES: [Rule; 13] = [
+pub(super) const RULES: [Rule; 14] = [
     asked(
         "series that a deletion leaves",
         |e| e.steps.iter().any(deletes),
         |e, runner| {
             let answers = e.answers();
             Ok(cells::lists_all(&answers.theirs, &answers.ours)
+                && runner.agree_throughout(&steps_without_deletions(e))?)
+        },
+    ),
+    asked(
+        "series that a deletion hides",
+        |e| e.steps.iter().any(deletes),
+        |e, runner| {
+            let answers = e.answers();
+            Ok(cells::lists_all(&answers.ours, &answers.theirs)
                 && runner.agree_throughout(&steps_without_deletions(e))?)
         },
     ),
@@ -51,7 +60,9 @@ pub(super) const RULES: [Rule; 13] = [
     asked("series of all policies", |e| e.text.starts_with("SHOW SERIES"), adds_other_policies),
     asked(
         "series of a policy that is not the default one",
-        |e| e.text.starts_with("SHOW ") && e.steps.iter().any(sets_default),
+        |e| {
+            e.text.starts_with("SHOW ") && e.steps.iter().any(|step| sets_default(step) || names_policy(step))
+        },
         with_one_default,
     ),
     asked(
@@ -193,7 +204,7 @@ fn sets_default(step: &Step) -> bool {
     matches!(step, Step::Query { text, .. } if text.to_string().ends_with(" DEFAULT"))
 }
 
-/// Returns true if both agree if the first policy stays the default one.
+/// Returns true if both agree if the first policy stays the default one, and all points are written to it.
 fn with_one_default(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let mut steps = Vec::new();
     for step in e.steps {
@@ -205,10 +216,18 @@ fn with_one_default(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
                     steps.push(step.with_text(text));
                 }
             }
+            Step::Write { database, precision, body, .. } => {
+                steps.push(Step::write(database, "", precision, body.clone()));
+            }
             _ => steps.push(step.clone()),
         }
     }
     runner.agree_throughout(&steps)
+}
+
+/// Returns true if the step writes to a policy that it names.
+fn names_policy(step: &Step) -> bool {
+    matches!(step, Step::Write { policy, .. } if !policy.is_empty())
 }
 
 /// Returns true if both agree about the tags that InfluxDB groups by, if they are written out.

@@ -35,11 +35,20 @@ pub(super) const RULES: [Rule; 21] = [
         |e, runner| e.agree_about(&text::without_casts(&e.text), runner),
     ),
     asked("linear fill around 1970", |e| e.text.contains("fill(linear)"), is_linear_around_1970),
-    asked("number for nulls of texts and booleans", |e| e.text.contains("fill("), has_fill_numbers),
+    asked(
+        "number for nulls of texts and booleans in a subquery",
+        |e| text::subqueries(&e.text).iter().any(|text| text.contains("fill(")),
+        has_fill_numbers,
+    ),
     asked(
         "mode among equally frequent values",
         |e| e.text.contains("mode("),
-        |e, runner| is_among(e, "mode", runner, is_as_frequent),
+        |e, runner| {
+            // Of a subquery, another statement reads the values.
+            let is_inner = text::subqueries(&e.text).iter().any(|text| text.contains("mode("));
+            Ok(is_among(e, "mode", runner, is_as_frequent)?
+                || is_inner && e.agree_about(&e.text.replace("mode(", "first("), runner)?)
+        },
     ),
     asked(
         "point of a percentile among equal values",
@@ -254,6 +263,10 @@ fn differs_in_times(e: &Evidence<'_>, statement: &str, runner: &mut Runner) -> R
         let answers = e.ask(&text::with_columns(statement, call), runner)?;
         let is_same = match call.contains("integral(") {
             true => cells::same_but_for_times(&answers.ours, &answers.theirs),
+            // Of equal values, any point has the percentile.
+            false if call.contains("percentile(") => {
+                answers.agree() || cells::same_but_for_times(&answers.ours, &answers.theirs)
+            }
             false => answers.agree(),
         };
         if !is_same || cells::all_rows(&answers.ours).is_empty() {
