@@ -3,7 +3,8 @@
 //! Invariants: as for a window, the block is complete and durable before its samples leave the head, and a
 //! checkpoint follows: what a deletion later removes from the block must not come back from the WAL.
 //! Compaction leaves the blocks alone until the block of the whole window is there, because nothing after the
-//! last closed window is compacted. Series that fail are found again in the next generation.
+//! last closed window is compacted. Series that fail are found again in the next generation. Few idle series
+//! wait until they are worth a block, but not for ever: at most [`WAIT_GENERATIONS`].
 //! Not here: detection of idle series (`head`).
 
 use std::collections::BTreeMap;
@@ -17,6 +18,9 @@ use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 
 /// The idle series of a tenant are flushed if they are at least one in this many of its series.
 const IDLE_PART_MIN: usize = 20;
+/// Generations that idle series of a tenant wait while they are too few for a block of their own: eight times
+/// `--idle-after`, two hours by default, when most of them have left with their windows.
+const WAIT_GENERATIONS: u32 = 16;
 /// Estimated size of an idle series in a block.
 const SERIES_BYTES: u64 = 512;
 
@@ -25,9 +29,28 @@ const SERIES_BYTES: u64 = 512;
 pub(super) struct IdleFlushJobs {
     /// Idle series of the queued jobs.
     idle: BTreeMap<TenantId, IdleSeries>,
+    /// Generations for which the idle series of a tenant have been too few for a block.
+    waiting: BTreeMap<TenantId, u32>,
 }
 
 impl IdleFlushJobs {
+    /// Returns the tenants whose idle series are flushed: they are many, or have waited long enough.
+    fn take_due(&mut self, found: Vec<IdleSeries>, count_min: usize) -> BTreeMap<TenantId, IdleSeries> {
+        let mut waited = std::mem::take(&mut self.waiting);
+        let mut due = BTreeMap::new();
+        for idle in found.into_iter().filter(|idle| idle.idle_count() > 0) {
+            let generations = waited.remove(&idle.tenant).unwrap_or(0);
+            let is_many =
+                idle.idle_count() >= count_min && idle.idle_count() >= idle.series_count / IDLE_PART_MIN;
+            if is_many || generations >= WAIT_GENERATIONS {
+                due.insert(idle.tenant.clone(), idle);
+            } else {
+                self.waiting.insert(idle.tenant, generations + 1);
+            }
+        }
+        due
+    }
+
     fn flush(cx: &JobContext<'_>, idle: &IdleSeries) -> Result<(), FlushError> {
         let windows = cx.storage.head().windows();
         let writer = FlushWriter::new(cx.storage, &cx.counters.flush);
@@ -49,11 +72,8 @@ impl JobRunner for IdleFlushJobs {
     /// hot records of the head.
     fn search(&mut self, cx: &JobContext<'_>) -> Found {
         let count_min = cx.storage.options().idle.series_min;
-        let is_due = |idle: &IdleSeries| {
-            idle.idle_count() >= count_min && idle.idle_count() >= idle.series_count / IDLE_PART_MIN
-        };
-        let found = cx.storage.head().windows().age_series().into_iter().filter(is_due);
-        self.idle = found.map(|idle| (idle.tenant.clone(), idle)).collect();
+        let found = cx.storage.head().windows().age_series();
+        self.idle = self.take_due(found, count_min);
         let job = |idle: &IdleSeries| {
             let bytes = idle.idle_count() as u64 * SERIES_BYTES;
             Job::of_tenant(JobKind::IdleFlush, idle.tenant.clone(), cx.now_ms, bytes)

@@ -132,6 +132,73 @@ fn few_idle_series_are_not_worth_a_block() {
     check(1, 0, 0, 0);
 }
 
+/// Idle series of a tenant that has fewer than a block is worth stayed in the head until their window ended,
+/// with `--idle-after 3s` for hours: 224 to 346 series. They wait for eight times `--idle-after`.
+#[test]
+fn few_idle_series_leave_the_head_after_a_longer_time() {
+    let check = |series_min: usize, silent_count: usize, busy_count: usize, is_many: bool| {
+        let what = format!("{series_min} {silent_count} {busy_count}");
+        let mut machine = machine(6);
+        machine.options.idle.series_min = series_min;
+        machine.options.idle.after_ms = 3_000;
+        let tsdb = machine.open();
+        tsdb.run_maintenance();
+        let tenant = tenant("t");
+        for number in 0..silent_count {
+            write(&tsdb, &tenant, &format!("silent{number}"), &row(5)).expect("works");
+        }
+        let mut flushed_at = Vec::new();
+        for generation in 0..40 {
+            for number in 0..busy_count {
+                let sample = [(START_MS + generation, 1.0)];
+                write(&tsdb, &tenant, &format!("busy{number}"), &sample).expect("works");
+            }
+            machine.clock.advance(Duration::from_millis(1_500));
+            tsdb.run_maintenance();
+            if tsdb.stats().blocks > flushed_at.len() as u64 {
+                flushed_at.push(generation);
+            }
+        }
+        // Two generations until a series is idle, then sixteen of waiting.
+        let want = if is_many { 1..=2 } else { 17..=19 };
+        assert!(flushed_at.len() == 1 && want.contains(&flushed_at[0]), "{what}: {flushed_at:?}");
+        assert_eq!(tsdb.stats().head.series, busy_count as u64, "{what}");
+        for number in 0..silent_count {
+            assert_eq!(machine.read(&tsdb, &tenant, &format!("silent{number}")), bits(&row(5)), "{what}");
+        }
+    };
+    check(1_000, 1, 0, false);
+    check(1_000, 20, 0, false);
+    check(1_000, 20, 5, false);
+    check(1_000, 346, 0, false);
+    check(1_000, 224, 30, false);
+    check(2, 1, 3, false);
+    check(1, 1, 60, false);
+    check(10, 9, 0, false);
+    check(10, 10, 0, true);
+    check(1, 1, 18, true);
+}
+
+/// Small tenants with series that come and go have one block per eight times `--idle-after`, not one per
+/// generation.
+#[test]
+fn few_idle_series_make_few_blocks() {
+    let mut machine = machine(7);
+    machine.options.idle.series_min = 1_000;
+    machine.options.idle.after_ms = 3_000;
+    let tsdb = machine.open();
+    tsdb.run_maintenance();
+    for generation in 0..100_i64 {
+        let name = format!("job{generation}");
+        write(&tsdb, &tenant("t"), &name, &[(START_MS - HOUR_MS / 2 + generation, 1.0)]).expect("works");
+        machine.clock.advance(Duration::from_millis(1_500));
+        tsdb.run_maintenance();
+    }
+    let stats = tsdb.stats();
+    assert!((4..=6).contains(&stats.blocks), "{} blocks of 100 generations", stats.blocks);
+    assert!(stats.head.series <= 20, "{} series", stats.head.series);
+}
+
 /// Flushed samples must not come back from the WAL after they were deleted from their block.
 #[test]
 fn a_deleted_idle_series_does_not_come_back() {
