@@ -19,6 +19,7 @@ use crate::series::sealed_chunks::WINDOW_WIDTH_MAX;
 use crate::series::verify::SealedVerification;
 use crate::state::HeadState;
 use crate::statistics::HeadStatistics;
+use crate::store_owners::StoreOwners;
 use crate::windows::HeadWindows;
 use crate::write::Writer;
 use crate::write::delete::{DeleteProgress, DeleteStats};
@@ -88,6 +89,12 @@ impl Head {
     pub fn set_field_history(&self, history: Box<dyn FieldHistory>) {
         // A second history would be that of the same blocks.
         let _ = self.state.field_history.set(history);
+    }
+
+    /// Sets where the owners of stores are looked up, once, before anything is appended: the stores of a
+    /// tenant use one share of the memory.
+    pub fn set_store_owners(&self, owners: Box<dyn StoreOwners>) {
+        self.writer.memory_limit().set_owners(owners);
     }
 
     /// Applies a batch to memory and queues its WAL frames; durable only after [`Head::wait`] for the

@@ -19,6 +19,7 @@ pub mod reorder;
 mod series;
 mod state;
 mod statistics;
+mod store_owners;
 pub(crate) mod texts;
 mod windows;
 mod write;
@@ -40,6 +41,7 @@ pub use statistics::{
     CheckpointTotals, HeadStatistics, HeadStats, HistogramStats, SampleStats, TenantMemory, TenantStats,
     TextStats, TextWindow,
 };
+pub use store_owners::StoreOwners;
 pub use texts::HeadTexts;
 pub use windows::HeadWindows;
 pub use write::delete::{DeleteProgress, DeleteStats};

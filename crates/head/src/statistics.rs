@@ -1,7 +1,6 @@
 //! Counters and sizes of the head, for metrics and status pages.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use chronolith_model::{TenantId, TimeRange};
 use chronolith_wal::WalStats;
@@ -15,6 +14,7 @@ use crate::series::stripe::SeriesState;
 use crate::series::verify::SealedVerification;
 use crate::state::HeadState;
 use crate::write::Writer;
+use crate::write::memory_account::StoreMemory;
 
 /// Counters since startup, and current sizes.
 #[derive(Debug, Clone, Default)]
@@ -320,13 +320,12 @@ impl HeadStatistics {
         let limit = self.writer.memory_limit();
         limit.update(|| self.memory().iter().map(|part| part.bytes).sum());
         limit.update_tenants(|| {
-            let all = self.memory_by_tenant(usize::MAX);
-            for one in &all {
-                if let Some(tenant) = self.state.index.tenant(&one.tenant) {
-                    tenant.memory_bytes.store(one.bytes, Ordering::Relaxed);
-                }
-            }
-            all.iter().filter(|one| one.series_count > 0).count() as u64
+            let of_store = |one: TenantMemory| {
+                let tenant = self.state.index.tenant(&one.tenant)?;
+                let account = limit.account_of(&tenant).clone();
+                Some(StoreMemory { account, bytes: one.bytes, has_series: one.series_count > 0 })
+            };
+            self.memory_by_tenant(usize::MAX).into_iter().filter_map(of_store).collect()
         });
     }
 

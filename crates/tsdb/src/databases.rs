@@ -14,6 +14,7 @@ use chronolith_base::Env;
 use chronolith_base::hash::FixedState;
 use chronolith_bucket::Folder;
 use chronolith_format::databases::CatalogFile;
+use chronolith_head::StoreOwners;
 use chronolith_model::databases::{
     Adopted, BucketDatabases, CatalogChange, CatalogError, DatabaseCatalog, StoreId,
 };
@@ -284,6 +285,15 @@ impl DatabaseStore {
     /// Returns true if a retention policy has a duration.
     pub(crate) fn has_retention(&self) -> bool {
         self.current.read().policies.values().any(|policy| policy.duration_ns > 0)
+    }
+}
+
+/// Owners of stores by the catalogue.
+pub(crate) struct CatalogOwners(pub(crate) Arc<DatabaseStore>);
+
+impl StoreOwners for CatalogOwners {
+    fn owner_of(&self, store: &TenantId) -> Option<TenantId> {
+        self.0.owner_of(store)
     }
 }
 

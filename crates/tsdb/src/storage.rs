@@ -29,7 +29,7 @@ use crate::upload::state::{BlockPlace, UploadState};
 /// Stores of what is not a sample, each with a file of its own.
 pub(crate) struct SideStores {
     pub(crate) metadata: MetadataStore,
-    pub(crate) databases: DatabaseStore,
+    pub(crate) databases: Arc<DatabaseStore>,
     pub(crate) graphite: GraphiteLog,
 }
 
@@ -92,7 +92,7 @@ impl Storage {
         &self.side.metadata
     }
 
-    pub(crate) fn databases(&self) -> &DatabaseStore {
+    pub(crate) fn databases(&self) -> &Arc<DatabaseStore> {
         &self.side.databases
     }
 

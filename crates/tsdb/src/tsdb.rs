@@ -34,7 +34,7 @@ use crate::bucket::BucketSources;
 use crate::bucket_maintenance::{BucketMaintenance, BucketParts};
 use crate::changes::Writer;
 use crate::data_dir::{lock_data_dir, make_dir};
-use crate::databases::DatabaseStore;
+use crate::databases::{CatalogOwners, DatabaseStore};
 use crate::exemplars::{ExemplarStorage, ExemplarWindow};
 use crate::frame_copies::Findings;
 use crate::graphite::GraphiteLog;
@@ -163,6 +163,7 @@ impl Tsdb {
         let storage = Arc::new(storage);
         let fields = BlockFields { blocks: storage.blocks().clone(), env: storage.env().clone() };
         storage.head().set_field_history(Box::new(fields));
+        storage.head().set_store_owners(Box::new(CatalogOwners(storage.databases().clone())));
         forget_removed(&storage);
         let tsdb = Tsdb {
             maintenance: Maintenance::new(storage.clone(), clock),
@@ -750,7 +751,7 @@ fn open_side_stores(
 ) -> Result<SideStores, OpenError> {
     let dir = &options.data_dir;
     let metadata = MetadataStore::open(env, dir, options.sync, &mut Findings { notes, repaired })?;
-    let databases = DatabaseStore::open(env, dir, repaired)?;
+    let databases = Arc::new(DatabaseStore::open(env, dir, repaired)?);
     let graphite = GraphiteLog::open(env, options, &mut Findings { notes, repaired })?;
     Ok(SideStores { metadata, databases, graphite })
 }

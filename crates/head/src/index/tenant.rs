@@ -4,8 +4,8 @@
 //! Invariants: lock order is index before stripe; the lock of the windows is taken alone.
 //! Not here: samples (`series`), the index itself (`tables`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::{TenantId, TimeUnit};
@@ -15,6 +15,7 @@ use crate::index::field_types::FieldTypes;
 use crate::index::tables::TenantIndex;
 use crate::series::windows::Windows;
 use crate::texts::TenantTexts;
+use crate::write::memory_account::MemoryAccount;
 use chronolith_base::sync::{self, RwLock};
 
 /// Limit of tenants of one process; beyond it, writes are rejected as for a tenant at its series limit.
@@ -43,8 +44,8 @@ pub(crate) struct TenantHead {
     /// Cached answer to "may a series have no samples": [`EMPTY_UNKNOWN`], [`EMPTY_NONE`] or [`EMPTY_SOME`].
     pub(crate) empty_series: AtomicU8,
     pub(crate) texts: TenantTexts,
-    /// Memory at the last measurement plus reservations since.
-    pub(crate) memory_bytes: AtomicU64,
+    /// Memory of the tenant that owns the store, once it is needed.
+    pub(crate) account: OnceLock<Arc<MemoryAccount>>,
     /// A lock of `base`: that of the series keys is taken under it, so the interleaving tests must see both.
     pub(crate) field_types: sync::Mutex<FieldTypes>,
     /// Set once `field_types` has the fields that had several kinds at the start.
@@ -120,7 +121,7 @@ impl Tenants {
             removed_count: AtomicU64::new(0),
             empty_series: AtomicU8::new(EMPTY_UNKNOWN),
             texts: TenantTexts::default(),
-            memory_bytes: AtomicU64::new(0),
+            account: OnceLock::new(),
             field_types: sync::Mutex::new(FieldTypes::default()),
             has_field_types: AtomicBool::new(false),
         });

@@ -1,17 +1,20 @@
-//! Memory limit of the whole head, and the share of a tenant: the estimate of a batch is reserved before
+//! Memory limit of the whole head, and the share of a tenant over all its stores: the estimate of a batch is reserved before
 //! any of it is applied.
 //!
 //! Invariants: a batch is refused whole or not at all. `used_bytes` is the last measurement plus all
 //! reservations since, an upper estimate: between two measurements the head exceeds the limit by the running
 //! batches at most.
-//! Not here: measuring (`statistics`) and its schedule (`tsdb`).
+//! Not here: accounts of tenants (`memory_account`), measuring (`statistics`) and its schedule (`tsdb`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use chronolith_model::WriteBatch;
 
+use super::memory_account::{MemoryAccount, MemoryAccounts, StoreMemory};
 use crate::index::tenant::TenantHead;
 use crate::options::WriteError;
+use crate::store_owners::StoreOwners;
 
 /// Memory of a series in addition to its label bytes: record, index, keys, an open chunk.
 const SERIES_BYTES: u64 = 320;
@@ -24,13 +27,16 @@ const HISTOGRAM_BYTES: u64 = 256;
 const CROWDED_PERCENT: u64 = 75;
 
 /// Byte counter with a limit, from which appends reserve.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct MemoryLimit {
     /// 0 = no limit.
     limit_bytes: u64,
     used_bytes: AtomicU64,
     /// Part of the limit that one tenant may use; 100 = all of it.
     tenant_percent: u8,
+    accounts: MemoryAccounts,
+    /// Owners of stores; before they are known, each store counts for itself.
+    owners: OnceLock<Box<dyn StoreOwners>>,
     /// Tenants with series at the last measurement, and those that reserved first since.
     tenant_count: AtomicU64,
     refused_by_share: AtomicU64,
@@ -39,6 +45,21 @@ pub(crate) struct MemoryLimit {
 impl MemoryLimit {
     pub(crate) fn new(limit_bytes: u64, tenant_percent: u8) -> MemoryLimit {
         MemoryLimit { limit_bytes, tenant_percent, ..MemoryLimit::default() }
+    }
+
+    /// Sets where the owners of stores are looked up, once, before anything is appended.
+    pub(crate) fn set_owners(&self, owners: Box<dyn StoreOwners>) {
+        // Later ones would be those of the same catalogue.
+        let _ = self.owners.set(owners);
+    }
+
+    /// Returns the account of the tenant that owns a store.
+    pub(crate) fn account_of<'t>(&self, store: &'t TenantHead) -> &'t Arc<MemoryAccount> {
+        store.account.get_or_init(|| {
+            let owner = self.owners.get().filter(|_| store.id.is_store());
+            let owner = owner.and_then(|owners| owners.owner_of(&store.id));
+            self.accounts.of(owner.unwrap_or_else(|| store.id.clone()))
+        })
     }
 
     fn has_shares(&self) -> bool {
@@ -61,15 +82,15 @@ impl MemoryLimit {
         self.share_max().min(self.limit_bytes / tenant_count)
     }
 
-    fn reserve_share(&self, tenant: &TenantHead, bytes: u64) -> Result<(), WriteError> {
-        let name = || tenant.id.as_str().to_owned();
+    fn reserve_share(&self, account: &MemoryAccount, bytes: u64) -> Result<(), WriteError> {
+        let name = || account.owner.as_str().to_owned();
         if bytes > self.share_max() {
             let share_bytes = self.share_max();
             return Err(WriteError::NeverFitsShare { tenant: name(), needed_bytes: bytes, share_bytes });
         }
         let share_bytes = self.share_now();
         let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= share_bytes);
-        let reserved = tenant.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        let reserved = account.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         match reserved {
             Ok(before) => {
                 // The tenant is new; the next measurement counts exactly.
@@ -95,7 +116,7 @@ impl MemoryLimit {
         reserved.map(drop).map_err(|used_bytes| WriteError::HeadFull { used_bytes, limit_bytes })
     }
 
-    /// Reserves memory for a batch of `tenant` that is not applied yet; `misses` are its new series.
+    /// Reserves memory for a batch of the store `tenant` that is not applied yet; `misses` are its new series.
     ///
     /// # Errors
     /// [`WriteError`]: the limit or the share of the tenant does not allow it.
@@ -119,18 +140,19 @@ impl MemoryLimit {
         if !self.has_shares() {
             return self.reserve(bytes);
         }
-        self.reserve_share(tenant, bytes)?;
+        let account = self.account_of(tenant);
+        self.reserve_share(account, bytes)?;
         self.reserve(bytes).inspect_err(|_| {
             let less = |used: u64| Some(used.saturating_sub(bytes));
             // The update cannot fail: it always has a value.
-            let _ = tenant.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let _ = account.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         })
     }
 
-    /// Records the number of tenants with series; `measure` gives it and is called only if there are shares.
-    pub(crate) fn update_tenants(&self, measure: impl FnOnce() -> u64) {
+    /// Records the memory of all stores; `measure` returns it and is called only if there are shares.
+    pub(crate) fn update_tenants(&self, measure: impl FnOnce() -> Vec<StoreMemory>) {
         if self.limit_bytes > 0 && self.has_shares() {
-            self.tenant_count.store(measure(), Ordering::Relaxed);
+            self.tenant_count.store(self.accounts.record(measure()), Ordering::Relaxed);
         }
     }
 

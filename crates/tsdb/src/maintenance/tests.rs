@@ -59,7 +59,7 @@ impl Fixture {
         }
         clock.set_now_ms(START_MS + WINDOW_MS);
         let guarded = GuardedClock::open(&env, &data_dir, 0, None, &mut notes);
-        let databases = DatabaseStore::open(&env, &data_dir, &mut repaired).expect("opens");
+        let databases = Arc::new(DatabaseStore::open(&env, &data_dir, &mut repaired).expect("opens"));
         let side = SideStores { metadata, databases, graphite };
         let storage = Storage::new(env, options, head, Arc::new(blocks), side, None);
         Fixture { maintenance: Maintenance::new(Arc::new(storage), guarded), clock, disk }

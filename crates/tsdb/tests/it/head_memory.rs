@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chronolith_model::databases::CatalogChange;
 use chronolith_model::{IngestionLimits, Labels, TenantId, TenantLimits, WriteBatch};
 use chronolith_tsdb::{HeadMemory, Tsdb, WriteError};
 
@@ -190,4 +191,109 @@ fn four_tenants_at_their_share_leave_room_to_a_fifth() {
         tsdb.append(&tenant("quiet"), &batch(round * 20, 20, START_MS)).expect("has room");
     }
     assert!(refused_count > 0, "the loud tenants are refused");
+}
+
+fn created(tsdb: &Tsdb, owner: &TenantId, name: &str) -> TenantId {
+    let change = CatalogChange::CreateDatabase { name: name.to_owned(), policy: None };
+    tsdb.change_databases(owner, &change).expect("created");
+    let catalog = tsdb.databases();
+    let database = catalog.of(owner).and_then(|own| own.database(name)).expect("a database");
+    database.policies[0].store.clone()
+}
+
+/// One point of each of `count` fields, from number `first` on.
+fn points(first: usize, count: usize, time_ms: i64) -> WriteBatch {
+    let mut batch = WriteBatch::from_labels();
+    for number in first..first + count {
+        let name = format!("series_{number}");
+        let labels = Labels::from_pairs([("__name__", name.as_str()), ("a", "b")]);
+        batch.push_labels(&labels, &[(time_ms * 1_000_000, 1.0)]);
+    }
+    batch
+}
+
+/// The share was one per store: a tenant with four databases filled the head of all. The stores of a tenant
+/// use one share, and the error names the tenant.
+#[test]
+fn the_stores_of_a_tenant_use_one_share() {
+    for (seed, database_count, has_own) in
+        [(60, 1, false), (61, 2, false), (62, 4, false), (63, 4, true), (64, 8, true), (65, 16, false)]
+    {
+        let mut machine = Machine::new(seed);
+        machine.options.head_memory.limit = HeadMemory::Bytes(4 * LIMIT_BYTES);
+        machine.options.head_memory.tenant_percent = 25;
+        let tsdb = machine.open();
+        let (loud, quiet) = (tenant("loud"), tenant("quiet"));
+        let mut stores: Vec<TenantId> =
+            (0..database_count).map(|number| created(&tsdb, &loud, &format!("db{number}"))).collect();
+        stores.extend(has_own.then(|| loud.clone()));
+        let other = created(&tsdb, &quiet, "db0");
+        let mut refused = Vec::new();
+        for round in 0..200 {
+            tsdb.sync_log();
+            let store = &stores[round % stores.len()];
+            let batch = match store.is_store() {
+                true => points(round * 500, 500, START_MS),
+                false => batch(round * 500, 500, START_MS),
+            };
+            refused.extend(tsdb.append(store, &batch).err());
+            tsdb.append(&quiet, &batch_of_quiet(round)).expect("new series of the other");
+            tsdb.append(&other, &points(round * 10, 10, START_MS)).expect("new fields of the other");
+        }
+        let what = format!("{database_count} databases, own store: {has_own}");
+        assert!(refused.len() > 20, "{what}: {} refused", refused.len());
+        for error in &refused {
+            let is_own = matches!(error, WriteError::TenantFull { tenant, share_bytes, .. }
+                if tenant == "loud" && *share_bytes <= LIMIT_BYTES);
+            assert!(is_own, "{what}: {error}");
+        }
+        let tenants = tsdb.memory(usize::MAX).tenants;
+        let of_loud = tenants.iter().filter(|one| stores.contains(&one.tenant));
+        let loud_bytes: u64 = of_loud.map(|one| one.bytes).sum();
+        assert!(loud_bytes <= LIMIT_BYTES + LIMIT_BYTES / 8, "{what}: {loud_bytes} bytes");
+    }
+}
+
+fn batch_of_quiet(round: usize) -> WriteBatch {
+    batch(round * 10, 10, START_MS)
+}
+
+/// A tenant at its share that stops has room again once its series are idle, long before its windows end.
+#[test]
+fn a_tenant_at_its_share_has_room_again_when_its_series_are_idle() {
+    for database_count in [0, 3] {
+        let mut machine = Machine::new(66);
+        machine.options.head_memory.limit = HeadMemory::Bytes(4 * LIMIT_BYTES);
+        machine.options.head_memory.tenant_percent = 25;
+        machine.options.idle.after_ms = 900_000;
+        let tsdb = machine.open();
+        tsdb.run_maintenance();
+        let loud = tenant("loud");
+        let mut stores: Vec<TenantId> =
+            (0..database_count).map(|number| created(&tsdb, &loud, &format!("db{number}"))).collect();
+        if stores.is_empty() {
+            stores.push(loud.clone());
+        }
+        // Memory is measured each second.
+        let send = |round: usize| {
+            let store = &stores[round % stores.len()];
+            machine.clock.advance(Duration::from_secs(1));
+            tsdb.sync_log();
+            let batch = match store.is_store() {
+                true => points(round * 500, 500, START_MS),
+                false => batch(round * 500, 500, START_MS),
+            };
+            tsdb.append(store, &batch)
+        };
+        let first = (0..200).find(|round| send(*round).is_err()).expect("refused at the share");
+        for minute in 0..23 {
+            machine.clock.advance(Duration::from_secs(60));
+            tsdb.run_maintenance();
+            assert!(minute > 10 || send(first).is_err(), "{database_count} databases: still at the share");
+        }
+        for round in first..first + 5 {
+            let outcome = send(round).expect("there is room again");
+            assert_eq!(outcome.accepted_count, 500, "{database_count} databases");
+        }
+    }
 }

@@ -145,7 +145,9 @@ pub(super) fn points_before(batch: &WriteBatch, earliest_ns: i64) -> u64 {
 fn write_error(error: &WriteError) -> InfluxError {
     let status = match error {
         // A batch that can never fit must not be sent again.
-        WriteError::NeverFits { .. } | WriteError::BurstExceeded { .. } => StatusCode::BAD_REQUEST,
+        WriteError::NeverFits { .. }
+        | WriteError::NeverFitsShare { .. }
+        | WriteError::BurstExceeded { .. } => StatusCode::BAD_REQUEST,
         WriteError::Wal(WalError::Poisoned(_)) | WriteError::Metadata(_) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
