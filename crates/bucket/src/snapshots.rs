@@ -20,7 +20,6 @@ use chronolith_format::bucket::{NumberedSnapshot, Stamp};
 pub use self::reader::{Latest, SnapshotReader};
 
 use self::reader::Found;
-use crate::folder::Folder;
 use crate::store::CreateOutcome;
 use crate::{BucketError, RequestContext, Store};
 
@@ -97,7 +96,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
         let mut found = self.reader.find(request).await?;
         let mut lost_races = 0;
         loop {
-            let base = self.base(&request.folder, &found)?;
+            let base = found.newest(&self.reader, &request.folder)?;
             let mut next = base.as_deref().cloned().unwrap_or_else(S::empty);
             if change(&mut next) == Change::Keep {
                 return Ok(Updated { snapshot: base, is_written: false });
@@ -106,7 +105,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
             let (body, snapshot) = self.encoded(request, next, number)?;
             let other = match self.create(request, number, body).await? {
                 CreateOutcome::Created => return Ok(self.written(request, snapshot).await),
-                CreateOutcome::Exists(other) => match S::decode_object(&other.bytes, number) {
+                CreateOutcome::Exists(other) => match self.reader.decode(request, &other.bytes, number) {
                     Ok(other) => Some(Arc::new(other)),
                     Err(_) => self.reader.load(request, number).await?.into_snapshot(),
                 },
@@ -137,16 +136,6 @@ impl<S: NumberedSnapshot> Snapshots<S> {
         RequestContext { deadline_ns: request.deadline_ns.min(latest_ns), ..request.clone() }
     }
 
-    /// Snapshot to update; `None` if there is none.
-    fn base(&self, folder: &Folder, found: &Found<S>) -> Result<Option<Arc<S>>, BucketError> {
-        match &found.snapshot {
-            None if found.newest_number > 0 => {
-                Err(self.reader.unreadable(folder, found.newest_number, "damage, or a later version"))
-            }
-            snapshot => Ok(snapshot.clone()),
-        }
-    }
-
     /// Body of the next snapshot, and what it decodes to.
     fn encoded(&self, request: &RequestContext, mut next: S, number: u64) -> Result<(Bytes, S), BucketError> {
         let mut stamp = Stamp { number, ..next.stamp() };
@@ -158,9 +147,11 @@ impl<S: NumberedSnapshot> Snapshots<S> {
             BucketError::Refused { what, detail }
         };
         let mut body = Vec::new();
-        next.encode_object(&mut body).map_err(|error| refused(error.to_string()))?;
+        let folder = self.reader.folder_key(&request.folder);
+        next.encode_object(&folder, &mut body).map_err(|error| refused(error.to_string()))?;
         // Readers have limits that a writer could exceed: then no process could read the tenant any more.
-        let decoded = S::decode_object(&body, number).map_err(|error| refused(error.to_string()))?;
+        let decoded = self.reader.decode(request, &body, number);
+        let decoded = decoded.map_err(|error| refused(error.to_string()))?;
         Ok((body.into(), decoded))
     }
 

@@ -7,6 +7,7 @@
 
 use chronolith_base::{Clock, SystemClock};
 use chronolith_format::block::meta::Ulid;
+use chronolith_format::bucket::SnapshotKey;
 use chronolith_format::bucket::catalogue::{
     Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, SidecarObject, Snapshot,
 };
@@ -86,9 +87,10 @@ fn measure(source_count: u64, size: Size) {
     for _ in 0..size.round_count {
         bytes.clear();
         let start = clock.mono_ns();
-        snapshot.encode(&mut bytes).expect("encodes");
+        snapshot.encode("anonymous", &mut bytes).expect("encodes");
         let encoded = clock.mono_ns();
-        let decoded = Snapshot::decode(&bytes, 7).expect("decodes");
+        let decoded =
+            Snapshot::decode(&bytes, SnapshotKey { folder: "anonymous", number: 7 }).expect("decodes");
         decode_ns = decode_ns.min(clock.mono_ns() - encoded);
         encode_ns = encode_ns.min(encoded - start);
         assert!(decoded == snapshot);

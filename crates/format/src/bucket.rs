@@ -12,5 +12,5 @@ mod packed;
 pub mod sidecar;
 mod texts;
 
-pub use numbered::{Hint, NumberedSnapshot, Stamp};
+pub use numbered::{Hint, NumberedSnapshot, SnapshotKey, Stamp};
 pub use packed::Unpacker;

@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_base::Clock;
+use chronolith_base::{Clock, DecodeError};
 use chronolith_format::bucket::catalogue::Snapshot;
-use chronolith_format::bucket::{Hint, NumberedSnapshot};
+use chronolith_format::bucket::{Hint, NumberedSnapshot, SnapshotKey};
 
 use crate::external_labels::ExternalLabels;
 use crate::folder::Folder;
@@ -57,6 +57,25 @@ pub(super) struct Found<S> {
     pub(super) newest_number: u64,
     /// The newest one; `None` if it is damaged, or if there is none.
     pub(super) snapshot: Option<Arc<S>>,
+}
+
+impl<S: NumberedSnapshot> Found<S> {
+    /// Returns the newest snapshot of `folder`; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`BucketError::Corrupt`] if it is damaged: an older one lacks blocks or databases.
+    pub(super) fn newest(
+        &self,
+        reader: &SnapshotReader<S>,
+        folder: &Folder,
+    ) -> Result<Option<Arc<S>>, BucketError> {
+        match &self.snapshot {
+            None if self.newest_number > 0 => {
+                Err(reader.unreadable(folder, self.newest_number, "damage, or a later version"))
+            }
+            snapshot => Ok(snapshot.clone()),
+        }
+    }
 }
 
 /// Object `latest` of a folder.
@@ -113,8 +132,8 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
     /// [`BucketError::Corrupt`] if the newest one is damaged or missing; as other requests.
     pub async fn read_latest(&self, request: &RequestContext) -> Result<Option<Latest<S>>, BucketError> {
         let confirmed_ns = self.clock.mono_ns();
-        let found = self.find(request).await?;
-        self.latest(request, found, confirmed_ns)
+        let newest = self.find(request).await?.newest(self, &request.folder)?;
+        Ok(newest.map(|snapshot| Latest { snapshot, confirmed_ns }))
     }
 
     /// As [`SnapshotReader::read_latest`], from a snapshot that is known.
@@ -135,28 +154,14 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         let is_end = self.step(request, &mut found).await?;
         let is_confirmed = known_age < self.kept_age / 4 || self.exists(request, found.newest_number).await?;
         if is_end && is_confirmed {
-            return self.latest(request, found, start_ns);
+            let newest = found.newest(self, &request.folder)?;
+            return Ok(newest.map(|snapshot| Latest { snapshot, confirmed_ns: start_ns }));
         }
         self.read_latest(request).await
     }
 
-    fn latest(
-        &self,
-        request: &RequestContext,
-        found: Found<S>,
-        confirmed_ns: u64,
-    ) -> Result<Option<Latest<S>>, BucketError> {
-        match found {
-            Found { newest_number: 0, .. } => Ok(None),
-            Found { snapshot: Some(snapshot), .. } => Ok(Some(Latest { snapshot, confirmed_ns })),
-            Found { newest_number, snapshot: None } => {
-                Err(self.unreadable(&request.folder, newest_number, "damage, or a later version"))
-            }
-        }
-    }
-
     /// The error for a newest snapshot that cannot be used.
-    pub(super) fn unreadable(&self, folder: &Folder, number: u64, found: &str) -> BucketError {
+    fn unreadable(&self, folder: &Folder, number: u64, found: &str) -> BucketError {
         BucketError::Corrupt {
             key: self.key(folder, number),
             what: S::WHAT,
@@ -254,7 +259,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         let key = self.key(&request.folder, number);
         for attempt in 1.. {
             let damage = match self.store.read(request, &key, ReadRange::Whole, None).await {
-                Ok(read) => match S::decode_object(&read.bytes, number) {
+                Ok(read) => match self.decode(request, &read.bytes, number) {
                     Ok(snapshot) => return Ok(Loaded::Decoded(Arc::new(snapshot))),
                     Err(error) => error.to_string(),
                 },
@@ -297,9 +302,24 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         Ok(StoredHint::Damaged)
     }
 
+    /// Decodes snapshot `number` of the folder of `request`.
+    pub(super) fn decode(
+        &self,
+        request: &RequestContext,
+        bytes: &[u8],
+        number: u64,
+    ) -> Result<S, DecodeError> {
+        S::decode_object(bytes, SnapshotKey { folder: &self.folder_key(&request.folder), number })
+    }
+
+    /// Key of a folder, to which its snapshots are bound.
+    pub(super) fn folder_key(&self, folder: &Folder) -> String {
+        self.layout.folder_key(folder)
+    }
+
     /// Key of a snapshot.
     pub(super) fn key(&self, folder: &Folder, number: u64) -> String {
-        format!("{}/{}", self.layout.folder_key(folder), S::name_of(number))
+        format!("{}/{}", self.folder_key(folder), S::name_of(number))
     }
 
     /// Key of the hint.

@@ -4,15 +4,18 @@
 use std::sync::atomic::Ordering;
 
 use chronolith_format::block::meta::Ulid;
+use chronolith_format::bucket::SnapshotKey;
 use chronolith_format::bucket::catalogue::{
     Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, Snapshot,
 };
 use chronolith_format::bucket::databases::DatabasesSnapshot;
+use chronolith_model::databases::StoreId;
 use chronolith_model::{TimeRange, TimeUnit};
 
 use super::s3_server::S3Server;
 use super::*;
 use crate::error::BucketError;
+use crate::folder::Folder;
 use crate::snapshots::{Change, Snapshots};
 use crate::store::read::ReadRange;
 use crate::store::request::Operation;
@@ -308,5 +311,53 @@ async fn an_update_that_reads_its_own_snapshot_damaged_is_made_once() {
     assert!(rig.store.counters().requests(Operation::Create, Outcome::Network) > 0);
     let object = format!("{TENANT}/{}", Snapshot::object_name(1));
     let body = rig.store.read(&rig.query(1000), &object, ReadRange::Whole, None).await.unwrap().bytes;
-    assert_eq!(Snapshot::decode(&body, 1).unwrap(), *updated.snapshot.unwrap());
+    let key = SnapshotKey { folder: TENANT, number: 1 };
+    assert_eq!(Snapshot::decode(&body, key).unwrap(), *updated.snapshot.unwrap());
+}
+
+/// The object of another tenant under the key of a snapshot was read as the own one: answers had the blocks of
+/// the other tenant, and none of the own ones.
+#[tokio::test]
+async fn a_snapshot_of_another_tenant_or_store_is_damage() {
+    let rig = Rig::memory(FaultPlan::default());
+    add_all(&rig, 0..3).await;
+    let stores = [1, 2].map(|n| Folder::of_store(&TenantId::anonymous(), StoreId::from_bytes([n; 16])));
+    let folders = [Folder::of_tenant(&TenantId::new("other").unwrap())].into_iter().chain(stores);
+    for folder in folders {
+        let request = RequestContext { folder, ..rig.query(60_000) };
+        for n in 10..13 {
+            snapshots(&rig).update(&request, add(n)).await.unwrap();
+        }
+        let foreign = format!("{}/{}", request.folder, Snapshot::object_name(3));
+        let bytes = rig.store.read(&request, &foreign, ReadRange::Whole, None).await.unwrap().bytes;
+        let own = format!("{TENANT}/{}", Snapshot::object_name(3));
+        let before = rig.store.read(&request, &own, ReadRange::Whole, None).await.unwrap().bytes;
+        rig.faults.inner_put(&own, bytes).await;
+        let error = snapshots(&rig).reader().read_latest(&rig.query(60_000)).await.unwrap_err();
+        assert!(matches!(&error, BucketError::Corrupt { key, .. } if *key == own), "{error}");
+        let updated = snapshots(&rig).update(&rig.query(60_000), add(7)).await;
+        assert!(matches!(updated, Err(BucketError::Corrupt { .. })), "{updated:?}");
+        rig.faults.inner_put(&own, before).await;
+        assert_eq!(newest(&rig).await, Some((3, 3)));
+    }
+}
+
+/// Objects of versions without a folder are read, and the next one has one.
+#[tokio::test]
+async fn snapshots_of_earlier_versions_are_read_and_continued() {
+    let golden: [&[u8]; 2] = [
+        include_bytes!("../../../format/testdata/bucket/version-1.catalogue"),
+        include_bytes!("../../../format/testdata/bucket/version-2.catalogue"),
+    ];
+    for (bytes, block_count) in golden.into_iter().zip([9, 20]) {
+        let rig = Rig::memory(FaultPlan::default());
+        let own = format!("{TENANT}/{}", Snapshot::object_name(42));
+        rig.faults.inner_put(&own, Bytes::from_static(bytes)).await;
+        assert_eq!(newest(&rig).await, Some((42, block_count)));
+        add_all(&rig, 0..1).await;
+        assert_eq!(newest(&rig).await, Some((43, block_count + 1)));
+        let next = format!("{TENANT}/{}", Snapshot::object_name(43));
+        let written = rig.store.read(&rig.query(1000), &next, ReadRange::Whole, None).await.unwrap().bytes;
+        assert_eq!(written[4], 3, "the version that names the folder");
+    }
 }

@@ -12,17 +12,19 @@ use chronolith_base::DecodeError;
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
-use super::numbered::{NumberedSnapshot, Stamp};
+use super::numbered::{NumberedSnapshot, SnapshotKey, Stamp};
 use crate::block::meta::{Provenance, Ulid};
 
 /// First four bytes of a snapshot.
 pub const MAGIC: [u8; 4] = *b"CLCS";
-/// Version that is written where no block has roll-ups: readers before version 2 know no other.
-pub const VERSION_WITHOUT_ROLLUPS: u16 = 1;
-/// Newest version that is read.
-pub const VERSION: u16 = 2;
+/// First version.
+pub const VERSION_FIRST: u16 = 1;
+/// Version whose objects are bound to no folder.
+pub const VERSION_WITHOUT_FOLDER: u16 = 2;
+/// Version that is written, and the newest one that is read.
+pub const VERSION: u16 = 3;
 /// Bytes before the packed records.
-pub const HEADER_BYTES: usize = 48;
+pub const HEADER_BYTES: usize = 52;
 /// Bytes of the unpacked records, and of the random parts of all ULIDs: some 500,000 blocks.
 pub const SNAPSHOT_RAW_BYTES_MAX: usize = 64 << 20;
 /// Folder of the snapshots of a tenant.
@@ -238,12 +240,12 @@ impl NumberedSnapshot for Snapshot {
         Stamp { number: self.number, writer: self.writer, created_ms: self.created_ms } = stamp;
     }
 
-    fn encode_object(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.encode(out)
+    fn encode_object(&self, folder: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encode(folder, out)
     }
 
-    fn decode_object(bytes: &[u8], number: u64) -> Result<Snapshot, DecodeError> {
-        Snapshot::decode(bytes, number)
+    fn decode_object(bytes: &[u8], key: SnapshotKey<'_>) -> Result<Snapshot, DecodeError> {
+        Snapshot::decode(bytes, key)
     }
 }
 

@@ -10,23 +10,25 @@ use chronolith_base::hash::HashSet;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::databases::{BucketDatabase, BucketDatabases, BucketPolicy, DroppedStore, StoreId};
 
-use super::numbered::{NumberedSnapshot, Stamp};
+use super::numbered::{NumberedSnapshot, SnapshotKey, Stamp};
 use super::packed::{Unpacker, put_packed};
 use super::texts::check_end;
 use crate::lists::{put_list, put_text, read_list, read_text};
 
 /// First four bytes of a snapshot.
 const MAGIC: [u8; 4] = *b"CLDS";
-/// Version that is written without a Graphite store: readers before version 2 know no other.
+/// Version without a Graphite store.
 const VERSION_WITHOUT_GRAPHITE: u16 = 1;
-/// Newest version that is read.
-const VERSION: u16 = 2;
+/// Version with a Graphite store, whose objects are bound to no folder.
+const VERSION_WITHOUT_FOLDER: u16 = 2;
+/// Version that is written, and the newest one that is read.
+const VERSION: u16 = 3;
 /// Bytes of the unpacked content: 20,000 databases with the longest names and many policies.
 const RAW_BYTES_MAX: usize = 64 << 20;
 /// Bytes before the packed content.
-const HEADER_BYTES: usize = 44;
+const HEADER_BYTES: usize = 48;
 const WHAT: &str = "databases in a bucket";
-/// Last byte of version 2: the tenant has a Graphite store.
+/// Last byte since version 2: the tenant has a Graphite store.
 const HAS_GRAPHITE: u8 = 1;
 
 /// The databases of a tenant at one moment.
@@ -66,38 +68,40 @@ impl NumberedSnapshot for DatabasesSnapshot {
         self.stamp = stamp;
     }
 
-    fn encode_object(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    fn encode_object(&self, folder: &str, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let mut raw = Vec::new();
         put_list(&mut raw, &self.content.databases, put_database);
         put_list(&mut raw, &self.content.dropped, |out, dropped| {
             out.extend_from_slice(&dropped.id.to_bytes());
             put_varint(out, dropped.dropped_ms);
         });
-        let version = if self.content.has_graphite { VERSION } else { VERSION_WITHOUT_GRAPHITE };
-        if version > VERSION_WITHOUT_GRAPHITE {
-            raw.push(HAS_GRAPHITE);
-        }
+        raw.push(if self.content.has_graphite { HAS_GRAPHITE } else { 0 });
         if raw.len() > RAW_BYTES_MAX {
             return Err(TooLong(raw.len()));
         }
         let start = out.len();
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&version.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(&self.stamp.number.to_le_bytes());
         out.extend_from_slice(&self.stamp.writer);
         out.extend_from_slice(&self.stamp.created_ms.to_le_bytes());
+        let key = SnapshotKey { folder, number: self.stamp.number };
+        out.extend_from_slice(&key.folder_crc().to_le_bytes());
         let sum = crc32c(out.get(start..).unwrap_or_default());
         out.extend_from_slice(&sum.to_le_bytes());
         put_packed(&raw, out);
         Ok(())
     }
 
-    fn decode_object(bytes: &[u8], number: u64) -> Result<DatabasesSnapshot, DecodeError> {
+    fn decode_object(bytes: &[u8], key: SnapshotKey<'_>) -> Result<DatabasesSnapshot, DecodeError> {
         let mut header = ByteReader::new(bytes);
-        let Header { stamp, version } = read_header(&mut header, bytes)?;
-        if stamp.number != number {
+        let Header { stamp, version, folder_crc } = read_header(&mut header, bytes)?;
+        if stamp.number != key.number {
             return Err(invalid("the number of its name", 8, stamp.number));
+        }
+        if let Some(found) = folder_crc.filter(|crc| *crc != key.folder_crc()) {
+            return Err(invalid("the checksum of its folder", 40, u64::from(found)));
         }
         let left = header.remaining();
         let mut raw = Vec::new();
@@ -107,7 +111,7 @@ impl NumberedSnapshot for DatabasesSnapshot {
         let dropped = read_list(&mut reader, WHAT, |bytes| {
             Ok(DroppedStore { id: read_id(bytes)?, dropped_ms: bytes.varint(WHAT)? })
         })?;
-        let has_graphite = version > VERSION_WITHOUT_GRAPHITE && read_has_graphite(&mut reader)?;
+        let has_graphite = version > VERSION_WITHOUT_GRAPHITE && read_has_graphite(&mut reader, version)?;
         check_end(WHAT, &reader)?;
         let content = BucketDatabases { databases, dropped, has_graphite };
         let mut seen = HashSet::default();
@@ -123,6 +127,8 @@ impl NumberedSnapshot for DatabasesSnapshot {
 struct Header {
     stamp: Stamp,
     version: u16,
+    /// Checksum of the folder; `None` before version 3.
+    folder_crc: Option<u32>,
 }
 
 fn read_header(header: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, DecodeError> {
@@ -132,12 +138,13 @@ fn read_header(header: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, Deco
     }
     let version = header.le_u16(WHAT)?;
     if !(VERSION_WITHOUT_GRAPHITE..=VERSION).contains(&version) {
-        return Err(invalid("version 1 or 2", 4, u64::from(version)));
+        return Err(invalid("version 1 to 3", 4, u64::from(version)));
     }
     let zero = header.le_u16(WHAT)?;
     let number = header.le_u64(WHAT)?;
     let writer = read_bytes(header)?;
     let created_ms = header.le_u64(WHAT)?.cast_signed();
+    let folder_crc = if version > VERSION_WITHOUT_FOLDER { Some(header.le_u32(WHAT)?) } else { None };
     let end = header.offset();
     let found = header.le_u32(WHAT)?;
     let expected = crc32c(bytes.get(..end).unwrap_or_default());
@@ -147,14 +154,15 @@ fn read_header(header: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, Deco
     if zero != 0 {
         return Err(invalid("zero", 6, u64::from(zero)));
     }
-    Ok(Header { stamp: Stamp { number, writer, created_ms }, version })
+    Ok(Header { stamp: Stamp { number, writer, created_ms }, version, folder_crc })
 }
 
-fn read_has_graphite(bytes: &mut ByteReader<'_>) -> Result<bool, DecodeError> {
+fn read_has_graphite(bytes: &mut ByteReader<'_>, version: u16) -> Result<bool, DecodeError> {
     let offset = bytes.offset();
     match bytes.u8(WHAT)? {
         HAS_GRAPHITE => Ok(true),
-        other => Err(invalid("1, for a Graphite store", offset, u64::from(other))),
+        0 if version > VERSION_WITHOUT_FOLDER => Ok(false),
+        other => Err(invalid("1 for a Graphite store, or 0", offset, u64::from(other))),
     }
 }
 

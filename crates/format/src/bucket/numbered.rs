@@ -35,6 +35,23 @@ pub struct Stamp {
     pub created_ms: i64,
 }
 
+/// Position of a snapshot in a bucket, to which its object is bound: bytes of another one are damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotKey<'a> {
+    /// Key of the folder of the tenant or store, without a slash at its end.
+    pub folder: &'a str,
+    /// Number of the snapshot.
+    pub number: u64,
+}
+
+impl SnapshotKey<'_> {
+    /// Checksum of the folder, as the header of a snapshot has it.
+    #[must_use]
+    pub(super) fn folder_crc(&self) -> u32 {
+        crc32c(self.folder.as_bytes())
+    }
+}
+
 /// Content of a numbered snapshot.
 pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
     /// Folder of the snapshots, with a slash at its end.
@@ -56,17 +73,18 @@ pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
     /// Replaces number, writer and time.
     fn set_stamp(&mut self, stamp: Stamp);
 
-    /// Appends the object.
+    /// Appends the object, for the folder with this key.
     ///
     /// # Errors
     /// The content is beyond the limits of readers.
-    fn encode_object(&self, out: &mut Vec<u8>) -> Result<(), Self::EncodeError>;
+    fn encode_object(&self, folder: &str, out: &mut Vec<u8>) -> Result<(), Self::EncodeError>;
 
-    /// Decodes the object of snapshot `number`.
+    /// Decodes the object of snapshot `key`.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is damaged, of a later version or another snapshot.
-    fn decode_object(bytes: &[u8], number: u64) -> Result<Self, DecodeError>;
+    /// [`DecodeError`] if it is damaged, of a later version or another snapshot. An object without a folder,
+    /// as earlier versions wrote it, may be that of another one with the same number.
+    fn decode_object(bytes: &[u8], key: SnapshotKey<'_>) -> Result<Self, DecodeError>;
 
     /// Name of snapshot `number`, within the folder of its store or tenant.
     #[must_use]

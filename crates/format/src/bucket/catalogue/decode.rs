@@ -5,7 +5,7 @@ use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
-use super::super::numbered::NumberedSnapshot;
+use super::super::numbered::{NumberedSnapshot, SnapshotKey};
 use super::super::packed::Unpacker;
 use super::super::texts::check_end;
 use super::encode::{
@@ -13,9 +13,9 @@ use super::encode::{
     FLAG_THANOS, FLAG_TOMBSTONES,
 };
 use super::{
-    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, DeletionMark, HEADER_BYTES, MAGIC,
-    RollupObject, SNAPSHOT_RAW_BYTES_MAX, SidecarObject, Snapshot, TombstonesObject, VERSION,
-    VERSION_WITHOUT_ROLLUPS,
+    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, DeletionMark, MAGIC, RollupObject,
+    SNAPSHOT_RAW_BYTES_MAX, SidecarObject, Snapshot, TombstonesObject, VERSION, VERSION_FIRST,
+    VERSION_WITHOUT_FOLDER,
 };
 use crate::block::meta::Ulid;
 
@@ -39,16 +39,19 @@ fn invalid(expected: &'static str, offset: usize, found: u64) -> DecodeError {
 }
 
 impl Snapshot {
-    /// Decodes the object of snapshot `number`.
+    /// Decodes the object of snapshot `key`.
     ///
     /// # Errors
     /// [`DecodeError`] if it is damaged, of a later version or another snapshot: with an offset of `bytes`
     /// for their header, else one of the unpacked content.
-    pub fn decode(bytes: &[u8], number: u64) -> Result<Snapshot, DecodeError> {
+    pub fn decode(bytes: &[u8], key: SnapshotKey<'_>) -> Result<Snapshot, DecodeError> {
         let mut header = ByteReader::new(bytes);
-        let Header { mut snapshot, record_bytes } = read_header(&mut header)?;
-        if snapshot.number != number {
+        let Header { mut snapshot, record_bytes, folder_crc } = read_header(&mut header, bytes)?;
+        if snapshot.number != key.number {
             return Err(invalid("the number of its name", 8, snapshot.number));
+        }
+        if let Some(found) = folder_crc.filter(|crc| *crc != key.folder_crc()) {
+            return Err(invalid("the checksum of its folder", 44, u64::from(found)));
         }
         let records = header.bytes(WHAT, record_bytes)?;
         let left = header.remaining();
@@ -88,10 +91,11 @@ struct Header {
     snapshot: Snapshot,
     /// Bytes of the packed records.
     record_bytes: usize,
+    /// Checksum of the folder; `None` before version 3.
+    folder_crc: Option<u32>,
 }
 
-fn read_header(reader: &mut ByteReader<'_>) -> Result<Header, DecodeError> {
-    let expected = crc32c(reader.clone().bytes(WHAT, HEADER_BYTES - 4)?);
+fn read_header(reader: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, DecodeError> {
     let magic = reader.be_u32("bucket catalogue magic")?;
     if magic != u32::from_be_bytes(MAGIC) {
         return Err(invalid("CLCS", 0, u64::from(magic)));
@@ -104,17 +108,19 @@ fn read_header(reader: &mut ByteReader<'_>) -> Result<Header, DecodeError> {
     writer.copy_from_slice(reader.bytes(WHAT, 16)?);
     let created_ms = reader.le_u64(WHAT)?.cast_signed();
     let record_bytes = reader.le_u32(WHAT)? as usize;
+    if !(VERSION_FIRST..=VERSION).contains(&version) {
+        return Err(invalid("version 1 to 3", 4, u64::from(version)));
+    }
+    let folder_crc = if version > VERSION_WITHOUT_FOLDER { Some(reader.le_u32(WHAT)?) } else { None };
     let offset = reader.offset();
     let found = reader.le_u32(WHAT)?;
+    let expected = crc32c(bytes.get(..offset).unwrap_or_default());
     if found != expected {
         return Err(DecodeError::Checksum { what: WHAT, offset, expected, found });
     }
-    if !(VERSION_WITHOUT_ROLLUPS..=VERSION).contains(&version) {
-        return Err(invalid("version 1 or 2", 4, u64::from(version)));
-    }
     let duplicates = if is_last_wins { DuplicatePolicy::LastWins } else { DuplicatePolicy::KeepFirst };
     let snapshot = Snapshot { number, writer, created_ms, duplicates, ..Snapshot::empty() };
-    Ok(Header { snapshot, record_bytes })
+    Ok(Header { snapshot, record_bytes, folder_crc })
 }
 
 /// Reader of records, whose ULIDs are positions in a table.

@@ -4,10 +4,11 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;
 use chronolith_model::{DuplicatePolicy, TimeUnit};
 
+use super::super::numbered::SnapshotKey;
 use super::super::packed::{put_packed, put_plain};
 use super::{
     BlockFolder, BucketBlock, DeletionMark, EncodeError, MAGIC, RollupObject, SNAPSHOT_RAW_BYTES_MAX,
-    Snapshot, VERSION, VERSION_WITHOUT_ROLLUPS,
+    Snapshot, VERSION,
 };
 use crate::block::meta::Ulid;
 
@@ -73,11 +74,11 @@ impl UlidTable {
 }
 
 impl Snapshot {
-    /// Appends the object. The order of blocks and marks does not matter.
+    /// Appends the object, for the folder with this key. The order of blocks and marks does not matter.
     ///
     /// # Errors
     /// [`EncodeError`], and nothing is appended.
-    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    pub fn encode(&self, folder: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let mut blocks: Vec<&BucketBlock> = self.blocks.iter().collect();
         blocks.sort_unstable_by_key(|block| block.ulid);
         let mut marks: Vec<&DeletionMark> = self.deletion_marks.iter().collect();
@@ -109,24 +110,24 @@ impl Snapshot {
         }
         let mut records = Vec::new();
         put_packed(&raw, &mut records);
-        self.put_header(records.len(), out);
+        self.put_header(folder, records.len(), out);
         out.extend_from_slice(&records);
         put_plain(&random_parts, out);
         Ok(())
     }
 
-    fn put_header(&self, record_bytes: usize, out: &mut Vec<u8>) {
+    fn put_header(&self, folder: &str, record_bytes: usize, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
-        let has_rollups = self.blocks.iter().any(|block| !block.files.rollups.is_empty());
-        let version = if has_rollups { VERSION } else { VERSION_WITHOUT_ROLLUPS };
-        out.extend_from_slice(&version.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
         let flags = if self.duplicates == DuplicatePolicy::LastWins { FLAG_LAST_WINS } else { 0 };
         out.extend_from_slice(&[flags, 0]);
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.writer);
         out.extend_from_slice(&self.created_ms.to_le_bytes());
         out.extend_from_slice(&u32::try_from(record_bytes).unwrap_or(u32::MAX).to_le_bytes());
+        let key = SnapshotKey { folder, number: self.number };
+        out.extend_from_slice(&key.folder_crc().to_le_bytes());
         let sum = crc32c(out.get(start..).unwrap_or_default());
         out.extend_from_slice(&sum.to_le_bytes());
     }

@@ -2,6 +2,9 @@
 
 use super::*;
 
+const FOLDER_KEY: &str = "anonymous";
+const KEY: SnapshotKey<'_> = SnapshotKey { folder: FOLDER_KEY, number: 7 };
+
 fn id(byte: u8) -> StoreId {
     StoreId::from_bytes([byte; 16])
 }
@@ -44,37 +47,44 @@ fn with_graphite() -> DatabasesSnapshot {
 
 fn encoded(snapshot: &DatabasesSnapshot) -> Vec<u8> {
     let mut bytes = Vec::new();
-    snapshot.encode_object(&mut bytes).unwrap();
+    snapshot.encode_object(FOLDER_KEY, &mut bytes).unwrap();
     bytes
 }
 
 #[track_caller]
-fn check_comes_back(snapshot: &DatabasesSnapshot, version: u8) {
+fn check_comes_back(snapshot: &DatabasesSnapshot) {
     let bytes = encoded(snapshot);
-    assert_eq!(bytes[4], version);
-    assert_eq!(DatabasesSnapshot::decode_object(&bytes, 7).unwrap(), *snapshot);
-    assert!(DatabasesSnapshot::decode_object(&bytes, 8).is_err(), "another name");
+    assert_eq!(DatabasesSnapshot::decode_object(&bytes, KEY).unwrap(), *snapshot);
+    assert!(
+        DatabasesSnapshot::decode_object(&bytes, SnapshotKey { number: 8, ..KEY }).is_err(),
+        "another name"
+    );
+    for folder in ["tenant", "", "anonymou", "anonymous/", "anonymous/stores/0", "chronolith/cluster=eu"] {
+        let error = DatabasesSnapshot::decode_object(&bytes, SnapshotKey { folder, ..KEY });
+        let text = error.expect_err("that of another tenant").to_string();
+        assert!(text.contains("the checksum of its folder"), "{folder}: {text}");
+    }
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(DatabasesSnapshot::decode_object(&damaged, 7).is_err(), "bit {bit}");
+        assert!(DatabasesSnapshot::decode_object(&damaged, KEY).is_err(), "bit {bit}");
     }
     for len in 0..bytes.len() {
-        assert!(DatabasesSnapshot::decode_object(&bytes[..len], 7).is_err(), "{len} bytes");
+        assert!(DatabasesSnapshot::decode_object(&bytes[..len], KEY).is_err(), "{len} bytes");
     }
 }
 
 #[test]
 fn comes_back_and_any_damage_is_found() {
-    check_comes_back(&snapshot(), 1);
-    check_comes_back(&with_graphite(), 2);
+    check_comes_back(&snapshot());
+    check_comes_back(&with_graphite());
 }
 
 #[test]
 fn a_store_that_is_named_twice_is_refused() {
     let mut twice = snapshot();
     twice.content.dropped[0].id = id(1);
-    assert!(DatabasesSnapshot::decode_object(&encoded(&twice), 7).is_err());
+    assert!(DatabasesSnapshot::decode_object(&encoded(&twice), KEY).is_err());
 }
 
 /// Checksums that match must not make a reader trust lengths and numbers.
@@ -89,16 +99,22 @@ fn forged_content_never_panics() {
             forged[at] = value;
             let mut object = bytes[..HEADER_BYTES].to_vec();
             put_packed(&forged, &mut object);
-            let _ = DatabasesSnapshot::decode_object(&object, 7);
+            let _ = DatabasesSnapshot::decode_object(&object, KEY);
         }
     }
 }
 
 #[test]
-fn the_golden_object_is_read_and_written() {
-    let golden = include_bytes!("../../../testdata/bucket/v1.databases");
-    assert_eq!(DatabasesSnapshot::decode_object(golden, 7).unwrap(), snapshot());
-    assert_eq!(encoded(&snapshot()), golden);
+fn golden_objects_are_read_and_the_last_one_is_written() {
+    let [v1, v2, v3]: [&[u8]; 3] = [
+        include_bytes!("../../../testdata/bucket/v1.databases"),
+        include_bytes!("../../../testdata/bucket/v2.databases"),
+        include_bytes!("../../../testdata/bucket/v3.databases"),
+    ];
+    assert_eq!(DatabasesSnapshot::decode_object(v1, KEY).unwrap(), snapshot());
+    assert_eq!(DatabasesSnapshot::decode_object(v2, KEY).unwrap(), with_graphite());
+    assert_eq!(DatabasesSnapshot::decode_object(v3, KEY).unwrap(), snapshot());
+    assert_eq!(encoded(&snapshot()), v3);
 }
 
 #[test]
