@@ -43,7 +43,7 @@ ui: node-tools
 		npm ci --ignore-scripts --no-audit --no-fund --loglevel=error; } && npm run --silent build
 
 ui-plain:
-	@rm -rf crates/ui/build/lib crates/ui/build/licences.txt
+	@rm -rf crates/ui/build/lib crates/ui/build/app.js crates/ui/build/app.css crates/ui/build/licences.txt crates/ui/build/sources.txt
 
 test: tools
 	cargo xtask ci $(ARGS)

@@ -35,7 +35,7 @@ from speed import TIME_FACTOR, speed
 from wide import wide
 
 PAGES = ["", "explore", "cardinality", "storage", "tenants", "rejects", "queries", "plan", "settings", "alerts"]
-FIRST_LOAD_BYTES_MAX = 250_000
+FIRST_LOAD_BYTES_MAX, FIRST_LOAD_REQUESTS_MAX = 250_000, 12
 READY_MS_MAX = 400 * TIME_FACTOR
 COMPLETIONS_MAX = 100
 START_SECONDS_MAX = 3 * TIME_FACTOR
@@ -45,7 +45,7 @@ OWN_TIME_ERROR = 0.05
 
 
 def first_load(browser):
-    """At most 250 kB of gzip, ready within 400 ms (the best of three)."""
+    """At most 250 kB of gzip and 12 requests, ready within 400 ms (the best of three)."""
     asked = []
     page = browser.open()
     page.on("request", lambda request: asked.append(urllib.parse.urlparse(request.url).path))
@@ -68,7 +68,8 @@ def first_load(browser):
         best = min(best, page.evaluate("performance.getEntriesByName('ready')[0].startTime"))
         size = sum(sizes)
         context.close()
-    print("     first load: %d bytes, ready after %.0f ms" % (size, best))
+    print("     first load: %d bytes in %d requests, ready after %.0f ms" % (size, len(sizes), best))
+    assert len(sizes) <= FIRST_LOAD_REQUESTS_MAX, "is the bundle (make ui) older than the sources?"
     assert size <= FIRST_LOAD_BYTES_MAX, size
     assert best <= READY_MS_MAX, best
 

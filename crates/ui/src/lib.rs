@@ -1,8 +1,9 @@
-//! Files of the web interface, as the server embeds them: sources of `web/`, overlaid by the bundle of third
-//! parties in `build/`.
+//! Files of the web interface, as the server embeds them: sources of `web/`, overlaid by the bundles of third
+//! parties and of our modules in `build/`.
 //!
 //! Invariants: one content hash names all files, so a page of one build never loads a file of another one;
-//! without a bundle there is a plain page, which needs no third party.
+//! without a bundle there is a plain page, which needs no third party; a bundle of other sources than those of
+//! `web/` is not used, and the page then loads them module by module.
 //! Not here: HTTP (`server/http/page`); how the bundle is built (`bundle.js`, `make ui`).
 
 mod preload;
@@ -35,6 +36,10 @@ const HASH_DIGITS: usize = 16;
 /// The bundle without which only the plain page works.
 const BUNDLE: &str = "lib/ui.js";
 const SCRIPT: &str = "app.js";
+/// Hash of the sources that the bundle of our modules was made of (`bundle.js`).
+const SOURCES_HASH: &str = "sources.txt";
+/// Bundles of third parties, which depend on no source.
+const THIRD_PARTIES: &str = "lib/";
 const GZIP_LEVEL: u32 = 9;
 
 /// One file, as it is sent.
@@ -62,7 +67,7 @@ impl Files {
         let bundle = read::<Bundle>();
         let is_bundled = bundle.contains_key(BUNDLE);
         if is_bundled {
-            found.extend(bundle);
+            overlay(&mut found, bundle);
         }
         Files::of(found, is_bundled)
     }
@@ -114,6 +119,20 @@ fn bytes_of(file: EmbeddedFile) -> Bytes {
         Cow::Borrowed(bytes) => Bytes::from_static(bytes),
         Cow::Owned(bytes) => Bytes::from(bytes),
     }
+}
+
+/// Replaces sources by what was built of them, or by third parties alone if they have changed since.
+fn overlay(sources: &mut BTreeMap<String, Bytes>, mut bundle: BTreeMap<String, Bytes>) {
+    let bundled_hash = bundle.remove(SOURCES_HASH);
+    if bundled_hash.is_none_or(|hash| hash != hash_of(sources)) {
+        bundle.retain(|path, _| path.starts_with(THIRD_PARTIES) || !is_module(path));
+    }
+    sources.extend(bundle);
+}
+
+/// Returns true for scripts and styles.
+fn is_module(path: &str) -> bool {
+    matches!(path.rsplit_once('.'), Some((_, "js" | "css")))
 }
 
 /// Hash of all paths and contents; lengths keep apart what would be equal when joined.

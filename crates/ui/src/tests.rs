@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use bytes::Bytes;
 
-use super::{Files, content_type, preload};
+use super::{Files, content_type, hash_of, overlay, preload};
 
 fn table(files: &[(&str, &str)]) -> BTreeMap<String, Bytes> {
     let owned = files.iter().map(|(path, text)| ((*path).to_owned(), Bytes::from((*text).to_owned())));
@@ -79,6 +79,45 @@ fn imports_lead_to_files_of_the_sources() {
     let files = Files::load();
     assert!(files.page().contains(files.hash()), "{}", files.page());
     assert!(!files.page().contains("{hash}"), "{}", files.page());
+}
+
+/// A bundle of our modules replaces them if it was made of these very sources; third parties and licences always do.
+#[test]
+fn a_bundle_of_other_sources_is_not_used() {
+    let sources =
+        [("app.js", "import"), ("app.css", "a{}"), ("lib/ui.js", "entry"), ("query/graph.js", "graph")];
+    let hash = hash_of(&table(&sources));
+    let texts = |stamp: Option<&str>, sources: &[(&str, &str)]| {
+        let mut bundle =
+            table(&[("app.js", "all"), ("app.css", "b{}"), ("lib/ui.js", "ui"), ("licences.txt", "MIT")]);
+        bundle.extend(stamp.map(|stamp| ("sources.txt".to_owned(), Bytes::from(stamp.to_owned()))));
+        let mut found = table(sources);
+        overlay(&mut found, bundle);
+        assert!(!found.contains_key("sources.txt"), "the hash is no file of the interface");
+        let text = |path: &str| String::from_utf8_lossy(&found[path]).into_owned();
+        ["app.js", "app.css", "lib/ui.js", "licences.txt", "query/graph.js"].map(text)
+    };
+    assert_eq!(texts(Some(&hash), &sources), ["all", "b{}", "ui", "MIT", "graph"]);
+    assert_eq!(texts(Some("0123456789abcdef"), &sources), ["import", "a{}", "ui", "MIT", "graph"]);
+    assert_eq!(texts(Some(""), &sources), ["import", "a{}", "ui", "MIT", "graph"]);
+    assert_eq!(texts(None, &sources), ["import", "a{}", "ui", "MIT", "graph"]);
+    let mut changed = sources;
+    changed[3].1 = "graph, changed";
+    assert_eq!(texts(Some(&hash), &changed), ["import", "a{}", "ui", "MIT", "graph, changed"]);
+    changed[3] = ("query/graph2.js", "graph");
+    let with_both = [&sources[..], &changed[3..]].concat();
+    assert_eq!(texts(Some(&hash), &with_both)[0], "import", "a file more");
+}
+
+/// The hash of `bundle.js` is that of this crate: a bundle that was just built is used.
+#[test]
+fn the_script_and_the_crate_have_one_hash_of_the_sources() {
+    let bundle = super::read::<super::Bundle>();
+    let Some(stamp) = bundle.get("sources.txt") else { return };
+    let sources = super::read::<super::Sources>();
+    let page = Files::load();
+    let is_used = *stamp == hash_of(&sources);
+    assert_eq!(is_used, !page.page().contains("query/graph.js"), "{}", page.page());
 }
 
 /// The plain page is complete without a bundle.
