@@ -111,13 +111,13 @@ pub const SHUTDOWN_DELAY_MAX: Duration = Duration::from_secs(20);
 /// Stack of worker threads: deep queries recurse.
 pub const THREAD_STACK_BYTES: usize = 32 << 20;
 /// Responses shorter than this are not compressed.
-pub const GZIP_BYTES_MIN: u64 = 1024;
+pub const COMPRESSION_BYTES_MIN: u64 = 1024;
 /// Content that is compressed on an async worker at once, in 100 us.
-pub const GZIP_INLINE_BYTES_MAX: usize = 24 << 10;
+pub const COMPRESSION_INLINE_BYTES_MAX: usize = 24 << 10;
 /// Content of one block of a compressed response: a job of half a millisecond.
-pub const GZIP_BLOCK_BYTES: usize = 128 << 10;
+pub const COMPRESSION_BLOCK_BYTES: usize = 128 << 10;
 /// Blocks of one response that are compressed, or wait for the client, at once.
-pub const GZIP_BLOCKS_AHEAD_MAX: usize = 4;
+pub const COMPRESSION_BLOCKS_AHEAD_MAX: usize = 4;
 /// Entries of each list of `/api/v1/status/tsdb` at most.
 pub const CARDINALITY_LIMIT_MAX: usize = 10_000;
 

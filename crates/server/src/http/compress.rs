@@ -1,12 +1,14 @@
-//! Compression of responses (gzip): which responses, in which coding, on which thread.
+//! Compression of responses (gzip, zstd): which responses, in which coding, on which thread.
 //!
-//! Invariants: no async worker compresses more than [`GZIP_INLINE_BYTES_MAX`] at once; a large response is
-//! compressed in blocks on several cores, a bounded number of blocks ahead of its client (ADR 0105).
-//! Not here: negotiation (`accept`), format of gzip (`gzip`), blocks in flight (`blocks`).
+//! Invariants: no async worker compresses more than [`COMPRESSION_INLINE_BYTES_MAX`] at once; a large one is
+//! compressed in blocks on other threads, a bounded number of blocks ahead of its client (ADR 0105).
+//! Not here: negotiation (`accept`), formats (`gzip`, `zstd`), blocks in flight (`blocks`).
 
 mod accept;
 mod blocks;
+mod encoder;
 mod gzip;
+mod zstd;
 
 #[cfg(test)]
 mod tests;
@@ -20,17 +22,18 @@ use axum::middleware::Next;
 use http_body_util::BodyExt as _;
 
 use self::accept::Coding;
-use self::blocks::GzipBody;
+use self::blocks::PackedBody;
+use self::encoder::Encoder;
 use super::remote_read;
 use crate::app::App;
-use crate::limits::{GZIP_BLOCK_BYTES, GZIP_BYTES_MIN, GZIP_INLINE_BYTES_MAX};
+use crate::limits::{COMPRESSION_BLOCK_BYTES, COMPRESSION_BYTES_MIN, COMPRESSION_INLINE_BYTES_MAX};
 
-pub(super) use self::accept::takes_gzip;
+pub(super) use self::accept::takes_stored_gzip;
 
 /// Media types whose content is compressed already.
 const COMPRESSED_TYPES: [&str; 2] = ["image/", remote_read::STREAM_MEDIA_TYPE];
 
-/// Compresses the response if the client accepts gzip and the response is worth it.
+/// Compresses the response if the client accepts a coding and the response is worth it.
 pub(super) async fn compress(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     let coding = accept::coding_of(request.headers());
     let is_head = request.method() == Method::HEAD;
@@ -41,17 +44,16 @@ pub(super) async fn compress(State(app): State<Arc<App>>, request: Request, next
     if !response.headers().contains_key(header::VARY) {
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     }
-    if coding == Coding::Identity {
-        return response;
-    }
+    let Some(token) = coding.token() else { return response };
     let (mut head, body) = response.into_parts();
-    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(token));
     head.headers.remove(header::CONTENT_LENGTH);
     head.headers.remove(header::ACCEPT_RANGES);
     weaken_etag(&mut head.headers);
     // The body of a response to HEAD is dropped unread.
-    let is_short = body.size_hint().exact().is_some_and(|bytes| bytes <= GZIP_BLOCK_BYTES as u64);
-    let body = if is_short && !is_head { one_member(&app, body).await } else { streamed(&app, body) };
+    let is_short = body.size_hint().exact().is_some_and(|bytes| bytes <= COMPRESSION_BLOCK_BYTES as u64);
+    let body =
+        if is_short && !is_head { whole(&app, coding, body).await } else { streamed(&app, coding, body) };
     Response::from_parts(head, body)
 }
 
@@ -69,7 +71,7 @@ fn is_compressible(response: &Response<Body>) -> bool {
         && !headers.contains_key(header::CONTENT_RANGE)
         && !text(header::CACHE_CONTROL).contains("no-transform")
         && !COMPRESSED_TYPES.iter().any(|prefix| media_type.starts_with(prefix))
-        && response.body().size_hint().exact().is_none_or(|bytes| bytes >= GZIP_BYTES_MIN)
+        && response.body().size_hint().exact().is_none_or(|bytes| bytes >= COMPRESSION_BYTES_MIN)
 }
 
 /// A strong validator names bytes, and those differ between codings.
@@ -84,8 +86,8 @@ fn weaken_etag(headers: &mut HeaderMap) {
     };
 }
 
-/// A short body as one gzip member of known length.
-async fn one_member(app: &Arc<App>, mut body: Body) -> Body {
+/// A short body as one gzip member or zstd frame of known length.
+async fn whole(app: &Arc<App>, coding: Coding, mut body: Body) -> Body {
     let mut parts = Vec::new();
     while let Some(frame) = body.frame().await {
         match frame {
@@ -94,13 +96,20 @@ async fn one_member(app: &Arc<App>, mut body: Body) -> Body {
         }
     }
     let bytes: usize = parts.iter().map(Bytes::len).sum();
-    if bytes <= GZIP_INLINE_BYTES_MAX {
-        return Body::from(app.metrics.compression.measure(bytes, || gzip::member(&parts), Vec::len));
-    }
     let shared = app.clone();
-    let job = move || shared.metrics.compression.measure(bytes, || gzip::member(&parts), Vec::len);
+    let job = move || {
+        let pack = || match coding {
+            Coding::Zstd => zstd::frame(&parts),
+            _ => Ok(gzip::member(&parts)),
+        };
+        shared.metrics.compression.measure(bytes, pack, |packed| packed.as_ref().map_or(0, Vec::len))
+    };
+    if bytes <= COMPRESSION_INLINE_BYTES_MAX {
+        return job().map_or_else(|error| failed(axum::Error::new(error)), Body::from);
+    }
     match app.admission.compressors.run(job).await {
-        Ok(packed) => Body::from(packed),
+        Ok(Ok(packed)) => Body::from(packed),
+        Ok(Err(error)) => failed(axum::Error::new(error)),
         Err(error) => failed(axum::Error::new(error)),
     }
 }
@@ -110,6 +119,9 @@ fn failed(error: axum::Error) -> Body {
     Body::from_stream(futures_util::stream::once(async { Err::<Bytes, axum::Error>(error) }))
 }
 
-fn streamed(app: &Arc<App>, body: Body) -> Body {
-    Body::new(GzipBody::new(app.clone(), body))
+fn streamed(app: &Arc<App>, coding: Coding, body: Body) -> Body {
+    match Encoder::new(app.clone(), coding) {
+        Ok(encoder) => Body::new(PackedBody::new(encoder, body)),
+        Err(error) => failed(axum::Error::new(error)),
+    }
 }

@@ -80,7 +80,7 @@ async fn file(Path(address): Path<(String, String)>, headers: HeaderMap) -> Resp
         set(&mut response, header::CONTENT_SECURITY_POLICY, POLICY);
         return response;
     };
-    let packed = file.gzip.as_ref().filter(|_| compress::takes_gzip(&headers));
+    let packed = file.gzip.as_ref().filter(|_| compress::takes_stored_gzip(&headers));
     let bytes = packed.unwrap_or(&file.bytes).clone();
     let mut response = answer(Body::from(bytes), file.content_type, FOREVER);
     if packed.is_some() {

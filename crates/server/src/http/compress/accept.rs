@@ -1,55 +1,94 @@
-//! Content negotiation by `Accept-Encoding` (RFC 9110, 12.5.3): gzip or identity.
+//! Content negotiation by `Accept-Encoding` (RFC 9110, 12.5.3): zstd, gzip or identity.
 //!
-//! Invariants: a header that cannot be parsed never causes a coding that its client may not read.
-//! gzip is the only coding: every client of Prometheus, InfluxDB and Graphite reads it, and it is what a
-//! server may choose among codings of equal weight, as browsers list them.
+//! Invariants: a header that cannot be parsed never causes a coding that its client may not read; of codings
+//! of equal weight the one that costs the server least is sent.
+//! Not here: Brotli and deflate (ADR 0105).
 
 use axum::http::{HeaderMap, header};
 
 /// Coding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(in crate::http) enum Coding {
     Identity,
     Gzip,
+    Zstd,
 }
 
-/// Returns true if the client accepts gzip, and does not prefer plain bytes to it.
-pub(in crate::http) fn takes_gzip(headers: &HeaderMap) -> bool {
-    coding_of(headers) == Coding::Gzip
+impl Coding {
+    /// The value of `Content-Encoding`; `None` for plain bytes.
+    pub(super) fn token(self) -> Option<&'static str> {
+        match self {
+            Coding::Identity => None,
+            Coding::Gzip => Some("gzip"),
+            Coding::Zstd => Some("zstd"),
+        }
+    }
+}
+
+/// Returns true if content that is stored as gzip is to be sent so: the client prefers no other coding.
+pub(in crate::http) fn takes_stored_gzip(headers: &HeaderMap) -> bool {
+    let weights = Weights::of(headers);
+    let gzip = weights.gzip();
+    gzip > 0 && gzip >= weights.identity() && gzip >= weights.zstd()
 }
 
 /// The coding for a client. A client without the header gets plain bytes, as in Prometheus, and so does one
-/// that accepts neither: an answer that it can refuse helps it more than status 406.
-pub(super) fn coding_of(headers: &HeaderMap) -> Coding {
-    let values = headers.get_all(header::ACCEPT_ENCODING);
-    let mut weights = Weights::default();
-    for value in values.iter().filter_map(|value| value.to_str().ok()) {
-        for entry in value.split(',') {
-            weights.read(entry);
-        }
+/// that accepts none of the codings: an answer that it can refuse helps it more than status 406.
+pub(in crate::http) fn coding_of(headers: &HeaderMap) -> Coding {
+    let weights = Weights::of(headers);
+    let compressed = weights.zstd().max(weights.gzip());
+    if compressed == 0 || compressed < weights.identity() {
+        return Coding::Identity;
     }
-    // `*` stands for every coding without an entry of its own. Identity needs no entry to be acceptable, and
-    // is then the last choice.
-    let gzip = weights.gzip.or(weights.any).unwrap_or(0);
-    let identity = weights.identity.or(weights.any).unwrap_or(0);
-    if gzip > 0 && gzip >= identity { Coding::Gzip } else { Coding::Identity }
+    if weights.zstd() == compressed { Coding::Zstd } else { Coding::Gzip }
 }
 
 /// Weights in thousandths; `None` without an entry.
 #[derive(Default)]
 struct Weights {
+    zstd: Option<u16>,
     gzip: Option<u16>,
     identity: Option<u16>,
     any: Option<u16>,
 }
 
 impl Weights {
+    fn of(headers: &HeaderMap) -> Weights {
+        let values = headers.get_all(header::ACCEPT_ENCODING);
+        let mut weights = Weights::default();
+        for value in values.iter().filter_map(|value| value.to_str().ok()) {
+            for entry in value.split(',') {
+                weights.read(entry);
+            }
+        }
+        weights
+    }
+
+    /// Weight of gzip; `*` stands for every coding without an entry of its own.
+    fn gzip(&self) -> u16 {
+        self.gzip.or(self.any).unwrap_or(0)
+    }
+
+    /// Weight of zstd. Many clients that send `*` cannot read it, so `*` means zstd only where the client
+    /// refuses everything else.
+    fn zstd(&self) -> u16 {
+        let is_last_choice = self.gzip == Some(0) && self.identity == Some(0);
+        self.zstd.or(self.any.filter(|_| is_last_choice)).unwrap_or(0)
+    }
+
+    /// Weight of plain bytes, which need no entry to be acceptable, and are then the last choice.
+    fn identity(&self) -> u16 {
+        self.identity.or(self.any).unwrap_or(0)
+    }
+
     /// Reads `coding` or `coding;q=weight`. An entry with a weight that is not valid does not count.
     fn read(&mut self, entry: &str) {
         let (name, parameter) = entry.split_once(';').unwrap_or((entry, "q=1"));
         let Some(weight) = weight_of(parameter) else { return };
         let name = name.trim();
-        let slot = if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") {
+        let slot = if name.eq_ignore_ascii_case("zstd") {
+            &mut self.zstd
+        } else if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") {
             &mut self.gzip
         } else if name.eq_ignore_ascii_case("identity") {
             &mut self.identity

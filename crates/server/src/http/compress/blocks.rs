@@ -1,70 +1,63 @@
-//! A body that is compressed to one gzip member in blocks while it is sent, several blocks at once.
+//! A body that is compressed in blocks while it is sent, several blocks ahead of its client.
 //!
-//! Invariants: blocks are sent in order; at most [`GZIP_BLOCKS_AHEAD_MAX`] are compressed or wait for the
-//! client; an error of the body ends the response without the end of the member, so that no client takes a
-//! part for the whole. A body that pauses is flushed: its client sees what there is.
+//! Invariants: blocks are sent in order; at most [`COMPRESSION_BLOCKS_AHEAD_MAX`] of a body are compressed or
+//! wait for the client; an error ends the response without the end of its gzip member or zstd frame, so that
+//! no client takes a part for the whole. A body that pauses is flushed: its client sees what there is.
+//! Not here: threads (`encoder`).
 
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes, HttpBody};
-use flate2::Crc;
 use hyper::body::Frame;
-use tokio::sync::oneshot;
 
-use super::gzip::{self, Block};
-use crate::app::App;
-use crate::limits::{GZIP_BLOCK_BYTES, GZIP_BLOCKS_AHEAD_MAX, GZIP_INLINE_BYTES_MAX};
+use super::encoder::{Encoder, Receiver};
+use crate::limits::{COMPRESSION_BLOCK_BYTES, COMPRESSION_BLOCKS_AHEAD_MAX};
 
-/// Progress of a member.
+/// Progress of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// Nothing is sent: the header of the member goes with what is sent first.
+    /// Nothing is sent: the header goes with what is sent first.
     Start,
     Blocks,
-    /// The member is complete, or the body has failed.
+    /// The response is complete, or the body has failed.
     End,
 }
 
 /// The body of a compressed response.
-pub(super) struct GzipBody {
-    app: Arc<App>,
+pub(super) struct PackedBody {
+    encoder: Encoder,
     input: Body,
     is_input_ended: bool,
     /// Content of the next block.
     parts: Vec<Bytes>,
     parts_bytes: usize,
-    /// Content of the last block that was given to a thread: the dictionary of the next one.
-    before: Vec<Bytes>,
     /// Dropped receivers cancel the blocks that no thread has begun.
-    in_flight: VecDeque<oneshot::Receiver<Block>>,
+    in_flight: VecDeque<Receiver>,
     progress: Progress,
-    crc: Crc,
 }
 
-impl GzipBody {
-    pub(super) fn new(app: Arc<App>, input: Body) -> GzipBody {
-        GzipBody {
-            app,
+impl PackedBody {
+    /// A response that reads `input` as fast as its client reads the response.
+    pub(super) fn new(encoder: Encoder, input: Body) -> PackedBody {
+        PackedBody {
+            encoder,
             input,
             is_input_ended: false,
             parts: Vec::new(),
             parts_bytes: 0,
-            before: Vec::new(),
             in_flight: VecDeque::new(),
             progress: Progress::Start,
-            crc: Crc::new(),
         }
     }
 
     /// Reads the input until enough blocks are in flight, or until it pauses or ends.
     fn fill(&mut self, cx: &mut Context<'_>) -> Result<(), axum::Error> {
-        while self.in_flight.len() < GZIP_BLOCKS_AHEAD_MAX {
-            if self.parts_bytes >= GZIP_BLOCK_BYTES {
+        while self.in_flight.len() < COMPRESSION_BLOCKS_AHEAD_MAX {
+            if self.parts_bytes >= COMPRESSION_BLOCK_BYTES {
                 self.start_block();
                 continue;
             }
@@ -94,32 +87,16 @@ impl GzipBody {
         Ok(())
     }
 
-    /// Compresses the next block: here if it is short and the only one, else on a thread.
     fn start_block(&mut self) {
         let parts = self.take_block();
-        let bytes = parts.iter().map(Bytes::len).sum::<usize>();
-        let before = mem::replace(&mut self.before, parts.clone());
-        let (send, block) = oneshot::channel();
-        if bytes <= GZIP_INLINE_BYTES_MAX && self.in_flight.is_empty() {
-            let _ = send.send(compress(&self.app, &before, &parts, bytes));
-        } else {
-            let app = self.app.clone();
-            let job = move || {
-                // The client has disconnected.
-                if !send.is_closed() {
-                    let _ = send.send(compress(&app, &before, &parts, bytes));
-                }
-            };
-            // Without a thread the receiver reports that its sender is gone.
-            drop(self.app.admission.compressors.start(Box::new(job)));
-        }
-        self.in_flight.push_back(block);
+        let receiver = self.encoder.start(parts, self.in_flight.len());
+        self.in_flight.push_back(receiver);
     }
 
     /// The parts of the next block, the last of them cut at its end.
     fn take_block(&mut self) -> Vec<Bytes> {
         let mut parts = mem::take(&mut self.parts);
-        let surplus = self.parts_bytes.saturating_sub(GZIP_BLOCK_BYTES);
+        let surplus = self.parts_bytes.saturating_sub(COMPRESSION_BLOCK_BYTES);
         self.parts_bytes = surplus;
         if surplus > 0
             && let Some(last) = parts.last_mut()
@@ -129,25 +106,22 @@ impl GzipBody {
         parts
     }
 
-    fn frame(&mut self, bytes: Vec<u8>, next: Progress) -> Frame<Bytes> {
+    fn frame(&mut self, bytes: Bytes, next: Progress) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let is_first = mem::replace(&mut self.progress, next) == Progress::Start;
-        Frame::data(if is_first {
-            Bytes::from([&gzip::HEADER, bytes.as_slice()].concat())
-        } else {
-            bytes.into()
-        })
+        let header = if is_first { self.encoder.header() } else { &[] };
+        let bytes = if header.is_empty() { bytes } else { [header, &bytes].concat().into() };
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 
     fn fail(&mut self, error: impl Into<axum::BoxError>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.progress = Progress::End;
         self.in_flight.clear();
         self.parts.clear();
-        self.before.clear();
         Poll::Ready(Some(Err(io::Error::other(error))))
     }
 }
 
-impl HttpBody for GzipBody {
+impl HttpBody for PackedBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -160,27 +134,25 @@ impl HttpBody for GzipBody {
         }
         if let Some(first) = self.in_flight.front_mut() {
             return match ready!(Pin::new(first).poll(cx)) {
-                Ok(block) => {
+                Ok(Ok(packed)) => {
                     self.in_flight.pop_front();
-                    self.crc.combine(&block.crc);
-                    Poll::Ready(Some(Ok(self.frame(block.bytes, Progress::Blocks))))
+                    let bytes = self.encoder.take(packed);
+                    self.frame(bytes, Progress::Blocks)
                 }
+                Ok(Err(error)) => self.fail(error),
                 Err(_) => self.fail("a block of the response was not compressed, see the server's log"),
             };
         }
         if !self.is_input_ended {
             return Poll::Pending;
         }
-        self.before.clear();
-        let end = gzip::end(&self.crc);
-        Poll::Ready(Some(Ok(self.frame(end, Progress::End))))
+        match self.encoder.end() {
+            Ok(end) => self.frame(end.into(), Progress::End),
+            Err(error) => self.fail(error),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
         self.progress == Progress::End
     }
-}
-
-fn compress(app: &App, before: &[Bytes], parts: &[Bytes], bytes: usize) -> Block {
-    app.metrics.compression.measure(bytes, || gzip::block(before, parts), |block| block.bytes.len())
 }

@@ -24,26 +24,17 @@ const OUTPUT_STEP_BYTES: usize = 32 << 10;
 //   cargo xtask bench graph-answers
 const LEVEL: u32 = 3;
 
-/// A compressed block and the checksum of its content.
-#[derive(Debug)]
-pub(super) struct Block {
-    pub(super) bytes: Vec<u8>,
-    pub(super) crc: Crc,
-}
-
 /// State of a compressor, about 300 kB, used again on its thread.
 struct Deflater {
     compress: Compress,
     /// Output of a block until its size is known.
     out: Vec<u8>,
-    dictionary: Vec<u8>,
 }
 
 thread_local! {
     static DEFLATER: RefCell<Deflater> = RefCell::new(Deflater {
         compress: Compress::new(Compression::new(LEVEL), false),
         out: Vec::new(),
-        dictionary: Vec::new(),
     });
 }
 
@@ -59,15 +50,32 @@ pub(super) fn member(parts: &[Bytes]) -> Vec<u8> {
     })
 }
 
-/// Compresses a block; `before` are the parts in front of it, or none.
-pub(super) fn block(before: &[Bytes], parts: &[Bytes]) -> Block {
+/// Compresses a block with `dictionary`, the end of the block in front of it, and returns it with the
+/// checksum of its content.
+pub(super) fn block(dictionary: &[u8], parts: &[Bytes]) -> (Vec<u8>, Option<Crc>) {
     DEFLATER.with_borrow_mut(|deflater| {
         deflater.compress.reset();
         deflater.out.clear();
-        deflater.set_dictionary(before);
+        if !dictionary.is_empty() {
+            let set = deflater.compress.set_dictionary(dictionary);
+            assert!(set.is_ok(), "a compressor without input takes a dictionary");
+        }
         let crc = deflater.put(parts, FlushCompress::Sync);
-        Block { bytes: deflater.out.as_slice().to_vec(), crc }
+        (deflater.out.as_slice().to_vec(), Some(crc))
     })
+}
+
+/// The end of a block, which the next one may refer to.
+pub(super) fn dictionary(parts: &[Bytes]) -> Vec<u8> {
+    let bytes: usize = parts.iter().map(Bytes::len).sum();
+    let mut skipped = bytes.saturating_sub(WINDOW_BYTES);
+    let mut dictionary = Vec::with_capacity(bytes - skipped);
+    for part in parts {
+        let from = skipped.min(part.len());
+        dictionary.extend_from_slice(&part[from..]);
+        skipped -= from;
+    }
+    dictionary
 }
 
 /// End of a member in blocks; `crc` is that of its whole content.
@@ -84,22 +92,6 @@ fn trailer(crc: &Crc) -> [u8; 8] {
 }
 
 impl Deflater {
-    /// Makes the end of `before` available to matches.
-    fn set_dictionary(&mut self, before: &[Bytes]) {
-        self.dictionary.clear();
-        let bytes: usize = before.iter().map(Bytes::len).sum();
-        let mut skipped = bytes.saturating_sub(WINDOW_BYTES);
-        for part in before {
-            let from = skipped.min(part.len());
-            self.dictionary.extend_from_slice(&part[from..]);
-            skipped -= from;
-        }
-        if !self.dictionary.is_empty() {
-            let set = self.compress.set_dictionary(&self.dictionary);
-            assert!(set.is_ok(), "a compressor without input takes a dictionary");
-        }
-    }
-
     /// Compresses `parts`, the last of them with `flush`.
     fn put(&mut self, parts: &[Bytes], flush: FlushCompress) -> Crc {
         let mut crc = Crc::new();

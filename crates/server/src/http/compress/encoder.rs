@@ -1,0 +1,202 @@
+//! Compresses the blocks of one response on threads: blocks of gzip at once, those of zstd in order.
+//!
+//! Invariants: results are in the order of the blocks; a dropped receiver cancels a block that no thread has
+//! begun.
+//! Not here: how many blocks are in flight (`blocks`).
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use flate2::Crc;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::accept::Coding;
+use super::{gzip, zstd};
+use crate::app::App;
+use crate::limits::COMPRESSION_INLINE_BYTES_MAX;
+
+/// A compressed block.
+#[derive(Debug)]
+pub(super) struct Packed {
+    pub(super) bytes: Bytes,
+    /// Checksum of its content, for gzip.
+    crc: Option<Crc>,
+}
+
+/// The result of a block. An error of the receiver means that its thread panicked or could not be started.
+pub(super) type Receiver = oneshot::Receiver<io::Result<Packed>>;
+
+/// Content of a block, and where its result goes.
+struct Block {
+    parts: Vec<Bytes>,
+    bytes: usize,
+    result: oneshot::Sender<io::Result<Packed>>,
+}
+
+/// State of a response that is compressed.
+pub(super) struct Encoder {
+    app: Arc<App>,
+    codec: Codec,
+}
+
+enum Codec {
+    Gzip {
+        /// End of the last block, with which the next one begins.
+        dictionary: Vec<u8>,
+        crc: Crc,
+    },
+    Zstd(Arc<Chain>),
+}
+
+impl Encoder {
+    /// # Errors
+    /// The library has no memory for its state.
+    pub(super) fn new(app: Arc<App>, coding: Coding) -> io::Result<Encoder> {
+        let codec = match coding {
+            Coding::Zstd => Codec::Zstd(Arc::new(Chain::new()?)),
+            _ => Codec::Gzip { dictionary: Vec::new(), crc: Crc::new() },
+        };
+        Ok(Encoder { app, codec })
+    }
+
+    /// What precedes the first block.
+    pub(super) fn header(&self) -> &'static [u8] {
+        match self.codec {
+            Codec::Gzip { .. } => &gzip::HEADER,
+            Codec::Zstd(_) => &[],
+        }
+    }
+
+    /// Compresses the next block: here if it is short and no other one is in flight, else on a thread.
+    pub(super) fn start(&mut self, parts: Vec<Bytes>, in_flight_count: usize) -> Receiver {
+        let bytes = parts.iter().map(Bytes::len).sum();
+        let is_inline = bytes <= COMPRESSION_INLINE_BYTES_MAX && in_flight_count == 0;
+        let (result, receiver) = oneshot::channel();
+        let app = self.app.clone();
+        let job: Box<dyn FnOnce() + Send> = match &mut self.codec {
+            Codec::Gzip { dictionary, .. } => {
+                let before = mem::replace(dictionary, gzip::dictionary(&parts));
+                let block = Block { parts, bytes, result };
+                Box::new(move || block.compress(&app, |parts| Ok(gzip::block(&before, parts))))
+            }
+            Codec::Zstd(chain) => {
+                let chain = chain.clone();
+                if !chain.push(Block { parts, bytes, result }) {
+                    return receiver;
+                }
+                Box::new(move || chain.drain(&app))
+            }
+        };
+        if is_inline {
+            job();
+        } else if self.app.admission.compressors.start(job).is_err()
+            && let Codec::Zstd(chain) = &self.codec
+        {
+            chain.abandon();
+        }
+        receiver
+    }
+
+    /// Takes note of a block, in order.
+    pub(super) fn take(&mut self, packed: Packed) -> Bytes {
+        if let (Codec::Gzip { crc, .. }, Some(of_block)) = (&mut self.codec, &packed.crc) {
+            crc.combine(of_block);
+        }
+        packed.bytes
+    }
+
+    /// What follows the last block, all of which have been taken.
+    pub(super) fn end(&mut self) -> io::Result<Vec<u8>> {
+        match &mut self.codec {
+            Codec::Gzip { dictionary, crc } => {
+                dictionary.clear();
+                Ok(gzip::end(crc))
+            }
+            Codec::Zstd(chain) => chain.end(),
+        }
+    }
+}
+
+impl Block {
+    /// Compresses the block, unless its client has disconnected.
+    fn compress(self, app: &App, compress: impl FnOnce(&[Bytes]) -> io::Result<(Vec<u8>, Option<Crc>)>) {
+        let Block { parts, bytes, result } = self;
+        if result.is_closed() {
+            return;
+        }
+        let length =
+            |packed: &io::Result<(Vec<u8>, Option<Crc>)>| packed.as_ref().map_or(0, |(bytes, _)| bytes.len());
+        let packed = app.metrics.compression.measure(bytes, || compress(&parts), length);
+        let packed = packed.map(|(bytes, crc)| Packed { bytes: bytes.into(), crc });
+        drop(result.send(packed));
+    }
+}
+
+/// Blocks of a zstd frame that wait, and the thread that compresses them one after the other.
+struct Chain {
+    queue: Mutex<Queue>,
+    /// `None` after the end of the frame.
+    frame: Mutex<Option<zstd::Frame>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    blocks: VecDeque<Block>,
+    is_drained: bool,
+}
+
+impl Chain {
+    fn new() -> io::Result<Chain> {
+        Ok(Chain { queue: Mutex::default(), frame: Mutex::new(Some(zstd::Frame::new()?)) })
+    }
+
+    /// Adds a block. Returns true if the caller has to start [`Chain::drain`].
+    fn push(&self, block: Block) -> bool {
+        let mut queue = self.queue.lock();
+        queue.blocks.push_back(block);
+        !mem::replace(&mut queue.is_drained, true)
+    }
+
+    /// Compresses blocks until none waits.
+    fn drain(&self, app: &App) {
+        let guard = Draining(self);
+        while let Some(block) = guard.next() {
+            let mut frame = self.frame.lock();
+            let Some(frame) = frame.as_mut() else { return };
+            block.compress(app, |parts| frame.block(parts).map(|bytes| (bytes, None)));
+        }
+    }
+
+    /// Drops the blocks that wait, so that their receivers do not wait forever.
+    fn abandon(&self) {
+        *self.queue.lock() = Queue::default();
+    }
+
+    fn end(&self) -> io::Result<Vec<u8>> {
+        self.frame.lock().take().map_or(Ok(Vec::new()), zstd::Frame::end)
+    }
+}
+
+/// A thread within [`Chain::drain`], which may panic.
+struct Draining<'a>(&'a Chain);
+
+impl Draining<'_> {
+    fn next(&self) -> Option<Block> {
+        let mut queue = self.0.queue.lock();
+        let block = queue.blocks.pop_front();
+        queue.is_drained = block.is_some();
+        block
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abandon();
+        }
+    }
+}
