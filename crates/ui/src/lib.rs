@@ -1,9 +1,9 @@
-//! Files of the web interface, as the server embeds them: sources of `web/`, overlaid by the bundles of third
-//! parties and of our modules in `build/`.
+//! Files of the web interface, as the server embeds them: sources of `web/`, overlaid by the bundles of
+//! third parties and of our modules in `build/`.
 //!
 //! Invariants: one content hash names all files, so a page of one build never loads a file of another one;
-//! without a bundle there is a plain page, which needs no third party; a bundle of other sources than those of
-//! `web/` is not used, and the page then loads them module by module.
+//! without a bundle there is a plain page, which needs no third party; a bundle of our modules is used only if
+//! it was made of the sources in `web/`, and the page loads them one by one otherwise.
 //! Not here: HTTP (`server/http/page`); how the bundle is built (`bundle.js`, `make ui`).
 
 mod preload;

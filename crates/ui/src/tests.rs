@@ -81,7 +81,8 @@ fn imports_lead_to_files_of_the_sources() {
     assert!(!files.page().contains("{hash}"), "{}", files.page());
 }
 
-/// A bundle of our modules replaces them if it was made of these very sources; third parties and licences always do.
+/// A bundle of our modules replaces them if it was made of these very sources; third parties and licences
+/// always do.
 #[test]
 fn a_bundle_of_other_sources_is_not_used() {
     let sources =
