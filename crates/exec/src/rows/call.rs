@@ -392,18 +392,15 @@ pub(crate) fn result_type(call: &Call, of: ColumnType) -> Option<ColumnType> {
 /// Returns the column of a call that reads no field: nulls, or the number of `fill()` if the type of the call
 /// does not depend on its points.
 pub(crate) fn column_without_points(call: &Call, fill: &Fill, count: usize) -> RowColumn {
-    let column_type = match (result_type_without_points(call), fill) {
-        (Some(ColumnType::Text), _) => return RowColumn::nulls(ColumnType::Text, count),
-        (Some(column_type), Fill::Number(_)) => column_type,
-        _ => return RowColumn::nulls(ColumnType::Float, count),
+    let (Some(column_type), Fill::Number(number)) = (result_type_without_points(call), fill) else {
+        return RowColumn::nulls(ColumnType::Float, count);
     };
-    let Fill::Number(number) = fill else { return RowColumn::nulls(column_type, count) };
     let mut column = RowColumn::new(column_type);
     (0..count).for_each(|_| column.push(Some(number)));
     column
 }
 
-/// Type of the results of a call over a tag, or over a field that no source has; `None` if it is unknown.
+/// Type of the results of a call over a field that no source has; `None` if it depends on the field.
 fn result_type_without_points(call: &Call) -> Option<ColumnType> {
     match (&call.function, &call.input) {
         (

@@ -13,13 +13,13 @@ use chronolith_model::TimeRange;
 use chronolith_model::query::ColumnType;
 
 use super::allowance::Allowance;
-use super::column::RowBatch;
+use super::column::{RowBatch, RowColumn};
 use super::error::RowError;
 use super::eval::{EvalInput, Place, column_types, shown_columns};
 use super::execution::RowExecution;
 use super::fill::Defaults;
 use super::merge::{merge_bytes, merge_members};
-use super::plan::{Literal, Order, RowPlan};
+use super::plan::{Fill, Literal, Order, RowPlan};
 use super::points::{Group, PointColumns, ReadBuffers, RowNeed, Wanted};
 use super::selection::Selection;
 use super::source::RowSource;
@@ -157,7 +157,20 @@ impl RowSource for RawRows {
             let points = &mut slice.points;
             let is_done = self.apply_limit(points);
             let mut defaults = Defaults::after(&self.plan.fill, std::mem::take(&mut self.last));
+            let row_count = points.times.len();
+            let unknown_count = self.selection.variables.types.iter().filter(|one| one.is_none()).count();
+            let _numbers = self.execution.reserve(match self.plan.fill {
+                Fill::Number(_) => unknown_count.saturating_mul(row_count).saturating_mul(size_of::<f64>()),
+                _ => 0,
+            })?;
             for (idx, column) in points.columns.iter_mut().enumerate() {
+                if let (None, None, Fill::Number(number)) =
+                    (&column, self.selection.variables.types[idx], &self.plan.fill)
+                {
+                    // No source has the name, so that nothing casts the number.
+                    *column = Some(RowColumn::repeated(Some(number), row_count));
+                    continue;
+                }
                 if let Some(column) = column {
                     let nulls = column.present.clone();
                     defaults.apply(idx, column, |row| nulls.as_ref().is_some_and(|present| !present[row]));

@@ -80,7 +80,8 @@ impl<'a> Scope<'a> {
     pub(super) fn points(&self, var: &VarRef) -> Variable {
         let name = if self.is_never_stored(var) { NO_FIELD } else { &var.name };
         let cast = match var.kind {
-            DataType::Tag if !self.is_column(&var.name) => Some(ColumnType::Text),
+            // Without points, the type decides only that the number of `fill()` stands for the nulls.
+            DataType::Tag if !self.is_column(&var.name) => Some(ColumnType::Float),
             kind => column_type(kind),
         };
         Variable::Field { name: self.name(name), cast }
