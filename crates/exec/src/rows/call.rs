@@ -358,7 +358,7 @@ impl Kernels<'_> {
             Aggregate::Max => self.pick::<T, X>(PickRule::Max),
             Aggregate::Min => self.pick::<T, X>(PickRule::Min),
             Aggregate::Mode => self.pool::<T, X>(PoolFn::Mode(self.order)),
-            Aggregate::Distinct => self.pool::<T, X>(PoolFn::Distinct),
+            Aggregate::Distinct => self.pool::<T, X>(PoolFn::Distinct(self.order)),
             Aggregate::Sample(count) => self.pool::<T, X>(PoolFn::Sample(*count, self.rng.clone())),
             _ => return None,
         })

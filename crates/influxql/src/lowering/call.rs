@@ -21,7 +21,7 @@ pub(super) fn lower_call(call: &Call, scope: &Scope<'_>) -> Result<plan::Call, S
     let input = match call.args.first() {
         Some(Expr::Call(inner)) => Input::Call(Box::new(lower_call(inner, scope)?)),
         Some(Expr::Ref(var)) => {
-            check_type(&call.name, var.kind)?;
+            check_type(call, var.kind)?;
             Input::Points(scope.points(var))
         }
         _ => return Err(SemanticError::new(format!("expected field argument in {}()", call.name))),
@@ -30,7 +30,8 @@ pub(super) fn lower_call(call: &Call, scope: &Scope<'_>) -> Result<plan::Call, S
 }
 
 /// Refuses a field of strings or booleans where a function computes with numbers.
-fn check_type(name: &str, kind: DataType) -> Result<(), SemanticError> {
+fn check_type(call: &Call, kind: DataType) -> Result<(), SemanticError> {
+    let name = call.name.as_str();
     let refused = match (name, kind) {
         ("count" | "distinct" | "elapsed" | "first" | "last" | "mode" | "sample", _) => return Ok(()),
         ("max" | "min", DataType::Boolean) => return Ok(()),
@@ -38,7 +39,16 @@ fn check_type(name: &str, kind: DataType) -> Result<(), SemanticError> {
         (_, DataType::Boolean) => "boolean",
         _ => return Ok(()),
     };
-    Err(SemanticError::new(unsupported_iterator(name, refused)))
+    // With tags, InfluxDB selects the greatest or least value of each of them before.
+    let has_tags = call.args.len() > 2;
+    Err(SemanticError::new(match (name, refused) {
+        ("top" | "bottom", "boolean") if has_tags => {
+            format!("unsupported {name} iterator type: *query.booleanReduceBooleanIterator")
+        }
+        ("top", "string") if has_tags => unsupported_iterator("max", refused),
+        ("bottom", "string") if has_tags => unsupported_iterator("min", refused),
+        _ => unsupported_iterator(name, refused),
+    }))
 }
 
 /// Error of a function over values of a type for which it is not defined.

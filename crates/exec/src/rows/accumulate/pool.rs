@@ -46,7 +46,8 @@ pub(crate) enum PoolFn {
     /// Samples come in this order of time.
     Mode(Order),
     Percentile(f64),
-    Distinct,
+    /// In the order in which a reader of the samples in this order of time meets them.
+    Distinct(Order),
     Sample(usize, Arc<Rng>),
     Top(usize),
     Bottom(usize),
@@ -138,7 +139,7 @@ impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
         let count = state.kept.len();
         match &self.function {
             PoolFn::Mode(_) | PoolFn::Percentile(_) => count.min(1),
-            PoolFn::Distinct => count,
+            PoolFn::Distinct(_) => count,
             PoolFn::Sample(max, _) | PoolFn::Top(max) | PoolFn::Bottom(max) => count.min(*max),
         }
     }
@@ -167,10 +168,14 @@ impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
                     push(&state[rank as usize], self.keeps_time);
                 }
             }
-            PoolFn::Distinct => {
-                state.sort_by(|a, b| order(&a.value, &b.value).then(a.time.cmp(&b.time)));
+            PoolFn::Distinct(time_order) => {
+                let by_time = |a: &Kept<T, X>, b: &Kept<T, X>| match time_order {
+                    Order::Ascending => a.time.cmp(&b.time),
+                    Order::Descending => b.time.cmp(&a.time),
+                };
+                state.sort_by(|a, b| order(&a.value, &b.value).then_with(|| by_time(a, b)));
                 state.dedup_by(|later, first| later.value == first.value);
-                state.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| order(&a.value, &b.value)));
+                state.sort_by(|a, b| by_time(a, b).then_with(|| order(&a.value, &b.value)));
                 state.iter().for_each(|kept| push(kept, false));
             }
             PoolFn::Sample(count, rng) => {

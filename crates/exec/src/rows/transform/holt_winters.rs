@@ -25,7 +25,7 @@ const SEASONS: usize = 6;
 /// Values between two checks of the deadline.
 const VALUES_PER_CHECK: usize = 64 * 1024;
 
-/// Forecasts points at distances of `interval` after the last one. `times` ascend.
+/// Forecasts points at distances of `interval` after the last one; none for times that descend, as in InfluxDB.
 pub(crate) fn forecast(
     times: &[i64],
     values: &[f64],
@@ -36,7 +36,7 @@ pub(crate) fn forecast(
     let HoltWinters { horizon, season, with_fit } = arguments;
     let season = if season < 2 { 0 } else { season };
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(Default::default()) };
-    if times.len() < 2 || times.len() < season || horizon == 0 {
+    if times.len() < 2 || times.len() < season || horizon == 0 || last < first {
         return Ok(Default::default());
     }
     let observed_max = regular_count(*first, *last, interval);
