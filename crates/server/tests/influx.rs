@@ -353,6 +353,16 @@ fn values_of_fill() {
 }
 
 #[test]
+fn tabs_in_lines() {
+    run(include_str!("influx/tabs.txt"), |_| {});
+}
+
+#[test]
+fn lists_after_a_deletion() {
+    run(include_str!("influx/deleted.txt"), |_| {});
+}
+
+#[test]
 fn types_of_fields() {
     run(include_str!("influx/types.txt"), |_| {});
 }
