@@ -91,7 +91,7 @@ const fn asked(name: &'static str, applies: fn(&Evidence<'_>) -> bool, proof: Pr
 }
 
 /// Rules about causes that are so rare, or belong to one index, that a long run may have none.
-const RARE: [&str; 46] = [
+const RARE: [&str; 48] = [
     "GROUP BY of cardinalities",
     "InfluxDB panics",
     "LIMIT of groups in a subquery",
@@ -99,6 +99,7 @@ const RARE: [&str; 46] = [
     "SLIMIT of SHOW",
     "a measurement that is read twice",
     "abs of negative integers",
+    "calculation as condition",
     "cast of a column of a subquery",
     "cast of a name that a subquery does not have",
     "conditions of field keys with the index tsi1",
@@ -125,6 +126,7 @@ const RARE: [&str; 46] = [
     "type errors where no series is selected",
     "two casts of a field in one condition",
     "time in WHERE of one of several statements",
+    "row of a subquery twice",
     "rows of several integrals",
     "two databases that do not exist",
     "windows up to the present",

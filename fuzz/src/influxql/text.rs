@@ -229,6 +229,20 @@ pub(crate) fn as_floats(text: &str, name: &str) -> String {
     })
 }
 
+/// The statement without parts of its condition that compare nothing.
+pub(crate) fn without_calculations(text: &str) -> String {
+    let Some((head, tail)) = text.split_once(" WHERE ") else { return text.to_owned() };
+    let ends = [" GROUP BY ", " fill(", " ORDER BY ", " LIMIT ", " OFFSET ", " SLIMIT ", " SOFFSET ", " tz("];
+    let end = ends.iter().filter_map(|word| tail.find(word)).min().unwrap_or(tail.len());
+    let (condition, rest) = tail.split_at(end);
+    let compared: Vec<&str> =
+        condition.split(" AND ").filter(|part| part.contains(['=', '<', '>', '~'])).collect();
+    match compared.is_empty() {
+        true => format!("{head}{rest}"),
+        false => format!("{head} WHERE {}{rest}", compared.join(" AND ")),
+    }
+}
+
 /// The statement without casts of names.
 pub(crate) fn without_casts(text: &str) -> String {
     const CASTS: [&str; 4] = ["::float", "::integer", "::string", "::boolean"];

@@ -13,7 +13,7 @@ use crate::text;
 /// Functions of which a small difference of the argument is a large one of the result.
 const ENLARGING: [&str; 4] = ["sin", "cos", "tan", "exp"];
 
-pub(super) const RULES: [Rule; 21] = [
+pub(super) const RULES: [Rule; 22] = [
     asked(
         "OFFSET without LIMIT, SOFFSET without SLIMIT",
         |e| text::with_limits(&e.text) != e.text,
@@ -34,6 +34,15 @@ pub(super) const RULES: [Rule; 21] = [
         |e| e.text.contains(" WHERE ") && text::has_two_casts(&e.text),
         |e, runner| e.agree_about(&text::without_casts(&e.text), runner),
     ),
+    asked(
+        "calculation as condition",
+        |e| text::without_calculations(&e.text) != e.text,
+        |e, runner| {
+            let uncalculated = text::without_calculations(&e.text);
+            let is_ignored = e.ask(&uncalculated, runner)?.theirs == e.answers().theirs;
+            Ok(is_ignored && e.agree_about(&uncalculated, runner)?)
+        },
+    ),
     asked("linear fill around 1970", |e| e.text.contains("fill(linear)"), is_linear_around_1970),
     asked(
         "number for nulls of texts and booleans in a subquery",
@@ -44,8 +53,9 @@ pub(super) const RULES: [Rule; 21] = [
         "mode among equally frequent values",
         |e| e.text.contains("mode("),
         |e, runner| {
-            // Of a subquery, another statement reads the values.
-            let is_inner = text::subqueries(&e.text).iter().any(|text| text.contains("mode("));
+            // Of a subquery, another statement reads the values; others are operands.
+            let is_operand = text::columns(&e.text).iter().any(|text| text.rfind("mode(") > Some(0));
+            let is_inner = is_operand || text::subqueries(&e.text).iter().any(|text| text.contains("mode("));
             Ok(is_among(e, "mode", runner, is_as_frequent)?
                 || is_inner && e.agree_about(&e.text.replace("mode(", "first("), runner)?)
         },
@@ -81,9 +91,9 @@ pub(super) const RULES: [Rule; 21] = [
     ),
     asked("mean of integers whose sum exceeds 64 bits", |e| e.text.contains("mean("), sum_exceeds_integers),
     asked(
-        "points of top and bottom in descending order",
+        "points of top, bottom and distinct in descending order",
         |e| {
-            let has_many = ["top(", "bottom("].iter().any(|name| e.text.contains(name));
+            let has_many = ["top(", "bottom(", "distinct("].iter().any(|name| e.text.contains(name));
             has_many && e.text.contains(" ORDER BY time DESC")
         },
         |e, runner| e.agree_about(&text::without_clause(&e.text, " ORDER BY "), runner),
@@ -472,7 +482,8 @@ fn differs_in_forecasts(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
 /// Returns true if both have a type error without conditions, or for the subquery by itself: it does not
 /// depend on what is selected.
 fn have_a_type_error(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
-    let unconditional = text::without_clause(&e.text, " WHERE ");
+    let unlimited = text::without_clause(&text::without_clause(&e.text, " SLIMIT "), " SOFFSET ");
+    let unconditional = text::without_clause(&unlimited, " WHERE ");
     let range = "time >= 1700430000s AND time < 1700445000s";
     let bounded = text::with_condition(&unconditional, range);
     let has_error = |json: &Json| crate::compare::print(json).contains("\"error\"");

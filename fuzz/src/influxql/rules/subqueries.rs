@@ -2,11 +2,12 @@
 
 use super::{Evidence, Rule, asked, shown};
 use crate::cells;
+use crate::compare::print;
 use crate::json::Json;
 use crate::schema::MEASUREMENTS;
 use crate::text;
 
-pub(super) const RULES: [Rule; 10] = [
+pub(super) const RULES: [Rule; 11] = [
     asked(
         "fill in subqueries per shard",
         |e| e.text.contains("FROM (SELECT") && e.text.contains("fill(") && !e.is_error(),
@@ -39,6 +40,18 @@ pub(super) const RULES: [Rule; 10] = [
             && !e.text.contains("time(")
             && cells::same_but_for_order(&e.answers().ours, &e.answers().theirs)
     }),
+    asked(
+        "row of a subquery twice",
+        |e| e.text.contains("FROM (SELECT") && repeats_rows(e),
+        |e, runner| {
+            for subquery in text::subqueries(&e.text) {
+                if !e.agree_about(subquery, runner)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        },
+    ),
     asked(
         "tag twice in GROUP BY",
         |e| grouped_once(&e.text) != e.text,
@@ -90,6 +103,19 @@ pub(super) const RULES: [Rule; 10] = [
         Ok(e.ask(&text::without_casts(&e.text), runner)?.difference.is_none())
     }),
 ];
+
+/// Returns true if InfluxDB has our rows, and some of them once more.
+fn repeats_rows(e: &Evidence<'_>) -> bool {
+    let sorted = |answer: &Json| {
+        let mut rows: Vec<String> = cells::all_rows(answer).into_iter().map(print).collect();
+        rows.sort();
+        rows
+    };
+    let (ours, mut theirs) = (sorted(&e.answers().ours), sorted(&e.answers().theirs));
+    let is_more = theirs.len() > ours.len();
+    theirs.dedup();
+    is_more && !ours.is_empty() && ours == theirs
+}
 
 /// The statement with each measurement once in FROM.
 fn read_once(statement: &str) -> String {
