@@ -4,6 +4,9 @@
 
 use chronolith_model::{TenantId, TimeRange, WordKind};
 
+/// Kinds of a field name, in all measurements.
+pub type KindsOfName = (String, Vec<WordKind>);
+
 /// What is stored of fields outside of the head.
 pub trait FieldHistory: Send + Sync {
     /// Returns the kind of samples that a field may have in `range`; `None` if it has none.
@@ -14,4 +17,10 @@ pub trait FieldHistory: Send + Sync {
         field: &str,
         range: TimeRange,
     ) -> Option<WordKind>;
+
+    /// Returns the kinds of all field names.
+    fn kinds_by_name(&self, tenant: &TenantId) -> Vec<KindsOfName>;
+
+    /// Returns the measurements that have a field with samples of a kind.
+    fn measurements_of(&self, tenant: &TenantId, field: &str, kind: WordKind) -> Vec<String>;
 }

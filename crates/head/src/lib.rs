@@ -27,7 +27,7 @@ mod write;
 pub use checkpoint::{CheckpointStats, Checkpointer};
 pub use evict::drop_window::DropStats;
 pub use evict::idle::IdleSeries;
-pub use field_history::FieldHistory;
+pub use field_history::{FieldHistory, KindsOfName};
 pub use head::Head;
 pub use index::tables::Cardinality;
 pub use memory_part::MemoryPart;

@@ -1,5 +1,5 @@
 //! Types of the fields of one tenant, for protocols with types: per field and shard group, the kind of its
-//! samples, and per field all kinds that its series in the head have.
+//! samples, and per field all kinds that its series in the head and in blocks have.
 //!
 //! Invariants: a field of one shard group has one kind; an entry is made before the first sample it stands
 //! for is stored. Wire keys of series of a field with several kinds are not cached, so that each of their
@@ -38,12 +38,20 @@ impl KindSet {
         KindSet(batch.kinds.iter().fold(0, |kinds, kind| kinds | 1 << *kind as u8))
     }
 
+    pub(crate) fn of(kind: WordKind) -> KindSet {
+        KindSet(1 << kind as u8)
+    }
+
     pub(crate) fn contains(self, kind: WordKind) -> bool {
         self.0 & 1 << kind as u8 != 0
     }
 
     pub(crate) fn insert(&mut self, kind: WordKind) {
         self.0 |= 1 << kind as u8;
+    }
+
+    pub(crate) fn merge(&mut self, other: KindSet) {
+        self.0 |= other.0;
     }
 
     pub(crate) fn has_several(self) -> bool {
@@ -57,6 +65,8 @@ pub(crate) struct FieldTypes {
     by_group: HashMap<(FieldKey, i64), WordKind>,
     kinds: HashMap<FieldKey, KindSet>,
     contested: HashSet<FieldKey>,
+    /// Kinds of a field name in all measurements, in the head and in blocks.
+    by_name: HashMap<String, KindSet>,
 }
 
 impl FieldTypes {
@@ -70,15 +80,30 @@ impl FieldTypes {
         *self.by_group.entry((field, group_start)).or_insert(kind)
     }
 
-    /// Returns the kinds of a field in the head, if they are known.
+    /// Returns the kinds of a field, if they are known.
     pub(crate) fn kinds(&self, field: FieldKey) -> Option<KindSet> {
         self.kinds.get(&field).copied()
     }
 
-    /// Sets the kinds of a field in the head; returns true if it has several since this call.
+    /// Sets the kinds of a field; returns true if it has several since this call.
     pub(crate) fn set_kinds(&mut self, field: FieldKey, kinds: KindSet) -> bool {
         self.kinds.insert(field, kinds);
         kinds.has_several() && self.contested.insert(field)
+    }
+
+    /// Adds kinds to those of a field name.
+    pub(crate) fn add_kinds_of_name(&mut self, name: &str, kinds: KindSet) {
+        match self.by_name.get_mut(name) {
+            Some(known) => known.merge(kinds),
+            None => {
+                self.by_name.insert(name.to_owned(), kinds);
+            }
+        }
+    }
+
+    /// Returns the kinds that a field of this name has in any measurement.
+    pub(crate) fn kinds_of_name(&self, name: &str) -> KindSet {
+        self.by_name.get(name).copied().unwrap_or_default()
     }
 
     /// Returns true if the field has series of several kinds.

@@ -22,6 +22,12 @@ use crate::index::tenant::TenantHead;
 use crate::series::page_runs;
 use crate::state::HeadState;
 
+/// Kinds that a field may have.
+const ALL_KINDS: [WordKind; 5] = {
+    let [a, b, c, d] = WordKind::LABELED;
+    [WordKind::Float, a, b, c, d]
+};
+
 /// A field with its measurement.
 struct Field<'a> {
     measurement: &'a str,
@@ -128,7 +134,7 @@ fn forget_hits_of_second_kinds(job: &AppendJob<'_>, scratch: &mut AppendScratch)
         let kind = batch.kind_of(idx as usize);
         with_field(job, idx, &mut builder, |field| {
             if seen.insert((field.key, kind)) {
-                let known = kinds_of(job.tenant, field);
+                let known = kinds_of(job.state, job.tenant, field);
                 if known != KindSet::default() && !known.contains(kind) {
                     contested.insert(field.key);
                 }
@@ -202,7 +208,7 @@ fn groups_of<'j>(job: &'j AppendJob<'_>, idx: u32) -> impl Iterator<Item = TimeR
 /// Returns the kind of the samples of a field in a shard group, in the head or in blocks.
 fn stored_kind(job: &AppendJob<'_>, field: &Field<'_>, group: TimeRange) -> Option<WordKind> {
     let state = job.state;
-    let in_head = [WordKind::Float].into_iter().chain(WordKind::LABELED).find(|&kind| {
+    let in_head = ALL_KINDS.into_iter().find(|&kind| {
         let ids = ids_of(job.tenant, field, Some(kind));
         page_runs(&ids).any(|run| {
             let stripe = state.series.lock(run[0]);
@@ -221,23 +227,36 @@ fn ids_of(tenant: &TenantHead, field: &Field<'_>, kind: Option<WordKind>) -> Vec
     select_refs(&*tenant.tables.read(), &matchers).expect("lookups in memory do not fail")
 }
 
-/// Returns the kinds of the series of a field in the head.
-fn kinds_of(tenant: &TenantHead, field: &Field<'_>) -> KindSet {
+/// Returns the kinds of the series of a field in the head and in blocks.
+fn kinds_of(state: &HeadState, tenant: &TenantHead, field: &Field<'_>) -> KindSet {
     let known = tenant.field_types.lock().kinds(field.key);
     known.unwrap_or_else(|| {
+        let of_name = tenant.field_types.lock().kinds_of_name(field.name);
+        let is_in_blocks = |kind| {
+            let history = state.field_history.get();
+            history.is_some_and(|history| {
+                let names = history.measurements_of(&tenant.id, field.name, kind);
+                names.iter().any(|name| name == field.measurement)
+            })
+        };
         let mut kinds = KindSet::default();
-        let all = [WordKind::Float].into_iter().chain(WordKind::LABELED);
-        all.filter(|&one| !ids_of(tenant, field, Some(one)).is_empty()).for_each(|one| kinds.insert(one));
+        let all = ALL_KINDS.into_iter().filter(|&one| of_name.contains(one));
+        all.filter(|&one| !ids_of(tenant, field, Some(one)).is_empty() || is_in_blocks(one))
+            .for_each(|one| kinds.insert(one));
         kinds
     })
 }
 
-/// Adds `kind` to those that the field has in the head. The wire keys of its series are forgotten when the
+/// Adds `kind` to those that the field has. The wire keys of its series are forgotten when the
 /// second kind comes.
 fn note_kind(state: &HeadState, tenant: &TenantHead, field: &Field<'_>, kind: WordKind) {
-    let mut kinds = kinds_of(tenant, field);
+    let mut kinds = kinds_of(state, tenant, field);
     kinds.insert(kind);
-    let is_new = tenant.field_types.lock().set_kinds(field.key, kinds);
+    let is_new = {
+        let mut types = tenant.field_types.lock();
+        types.add_kinds_of_name(field.name, KindSet::of(kind));
+        types.set_kinds(field.key, kinds)
+    };
     if is_new {
         let mut ids = ids_of(tenant, field, None);
         ids.sort_unstable();
@@ -246,40 +265,40 @@ fn note_kind(state: &HeadState, tenant: &TenantHead, field: &Field<'_>, kind: Wo
 }
 
 /// Finds the fields that have several kinds since before the start, whose wire keys the checkpoint has kept;
-/// done by the first typed batch of a tenant. Cost: postings of fields and kinds; the series of fields that
-/// have several kinds in all measurements.
+/// done by the first typed batch of a tenant. Cost: postings of fields and kinds, in the head and in each block;
+/// for names of fields with several kinds, the series of that name in the head.
 pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead) {
     if tenant.has_field_types.load(Ordering::Acquire) {
         return;
     }
-    let tables = tenant.tables.read();
-    let equal = |name, value: &str| Matcher::new(name, MatchOp::Equal, value).expect("no regex");
-    let count = |matchers: &[Matcher]| select_refs(&*tables, matchers).expect("lookups in memory").len();
+    let history = state.field_history.get();
+    let mut by_name: HashMap<String, KindSet> = kinds_by_name_in_head(tenant);
+    for (name, kinds) in history.map(|history| history.kinds_by_name(&tenant.id)).unwrap_or_default() {
+        let known = by_name.entry(name).or_default();
+        kinds.into_iter().for_each(|kind| known.insert(kind));
+    }
     let mut by_field: HashMap<FieldKey, KindSet> = HashMap::default();
-    let mut names = HashMap::default();
-    if !tables.values(KIND_LABEL, 1).is_empty() {
-        for name in tables.values(FIELD_LABEL, usize::MAX) {
-            let all = count(&[equal(FIELD_LABEL, &name)]);
-            let is_all = |kind: WordKind| {
-                count(&[equal(FIELD_LABEL, &name), equal(KIND_LABEL, kind.label_value())]) == all
-            };
-            if [WordKind::Float].into_iter().chain(WordKind::LABELED).any(is_all) {
-                continue;
-            }
-            let ids = select_refs(&*tables, &[equal(FIELD_LABEL, &name)]).expect("lookups in memory");
-            let mut builder = LabelsBuilder::new();
-            for labels in ids.into_iter().filter_map(|id| tables.labels(id, &mut builder)) {
-                let measurement = labels.get(METRIC_NAME).unwrap_or("");
-                let key = FieldKey::new(state.texts.seed, measurement, &name);
-                by_field.entry(key).or_default().insert(WordKind::of(&labels));
-                names.entry(key).or_insert_with(|| (measurement.to_owned(), name.clone()));
-            }
+    let mut fields: HashMap<FieldKey, (String, String)> = HashMap::default();
+    let mut note = |measurement: &str, name: &str, kind| {
+        let key = FieldKey::new(state.texts.seed, measurement, name);
+        by_field.entry(key).or_default().insert(kind);
+        fields.entry(key).or_insert_with(|| (measurement.to_owned(), name.to_owned()));
+    };
+    for (name, kinds) in by_name.iter().filter(|(_, kinds)| kinds.has_several()) {
+        for (measurement, kind) in kinds_by_measurement_in_head(tenant, name) {
+            note(&measurement, name, kind);
+        }
+        for kind in ALL_KINDS.into_iter().filter(|&kind| kinds.contains(kind)) {
+            let of_kind = history.map(|history| history.measurements_of(&tenant.id, name, kind));
+            of_kind.unwrap_or_default().iter().for_each(|measurement| note(measurement, name, kind));
         }
     }
-    drop(tables);
+    let mut types = tenant.field_types.lock();
+    by_name.into_iter().for_each(|(name, kinds)| types.add_kinds_of_name(&name, kinds));
+    drop(types);
     for (key, kinds) in by_field.into_iter().filter(|(_, kinds)| kinds.has_several()) {
         if tenant.field_types.lock().set_kinds(key, kinds)
-            && let Some((measurement, name)) = names.get(&key)
+            && let Some((measurement, name)) = fields.get(&key)
         {
             let mut ids = ids_of(tenant, &Field { measurement, name, key }, None);
             ids.sort_unstable();
@@ -287,6 +306,42 @@ pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead) {
         }
     }
     tenant.has_field_types.store(true, Ordering::Release);
+}
+
+/// Returns the kinds of each name of a field in the head.
+fn kinds_by_name_in_head(tenant: &TenantHead) -> HashMap<String, KindSet> {
+    let tables = tenant.tables.read();
+    let mut by_name = HashMap::default();
+    for name in tables.values(FIELD_LABEL, usize::MAX) {
+        let mut kinds = KindSet::default();
+        for kind in ALL_KINDS {
+            let matchers = [Matcher::equal(FIELD_LABEL, &name), of_kind(kind)];
+            if !select_refs(&*tables, &matchers).expect("lookups in memory do not fail").is_empty() {
+                kinds.insert(kind);
+            }
+        }
+        by_name.insert(name, kinds);
+    }
+    by_name
+}
+
+/// Returns measurement and kind of the series of a field name in the head.
+fn kinds_by_measurement_in_head(tenant: &TenantHead, name: &str) -> HashSet<(String, WordKind)> {
+    let tables = tenant.tables.read();
+    let ids =
+        select_refs(&*tables, &[Matcher::equal(FIELD_LABEL, name)]).expect("lookups in memory do not fail");
+    let mut found: HashSet<(String, WordKind)> = HashSet::default();
+    let mut builder = LabelsBuilder::new();
+    for labels in ids.into_iter().filter_map(|id| tables.labels(id, &mut builder)) {
+        let measurement = labels.get(METRIC_NAME).unwrap_or("");
+        found.insert((measurement.to_owned(), WordKind::of(&labels)));
+    }
+    found
+}
+
+/// Selects series of a kind; floats have no such label.
+fn of_kind(kind: WordKind) -> Matcher {
+    Matcher::new(KIND_LABEL, MatchOp::Equal, kind.label_value()).expect("no regex")
 }
 
 /// Counts the samples of a series and of the others of its row as refused, and leaves them out of the batch.

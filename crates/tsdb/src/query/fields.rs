@@ -3,10 +3,11 @@
 //! Invariant: a block that cannot be read has no field, so that damage refuses no write.
 //! Not here: the check (`head`).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_head::FieldHistory;
+use chronolith_head::{FieldHistory, KindsOfName};
 use chronolith_model::{
     Columns, FIELD_LABEL, KIND_LABEL, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector,
     TenantId, TimeRange, WordKind,
@@ -30,9 +31,8 @@ impl BlockFields {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         for block in self.blocks.open_in_range(tenant, range)? {
             for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
-                let of_kind = Matcher::new(KIND_LABEL, MatchOp::Equal, kind.label_value()).expect("no regex");
                 let [name, field] = field.clone();
-                let matchers = [name, field, of_kind];
+                let matchers = [name, field, of_kind(kind)];
                 let selector = Selector { matchers: &matchers, range };
                 if has_samples(&*block, &selector, &ctx)? {
                     return Ok(Some(kind));
@@ -41,6 +41,25 @@ impl BlockFields {
         }
         Ok(None)
     }
+
+    /// Returns the values of a label of the series that `matchers` select in any block.
+    fn values(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        matchers: &[Matcher],
+    ) -> Result<BTreeSet<String>, QueryError> {
+        let ctx = ReadContext::unlimited(self.env.clock.clone());
+        let selector = Selector { matchers, range: TimeRange::ALL };
+        self.blocks.fold_in_range(tenant, TimeRange::ALL, BTreeSet::new, |values, block| {
+            values.extend(block.label_values(name, &selector, 0, &ctx)?);
+            Ok(())
+        })
+    }
+}
+
+fn of_kind(kind: WordKind) -> Matcher {
+    Matcher::new(KIND_LABEL, MatchOp::Equal, kind.label_value()).expect("no regex")
 }
 
 /// Returns true if one of the series has samples that are not deleted. Reads series until one has.
@@ -79,5 +98,26 @@ impl FieldHistory for BlockFields {
             tracing::warn!(%tenant, measurement, field, %error, "blocks could not be asked for the type of a field");
             None
         })
+    }
+
+    fn kinds_by_name(&self, tenant: &TenantId) -> Vec<KindsOfName> {
+        let mut by_name: BTreeMap<String, Vec<WordKind>> = BTreeMap::new();
+        for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
+            let names = self.values(tenant, FIELD_LABEL, &[of_kind(kind)]).unwrap_or_else(|error| {
+                tracing::warn!(%tenant, %error, "blocks could not be asked for their fields");
+                BTreeSet::new()
+            });
+            names.into_iter().for_each(|name| by_name.entry(name).or_default().push(kind));
+        }
+        by_name.into_iter().collect()
+    }
+
+    fn measurements_of(&self, tenant: &TenantId, field: &str, kind: WordKind) -> Vec<String> {
+        let matchers = [Matcher::equal(FIELD_LABEL, field), of_kind(kind)];
+        let names = self.values(tenant, "__name__", &matchers).unwrap_or_else(|error| {
+            tracing::warn!(%tenant, field, %error, "blocks could not be asked for the measurements of a field");
+            BTreeSet::new()
+        });
+        names.into_iter().collect()
     }
 }

@@ -472,6 +472,36 @@ fn a_field_has_one_type_per_shard_group() {
     assert!(!write(&tsdb, -30, "a", &float));
 }
 
+/// The kinds of a field that only blocks have were not known after a start, so that a series that was found by
+/// its wire key was stored next to them in their shard group.
+#[test]
+fn types_in_blocks_hold_for_known_series() {
+    let mut machine = Machine::new(16);
+    machine.options.limits.default.shard_group_ms = 24 * HOUR_MS;
+    let mut tsdb = machine.open();
+    let (float, integer) = (Value::Float(1f64.to_bits()), Value::Integer(1));
+    let write = |tsdb: &Tsdb, hour, host: &str, value: &Value| {
+        write_row(tsdb, hour, host, &[("v", value.clone())]).0 == 0
+    };
+    assert!(write(&tsdb, -30, "a", &float));
+    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    assert!(write(&tsdb, -2, "b", &integer));
+    for round in 0..3 {
+        machine.disk.crash();
+        drop(tsdb);
+        tsdb = machine.open();
+        assert!(write(&tsdb, -2, "b", &integer), "round {round}");
+        assert!(!write(&tsdb, -30, "b", &integer), "a known series, round {round}");
+        assert!(!write(&tsdb, -30, "c", &integer), "a new series, round {round}");
+        assert!(write(&tsdb, -30, "a", &float), "round {round}");
+        if round == 1 {
+            tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+            assert!(write(&tsdb, -2, "b", &integer), "in the head again");
+        }
+        tsdb.roll_checkpoint();
+    }
+}
+
 #[test]
 fn two_types_in_one_batch_conflict() {
     let machine = Machine::new(15);
