@@ -167,7 +167,8 @@ async fn windows_without_points_have_no_rows_however_many_are_computed_at_once()
         ("RESAMPLE FOR 1m", "count(v) AS sum", "fill(0)", false),
         ("RESAMPLE FOR 5m", "count(v) AS sum", "fill(none)", false),
         ("RESAMPLE FOR 5m", "count(v) AS sum", "fill(0)", true),
-        ("RESAMPLE EVERY 1m FOR 5m", "count(v) AS sum", "", true),
+        ("RESAMPLE EVERY 1m FOR 5m", "count(v) AS sum", "", false),
+        ("RESAMPLE EVERY 1m FOR 5m", "count(v) AS sum", "fill(0)", true),
     ];
     for (resample, field, fill, has_zero) in cases {
         let server = with_database();
