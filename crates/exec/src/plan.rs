@@ -6,11 +6,10 @@
 //! step-invariant node is computed for one step and repeated.
 //! Not here: the operators (`plan::operators`), names of functions and texts, which are the language's.
 
-mod estimate;
+pub mod estimate;
 pub mod node;
 pub mod operators;
 pub mod properties;
-mod selections;
 mod sharing;
 
 use std::fmt::Write as _;
@@ -26,7 +25,6 @@ use crate::position::{Origin, Position};
 use crate::share::PositionMap;
 use node::{Node, NodeId, NodeKind};
 use properties::{NameRules, Names, Properties};
-pub use selections::PlannedSelection;
 
 /// Number of an occurrence. Inputs have lower numbers than what they are inputs of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

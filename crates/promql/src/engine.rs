@@ -150,6 +150,22 @@ impl Engine {
         }
     }
 
+    /// Estimates what a query would read, without running it. Cost: lists the series of each selector, and
+    /// reads some samples.
+    ///
+    /// # Errors
+    /// [`EvalError`] of the source, or of a query that cannot be planned.
+    pub fn estimate_cost(
+        &self,
+        source: &dyn Queryable,
+        query: &Query<'_>,
+        ctx: &ReadContext,
+    ) -> Result<CostEstimate, EvalError> {
+        ctx.check()?;
+        let (plan, _) = self.plan(query)?;
+        Ok(cost::estimate(&plan, source, ctx)?)
+    }
+
     /// Plans a query over the grid of its evaluation times.
     fn plan(&self, query: &Query<'_>) -> Result<(Plan, Grid), EvalError> {
         let grid = Grid::between(query.start_ms, query.end_ms, query.step_ms)

@@ -5,14 +5,13 @@
 //! first series, of which at most [`DENSITY_SAMPLES_MAX`] samples are read. An estimate refuses nothing.
 //! Not here: admission, which uses bounds that cost less (`admission`).
 
-use chronolith_exec::plan::PlannedSelection;
+use chronolith_exec::plan::Plan;
+use chronolith_exec::plan::estimate::PlannedSelection;
 use chronolith_model::query::SelectHints;
 use chronolith_model::sample::is_stale;
 use chronolith_model::{
     Columns, FloatHistogram, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange,
 };
-
-use super::{Engine, EvalError, Query};
 
 /// Series of a selector whose samples are read.
 const SAMPLED_SERIES_MAX: usize = 50;
@@ -36,32 +35,27 @@ pub struct CostEstimate {
     pub warnings: Vec<String>,
 }
 
-impl Engine {
-    /// Estimates the cost of a query. Cost: lists the series of each selector, and reads some samples.
-    ///
-    /// # Errors
-    /// [`EvalError`] of the source, or of a query that cannot be planned.
-    pub fn estimate_cost(
-        &self,
-        source: &dyn Queryable,
-        query: &Query<'_>,
-        ctx: &ReadContext,
-    ) -> Result<CostEstimate, EvalError> {
-        ctx.check()?;
-        let (plan, _) = self.plan(query)?;
-        let mut cost = CostEstimate::default();
-        if plan.has_hidden_selection() {
-            let why = "query cost estimate is incomplete: info() selects additional series at runtime";
-            cost.warnings.push(why.to_owned());
-        }
-        for selection in plan.selections() {
-            let (series, samples) = of_selection(&selection, source, ctx)?;
-            cost.series = cost.series.saturating_add(series);
-            cost.samples = cost.samples.saturating_add(samples);
-        }
-        cost.warnings.extend_from_slice(ctx.warnings().texts());
-        Ok(cost)
+/// Estimates the cost of a plan.
+///
+/// # Errors
+/// Errors of the source.
+pub(super) fn estimate(
+    plan: &Plan,
+    source: &dyn Queryable,
+    ctx: &ReadContext,
+) -> Result<CostEstimate, QueryError> {
+    let mut cost = CostEstimate::default();
+    if plan.has_hidden_selection() {
+        let why = "query cost estimate is incomplete: info() selects additional series at runtime";
+        cost.warnings.push(why.to_owned());
     }
+    for selection in plan.selections() {
+        let (series, samples) = of_selection(&selection, source, ctx)?;
+        cost.series = cost.series.saturating_add(series);
+        cost.samples = cost.samples.saturating_add(samples);
+    }
+    cost.warnings.extend_from_slice(ctx.warnings().texts());
+    Ok(cost)
 }
 
 /// Series and samples of one selector.
@@ -155,7 +149,7 @@ fn scaled(count: u64, factor: f64) -> u64 {
     if factor > 0.0 { (count as f64 * factor).round() as u64 } else { count }
 }
 
-/// A mean.
+/// Sum and count of values that are known.
 #[derive(Debug, Default)]
 struct Mean {
     sum: f64,
