@@ -19,6 +19,7 @@ mod features;
 mod federate;
 mod go_json;
 mod graphite;
+mod host_check;
 mod inflate;
 pub(crate) mod influx;
 pub(crate) mod json;
@@ -79,7 +80,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), compress::compress))
         .layer(middleware::from_fn(paths::redirect_unclean))
         .layer(middleware::from_fn_with_state(app.clone(), origin::check))
-        .layer(middleware::from_fn_with_state(app.clone(), allowed_hosts::check))
+        .layer(middleware::from_fn_with_state(app.clone(), host_check::check))
         .layer(middleware::from_fn_with_state(app.clone(), observe::observe))
         .with_state(app);
     // The router adds `Allow` after all of its layers, so a further layer around it has to complete it. The

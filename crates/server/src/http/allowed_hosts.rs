@@ -1,21 +1,10 @@
-//! Hosts by which clients may address the server (`--web.allowed-hosts`), against DNS rebinding.
+//! Hosts by which clients may address the server (`--web.allowed-hosts`).
 //!
-//! Invariants: the check is around all routes of the HTTP port, so no protocol and no unknown path is without
-//! it. Names are compared without case and without the dot at their end, addresses of IPv6 by their value.
-//! Not here: origins of pages (`origin`).
+//! Invariants: names are compared without case and without the dot at their end, addresses of IPv6 by their
+//! value.
+//! Not here: the check of requests (`host_check`).
 
 use std::net::Ipv6Addr;
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Response, header};
-use axum::middleware::Next;
-use axum::response::IntoResponse as _;
-
-use super::body;
-use super::error::{ApiError, ErrorKind};
-use crate::app::App;
 
 /// Port of a host without one.
 const DEFAULT_PORT: u16 = 80;
@@ -49,8 +38,8 @@ enum Host {
 }
 
 impl AllowedHosts {
-    /// Parses hosts that are separated by commas: `example.org`, `*.example.org`, `192.0.2.1`, `[2001:db8::1]`,
-    /// each with a port or, for any port, without.
+    /// Parses hosts that are separated by commas: `example.org`, `*.example.org`, `192.0.2.1`,
+    /// `[2001:db8::1]`, each with a port or, for any port, without.
     ///
     /// # Errors
     /// Names an entry that is no host.
@@ -64,7 +53,7 @@ impl AllowedHosts {
     }
 
     /// Returns true if `authority` (the value of a `Host` header) is one of these hosts.
-    fn allows(&self, authority: &str) -> bool {
+    pub(super) fn allows(&self, authority: &str) -> bool {
         let Some((host, port)) = split_port(authority) else { return false };
         let Some(host) = parse_host(host) else { return false };
         let port = port.unwrap_or(DEFAULT_PORT);
@@ -101,7 +90,8 @@ fn parse_pattern(text: &str) -> Option<Pattern> {
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let colon = authority.rfind(':').filter(|colon| !authority.get(*colon..).unwrap_or("").contains(']'));
     let Some(colon) = colon else { return Some((authority, None)) };
-    let (host, port) = (authority.get(..colon)?, authority.get(colon + 1..)?);
+    let host = authority.get(..colon)?;
+    let port = authority.get(colon + 1..)?;
     // `host:` is `host` (RFC 3986).
     if port.is_empty() {
         return Some((host, None));
@@ -122,24 +112,6 @@ fn parse_host(text: &str) -> Option<Host> {
     };
     let is_name = name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label);
     is_name.then(|| Host::Name(name.to_ascii_lowercase()))
-}
-
-/// Refuses requests to other hosts than those of `--web.allowed-hosts`, if it is set. All names that a request
-/// has for its host must be allowed; one without a name is refused.
-pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
-    let Some(allowed) = &app.options.web.allowed_hosts else { return next.run(request).await };
-    let target = request.uri().authority().map(|authority| authority.as_str());
-    let headers = request.headers().get_all(header::HOST).iter();
-    let named: Vec<&str> =
-        target.into_iter().chain(headers.map(|host| HeaderValue::to_str(host).unwrap_or(""))).collect();
-    if !named.is_empty() && named.iter().all(|host| allowed.allows(host)) {
-        return next.run(request).await;
-    }
-    let host = named.into_iter().find(|host| !allowed.allows(host)).unwrap_or("").to_owned();
-    tracing::warn!(path = request.uri().path(), host, "request to a host that is not allowed refused");
-    body::discard(request.into_body()).await;
-    let why = format!("request to host {host:?} refused: it is not in --web.allowed-hosts");
-    ApiError::new(ErrorKind::Forbidden, why).into_response()
 }
 
 #[cfg(test)]

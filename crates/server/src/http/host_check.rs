@@ -1,0 +1,34 @@
+//! Check of the host that a request names, against DNS rebinding.
+//!
+//! Invariants: it is around all routes of the HTTP port, so no protocol and no unknown path is without it.
+//! Not here: comparison of hosts (`allowed_hosts`), origins of pages (`origin`).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Response, header};
+use axum::middleware::Next;
+use axum::response::IntoResponse as _;
+
+use super::body;
+use super::error::{ApiError, ErrorKind};
+use crate::app::App;
+
+/// Refuses requests to other hosts than those of the setting, if there is one. All names that a request has
+/// for its host must be allowed; one without a name is refused.
+pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+    let Some(allowed) = &app.options.web.allowed_hosts else { return next.run(request).await };
+    let target = request.uri().authority().map(|authority| authority.as_str());
+    let headers = request.headers().get_all(header::HOST).iter();
+    let named: Vec<&str> =
+        target.into_iter().chain(headers.map(|host| HeaderValue::to_str(host).unwrap_or(""))).collect();
+    if !named.is_empty() && named.iter().all(|host| allowed.allows(host)) {
+        return next.run(request).await;
+    }
+    let host = named.into_iter().find(|host| !allowed.allows(host)).unwrap_or("").to_owned();
+    tracing::warn!(path = request.uri().path(), host, "request to a host that is not allowed refused");
+    body::discard(request.into_body()).await;
+    let why = format!("request to host {host:?} refused: it is not in --web.allowed-hosts");
+    ApiError::new(ErrorKind::Forbidden, why).into_response()
+}
