@@ -15,8 +15,6 @@ use crate::version::BuildInfo;
 /// Everything a server is started with.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Commit of the binary.
-    pub build: BuildInfo,
     /// `host:port` to listen on; port 0 takes a free one.
     pub listen: String,
     /// Whether the tenant is taken from `X-Scope-OrgID`; otherwise all belong to `anonymous`.
@@ -64,7 +62,6 @@ impl ServerOptions {
     #[must_use]
     pub fn new(data_dir: PathBuf) -> ServerOptions {
         ServerOptions {
-            build: BuildInfo::default(),
             listen: "127.0.0.1:9595".to_owned(),
             multitenancy: false,
             web: WebOptions::default(),
@@ -94,6 +91,8 @@ pub struct WebOptions {
     pub cors_origin: Option<CorsOrigin>,
     /// Hosts that requests may name; `None` = all.
     pub allowed_hosts: Option<AllowedHosts>,
+    /// Commit of the binary, for status endpoints and metrics.
+    pub build: BuildInfo,
     /// Whether the admin API answers.
     pub admin_api: bool,
     /// Whether `/-/reload` answers.

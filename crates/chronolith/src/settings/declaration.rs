@@ -21,7 +21,8 @@ pub(crate) struct Settings {
 impl Settings {
     /// Settings to which no declaration has been applied.
     pub(super) fn unresolved(warnings: Vec<String>) -> Settings {
-        let server = ServerOptions { build: build_info(), ..ServerOptions::new(PathBuf::new()) };
+        let mut server = ServerOptions::new(PathBuf::new());
+        server.web.build = build_info();
         Settings { server, log_level: String::new(), log_format: LogFormat::Full, warnings }
     }
 }

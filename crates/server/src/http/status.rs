@@ -42,7 +42,7 @@ fn plain_json(text: String) -> Response<Body> {
 }
 
 fn build_value(app: &App) -> Value {
-    let BuildInfo { revision, branch, date } = app.options.build;
+    let BuildInfo { revision, branch, date } = app.options.web.build;
     json!({
         "version": API_VERSION,
         "revision": revision,

@@ -1,5 +1,5 @@
-//! Endpoints of 3.16 about targets, the server's own metrics and costs of queries. The kit `prom-api` compares
-//! them with Prometheus.
+//! Endpoints of 3.16 about targets, the server's own metrics and costs of queries. The kit `prom-api`
+//! compares them with Prometheus.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
@@ -55,7 +55,7 @@ async fn no_pool_is_found() {
 #[tokio::test]
 async fn the_commit_is_in_buildinfo_and_metrics() {
     let build = BuildInfo { revision: "0123abcd", branch: "main", date: "20261128-08:55:01" };
-    let fixture = Fixture::with(|options| options.build = build);
+    let fixture = Fixture::with(|options| options.web.build = build);
     let info = fixture.get("/api/v1/status/buildinfo").await.json();
     for (field, want) in [("revision", "0123abcd"), ("branch", "main"), ("buildDate", "20261128-08:55:01")] {
         assert_eq!(info["data"][field], want);
