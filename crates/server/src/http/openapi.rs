@@ -9,16 +9,16 @@ mod schemas;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderValue, Response, header};
 use serde_json::{Map, Value, json};
 
-use super::call;
+use self::schemas::reference;
 use super::error::ApiError;
-use crate::app::App;
+use super::params::Params;
 use crate::version::VERSION;
 
 const ROUTES: &str = include_str!("openapi/routes.txt");
@@ -68,12 +68,9 @@ static DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
     out
 });
 
-pub(super) async fn openapi(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
-    let version = match call.params.get("openapi_version") {
+pub(super) async fn openapi(request: Request) -> Result<Response<Body>, ApiError> {
+    let params = Params::of_url(request.uri())?;
+    let version = match params.get("openapi_version") {
         Some("3.2" | "3.2.0") => "3.2.0",
         _ => "3.1.0",
     };
@@ -142,10 +139,6 @@ impl Parameters {
     }
 }
 
-fn reference(section: &str, name: &str) -> Value {
-    json!({ "$ref": format!("#/components/{section}/{name}") })
-}
-
 /// Name of a parameter among the components: `match[]` is `match`.
 fn component_name(name: &str, is_required: bool) -> String {
     let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
@@ -170,7 +163,8 @@ fn operation(
     parameters: &Parameters,
     used: &mut BTreeSet<(String, bool)>,
 ) -> Value {
-    let (path, body, answer) = (cell(row, 2), cell(row, 3), cell(row, 4));
+    let path = cell(row, 2);
+    let body = cell(row, 3);
     let names = cell(row, 5);
     let has_body = method != "get" && !body.is_empty();
     let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
@@ -189,7 +183,7 @@ fn operation(
         "tags": [cell(row, 0)],
         "summary": cell(row, 6),
         "operationId": operation_id(method, path),
-        "responses": schemas::responses(answer, cell(row, 0), path),
+        "responses": schemas::responses(cell(row, 4), cell(row, 0), path),
     });
     if !listed.is_empty() {
         operation["parameters"] = listed.into();

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::num::{IntErrorKind, ParseIntError};
 
+use axum::http::Uri;
 use chronolith_base::utc::parse_rfc3339_ms;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use percent_encoding::percent_decode_str;
@@ -30,6 +31,13 @@ pub(crate) struct Params {
 }
 
 impl Params {
+    /// Parameters of a URL, for endpoints that have neither a form nor a tenant.
+    pub(crate) fn of_url(uri: &Uri) -> Result<Params, ApiError> {
+        let mut params = Params::default();
+        params.parse(uri.query().unwrap_or(""))?;
+        Ok(params)
+    }
+
     /// Reads one urlencoded text. A pair with a broken escape or a semicolon is left out and remembered, as
     /// Prometheus does: most endpoints answer with what is left, a few ask [`Params::well_formed`].
     pub(crate) fn parse(&mut self, encoded: &str) -> Result<(), ApiError> {

@@ -13,9 +13,9 @@ use axum::http::Response;
 use chronolith_model::GoRegex;
 use serde_json::{Map, Value, json};
 
-use super::call;
 use super::dispatch;
 use super::error::ApiError;
+use super::params::Params;
 use super::status::success;
 use crate::app::App;
 use crate::metrics::exposition::{Family, FamilyKind, FamilySample};
@@ -28,8 +28,8 @@ pub(super) async fn self_metrics(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
-    let filter = call.params.get("metric_name_pattern").map(name_filter).transpose()?;
+    let params = Params::of_url(request.uri())?;
+    let filter = params.get("metric_name_pattern").map(name_filter).transpose()?;
     let value = dispatch::run_status(&app, move |app| families(gather(app), filter.as_ref())).await?;
     Ok(success(&value))
 }

@@ -1,20 +1,16 @@
 //! Endpoints of scrape targets and scrape pools. The server scrapes nothing, so lists are empty and no pool
 //! is found; parameters are checked as Prometheus checks them.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::Response;
 use chronolith_model::quote::write_quoted;
 use serde_json::json;
 
-use super::call;
 use super::error::ApiError;
 use super::go_json::check_string_map;
 use super::params::Params;
 use super::status::success;
-use crate::app::App;
 
 pub(super) async fn targets() -> Response<Body> {
     success(&json!({ "activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {} }))
@@ -25,22 +21,16 @@ pub(super) async fn scrape_pools() -> Response<Body> {
 }
 
 /// `scrape_pools/config`: the configuration of the pool `scrapePool`.
-pub(super) async fn pool_config(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
-    Err(no_pool(required(&call.params, "scrapePool")?))
+pub(super) async fn pool_config(request: Request) -> Result<Response<Body>, ApiError> {
+    let params = Params::of_url(request.uri())?;
+    Err(no_pool(required(&params, "scrapePool")?))
 }
 
 /// `targets/relabel_steps`: the labels of a target after each relabeling rule of the pool `scrapePool`.
-pub(super) async fn relabel_steps(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> Result<Response<Body>, ApiError> {
-    let call = call::open(&app, request).await?;
-    let pool = required(&call.params, "scrapePool")?;
-    let labels = required(&call.params, "labels")?;
+pub(super) async fn relabel_steps(request: Request) -> Result<Response<Body>, ApiError> {
+    let params = Params::of_url(request.uri())?;
+    let pool = required(&params, "scrapePool")?;
+    let labels = required(&params, "labels")?;
     check_string_map(labels)
         .map_err(|why| ApiError::bad_request(format_args!("error parsing labels: {why}")))?;
     Err(no_pool(pool))

@@ -32,8 +32,7 @@ pub(super) async fn tenants(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
-    let mut params = Params::default();
-    params.parse(request.uri().query().unwrap_or(""))?;
+    let params = Params::of_url(request.uri())?;
     let limit = limit(&params, LIMIT_DEFAULT)?;
     let sort = sort(&params, &["series", "memory", "rejected", "queries"])?;
     let value = dispatch::run_status(&app, move |app| tenants_value(app, limit, sort));

@@ -2,8 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::reference;
-
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 const PROTOBUF: &str = "application/x-protobuf";
@@ -57,6 +55,10 @@ const ANSWERS: [(&str, &str, &[&str], &str); 24] = [
 /// Media types of bodies by their words.
 const BODIES: [(&str, &str); 4] =
     [("form", "application/x-www-form-urlencoded"), ("text", TEXT), ("json", JSON), ("protobuf", PROTOBUF)];
+
+pub(super) fn reference(section: &str, name: &str) -> Value {
+    json!({ "$ref": format!("#/components/{section}/{name}") })
+}
 
 /// Returns true if the table may have these words; an empty body is none.
 #[cfg(test)]

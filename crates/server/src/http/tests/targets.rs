@@ -51,6 +51,22 @@ async fn no_pool_is_found() {
     }
 }
 
+/// They asked for a tenant, though they have nothing of one.
+#[tokio::test]
+async fn endpoints_of_the_server_need_no_tenant() {
+    let fixture = Fixture::with(|options| options.multitenancy = true).open();
+    for (path, want) in [
+        ("openapi.yaml", StatusCode::OK),
+        ("status/self_metrics?metric_name_pattern=x", StatusCode::OK),
+        ("scrape_pools/config?scrapePool=x", StatusCode::BAD_REQUEST),
+        ("targets/relabel_steps?scrapePool=x&labels=null", StatusCode::BAD_REQUEST),
+        ("labels", StatusCode::UNAUTHORIZED),
+    ] {
+        let answer = fixture.get(&format!("/api/v1/{path}")).await;
+        assert_eq!(answer.status, want, "{path}: {}", answer.text);
+    }
+}
+
 /// Three places named a version alone.
 #[tokio::test]
 async fn the_commit_is_in_buildinfo_and_metrics() {
