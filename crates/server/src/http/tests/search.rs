@@ -107,21 +107,23 @@ async fn a_tenant_finds_its_own_names_only() {
 
 #[tokio::test]
 async fn metrics_have_metadata_when_asked() {
-    let server = with_metrics(&["up"]);
+    let server = with_metrics(&["up", "lat_bucket", "lat_created"]);
     let mut batch = WriteBatch::from_labels();
-    batch.metadata.push(MetadataEntry {
-        metric: "up".to_owned(),
-        kind: MetricKind::Gauge,
-        help: "Is it \"up\"?".to_owned(),
-        unit: String::new(),
-    });
+    for (metric, kind, help) in
+        [("up", MetricKind::Gauge, "Is it \"up\"?"), ("lat", MetricKind::Histogram, "Of a family.")]
+    {
+        let unit = String::new();
+        batch.metadata.push(MetadataEntry { metric: metric.to_owned(), kind, help: help.to_owned(), unit });
+    }
     server.app.lifecycle.store().unwrap().append(&TenantId::anonymous(), &batch).unwrap();
     let answer = server.get("/api/v1/search/metric_names?include_metadata=true").await;
-    assert!(
-        answer.text.contains(r#"{"name":"up","type":"gauge","help":"Is it \"up\"?"}"#),
-        "{}",
-        answer.text
-    );
+    for want in [
+        r#"{"name":"up","type":"gauge","help":"Is it \"up\"?"}"#,
+        r#"{"name":"lat_bucket","type":"histogram","help":"Of a family."}"#,
+        r#"{"name":"lat_created"}"#,
+    ] {
+        assert!(answer.text.contains(want), "{want}: {}", answer.text);
+    }
 }
 
 #[tokio::test]
