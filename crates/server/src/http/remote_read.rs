@@ -231,8 +231,8 @@ impl<'a> SeriesReader<'a> {
         Ok(SeriesReader { app, columns: Columns::default(), held: reserve(ctx, 0)? })
     }
 
-    /// Calls `take` with every series of `query` that has samples, sorted by labels. Without a need of samples
-    /// these are left out, and a series counts that `/api/v1/series` lists.
+    /// Calls `take` with every series of `query` that has samples, sorted by labels. Without a need of
+    /// samples these are left out, and a series counts that `/api/v1/series` lists.
     fn each(
         &mut self,
         source: &dyn Queryable,

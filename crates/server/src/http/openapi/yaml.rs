@@ -13,7 +13,7 @@ pub(super) fn put_entry(out: &mut String, key: &str, value: &Value, depth: usize
     put_value(out, value, depth);
 }
 
-/// Appends a value behind its key.
+/// Appends a value after its key.
 fn put_value(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {

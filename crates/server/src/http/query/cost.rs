@@ -113,7 +113,8 @@ async fn estimate(
         let cost =
             engine.estimate_cost(&*source, &query, ctx).map_err(|error| too_slow(eval_error(error)))?;
         let mut printer = Printer::open(ctx)?;
-        let (series, samples) = (cost.series, cost.samples);
+        let series = cost.series;
+        let samples = cost.samples;
         json::put_display(
             &mut printer.out,
             format_args!("{{\"estimate\":{{\"seriesTouched\":{series},\"samplesRead\":{samples}}}}}"),

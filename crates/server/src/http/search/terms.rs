@@ -228,7 +228,8 @@ fn jaro(a: &[char], b: &[char], used: &mut Vec<bool>, matched: &mut Vec<char>) -
     let of_b = b.iter().zip(used.iter()).filter(|(_, used)| **used);
     let moved = of_b.zip(matched.iter()).filter(|((b, _), a)| b != a).count();
     let count = matched.len() as f64;
-    let (per_a, per_b) = (1.0 / a.len() as f64, 1.0 / b.len() as f64);
+    let per_a = 1.0 / a.len() as f64;
+    let per_b = 1.0 / b.len() as f64;
     (count * per_a + count * per_b + (count - moved as f64 * 0.5) / count) / 3.0
 }
 
