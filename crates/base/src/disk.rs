@@ -8,6 +8,7 @@
 mod mem;
 mod real;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -93,6 +94,31 @@ pub struct DirEntry {
     pub len: u64,
 }
 
+/// An open directory: its names become durable without a further descriptor.
+pub trait OpenDir: Send + Sync {
+    /// As [`Disk::sync_dir`] of the directory.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Files that were not replaced as a whole, by [`Disk::replace_all`].
+#[derive(Debug)]
+pub struct ReplaceError {
+    /// Error of the operating system.
+    pub error: io::Error,
+    /// True if some of the files may have the new content, at once or after a power cut.
+    pub is_in_doubt: bool,
+}
+
+/// Returns true if the process or the system is out of file descriptors: a shortage that ends once others
+/// close files.
+#[must_use]
+pub fn is_short_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENFILE | libc::EMFILE))
+}
+
 /// Holds the lock on a lock file until it is dropped.
 pub trait LockGuard: Send + Sync {}
 
@@ -176,6 +202,11 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the operating system reports.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Opens a directory to sync it later: what follows then fails for no lack of descriptors.
+    ///
+    /// # Errors
+    /// As the operating system reports.
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn OpenDir>>;
     /// Free bytes for this process in the file system of `path`; `None` if the file system does not report
     /// them.
     fn free_bytes(&self, path: &Path) -> Option<u64>;
@@ -195,20 +226,52 @@ pub trait Disk: Send + Sync {
     /// temporary file, sync, rename, directory sync.
     ///
     /// # Errors
-    /// As the operating system reports; the old content is then untouched.
+    /// As the operating system reports. The old content is then untouched, unless the last step failed: the
+    /// sync of the directory, which is open before the rename.
     fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut tmp = path.as_os_str().to_owned();
-        tmp.push(".tmp");
-        let tmp = PathBuf::from(tmp);
-        let file = self.create(&tmp)?;
-        file.write_at(bytes, 0)?;
-        file.sync_data()?;
-        self.rename(&tmp, path)?;
-        match path.parent() {
-            Some(dir) => self.sync_dir(dir),
-            None => Ok(()),
-        }
+        self.replace_all(&[path.to_owned()], bytes).map_err(|failed| failed.error)
     }
+
+    /// Replaces the content of several files, each as [`Disk::write_atomic`] does. All new content is durable
+    /// and all directories are open before the first rename, so that a full disk or a lack of descriptors
+    /// changes none of the files.
+    ///
+    /// # Errors
+    /// [`ReplaceError`], which tells whether some of the files may have the new content.
+    fn replace_all(&self, paths: &[PathBuf], bytes: &[u8]) -> Result<(), ReplaceError> {
+        let remove_from = |first: usize| {
+            for path in paths.iter().skip(first) {
+                let _ = self.remove_file(&temporary_path(path));
+            }
+        };
+        let prepare = || -> io::Result<Vec<Box<dyn OpenDir>>> {
+            for path in paths {
+                let file = self.create(&temporary_path(path))?;
+                file.write_at(bytes, 0)?;
+                file.sync_data()?;
+            }
+            let dirs: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+            dirs.into_iter().map(|dir| self.open_dir(dir)).collect()
+        };
+        let dirs = prepare().map_err(|error| {
+            remove_from(0);
+            ReplaceError { error, is_in_doubt: false }
+        })?;
+        for (idx, path) in paths.iter().enumerate() {
+            self.rename(&temporary_path(path), path).map_err(|error| {
+                remove_from(idx);
+                ReplaceError { error, is_in_doubt: idx > 0 }
+            })?;
+        }
+        dirs.iter().try_for_each(|dir| dir.sync()).map_err(|error| ReplaceError { error, is_in_doubt: true })
+    }
+}
+
+/// Name of the new content of a file until it is whole.
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    PathBuf::from(temporary)
 }
 
 /// Bytes of a file, mapped or copied; cheap to clone.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use chronolith_base::disk::{DirEntry, LockGuard};
+use chronolith_base::disk::{DirEntry, LockGuard, OpenDir};
 use chronolith_base::{Disk, DiskFile, Mapped, RealDisk};
 
 /// Sees the operations of an [`ObservedDisk`].
@@ -118,6 +118,10 @@ impl Disk for ObservedDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.observer.syncs_dir();
         self.inner.sync_dir(dir)
+    }
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn OpenDir>> {
+        self.observer.syncs_dir();
+        self.inner.open_dir(dir)
     }
     fn free_bytes(&self, path: &Path) -> Option<u64> {
         self.inner.free_bytes(path)

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
+use chronolith_base::disk::is_short_of_files;
 use chronolith_model::WordKind;
 use chronolith_wal::Wal;
 use parking_lot::Mutex;
@@ -20,7 +21,6 @@ use crate::index::HeadIndex;
 use crate::index::field_types::KindSet;
 use crate::options::{HeadError, HeadOptions, TYPED_FILE, WriteError, wal_dir};
 use crate::series::SeriesStore;
-use crate::series::sealed::is_short_of_files;
 use crate::texts::TextStore;
 
 /// Index, series and WAL of the head.
@@ -74,7 +74,10 @@ impl HeadState {
             file.sync_data()?;
             self.env.disk.sync_dir(&dir)
         });
-        marked.map_err(|error| WriteError::Marker(format!("{}: {error}", path.display())))?;
+        marked.map_err(|error| match is_short_of_files(&error) {
+            true => WriteError::NoFileDescriptor,
+            false => WriteError::Marker(format!("{}: {error}", path.display())),
+        })?;
         self.is_typed.store(true, Ordering::Relaxed);
         Ok(())
     }

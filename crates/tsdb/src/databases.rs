@@ -1,7 +1,7 @@
 //! Database catalogue: the databases of InfluxDB clients in memory, and their file in two copies.
 //!
 //! Invariants: a change is durable in both copies before [`DatabaseStore::change`] returns, and visible after
-//! that; readers see whole versions; one change is made at a time.
+//! that; one that failed is in neither copy, or undone; readers see whole versions; one change is made at a time.
 //! Not here: the bytes of the file (`format::databases`), rules of changes (`model::databases`), removal of
 //! the data of dropped stores (`maintenance`).
 
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronolith_base::Env;
+use chronolith_base::disk::ReplaceError;
 use chronolith_base::hash::FixedState;
 use chronolith_bucket::Folder;
 use chronolith_format::databases::CatalogFile;
@@ -111,9 +112,10 @@ impl DatabaseStore {
                     repaired.push(format!("{}: {error}; its other copy is read", path.display()));
                 }
             }
-            store
-                .write(&newest)
-                .map_err(|error| OpenError::Io { path: data_dir.join(FILE_NAMES[0]), error })?;
+            store.write(&newest).map_err(|failed| OpenError::Io {
+                path: data_dir.join(FILE_NAMES[0]),
+                error: failed.error,
+            })?;
         }
         Ok(store)
     }
@@ -136,7 +138,7 @@ impl DatabaseStore {
     /// size of the whole catalogue, each synced.
     ///
     /// # Errors
-    /// [`CatalogError`]: nothing changed.
+    /// [`CatalogError`]: nothing changed, now or after a restart, unless the text says that it may have.
     pub(crate) fn change(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
         let _alone = self.changing.lock();
         let mut next = self.current.read().file.clone();
@@ -205,16 +207,33 @@ impl DatabaseStore {
     /// Makes `next` durable, then visible. The caller holds the lock of changes.
     fn publish(&self, mut next: CatalogFile) -> Result<(), CatalogError> {
         next.sequence += 1;
-        let failed = |error| CatalogError::Storage(format!("writing the database catalogue failed: {error}"));
-        self.write(&next).map_err(failed)?;
-        *self.current.write() = Version::new(next);
-        Ok(())
+        match self.write(&next) {
+            Ok(()) => {
+                *self.current.write() = Version::new(next);
+                Ok(())
+            }
+            Err(failed) => {
+                let what = format!("writing the database catalogue failed: {}", failed.error);
+                let is_undone = !failed.is_in_doubt || self.undo(next.sequence).is_ok();
+                let effect = if is_undone { "" } else { "; the change may take effect at the next start" };
+                Err(CatalogError::Storage(format!("{what}{effect}")))
+            }
+        }
     }
 
-    fn write(&self, file: &CatalogFile) -> io::Result<()> {
+    /// Writes the current version again, as one after `sequence`, which may be on disk.
+    fn undo(&self, sequence: u64) -> Result<(), ReplaceError> {
+        let mut current = self.current.read().file.clone();
+        current.sequence = sequence + 1;
+        // The next change comes after both, whether this write succeeds or not.
+        self.current.write().file.sequence = current.sequence;
+        self.write(&current)
+    }
+
+    fn write(&self, file: &CatalogFile) -> Result<(), ReplaceError> {
         let mut bytes = Vec::new();
         file.encode(&mut bytes);
-        FILE_NAMES.iter().try_for_each(|name| self.env.disk.write_atomic(&self.data_dir.join(name), &bytes))
+        self.env.disk.replace_all(&FILE_NAMES.map(|name| self.data_dir.join(name)), &bytes)
     }
 
     /// Returns the bytes of a file with the databases of `tenants` alone; `None` if they have none.

@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use chronolith_base::disk::is_short_of_files;
 use chronolith_base::{AppendFile, DecodeError, Env, Mapped};
 use chronolith_format::head::frame_log::{CopyState, FrameWriter};
 use chronolith_format::head::wal::{Damage, FrameRef, Scan, scan_segment_from};
@@ -89,6 +90,7 @@ pub(crate) fn load(
 pub(crate) fn write_error(file: &AppendFile, error: &io::Error) -> WriteError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::Wal(WalError::DiskFull),
+        _ if is_short_of_files(error) => WriteError::NoFileDescriptor,
         _ => WriteError::Metadata(format!("{}: {error}", file.path().display())),
     }
 }

@@ -400,7 +400,7 @@ impl Tsdb {
     /// stores cannot be read any more then; a maintenance job removes them.
     ///
     /// # Errors
-    /// [`CatalogError`]: nothing changed.
+    /// [`CatalogError`]: nothing changed, now or after a restart, unless the text says that it may have.
     pub fn change_databases(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
         self.storage.databases().change(tenant, change)?;
         if !matches!(change, CatalogChange::SetLastRun { .. }) {

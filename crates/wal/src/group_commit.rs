@@ -20,16 +20,50 @@ const OPEN: u8 = 0;
 const DISK_FULL: u8 = 1;
 const POISONED: u8 = 2;
 const CLOSED: u8 = 3;
+const NO_FILE_DESCRIPTOR: u8 = 4;
 
 /// Sequence of a frame in the log: everything up to it is durable once [`crate::Wal::wait_durable`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "nothing is durable before `wait_durable`"]
 pub struct WalPosition(pub u64);
 
+/// What the sink lacks for a while; appends are refused until a retry finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// Space on the disk.
+    Space,
+    /// A file descriptor.
+    Descriptors,
+}
+
+impl Shortage {
+    fn of_state(state: u8) -> Option<Shortage> {
+        match state {
+            DISK_FULL => Some(Shortage::Space),
+            NO_FILE_DESCRIPTOR => Some(Shortage::Descriptors),
+            _ => None,
+        }
+    }
+
+    fn state(self) -> u8 {
+        match self {
+            Shortage::Space => DISK_FULL,
+            Shortage::Descriptors => NO_FILE_DESCRIPTOR,
+        }
+    }
+
+    fn error(self) -> WalError {
+        match self {
+            Shortage::Space => WalError::DiskFull,
+            Shortage::Descriptors => WalError::NoFileDescriptor,
+        }
+    }
+}
+
 /// Reasons why bytes did not reach the sink.
 pub(crate) enum WriteFailure {
-    /// No space; `done_bytes` of them are written, the rest may be retried.
-    Full { done_bytes: usize },
+    /// A shortage; `done_bytes` of them are written, the rest may be retried.
+    Short { done_bytes: usize, shortage: Shortage },
     /// The sink is in an unknown state.
     Failed(String),
 }
@@ -92,7 +126,8 @@ impl<S> GroupCommit<S> {
     ) -> Result<(), WalError> {
         match self.state.load(Ordering::Acquire) {
             OPEN => {}
-            DISK_FULL => return Err(WalError::DiskFull),
+            DISK_FULL => return Err(Shortage::Space.error()),
+            NO_FILE_DESCRIPTOR => return Err(Shortage::Descriptors.error()),
             CLOSED => return Err(WalError::Closed),
             _ => return Err(self.poison_error(&self.queue.lock())),
         }
@@ -134,7 +169,8 @@ impl<S> GroupCommit<S> {
                 return Ok(());
             }
             match self.state.load(Ordering::Acquire) {
-                DISK_FULL => return Err(WalError::DiskFull),
+                DISK_FULL => return Err(Shortage::Space.error()),
+                NO_FILE_DESCRIPTOR => return Err(Shortage::Descriptors.error()),
                 POISONED => return Err(self.poison_error(&queue)),
                 _ => {}
             }
@@ -172,15 +208,15 @@ impl<S> GroupCommit<S> {
                     bytes.clear();
                     queue.kept_buffer = bytes;
                 }
-                self.leave_disk_full();
+                self.leave_shortage();
                 Ok(value)
             }
-            Err(WriteFailure::Full { done_bytes }) => {
+            Err(WriteFailure::Short { done_bytes, shortage }) => {
                 bytes.drain(..done_bytes);
                 bytes.extend_from_slice(&queue.pending);
                 queue.pending = bytes;
-                self.enter_disk_full();
-                Err(WalError::DiskFull)
+                self.enter_shortage(shortage);
+                Err(shortage.error())
             }
             Err(WriteFailure::Failed(text)) => {
                 self.poison_locked(&mut queue, text);
@@ -214,15 +250,20 @@ impl<S> GroupCommit<S> {
         self.sink.lock()
     }
 
-    /// Refuses appends until there is space again.
-    pub(crate) fn enter_disk_full(&self) {
-        let _ = self.state.compare_exchange(OPEN, DISK_FULL, Ordering::AcqRel, Ordering::Acquire);
+    /// Refuses appends until a shortage ends. A log that was closed or poisoned stays so.
+    pub(crate) fn enter_shortage(&self, shortage: Shortage) {
+        let enter = |state| {
+            let may_enter = state == OPEN || Shortage::of_state(state).is_some();
+            may_enter.then_some(shortage.state())
+        };
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter);
     }
 
-    /// Accepts appends again: a successful write proves that there is space. A log that was closed or
+    /// Accepts appends again: a successful write proves that the shortage has ended. A log that was closed or
     /// poisoned stays so.
-    fn leave_disk_full(&self) {
-        let _ = self.state.compare_exchange(DISK_FULL, OPEN, Ordering::AcqRel, Ordering::Acquire);
+    fn leave_shortage(&self) {
+        let leave = |state| Shortage::of_state(state).map(|_| OPEN);
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, leave);
     }
 
     /// Refuses everything until the process is restarted.
@@ -251,8 +292,9 @@ impl<S> GroupCommit<S> {
         self.state.load(Ordering::Acquire) == POISONED
     }
 
-    pub(crate) fn is_disk_full(&self) -> bool {
-        self.state.load(Ordering::Acquire) == DISK_FULL
+    /// Returns the shortage for which appends are refused.
+    pub(crate) fn shortage(&self) -> Option<Shortage> {
+        Shortage::of_state(self.state.load(Ordering::Acquire))
     }
 
     pub(crate) fn pending_bytes(&self) -> u64 {

@@ -9,7 +9,7 @@ use chronolith_base::Env;
 use chronolith_format::head::wal::FrameHeader;
 
 use crate::counters::{WalCounters, WalStats};
-use crate::group_commit::{GroupCommit, WalPosition, WriteFailure};
+use crate::group_commit::{GroupCommit, Shortage, WalPosition, WriteFailure};
 use crate::options::{SyncMode, WalError, WalOptions};
 use crate::segment::{Segments, WalStart};
 
@@ -76,7 +76,7 @@ impl Wal {
     /// [`WalError`]: the frames may or may not become durable.
     pub fn sync_through(&self, position: WalPosition) -> Result<(), WalError> {
         match self.sync {
-            SyncMode::Fsync if !self.is_disk_full() => self.wait_durable(position),
+            SyncMode::Fsync if self.commit.shortage().is_none() => self.wait_durable(position),
             _ => self.sync(),
         }
     }
@@ -97,7 +97,7 @@ impl Wal {
     /// # Errors
     /// [`WalError`]: the segment may not have ended.
     pub fn rotate(&self) -> Result<WalPosition, WalError> {
-        if self.is_disk_full() {
+        if self.commit.shortage().is_some() {
             return self.rotate_without_queue();
         }
         self.commit.lead_exclusively(|segments, bytes| {
@@ -109,7 +109,7 @@ impl Wal {
     }
 
     /// While the disk is full, queued frames go to the next segment: the checkpoint that may free space must
-    /// not wait for space.
+    /// not wait for space. So they do while no segment can be opened.
     fn rotate_without_queue(&self) -> Result<WalPosition, WalError> {
         let mut segments = self.commit.sink();
         if let Err(WriteFailure::Failed(text)) = segments.sync(&self.counters) {
@@ -150,7 +150,11 @@ impl Wal {
             self.counters.note_freed(segment.bytes());
         }
         if !retired.is_empty() {
-            disk.sync_dir(&dir)?;
+            // Names that are not durable must not receive frames; without spares, segments are created.
+            if let Err(error) = disk.sync_dir(&dir) {
+                retired.into_iter().for_each(|spare| spare.remove(&*disk));
+                return Err(error);
+            }
             let mut sink = self.commit.sink();
             retired.into_iter().for_each(|spare| sink.add_spare(spare, &self.counters));
         }
@@ -184,14 +188,16 @@ impl Wal {
         self.commit.sink().record_closed()
     }
 
-    /// Retries frames that wait for disk space, and syncs in interval mode. The caller runs it at least once
+    /// Retries frames that wait for disk space or a descriptor, and syncs in interval mode. The caller runs it at least once
     /// per second, in interval mode four times per interval.
     pub fn maintain(&self) {
-        if self.is_disk_full() {
-            // The result is visible in the state: still full, open again, or poisoned.
+        if let Some(shortage) = self.commit.shortage() {
+            // The result is visible in the state: still short, open again, or poisoned.
             let _ = self.commit.lead_exclusively(|segments, bytes| {
-                segments.remove_spares(&self.counters);
-                segments.check_space_again();
+                if shortage == Shortage::Space {
+                    segments.remove_spares(&self.counters);
+                    segments.check_space_again();
+                }
                 segments.commit(bytes, &self.counters)
             });
         } else if self.commit.is_open() && matches!(self.sync, SyncMode::Interval(_)) {
@@ -204,7 +210,7 @@ impl Wal {
 
     /// Refuses appends until there is space again.
     pub fn enter_disk_full(&self) {
-        self.commit.enter_disk_full();
+        self.commit.enter_shortage(Shortage::Space);
     }
 
     /// Refuses everything until the process is restarted; writers get `text` as the reason.
@@ -232,7 +238,7 @@ impl Wal {
     /// Returns true if appends are refused for lack of space.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
-        self.commit.is_disk_full()
+        self.commit.shortage() == Some(Shortage::Space)
     }
 
     /// Returns the bytes of frames written since startup.

@@ -33,6 +33,9 @@ pub enum WalError {
     /// No space; appends are accepted again once there is some.
     #[error("no space left on disk, writes are refused until space is freed")]
     DiskFull,
+    /// No file can be opened for the next segment; appends are accepted again once one can.
+    #[error("too many open files (ulimit -n), writes are refused until a descriptor is free")]
+    NoFileDescriptor,
     /// A write or sync failed; the log stays closed until the process is restarted.
     #[error("WAL write failed, writes are refused until restart: {0}")]
     Poisoned(String),

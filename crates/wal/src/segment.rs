@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chronolith_base::disk::is_short_of_files;
 use chronolith_base::{Clock, Disk, DiskFile, Env};
 use chronolith_format::head::wal::ControlRecord;
 use chronolith_format::head::wal::{
@@ -18,7 +19,7 @@ use chronolith_format::head::wal::{
 
 use crate::control::ControlFile;
 use crate::counters::WalCounters;
-use crate::group_commit::WriteFailure;
+use crate::group_commit::{Shortage, WriteFailure};
 use crate::options::{SyncMode, WalOptions};
 use crate::spare::{SPARE_COUNT_MAX, Spare, SpareOrder};
 
@@ -163,7 +164,7 @@ impl Segments {
         match self.disk.free_bytes(&self.dir) {
             Some(free) if free < self.free_bytes_min => {
                 self.remove_spares(counters);
-                Err(WriteFailure::Full { done_bytes: 0 })
+                Err(WriteFailure::Short { done_bytes: 0, shortage: Shortage::Space })
             }
             _ => {
                 self.space_checked_ns = Some(now_ns);
@@ -392,14 +393,18 @@ pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
 
 fn failure(error: io::Error, done_bytes: usize, doing: &str, path: &Path) -> WriteFailure {
     if error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded {
-        return WriteFailure::Full { done_bytes };
+        return WriteFailure::Short { done_bytes, shortage: Shortage::Space };
+    }
+    // Nothing was opened, so nothing is in an unknown state.
+    if is_short_of_files(&error) {
+        return WriteFailure::Short { done_bytes, shortage: Shortage::Descriptors };
     }
     WriteFailure::Failed(format!("{doing} {}: {error}", path.display()))
 }
 
 fn with_done(failure: WriteFailure, done: usize) -> WriteFailure {
     match failure {
-        WriteFailure::Full { .. } => WriteFailure::Full { done_bytes: done },
+        WriteFailure::Short { shortage, .. } => WriteFailure::Short { done_bytes: done, shortage },
         failed @ WriteFailure::Failed(_) => failed,
     }
 }

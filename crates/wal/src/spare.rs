@@ -75,8 +75,10 @@ impl Spare {
         last_sequence: u64,
     ) -> io::Result<Spare> {
         let path = spare_path(dir, number, last_sequence);
+        // Opened first: a file that was renamed and cannot be opened would be neither segment nor spare.
+        let file = disk.open(from)?;
         disk.rename(from, &path)?;
-        Ok(Spare { file: disk.open(&path)?, path, stale_sequence: last_sequence })
+        Ok(Spare { file, path, stale_sequence: last_sequence })
     }
 
     /// Sequence of the last frame that the file may contain; 0 if there is none.
@@ -93,10 +95,11 @@ impl Spare {
         header: &[u8],
     ) -> io::Result<Box<dyn DiskFile>> {
         let make = || {
+            let dir = disk.open_dir(dir)?;
             self.file.write_at(header, 0)?;
             self.file.sync_data()?;
             disk.rename(&self.path, path)?;
-            disk.sync_dir(dir)
+            dir.sync()
         };
         match make() {
             Ok(()) => Ok(self.file),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{DirEntry, Disk, DiskFile, LockGuard, Mapped};
+use super::{DirEntry, Disk, DiskFile, LockGuard, Mapped, OpenDir};
 use crate::Rng;
 
 /// Unit that a disk mostly writes atomically.
@@ -182,6 +182,11 @@ struct Shared {
     failures_left: AtomicU64,
     op_count: AtomicU64,
     refused_count: AtomicU64,
+    /// Files and directories that are opened before the next ones find no descriptor; `u64::MAX` = never.
+    opens_left: AtomicU64,
+    /// Files and directories that find no descriptor then.
+    missing_descriptors: AtomicU64,
+    open_count: AtomicU64,
     capacity_bytes: AtomicU64,
     generation: AtomicU64,
     /// Longest pause before an operation, microseconds; 0 = none.
@@ -208,6 +213,9 @@ impl MemDisk {
             failures_left: AtomicU64::new(u64::MAX),
             op_count: AtomicU64::new(0),
             refused_count: AtomicU64::new(0),
+            opens_left: AtomicU64::new(u64::MAX),
+            missing_descriptors: AtomicU64::new(0),
+            open_count: AtomicU64::new(0),
             capacity_bytes: AtomicU64::new(u64::MAX),
             generation: AtomicU64::new(0),
             pause_us_max: AtomicU64::new(0),
@@ -284,6 +292,34 @@ impl MemDisk {
     /// Stops failing.
     pub fn heal(&self) {
         self.0.fuse.store(u64::MAX, Ordering::SeqCst);
+        self.0.opens_left.store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// After `open_count` more files and directories were opened, fails the next `failure_count` with
+    /// `EMFILE`; `u64::MAX` of them: until [`MemDisk::heal`].
+    pub fn fail_opens(&self, open_count: u64, failure_count: u64) {
+        self.0.missing_descriptors.store(failure_count, Ordering::SeqCst);
+        self.0.opens_left.store(open_count, Ordering::SeqCst);
+    }
+
+    /// Files and directories that were opened so far, those that failed included.
+    #[must_use]
+    pub fn open_count(&self) -> u64 {
+        self.0.open_count.load(Ordering::SeqCst)
+    }
+
+    /// Counts an opened file or directory.
+    fn opens(&self) -> io::Result<()> {
+        self.0.open_count.fetch_add(1, Ordering::SeqCst);
+        let less = |left: u64| if left == u64::MAX { Some(left) } else { left.checked_sub(1) };
+        if self.0.opens_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return Ok(());
+        }
+        if self.0.missing_descriptors.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err() {
+            self.0.opens_left.store(u64::MAX, Ordering::SeqCst);
+            return Ok(());
+        }
+        Err(io::Error::from_raw_os_error(libc::EMFILE))
     }
 
     /// Operations that failed by injection so far.
@@ -372,6 +408,48 @@ impl MemDisk {
         }
     }
 
+    /// Makes the names in `dir` durable.
+    fn sync_names(&self, dir: &Path) -> io::Result<()> {
+        self.op()?;
+        let mut state = self.0.state.lock();
+        let state = &mut *state;
+        let changes = std::mem::take(&mut state.changes);
+        changes.iter().for_each(|change| change.apply(&mut state.journaled));
+        let touched = state.touched.remove(dir).unwrap_or_default();
+        // A renamed directory keeps entries that had a durable name under its old name.
+        let mut carried = Vec::new();
+        let is_dir = |p: &&PathBuf| matches!(state.live.get(*p), Some(Entry::Dir));
+        if touched.iter().any(|path| is_dir(&path)) {
+            let named: BTreeSet<usize> = state.synced.values().filter_map(address).collect();
+            let had_name = |entry: &Entry| address(entry).is_none_or(|file| named.contains(&file));
+            for path in touched.iter().filter(is_dir).filter(|path| !state.synced.contains_key(*path)) {
+                let inside = subtree(&state.live, path).filter(|(_, entry)| had_name(entry));
+                carried.extend(inside.map(|(path, entry)| (path.clone(), entry.clone())));
+            }
+        }
+        for path in &touched {
+            match state.live.get(path) {
+                Some(entry) => {
+                    state.synced.insert(path.clone(), entry.clone());
+                }
+                // A removed subdirectory removes its entries.
+                None => {
+                    let gone: Vec<_> = subtree(&state.synced, path).map(|(p, _)| p.clone()).collect();
+                    gone.iter().for_each(|path| {
+                        state.synced.remove(path);
+                    });
+                }
+            }
+        }
+        // Ancestors are durable once an entry in them is, so that a test that never syncs the root does not
+        // lose everything.
+        for parent in dir.ancestors().filter(|d| !d.as_os_str().is_empty()) {
+            state.synced.entry(parent.to_owned()).or_insert(Entry::Dir);
+        }
+        state.synced.extend(carried);
+        Ok(())
+    }
+
     fn handle(&self, node: Node) -> Box<dyn DiskFile> {
         let generation = self.0.generation.load(Ordering::SeqCst);
         Box::new(MemFile { disk: self.clone(), node, generation })
@@ -456,6 +534,17 @@ impl DiskFile for MemFile {
     }
 }
 
+struct MemDir {
+    disk: MemDisk,
+    path: PathBuf,
+}
+
+impl OpenDir for MemDir {
+    fn sync(&self) -> io::Result<()> {
+        self.disk.sync_names(&self.path)
+    }
+}
+
 struct MemLock {
     disk: MemDisk,
     path: PathBuf,
@@ -472,6 +561,7 @@ impl Drop for MemLock {
 
 impl Disk for MemDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.opens()?;
         self.op()?;
         let mut state = self.0.state.lock();
         let parent = path.parent().unwrap_or(Path::new(""));
@@ -485,18 +575,22 @@ impl Disk for MemDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.opens()?;
         Ok(self.handle(self.file(path)?))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.opens()?;
         Ok(self.file(path)?.lock().live.clone())
     }
 
     fn map(&self, path: &Path) -> io::Result<Mapped> {
+        self.opens()?;
         Ok(Mapped::from_slice(&self.file(path)?.lock().live))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.opens()?;
         let state = self.0.state.lock();
         if !matches!(state.live.get(dir), Some(Entry::Dir)) {
             return Err(io::ErrorKind::NotFound.into());
@@ -548,6 +642,7 @@ impl Disk for MemDisk {
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.opens()?;
         self.op()?;
         let mut state = self.0.state.lock();
         if !state.live.contains_key(path) {
@@ -571,44 +666,12 @@ impl Disk for MemDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.op()?;
-        let mut state = self.0.state.lock();
-        let state = &mut *state;
-        let changes = std::mem::take(&mut state.changes);
-        changes.iter().for_each(|change| change.apply(&mut state.journaled));
-        let touched = state.touched.remove(dir).unwrap_or_default();
-        // A renamed directory keeps entries that had a durable name under its old name.
-        let mut carried = Vec::new();
-        let is_dir = |p: &&PathBuf| matches!(state.live.get(*p), Some(Entry::Dir));
-        if touched.iter().any(|path| is_dir(&path)) {
-            let named: BTreeSet<usize> = state.synced.values().filter_map(address).collect();
-            let had_name = |entry: &Entry| address(entry).is_none_or(|file| named.contains(&file));
-            for path in touched.iter().filter(is_dir).filter(|path| !state.synced.contains_key(*path)) {
-                let inside = subtree(&state.live, path).filter(|(_, entry)| had_name(entry));
-                carried.extend(inside.map(|(path, entry)| (path.clone(), entry.clone())));
-            }
-        }
-        for path in &touched {
-            match state.live.get(path) {
-                Some(entry) => {
-                    state.synced.insert(path.clone(), entry.clone());
-                }
-                // A removed subdirectory removes its entries.
-                None => {
-                    let gone: Vec<_> = subtree(&state.synced, path).map(|(p, _)| p.clone()).collect();
-                    gone.iter().for_each(|path| {
-                        state.synced.remove(path);
-                    });
-                }
-            }
-        }
-        // Ancestors are durable once an entry in them is, so that a test that never syncs the root does not
-        // lose everything.
-        for parent in dir.ancestors().filter(|d| !d.as_os_str().is_empty()) {
-            state.synced.entry(parent.to_owned()).or_insert(Entry::Dir);
-        }
-        state.synced.extend(carried);
-        Ok(())
+        self.open_dir(dir)?.sync()
+    }
+
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn OpenDir>> {
+        self.opens()?;
+        Ok(Box::new(MemDir { disk: self.clone(), path: dir.to_owned() }))
     }
 
     fn free_bytes(&self, _path: &Path) -> Option<u64> {

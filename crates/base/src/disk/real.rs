@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{DirEntry, Disk, DiskFile, FileStat, LockGuard, Mapped};
+use super::{DirEntry, Disk, DiskFile, FileStat, LockGuard, Mapped, OpenDir};
 
 /// Files of the operating system.
 #[derive(Default)]
@@ -120,6 +120,14 @@ struct RealLock(#[expect(dead_code, reason = "held for its lock, which ends when
 
 impl LockGuard for RealLock {}
 
+struct RealDir(File);
+
+impl OpenDir for RealDir {
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
@@ -196,7 +204,11 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
+        self.open_dir(dir)?.sync()
+    }
+
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn OpenDir>> {
+        Ok(Box::new(RealDir(File::open(dir)?)))
     }
 
     fn free_bytes(&self, path: &Path) -> Option<u64> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use chronolith_base::disk::{DirEntry, LockGuard};
+use chronolith_base::disk::{DirEntry, LockGuard, OpenDir};
 use chronolith_base::{Disk, DiskFile, Env, Mapped, RealDisk};
 use chronolith_block::{BlockSource, BlockWriter};
 use chronolith_model::{Labels, TenantId, TimeRange};
@@ -97,6 +97,14 @@ impl DiskFile for UnsyncedFile {
     }
 }
 
+struct UnsyncedDir;
+
+impl OpenDir for UnsyncedDir {
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Disk for UnsyncedDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(UnsyncedFile(self.0.create(path)?)))
@@ -130,6 +138,9 @@ impl Disk for UnsyncedDisk {
     }
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
         Ok(())
+    }
+    fn open_dir(&self, _dir: &Path) -> io::Result<Box<dyn OpenDir>> {
+        Ok(Box::new(UnsyncedDir))
     }
     fn free_bytes(&self, path: &Path) -> Option<u64> {
         self.0.free_bytes(path)

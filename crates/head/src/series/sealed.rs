@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use chronolith_base::disk::is_short_of_files;
 use chronolith_base::{Disk, Env};
 use chronolith_format::chunk::xor::EncodedChunk;
 use chronolith_format::head::sealed::RecordHeader;
 use chronolith_model::{Columns, QueryError, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
-pub(crate) use file::{SealedFile, is_short_of_files};
+pub(crate) use file::SealedFile;
 
 use crate::memory_part::MemoryPart;
 use crate::options::HeadError;

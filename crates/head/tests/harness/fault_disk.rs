@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chronolith_base::disk::{DirEntry, LockGuard};
+use chronolith_base::disk::{DirEntry, LockGuard, OpenDir};
 use chronolith_base::{Disk, DiskFile, Mapped, MemDisk};
 
 /// Hooks of a test for operations on a file or directory.
@@ -92,6 +92,19 @@ impl DiskFile for FaultFile {
     }
 }
 
+struct FaultDir {
+    inner: Box<dyn OpenDir>,
+    path: PathBuf,
+    fault: Arc<dyn Fault>,
+}
+
+impl OpenDir for FaultDir {
+    fn sync(&self) -> io::Result<()> {
+        self.fault.before_sync_dir(&self.path);
+        self.inner.sync()
+    }
+}
+
 impl Disk for FaultDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.fault.before_create(path)?;
@@ -130,9 +143,12 @@ impl Disk for FaultDisk {
         self.inner.create_dir_all(path)
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.open_dir(dir)?.sync()
+    }
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn OpenDir>> {
         self.fault.before_open_dir(dir)?;
-        self.fault.before_sync_dir(dir);
-        self.inner.sync_dir(dir)
+        let inner = self.inner.open_dir(dir)?;
+        Ok(Box::new(FaultDir { inner, path: dir.to_owned(), fault: self.fault.clone() }))
     }
     fn free_bytes(&self, path: &Path) -> Option<u64> {
         self.inner.free_bytes(path)

@@ -207,7 +207,8 @@ fn decode_error(error: DecodeError) -> ApiError {
 
 fn write_error(error: &WriteError) -> ApiError {
     let kind = match error {
-        WriteError::NoFileDescriptor | WriteError::Wal(WalError::DiskFull | WalError::Closed) => {
+        WriteError::NoFileDescriptor
+        | WriteError::Wal(WalError::DiskFull | WalError::NoFileDescriptor | WalError::Closed) => {
             ErrorKind::Unavailable
         }
         WriteError::HeadFull { .. } | WriteError::TenantFull { .. } => {

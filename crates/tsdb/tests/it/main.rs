@@ -35,6 +35,7 @@ mod metadata;
 mod metric_disk;
 mod model;
 mod nanoseconds;
+mod open_files;
 mod policy;
 mod retention;
 mod rollups;

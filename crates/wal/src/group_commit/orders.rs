@@ -4,7 +4,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{GroupCommit, WriteFailure};
+use super::{GroupCommit, Shortage, WriteFailure};
 use crate::options::WalError;
 
 /// Bytes that reached the disk, and the number of writes that still succeed.
@@ -107,7 +107,7 @@ fn loom_a_full_disk_loses_nothing() {
     check(3, || {
         let commit = commit(usize::MAX);
         let full = |_: &mut Sink, _: &[u8]| -> Result<(), WriteFailure> {
-            Err(WriteFailure::Full { done_bytes: 0 })
+            Err(WriteFailure::Short { done_bytes: 0, shortage: Shortage::Space })
         };
         let other = commit.clone();
         let writer = thread::spawn(move || {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use chronolith_base::disk::is_short_of_files;
 use chronolith_base::{DecodeError, Disk, DiskFile, Mapped};
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::EncodedChunk;
@@ -20,14 +21,6 @@ use crate::series::sealed_chunks::SealedChunk;
 
 /// Written bytes after the end of the map at which it is made again; fewer are read with positional reads.
 const REMAP_BYTES: u64 = 1 << 20;
-
-/// Returns true if the process or the system is out of file descriptors: a shortage that ends once others
-/// close files.
-pub(crate) fn is_short_of_files(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
-}
 
 struct Tail {
     handle: Option<Arc<dyn DiskFile>>,
