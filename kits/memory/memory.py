@@ -56,12 +56,14 @@ class Server:
         end = time.time() + 30
         while True:
             try:
-                self.ask("GET", "/-/ready", b"", {})
-                return
+                # Before its WAL is replayed, the server answers with another status.
+                if self.ask("GET", "/-/ready", b"", {})[0] == 200:
+                    return
             except OSError:
-                if time.time() > end or self.process.poll() is not None:
-                    raise SystemExit("the server did not start: " + self.log_tail())
-                time.sleep(0.1)
+                pass
+            if time.time() > end or self.process.poll() is not None:
+                raise SystemExit("the server did not start: " + self.log_tail())
+            time.sleep(0.1)
 
     def ask(self, method, path, body, headers):
         """Status and body of an answer; the body is read and only its start is kept."""

@@ -158,3 +158,44 @@ async fn a_body_of_many_pieces_is_stored_as_a_whole() {
     let counted = "/query?db=db&epoch=ns&q=SELECT%20count(a)%20AS%20a,count(t)%20AS%20t%20FROM%20m";
     check_results(&post(&server, counted, "").await, want);
 }
+
+/// The memory of a plan was reserved per level as if each level had tables and names of its own: 40 levels
+/// of 300 fields needed 14 MB of `query.memory`, and take less than 4.
+#[tokio::test]
+async fn nested_selects_of_wide_measurements_fit_a_small_memory() {
+    let server = limited(|options| options.query.memory_bytes_max = 6 << 20);
+    let names: Vec<String> = (100..400).map(|idx| format!("f{idx}")).collect();
+    let fields: Vec<String> = names.iter().map(|name| format!("{name}=1")).collect();
+    let line = format!("m,host=a {} 10", fields.join(","));
+    assert_eq!(post(&server, "/write?db=db", &line).await.status, StatusCode::NO_CONTENT);
+    let ones = vec!["1"; 300].join(",");
+    let (columns, selected) = (names.join("\",\""), names.join(","));
+    let with_tag = format!(r#"["time","{columns}","host"]"#);
+    let fields_alone = format!(r#"["time","{columns}"]"#);
+    for (levels, fields, clauses, header, values) in [
+        (1, "*", "", &with_tag, format!(r#"{ones},"a""#)),
+        (2, "*", "", &with_tag, format!(r#"{ones},"a""#)),
+        (5, "*", "", &with_tag, format!(r#"{ones},"a""#)),
+        (10, "*", " WHERE f100 = 1", &with_tag, format!(r#"{ones},"a""#)),
+        (20, "*", " LIMIT 1", &with_tag, format!(r#"{ones},"a""#)),
+        (40, "*", "", &with_tag, format!(r#"{ones},"a""#)),
+        (40, "*::field", "", &fields_alone, ones.clone()),
+        (40, "/^f/", "", &fields_alone, ones.clone()),
+        (40, "*", " GROUP BY *", &fields_alone, ones.clone()),
+        (40, "*", " ORDER BY time DESC", &with_tag, format!(r#"{ones},"a""#)),
+        (5, selected.as_str(), "", &fields_alone, ones.clone()),
+    ] {
+        let below = format!("SELECT {fields} FROM (").repeat(levels - 1);
+        let above = format!("){clauses}").repeat(levels - 1);
+        let answer = run(&server, &format!("{below}SELECT {fields} FROM m{clauses}{above}")).await;
+        let what = format!("{levels} levels of {}{clauses}", &fields[..fields.len().min(8)]);
+        let start = &answer.text[..answer.text.len().min(400)];
+        assert!(answer.text.contains(header.as_str()), "{what}: {start}");
+        let row = format!("[[\"1970-01-01T00:00:00.00000001Z\",{values}]]");
+        assert!(answer.text.contains(&row), "{what}: {start}");
+    }
+    let hostile = format!("{}SELECT * FROM m{}", "SELECT * FROM (".repeat(59), ")".repeat(59));
+    let sevenfold = format!("SELECT * FROM {}", vec![format!("({hostile})"); 7].join(","));
+    let answer = run(&server, &sevenfold).await;
+    assert!(answer.text.contains("query memory limit of 6291456 bytes reached"), "{}", answer.text.len());
+}
