@@ -251,6 +251,54 @@ async fn a_full_head_answers_429_and_what_never_fits_400() {
     assert!(metrics.contains("chronolith_head_memory_limit_bytes 4.194304e+06\n"), "{metrics}");
 }
 
+/// New series of one tenant had every write of the others refused. The answer to the loud tenant names it,
+/// its share and the setting; the others write on, and one request larger than the share is a 400.
+#[tokio::test]
+async fn new_series_above_the_share_of_a_tenant_are_refused_to_it_alone() {
+    let server = Fixture::with(|options| {
+        options.multitenancy = true;
+        options.tsdb.head_memory.limit = chronolith_tsdb::HeadMemory::Bytes(16 << 20);
+        options.tsdb.head_memory.tenant_percent = 25;
+    })
+    .open();
+    let send_as = async |tenant: &str, first: usize, count: usize| {
+        let mut request = RequestEncoder::new();
+        for number in first..first + count {
+            let name = format!("series_{number}");
+            request.push_series([("__name__", name.as_str())], &[at(NOW_MS, 1.0)], &SeriesExtras::default());
+        }
+        let request = Request::post("/api/v1/write")
+            .header(header::CONTENT_TYPE, V2)
+            .header(header::CONTENT_ENCODING, "snappy")
+            .header("X-Scope-OrgID", tenant)
+            .body(Body::from(request.compressed()));
+        server.send(request.unwrap()).await
+    };
+    let answer = send_as("loud", 0, 20_000).await;
+    assert_eq!(answer.status.as_u16(), 400, "{}", answer.text);
+    assert!(answer.text.contains("head-memory-tenant-share") && answer.text.contains("\"loud\""));
+    let mut refused = 0;
+    for round in 0..60 {
+        let answer = send_as("loud", round * 500, 500).await;
+        if answer.status.as_u16() != 204 {
+            refused += 1;
+            assert_eq!(answer.status.as_u16(), 429, "{}", answer.text);
+            assert_eq!(answer.headers[header::RETRY_AFTER], "30");
+            let text = "tenant \"loud\" is at its share of the head's memory (head-memory-tenant-share): ";
+            assert!(answer.text.contains(text), "{}", answer.text);
+            assert!(answer.text.contains("of 4194300 bytes used"), "{}", answer.text);
+        }
+        for other in ["quiet", "second", "third"] {
+            let answer = send_as(other, round * 10, 10).await;
+            assert_eq!(answer.status.as_u16(), 204, "{other}: {}", answer.text);
+        }
+    }
+    assert!(refused > 20, "{refused} requests refused");
+    let metrics = server.get("/metrics").await.text;
+    let line = format!("chronolith_head_tenant_share_refused_total {refused}\n");
+    assert!(metrics.contains(&line), "{metrics}");
+}
+
 /// The answer printed the raw wire key of a series whose label is not UTF-8, with line breaks.
 #[tokio::test]
 async fn a_series_with_a_bad_label_is_named_in_one_line() {
