@@ -1,7 +1,8 @@
 //! Database catalogue: the databases of InfluxDB clients in memory, and their file in two copies.
 //!
 //! Invariants: a change is durable in both copies before [`DatabaseStore::change`] returns, and visible after
-//! that; one that failed is in neither copy, or undone; readers see whole versions; one change is made at a time.
+//! that; one that failed is in neither copy, or undone; readers see whole versions; one change is made at a
+//! time.
 //! Not here: the bytes of the file (`format::databases`), rules of changes (`model::databases`), removal of
 //! the data of dropped stores (`maintenance`).
 

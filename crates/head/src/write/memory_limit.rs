@@ -1,5 +1,5 @@
-//! Memory limit of the whole head, and the share of a tenant over all its stores: the estimate of a batch is reserved before
-//! any of it is applied.
+//! Memory limit of the whole head, and the share of a tenant over all its stores: the estimate of a batch is
+//! reserved before any of it is applied.
 //!
 //! Invariants: a batch is refused whole or not at all. `used_bytes` is the last measurement plus all
 //! reservations since, an upper estimate: between two measurements the head exceeds the limit by the running
@@ -116,7 +116,8 @@ impl MemoryLimit {
         reserved.map(drop).map_err(|used_bytes| WriteError::HeadFull { used_bytes, limit_bytes })
     }
 
-    /// Reserves memory for a batch of the store `tenant` that is not applied yet; `misses` are its new series.
+    /// Reserves memory for a batch of the store `tenant` that is not applied yet; `misses` are its new
+    /// series.
     ///
     /// # Errors
     /// [`WriteError`]: the limit or the share of the tenant does not allow it.
