@@ -43,13 +43,13 @@ SERIES_COUNT = 300
 class Server:
     """A server with small limits over an empty directory."""
 
-    def __init__(self, binary, query_memory):
+    def __init__(self, binary, query_memory, timeout_s=TIMEOUT_S):
         self.dir = tempfile.mkdtemp(prefix="memory-kit-")
         self.port, carbon = (free_port(port) for port in random.sample(range(20000, 60000), 2))
         self.log = open(os.path.join(self.dir, "log"), "w+b")
         command = [binary, "serve", "--data-dir", os.path.join(self.dir, "data"),
                    "--http", "127.0.0.1:%d" % self.port, "--carbon.listen", "127.0.0.1:%d" % carbon,
-                   "--query.memory", "%dB" % query_memory, "--query.timeout", "%ds" % TIMEOUT_S]
+                   "--query.memory", "%dB" % query_memory, "--query.timeout", "%ds" % timeout_s]
         # Freed pages leave at once, so that one request does not run on what another one left.
         env = dict(os.environ, _RJEM_MALLOC_CONF="dirty_decay_ms:0,muzzy_decay_ms:0")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=env)
