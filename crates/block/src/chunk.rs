@@ -90,7 +90,13 @@ pub(crate) fn decode_with_texts(
     let raw = raw_chunk(bytes, chunk.chunk_ref).map_err(ChunkError::Segment)?;
     // Where the index is wrong about a chunk's times, order between chunks must hold nevertheless.
     let whole = TimeRange::inclusive(chunk.min_time, chunk.max_time);
-    let range = TimeRange::new(range.start.max(whole.start), range.end.min(whole.end));
+    let reads_all = range.start <= whole.start && range.end >= whole.end && whole.start < whole.end;
+    let range = match reads_all {
+        // No sample is left out, so that one outside is noticed.
+        true => TimeRange::ALL,
+        false => TimeRange::new(range.start.max(whole.start), range.end.min(whole.end)),
+    };
+    let start = out.times.len();
     let times_chunk = |offset| raw_chunk(bytes, ChunkRef::new(chunk.chunk_ref.segment_idx(), offset));
     let decoded = match raw.encoding {
         xor::ENCODING_XOR => xor::decode(raw.bytes, range, out),
@@ -104,7 +110,23 @@ pub(crate) fn decode_with_texts(
         encoding if kinds::is_histogram(encoding) => histogram::decode(encoding, raw.bytes, range, out),
         encoding => return Err(ChunkError::Content(format!("unknown chunk encoding {encoding}"))),
     };
-    decoded.map_err(content_error)
+    decoded.map_err(content_error)?;
+    // The bytes may be those of another block, with a right checksum: an answer from them would be wrong.
+    let found = out.times.get(start..).unwrap_or_default();
+    let is_within = found
+        .first()
+        .zip(found.last())
+        .is_some_and(|(first, last)| whole.contains(*first) && whole.contains(*last));
+    if reads_all && !is_within {
+        let found = found.first().zip(found.last());
+        let what = format!(
+            "chunk times: expected {} to {} as in the index, found {found:?}",
+            chunk.min_time, chunk.max_time
+        );
+        out.truncate(start);
+        return Err(ChunkError::Content(what));
+    }
+    Ok(())
 }
 
 /// The answer to a query that needs a damaged chunk.

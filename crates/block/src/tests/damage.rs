@@ -101,3 +101,31 @@ fn a_cut_or_flipped_meta_json_is_an_error_or_harmless() {
         }
     }
 }
+
+/// The chunks of another block have right checksums: their samples outside the times of the index were left
+/// out in silence, so that answers were short.
+#[test]
+fn chunks_of_another_time_are_damage() {
+    let series = some_series(6, 300);
+    for shift_ms in [1, -1, 10, 999, -1000, 60_000, -299_000, 299_000, 3_600_000, -7_200_000] {
+        let (env, dir) = fake_block(&series);
+        let later = |(labels, samples): (&Labels, &Vec<(i64, u64)>)| {
+            (labels.clone(), samples.iter().map(|(time, bits)| (time + shift_ms, *bits)).collect())
+        };
+        let range = TimeRange::new(WINDOW.start + shift_ms, WINDOW.end + shift_ms);
+        let other: Bits = series.iter().map(later).collect();
+        let other = block_dir(&write(&env, Path::new(DIR), &other, range).expect("a block"));
+        let bytes = env.disk.read(&other.join("chunks/000001")).expect("read");
+        overwrite(&env, &dir.join("chunks/000001"), &bytes);
+        let Ok(block) = Block::open(&env, &dir) else { continue };
+        let selector = Selector { matchers: &[], range: TimeRange::ALL };
+        let mut batches = block.select(&selector, &context(&env)).expect("selects");
+        let mut read = Vec::new();
+        while batches.next_batch(&mut read).expect("a batch") {}
+        assert_eq!(read.len(), series.len());
+        for one in read {
+            let error = one.samples.read(TimeRange::ALL, &mut Columns::default());
+            assert!(matches!(error, Err(QueryError::Corrupt { .. })), "{shift_ms}: {:?}", one.labels);
+        }
+    }
+}
