@@ -2,8 +2,8 @@
 //! third parties and of our modules in `build/`.
 //!
 //! Invariants: one content hash names all files, so a page of one build never loads a file of another one;
-//! without a bundle there is a plain page, which needs no third party; a bundle of our modules is used only if
-//! it was made of the sources in `web/`, and the page loads them one by one otherwise.
+//! without a bundle there is a plain page, which needs no third party; a bundle of our modules is used if it
+//! was made of the sources in `web/`; otherwise the page loads them one by one.
 //! Not here: HTTP (`server/http/page`); how the bundle is built (`bundle.js`, `make ui`).
 
 mod preload;
