@@ -37,6 +37,8 @@ CHECKS = [
     ("query/names.js", "(f => [f([['m.f', {t: '1', u: 'x'}], ['m.f', {t: '2', u: 'x'}]]), f([['m.f', {}], ['m.g', {}]]), f([['a.b', {}], ['a.b', {}]]), f([['m.f', {t: '1'}], ['m.g', {t: '1'}]])])(all => { const {names, common} = m.shortNames(all.map(([head, labels]) => ({text: head, labels: {}, parts: {head, labels}}))); return [common, ...names]; })",
      [['m.f{u="x"}', '{t="1"}', '{t="2"}'], ["", "m.f", "m.g"], ["a.b", "{}", "{}"], ['{t="1"}', "m.f", "m.g"]]),
     ("query/legend.js", "[[1200, 10, 40, 4], [1200, 10, 2, 4], [1200, 100, 40, 4], [360, 10, 40, 1], [0, 10, 40, 4], [3000, 5, 1000, 4], [1200, 10, 4, 4], [1200, 40, 40, 4], [800, 10, 40, 4], [1200, 0, 0, 4]].map(([width, letters, lines, figures]) => m.columnsOf(width, Array.from({length: lines}, () => 'x'.repeat(letters)), figures))", [3, 1, 1, 1, 1, 5, 2, 1, 2, 1]),
+    ("query/heatmap.js", "[0.000244140625, 0.00041059, 12345678, 0.5, 1/3, 1e-9, Infinity, -0.00012345, 1234.5, 0].map(m.edgeText)", ["0.00024", "0.00041", "12.35M", "0.5", "0.3333", "1e-9", "+Inf", "-0.00012", "1235", "0"]),
+    ("query/heatmap.js", "m.edgeRows([300, 290, 281, 262, 200, 5, 1], 8, 296)", [{"idx": 0, "at": 296}, {"idx": 3, "at": 262}, {"idx": 4, "at": 200}, {"idx": 5, "at": 8}]),
     ("query/completion.js", "m.contextOf('sum(rate(http_re')", {"kind": "metric", "typed": "http_re", "label": "", "metric": ""}),
     ("query/completion.js", "m.contextOf('up{jo')", {"kind": "label", "typed": "jo", "label": "", "metric": "up"}),
     ("query/completion.js", "m.contextOf('up{job=\"a\", inst=~\"x')", {"kind": "value", "typed": "x", "label": "inst", "metric": "up"}),

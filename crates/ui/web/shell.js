@@ -113,11 +113,21 @@ function Help() {
 export function Shell({ children }) {
   const { page } = route.value;
   useEffect(() => register(PAGES.map(([name, title, key]) => ({ key: `g ${key}`, what: `open ${title}`, run: () => go(hrefOf(/** @type {string} */ (name))) }))), []);
+  const nav = useRef(/** @type {HTMLElement | null} */ (null));
+  // On a phone the navigation scrolls: the page in view is in view there, too.
+  useEffect(() => {
+    const box = nav.current, observer = new ResizeObserver(() => {
+      const link = box?.querySelector("[aria-current]");
+      if (box && link instanceof HTMLElement) box.scrollLeft = link.offsetLeft - (box.clientWidth - link.offsetWidth) / 2;
+    });
+    if (box) observer.observe(box);
+    return () => observer.disconnect();
+  }, [page]);
   useEffect(() => { document.title = `${PAGES.find(entry => entry[0] === page)?.[1] ?? "Query"} · Chronolith`; }, [page]);
   return html`
     <header>
       <a class="brand" href=${hrefOf("query")} data-page="query">Chronolith</a>
-      <nav aria-label="Pages">${PAGES.filter(entry => entry[0] !== HIDDEN || page === HIDDEN).map(([name = "", title]) => html`<a key=${name} href=${hrefOf(name)} data-page=${name} aria-current=${name === page ? "page" : undefined}>${title}</a>`)}</nav>
+      <nav aria-label="Pages" ref=${nav}>${PAGES.filter(entry => entry[0] !== HIDDEN || page === HIDDEN).map(([name = "", title]) => html`<a key=${name} href=${hrefOf(name)} data-page=${name} aria-current=${name === page ? "page" : undefined}>${title}</a>`)}</nav>
       <div class="tools"><${State} /><${Zone} /><${Scheme} /><button class="quiet" onClick=${() => { isHelpOpen.value = true; }} title="Keys (?)" aria-label="Keys">?</button></div>
     </header>
     <main id="main">${children}</main>

@@ -8,6 +8,7 @@ import { register } from "../keys.js";
 import { Plan } from "../plan/tree.js";
 import { Answer } from "../query/answer.js";
 import { Controls } from "../query/controls.js";
+import { Database } from "../query/databases.js";
 import { Editor } from "../query/editor.js";
 import { Graph } from "../query/graph.js";
 import { Heatmap } from "../query/heatmap.js";
@@ -72,7 +73,7 @@ function PanelView({ idx, isOnly }) {
   return html`<section class="panel" aria-label=${`Panel ${idx + 1}`}>
     <div class="bar">
       <div class="switch" role="group" aria-label="Language">${LANGUAGES.map(languageTab)}</div>
-      ${panel.lang === "influxql" && html`<label>Database <input value=${panel.db} size="14" spellcheck=${false} onChange=${(/** @type {any} */ event) => change({ db: event.target.value.trim() })} /></label>`}
+      ${panel.lang === "influxql" && html`<${Database} db=${panel.db} tenant=${params.get("tenant") ?? ""} onChoose=${(/** @type {string} */ db) => change({ db })} onOnly=${(/** @type {string} */ db) => patch(panelParams(idx, { db }), "replace")} />`}
       <${History} lang=${panel.lang} onChoose=${start} />
       <span class="grow"></span>
       <span class="soft" role="status">${result && !isRunning ? summary(result, panel) : ""}</span>

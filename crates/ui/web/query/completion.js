@@ -6,6 +6,8 @@ import { isPlain } from "../format.js";
 
 export const LIMIT = 100;
 const WAIT_MS = 120;
+/** Characters of type and help next to a name in the list; the marked one has all. */
+const DETAIL_MAX = 60;
 /** Least similarity of a name that is offered in place of one that no series has. */
 const NEAR_PERCENT = "70";
 
@@ -141,6 +143,7 @@ function option(kind, value, help) {
   const text = kind === "metric" && !isPlain(value) ? `{${JSON.stringify(value)}}` : value;
   /** @type {any} */
   const found = { label: value, type: kind === "metric" ? "variable" : "property", apply: text };
+  if (help) found.detail = help.length > DETAIL_MAX ? `${help.slice(0, DETAIL_MAX)}…` : help;
   if (kind === "metric") found.info = async () => {
     const text = help ?? await metricHelp(value, AbortSignal.timeout(2000)).catch(() => "");
     return text ? Object.assign(document.createElement("div"), { textContent: text }) : null;

@@ -175,6 +175,8 @@ const theme = cm => cm.EditorView.theme({
   ".cm-content": { padding: "6px 4px", caretColor: "var(--ink)" },
   ".cm-tooltip": { background: "var(--card)", border: "1px solid var(--edge)", color: "var(--ink)", borderRadius: "6px", maxWidth: "90vw" },
   ".cm-tooltip-autocomplete > ul > li[aria-selected]": { background: "var(--accent)", color: "var(--on-accent)" },
+  ".cm-tooltip-autocomplete > ul > li": { display: "flex", alignItems: "baseline", gap: "14px" },
+  ".cm-tooltip-autocomplete .cm-completionDetail": { marginLeft: "auto", font: "italic 12px system-ui", opacity: "0.85", overflow: "hidden", textOverflow: "ellipsis" },
   ".cm-completionInfo": { padding: "6px 10px", maxWidth: "360px", fontFamily: "system-ui" },
   ".cm-matchingBracket": { background: "var(--match) !important" },
   ".cm-selectionBackground": { background: "var(--match) !important" },

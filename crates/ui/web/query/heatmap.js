@@ -10,6 +10,8 @@ const SKETCHES_MAX = 12;
 const LEFT = 64, BOTTOM = 34, TOP = 6;
 /** Room of one text of the time axis. */
 const TICK_PX = 90, LINE_PX = 14;
+/** Distance of the texts of two bounds, and letters of one. */
+const EDGE_APART_PX = 20, EDGE_LETTERS_MAX = 8;
 const QUANTILES = /** @type {[number, number[]][]} */ ([[0.5, []], [0.9, [6, 3]], [0.99, [2, 3]]]);
 
 /** @param {{ times: number[], series: import("./languages.js").Series[], utc: boolean, step: number }} props */
@@ -93,14 +95,27 @@ function lines(ctx, columns, edges, x, y, step) {
   ctx.setLineDash([]);
 }
 
+/** A bound of a bucket in the room at the left of the cells. @param {number} edge */
+export const edgeText = edge => { const text = short(edge); return text.length > EDGE_LETTERS_MAX ? short(Number(edge.toPrecision(2))) : text; };
+
+/** Which edges have a text, and where, so that no two touch. @param {number[]} heights From the bottom up. @param {number} top @param {number} bottom @returns {{ idx: number, at: number }[]} */
+export function edgeRows(heights, top, bottom) {
+  /** @type {{ idx: number, at: number }[]} */
+  const rows = [];
+  heights.forEach((height, idx) => {
+    const at = Math.min(bottom, Math.max(top, height)), last = rows.at(-1);
+    if (!last || at <= last.at - EDGE_APART_PX) rows.push({ idx, at });
+  });
+  return rows;
+}
+
 /** @param {CanvasRenderingContext2D} ctx @param {import("./buckets.js").Column[]} columns @param {number[]} edges @param {(time: number) => number} x @param {(edge: number) => number} y @param {number} width @param {number} height @param {boolean} utc */
 function labels(ctx, columns, edges, x, y, width, height, utc) {
   ctx.fillStyle = look("--soft");
   ctx.font = "12px system-ui";
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
-  let free = Infinity;
-  edges.forEach((edge, idx) => { if (y(idx) <= free - 14) { ctx.fillText(short(edge), LEFT - 6, Math.min(height - BOTTOM - 4, Math.max(8, y(idx)))); free = y(idx); } });
+  for (const { idx, at } of edgeRows(edges.map((_, idx) => y(idx)), 8, height - BOTTOM - 4)) ctx.fillText(edgeText(edges[idx] ?? 0), LEFT - 6, at, LEFT - 8);
   ctx.textAlign = "center";
   ctx.textBaseline = "top";
   const from = columns[0]?.time ?? 0, to = columns.at(-1)?.time ?? 0;
