@@ -8,6 +8,7 @@ use chronolith_base::Reservation;
 use chronolith_model::TenantId;
 
 use super::body;
+use super::compress::{self, Coding};
 use super::error::{ApiError, ErrorKind};
 use super::params::Params;
 use super::request::RequestInfo;
@@ -21,6 +22,8 @@ pub(super) struct Call {
     pub(super) params: Params,
     pub(super) method: Method,
     pub(super) path: String,
+    /// In which the answer is printed, if it may be large.
+    pub(super) coding: Coding,
     pub(super) info: RequestInfo,
     /// Memory of the parameters: they wait in the queue with their request.
     _held: Reservation,
@@ -71,8 +74,9 @@ async fn read(app: &App, request: Request, body_use: BodyUse) -> Result<(Call, V
     }
     params.parse(query)?;
     let path = parts.uri.path().to_owned();
+    let coding = compress::printed_coding(&parts.method, &parts.headers);
     let info = RequestInfo::of(&parts.extensions);
-    Ok((Call { tenant, params, method: parts.method, path, info, _held: held }, rest))
+    Ok((Call { tenant, params, method: parts.method, path, coding, info, _held: held }, rest))
 }
 
 /// Returns true if a content type, parameters aside, is `wanted`.

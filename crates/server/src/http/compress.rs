@@ -5,6 +5,7 @@
 //! Not here: negotiation (`accept`), formats (`gzip`, `zstd`), blocks in flight (`blocks`).
 
 mod accept;
+mod answer;
 mod blocks;
 mod encoder;
 mod gzip;
@@ -21,14 +22,14 @@ use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use axum::middleware::Next;
 use http_body_util::BodyExt as _;
 
-use self::accept::Coding;
 use self::blocks::PackedBody;
 use self::encoder::Encoder;
 use super::remote_read;
 use crate::app::App;
 use crate::limits::{COMPRESSION_BLOCK_BYTES, COMPRESSION_BYTES_MIN, COMPRESSION_INLINE_BYTES_MAX};
 
-pub(super) use self::accept::takes_stored_gzip;
+pub(super) use self::accept::{Coding, printed_coding, takes_stored_gzip};
+pub(super) use self::answer::{PackedAnswer, Packing};
 
 /// Media types whose content is compressed already.
 const COMPRESSED_TYPES: [&str; 2] = ["image/", remote_read::STREAM_MEDIA_TYPE];

@@ -6,9 +6,10 @@ use axum::http::{HeaderValue, Response, header};
 use chronolith_base::Reservation;
 use chronolith_model::ReadContext;
 
+use super::compress::{PackedAnswer, Packing};
 use super::error::ApiError;
 use super::{body, json};
-use crate::limits::ANSWER_PART_BYTES;
+use crate::limits::{ANSWER_PART_BYTES, COMPRESSION_BLOCK_BYTES};
 
 /// Prometheus's warning about an answer that `limit` has cut.
 pub(super) const TRUNCATED_WARNING: &str = "results truncated due to limit";
@@ -18,13 +19,15 @@ pub(super) struct Printer {
     pub(super) out: Vec<u8>,
     held: Reservation,
     parts: Vec<Bytes>,
+    /// Takes the parts in place of `parts`.
+    packed: Option<PackedAnswer>,
 }
 
 impl Printer {
     /// An empty answer.
     pub(super) fn new(ctx: &ReadContext) -> Result<Printer, ApiError> {
         let held = ctx.budget.reserve(0).map_err(chronolith_model::QueryError::from)?;
-        Ok(Printer { out: Vec::new(), held, parts: Vec::new() })
+        Ok(Printer { out: Vec::new(), held, parts: Vec::new(), packed: None })
     }
 
     /// Opens a successful answer; its data follows.
@@ -34,6 +37,12 @@ impl Printer {
         Ok(printer)
     }
 
+    /// As [`Printer::open`], for an answer that may be large: it is compressed while it is printed.
+    pub(super) fn open_packed(ctx: &ReadContext, packing: &Packing) -> Result<Printer, ApiError> {
+        let printer = Printer::open(ctx)?;
+        Ok(Printer { packed: packing.answer(), ..printer })
+    }
+
     /// To be called after each item: pays for what has been printed and notices the end of the query.
     pub(super) fn settle(&mut self, ctx: &ReadContext) -> Result<(), ApiError> {
         let grown = (self.out.capacity() as u64).saturating_sub(self.held.bytes());
@@ -41,13 +50,16 @@ impl Printer {
             self.held.grow(grown).map_err(chronolith_model::QueryError::from)?;
             ctx.check()?;
         }
-        if self.out.len() >= ANSWER_PART_BYTES {
+        let part_bytes = if self.packed.is_some() { COMPRESSION_BLOCK_BYTES } else { ANSWER_PART_BYTES };
+        if self.out.len() >= part_bytes {
             let held = ctx.budget.reserve(0).map_err(chronolith_model::QueryError::from)?;
-            let next = Vec::with_capacity(ANSWER_PART_BYTES + ANSWER_PART_BYTES / 8);
-            self.parts.push(body::held(
-                std::mem::replace(&mut self.out, next),
-                std::mem::replace(&mut self.held, held),
-            ));
+            let next = Vec::with_capacity(part_bytes + part_bytes / 8);
+            let part =
+                body::held(std::mem::replace(&mut self.out, next), std::mem::replace(&mut self.held, held));
+            match &mut self.packed {
+                Some(packed) => packed.push(part, ctx)?,
+                None => self.parts.push(part),
+            }
         }
         Ok(())
     }
@@ -71,9 +83,15 @@ impl Printer {
 
     /// The answer with another type.
     pub(super) fn into_response(self, content_type: &'static str) -> Response<Body> {
-        let mut parts = self.parts;
-        parts.push(body::held(self.out, self.held));
-        let mut response = Response::new(body::parts(parts));
+        let last = body::held(self.out, self.held);
+        let mut response = match self.packed {
+            Some(packed) if packed.has_blocks() => packed.into_response(last),
+            _ => {
+                let mut parts = self.parts;
+                parts.push(last);
+                Response::new(body::parts(parts))
+            }
+        };
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         response
     }

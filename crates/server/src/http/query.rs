@@ -32,6 +32,7 @@ use self::explain::{StatsMode, Timings};
 use self::selectors::selectors_of;
 use self::start_times::StartTimesHeader;
 use super::call::{self, Call};
+use super::compress::Packing;
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
@@ -100,6 +101,7 @@ struct Checked {
     timeout_ms: u64,
     lookback_ms: Option<i64>,
     engine: Engine,
+    packing: Packing,
     limit: usize,
     stats: StatsMode,
     explain: Explain,
@@ -169,6 +171,7 @@ async fn answer(
         timeout_ms,
         lookback_ms: lookback_ms(&call.params)?,
         engine: start_times.engine(app)?,
+        packing: Packing::new(app, call.coding),
         limit,
         stats: StatsMode::parse(call.params.get("stats")),
         explain: Explain::parse(call.params.get("explain"))?,
@@ -338,7 +341,7 @@ impl Running<'_> {
 
     fn print(&self, result: &QueryResult, timings: Timings) -> Result<Printer, ApiError> {
         let (request, ctx) = (self.request, self.ctx);
-        let mut printer = Printer::open(ctx)?;
+        let mut printer = Printer::open_packed(ctx, &request.packing)?;
         let truncated = print_value(&result.value, request.limit, &mut printer, ctx)?;
         if request.stats != StatsMode::None {
             let peak = result.samples_peak;

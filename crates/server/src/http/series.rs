@@ -16,6 +16,7 @@ use chronolith_model::{
 use chronolith_promql::parser::parse_metric_selector;
 
 use super::call::{self, Call};
+use super::compress::Packing;
 use super::dispatch;
 use super::error::ApiError;
 use super::params::{Params, decode_percent, unescape_name};
@@ -46,8 +47,11 @@ pub(super) async fn series(
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
     let timeout_ms = app.options.query.timeout_ms;
+    let packing = Packing::new(&app, call.coding);
     let printed = dispatch::run_small_first(&app, &tenant, timeout_ms, candidate, move |app, ctx| {
-        partial.run(app, ctx, |ctx| print_series(app, &call, range, limit, ctx))
+        partial.run(app, ctx, |ctx| {
+            print_series(app, &call, range, limit, Printer::open_packed(ctx, &packing)?, ctx)
+        })
     });
     Ok(printed.await?.into_json())
 }
@@ -58,6 +62,7 @@ fn print_series(
     call: &Call,
     range: TimeRange,
     limit: usize,
+    mut printer: Printer,
     ctx: &ReadContext,
 ) -> Result<Printer, ApiError> {
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
@@ -67,7 +72,6 @@ fn print_series(
         found.add_series(&*source, &Selector { matchers, range }, ctx)?;
     }
     found.sort();
-    let mut printer = Printer::open(ctx)?;
     printer.out.push(b'[');
     let shown = if limit == 0 { usize::MAX } else { limit };
     for (idx, labels) in found.items.iter().take(shown).enumerate() {
@@ -126,8 +130,11 @@ async fn list(
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
     let timeout_ms = app.options.query.timeout_ms;
+    let packing = Packing::new(app, call.coding);
     let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, move |app, ctx| {
-        partial.run(app, ctx, |ctx| print_list(app, &call, range, limit, &ask, ctx))
+        partial.run(app, ctx, |ctx| {
+            print_list(app, &call, range, limit, &ask, Printer::open_packed(ctx, &packing)?, ctx)
+        })
     });
     Ok(printed.await?.into_json())
 }
@@ -139,6 +146,7 @@ fn print_list(
     range: TimeRange,
     limit: usize,
     ask: &impl Fn(&dyn Queryable, &Selector<'_>, usize, &ReadContext) -> Result<Vec<String>, QueryError>,
+    mut printer: Printer,
     ctx: &ReadContext,
 ) -> Result<Printer, ApiError> {
     // One more than asked tells whether there is more.
@@ -162,7 +170,6 @@ fn print_list(
         found.dedup();
     }
     let shown = if limit == 0 { usize::MAX } else { limit };
-    let mut printer = Printer::open(ctx)?;
     printer.out.push(b'[');
     for (idx, name) in found.iter().take(shown).enumerate() {
         if idx > 0 {

@@ -4,7 +4,7 @@
 //! of equal weight the one that costs the server least is sent.
 //! Not here: Brotli and deflate (ADR 0105).
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 
 /// Coding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +32,14 @@ pub(in crate::http) fn takes_stored_gzip(headers: &HeaderMap) -> bool {
     gzip > 0 && gzip >= weights.identity() && gzip >= weights.zstd()
 }
 
+/// The coding in which the answer to a request is printed: none for HEAD, whose answer is dropped.
+pub(in crate::http) fn printed_coding(method: &Method, headers: &HeaderMap) -> Coding {
+    if *method == Method::HEAD { Coding::Identity } else { coding_of(headers) }
+}
+
 /// The coding for a client. A client without the header gets plain bytes, as in Prometheus, and so does one
 /// that accepts none of the codings: an answer that it can refuse helps it more than status 406.
-pub(in crate::http) fn coding_of(headers: &HeaderMap) -> Coding {
+pub(super) fn coding_of(headers: &HeaderMap) -> Coding {
     let weights = Weights::of(headers);
     let compressed = weights.zstd().max(weights.gzip());
     if compressed == 0 || compressed < weights.identity() {

@@ -3,7 +3,7 @@
 //! Invariants: blocks are sent in order; at most [`COMPRESSION_BLOCKS_AHEAD_MAX`] of a body are compressed or
 //! wait for the client; an error ends the response without the end of its gzip member or zstd frame, so that
 //! no client takes a part for the whole. A body that pauses is flushed: its client sees what there is.
-//! Not here: threads (`encoder`).
+//! Not here: threads (`encoder`), answers that are compressed while they are printed (`answer`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::Frame;
+use tokio::time::Instant;
 
 use super::encoder::{Encoder, Receiver};
 use crate::limits::{COMPRESSION_BLOCK_BYTES, COMPRESSION_BLOCKS_AHEAD_MAX};
@@ -35,9 +36,13 @@ pub(super) struct PackedBody {
     /// Content of the next block.
     parts: Vec<Bytes>,
     parts_bytes: usize,
+    /// Compressed blocks that are sent first.
+    done: VecDeque<Bytes>,
     /// Dropped receivers cancel the blocks that no thread has begun.
     in_flight: VecDeque<Receiver>,
     progress: Progress,
+    /// Time after which the client reads its response too slowly.
+    deadline: Option<Instant>,
 }
 
 impl PackedBody {
@@ -49,9 +54,22 @@ impl PackedBody {
             is_input_ended: false,
             parts: Vec::new(),
             parts_bytes: 0,
+            done: VecDeque::new(),
             in_flight: VecDeque::new(),
             progress: Progress::Start,
+            deadline: None,
         }
+    }
+
+    /// A response of which all blocks have been started.
+    pub(super) fn of_blocks(
+        encoder: Encoder,
+        done: VecDeque<Bytes>,
+        in_flight: VecDeque<Receiver>,
+        deadline: Instant,
+    ) -> PackedBody {
+        let body = PackedBody::new(encoder, Body::empty());
+        PackedBody { is_input_ended: true, done, in_flight, deadline: Some(deadline), ..body }
     }
 
     /// Reads the input until enough blocks are in flight, or until it pauses or ends.
@@ -89,7 +107,7 @@ impl PackedBody {
 
     fn start_block(&mut self) {
         let parts = self.take_block();
-        let receiver = self.encoder.start(parts, self.in_flight.len());
+        let receiver = self.encoder.start(parts, self.in_flight.len(), None);
         self.in_flight.push_back(receiver);
     }
 
@@ -115,6 +133,7 @@ impl PackedBody {
 
     fn fail(&mut self, error: impl Into<axum::BoxError>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.progress = Progress::End;
+        self.done.clear();
         self.in_flight.clear();
         self.parts.clear();
         Poll::Ready(Some(Err(io::Error::other(error))))
@@ -128,6 +147,12 @@ impl HttpBody for PackedBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if self.progress == Progress::End {
             return Poll::Ready(None);
+        }
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return self.fail("the client reads its response too slowly");
+        }
+        if let Some(bytes) = self.done.pop_front() {
+            return self.frame(bytes, Progress::Blocks);
         }
         if let Err(error) = self.fill(cx) {
             return self.fail(error);

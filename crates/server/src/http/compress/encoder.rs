@@ -1,8 +1,8 @@
 //! Compresses the blocks of one response on threads: blocks of gzip at once, those of zstd in order.
 //!
 //! Invariants: results are in the order of the blocks; a dropped receiver cancels a block that no thread has
-//! begun.
-//! Not here: how many blocks are in flight (`blocks`).
+//! begun; the content of a block is dropped before the memory of its result is reserved.
+//! Not here: how many blocks are in flight (`blocks`, `answer`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,6 +10,7 @@ use std::mem;
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use chronolith_base::{BudgetExceeded, MemoryBudget};
 use flate2::Crc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -17,6 +18,7 @@ use tokio::sync::oneshot;
 use super::accept::Coding;
 use super::{gzip, zstd};
 use crate::app::App;
+use crate::http::body;
 use crate::limits::COMPRESSION_INLINE_BYTES_MAX;
 
 /// A compressed block.
@@ -27,14 +29,27 @@ pub(super) struct Packed {
     crc: Option<Crc>,
 }
 
+/// Why a block has no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PackError {
+    /// The memory of the query is used up.
+    #[error(transparent)]
+    Memory(#[from] BudgetExceeded),
+    /// The library has no memory for its state.
+    #[error("compressing a block of the response: {0}")]
+    Library(#[from] io::Error),
+}
+
 /// The result of a block. An error of the receiver means that its thread panicked or could not be started.
-pub(super) type Receiver = oneshot::Receiver<io::Result<Packed>>;
+pub(super) type Receiver = oneshot::Receiver<Result<Packed, PackError>>;
 
 /// Content of a block, and where its result goes.
 struct Block {
     parts: Vec<Bytes>,
     bytes: usize,
-    result: oneshot::Sender<io::Result<Packed>>,
+    /// Budget of the result; `None` if its client takes it at once.
+    budget: Option<MemoryBudget>,
+    result: oneshot::Sender<Result<Packed, PackError>>,
 }
 
 /// State of a response that is compressed.
@@ -72,7 +87,12 @@ impl Encoder {
     }
 
     /// Compresses the next block: here if it is short and no other one is in flight, else on a thread.
-    pub(super) fn start(&mut self, parts: Vec<Bytes>, in_flight_count: usize) -> Receiver {
+    pub(super) fn start(
+        &mut self,
+        parts: Vec<Bytes>,
+        in_flight_count: usize,
+        budget: Option<MemoryBudget>,
+    ) -> Receiver {
         let bytes = parts.iter().map(Bytes::len).sum();
         let is_inline = bytes <= COMPRESSION_INLINE_BYTES_MAX && in_flight_count == 0;
         let (result, receiver) = oneshot::channel();
@@ -80,12 +100,12 @@ impl Encoder {
         let job: Box<dyn FnOnce() + Send> = match &mut self.codec {
             Codec::Gzip { dictionary, .. } => {
                 let before = mem::replace(dictionary, gzip::dictionary(&parts));
-                let block = Block { parts, bytes, result };
+                let block = Block { parts, bytes, budget, result };
                 Box::new(move || block.compress(&app, |parts| Ok(gzip::block(&before, parts))))
             }
             Codec::Zstd(chain) => {
                 let chain = chain.clone();
-                if !chain.push(Block { parts, bytes, result }) {
+                if !chain.push(Block { parts, bytes, budget, result }) {
                     return receiver;
                 }
                 Box::new(move || chain.drain(&app))
@@ -124,14 +144,24 @@ impl Encoder {
 impl Block {
     /// Compresses the block, unless its client has disconnected.
     fn compress(self, app: &App, compress: impl FnOnce(&[Bytes]) -> io::Result<(Vec<u8>, Option<Crc>)>) {
-        let Block { parts, bytes, result } = self;
+        let Block { parts, bytes, budget, result } = self;
         if result.is_closed() {
             return;
         }
         let length =
             |packed: &io::Result<(Vec<u8>, Option<Crc>)>| packed.as_ref().map_or(0, |(bytes, _)| bytes.len());
         let packed = app.metrics.compression.measure(bytes, || compress(&parts), length);
-        let packed = packed.map(|(bytes, crc)| Packed { bytes: bytes.into(), crc });
+        drop(parts);
+        let packed = packed.map_err(PackError::from).and_then(|(bytes, crc)| {
+            let bytes = match budget {
+                None => Bytes::from(bytes),
+                Some(budget) => {
+                    let held = budget.reserve(bytes.capacity() as u64)?;
+                    body::held(bytes, held)
+                }
+            };
+            Ok(Packed { bytes, crc })
+        });
         drop(result.send(packed));
     }
 }

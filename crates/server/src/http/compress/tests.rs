@@ -23,7 +23,7 @@ use crate::http::tests::Fixture;
 use crate::limits::COMPRESSION_BLOCK_BYTES;
 
 /// Content of one member or frame.
-fn decoded(coding: Coding, bytes: &[u8]) -> io::Result<Vec<u8>> {
+pub(super) fn decoded(coding: Coding, bytes: &[u8]) -> io::Result<Vec<u8>> {
     match coding {
         Coding::Identity => Ok(bytes.to_vec()),
         Coding::Gzip => unpacked(bytes),
@@ -51,7 +51,7 @@ fn unpacked(bytes: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Rows of a matrix, which compress like one.
-fn matrix(bytes: usize) -> Vec<u8> {
+pub(super) fn matrix(bytes: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut state = 1_u64;
     while out.len() < bytes {
@@ -205,7 +205,7 @@ impl HttpBody for Scripted {
     }
 }
 
-const CODINGS: [Coding; 2] = [Coding::Gzip, Coding::Zstd];
+pub(super) const CODINGS: [Coding; 2] = [Coding::Gzip, Coding::Zstd];
 
 fn compressed(server: &Fixture, coding: Coding, steps: Vec<Step>) -> PackedBody {
     let encoder = Encoder::new(server.app.clone(), coding).expect("memory");
@@ -308,7 +308,12 @@ async fn blocks_of_a_dropped_body_are_dropped() {
     }
 }
 
-async fn fetch(server: &Fixture, method: Method, path: &str, accept: Option<&str>) -> (Response<()>, Bytes) {
+pub(super) async fn fetch(
+    server: &Fixture,
+    method: Method,
+    path: &str,
+    accept: Option<&str>,
+) -> (Response<()>, Bytes) {
     let mut request = Request::builder().method(method).uri(path);
     if let Some(accept) = accept {
         request = request.header(header::ACCEPT_ENCODING, accept);
@@ -318,7 +323,7 @@ async fn fetch(server: &Fixture, method: Method, path: &str, accept: Option<&str
     (Response::from_parts(head, ()), body.collect().await.expect("no error").to_bytes())
 }
 
-fn named<'a, T>(response: &'a Response<T>, name: &header::HeaderName) -> &'a str {
+pub(super) fn named<'a, T>(response: &'a Response<T>, name: &header::HeaderName) -> &'a str {
     response.headers().get(name).map_or("", |value| value.to_str().expect("text"))
 }
 

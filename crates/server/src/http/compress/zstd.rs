@@ -7,7 +7,6 @@
 
 use std::cell::RefCell;
 use std::io::{self, Write as _};
-use std::mem;
 
 use axum::body::Bytes;
 use zstd::bulk::Compressor;
@@ -36,7 +35,10 @@ impl Frame {
             self.0.write_all(part)?;
         }
         self.0.flush()?;
-        Ok(mem::take(self.0.get_mut()))
+        let out = self.0.get_mut();
+        let bytes = out.as_slice().to_vec();
+        out.clear();
+        Ok(bytes)
     }
 
     /// The end of the frame.
