@@ -2,8 +2,8 @@
 //!
 //! Invariants: only series that are not found by their wire key are checked; those of a field with several
 //! kinds never are found, and those of a field that gets its second kind by the batch are checked with it. No
-//! lock of the index is held while blocks are asked. A row of the batch is refused as a whole, and all rows of
-//! a shard group in which the batch gives a new field two kinds.
+//! lock of the index is held while blocks are asked. A row of the batch is refused as a whole, and all rows
+//! of a shard group in which the batch gives a new field two kinds.
 //! Not here: what is known of fields (`index::field_types`).
 
 use std::sync::atomic::Ordering;
@@ -194,7 +194,8 @@ fn stored_conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<W
 fn groups_of<'j>(job: &'j AppendJob<'_>, idx: u32) -> impl Iterator<Item = TimeRange> + use<'j> {
     let series = &job.batch.series[idx as usize];
     let times = &job.batch.times[series.samples.start as usize..series.samples.end as usize];
-    let (bounds, unit) = (job.bounds, job.tenant.unit);
+    let bounds = job.bounds;
+    let unit = job.tenant.unit;
     let width_ms = job.limits.shard_group_ms;
     let group_of = move |time: i64| match width_ms > 0 {
         true => unit.shard_group_of(time, unit.from_ms(width_ms)),
@@ -265,8 +266,8 @@ fn note_kind(state: &HeadState, tenant: &TenantHead, field: &Field<'_>, kind: Wo
 }
 
 /// Finds the fields that have several kinds since before the start, whose wire keys the checkpoint has kept;
-/// done by the first typed batch of a tenant. Cost: postings of fields and kinds, in the head and in each block;
-/// for names of fields with several kinds, the series of that name in the head.
+/// done by the first typed batch of a tenant. Cost: postings of fields and kinds, in the head and in each
+/// block; for names of fields with several kinds, the series of that name in the head.
 pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead) {
     if tenant.has_field_types.load(Ordering::Acquire) {
         return;

@@ -377,8 +377,8 @@ fn create_policy(
     }
 }
 
-/// Returns true if the policy has all options that CREATE DATABASE gives. The width of shard groups is compared
-/// without being given, too: as the one that the duration of the policy chooses.
+/// Returns true if the policy has all options that CREATE DATABASE gives. The width of shard groups is
+/// compared without being given, too: as the one that the duration of the policy chooses.
 fn has_options(policy: &RetentionPolicy, options: &PolicyOptions) -> bool {
     options.duration_ns.is_none_or(|duration_ns| duration_ns == policy.duration_ns)
         && options.replica_count.is_none_or(|count| count == policy.replica_count)

@@ -472,8 +472,8 @@ fn a_field_has_one_type_per_shard_group() {
     assert!(!write(&tsdb, -30, "a", &float));
 }
 
-/// The kinds of a field that only blocks have were not known after a start, so that a series that was found by
-/// its wire key was stored next to them in their shard group.
+/// The kinds of a field that only blocks have were not known after a start, so that a series that was found
+/// by its wire key was stored next to them in their shard group.
 #[test]
 fn types_in_blocks_hold_for_known_series() {
     let mut machine = Machine::new(16);

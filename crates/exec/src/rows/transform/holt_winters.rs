@@ -25,7 +25,7 @@ const SEASONS: usize = 6;
 /// Values between two checks of the deadline.
 const VALUES_PER_CHECK: usize = 64 * 1024;
 
-/// Forecasts points at distances of `interval` after the last one; none for times that descend, as in InfluxDB.
+/// Forecasts points at distances of `interval` after the last one; none for times that descend, as InfluxDB.
 pub(crate) fn forecast(
     times: &[i64],
     values: &[f64],

@@ -167,8 +167,8 @@ fn create_database_does_not_add_a_policy_to_a_database_that_exists() {
     }
 }
 
-/// Options that CREATE DATABASE did not give were compared, too. Only those that it gives are, and the width of
-/// shard groups, which the duration of the policy chooses.
+/// Options that CREATE DATABASE did not give were compared, too. Only those that it gives are, and the width
+/// of shard groups, which the duration of the policy chooses.
 #[test]
 fn create_database_compares_the_options_that_it_gives() {
     const HOUR_NS: i64 = 3_600_000_000_000;
