@@ -188,8 +188,8 @@ impl Wal {
         self.commit.sink().record_closed()
     }
 
-    /// Retries frames that wait for disk space or a descriptor, and syncs in interval mode. The caller runs it
-    /// at least once per second, in interval mode four times per interval.
+    /// Retries frames that wait for disk space or a descriptor, and syncs in interval mode. The caller runs
+    /// it at least once per second, in interval mode four times per interval.
     pub fn maintain(&self) {
         if let Some(shortage) = self.commit.shortage() {
             // The result is visible in the state: still short, open again, or poisoned.
