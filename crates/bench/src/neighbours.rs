@@ -1,8 +1,9 @@
-//! Benchmark `neighbours`: latency of a small tenant (one dashboard, one writer), alone and next to two
-//! greedy ones: many clients of heavy queries, and many writers.
+//! Benchmark `neighbours`: latency of a small tenant (one dashboard, one writer), alone and next to greedy
+//! ones: many clients of heavy queries and many writers, or one tenant that sends millions of new series.
 //!
 //! Invariants: the run fails if a request of the small tenant is refused, or if its p99 next to the others is
-//! more than [`SLOWDOWN_MAX`] times that of alone and [`SLOWDOWN_MS`] more.
+//! more than [`SLOWDOWN_MAX`] times that of alone and [`SLOWDOWN_MS`] more; next to new series,
+//! [`NEW_SERIES_SLOWDOWN_MAX`] times.
 //! Not here: clients with a machine of their own. With `--client-priority low` the greedy clients give way to
 //! the server, as if they had one.
 
@@ -21,6 +22,9 @@ use crate::traffic::{STEP_MS, Values, labels};
 
 const SLOWDOWN_MAX: f64 = 3.0;
 const SLOWDOWN_MS: f64 = 10.0;
+const NEW_SERIES_SLOWDOWN_MAX: f64 = 1.5;
+/// Connections of the tenant that sends new series.
+const NEW_SERIES_WRITERS: usize = 4;
 /// Between two requests of the small tenant.
 const SMALL_PAUSE: Duration = Duration::from_millis(20);
 const SMALL_SERIES: usize = 500;
@@ -33,9 +37,16 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const SMALL: &str = "small";
 const READERS: &str = "readers";
 const WRITERS: &str = "writers";
+const LOUD: &str = "loud";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// What the greedy tenants do.
+    #[arg(long, value_enum, default_value_t = Load::Heavy)]
+    load: Load,
+    /// New series that one tenant sends with `--load new-series`.
+    #[arg(long, default_value_t = 3_000_000)]
+    new_series: usize,
     /// Clients of heavy queries.
     #[arg(long, default_value_t = 300)]
     readers: usize,
@@ -63,6 +74,14 @@ pub(crate) struct Options {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Load {
+    /// Heavy queries, and many writers.
+    Heavy,
+    /// New series of one tenant, each in one request.
+    NewSeries,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ClientPriority {
     /// As the server's.
     Usual,
@@ -77,13 +96,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let setup = Setup { series_count: options.series, flags, ..Setup::default() };
     let mut server = Server::start_with(Kind::Chronolith, &options.data, setup)?;
     send_history(&server, SMALL, SMALL_SERIES, start_ms)?;
-    send_history(&server, READERS, options.series, start_ms)?;
+    if options.load == Load::Heavy {
+        send_history(&server, READERS, options.series, start_ms)?;
+    }
     let alone = Phase::measure(&server, start_ms, options)?;
     println!("alone:    {}", alone.summary());
     let stop = AtomicBool::new(false);
     let greedy = Greedy::default();
     let together = std::thread::scope(|scope| -> Result<Phase> {
-        greedy.start(scope, &server, start_ms, options, &stop);
+        match options.load {
+            Load::Heavy => greedy.start(scope, &server, start_ms, options, &stop),
+            Load::NewSeries => greedy.start_new_series(scope, &server, options, &stop),
+        }
         std::thread::sleep(WARM_UP);
         let together = Phase::measure(&server, start_ms, options);
         stop.store(true, Ordering::Relaxed);
@@ -93,8 +117,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })?;
     println!("together: {}", together.summary());
     println!("greedy tenants: {}", greedy.summary());
-    ensure!(greedy.queries.load(Ordering::Relaxed) > 0, "no heavy query was answered");
-    together.check(&alone)
+    match options.load {
+        Load::Heavy => {
+            ensure!(greedy.queries.load(Ordering::Relaxed) > 0, "no heavy query was answered");
+            together.check(&alone, SLOWDOWN_MAX, SLOWDOWN_MS)
+        }
+        Load::NewSeries => {
+            ensure!(greedy.writes_refused.load(Ordering::Relaxed) > 0, "the loud tenant was never refused");
+            together.check(&alone, NEW_SERIES_SLOWDOWN_MAX, 0.0)
+        }
+    }
 }
 
 /// Samples of the last hour, one request per [`LOAD_SERIES`] series and step.
@@ -146,13 +178,14 @@ impl Phase {
         format!("{queries}; {writes}; {} refused", self.refused)
     }
 
-    fn check(&self, alone: &Phase) -> Result<()> {
+    /// Checks that nothing was refused, and that p99 is at most `factor` times that of `alone` and `more_ms`.
+    fn check(&self, alone: &Phase, factor: f64, more_ms: f64) -> Result<()> {
         ensure!(self.refused == 0, "{} requests of the small tenant were refused", self.refused);
         for (name, together, alone) in
             [("queries", &self.queries_ms, &alone.queries_ms), ("writes", &self.writes_ms, &alone.writes_ms)]
         {
             let found = percentile(together, 99);
-            let allowed = percentile(alone, 99) * SLOWDOWN_MAX + SLOWDOWN_MS;
+            let allowed = percentile(alone, 99) * factor + more_ms;
             ensure!(found <= allowed, "p99 of {name} is {found:.1} ms, allowed {allowed:.1} ms");
         }
         Ok(())
@@ -221,6 +254,8 @@ struct Greedy {
     queries_refused: AtomicU64,
     samples: AtomicU64,
     writes_refused: AtomicU64,
+    /// Number of the next new series.
+    next_series: AtomicU64,
 }
 
 impl Greedy {
@@ -262,6 +297,48 @@ impl Greedy {
         }
     }
 
+    /// Starts the tenant that sends new series, until all are sent.
+    fn start_new_series<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        server: &Server,
+        options: &Options,
+        stop: &'scope AtomicBool,
+    ) {
+        let port = server.port;
+        let count = options.write_series;
+        let low = options.client_priority == ClientPriority::Low;
+        let next = &self.next_series;
+        let series_max = options.new_series;
+        for _ in 0..NEW_SERIES_WRITERS {
+            scope.spawn(move || {
+                if low {
+                    thread::lower_priority_of_long_work(0);
+                }
+                while !stop.load(Ordering::Relaxed) {
+                    let first = next.fetch_add(count as u64, Ordering::Relaxed) as usize;
+                    if first >= series_max {
+                        break;
+                    }
+                    drop(self.write_new(port, first..first + count));
+                }
+            });
+        }
+    }
+
+    fn write_new(&self, port: u16, series: std::ops::Range<usize>) -> Result<()> {
+        let mut connection = WriteConnection::open_as(port, "/api/v1/write", LOUD)?;
+        let mut values = Values::new(series.start, series.len());
+        let mut body = Body::new(series.map(labels));
+        body.set(SystemClock::new().now_ms(), values.step());
+        let (status, _) = connection.send(body.bytes()).context("a write of new series")?;
+        match is_refusal(status) {
+            true => self.writes_refused.fetch_add(1, Ordering::Relaxed),
+            false => self.samples.fetch_add(values.len() as u64, Ordering::Relaxed),
+        };
+        Ok(())
+    }
+
     fn read(&self, port: u16, hour: (i64, i64, i64), stop: &AtomicBool) -> Result<()> {
         let mut connection = QueryConnection::open_as(port, READERS)?;
         let path = range_path("sum by (job) (rate({__name__=~\".+\"}[5m]))", hour);
@@ -289,11 +366,12 @@ impl Greedy {
     fn summary(&self) -> String {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         format!(
-            "{} heavy queries answered, {} refused; {} samples written, {} writes refused",
+            "{} heavy queries answered, {} refused; {} samples written, {} writes refused, {} new series sent",
             count(&self.queries),
             count(&self.queries_refused),
             count(&self.samples),
-            count(&self.writes_refused)
+            count(&self.writes_refused),
+            count(&self.next_series)
         )
     }
 }
