@@ -77,6 +77,8 @@ enum BlockOrigin {
     Catalogue(Box<catalogue::BucketBlock>),
     /// A listing: `meta.json` if the listing read it, until the block is opened.
     Listing(Mutex<Option<Box<BlockMeta>>>),
+    /// A listing, which found that `meta.json` is damaged, and how. The block may be of any time.
+    DamagedMeta(String),
 }
 
 /// Readers of a block whose headers are in memory.
@@ -209,6 +211,25 @@ impl BucketBlock {
         BucketBlock::new(identity, remote, BlockOrigin::Catalogue(Box::new(record.clone())), cache)
     }
 
+    /// The block below the key of `remote` whose `meta.json` is damaged: it cannot be opened.
+    pub(crate) fn with_damaged_meta(
+        ulid: Ulid,
+        damage: String,
+        remote: Remote,
+        cache: Arc<BlockCache>,
+    ) -> Arc<BucketBlock> {
+        let identity = BlockIdentity {
+            ulid,
+            range: TimeRange::ALL,
+            precedence: (ulid, ulid),
+            sources: Arc::default(),
+            split_set: None,
+            external_labels: None,
+            is_of_chronolith: false,
+        };
+        BucketBlock::new(identity, remote, BlockOrigin::DamagedMeta(damage), cache)
+    }
+
     fn new(
         identity: BlockIdentity,
         remote: Remote,
@@ -234,8 +255,13 @@ impl BucketBlock {
     pub fn record(&self) -> Option<&catalogue::BucketBlock> {
         match &self.origin {
             BlockOrigin::Catalogue(record) => Some(record),
-            BlockOrigin::Listing(_) => None,
+            BlockOrigin::Listing(_) | BlockOrigin::DamagedMeta(_) => None,
         }
+    }
+
+    /// Returns true if its `meta.json` was found damaged.
+    pub(crate) fn is_meta_damaged(&self) -> bool {
+        matches!(self.origin, BlockOrigin::DamagedMeta(_))
     }
 
     /// Name.
@@ -270,6 +296,9 @@ impl BucketBlock {
     #[must_use]
     pub fn description(&self) -> String {
         let BlockIdentity { ulid, range, .. } = &self.identity;
+        if self.is_meta_damaged() {
+            return format!("block {ulid} (of unknown time)");
+        }
         let unit = self.record().map_or(TimeUnit::Milli, |record| record.time_unit);
         let text = |time: i64| rfc3339_ms(unit.to_ms(time));
         format!("block {ulid} ({} to {})", text(range.start), text(range.end))
@@ -343,6 +372,10 @@ impl BucketBlock {
                     && self.used(ReaderChoice::Index).is_none();
                 let meta = meta.lock().take().map(|meta| *meta);
                 listed::objects(&self.remote, meta, reads_index, deadline_ns).await?
+            }
+            BlockOrigin::DamagedMeta(damage) => {
+                let path = format!("{}/meta.json", self.remote.key);
+                return Err(QueryError::Corrupt { path, what: damage.clone() });
             }
         };
         let by_sidecar = match choice {
@@ -531,9 +564,11 @@ impl BucketBlock {
         self.cache.add_header(self, self.remote.folder.tenant(), bytes);
     }
 
-    /// Drops a reader by the sidecar, which remembers its damage.
+    /// Drops a reader, which remembers its damage.
     pub(crate) fn close(&self, opened: &Arc<OpenedBlock>) {
-        self.opened.lock().by_sidecar.take_if(|current| Arc::ptr_eq(current, opened));
+        let mut readers = self.opened.lock();
+        readers.by_sidecar.take_if(|current| Arc::ptr_eq(current, opened));
+        readers.by_index.take_if(|current| Arc::ptr_eq(current, opened));
     }
 
     /// Logs the damage once per block, and has it read by its index from now on.
@@ -673,6 +708,13 @@ impl BucketBlock {
         self.cache.note_damage();
         self.cache.remove_block(self.cache_key);
         self.forget_on_disk();
+    }
+
+    /// Has the next query read its headers and ranges again from the bucket.
+    pub(crate) fn reopen(&self) {
+        self.cache.remove_block(self.cache_key);
+        self.forget_on_disk();
+        self.drop_header();
     }
 
     /// Returns true if a reader by the sidecar is in memory and in use.

@@ -43,6 +43,9 @@ const BLOCKS_AT_ONCE: usize = 32;
 /// Age from which a list is not used: blocks that it names may be removed, the soonest two hours after others
 /// replaced them.
 const LIST_AGE_MAX: Duration = Duration::from_secs(60 * 60);
+/// As [`LIST_AGE_MAX`], of a list with a damaged `meta.json`, which the next query looks at again: queries
+/// succeed soon after it was replaced.
+const DAMAGED_LIST_AGE_MAX: Duration = Duration::from_secs(1);
 /// Time of a refresh in the background.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -113,13 +116,16 @@ pub struct FolderSummary {
     pub range_ms: Option<TimeRange>,
     /// Objects that look like blocks and are left out.
     pub left_out_count: usize,
+    /// Blocks whose `meta.json` is damaged, so that queries fail.
+    pub damaged_count: usize,
     /// Time since the list was read.
     pub age: Duration,
 }
 
 impl FolderSummary {
     fn of(folder: &Folder, list: &BlockList, now_ns: u64) -> FolderSummary {
-        let ranges = || list.blocks.iter().map(|block| block.range_ms());
+        let ranges =
+            || list.blocks.iter().filter(|block| !block.is_meta_damaged()).map(|block| block.range_ms());
         let start = ranges().map(|range| range.start).min();
         let end = ranges().map(|range| range.end).max();
         FolderSummary {
@@ -133,6 +139,7 @@ impl FolderSummary {
                 .sum(),
             range_ms: start.zip(end).map(|(start, end)| TimeRange::new(start, end)),
             left_out_count: list.left_out.len(),
+            damaged_count: list.damaged_count(),
             age: Duration::from_nanos(now_ns.saturating_sub(list.listed_ns)),
         }
     }
@@ -153,6 +160,15 @@ struct BlockList {
     duplicates: DuplicatePolicy,
     /// True once the newest catalogue was found damaged: blocks may be missing.
     is_outdated: bool,
+    /// True if the `meta.json` of a block is damaged.
+    has_damage: bool,
+}
+
+impl BlockList {
+    /// Blocks whose `meta.json` is damaged.
+    fn damaged_count(&self) -> usize {
+        self.blocks.iter().filter(|block| block.is_meta_damaged()).count()
+    }
 }
 
 impl BlockCatalog {
@@ -348,6 +364,13 @@ impl BlockCatalog {
         self.read_list(folder, &slot, deadline_ns).await.map(drop)
     }
 
+    /// Blocks in all known folders whose `meta.json` is damaged. Cost: reads the list of each folder.
+    #[must_use]
+    pub fn damaged_meta_count(&self) -> usize {
+        let slots: Vec<Arc<FolderBlocks>> = self.folders.lock().values().cloned().collect();
+        slots.iter().filter_map(|slot| slot.list.read().as_ref().map(BlockList::damaged_count)).sum()
+    }
+
     /// Generation of the list of `folder`, which ascends when its blocks change; 0 before its first query.
     #[must_use]
     pub fn generation(&self, folder: impl Into<Folder>) -> u64 {
@@ -416,9 +439,12 @@ impl BlockCatalog {
 
     /// The list of a folder, unless it is missing or too old.
     fn usable(&self, slot: &FolderBlocks) -> Option<BlockList> {
-        let age_max_ns = self.poll_ns.max(as_ns(LIST_AGE_MAX));
+        let age_max_ns = |list: &BlockList| match list.has_damage {
+            true => as_ns(DAMAGED_LIST_AGE_MAX),
+            false => self.poll_ns.max(as_ns(LIST_AGE_MAX)),
+        };
         let age_ns = |list: &BlockList| self.clock.mono_ns().saturating_sub(list.listed_ns);
-        let is_usable = |list: &BlockList| !list.is_outdated && age_ns(list) < age_max_ns;
+        let is_usable = |list: &BlockList| !list.is_outdated && age_ns(list) < age_max_ns(list);
         slot.list.read().clone().filter(is_usable)
     }
 
@@ -517,6 +543,7 @@ impl BlockCatalog {
         let last_generation = current.as_ref().map_or(0, |list| list.generation);
         let generation = last_generation + u64::from(!is_same || last_generation == 0);
         let list = BlockList {
+            has_damage: blocks.iter().any(|block| block.is_meta_damaged()),
             blocks: blocks.into(),
             left_out: left_out.into(),
             listed_ns,

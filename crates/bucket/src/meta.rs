@@ -3,6 +3,15 @@
 use chronolith_format::block::meta::{BlockMeta, META_BYTES_MAX, Ulid};
 use chronolith_format::bucket::mimir::ThanosMeta;
 
+/// Reason why the blocks of a listing do not have a block with a `meta.json`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// Queries do not read such blocks.
+    LeftOut(String),
+    /// It is damaged, or of a later version: queries of its time fail.
+    Damaged(String),
+}
+
 /// Decodes the `meta.json` of the block `ulid`, and its Thanos section. The error is the reason why it cannot
 /// be used.
 ///
@@ -27,14 +36,14 @@ pub fn reason_left_out(thanos: Option<&ThanosMeta>) -> Option<String> {
     Some(format!("downsampled by Thanos to {} ms", downsampled.downsample.resolution))
 }
 
-/// Decodes the `meta.json` of a block that queries read.
+/// Decodes the `meta.json` of a block that queries read, and its Thanos section.
 ///
 /// # Errors
 /// As [`decode_meta`], and if queries leave it out.
-pub(crate) fn decode_read_meta(ulid: Ulid, text: &[u8]) -> Result<BlockMeta, String> {
-    let (meta, thanos) = decode_meta(ulid, text)?;
+pub(crate) fn decode_read_meta(ulid: Ulid, text: &[u8]) -> Result<(BlockMeta, Option<ThanosMeta>), Unread> {
+    let (meta, thanos) = decode_meta(ulid, text).map_err(Unread::Damaged)?;
     match reason_left_out(thanos.as_ref()) {
-        Some(why) => Err(why),
-        None => Ok(meta),
+        Some(why) => Err(Unread::LeftOut(why)),
+        None => Ok((meta, thanos)),
     }
 }

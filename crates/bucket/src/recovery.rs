@@ -44,9 +44,8 @@ impl Recovery {
             (Some(damage), true) => block.refuse_sidecar(damage),
             (None, true) => return false,
         }
-        if damage.is_some() {
-            block.close(opened);
-        }
+        // What was read by a header of another block, or from a listing that lacked an object, is read again.
+        block.close(opened);
         self.has_reread = !self.has_reread;
         true
     }

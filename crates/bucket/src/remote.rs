@@ -4,6 +4,7 @@
 //! memory of what is fetched is reserved before the requests are sent.
 //! Not here: the ranges of a wave (`block`), retries and limits of requests (`store`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -117,6 +118,8 @@ pub(crate) struct RemoteFiles {
     pub(crate) cache_key: BlockKey,
     /// Its files in the cache directory, if there is one.
     pub(crate) objects: Option<Arc<CachedObjects>>,
+    /// ETags of its objects, as far as they are known.
+    etags: BTreeMap<BlockFile, String>,
     /// Of a local sidecar, which the cache alone has: true once a part of it was missing.
     local_sidecar_loss: Option<AtomicBool>,
 }
@@ -134,7 +137,8 @@ impl RemoteFiles {
             .disk()
             .map(|disk| CachedObjects::new(disk, &remote.folder(disk.bucket()), &files, versions));
         let files = Arc::new(files);
-        RemoteFiles { remote, files, cache, cache_key, objects, local_sidecar_loss: None }
+        let etags = versions.etags().clone();
+        RemoteFiles { remote, files, cache, cache_key, objects, etags, local_sidecar_loss: None }
     }
 
     /// With a local sidecar: what the cache does not have of it is requested from nowhere.
@@ -220,7 +224,8 @@ impl RemoteFiles {
         for range in &requests {
             let Some((out, after)) = rest.split_at_mut_checked(range.len() as usize) else { break };
             rest = after;
-            pieces.push(Piece { key: keys.get(range.file), offset: range.start, out });
+            let object_bytes = self.files.len(range.file);
+            pieces.push(Piece { key: keys.get(range.file), object_bytes, offset: range.start, out });
         }
         self.remote.store.read_pieces(&request, pieces, REQUESTS_AHEAD).await.map_err(query_error)?;
         let all = buffer.freeze();
@@ -246,12 +251,30 @@ impl RemoteFiles {
             return Err(QueryError::Corrupt { path, what: "the cache has lost a part of it".to_owned() });
         }
         let key = format!("{}/{}", self.remote.key, self.files.name(file));
-        let read = self.remote.store.read(request, &key, ReadRange::Exact(start..end), None).await;
-        let bytes = read.map_err(query_error)?.bytes;
+        let part = match self.files.len(file) {
+            Some(object_bytes) => ReadRange::Part { range: start..end, object_bytes },
+            None => ReadRange::Exact(start..end),
+        };
+        let read = self.remote.store.read(request, &key, part, None).await.map_err(query_error)?;
+        self.check_etag(file, read.etag.as_deref())?;
+        let bytes = read.bytes;
         if let Some(objects) = &self.objects {
             objects.write(range, &bytes);
         }
         Ok(FetchedPart { file, start, bytes })
+    }
+
+    /// Compares the ETag of an answer with that of the listing: the answer of another object, or of another
+    /// version, is damage. A header that was changed on its way is no reason to send `If-Match`.
+    fn check_etag(&self, file: BlockFile, found: Option<&str>) -> Result<(), QueryError> {
+        match (self.etags.get(&file), found) {
+            (Some(expected), Some(found)) if expected != found => {
+                let path = self.files.path(file).display().to_string();
+                let what = format!("ETag of the object: expected {expected}, found {found}");
+                Err(QueryError::Corrupt { path, what })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Drops the sections of a large index from the cache: its header has a copy of them. A small index stays

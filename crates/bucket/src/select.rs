@@ -273,7 +273,7 @@ impl Selected {
             Waves::Sidecar(_) => sent.by_sidecar,
             Waves::Index(_) => sent.by_index,
         };
-        let reread = QueryReread::new(files.clone(), self.deadline_ns, self.ctx.clone());
+        let reread = QueryReread::new(self.block.clone(), files.clone(), self.deadline_ns, self.ctx.clone());
         let reread: Arc<dyn Reread> = Arc::new(reread);
         let is_by_lists = is_by_lists(&self.matchers);
         let mut series_count = 0u64;

@@ -56,10 +56,12 @@ pub(crate) async fn read_head(
     let range = match record.map(|record| record.sidecar) {
         None => ReadRange::Suffix(SUFFIX_BYTES),
         Some(None) => return Ok(None),
-        Some(Some(place)) if place.len as f64 <= remote.speed().latency_bytes().min(WHOLE_BYTES_MAX) => {
-            ReadRange::Exact(0..place.len)
+        Some(Some(place)) => {
+            let is_whole = place.len as f64 <= remote.speed().latency_bytes().min(WHOLE_BYTES_MAX);
+            let head_start = place.len.saturating_sub(u64::from(place.head_len));
+            let start = if is_whole { 0 } else { head_start };
+            ReadRange::Part { range: start..place.len, object_bytes: place.len }
         }
-        Some(Some(place)) => ReadRange::Exact(place.len.saturating_sub(u64::from(place.head_len))..place.len),
     };
     let key = format!("{}/{SIDECAR_OBJECT}", remote.key);
     let request = remote.request(deadline_ns);

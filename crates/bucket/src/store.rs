@@ -52,6 +52,9 @@ const SIMULATED_TIMEOUT: Duration = Duration::from_millis(250);
 /// Longest backoff in a simulation.
 const SIMULATED_BACKOFF_MAX: Duration = Duration::from_micros(200);
 
+/// Reads of one object that are compared before a request fails.
+const CONFIRMING_READS_MAX: u32 = 6;
+
 /// Bytes that were read, and the object that they belong to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectBytes {
@@ -123,6 +126,12 @@ impl Store {
         store
     }
 
+    /// The store with another arrangement of its blocks.
+    #[must_use]
+    pub fn with_layout(self, layout: BucketLayout) -> Store {
+        Store { layout, ..self }
+    }
+
     /// A store over a client, without a prefix.
     pub(crate) fn with_backend(
         backend: Arc<dyn Backend>,
@@ -173,6 +182,37 @@ impl Store {
         Ok(ObjectBytes { bytes: fetched.joined(), offset, etag, object_bytes })
     }
 
+    /// Reads an object that has no checksum as a whole, twice at the same time, then again until two answers
+    /// are equal; `None` if two answers in a row and a request for its head find no object.
+    ///
+    /// # Errors
+    /// [`BucketError::Unavailable`] if each answer differs from the one before; as [`Store::read`].
+    pub async fn read_confirmed(
+        &self,
+        context: &RequestContext,
+        key: &str,
+    ) -> Result<Option<ObjectBytes>, BucketError> {
+        let read = async || match self.read(context, key, ReadRange::Whole, None).await {
+            Ok(found) => Ok(Some(found)),
+            Err(BucketError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let (mut last, mut next) = futures_util::future::try_join(read(), read()).await?;
+        let mut read_count = 2;
+        let bytes = |found: &Option<ObjectBytes>| found.as_ref().map(|found| found.bytes.clone());
+        while bytes(&last) != bytes(&next) {
+            if read_count == CONFIRMING_READS_MAX {
+                return Err(unconfirmed(key, "each answer differs from the one before"));
+            }
+            last = std::mem::replace(&mut next, read().await?);
+            read_count += 1;
+        }
+        if next.is_none() && self.head(context, key).await.is_ok() {
+            return Err(unconfirmed(key, "its head is there, but not its content"));
+        }
+        Ok(next)
+    }
+
     /// URL of the bucket in the settings.
     #[must_use]
     pub fn url(&self) -> &str {
@@ -190,21 +230,16 @@ impl Store {
         self.local.is_some()
     }
 
-    /// Fills `out` from `offset` of an object whose content never changes.
+    /// Fills a piece from an object whose content never changes.
     ///
     /// Cost: on a local directory one positional read and no allocation if the file is open, and no task may
     /// run on the thread meanwhile; otherwise as [`Store::read`], and a copy.
     ///
     /// # Errors
-    /// [`BucketError::Corrupt`] if the object ends before the range does. The content of `out` is undefined
-    /// after an error.
-    pub async fn read_into(
-        &self,
-        context: &RequestContext,
-        key: &str,
-        offset: u64,
-        out: &mut [u8],
-    ) -> Result<(), BucketError> {
+    /// [`BucketError::Corrupt`] if the object ends before the range does or has another length. The content
+    /// of the piece is undefined after an error.
+    pub async fn read_into(&self, context: &RequestContext, piece: Piece<'_>) -> Result<(), BucketError> {
+        let Piece { key, object_bytes, offset, out } = piece;
         if out.is_empty() {
             return Ok(());
         }
@@ -212,7 +247,11 @@ impl Store {
             return self.read_local(local, context, key, offset, out).await;
         }
         let end = offset.saturating_add(out.len() as u64);
-        let fetched = self.fetched(context, key, &ReadRange::Exact(offset..end), None).await?;
+        let range = match object_bytes {
+            Some(object_bytes) => ReadRange::Part { range: offset..end, object_bytes },
+            None => ReadRange::Exact(offset..end),
+        };
+        let fetched = self.fetched(context, key, &range, None).await?;
         fetched.copy_to(out);
         Ok(())
     }
@@ -232,11 +271,11 @@ impl Store {
     ) -> Result<(), BucketError> {
         let Some(local) = &self.local else {
             let mut reads = FuturesUnordered::new();
-            for Piece { key, offset, out } in pieces {
+            for piece in pieces {
                 if reads.len() >= ahead_max {
                     reads.try_next().await?;
                 }
-                reads.push(self.read_into(context, key, offset, out));
+                reads.push(self.read_into(context, piece));
             }
             return reads.try_collect().await;
         };
@@ -258,7 +297,7 @@ impl Store {
         context: &RequestContext,
         piece: Piece<'_>,
     ) -> Result<(), BucketError> {
-        let Piece { key, offset, out } = piece;
+        let Piece { key, offset, out, .. } = piece;
         let record = self.requests.meter.start(Operation::Get, context.tenant());
         let received_bytes = out.len() as u64;
         match local.read_at(key, offset, out) {
@@ -475,6 +514,12 @@ impl Store {
             }),
         }
     }
+}
+
+/// The error for an object whose answers do not agree.
+fn unconfirmed(key: &str, last: &str) -> BucketError {
+    let what = format!("get {key}");
+    BucketError::Unavailable { what, attempts: CONFIRMING_READS_MAX, last: last.to_owned() }
 }
 
 /// Failure of a positional read of `expected_bytes`.

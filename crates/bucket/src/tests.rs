@@ -2,6 +2,7 @@
 
 mod block_uploads;
 mod catalogued;
+mod damaged_answers;
 mod disk_cache;
 mod foreign;
 mod http;

@@ -371,6 +371,12 @@ impl BucketSources {
         self.catalog.folders()
     }
 
+    /// As [`BlockCatalog::damaged_meta_count`].
+    #[must_use]
+    pub fn damaged_meta_count(&self) -> usize {
+        self.catalog.damaged_meta_count()
+    }
+
     /// Memory of cached headers and ranges at most, requests in flight included.
     #[must_use]
     pub fn memory_bytes_max(&self) -> u64 {

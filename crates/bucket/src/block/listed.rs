@@ -98,7 +98,8 @@ fn block_objects(key: &str, meta: BlockMeta, listed: &[ListedObject]) -> Result<
     let is_segment =
         |object: &&ListedObject| name_below(key, object).is_some_and(|name| name.starts_with(CHUNKS));
     let segment_count = listed.iter().filter(is_segment).count();
-    let Some(index_bytes) = len_of(INDEX).filter(|_| segments.len() == segment_count) else {
+    let lacks_segments = segments.len() < segment_count || (segments.is_empty() && meta.stats.num_chunks > 0);
+    let Some(index_bytes) = len_of(INDEX).filter(|_| !lacks_segments) else {
         let what = format!("block {key} is incomplete: its index or a chunk segment is missing");
         return Err(QueryError::Unavailable { what });
     };

@@ -26,7 +26,7 @@ use crate::block::{BlockIdentity, BucketBlock};
 use crate::cache::BlockCache;
 use crate::external_labels::ExternalLabels;
 use crate::layout::writer_of_catalogue;
-use crate::meta::{decode_meta, reason_left_out};
+use crate::meta::{Unread, decode_read_meta};
 use crate::remote::Remote;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
@@ -53,7 +53,7 @@ pub(super) struct Listing<'a> {
 /// Result of a listing.
 #[derive(Default)]
 pub(super) struct Listed {
-    /// Blocks that can be queried, by precedence.
+    /// Blocks that can be queried, and those whose `meta.json` is damaged, by precedence.
     pub(super) blocks: Vec<Arc<BucketBlock>>,
     /// Blocks that are left out, with the reason.
     pub(super) left_out: Vec<String>,
@@ -173,7 +173,8 @@ impl Listing<'_> {
         let known: BTreeMap<Ulid, &Arc<BucketBlock>> =
             self.known.iter().map(|block| (block.ulid(), block)).collect();
         let looks = stream::iter(ulids).map(|ulid| {
-            let known = known.get(&ulid).copied().filter(|block| block.record().is_none());
+            let is_usable = |block: &&Arc<BucketBlock>| block.record().is_none() && !block.is_meta_damaged();
+            let known = known.get(&ulid).copied().filter(is_usable);
             let indexed = indexed.get(&ulid).cloned();
             async move {
                 match (known, indexed) {
@@ -242,15 +243,19 @@ impl Listing<'_> {
     /// Reads `meta.json` of a block.
     async fn look(&self, ulid: Ulid) -> Result<Found, BucketError> {
         let key = self.remote.key_of(&format!("{ulid}/{META}"));
-        let text = match self.remote.store.read(self.request, &key, ReadRange::Whole, None).await {
-            Ok(read) => read.bytes,
-            Err(BucketError::NotFound { .. }) => return Ok(Found::Incomplete),
-            Err(error) => return Err(error),
+        // It has no checksum: one wrong digit would make the block shorter in silence.
+        let Some(read) = self.remote.store.read_confirmed(self.request, &key).await? else {
+            return Ok(Found::Incomplete);
         };
         let is_flat = self.remote.store.layout().is_flat(&self.request.folder);
-        Ok(match identity_of(is_flat, ulid, &text) {
+        Ok(match identity_of(is_flat, ulid, &read.bytes) {
             Ok((identity, meta)) => Found::Block(self.block(ulid, identity, Some(Box::new(meta)))),
-            Err(why) => Found::LeftOut(format!("{key}: {why}")),
+            Err(Unread::LeftOut(why)) => Found::LeftOut(format!("{key}: {why}")),
+            Err(Unread::Damaged(why)) => {
+                tracing::error!(key, why, "meta.json of a block is damaged, refusing queries");
+                let remote = Remote { key: self.remote.key_of(&ulid.to_string()), ..self.remote.clone() };
+                Found::Block(BucketBlock::with_damaged_meta(ulid, why, remote, self.cache.clone()))
+            }
         })
     }
 
@@ -262,11 +267,8 @@ impl Listing<'_> {
 
 /// Identity of the block `ulid` and its `meta.json`, or the reason why its samples are not read. `is_flat` is
 /// true in Thanos's layout.
-fn identity_of(is_flat: bool, ulid: Ulid, text: &[u8]) -> Result<(BlockIdentity, BlockMeta), String> {
-    let (meta, thanos) = decode_meta(ulid, text)?;
-    if let Some(why) = reason_left_out(thanos.as_ref()) {
-        return Err(why);
-    }
+fn identity_of(is_flat: bool, ulid: Ulid, text: &[u8]) -> Result<(BlockIdentity, BlockMeta), Unread> {
+    let (meta, thanos) = decode_read_meta(ulid, text)?;
     let is_of_chronolith = thanos.as_ref().is_some_and(ThanosMeta::is_of_chronolith);
     // In Mimir's layout they name tenant and shard, which are no labels of series.
     let external_labels = thanos.filter(|_| is_flat).and_then(|thanos| ExternalLabels::new(&thanos.labels));

@@ -12,6 +12,7 @@ use std::time::Duration;
 use chronolith_block::source::{ByteRange, FetchedBatch, Reread};
 use chronolith_model::{QueryError, ReadContext};
 
+use crate::block::BucketBlock;
 use crate::remote::RemoteFiles;
 
 /// Longest wait between two checks for cancellation.
@@ -19,6 +20,7 @@ const WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// Second and later reads of one query and block.
 pub(super) struct QueryReread {
+    block: Arc<BucketBlock>,
     files: Arc<RemoteFiles>,
     /// End of the requests.
     deadline_ns: u64,
@@ -26,14 +28,21 @@ pub(super) struct QueryReread {
 }
 
 impl QueryReread {
-    pub(super) fn new(files: Arc<RemoteFiles>, deadline_ns: u64, ctx: ReadContext) -> QueryReread {
-        QueryReread { files, deadline_ns, ctx }
+    pub(super) fn new(
+        block: Arc<BucketBlock>,
+        files: Arc<RemoteFiles>,
+        deadline_ns: u64,
+        ctx: ReadContext,
+    ) -> QueryReread {
+        QueryReread { block, files, deadline_ns, ctx }
     }
 }
 
 impl Reread for QueryReread {
     fn reread(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError> {
         self.files.remove_ranges(&ranges);
+        // The entries that name the chunks may be those of another block: the next query reads them again.
+        self.block.reopen();
         self.fetch(ranges)
     }
 

@@ -177,11 +177,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         {
             return Ok(found);
         }
-        let mut found = self.find_listed(request).await?;
-        if found.newest_number == 0 && !S::IS_CONFIRMED_BY_LISTING {
-            // One damaged listing must not look like a folder without snapshots.
-            found = self.find_listed(request).await?;
-        }
+        let found = self.find_listed(request).await?;
         // Writers create the snapshot before they name it in the hint, and never remove the newest one.
         let proven = match hint {
             StoredHint::Absent => 0,
@@ -206,7 +202,11 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
 
     async fn find_listed(&self, request: &RequestContext) -> Result<Found<S>, BucketError> {
         for _ in 0..LISTINGS_MAX {
-            let listed = self.listed(request).await?;
+            let mut listed = self.listed(request).await?;
+            if listed.is_empty() {
+                // A damaged listing must not look like a folder without snapshots.
+                listed = self.listed_by_directory(request).await?;
+            }
             let Some((number, _)) = listed.last() else {
                 return Ok(Found { newest_number: 0, snapshot: None });
             };
@@ -325,6 +325,22 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
     /// Key of the hint.
     pub(super) fn hint_key(&self, folder: &Folder) -> String {
         format!("{}/{}{HINT}", self.layout.folder_key(folder), S::FOLDER)
+    }
+
+    /// As [`SnapshotReader::listed`], by a listing with a delimiter.
+    async fn listed_by_directory(
+        &self,
+        request: &RequestContext,
+    ) -> Result<Vec<(u64, ListedObject)>, BucketError> {
+        let folder = format!("{}/", self.folder_key(&request.folder));
+        let prefix = format!("{folder}{}", S::FOLDER.trim_end_matches('/'));
+        let options = ListOptions { prefix, is_delimited: true, ..ListOptions::default() };
+        let page = self.store.list(request, &options).await?;
+        let numbered = page.objects.into_iter().filter_map(|object| {
+            let number = S::number_in(object.key.strip_prefix(&folder)?)?;
+            Some((number, object))
+        });
+        Ok(numbered.collect())
     }
 
     /// All snapshots, ascending by number.

@@ -6,9 +6,12 @@
 //! has an effect.
 //! Not here: retries (`store::attempts`).
 
+pub mod answers;
+mod body;
 #[cfg(test)]
 pub(crate) mod read_log;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,19 +21,20 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chronolith_base::Rng;
 use chronolith_base::hash::{HashMap, hash_bytes};
-use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use futures_util::stream::{self, BoxStream, StreamExt};
 use object_store::memory::InMemory;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartId, MultipartUpload,
-    ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartId, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+use self::answers::AnswerFaults;
+use self::body::{changed, status};
 use crate::store::backend::Backend;
-use crate::store::http::StatusError;
 
 /// Objects in memory. They outlive the processes that use them.
 #[derive(Debug, Default)]
@@ -47,6 +51,13 @@ impl MemoryBucket {
     #[must_use]
     pub fn connect(&self, seed: u64) -> Arc<FaultStore> {
         Arc::new(FaultStore::new(self.0.clone(), FaultPlan::default(), seed))
+    }
+
+    /// The client of one process whose answers can be damaged; `older` are objects of an earlier time.
+    #[must_use]
+    pub fn connect_damaged(&self, older: BTreeMap<String, Bytes>) -> (Arc<FaultStore>, Arc<AnswerFaults>) {
+        let answers = Arc::new(AnswerFaults::new(self.0.clone(), older));
+        (Arc::new(FaultStore::new(answers.clone(), FaultPlan::default(), 0)), answers)
     }
 }
 
@@ -321,11 +332,6 @@ fn mixed(number: u64) -> u64 {
     Rng::from_seed(number).next_u64()
 }
 
-fn status(status: u16) -> Error {
-    let source = Box::new(StatusError { status, body: "SlowDown".to_owned() });
-    Error::Generic { store: "faults", source }
-}
-
 /// `kept_bytes` of the body arrive.
 fn cut(answer: GetResult, kept_bytes: u64) -> GetResult {
     let kept_bytes = usize::try_from(kept_bytes).unwrap_or(0);
@@ -345,20 +351,6 @@ fn flipped(answer: GetResult, bit_idx: u64) -> GetResult {
 /// Number that tells apart the ranges of an object.
 fn range_hash(options: &GetOptions) -> u64 {
     hash_bytes(format!("{:?}", options.range).as_bytes())
-}
-
-/// An answer with another body.
-fn changed(answer: GetResult, change: impl FnOnce(&mut Vec<u8>) + Send + 'static) -> GetResult {
-    let meta = answer.meta.clone();
-    let range = answer.range.clone();
-    let attributes = answer.attributes.clone();
-    let body = stream::once(async move {
-        let mut body = answer.into_stream().try_collect::<Vec<Bytes>>().await?.concat();
-        change(&mut body);
-        Ok(Bytes::from(body))
-    });
-    let payload = GetResultPayload::Stream(body.boxed());
-    GetResult { payload, meta, range, attributes, extensions: Default::default() }
 }
 
 impl fmt::Debug for FaultStore {

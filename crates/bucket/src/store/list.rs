@@ -94,7 +94,8 @@ impl Store {
     }
 
     /// As [`Store::list`], sent twice at the same time, then again until two listings agree: a listing has
-    /// no checksum, and a key that is missing in a damaged one would be missing in answers in silence.
+    /// no checksum, and a key that is missing in a damaged one would be missing in answers in silence. An
+    /// empty one is compared with a listing of the other form, with a delimiter or without.
     ///
     /// # Errors
     /// [`BucketError::Unavailable`] if each listing differs from the one before; as [`Store::list`].
@@ -105,21 +106,31 @@ impl Store {
     ) -> Result<ListPage, BucketError> {
         let (mut page, mut next) =
             futures_util::future::try_join(self.list(context, options), self.list(context, options)).await?;
-        for _ in 2..LISTINGS_MAX {
-            if page == next {
+        let mut listing_count = 2;
+        loop {
+            let is_empty = next.objects.is_empty() && next.prefixes.is_empty();
+            if page == next && !(is_empty && self.has_keys(context, options).await?) {
                 return Ok(next);
             }
-            page = next;
-            next = self.list(context, options).await?;
+            if listing_count == LISTINGS_MAX {
+                return Err(BucketError::Unavailable {
+                    what: format!("list {}", options.prefix),
+                    attempts: LISTINGS_MAX,
+                    last: "each listing differs from the one before".to_owned(),
+                });
+            }
+            page = std::mem::replace(&mut next, self.list(context, options).await?);
+            listing_count += 1;
         }
-        if page == next {
-            return Ok(next);
-        }
-        Err(BucketError::Unavailable {
-            what: format!("list {}", options.prefix),
-            attempts: LISTINGS_MAX,
-            last: "each listing differs from the one before".to_owned(),
-        })
+    }
+
+    /// Returns true if a listing of the other form, with a delimiter or without, has a key of this one.
+    async fn has_keys(&self, context: &RequestContext, options: &ListOptions) -> Result<bool, BucketError> {
+        let other = ListOptions { is_delimited: !options.is_delimited, keys_max: 1, ..options.clone() };
+        let found = self.list(context, &other).await?;
+        let after = options.after.as_deref().unwrap_or_default();
+        let mut keys = found.objects.iter().map(|object| object.key.as_str());
+        Ok(keys.any(|key| key > after) || found.prefixes.iter().any(|prefix| prefix.as_str() > after))
     }
 
     async fn list_keys(&self, prefix: Option<&Path>, options: &ListOptions) -> Result<ListPage, Failure> {
@@ -140,6 +151,7 @@ impl Store {
                 page.next_after = page.objects.last().map(|last| last.key.clone());
                 break;
             }
+            check_below(prefix, &object.location)?;
             page.objects.extend(self.listed(object));
         }
         Ok(page)
@@ -156,6 +168,8 @@ impl Store {
                 found_bytes: keys as u64,
             });
         }
+        let locations = found.objects.iter().map(|object| &object.location).chain(&found.common_prefixes);
+        locations.into_iter().try_for_each(|location| check_below(prefix, location))?;
         let prefixes = found.common_prefixes.iter().filter_map(|path| self.relative(path.as_ref()));
         let mut page = ListPage {
             prefixes: prefixes.collect(),
@@ -183,5 +197,15 @@ impl Store {
             ("", own) => Ok(Path::parse(own).ok()),
             (prefix, _) => Ok(Some(self.location(prefix)?)),
         }
+    }
+}
+
+/// Checks that a listing of `prefix` may have this key: one that has another is that of another folder.
+fn check_below(prefix: Option<&Path>, location: &Path) -> Result<(), Failure> {
+    match prefix {
+        Some(prefix) if !location.prefix_matches(prefix) => {
+            Err(Failure::ForeignKey { prefix: prefix.to_string(), key: location.to_string() })
+        }
+        _ => Ok(()),
     }
 }

@@ -27,6 +27,13 @@ pub enum ReadRange {
     Whole,
     /// Exactly these bytes, at least one.
     Exact(std::ops::Range<u64>),
+    /// As [`ReadRange::Exact`], of an object of this length: an answer from another object rarely has it.
+    Part {
+        /// The bytes.
+        range: std::ops::Range<u64>,
+        /// Bytes of the whole object.
+        object_bytes: u64,
+    },
     /// The first bytes; the whole object if it is shorter.
     Prefix(u64),
     /// The last bytes; the whole object if it is shorter.
@@ -37,7 +44,7 @@ impl ReadRange {
     fn to_library(&self) -> Option<GetRange> {
         match self {
             ReadRange::Whole => None,
-            ReadRange::Exact(range) => Some(GetRange::Bounded(range.clone())),
+            ReadRange::Exact(range) | ReadRange::Part { range, .. } => Some(GetRange::Bounded(range.clone())),
             ReadRange::Prefix(len) => Some(GetRange::Bounded(0..*len)),
             ReadRange::Suffix(len) => Some(GetRange::Suffix(*len)),
         }
@@ -47,7 +54,7 @@ impl ReadRange {
     pub(crate) fn len_hint(&self) -> u64 {
         match self {
             ReadRange::Whole => WHOLE_BYTES_HINT,
-            ReadRange::Exact(range) => range.end.saturating_sub(range.start),
+            ReadRange::Exact(range) | ReadRange::Part { range, .. } => range.end.saturating_sub(range.start),
             ReadRange::Prefix(len) | ReadRange::Suffix(len) => *len,
         }
     }
@@ -57,6 +64,8 @@ impl ReadRange {
 pub struct Piece<'a> {
     /// Object.
     pub key: &'a str,
+    /// Bytes of the object, if they are known.
+    pub object_bytes: Option<u64>,
     /// Offset of the first byte in the object.
     pub offset: u64,
     /// Filled as a whole.
@@ -124,7 +133,13 @@ fn check_promise(answer: &GetResult, range: &ReadRange) -> Result<u64, Failure> 
     let object_bytes = answer.meta.size;
     let (is_asked, expected_bytes) = match range {
         ReadRange::Whole => (answer.range == (0..object_bytes), object_bytes),
-        ReadRange::Exact(exact) => (answer.range == *exact, exact.end.saturating_sub(exact.start)),
+        ReadRange::Part { object_bytes: expected_bytes, .. } if *expected_bytes != object_bytes => {
+            let expected_bytes = *expected_bytes;
+            return Err(Failure::Size { what: "object", expected_bytes, found_bytes: object_bytes });
+        }
+        ReadRange::Exact(exact) | ReadRange::Part { range: exact, .. } => {
+            (answer.range == *exact, exact.end.saturating_sub(exact.start))
+        }
         ReadRange::Prefix(len) => {
             let asked = (*len).min(object_bytes);
             (answer.range == (0..asked), asked)

@@ -39,6 +39,8 @@ pub(crate) enum Failure {
     },
     /// The object is shorter than the range, or larger than the reader allows.
     Size { what: &'static str, expected_bytes: u64, found_bytes: u64 },
+    /// A listing has a key that is not below its prefix.
+    ForeignKey { prefix: String, key: String },
     /// No answer within the request timeout.
     Timeout(Duration),
     /// The deadline of the context passed.
@@ -60,6 +62,9 @@ impl std::fmt::Display for Failure {
             }
             Failure::Size { what, expected_bytes, found_bytes } => {
                 write!(f, "{what}: expected {expected_bytes} bytes, found {found_bytes}")
+            }
+            Failure::ForeignKey { prefix, key } => {
+                write!(f, "key of a listing: expected one below {prefix}, found {key}")
             }
             Failure::Timeout(after) => write!(f, "no answer within {} ms", after.as_millis()),
             Failure::Deadline => f.write_str("deadline passed"),
@@ -165,7 +170,7 @@ impl Outcome {
 pub(crate) fn classify(failure: &Failure) -> Outcome {
     match failure {
         Failure::Store(error) => classify_store(error),
-        Failure::CutBody { .. } => Outcome::Network,
+        Failure::CutBody { .. } | Failure::ForeignKey { .. } => Outcome::Network,
         Failure::Size { .. } => Outcome::Mismatch,
         Failure::Timeout(_) => Outcome::Timeout,
         Failure::Deadline => Outcome::Deadline,

@@ -7,7 +7,7 @@ use crate::error::BucketError;
 use crate::store::CreateOutcome;
 use crate::store::list::ListOptions;
 use crate::store::meter::MeterSnapshot;
-use crate::store::read::ReadRange;
+use crate::store::read::{Piece, ReadRange};
 use crate::store::request::Operation;
 use crate::store::retry::{Outcome, RETRY_PERCENT};
 
@@ -30,7 +30,13 @@ async fn check_reads(backend: Arc<dyn Backend>) {
             Ok(want.clone())
         );
         let mut out = vec![0; want.len()];
-        rig.store.read_into(&rig.query(600_000), "a/b", range.start, &mut out).await.unwrap();
+        rig.store
+            .read_into(
+                &rig.query(600_000),
+                Piece { key: "a/b", object_bytes: None, offset: range.start, out: &mut out },
+            )
+            .await
+            .unwrap();
         assert_eq!(out, want);
     }
     assert_eq!(read(&rig, "a/b", ReadRange::Suffix(5), None).await, Ok(body.slice(2_999_995..)));
@@ -81,12 +87,24 @@ async fn positional_reads_of_a_directory_return_the_bytes_asked_for() {
     store.put(&rig.query(600_000), "a/b", body.clone()).await.unwrap();
     for offset in [0, 1, 50_000, 99_000] {
         let mut out = vec![0; 1_000];
-        store.read_into(&rig.query(600_000), "a/b", offset, &mut out).await.unwrap();
+        store
+            .read_into(
+                &rig.query(600_000),
+                Piece { key: "a/b", object_bytes: None, offset: offset, out: &mut out },
+            )
+            .await
+            .unwrap();
         assert_eq!(out, body.slice(offset as usize..offset as usize + 1_000));
     }
     let read = async |key: &str, offset| {
         let mut out = vec![0; 1_000];
-        store.read_into(&rig.query(600_000), key, offset, &mut out).await.unwrap_err()
+        store
+            .read_into(
+                &rig.query(600_000),
+                Piece { key: key, object_bytes: None, offset: offset, out: &mut out },
+            )
+            .await
+            .unwrap_err()
     };
     let short = read("a/b", 99_500).await;
     let want = "object a/b is corrupt: range, expected 1000 bytes, found 500 bytes";

@@ -74,8 +74,9 @@ fn blocks_with_sidecars_answer_as_those_on_disk() {
         check_labels(&world);
         let lists = world.counters().requests(Operation::List, Outcome::Ok);
         assert_eq!(
-            lists, 8,
-            "catalogue; markers and blocks of the tenant, twice each; objects of each block"
+            lists, 10,
+            "catalogue; markers and blocks of the tenant, twice each; catalogue and markers once more, as \
+             there are none; objects of each block"
         );
     }
 }

@@ -315,8 +315,8 @@ async fn an_update_that_reads_its_own_snapshot_damaged_is_made_once() {
     assert_eq!(Snapshot::decode(&body, key).unwrap(), *updated.snapshot.unwrap());
 }
 
-/// The object of another tenant under the key of a snapshot was read as the own one: answers had the blocks of
-/// the other tenant, and none of the own ones.
+/// The object of another tenant under the key of a snapshot was read as the own one: answers had the blocks
+/// of the other tenant, and none of the own ones.
 #[tokio::test]
 async fn a_snapshot_of_another_tenant_or_store_is_damage() {
     let rig = Rig::memory(FaultPlan::default());

@@ -2,8 +2,9 @@
 //! Chronolith whose catalogue is lost. In Thanos's layout the latter only.
 //!
 //! Invariants: blocks are entered only into a catalogue that does not exist yet, in its first snapshot, so
-//! that readers see all of them or none; blocks that readers of a listing leave out are left out here. In
-//! Thanos's layout no block of another program or writer is entered.
+//! that readers see all of them or none; blocks that readers of a listing leave out are left out here, and
+//! damaged ones end it: a catalogue without them would make answers short in silence. In Thanos's layout no
+//! block of another program or writer is entered.
 //! Not here: listings of readers (`catalog::listing`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use super::claim::is_upload_of;
 use super::local::{META, TOMBSTONES};
 use super::publish::Publisher;
 use super::record::record_of_meta;
-use crate::meta::{decode_meta, decode_read_meta};
+use crate::meta::{Unread, decode_meta, decode_read_meta};
 use crate::snapshots::Change;
 use crate::store::list::ListOptions;
 use crate::store::read::ReadRange;
@@ -71,7 +72,7 @@ impl Publisher {
         let mut folders: BTreeMap<Ulid, Objects> = BTreeMap::new();
         let mut marked = BTreeSet::new();
         loop {
-            let page = self.store.list(request, &options).await?;
+            let page = self.store.list_confirmed(request, &options).await?;
             for object in page.objects {
                 marked.extend(keys.below(&object.key).and_then(deletion_marker_of));
                 let Some((ulid, name)) = keys.split(&object.key) else { continue };
@@ -102,15 +103,20 @@ impl Publisher {
         let layout = self.store.layout();
         let folder = layout.block_keys(&request.folder).of_block(ulid);
         let key = format!("{folder}/{META}");
-        let text = self.store.read(request, &key, ReadRange::Whole, None).await?.bytes;
+        let found = self.store.read_confirmed(request, &key).await?;
+        let text = found.ok_or_else(|| BucketError::NotFound { key: key.clone() })?.bytes;
         if layout.is_flat(&request.folder) && !self.has_uploaded(ulid, &text) {
             return Ok(None);
         }
         let record = match record_in(ulid, &text, &objects) {
             Ok(record) => BucketBlock { folder: layout.block_folder(&request.folder), ..record },
-            Err(why) => {
+            Err(Unread::LeftOut(why)) => {
                 tracing::warn!(key, why, "block left out of the new catalogue");
                 return Ok(None);
+            }
+            Err(Unread::Damaged(found)) => {
+                let expected = "a block for the new catalogue, or a deletion mark".to_owned();
+                return Err(BucketError::Corrupt { key, what: "block", expected, found });
             }
         };
         let Some(&len) = objects.get(TOMBSTONES) else { return Ok(Some(record)) };
@@ -129,14 +135,15 @@ impl Publisher {
 }
 
 /// The record of a block without tombstones, or the reason why it is not read.
-fn record_in(ulid: Ulid, text: &[u8], objects: &Objects) -> Result<BucketBlock, String> {
-    let meta = decode_read_meta(ulid, text)?;
-    let index = objects.get(INDEX).copied().ok_or("its index is missing")?;
+fn record_in(ulid: Ulid, text: &[u8], objects: &Objects) -> Result<BucketBlock, Unread> {
+    let (meta, _) = decode_read_meta(ulid, text)?;
+    let damaged = |what: &str| Unread::Damaged(what.to_owned());
+    let index = objects.get(INDEX).copied().ok_or_else(|| damaged("its index is missing"))?;
     let segment_count = objects.keys().filter(|name| name.starts_with(CHUNKS)).count();
     let segment = |number: usize| objects.get(&format!("{CHUNKS}{number:06}")).copied();
     let segments: Vec<u64> = (1..=segment_count).map_while(segment).collect();
     if segments.len() < segment_count {
-        return Err("a chunk segment is missing".to_owned());
+        return Err(damaged("a chunk segment is missing"));
     }
     let rollup = |(name, len): (&String, &u64)| {
         let span = archive_of_name(name.strip_prefix(ROLLUPS_DIR)?.strip_prefix('/')?)?;

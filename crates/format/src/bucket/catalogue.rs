@@ -218,7 +218,6 @@ impl Snapshot {
 impl NumberedSnapshot for Snapshot {
     const FOLDER: &'static str = FOLDER;
     const WHAT: &'static str = "catalogue snapshot";
-    const IS_CONFIRMED_BY_LISTING: bool = true;
     type EncodeError = EncodeError;
 
     fn empty() -> Snapshot {

@@ -53,7 +53,6 @@ fn invalid(expected: &'static str, offset: usize, found: u64) -> DecodeError {
 impl NumberedSnapshot for DatabasesSnapshot {
     const FOLDER: &'static str = "databases/";
     const WHAT: &'static str = "databases snapshot";
-    const IS_CONFIRMED_BY_LISTING: bool = false;
     type EncodeError = TooLong;
 
     fn empty() -> DatabasesSnapshot {

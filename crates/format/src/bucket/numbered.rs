@@ -58,9 +58,6 @@ pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
     const FOLDER: &'static str;
     /// Name of the content in messages.
     const WHAT: &'static str;
-    /// True if a folder without snapshots is listed as a whole, which notices snapshots that a damaged
-    /// listing has hidden.
-    const IS_CONFIRMED_BY_LISTING: bool;
     /// Reason why a snapshot cannot be written.
     type EncodeError: Display;
 

@@ -54,6 +54,7 @@ fn folder_value(folder: &FolderSummary) -> Value {
         "minTime": folder.range_ms.map(|range| range.start),
         "maxTime": folder.range_ms.map(|range| range.end),
         "leftOut": folder.left_out_count,
+        "damaged": folder.damaged_count,
         "ageSeconds": folder.age.as_secs(),
     })
 }

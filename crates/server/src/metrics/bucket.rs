@@ -8,11 +8,14 @@ use super::definition::Metric;
 pub(crate) struct BucketState {
     requests: MeterSnapshot,
     cache: CacheSnapshot,
+    /// Blocks whose `meta.json` is damaged.
+    damaged_meta_count: usize,
 }
 
 impl BucketState {
     pub(crate) fn read(sources: &BucketSources) -> BucketState {
-        BucketState { requests: sources.requests(), cache: sources.cache() }
+        let damaged_meta_count = sources.damaged_meta_count();
+        BucketState { requests: sources.requests(), cache: sources.cache(), damaged_meta_count }
     }
 }
 
@@ -119,6 +122,11 @@ pub(crate) static BUCKET: &[Metric<BucketState>] = &[
         "chronolith_bucket_damages_total",
         "Ranges of blocks that failed a checksum and were read once more from the bucket.",
         |state| state.cache.damages as f64,
+    ),
+    Metric::gauge(
+        "chronolith_bucket_damaged_meta_blocks",
+        "Blocks without a catalogue whose meta.json is damaged, so that queries of their tenant fail.",
+        |state| state.damaged_meta_count as f64,
     ),
     Metric::gauge(
         "chronolith_bucket_in_flight_bytes",

@@ -21,39 +21,49 @@ const LOCAL_SIDECAR_VERSION: u32 = 1;
 
 /// Versions of the files of a block.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FileVersions(BTreeMap<BlockFile, String>);
+pub(crate) struct FileVersions {
+    texts: BTreeMap<BlockFile, String>,
+    /// ETags of the objects that a listing names with one.
+    etags: BTreeMap<BlockFile, String>,
+}
 
 impl FileVersions {
     /// Adds a file whose contents have this checksum.
     pub(crate) fn add_checksum(&mut self, file: BlockFile, len: u64, crc: u32) {
-        self.0.insert(file, format!("crc {len} {crc:08x}"));
+        self.texts.insert(file, format!("crc {len} {crc:08x}"));
     }
 
     /// Adds a file with the ETag of its object, if it has one.
     pub(crate) fn add_etag(&mut self, file: BlockFile, len: u64, etag: Option<&str>) {
         if let Some(etag) = etag {
-            self.0.insert(file, format!("etag {len} {etag}"));
+            self.texts.insert(file, format!("etag {len} {etag}"));
+            self.etags.insert(file, etag.to_owned());
         }
+    }
+
+    /// ETags of the objects that have a known one.
+    pub(crate) fn etags(&self) -> &BTreeMap<BlockFile, String> {
+        &self.etags
     }
 
     /// Adds a file of a block in the catalogue, which records its length: files of a block never change.
     pub(crate) fn add_recorded(&mut self, file: BlockFile, len: u64, record: &BucketBlock) {
-        self.0.insert(file, format!("uploaded {len} {}", record.uploaded_ms));
+        self.texts.insert(file, format!("uploaded {len} {}", record.uploaded_ms));
     }
 
     /// Adds the sidecar that is made of the index, whose version is that of all files that it describes.
     /// There is none if one of their versions is not known.
     pub(crate) fn add_local_sidecar(&mut self, segment_count: usize) {
-        let Some(index) = self.0.get(&BlockFile::Index) else { return };
+        let Some(index) = self.texts.get(&BlockFile::Index) else { return };
         let mut sum = Crc32c::new();
         for idx in (0u32..).take(segment_count) {
-            let Some(version) = self.0.get(&BlockFile::Segment(idx)) else { return };
+            let Some(version) = self.texts.get(&BlockFile::Segment(idx)) else { return };
             sum.update(version.as_bytes());
             sum.update(&[0]);
         }
         let version =
             format!("local {LOCAL_SIDECAR_VERSION} of {index} {segment_count} {:08x}", sum.finish());
-        self.0.insert(BlockFile::Sidecar, version);
+        self.texts.insert(BlockFile::Sidecar, version);
     }
 
     /// Adds a file as the head of the sidecar describes it, or else as the catalogue records it.
@@ -93,7 +103,7 @@ impl ObjectFolder {
             let key = format!("{}{}{SEPARATOR}{version}", self.prefix, name(*file));
             (key.len() <= KEY_BYTES_MAX).then(|| (*file, Arc::from(key)))
         };
-        versions.0.iter().filter_map(|(file, version)| key_of(file, version)).collect()
+        versions.texts.iter().filter_map(|(file, version)| key_of(file, version)).collect()
     }
 }
 

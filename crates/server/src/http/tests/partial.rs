@@ -81,6 +81,13 @@ impl BucketOfThree {
         BucketOfThree { env, blocks }
     }
 
+    /// As other programs leave their blocks.
+    async fn without_catalogue() -> BucketOfThree {
+        let bucket = BucketOfThree::new().await;
+        bucket.env.disk.remove_dir_all(Path::new("/bucket/anonymous/catalog")).unwrap();
+        bucket
+    }
+
     fn server(&self) -> Fixture {
         self.server_with(|_| {})
     }
@@ -207,6 +214,51 @@ async fn damaged_blocks_are_left_out_and_named() {
     assert_eq!(same.text, whole.text);
     bucket.damage("index", |len| 64..len);
     check_left_out(&bucket, 500).await;
+}
+
+/// A block without a catalogue whose `meta.json` was damaged was left out with a line in the log alone:
+/// status 200, and its samples were missing.
+#[tokio::test]
+async fn a_block_with_a_damaged_meta_json_fails_queries_and_is_named() {
+    let bucket = BucketOfThree::without_catalogue().await;
+    let meta = bucket.read("meta.json");
+    let text = String::from_utf8(meta.clone()).unwrap();
+    let other = bucket.env.disk.read(&bucket.blocks[0].join("meta.json")).unwrap();
+    let of_version_9 = text.replace("\"version\": 1", "\"version\": 9");
+    assert_ne!(of_version_9, text);
+    let damages: [Vec<u8>; 11] = [
+        Vec::new(),
+        b"{".to_vec(),
+        b"null".to_vec(),
+        b"[]".to_vec(),
+        b"not JSON".to_vec(),
+        vec![0; meta.len()],
+        meta[..meta.len() / 2].to_vec(),
+        [&meta[..], &meta[..]].concat(),
+        of_version_9.into_bytes(),
+        text.replace(bucket.second(), "01HF0000000000000000000000").into_bytes(),
+        other,
+    ];
+    for damage in damages {
+        bucket.replace("meta.json", &damage);
+        let server = bucket.server();
+        let (refused, partial) = both(&server, &instant(SUM)).await;
+        let shown = String::from_utf8_lossy(&damage).into_owned();
+        assert_eq!(refused.status.as_u16(), 500, "{shown}: {}", refused.text);
+        assert!(refused.text.contains(&format!("{}/meta.json", bucket.second())), "{}", refused.text);
+        let partial = partial.json();
+        assert_eq!(partial["data"]["result"][0]["value"][1], "400", "{shown}: {partial}");
+        let warning = partial["warnings"][0].as_str().unwrap();
+        let block = format!("partial result: block {} (of unknown time)", bucket.second());
+        assert!(warning.starts_with(&block), "{warning}");
+        let labels = server.get("/api/v1/labels").await;
+        assert_eq!(labels.status.as_u16(), 500, "{}", labels.text);
+        let metrics = server.get("/metrics").await.text;
+        assert!(metrics.contains("\nchronolith_bucket_damaged_meta_blocks 1\n"), "{shown}");
+        bucket.replace("meta.json", &meta);
+        let whole = bucket.server().get(&instant(SUM)).await.json();
+        assert_eq!(whole["data"]["result"][0]["value"][1], "600");
+    }
 }
 
 #[tokio::test]
