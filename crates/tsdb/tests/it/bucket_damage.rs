@@ -21,7 +21,7 @@ use crate::damage::{Files, WAYS, Way, collect, damage};
 use crate::fixture::{HOUR_MS, START_MS, write};
 use crate::upload::World;
 
-const BUCKET: &str = "/bucket";
+pub(crate) const BUCKET: &str = "/bucket";
 const HOURS: [i64; 3] = [-10, -8, -4];
 const DATABASES: [&str; 2] = ["db", "other"];
 /// Kinds of objects that the bucket has, numbers and identifiers replaced.
@@ -37,9 +37,9 @@ const KINDS: [&str; 8] = [
 ];
 
 /// All that a read-only server answers for one tenant.
-type Answers = Vec<String>;
+pub(crate) type Answers = Vec<String>;
 
-fn anonymous() -> TenantId {
+pub(crate) fn anonymous() -> TenantId {
     TenantId::anonymous()
 }
 
@@ -76,7 +76,10 @@ fn put(tsdb: &Tsdb, hour: i64) {
 }
 
 /// A bucket with blocks of all kinds of stores, some of them replaced, and several snapshots of each kind.
-fn fill(world: &World) {
+///
+/// Returns its objects at an earlier time.
+pub(crate) fn fill(world: &World) -> Files {
+    let mut earlier = Files::new();
     let tsdb = world.open("/data");
     change(&tsdb, &CatalogChange::CreateGraphiteStore);
     for name in DATABASES {
@@ -88,12 +91,16 @@ fn fill(world: &World) {
         world.machine.clock.advance(Duration::from_millis(1));
         tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
         tsdb.upload_blocks();
+        if hour == HOURS[1] {
+            collect(&world.machine.disk, Path::new(BUCKET), &mut earlier);
+        }
     }
     world.move_all(&tsdb, &|_| {});
     let by_name = [vec![Matcher::equal("__name__", "up")]];
     let end = START_MS - 10 * HOUR_MS + 300_000;
     tsdb.delete_series(&anonymous(), &by_name, TimeRange::new(i64::MIN, end)).expect("deletes");
     world.maintain(&tsdb, 1);
+    earlier
 }
 
 /// All series of `source` with their samples.
@@ -110,7 +117,7 @@ fn dump(source: &Arc<dyn Queryable>, ctx: &ReadContext, answers: &mut Answers) -
 }
 
 /// Answers for PromQL, for the fields of each database that the server knows, and their names.
-fn ask(world: &World, reader: &BucketSources) -> Result<Answers, QueryError> {
+pub(crate) fn ask(world: &World, reader: &BucketSources) -> Result<Answers, QueryError> {
     let ctx = ReadContext::unlimited(world.machine.env.clock.clone());
     let mut answers = Answers::new();
     dump(&reader.queryable(&anonymous()), &ctx, &mut answers)?;

@@ -1,6 +1,7 @@
 //! The store as a whole on a fake machine: full disks, retention, crashes, and a model of what it must
 //! answer.
 
+mod answer_damage;
 mod blocks;
 mod booleans;
 mod bucket;

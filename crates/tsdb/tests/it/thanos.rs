@@ -10,6 +10,7 @@ use chronolith_model::query::TenantSources;
 use chronolith_model::{BlockEncoding, Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange};
 use chronolith_tsdb::{BucketSources, Tsdb};
 
+use crate::damage::{Files, collect};
 use crate::fixture::{HOUR_MS, START_MS, write};
 use crate::upload::World;
 
@@ -120,6 +121,17 @@ fn compare_read_only(world: &World, deleted: TimeRange, when: &str) {
     assert!(found == want, "{when}: {shown:?}");
     let of_us = read_all(world, &bucket, &[Matcher::equal("cluster", "us"), Matcher::equal("__name__", "b")]);
     assert_eq!(of_us.len(), 1, "{when}");
+}
+
+/// Two servers in one bucket, whose blocks are compacted. Returns the objects before the second one began.
+pub(crate) fn fill_two_servers(world: &World) -> Files {
+    let eu = EU.open(world, "1");
+    EU.fill(world, &eu);
+    let mut earlier = Files::new();
+    collect(&world.machine.disk, Path::new("/bucket"), &mut earlier);
+    US.fill(world, &US.open(world, "1"));
+    world.maintain(&eu, 24);
+    earlier
 }
 
 #[test]

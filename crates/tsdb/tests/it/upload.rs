@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_bucket::BucketLayout;
+use chronolith_bucket::store::faults::{FaultStore, MemoryBucket};
+use chronolith_bucket::{BucketLayout, Purpose, RequestContext, Store};
 use chronolith_model::{Matcher, TenantId, TimeRange};
 use chronolith_tsdb::{BucketOptions, BucketSources, ReplayProgress, Tsdb};
 use tokio::runtime::Runtime;
@@ -52,6 +53,32 @@ impl World {
         let mut options = BucketOptions { is_read_only: true, ..BucketOptions::new("file:///bucket") };
         options.store.layout = layout;
         BucketSources::open(&options, &self.machine.env, self.runtime.handle()).expect("opens")
+    }
+
+    /// A read-only process whose requests go to `client`, with a cache directory or without.
+    pub(crate) fn read_only_over(
+        &self,
+        client: Arc<FaultStore>,
+        layout: BucketLayout,
+        cache_dir: Option<PathBuf>,
+    ) -> BucketSources {
+        let handle = self.runtime.handle();
+        let store = Store::simulated(client, &self.machine.env, handle.clone()).with_layout(layout);
+        let options = BucketOptions { is_read_only: true, cache_dir, ..BucketOptions::new("memory://") };
+        BucketSources::over(Arc::new(store), &options, &self.machine.env, handle)
+    }
+
+    /// A bucket in memory with these objects.
+    pub(crate) fn bucket_of(&self, objects: impl IntoIterator<Item = (String, Vec<u8>)>) -> MemoryBucket {
+        let bucket = MemoryBucket::new();
+        let handle = self.runtime.handle();
+        let store = Store::simulated(bucket.connect(0), &self.machine.env, handle.clone());
+        let (clock, tenant) = (&*self.machine.env.clock, TenantId::anonymous());
+        let request = RequestContext::with_timeout(clock, tenant, Duration::from_mins(1), Purpose::Tool);
+        for (key, bytes) in objects {
+            handle.block_on(store.put(&request, &key, bytes.into())).expect("written");
+        }
+        bucket
     }
 
     /// Lets `hours` pass and maintains the bucket until nothing is due.
