@@ -88,10 +88,7 @@ async fn positional_reads_of_a_directory_return_the_bytes_asked_for() {
     for offset in [0, 1, 50_000, 99_000] {
         let mut out = vec![0; 1_000];
         store
-            .read_into(
-                &rig.query(600_000),
-                Piece { key: "a/b", object_bytes: None, offset: offset, out: &mut out },
-            )
+            .read_into(&rig.query(600_000), Piece { key: "a/b", object_bytes: None, offset, out: &mut out })
             .await
             .unwrap();
         assert_eq!(out, body.slice(offset as usize..offset as usize + 1_000));
@@ -99,10 +96,7 @@ async fn positional_reads_of_a_directory_return_the_bytes_asked_for() {
     let read = async |key: &str, offset| {
         let mut out = vec![0; 1_000];
         store
-            .read_into(
-                &rig.query(600_000),
-                Piece { key: key, object_bytes: None, offset: offset, out: &mut out },
-            )
+            .read_into(&rig.query(600_000), Piece { key, object_bytes: None, offset, out: &mut out })
             .await
             .unwrap_err()
     };
