@@ -11,6 +11,7 @@ mod evict;
 mod field_history;
 mod head;
 mod index;
+mod memory_account;
 mod memory_part;
 mod options;
 mod read;
@@ -20,7 +21,8 @@ mod series;
 mod state;
 mod statistics;
 mod store_owners;
-pub(crate) mod texts;
+mod text_cleanup;
+mod texts;
 mod windows;
 mod write;
 

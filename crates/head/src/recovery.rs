@@ -40,7 +40,8 @@ use crate::options::{HeadError, HeadOptions};
 use crate::recovery::progress::{ReplayProgress, ReplayReport};
 use crate::series::SeriesStore;
 use crate::state::HeadState;
-use crate::texts::{TextStore, lost, sweep};
+use crate::text_cleanup::{lost, unused};
+use crate::texts::TextStore;
 
 use definitions::LoadedDefinitions;
 use files::CheckpointFiles;
@@ -324,6 +325,6 @@ fn build(env: &Env, options: HeadOptions, opened: Opened, has_defined: bool) -> 
             report.notes.push(format!("{lost_count} samples are left out: their texts are lost"));
         }
     }
-    sweep::free_all_unused(&state);
+    unused::free_all_unused(&state);
     Recovered { state, rolling: opened.rolling, report, has_defined }
 }

@@ -8,13 +8,13 @@ use chronolith_wal::WalStats;
 use crate::counters::Counter;
 use crate::index::tables::Cardinality;
 use crate::index::tenant::TenantHead;
+use crate::memory_account::StoreMemory;
 use crate::memory_part::MemoryPart;
 use crate::series::page_runs;
 use crate::series::stripe::SeriesState;
 use crate::series::verify::SealedVerification;
 use crate::state::HeadState;
 use crate::write::Writer;
-use crate::write::memory_account::StoreMemory;
 
 /// Counters since startup, and current sizes.
 #[derive(Debug, Clone, Default)]

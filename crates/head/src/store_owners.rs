@@ -1,6 +1,6 @@
 //! Tenants that own stores.
 //!
-//! Not here: the catalogue of databases (`tsdb`), memory accounts (`write::memory_account`).
+//! Not here: the catalogue of databases (`tsdb`), memory accounts (`memory_account`).
 
 use chronolith_model::TenantId;
 

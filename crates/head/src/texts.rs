@@ -9,8 +9,6 @@
 //! Not here: files of texts (`file`), samples (`series`), which move ids like any word.
 
 pub(crate) mod file;
-pub(crate) mod lost;
-pub(crate) mod sweep;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,7 +168,7 @@ impl TextDictionary {
     }
 
     /// Returns a dictionary with those texts whose id is in `live`; `None` if that are nearly all.
-    fn with_ids(&self, live: &HashSet<u64>) -> Option<Arc<TextDictionary>> {
+    pub(crate) fn with_ids(&self, live: &HashSet<u64>) -> Option<Arc<TextDictionary>> {
         let entries = self.entries.lock();
         if entries.by_id.len() < live.len() + live.len() / 4 {
             return None;
@@ -226,9 +224,9 @@ impl TenantTexts {
         self.in_use.read_recursive()
     }
 
-    /// Returns a guard under which dictionaries may be freed; `None` while they are in use.
-    fn try_free(&self) -> Option<RwLockWriteGuard<'_, ()>> {
-        self.in_use.try_write()
+    /// Returns the dictionaries for removal; `None` while they are in use.
+    pub(crate) fn try_free(&self) -> Option<UnusedTexts<'_>> {
+        Some(UnusedTexts { texts: self, _alone: self.in_use.try_write()? })
     }
 
     /// Returns the dictionary of the window that starts at `window_start`, created if missing.
@@ -250,6 +248,24 @@ impl TenantTexts {
     pub(crate) fn snapshot(&self) -> Option<HeadTexts> {
         let by_window = self.by_window.read();
         (!by_window.is_empty()).then(|| HeadTexts(Arc::new(by_window.clone())))
+    }
+}
+
+/// Dictionaries of a tenant while nothing uses their ids, so that texts may go.
+pub(crate) struct UnusedTexts<'t> {
+    texts: &'t TenantTexts,
+    _alone: RwLockWriteGuard<'t, ()>,
+}
+
+impl UnusedTexts<'_> {
+    /// Removes the dictionary of the window that starts at `window_start`.
+    pub(crate) fn remove(&self, window_start: i64) {
+        self.texts.by_window.write().remove(&window_start);
+    }
+
+    /// Replaces the dictionary of the window that starts at `window_start`; readers keep the one they have.
+    pub(crate) fn replace(&self, window_start: i64, smaller: Arc<TextDictionary>) {
+        self.texts.by_window.write().insert(window_start, smaller);
     }
 }
 

@@ -7,7 +7,6 @@ mod batch;
 pub(crate) mod delete;
 mod field_types;
 mod job;
-pub(crate) mod memory_account;
 mod memory_limit;
 mod mixed;
 mod reordered;

@@ -19,7 +19,7 @@ use crate::series::sealed_chunks::SealedChunk;
 use crate::series::stripe::stripe_of;
 use crate::series::windows::WindowTally;
 use crate::state::HeadState;
-use crate::texts::sweep::free_unused;
+use crate::text_cleanup::unused::free_unused;
 use chronolith_wal::PoisonOnPanic;
 
 /// Counts of a drop.

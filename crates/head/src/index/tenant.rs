@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 
 use crate::index::field_types::FieldTypes;
 use crate::index::tables::TenantIndex;
+use crate::memory_account::MemoryAccount;
 use crate::series::windows::Windows;
 use crate::texts::TenantTexts;
-use crate::write::memory_account::MemoryAccount;
 use chronolith_base::sync::{self, RwLock};
 
 /// Limit of tenants of one process; beyond it, writes are rejected as for a tenant at its series limit.

@@ -1,7 +1,7 @@
 //! Restores texts: those of files at the start, those of WAL frames while they are replayed.
 //!
 //! Invariant: a text is added unless its id is known, so order and repetition do not matter.
-//! Not here: samples that name them, freeing those that no sample names (`texts::sweep`).
+//! Not here: samples that name them, freeing those that no sample names (`text_cleanup::unused`).
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::head::Head;
 use crate::options::HeadOptions;
 use crate::recovery::progress::ReplayProgress;
+use crate::text_cleanup::unused;
 
 fn id_of(interned: Interned) -> u64 {
     match interned {
@@ -80,7 +81,7 @@ fn dictionaries_are_free_while_the_sweep_waits_for_the_index() {
     tenant.texts.get_or_create(0, &head.state().texts.budget);
     let index = tenant.tables.write();
     std::thread::scope(|scope| {
-        let sweep = scope.spawn(|| sweep::free_unused(head.state(), &tenant));
+        let sweep = scope.spawn(|| unused::free_unused(head.state(), &tenant));
         for _ in 0..100 {
             assert!(tenant.texts.in_use.try_read().is_some());
             std::thread::sleep(std::time::Duration::from_millis(1));

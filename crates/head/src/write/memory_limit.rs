@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 use chronolith_model::WriteBatch;
 
-use super::memory_account::{MemoryAccount, MemoryAccounts, StoreMemory};
 use crate::index::tenant::TenantHead;
+use crate::memory_account::{MemoryAccount, MemoryAccounts, StoreMemory};
 use crate::options::WriteError;
 use crate::store_owners::StoreOwners;
 

@@ -3,7 +3,7 @@
 //! Invariants: only samples without a text are deleted, each deletion has its WAL frame, and the number of
 //! deleted samples is returned to be reported. A power cut may keep the frame of a sample and lose that of
 //! its text, which lies before it; such a sample was never acknowledged.
-//! Not here: freeing texts without samples (`sweep`).
+//! Not here: freeing texts without samples (`unused`).
 
 use chronolith_format::head::wal;
 use chronolith_model::index::select_refs;

@@ -25,20 +25,20 @@ pub(crate) fn free_unused(state: &HeadState, tenant: &TenantHead) -> usize {
     let of_texts = [Matcher::equal(KIND_LABEL, WordKind::Text.label_value())];
     // The index comes first in the lock order: a selection waits for dictionaries while it holds the index.
     let tables = tenant.tables.read();
-    let Some(_alone) = tenant.texts.try_free() else { return 0 };
+    let Some(texts) = tenant.texts.try_free() else { return 0 };
     let ids = select_refs(&*tables, &of_texts).expect("lookups in memory do not fail");
     drop(tables);
     let mut changed = 0;
     for (start, dictionary) in tenant.texts.all() {
         let window = TimeRange::window_of(start, state.series.window_width(tenant.unit));
         if !has_samples(state, &ids, window) {
-            tenant.texts.by_window.write().remove(&start);
+            texts.remove(start);
             changed += 1;
         } else if state.texts.budget.is_short()
             && let Some(live) = live_ids(state, &ids, window)
             && let Some(smaller) = dictionary.with_ids(&live)
         {
-            tenant.texts.by_window.write().insert(start, smaller);
+            texts.replace(start, smaller);
             changed += 1;
         }
     }
