@@ -335,7 +335,7 @@ fn descending_windows_of_several_points() {
     check(POINTS, descending(top().between(0, 40).every(20)), want);
     check(POINTS, descending(top()), want);
     let plan = one(Aggregate::Distinct, "v").between(0, 40).every(20);
-    let want = "m{}\n20: 7.0\n20: -4.0\n0: 0.5\n0: 1.0\n0: 2.0\n0: 3.0\n0: 4.0";
+    let want = "m{}\n20: -4.0\n20: 7.0\n0: 4.0\n0: 3.0\n0: 0.5\n0: 1.0\n0: 2.0";
     check(POINTS, descending(plan), want);
 }
 
