@@ -340,7 +340,7 @@ impl BucketBlock {
     ) -> T {
         match self.external_labels() {
             None => work(source),
-            Some(labels) => work(&ExtendedBlock { labels, block: self.key(), source }),
+            Some(labels) => work(&ExtendedBlock { labels, source }),
         }
     }
 

@@ -1,10 +1,12 @@
 //! External labels of a block in Thanos's layout: they name the Prometheus server that scraped it, and belong
 //! to each of its series.
 //!
-//! Invariants: a label of a series wins over an external one of the same name, as in Prometheus; series leave
-//! sorted by all their labels. Reserved names (`__...`) are none.
+//! Invariants: an external label wins over a label of a series with the same name, as in Thanos's store
+//! gateway, and series that are equal by then are one, merged; series leave sorted by all their labels.
+//! Reserved names (`__...`) are none.
 //! Not here: `meta.json`, which has them (`catalog::listing`), their texts (`text`).
 
+mod merge;
 mod text;
 
 use std::sync::Arc;
@@ -19,12 +21,12 @@ use chronolith_model::{
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExternalLabels(Arc<[(String, String)]>);
 
-/// Matchers of a selector, by what they can be applied to.
+/// Matchers of a selector, applied to external labels.
 pub(crate) struct SplitMatchers {
-    /// Matchers on labels that only series have.
+    /// Matchers on other names.
     pub(crate) of_series: Vec<Matcher>,
-    /// Matchers on names of external labels, for the labels of a series together with these.
-    of_all: Vec<Matcher>,
+    /// True if the matchers on names of external labels select their values: of all series, or of none.
+    pub(crate) is_selected: bool,
 }
 
 impl ExternalLabels {
@@ -46,37 +48,27 @@ impl ExternalLabels {
     /// The labels of a series together with these.
     fn extend(&self, labels: &Labels) -> Labels {
         let mut builder = LabelsBuilder::new();
-        labels.iter().for_each(|(name, value)| builder.push(name, value));
-        let missing = self.0.iter().filter(|(name, _)| labels.get(name).is_none());
-        missing.for_each(|(name, value)| builder.push(name, value));
+        let others = labels.iter().filter(|(name, _)| self.get(name).is_none());
+        others.for_each(|(name, value)| builder.push(name, value));
+        self.0.iter().for_each(|(name, value)| builder.push(name, value));
         builder.sort();
         builder.finish()
     }
 
     pub(crate) fn split(&self, matchers: &[Matcher]) -> SplitMatchers {
-        let is_external = |matcher: &&Matcher| self.get(&matcher.name).is_some();
-        let (of_all, of_series) = matchers.iter().partition::<Vec<&Matcher>, _>(is_external);
-        let owned = |matchers: Vec<&Matcher>| matchers.into_iter().cloned().collect();
-        SplitMatchers { of_series: owned(of_series), of_all: owned(of_all) }
+        let mut split = SplitMatchers { of_series: Vec::new(), is_selected: true };
+        for matcher in matchers {
+            match self.get(&matcher.name) {
+                Some(value) => split.is_selected &= matcher.matches(value),
+                None => split.of_series.push(matcher.clone()),
+            }
+        }
+        split
     }
 
-    /// Returns true if the series that have none of these names themselves are selected.
-    fn are_selected(&self, matchers: &SplitMatchers) -> bool {
-        matchers
-            .of_all
-            .iter()
-            .all(|matcher| self.get(&matcher.name).is_some_and(|value| matcher.matches(value)))
-    }
-
-    /// Adds these labels to the series that `of_series` selected. `block` is the name of the block.
-    pub(crate) fn add_to(
-        &self,
-        block: &str,
-        matchers: SplitMatchers,
-        batches: Box<dyn SeriesBatches>,
-    ) -> Box<dyn SeriesBatches> {
-        let block = block.to_owned();
-        Box::new(ExtendedBatches { labels: self.clone(), block, matchers, batches, sorted: None })
+    /// Adds these labels to series that are selected by `of_series`.
+    pub(crate) fn add_to(&self, batches: Box<dyn SeriesBatches>) -> Box<dyn SeriesBatches> {
+        Box::new(ExtendedBatches { labels: self.clone(), batches, sorted: None })
     }
 }
 
@@ -84,8 +76,6 @@ impl ExternalLabels {
 /// changes their order.
 struct ExtendedBatches {
     labels: ExternalLabels,
-    block: String,
-    matchers: SplitMatchers,
     batches: Box<dyn SeriesBatches>,
     sorted: Option<VecBatches>,
 }
@@ -94,25 +84,21 @@ impl ExtendedBatches {
     fn read_all(&mut self) -> Result<VecBatches, QueryError> {
         let mut read = Vec::new();
         while self.batches.next_batch(&mut read)? {}
-        let extended = read
-            .into_iter()
-            .map(|series| SeriesRead { labels: self.labels.extend(&series.labels), ..series });
-        let is_selected =
-            |labels: &Labels| self.matchers.of_all.iter().all(|matcher| matcher.matches_labels(labels));
-        let mut all: Vec<SeriesRead> = extended.filter(|series| is_selected(&series.labels)).collect();
-        all.sort_by(|a, b| a.labels.cmp(&b.labels));
-        let equal = all.windows(2).find_map(|pair| match pair {
-            [a, b] if a.labels == b.labels => Some(&a.labels),
-            _ => None,
-        });
-        match equal {
-            None => Ok(VecBatches::new(all)),
-            Some(labels) => {
-                let path = self.block.clone();
-                let what = format!("two series are {labels} once the external labels of the block are added");
-                Err(QueryError::Corrupt { path, what })
-            }
+        for series in &mut read {
+            series.labels = self.labels.extend(&series.labels);
         }
+        // Stable, so that of equal series the first one in the block comes first.
+        read.sort_by(|a, b| a.labels.cmp(&b.labels));
+        let mut all: Vec<SeriesRead> = Vec::with_capacity(read.len());
+        let mut read = read.into_iter().peekable();
+        while let Some(SeriesRead { labels, samples }) = read.next() {
+            let mut equal = vec![samples];
+            while let Some(next) = read.next_if(|next| next.labels == labels) {
+                equal.push(next.samples);
+            }
+            all.push(SeriesRead { labels, samples: merge::of_one_series(equal) });
+        }
+        Ok(VecBatches::new(all))
     }
 }
 
@@ -131,45 +117,7 @@ impl SeriesBatches for ExtendedBatches {
 /// A block whose series have external labels.
 pub(crate) struct ExtendedBlock<'a> {
     pub(crate) labels: &'a ExternalLabels,
-    pub(crate) block: &'a str,
     pub(crate) source: &'a dyn Queryable,
-}
-
-impl ExtendedBlock<'_> {
-    /// Returns true if no selected series has one of the names of external labels itself, so that lists of
-    /// the block apply to all its series.
-    fn is_without_own(
-        &self,
-        matchers: &[Matcher],
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-    ) -> Result<bool, QueryError> {
-        let of_series = Selector { matchers, range: selector.range };
-        for (name, _) in &*self.labels.0 {
-            if !self.source.label_values(name, &of_series, 1, ctx)?.is_empty() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Labels of the selected series, one after another.
-    fn visit(
-        &self,
-        selector: &Selector<'_>,
-        ctx: &ReadContext,
-        mut visit: impl FnMut(&Labels),
-    ) -> Result<(), QueryError> {
-        let mut batches = self.select(selector, ctx)?;
-        let mut series = Vec::new();
-        loop {
-            let has_more = batches.next_batch(&mut series)?;
-            series.drain(..).for_each(|series| visit(&series.labels));
-            if !has_more {
-                return Ok(());
-            }
-        }
-    }
 }
 
 impl Queryable for ExtendedBlock<'_> {
@@ -179,9 +127,11 @@ impl Queryable for ExtendedBlock<'_> {
         ctx: &ReadContext,
     ) -> Result<Box<dyn SeriesBatches>, QueryError> {
         let matchers = self.labels.split(selector.matchers);
+        if !matchers.is_selected {
+            return Ok(Box::new(VecBatches::new(Vec::new())));
+        }
         let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
-        let batches = self.source.select(&of_series, ctx)?;
-        Ok(self.labels.add_to(self.block, matchers, batches))
+        Ok(self.labels.add_to(self.source.select(&of_series, ctx)?))
     }
 
     fn estimate(
@@ -190,6 +140,9 @@ impl Queryable for ExtendedBlock<'_> {
         ctx: &ReadContext,
     ) -> Result<Option<ReadEstimate>, QueryError> {
         let matchers = self.labels.split(selector.matchers);
+        if !matchers.is_selected {
+            return Ok(Some(ReadEstimate::default()));
+        }
         self.source.estimate(&Selector { matchers: &matchers.of_series, range: selector.range }, ctx)
     }
 
@@ -200,15 +153,13 @@ impl Queryable for ExtendedBlock<'_> {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         let matchers = self.labels.split(selector.matchers);
-        let mut names = Vec::new();
-        if !self.is_without_own(&matchers.of_series, selector, ctx)? {
-            self.visit(selector, ctx, |labels| names.extend(labels.iter().map(|(name, _)| name.to_owned())))?;
-        } else if self.labels.are_selected(&matchers) {
-            let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
-            names = self.source.label_names(&of_series, limit, ctx)?;
-            if !names.is_empty() {
-                names.extend(self.labels.0.iter().map(|(name, _)| name.clone()));
-            }
+        if !matchers.is_selected {
+            return Ok(Vec::new());
+        }
+        let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
+        let mut names = self.source.label_names(&of_series, limit, ctx)?;
+        if !names.is_empty() {
+            names.extend(self.labels.0.iter().map(|(name, _)| name.clone()));
         }
         Ok(sorted(names, limit))
     }
@@ -221,20 +172,15 @@ impl Queryable for ExtendedBlock<'_> {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError> {
         let matchers = self.labels.split(selector.matchers);
-        let mut values = Vec::new();
-        if !self.is_without_own(&matchers.of_series, selector, ctx)? {
-            self.visit(selector, ctx, |labels| values.extend(labels.get(name).map(str::to_owned)))?;
-        } else if self.labels.are_selected(&matchers) {
-            let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
-            match self.labels.get(name) {
-                Some(value) if !self.source.label_names(&of_series, 1, ctx)?.is_empty() => {
-                    values.push(value.to_owned());
-                }
-                Some(_) => {}
-                None => values = self.source.label_values(name, &of_series, limit, ctx)?,
-            }
+        if !matchers.is_selected {
+            return Ok(Vec::new());
         }
-        Ok(sorted(values, limit))
+        let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
+        let Some(value) = self.labels.get(name) else {
+            return Ok(sorted(self.source.label_values(name, &of_series, limit, ctx)?, limit));
+        };
+        let has_series = !self.source.label_names(&of_series, 1, ctx)?.is_empty();
+        Ok(if has_series { vec![value.to_owned()] } else { Vec::new() })
     }
 }
 

@@ -15,7 +15,7 @@ use std::task::{Context, Waker};
 
 use chronolith_block::source::{RangeBytes, Reread, Wave};
 use chronolith_block::{Block, ChunkCounts, FetchedRollups, Selection, Shard, SidecarSelection};
-use chronolith_model::query::FetchLimit;
+use chronolith_model::query::{FetchLimit, VecBatches};
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{Matcher, QueryError, ReadContext, Selector, SeriesBatches, SeriesRead, TimeRange};
 use tokio::runtime::Handle;
@@ -94,10 +94,12 @@ impl BucketBlock {
             return Box::new(BucketBatches::start(Selected::new(self, selector, shard, ctx), self.handle()));
         };
         let matchers = labels.split(selector.matchers);
+        if !matchers.is_selected {
+            return Box::new(VecBatches::new(Vec::new()));
+        }
         let of_series = Selector { matchers: &matchers.of_series, range: selector.range };
         let selected = Selected::new(self, &of_series, shard, ctx);
-        let batches = Box::new(BucketBatches::start(selected, self.handle()));
-        labels.add_to(self.key(), matchers, batches)
+        labels.add_to(Box::new(BucketBatches::start(selected, self.handle())))
     }
 }
 

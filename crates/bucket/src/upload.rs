@@ -117,9 +117,10 @@ impl Uploader {
             Some(body) => Some(self.send_tombstones(request, &folder, body, &present_bytes).await?),
             None => None,
         };
-        let meta = meta_in_bucket(&local, writer);
+        let now_ms = self.env.clock.now_ms();
+        let meta = meta_in_bucket(&local, writer, now_ms);
         self.send_body(request, &format!("{folder}/{META}"), meta.clone(), present_bytes(META)).await?;
-        let record = record(&local, meta.len() as u64, self.env.clock.now_ms());
+        let record = record(&local, meta.len() as u64, now_ms);
         Ok(BucketBlock { folder: layout.block_folder(&request.folder), tombstones, ..record })
     }
 

@@ -159,10 +159,11 @@ fn the_thanos_section_is_written_as_thanos_does() {
     let mut of_sidecar = ThanosMeta::of(&of_sidecar).expect("reads").expect("a section");
     assert!(section.is_of_chronolith() && !of_sidecar.is_of_chronolith());
     of_sidecar.set_producer([("cluster".to_owned(), "eu".to_owned())].into());
+    of_sidecar.upload_time = "2026-11-28T10:00:00.000Z".to_owned();
     of_sidecar.put_into(&mut written);
     let expected = serde_json::json!({
         "version": 1, "labels": {"cluster": "eu"}, "downsample": {"resolution": 0}, "source": "chronolith",
-        "files": [],
+        "files": [], "upload_time": "2026-11-28T10:00:00.000Z",
     });
     assert_eq!(written.unknown.get("thanos"), Some(&expected));
 }

@@ -33,6 +33,10 @@ pub struct ThanosMeta {
     /// Its files, by name.
     #[serde(deserialize_with = "null_as_default")]
     pub files: Vec<ThanosFile>,
+    /// Time at which `meta.json` was uploaded, RFC 3339; empty in blocks of programs that do not record it.
+    /// Thanos's consistency delay counts from it, without a request for the attributes of the object.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
+    pub upload_time: String,
 }
 
 /// Resolution of a block.
