@@ -21,13 +21,16 @@ const SERIES_COUNT: usize = 3000;
 const MEMORY_BYTES: u64 = 5 << 20;
 const ANSWER_BYTES: usize = 8 << 20;
 
+/// Labels and samples of a series.
+type Series<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, f64)]);
+
 async fn fill(server: &Fixture) {
     let names: Vec<String> = (0..SERIES_COUNT).map(|idx| format!("{idx}-{}", "name".repeat(25))).collect();
     let samples: Vec<(i64, f64)> =
         (0..20).map(|step| (NOW_MS - 300_000 + step * 15_000, step as f64 / 7.0)).collect();
     for names in names.chunks(100) {
         let labels: Vec<_> = names.iter().map(|name| [("__name__", "m"), ("instance", name)]).collect();
-        let series: Vec<(&[(&str, &str)], &[(i64, f64)])> =
+        let series: Vec<Series<'_>> =
             labels.iter().map(|labels| (labels.as_slice(), samples.as_slice())).collect();
         assert!(server.write(&series).await.status.is_success());
     }
@@ -109,7 +112,7 @@ async fn a_compressed_answer_takes_less_memory_than_its_text() {
                 scope.spawn(print).join().expect("no panic")
             });
             if coding == Coding::Identity {
-                let error = printed.err().expect("the text does not fit");
+                let Err(error) = printed else { panic!("the text does not fit") };
                 assert!(error.message.contains("memory limit"), "{}", error.message);
                 continue;
             }
@@ -134,7 +137,7 @@ async fn a_compressed_answer_that_does_not_fit_is_an_error() {
             let print = || print(&server, coding, &answer, 1000, &ctx);
             scope.spawn(print).join().expect("no panic")
         });
-        let error = printed.err().expect("compressed bytes count too");
+        let Err(error) = printed else { panic!("compressed bytes count too") };
         assert!(error.message.contains("memory limit"), "{coding:?}: {}", error.message);
         wait_for_compressors(&server).await;
         assert_eq!(ctx.budget.used_bytes(), 0, "{coding:?}");
@@ -181,7 +184,8 @@ async fn a_thread_that_must_not_wait_gives_up() {
         let response = print(&server, coding, &fitting, COMPRESSION_BLOCK_BYTES, &ctx);
         let response = response.unwrap_or_else(|error| panic!("{coding:?}: {}", error.message));
         let answer = matrix(ANSWER_BYTES);
-        let error = print(&server, coding, &answer, COMPRESSION_BLOCK_BYTES, &ctx).err().expect("must wait");
+        let printed = print(&server, coding, &answer, COMPRESSION_BLOCK_BYTES, &ctx);
+        let Err(error) = printed else { panic!("{coding:?}: it must wait") };
         assert_eq!(error.kind, ErrorKind::Timeout, "{coding:?}");
         drop(occupied);
         let packed = response.into_body().collect().await.expect("no error").to_bytes();
