@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_base::Env;
+use chronolith_base::utc::rfc3339_ms;
 use chronolith_format::bucket::catalogue::{BucketBlock, TombstonesObject};
 use tokio::runtime::Handle;
 
@@ -118,7 +119,11 @@ impl Uploader {
             None => None,
         };
         let now_ms = self.env.clock.now_ms();
-        let meta = meta_in_bucket(&local, writer, now_ms);
+        let uploaded = match present_bytes(META) {
+            Some(_) => self.recorded_upload_time(request, &folder, local.meta.ulid).await?,
+            None => None,
+        };
+        let meta = meta_in_bucket(&local, writer, uploaded.unwrap_or_else(|| rfc3339_ms(now_ms)));
         self.send_body(request, &format!("{folder}/{META}"), meta.clone(), present_bytes(META)).await?;
         let record = record(&local, meta.len() as u64, now_ms);
         Ok(BucketBlock { folder: layout.block_folder(&request.folder), tombstones, ..record })

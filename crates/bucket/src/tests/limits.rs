@@ -1,11 +1,12 @@
 //! Limits of what one query reads: at the limit it answers, one above it fails before it reads more.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use chronolith_base::MemoryBudget;
 use chronolith_model::{BlockEncoding, FetchLimits, Matcher, QueryError, ReadContext, Selector, TimeRange};
 
-use super::reading::{Answer, World, read_all, window};
+use super::reading::{Answer, TENANT, World, read_all, window};
 use crate::{BucketBlock, CatalogOptions, check_first_batches};
 
 /// Series of each of four metrics in a block.
@@ -62,13 +63,16 @@ fn bytes_count_whether_they_are_cached_or_not() {
     assert_eq!(read(&without_cache, limits(high)).unwrap().len() as u64, SERIES);
 }
 
-/// Chunks are not read: the bucket does not have them.
+/// Chunks are not read: those in the bucket are zeros.
 #[test]
 fn first_batches_that_cannot_be_in_memory_together_are_refused() {
     let mut world = World::new(CatalogOptions::default());
     for idx in 0..3 {
         let meta = world.write_block(window(idx), BlockEncoding::Prometheus);
         world.upload(meta.ulid, &["000001"]);
+        let segment = format!("blocks/{}/chunks/000001", meta.ulid);
+        let zeros = vec![0; world.disk.disk.read(Path::new(&segment)).unwrap().len()];
+        world.put(&format!("{TENANT}/{}/chunks/000001", meta.ulid), zeros);
     }
     let blocks = world.blocks().unwrap();
     let check = |blocks: &[Arc<BucketBlock>], budget_bytes| {

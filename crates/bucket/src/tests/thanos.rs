@@ -56,6 +56,8 @@ async fn an_upload_has_the_keys_and_the_meta_json_of_thanos() {
     ];
     assert_eq!(keys(&bench).await, want);
     let meta = bench.object(&format!("{block}/meta.json")).await;
+    let record = bench.latest().await.unwrap().blocks[0].clone();
+    let upload_time = chronolith_base::utc::rfc3339_ms(record.uploaded_ms);
     let golden = format!(
         r#"{{
 	"ulid": "{block}",
@@ -94,12 +96,12 @@ async fn an_upload_has_the_keys_and_the_meta_json_of_thanos() {
 			"replica": "a"
 		}},
 		"source": "chronolith",
+		"upload_time": "{upload_time}",
 		"version": 1
 	}}
 }}"#
     );
     assert_eq!(String::from_utf8(meta.to_vec()).unwrap().trim_end(), golden);
-    let record = bench.latest().await.unwrap().blocks[0].clone();
     assert_eq!(record.folder, BlockFolder::Thanos);
     bench.check_block(&record).await;
     assert_eq!(crate::tenants(&bench.rig.store, &bench.request()).await.unwrap(), [TenantId::anonymous()]);

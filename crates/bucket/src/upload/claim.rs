@@ -70,6 +70,24 @@ impl Uploader {
         self.send_body(request, &key, body, present_bytes(NO_COMPACT_MARK)).await
     }
 
+    /// Returns the time at which the `meta.json` in the bucket was uploaded, which a repeated upload keeps;
+    /// `None` if it does not have one.
+    pub(super) async fn recorded_upload_time(
+        &self,
+        request: &RequestContext,
+        folder: &str,
+        ulid: Ulid,
+    ) -> Result<Option<String>, BucketError> {
+        match self.store.read(request, &format!("{folder}/{META}"), ReadRange::Whole, None).await {
+            Ok(read) => {
+                let thanos = decode_meta(ulid, &read.bytes).ok().and_then(|(_, thanos)| thanos);
+                Ok(thanos.map(|thanos| thanos.upload_time).filter(|time| !time.is_empty()))
+            }
+            Err(BucketError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns true if the block in the bucket was uploaded by the server with the labels `writer`.
     async fn has_own_meta(
         &self,

@@ -1,7 +1,6 @@
 //! Record of a block for the catalogue, and its `meta.json` in the bucket.
 
 use bytes::Bytes;
-use chronolith_base::utc::rfc3339_ms;
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_format::block::rollup::ROLLUPS_DIR;
 use chronolith_format::bucket::catalogue::{Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock};
@@ -12,12 +11,15 @@ use super::local::{LocalBlock, LocalFile, META};
 use crate::external_labels::ExternalLabels;
 
 /// `meta.json` with the Thanos section, by which other programs know the files of the block. It gets the
-/// external labels of `writer`; without one, those that the block has stay. `now_ms` is the time of the
-/// upload.
+/// external labels of `writer`; without one, those that the block has stay. `upload_time` is in RFC 3339.
 ///
 /// Thanos takes a block for a duplicate if another one of the same labels has all its sources, so a block
 /// that a compaction split by series is a source of its own there.
-pub(super) fn meta_in_bucket(local: &LocalBlock, writer: Option<&ExternalLabels>, now_ms: i64) -> Bytes {
+pub(super) fn meta_in_bucket(
+    local: &LocalBlock,
+    writer: Option<&ExternalLabels>,
+    upload_time: String,
+) -> Bytes {
     let listed = |name: &str, size_bytes| ThanosFile { rel_path: name.to_owned(), size_bytes };
     let is_own = |name: &str| name == SIDECAR_OBJECT || name.starts_with(ROLLUPS_DIR);
     let of_block = local.files.iter().filter(|file| !is_own(&file.name));
@@ -27,8 +29,7 @@ pub(super) fn meta_in_bucket(local: &LocalBlock, writer: Option<&ExternalLabels>
     let mut thanos = local.thanos.clone().unwrap_or_else(|| ThanosMeta::of_upload(Vec::new()));
     thanos.files = files;
     thanos.segment_files = Vec::new();
-    // To the millisecond, always: a size that depends on the time would make a repeated upload another file.
-    thanos.upload_time = rfc3339_ms(now_ms);
+    thanos.upload_time = upload_time;
     if let Some(writer) = writer {
         thanos.set_producer(writer.to_map());
     }
