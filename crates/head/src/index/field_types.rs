@@ -67,6 +67,7 @@ pub(crate) struct FieldTypes {
     contested: HashSet<FieldKey>,
     /// Kinds of a field name in all measurements, in the head and in blocks.
     by_name: HashMap<String, KindSet>,
+    includes_blocks: bool,
 }
 
 impl FieldTypes {
@@ -89,6 +90,16 @@ impl FieldTypes {
     pub(crate) fn set_kinds(&mut self, field: FieldKey, kinds: KindSet) -> bool {
         self.kinds.insert(field, kinds);
         kinds.has_several() && self.contested.insert(field)
+    }
+
+    /// Notes that the kinds of names are those in blocks, too.
+    pub(crate) fn include_blocks(&mut self) {
+        self.includes_blocks = true;
+    }
+
+    /// Returns true if a kind of a field may be in blocks alone.
+    pub(crate) fn includes_blocks(&self) -> bool {
+        self.includes_blocks
     }
 
     /// Adds kinds to those of a field name.

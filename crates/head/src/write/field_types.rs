@@ -232,9 +232,12 @@ fn ids_of(tenant: &TenantHead, field: &Field<'_>, kind: Option<WordKind>) -> Vec
 fn kinds_of(state: &HeadState, tenant: &TenantHead, field: &Field<'_>) -> KindSet {
     let known = tenant.field_types.lock().kinds(field.key);
     known.unwrap_or_else(|| {
-        let of_name = tenant.field_types.lock().kinds_of_name(field.name);
+        let types = tenant.field_types.lock();
+        let of_name = types.kinds_of_name(field.name);
+        let includes_blocks = types.includes_blocks();
+        drop(types);
         let is_in_blocks = |kind| {
-            let history = state.field_history.get();
+            let history = state.field_history.get().filter(|_| includes_blocks);
             history.is_some_and(|history| {
                 let names = history.measurements_of(&tenant.id, field.name, kind);
                 names.iter().any(|name| name == field.measurement)
@@ -268,11 +271,13 @@ fn note_kind(state: &HeadState, tenant: &TenantHead, field: &Field<'_>, kind: Wo
 /// Finds the fields that have several kinds since before the start, whose wire keys the checkpoint has kept;
 /// done by the first typed batch of a tenant. Cost: postings of fields and kinds, in the head and in each
 /// block; for names of fields with several kinds, the series of that name in the head.
-pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead) {
+///
+/// Without shard groups a field has one kind for ever, so a second one is in no block: none is opened.
+pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead, shard_group_ms: i64) {
     if tenant.has_field_types.load(Ordering::Acquire) {
         return;
     }
-    let history = state.field_history.get();
+    let history = state.field_history.get().filter(|_| shard_group_ms > 0);
     let mut by_name: HashMap<String, KindSet> = kinds_by_name_in_head(tenant);
     for (name, kinds) in history.map(|history| history.kinds_by_name(&tenant.id)).unwrap_or_default() {
         let known = by_name.entry(name).or_default();
@@ -295,6 +300,9 @@ pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead) {
         }
     }
     let mut types = tenant.field_types.lock();
+    if history.is_some() {
+        types.include_blocks();
+    }
     by_name.into_iter().for_each(|(name, kinds)| types.add_kinds_of_name(&name, kinds));
     drop(types);
     for (key, kinds) in by_field.into_iter().filter(|(_, kinds)| kinds.has_several()) {

@@ -101,14 +101,25 @@ impl FieldHistory for BlockFields {
     }
 
     fn kinds_by_name(&self, tenant: &TenantId) -> Vec<KindsOfName> {
-        let mut by_name: BTreeMap<String, Vec<WordKind>> = BTreeMap::new();
-        for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
-            let names = self.values(tenant, FIELD_LABEL, &[of_kind(kind)]).unwrap_or_else(|error| {
-                tracing::warn!(%tenant, %error, "blocks could not be asked for their fields");
-                BTreeSet::new()
-            });
-            names.into_iter().for_each(|name| by_name.entry(name).or_default().push(kind));
-        }
+        let ctx = ReadContext::unlimited(self.env.clock.clone());
+        let fresh = BTreeMap::<String, Vec<WordKind>>::new;
+        let by_name = self.blocks.fold_in_range(tenant, TimeRange::ALL, fresh, |by_name, block| {
+            for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
+                let matchers = [of_kind(kind)];
+                let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+                for name in block.label_values(FIELD_LABEL, &selector, 0, &ctx)? {
+                    let kinds = by_name.entry(name).or_default();
+                    if !kinds.contains(&kind) {
+                        kinds.push(kind);
+                    }
+                }
+            }
+            Ok(())
+        });
+        let by_name = by_name.unwrap_or_else(|error| {
+            tracing::warn!(%tenant, %error, "blocks could not be asked for their fields");
+            BTreeMap::new()
+        });
         by_name.into_iter().collect()
     }
 
