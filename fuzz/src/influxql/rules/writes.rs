@@ -6,7 +6,7 @@ use super::{Evidence, Rule, asked, shown};
 use crate::runner::Runner;
 use crate::steps::Step;
 
-pub(super) const RULES: [Rule; 8] = [
+pub(super) const RULES: [Rule; 9] = [
     shown("unsigned integers", |e| {
         // 1.6.7 reads them only if it is built for them.
         let theirs = &e.difference().theirs;
@@ -18,6 +18,11 @@ pub(super) const RULES: [Rule; 8] = [
         // The answer is that of one shard, by chance; both agree about each point by itself.
         |e, runner| runner.agree_throughout(&e.steps.iter().flat_map(Step::by_line).collect::<Vec<_>>()),
     ),
+    shown("a new field twice in a line, of two types", |e| {
+        // 1.6.7 stores the first type and refuses the point by the second one; 1.8 refuses both at once.
+        let is_plain = e.difference().ours == "field type conflict";
+        is_plain && is_conflict(&e.difference().theirs) && e.steps.last().is_some_and(has_field_twice)
+    }),
     shown("names that are not UTF-8", |e| {
         let texts = [&e.difference().ours, &e.difference().theirs];
         texts.iter().any(|text| text.contains("invalid UTF-8"))
@@ -55,6 +60,20 @@ fn is_write(step: &Step) -> bool {
 fn has_unsigned(step: &Step) -> bool {
     let is_unsigned = |bytes: &[u8]| bytes[0].is_ascii_digit() && bytes[1] == b'u';
     matches!(step, Step::Write { body, .. } if body.windows(2).any(is_unsigned))
+}
+
+/// Returns true if a line of the step has a field twice.
+fn has_field_twice(step: &Step) -> bool {
+    let is_double = |line: &[u8]| {
+        let line = String::from_utf8_lossy(line);
+        let fields = line.split(' ').nth(1).unwrap_or_default().split(',');
+        let mut names: Vec<&str> = fields.filter_map(|field| Some(field.split_once('=')?.0)).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        names.len() < count
+    };
+    matches!(step, Step::Write { body, .. } if body.split(|byte| *byte == b'\n').any(is_double))
 }
 
 fn is_invalid_text(line: &[u8]) -> bool {
