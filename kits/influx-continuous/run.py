@@ -6,17 +6,15 @@ window it belongs to. The queries run by the clock. All measurements that they w
 """
 import argparse
 import atexit
-import json
 import os
 import random
 import shutil
-import socket
-import subprocess
+import sys
 import tempfile
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "wire"))
+from influx_server import Server, free_port  # noqa: E402
 
 RESULTS = []
 # Seconds of points, and from the last one to the end of all windows and their runs.
@@ -68,55 +66,6 @@ QUERIES = [
     ("subquery", "", "SELECT max(x) INTO {into} FROM (SELECT mean(v) AS x FROM m GROUP BY h) GROUP BY time(2s)"),
     ("transformed", "", "SELECT difference(max(v)) INTO {into} FROM m GROUP BY time(2s)"),
 ]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Server:
-    """A server process with InfluxDB's HTTP API."""
-
-    def __init__(self, argv, port, log):
-        self.port = port
-        self.process = subprocess.Popen(argv, stdout=log, stderr=log)
-        atexit.register(self.process.kill)
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(self.url("/query?q=SHOW+DATABASES"))
-                return
-            except OSError:
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.1)
-        raise SystemExit("%s does not answer" % argv[0])
-
-    def url(self, path):
-        return "http://127.0.0.1:%d%s" % (self.port, path)
-
-    def query(self, q, db="d"):
-        form = urllib.parse.urlencode({"q": q, "db": db, "epoch": "ns"}).encode()
-        try:
-            answer = json.load(urllib.request.urlopen(urllib.request.Request(self.url("/query"), form)))
-        except urllib.error.HTTPError as error:
-            raise RuntimeError("%s: %s" % (q, error.read().decode()))
-        for result in answer["results"]:
-            if "error" in result:
-                raise RuntimeError("%s: %s" % (q, result["error"]))
-        return [series for result in answer["results"] for series in result.get("series", [])]
-
-    def write(self, lines):
-        body = "\n".join(lines).encode()
-        try:
-            urllib.request.urlopen(urllib.request.Request(self.url("/write?db=d&precision=ms"), body)).read()
-        except urllib.error.HTTPError as error:
-            raise RuntimeError(error.read().decode())
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
 
 
 def chronolith(program, root, log):
@@ -212,7 +161,7 @@ def main():
         written += 1
         for server in servers:
             if lines:
-                server.write(lines)
+                server.write(lines, precision="ms")
     for name, resample, statement in QUERIES:
         text = 'CREATE CONTINUOUS QUERY "%s" ON d %s BEGIN %s END' % (
             name, resample, statement.format(into='"%s"' % name))
@@ -228,7 +177,7 @@ def main():
             raise SystemExit("the machine was too slow to write a point before its time")
         for server in servers:
             if lines:
-                server.write(lines)
+                server.write(lines, precision="ms")
     time.sleep(max(0.0, first + SPAN + REST - time.time()))
     for name, _, statement in QUERIES:
         sources = ['d.p."policy"'] if name == "policy" else ['"%s"' % name]

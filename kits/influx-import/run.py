@@ -7,21 +7,18 @@ runs `chronolith import influx --data`, starts the server, and compares
 policies, continuous queries and users.
 """
 import argparse
-import atexit
 import glob
-import json
 import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "wire"))
+from influx_server import Server, free_port  # noqa: E402
 
 RESULTS = []
 HOUR = 3_600_000_000_000
@@ -30,54 +27,6 @@ DAY = 24 * HOUR
 
 def check(name, why):
     RESULTS.append((name, why is None, why))
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Server:
-    """A server process with InfluxDB's HTTP API."""
-
-    def __init__(self, argv, port, log):
-        self.port = port
-        self.process = subprocess.Popen(argv, stdout=log, stderr=log)
-        atexit.register(self.process.kill)
-        for _ in range(200):
-            try:
-                # A server that still reads its log answers 503.
-                urllib.request.urlopen(self.url("/query?q=SHOW+DATABASES"))
-                return
-            except OSError:
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.1)
-        raise SystemExit("%s does not answer" % argv[0])
-
-    def url(self, path):
-        return "http://127.0.0.1:%d%s" % (self.port, path)
-
-    def query(self, q, db="d"):
-        form = urllib.parse.urlencode({"q": q, "db": db, "epoch": "ns"}).encode()
-        answer = json.load(urllib.request.urlopen(urllib.request.Request(self.url("/query"), form)))
-        for result in answer["results"]:
-            if "error" in result:
-                raise RuntimeError("%s: %s" % (q, result["error"]))
-        return [series for result in answer["results"] for series in result.get("series", [])]
-
-    def write(self, lines, rp="", db="d"):
-        body = "\n".join(lines).encode()
-        url = self.url("/write?" + urllib.parse.urlencode({"db": db, "rp": rp}))
-        try:
-            urllib.request.urlopen(urllib.request.Request(url, body)).read()
-        except urllib.error.HTTPError as error:
-            raise RuntimeError(error.read().decode())
-
-    def stop(self, number):
-        self.process.send_signal(number)
-        self.process.wait()
 
 
 def influxd(args, root, index, is_cold):

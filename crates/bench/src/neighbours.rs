@@ -41,7 +41,7 @@ const LOUD: &str = "loud";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// What the greedy tenants do.
+    /// Load of the greedy tenants.
     #[arg(long, value_enum, default_value_t = Load::Heavy)]
     load: Load,
     /// New series that one tenant sends with `--load new-series`.

@@ -87,7 +87,7 @@ impl ExtendedBatches {
         for series in &mut read {
             series.labels = self.labels.extend(&series.labels);
         }
-        // Stable, so that of equal series the first one in the block comes first.
+        // A stable sort: equal series keep the order of the block.
         read.sort_by(|a, b| a.labels.cmp(&b.labels));
         let mut all: Vec<SeriesRead> = Vec::with_capacity(read.len());
         let mut read = read.into_iter().peekable();
@@ -96,7 +96,7 @@ impl ExtendedBatches {
             while let Some(next) = read.next_if(|next| next.labels == labels) {
                 equal.push(next.samples);
             }
-            all.push(SeriesRead { labels, samples: merge::of_one_series(equal) });
+            all.push(SeriesRead { labels, samples: merge::merge_equal_series(equal) });
         }
         Ok(VecBatches::new(all))
     }

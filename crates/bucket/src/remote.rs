@@ -118,7 +118,7 @@ pub(crate) struct RemoteFiles {
     pub(crate) cache_key: BlockKey,
     /// Its files in the cache directory, if there is one.
     pub(crate) objects: Option<Arc<CachedObjects>>,
-    /// ETags of its objects, as far as they are known.
+    /// ETags of its objects that are known.
     etags: BTreeMap<BlockFile, String>,
     /// Of a local sidecar, which the cache alone has: true once a part of it was missing.
     local_sidecar_loss: Option<AtomicBool>,

@@ -6,7 +6,7 @@ mod date;
 
 use chronolith_server::{BuildInfo, VERSION};
 
-/// Returns the commit of this binary, as far as the build knew it.
+/// Returns the commit of this binary; parts that the build did not know are `unknown`.
 pub(crate) fn build_info() -> BuildInfo {
     let unknown = BuildInfo::default();
     BuildInfo {

@@ -108,7 +108,7 @@ impl Writer {
             newest_time: i64::MIN,
         };
         if batch.source.is_typed {
-            find_contested(state, &tenant, limits.shard_group_ms);
+            find_contested(&job);
         }
         let mut scratch = self.scratch.lock().pop().unwrap_or_default();
         find_known(&job, &mut scratch);

@@ -27,7 +27,7 @@ const NO_FILE_DESCRIPTOR: u8 = 4;
 #[must_use = "nothing is durable before `wait_durable`"]
 pub struct WalPosition(pub u64);
 
-/// What the sink lacks for a while; appends are refused until a retry finds it.
+/// Resource that the sink lacks; appends are refused until a retry succeeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shortage {
     /// Space on the disk.

@@ -1,13 +1,13 @@
 //! Samples of series that differ only in labels that external ones replace: they are one series.
 //!
-//! Invariants: samples ascend; of equal timestamps, that of the first series stays.
+//! Invariants: samples ascend; at equal timestamps the first series wins.
 //! Not here: merge of several blocks (`tsdb`).
 
 use chronolith_model::query::merged;
 use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
-/// The samples of `sources`, at least one, as those of one series.
-pub(super) fn of_one_series(mut sources: Vec<Box<dyn SampleSource>>) -> Box<dyn SampleSource> {
+/// Merges the samples of series that are equal. `sources` has at least one.
+pub(super) fn merge_equal_series(mut sources: Vec<Box<dyn SampleSource>>) -> Box<dyn SampleSource> {
     match sources.pop() {
         Some(only) if sources.is_empty() => only,
         last => {

@@ -200,7 +200,7 @@ impl Store {
     }
 }
 
-/// Checks that a listing of `prefix` may have this key: one that has another is that of another folder.
+/// Checks that a key of a listing begins with its prefix: any other key is from another folder's listing.
 fn check_below(prefix: Option<&Path>, location: &Path) -> Result<(), Failure> {
     match prefix {
         Some(prefix) if !location.prefix_matches(prefix) => {

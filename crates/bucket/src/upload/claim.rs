@@ -58,7 +58,11 @@ impl Uploader {
         let body = claim_of(ulid, writer);
         let is_free = match present_bytes(NO_COMPACT_MARK) {
             Some(_) => self.is_equal(request, &key, ReadRange::Whole, &body).await?,
-            None => !has_objects || self.has_own_meta(request, ulid, writer).await?,
+            None if !has_objects => true,
+            None => {
+                let thanos = self.thanos_section(request, &ulid.to_string(), ulid).await?;
+                is_upload_of(thanos.as_ref(), writer)
+            }
         };
         if !is_free {
             let detail = format!(
@@ -78,30 +82,20 @@ impl Uploader {
         folder: &str,
         ulid: Ulid,
     ) -> Result<Option<String>, BucketError> {
-        match self.store.read(request, &format!("{folder}/{META}"), ReadRange::Whole, None).await {
-            Ok(read) => {
-                let thanos = decode_meta(ulid, &read.bytes).ok().and_then(|(_, thanos)| thanos);
-                Ok(thanos.map(|thanos| thanos.upload_time).filter(|time| !time.is_empty()))
-            }
-            Err(BucketError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let thanos = self.thanos_section(request, folder, ulid).await?;
+        Ok(thanos.map(|thanos| thanos.upload_time).filter(|time| !time.is_empty()))
     }
 
-    /// Returns true if the block in the bucket was uploaded by the server with the labels `writer`.
-    async fn has_own_meta(
+    /// Section `thanos` of the `meta.json` in the bucket; `None` without a readable one.
+    async fn thanos_section(
         &self,
         request: &RequestContext,
+        folder: &str,
         ulid: Ulid,
-        writer: &ExternalLabels,
-    ) -> Result<bool, BucketError> {
-        let key = format!("{ulid}/{META}");
-        match self.store.read(request, &key, ReadRange::Whole, None).await {
-            Ok(read) => {
-                let thanos = decode_meta(ulid, &read.bytes).ok().and_then(|(_, thanos)| thanos);
-                Ok(is_upload_of(thanos.as_ref(), writer))
-            }
-            Err(BucketError::NotFound { .. }) => Ok(false),
+    ) -> Result<Option<ThanosMeta>, BucketError> {
+        match self.store.read(request, &format!("{folder}/{META}"), ReadRange::Whole, None).await {
+            Ok(read) => Ok(decode_meta(ulid, &read.bytes).ok().and_then(|(_, thanos)| thanos)),
+            Err(BucketError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -67,7 +67,6 @@ pub(crate) struct FieldTypes {
     contested: HashSet<FieldKey>,
     /// Kinds of a field name in all measurements, in the head and in blocks.
     by_name: HashMap<String, KindSet>,
-    includes_blocks: bool,
 }
 
 impl FieldTypes {
@@ -92,17 +91,7 @@ impl FieldTypes {
         kinds.has_several() && self.contested.insert(field)
     }
 
-    /// Notes that the kinds of names are those in blocks, too.
-    pub(crate) fn include_blocks(&mut self) {
-        self.includes_blocks = true;
-    }
-
-    /// Returns true if a kind of a field may be in blocks alone.
-    pub(crate) fn includes_blocks(&self) -> bool {
-        self.includes_blocks
-    }
-
-    /// Adds kinds to those of a field name.
+    /// Adds kinds to a field name.
     pub(crate) fn add_kinds_of_name(&mut self, name: &str, kinds: KindSet) {
         match self.by_name.get_mut(name) {
             Some(known) => known.merge(kinds),

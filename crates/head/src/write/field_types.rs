@@ -12,15 +12,15 @@ use chronolith_base::hash::{HashMap, HashSet};
 use chronolith_model::batch::FieldConflict;
 use chronolith_model::index::select_refs;
 use chronolith_model::{
-    FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, MatchOp, Matcher, Reject, TimeRange, WordKind,
+    FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, Matcher, Reject, TimeRange, WordKind,
 };
 
 use super::job::{AppendJob, AppendScratch, series_text};
+use crate::field_history::FieldHistory;
 use crate::index::field_types::{FieldKey, KindSet};
 use crate::index::series_keys::ID_NONE;
 use crate::index::tenant::TenantHead;
 use crate::series::page_runs;
-use crate::state::HeadState;
 
 /// Kinds that a field may have.
 const ALL_KINDS: [WordKind; 5] = {
@@ -101,7 +101,7 @@ fn claim_kinds(job: &AppendJob<'_>, scratch: &AppendScratch) -> HashSet<i64> {
             }
         }
         if noted.insert((key, kind)) {
-            with_field(job, idx, &mut builder, |field| note_kind(job.state, job.tenant, field, kind));
+            with_field(job, idx, &mut builder, |field| note_kind(job, field, kind));
         }
     }
     refused
@@ -134,7 +134,7 @@ fn forget_hits_of_second_kinds(job: &AppendJob<'_>, scratch: &mut AppendScratch)
         let kind = batch.kind_of(idx as usize);
         with_field(job, idx, &mut builder, |field| {
             if seen.insert((field.key, kind)) {
-                let known = kinds_of(job.state, job.tenant, field);
+                let known = kinds_of(job, field);
                 if known != KindSet::default() && !known.contains(kind) {
                     contested.insert(field.key);
                 }
@@ -222,23 +222,20 @@ fn stored_kind(job: &AppendJob<'_>, field: &Field<'_>, group: TimeRange) -> Opti
 
 /// Returns the ids of the series of a field in the head, of one kind or all.
 fn ids_of(tenant: &TenantHead, field: &Field<'_>, kind: Option<WordKind>) -> Vec<u32> {
-    let equal = |name, value: &str| Matcher::new(name, MatchOp::Equal, value).expect("no regex");
-    let mut matchers = vec![equal(METRIC_NAME, field.measurement), equal(FIELD_LABEL, field.name)];
-    matchers.extend(kind.map(|kind| equal(KIND_LABEL, kind.label_value())));
+    let name = Matcher::equal(METRIC_NAME, field.measurement);
+    let mut matchers = vec![name, Matcher::equal(FIELD_LABEL, field.name)];
+    matchers.extend(kind.map(kind_matcher));
     select_refs(&*tenant.tables.read(), &matchers).expect("lookups in memory do not fail")
 }
 
 /// Returns the kinds of the series of a field in the head and in blocks.
-fn kinds_of(state: &HeadState, tenant: &TenantHead, field: &Field<'_>) -> KindSet {
+fn kinds_of(job: &AppendJob<'_>, field: &Field<'_>) -> KindSet {
+    let tenant = job.tenant;
     let known = tenant.field_types.lock().kinds(field.key);
     known.unwrap_or_else(|| {
-        let types = tenant.field_types.lock();
-        let of_name = types.kinds_of_name(field.name);
-        let includes_blocks = types.includes_blocks();
-        drop(types);
+        let of_name = tenant.field_types.lock().kinds_of_name(field.name);
         let is_in_blocks = |kind| {
-            let history = state.field_history.get().filter(|_| includes_blocks);
-            history.is_some_and(|history| {
+            history_of(job).is_some_and(|history| {
                 let names = history.measurements_of(&tenant.id, field.name, kind);
                 names.iter().any(|name| name == field.measurement)
             })
@@ -251,10 +248,10 @@ fn kinds_of(state: &HeadState, tenant: &TenantHead, field: &Field<'_>) -> KindSe
     })
 }
 
-/// Adds `kind` to those that the field has. The wire keys of its series are forgotten when the
-/// second kind comes.
-fn note_kind(state: &HeadState, tenant: &TenantHead, field: &Field<'_>, kind: WordKind) {
-    let mut kinds = kinds_of(state, tenant, field);
+/// Adds a kind to a field. The wire keys of its series are forgotten when the second kind comes.
+fn note_kind(job: &AppendJob<'_>, field: &Field<'_>, kind: WordKind) {
+    let tenant = job.tenant;
+    let mut kinds = kinds_of(job, field);
     kinds.insert(kind);
     let is_new = {
         let mut types = tenant.field_types.lock();
@@ -264,20 +261,27 @@ fn note_kind(state: &HeadState, tenant: &TenantHead, field: &Field<'_>, kind: Wo
     if is_new {
         let mut ids = ids_of(tenant, field, None);
         ids.sort_unstable();
-        state.index.remove_keys_of(&ids);
+        job.state.index.remove_keys_of(&ids);
     }
+}
+
+/// Returns the blocks that may have other kinds of a field than the head. Without shard groups a field has
+/// one kind for ever, so no block has a second one.
+fn history_of<'j>(job: &AppendJob<'j>) -> Option<&'j dyn FieldHistory> {
+    let history = job.state.field_history.get().map(|history| &**history);
+    history.filter(|_| job.limits.shard_group_ms > 0)
 }
 
 /// Finds the fields that have several kinds since before the start, whose wire keys the checkpoint has kept;
 /// done by the first typed batch of a tenant. Cost: postings of fields and kinds, in the head and in each
-/// block; for names of fields with several kinds, the series of that name in the head.
-///
-/// Without shard groups a field has one kind for ever, so a second one is in no block: none is opened.
-pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead, shard_group_ms: i64) {
+/// block that [`history_of`] has; for names of fields with several kinds, also their series in the head.
+pub(super) fn find_contested(job: &AppendJob<'_>) {
+    let state = job.state;
+    let tenant = job.tenant;
     if tenant.has_field_types.load(Ordering::Acquire) {
         return;
     }
-    let history = state.field_history.get().filter(|_| shard_group_ms > 0);
+    let history = history_of(job);
     let mut by_name: HashMap<String, KindSet> = kinds_by_name_in_head(tenant);
     for (name, kinds) in history.map(|history| history.kinds_by_name(&tenant.id)).unwrap_or_default() {
         let known = by_name.entry(name).or_default();
@@ -300,9 +304,6 @@ pub(super) fn find_contested(state: &HeadState, tenant: &TenantHead, shard_group
         }
     }
     let mut types = tenant.field_types.lock();
-    if history.is_some() {
-        types.include_blocks();
-    }
     by_name.into_iter().for_each(|(name, kinds)| types.add_kinds_of_name(&name, kinds));
     drop(types);
     for (key, kinds) in by_field.into_iter().filter(|(_, kinds)| kinds.has_several()) {
@@ -324,7 +325,7 @@ fn kinds_by_name_in_head(tenant: &TenantHead) -> HashMap<String, KindSet> {
     for name in tables.values(FIELD_LABEL, usize::MAX) {
         let mut kinds = KindSet::default();
         for kind in ALL_KINDS {
-            let matchers = [Matcher::equal(FIELD_LABEL, &name), of_kind(kind)];
+            let matchers = [Matcher::equal(FIELD_LABEL, &name), kind_matcher(kind)];
             if !select_refs(&*tables, &matchers).expect("lookups in memory do not fail").is_empty() {
                 kinds.insert(kind);
             }
@@ -348,9 +349,9 @@ fn kinds_by_measurement_in_head(tenant: &TenantHead, name: &str) -> HashSet<(Str
     found
 }
 
-/// Selects series of a kind; floats have no such label.
-fn of_kind(kind: WordKind) -> Matcher {
-    Matcher::new(KIND_LABEL, MatchOp::Equal, kind.label_value()).expect("no regex")
+/// Selects series of a kind; floats have an empty value.
+fn kind_matcher(kind: WordKind) -> Matcher {
+    Matcher::equal(KIND_LABEL, kind.label_value())
 }
 
 /// Counts the samples of a series and of the others of its row as refused, and leaves them out of the batch.

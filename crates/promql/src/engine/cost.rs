@@ -15,7 +15,7 @@ use chronolith_model::{
 
 /// Series of a selector whose samples are read.
 const SAMPLED_SERIES_MAX: usize = 50;
-/// Samples of a selector that are read for their distance: those of 50 of Prometheus's chunks.
+/// Samples of a selector that are read for their distance: 50 of Prometheus's chunks.
 const DENSITY_SAMPLES_MAX: usize = 50 * 120;
 /// Distance of samples where no series has two: Prometheus's default scrape interval.
 const FALLBACK_INTERVAL_MS: i64 = 60_000;
@@ -50,7 +50,7 @@ pub(super) fn estimate(
         cost.warnings.push(why.to_owned());
     }
     for selection in plan.selections() {
-        let (series, samples) = of_selection(&selection, source, ctx)?;
+        let (series, samples) = selection_cost(&selection, source, ctx)?;
         cost.series = cost.series.saturating_add(series);
         cost.samples = cost.samples.saturating_add(samples);
     }
@@ -59,7 +59,7 @@ pub(super) fn estimate(
 }
 
 /// Series and samples of one selector.
-fn of_selection(
+fn selection_cost(
     selection: &PlannedSelection<'_>,
     source: &dyn Queryable,
     ctx: &ReadContext,
@@ -124,7 +124,7 @@ fn visit(
     }
 }
 
-/// Samples that one series contributes: those of the first window, then those that each step adds.
+/// Samples that one series contributes: all of the first window, then the new ones of each step.
 fn per_series(selection: &PlannedSelection<'_>, interval_ms: i64) -> u64 {
     let windows = &selection.windows;
     let mut steps = windows.grid.count as u64;
@@ -167,7 +167,7 @@ impl Mean {
     }
 }
 
-/// What the first series of a selector have in its range.
+/// Measurements of the first series of a selector.
 #[derive(Debug, Default)]
 struct SeriesSample {
     columns: Columns,
@@ -185,7 +185,7 @@ impl SeriesSample {
     /// Reads a series; false if no more are needed.
     fn add(&mut self, series: &SeriesRead, range: TimeRange, stats_only: bool) -> Result<bool, QueryError> {
         let left = DENSITY_SAMPLES_MAX - self.sample_count;
-        let (part, is_whole) = part_of(series, range, left);
+        let (part, is_whole) = sampled_range(series, range, left);
         self.columns.clear();
         series.samples.read(part, &mut self.columns)?;
         let times = &self.columns.times;
@@ -211,7 +211,7 @@ impl SeriesSample {
 
 /// The beginning of `range` in which a series has about `sample_max` samples at most, and whether that is all
 /// of it.
-fn part_of(series: &SeriesRead, range: TimeRange, sample_max: usize) -> (TimeRange, bool) {
+fn sampled_range(series: &SeriesRead, range: TimeRange, sample_max: usize) -> (TimeRange, bool) {
     let count = series.samples.sample_count_hint();
     if count <= sample_max {
         return (range, true);

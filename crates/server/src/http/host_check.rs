@@ -15,8 +15,8 @@ use super::body;
 use super::error::{ApiError, ErrorKind};
 use crate::app::App;
 
-/// Refuses requests to other hosts than those of the setting, if there is one. All names that a request has
-/// for its host must be allowed; one without a name is refused.
+/// Refuses requests to hosts that are not in `--web.allowed-hosts`, if it is set. Each host that a request
+/// names must be allowed; a request that names none is refused.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     let Some(allowed) = &app.options.web.allowed_hosts else { return next.run(request).await };
     let target = request.uri().authority().map(|authority| authority.as_str());
@@ -27,7 +27,11 @@ pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: N
         return next.run(request).await;
     }
     let host = named.into_iter().find(|host| !allowed.allows(host)).unwrap_or("").to_owned();
-    tracing::warn!(path = request.uri().path(), host, "request to a host that is not allowed refused");
+    tracing::warn!(
+        path = request.uri().path(),
+        host,
+        "refused a request: its host is not in --web.allowed-hosts"
+    );
     body::discard(request.into_body()).await;
     let why = format!("request to host {host:?} refused: it is not in --web.allowed-hosts");
     ApiError::new(ErrorKind::Forbidden, why).into_response()

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_head::{FieldHistory, KindsOfName};
 use chronolith_model::{
-    Columns, FIELD_LABEL, KIND_LABEL, MatchOp, Matcher, QueryError, Queryable, ReadContext, Selector,
-    TenantId, TimeRange, WordKind,
+    Columns, FIELD_LABEL, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, TenantId,
+    TimeRange, WordKind,
 };
 
 use crate::blocks::BlockStore;
@@ -32,7 +32,7 @@ impl BlockFields {
         for block in self.blocks.open_in_range(tenant, range)? {
             for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
                 let [name, field] = field.clone();
-                let matchers = [name, field, of_kind(kind)];
+                let matchers = [name, field, kind_matcher(kind)];
                 let selector = Selector { matchers: &matchers, range };
                 if has_samples(&*block, &selector, &ctx)? {
                     return Ok(Some(kind));
@@ -58,8 +58,9 @@ impl BlockFields {
     }
 }
 
-fn of_kind(kind: WordKind) -> Matcher {
-    Matcher::new(KIND_LABEL, MatchOp::Equal, kind.label_value()).expect("no regex")
+/// Selects series of a kind; floats have an empty value.
+fn kind_matcher(kind: WordKind) -> Matcher {
+    Matcher::equal(KIND_LABEL, kind.label_value())
 }
 
 /// Returns true if one of the series has samples that are not deleted. Reads series until one has.
@@ -105,7 +106,7 @@ impl FieldHistory for BlockFields {
         let fresh = BTreeMap::<String, Vec<WordKind>>::new;
         let by_name = self.blocks.fold_in_range(tenant, TimeRange::ALL, fresh, |by_name, block| {
             for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
-                let matchers = [of_kind(kind)];
+                let matchers = [kind_matcher(kind)];
                 let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
                 for name in block.label_values(FIELD_LABEL, &selector, 0, &ctx)? {
                     let kinds = by_name.entry(name).or_default();
@@ -117,16 +118,16 @@ impl FieldHistory for BlockFields {
             Ok(())
         });
         let by_name = by_name.unwrap_or_else(|error| {
-            tracing::warn!(%tenant, %error, "blocks could not be asked for their fields");
+            tracing::warn!(%tenant, %error, "reading types of fields from blocks failed, assuming none");
             BTreeMap::new()
         });
         by_name.into_iter().collect()
     }
 
     fn measurements_of(&self, tenant: &TenantId, field: &str, kind: WordKind) -> Vec<String> {
-        let matchers = [Matcher::equal(FIELD_LABEL, field), of_kind(kind)];
+        let matchers = [Matcher::equal(FIELD_LABEL, field), kind_matcher(kind)];
         let names = self.values(tenant, "__name__", &matchers).unwrap_or_else(|error| {
-            tracing::warn!(%tenant, field, %error, "blocks could not be asked for the measurements of a field");
+            tracing::warn!(%tenant, field, %error, "reading measurements of a field from blocks failed, assuming none");
             BTreeSet::new()
         });
         names.into_iter().collect()

@@ -418,18 +418,20 @@ fn write_row(tsdb: &Tsdb, hour: i64, host: &str, values: &[(&str, Value)]) -> (u
     (refused, outcome.field_conflict)
 }
 
+/// Writes a row of the field `v`; returns true if it is accepted.
+fn takes(tsdb: &Tsdb, hour: i64, host: &str, value: &Value) -> bool {
+    write_row(tsdb, hour, host, &[("v", value.clone())]).0 == 0
+}
+
 #[test]
 fn a_field_has_one_type_per_shard_group() {
     let mut machine = Machine::new(14);
     machine.options.limits.default.shard_group_ms = 24 * HOUR_MS;
     let mut tsdb = machine.open();
     let (float, integer) = (Value::Float(1f64.to_bits()), Value::Integer(1));
-    let write = |tsdb: &Tsdb, hour, host: &str, value: &Value| {
-        write_row(tsdb, hour, host, &[("v", value.clone())]).0 == 0
-    };
-    assert!(write(&tsdb, -30, "a", &float));
+    assert!(takes(&tsdb, -30, "a", &float));
     for (host, is_known) in [("a", true), ("b", false), ("a", true)] {
-        assert!(!write(&tsdb, -30, host, &integer), "{host} {is_known}");
+        assert!(!takes(&tsdb, -30, host, &integer), "{host} {is_known}");
     }
     let conflict = write_row(
         &tsdb,
@@ -445,16 +447,16 @@ fn a_field_has_one_type_per_shard_group() {
     };
     assert_eq!(conflict, (3, Some(want)), "all samples of the row are refused");
     // The next shard group: the field may have another type there, and the known series is refused then.
-    assert!(write(&tsdb, -2, "b", &integer));
-    assert!(!write(&tsdb, -2, "a", &float), "a series whose wire key was cached");
-    assert!(write(&tsdb, -29, "a", &float), "in its own shard group");
+    assert!(takes(&tsdb, -2, "b", &integer));
+    assert!(!takes(&tsdb, -2, "a", &float), "a series whose wire key was cached");
+    assert!(takes(&tsdb, -29, "a", &float), "in its own shard group");
     for round in 0..2 {
         machine.disk.crash();
         drop(tsdb);
         tsdb = machine.open();
-        assert!(!write(&tsdb, -2, "a", &float), "known since before the start, round {round}");
-        assert!(!write(&tsdb, -30, "b", &integer));
-        assert!(write(&tsdb, -2, "b", &integer) && write(&tsdb, -30, "a", &float));
+        assert!(!takes(&tsdb, -2, "a", &float), "known since before the start, round {round}");
+        assert!(!takes(&tsdb, -30, "b", &integer));
+        assert!(takes(&tsdb, -2, "b", &integer) && takes(&tsdb, -30, "a", &float));
         tsdb.roll_checkpoint();
     }
     // Samples in blocks count.
@@ -463,13 +465,13 @@ fn a_field_has_one_type_per_shard_group() {
     machine.disk.crash();
     drop(tsdb);
     tsdb = machine.open();
-    assert!(!write(&tsdb, -30, "c", &integer) && !write(&tsdb, -2, "c", &float));
-    assert!(write(&tsdb, -30, "c", &float) && write(&tsdb, -2, "c", &integer));
+    assert!(!takes(&tsdb, -30, "c", &integer) && !takes(&tsdb, -2, "c", &float));
+    assert!(takes(&tsdb, -30, "c", &float) && takes(&tsdb, -2, "c", &integer));
     // After a deletion the field may have another type.
     let by_name = vec![vec![Matcher::equal("__name__", "m")]];
     tsdb.delete_series(&anonymous(), &by_name, TimeRange::ALL).expect("deletes");
-    assert!(write(&tsdb, -30, "a", &integer));
-    assert!(!write(&tsdb, -30, "a", &float));
+    assert!(takes(&tsdb, -30, "a", &integer));
+    assert!(!takes(&tsdb, -30, "a", &float));
 }
 
 /// The kinds of a field that only blocks have were not known after a start, so that a series that was found
@@ -480,23 +482,20 @@ fn types_in_blocks_hold_for_known_series() {
     machine.options.limits.default.shard_group_ms = 24 * HOUR_MS;
     let mut tsdb = machine.open();
     let (float, integer) = (Value::Float(1f64.to_bits()), Value::Integer(1));
-    let write = |tsdb: &Tsdb, hour, host: &str, value: &Value| {
-        write_row(tsdb, hour, host, &[("v", value.clone())]).0 == 0
-    };
-    assert!(write(&tsdb, -30, "a", &float));
+    assert!(takes(&tsdb, -30, "a", &float));
     tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
-    assert!(write(&tsdb, -2, "b", &integer));
+    assert!(takes(&tsdb, -2, "b", &integer));
     for round in 0..3 {
         machine.disk.crash();
         drop(tsdb);
         tsdb = machine.open();
-        assert!(write(&tsdb, -2, "b", &integer), "round {round}");
-        assert!(!write(&tsdb, -30, "b", &integer), "a known series, round {round}");
-        assert!(!write(&tsdb, -30, "c", &integer), "a new series, round {round}");
-        assert!(write(&tsdb, -30, "a", &float), "round {round}");
+        assert!(takes(&tsdb, -2, "b", &integer), "round {round}");
+        assert!(!takes(&tsdb, -30, "b", &integer), "a known series, round {round}");
+        assert!(!takes(&tsdb, -30, "c", &integer), "a new series, round {round}");
+        assert!(takes(&tsdb, -30, "a", &float), "round {round}");
         if round == 1 {
             tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
-            assert!(write(&tsdb, -2, "b", &integer), "in the head again");
+            assert!(takes(&tsdb, -2, "b", &integer), "in the head again");
         }
         tsdb.roll_checkpoint();
     }

@@ -73,7 +73,7 @@ impl PackedAnswer {
     pub(in crate::http) fn push(&mut self, bytes: Bytes, ctx: &ReadContext) -> Result<(), ApiError> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            // What is left of the last block is part of it.
+            // A short rest goes with the last block.
             let is_last = rest.len() < 2 * COMPRESSION_BLOCK_BYTES;
             let block = rest.split_to(if is_last { rest.len() } else { COMPRESSION_BLOCK_BYTES });
             while self.in_flight.len() >= COMPRESSION_BLOCKS_AHEAD_MAX {
@@ -122,7 +122,7 @@ impl PackedAnswer {
         }
         // Timers are the runtime's own business; nothing that is stored depends on them.
         let deadline = Instant::now() + ANSWER_TIMEOUT;
-        let body = Body::new(PackedBody::of_blocks(encoder, done, in_flight, deadline));
+        let body = Body::new(PackedBody::from_blocks(encoder, done, in_flight, deadline));
         let mut response = Response::new(body);
         response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(token));
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-encoding"));

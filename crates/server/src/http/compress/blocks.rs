@@ -62,7 +62,7 @@ impl PackedBody {
     }
 
     /// A response of which all blocks have been started.
-    pub(super) fn of_blocks(
+    pub(super) fn from_blocks(
         encoder: Encoder,
         done: VecDeque<Bytes>,
         in_flight: VecDeque<Receiver>,

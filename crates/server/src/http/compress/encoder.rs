@@ -1,4 +1,4 @@
-//! Compresses the blocks of one response on threads: blocks of gzip at once, those of zstd in order.
+//! Compresses the blocks of one response on threads: gzip in parallel, zstd in order.
 //!
 //! Invariants: results are in the order of the blocks; a dropped receiver cancels a block that no thread has
 //! begun; the content of a block is dropped before the memory of its result is reserved.
@@ -78,7 +78,7 @@ impl Encoder {
         Ok(Encoder { app, codec })
     }
 
-    /// What precedes the first block.
+    /// Header of the format, before the first block.
     pub(super) fn header(&self) -> &'static [u8] {
         match self.codec {
             Codec::Gzip { .. } => &gzip::HEADER,
@@ -129,7 +129,7 @@ impl Encoder {
         packed.bytes
     }
 
-    /// What follows the last block, all of which have been taken.
+    /// Trailer of the format, after the last block has been taken.
     pub(super) fn end(&mut self) -> io::Result<Vec<u8>> {
         match &mut self.codec {
             Codec::Gzip { dictionary, crc } => {
