@@ -9,7 +9,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
          "--disable-component-update", "--disable-sync", "--font-render-hinting=none", "--disable-lcd-text"]
 WATCH = "addEventListener('securitypolicyviolation', e => (window.violations ??= []).push(e.violatedDirective + ' ' + e.blockedURI));"
 RUN = "r%x" % int(time.time() * 1000)  # a label of this run, so that runs can repeat
-TIMEOUT_MS = 8000
+TIMEOUT_MS = 30_000
 
 
 class NotRun(Exception):
