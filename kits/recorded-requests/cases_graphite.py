@@ -99,6 +99,7 @@ def render_cases():
         yield get("/render", dict(good, **dict({"format": "svg"}, **size)))
         yield get("/render", dict(good, **dict({"format": "png"}, **size)))
     yield get("/render/", dict(good, format="json"))
+    yield form("/render/", dict(good, format="json"))
     yield get("/render")
     yield post("/render", b"target=\xff", headers={"Content-Type": "application/x-www-form-urlencoded"})
     yield form("/showplan", {"target": "("})
@@ -118,6 +119,9 @@ def find_cases():
         yield get("/metrics/find", dict({"query": "servers.*"}, **changed))
         yield get("/metrics/expand", dict({"query": ["servers.*", "none.*"], "groupByExpr": 1}, **changed))
     yield form("/metrics/find/", {"query": "servers.*"})
+    yield get("/metrics/find/", {"query": "servers.*"})
+    for path in ("/metrics/find", "/metrics/expand", "/metrics/index.json"):
+        yield form(path, {"query": "servers.*"})
     yield get("/metrics/find")
     yield get("/metrics/expand")
     yield get("/metrics/expand", {"query": "x", "groupByExpr": "x"})
@@ -218,7 +222,7 @@ def other_cases():
     yield get("/functions", {"grouped": 1})
     for name in ("sumSeries", "none", "", "alias"):
         yield get("/functions/" + name)
-    for path in ("/dashboard", "/dashboard/x/y", "/composer", "/browser", "/browser/x", "/account/login"):
+    for path in ("/dashboard", "/dashboard/x/y", "/composer", "/composer/x", "/browser", "/browser/x", "/account", "/account/login"):
         yield get(path)
         yield post(path)
     yield get("/lines")

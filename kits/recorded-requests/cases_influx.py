@@ -258,6 +258,7 @@ def moving_cases():
     yield form("/query", {"q": "CREATE RETENTION POLICY short ON d DURATION 2h REPLICATION 1"})
     yield post("/write", "old v=1 %d" % stamp(0), {"db": "d", "rp": "short"})
     yield post("/write", "old v=1 %d\nold v=2" % stamp(0), {"db": "d", "rp": "short"})
+    yield form("/query", {"q": "SELECT usage INTO d.short.copied FROM cpu", "db": "d"})
     yield remote_write([(label("old"), [(DAY * 1000, 1.0)])], path="/api/v1/prom/write", params={"db": "d", "rp": "short"})
 
 
@@ -335,3 +336,13 @@ def user_cases():
     yield get("/api/v1/query", {"query": "m_v", "time": DAY})
     for statement in ("SET PASSWORD FOR reader = 'new'", "REVOKE ALL PRIVILEGES FROM root", "DROP USER reader", "DROP USER root", "SHOW USERS"):
         yield form("/query", dict(root, q=statement))
+
+
+def token_cases():
+    """A server that needs credentials and has no secret for tokens."""
+    yield get("/query", {"q": "SHOW DATABASES"}, bearer({"username": "root", "exp": FAR_S}))
+    yield form("/query", {"q": "CREATE USER root WITH PASSWORD 'r' WITH ALL PRIVILEGES"})
+    yield get("/query", {"q": "SHOW DATABASES"}, bearer({"username": "root", "exp": FAR_S}))
+    yield post("/write", "m v=1 1", {"db": "d"}, bearer({"username": "root", "exp": FAR_S}))
+    yield post("/write", "m v=1 1", {"db": "d", "u": "root", "p": "r"})
+    yield get("/query", {"q": "SHOW DATABASES", "u": "root", "p": "r"})

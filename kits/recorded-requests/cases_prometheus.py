@@ -4,7 +4,7 @@ import time
 
 from exchange import DAY, FORM, Case, form, get, post, remote_write, write_headers
 from tsdbwire import FH, STALE, f_bytes, f_varint, snappy_literal, tag, varint
-from varying import durations, field, numbers, unread
+from varying import durations, numbers, unread
 
 STEP = 15
 SAMPLES = 241
@@ -202,6 +202,14 @@ def query_cases():
         yield get("/api/v1/format_query", {"query": query})
         yield get("/api/v1/parse_query", {"query": query})
     yield get("/api/v1/format_query")
+    yield form("/api/v1/format_query", {"query": "sum( up )"})
+    yield get("/api/v1/query", {"query": "up", "time": NOON}, {"X-Prometheus-Use-Start-Timestamps": "x"})
+    yield form("/api/v1/query", {"query": "up" + " " * 70000, "time": NOON})
+    yield form("/api/v1/query", {"query": "up" + " " * 1100000, "time": NOON})
+    yield get("/api/v1/query", {"query": "x" * 70000})
+    yield get("/api/v1/query", {"query": "up"}, {"X-Long": "x" * 200000})
+    yield Case("GET", "/api/v1/query?query=up x")
+    yield Case("GET", "nothing")
     yield form("/api/v1/parse_query", {"query": "topk(3, sum without (a) (rate(x{b!='c'}[5m])) > bool 2)"})
     yield from request_forms()
 
@@ -212,14 +220,21 @@ def range_cases():
                     {"start": DAY + 900}, {"start": "x"}, {"end": "x"}, {"end": DAY + 86400 * 30, "step": 1},
                     {"start": "2023-11-15T00:00:00Z"}, {"limit": 1}, {"limit": "x"}, {"nocache": 1}, {"timeout": "1x"},
                     {"query": "latency"}, {"query": "up[5m]"}, {"query": "'x'"}, {"query": "1"}, {"start": "-1"},
-                    {"lookback_delta": "5s"}, {"step": "1e-9"}, {"step": "99999999999y"}, {"end": "1e20"}):
+                    {"lookback_delta": "5s"}, {"step": "1e-9"}, {"step": "0.0001"}, {"step": "99999999999y"}, {"end": "1e20"}):
         yield get("/api/v1/query_range", dict(good, **changed))
     for missing in good:
         yield get("/api/v1/query_range", {name: value for name, value in good.items() if name != missing})
+    yield from cost_cases()
+
+
+def cost_cases():
+    good = {"query": "http_requests_total", "start": DAY, "end": DAY + 600, "step": 60}
     for path, params in (("/api/v1/query_cost", {"query": "up", "time": NOON}), ("/api/v1/query_range_cost", good)):
         for changed in ({}, {"cost": "true"}, {"cost": "x"}, {"max_series": "x"}, {"max_samples_read": "-1"},
-                        {"max_query_duration": "x"}, {"max_query_duration": "0s"}, {"query": "("}, {"timeout": "x"}):
-            yield get(path, dict(params, **changed), rules=[field("estimatedSeconds"), durations])
+                        {"max_query_duration": "x"}, {"max_query_duration": "0s"},
+                        {"max_query_duration": "-1s"}, {"max_query_duration": "99h"}, {"query": "("}, {"timeout": "x"}):
+            yield get(path, dict(params, **changed))
+        yield form(path, params)
     yield form("/api/v1/query_cost", {})
 
 
@@ -299,7 +314,9 @@ def search_cases():
                         {"case_sensitive": "false", "search[]": "TEMP"}, {"fuzz_alg": "jarowinkler", "search[]": "tmp"},
                         {"fuzz_alg": "subsequence", "search[]": "tmp"}, {"fuzz_alg": "x"}, {"fuzz_threshold": "101"},
                         {"fuzz_threshold": "x"}, {"include_score": "true", "search[]": "a"}, {"include_metadata": "true"},
-                        {"match[]": "up"}, {"match[]": "("}, {"start": "x"}):
+                        {"match[]": "up"}, {"match[]": "("}, {"start": "x"},
+                        {"sort_by": "score"}, {"sort_by": "score", "sort_dir": "asc", "search[]": "a"}, {"sort_dir": "asc"},
+                        {"batch_size": 0}, {"search[]": ["s%d" % n for n in range(200)]}, {"search[]": "y" * 9000}):
             yield get(path, dict(span, **dict(params, **changed)))
         yield form(path, dict(span, **params))
     yield get("/api/v1/search/label_values", span)
@@ -349,3 +366,19 @@ def federate_cases():
 def cases():
     for group in (write_cases, query_cases, series_cases, search_cases, remote_read_cases, federate_cases):
         yield from group()
+
+
+def feature_cases():
+    """A server with all experimental parts."""
+    yield remote_write(stored_series(), 2, meta=METADATA)
+    yield remote_write([(label("started"), [(ms(DAY + 60 * n), 5.0 + n, ms(DAY - 60)) for n in range(10)])], 2)
+    yield from cost_cases()
+    for query in ("temperature", "http_requests_total", "rate(started[5m])", "increase(started[10m])", "{__type__='counter'}",
+                  "sum by (__unit__) (temperature)", "up + fill(0) on (job) group_left temperature",
+                  "sort_by_label(up, 'job')", "up{label.dots='x'}", "sum(rate(started[5m]))", "temperature[5m:step()]", "rate(up[5m]) * 2"):
+        for header in ({}, {"X-Prometheus-Use-Start-Timestamps": "true"}, {"X-Prometheus-Use-Start-Timestamps": "0"}):
+            yield get("/api/v1/query", {"query": query, "time": DAY + 300}, header)
+    yield get("/api/v1/query", {"query": "sum(up)", "time": NOON, "stats": "all"}, rules=[numbers])
+    yield get("/api/v1/features")
+    yield get("/federate", {"match[]": "up"})
+    yield get("/api/v1/metadata")

@@ -38,14 +38,17 @@ def status_cases():
     for path in ("alerts", "alertmanagers", "notifications", "targets", "scrape_pools", "features", "rules", "notifications/live"):
         yield get("/api/v1/" + path)
         yield post("/api/v1/" + path)
-    for params in ({"type": "alert"}, {"type": "x"}, {"match[]": "("}, {"exclude_alerts": "x"}, {"group_limit": "x"}, {"group_limit": 1},
+    for params in ({"type": "alert"}, {"type": "x"}, {"match[]": "("}, {"exclude_alerts": "x"}, {"group_limit": "x"}, {"group_limit": 0}, {"group_limit": 1},
                    {"group_next_token": "x"}, {"group_limit": 1, "group_next_token": "x"}, {"match[]": "up", "type": "record"}):
         yield get("/api/v1/rules", params)
     for params in ({}, {"state": "active"}, {"state": "x"}, {"scrapePool": "x"}):
         yield get("/api/v1/targets", params)
     for params in ({}, {"match_target": "("}, {"match_target": "{job='x'}"}, {"limit": "x"}, {"metric": "up"}):
         yield get("/api/v1/targets/metadata", params)
-    for params in ({}, {"scrapePool": "x"}, {"scrapePool": "x", "labels": "x"}, {"scrapePool": "x", "labels": "{}"}):
+    for params in ({}, {"scrapePool": "x"}, {"scrapePool": "x", "labels": "x"}, {"scrapePool": "x", "labels": "{}"},
+                   {"scrapePool": "x", "labels": '{"a":1}'}, {"scrapePool": "x", "labels": '{"a"}'}, {"scrapePool": "x", "labels": "[]"},
+                   {"scrapePool": "x", "labels": '{"a":"b"'}, {"scrapePool": "x", "labels": '{"a":"\\x"}'}, {"scrapePool": "x", "labels": "tru"},
+                   {"scrapePool": "x", "labels": '{"a":1.}'}, {"scrapePool": "x", "labels": '{"a":"b"} x'}):
         yield get("/api/v1/targets/relabel_steps", params)
         yield get("/api/v1/scrape_pools/config", params)
     for version in ("3.1", "3.2", "x"):
@@ -56,7 +59,8 @@ def status_cases():
 def page_cases():
     """Pages and paths without a route; scripts and styles have names of the build."""
     names = [between("/ui/", '"')]
-    for path in ("/", "/graph", "/explore", "/storage", "/queries", "/tenants", "/rejects", "/plan", "/settings", "/cardinality"):
+    for path in ("/", "/graph", "/explore", "/storage", "/queries", "/tenants", "/rejects", "/plan", "/settings", "/cardinality", "/tsdb-status",
+                 "/alerts", "/rules", "/config", "/flags"):
         yield get(path, rules=names)
     for path in ("/ui/x/y.js", "/ui/", "/nothing", "/api", "/api/v1", "/api/v1/", "/api/v2/", "/favicon.ico", "/..", "/a/../graph", "//", "/-/", "/-/nothing",
                  "/api/v1/%00", "/api/v1/query%20", "/metrics/", "/API/V1/QUERY", "/graph/", "/\\evil", "//evil.example/%2f.."):
@@ -92,6 +96,8 @@ def admin_cases():
         yield form(root + "snapshot", params, rules=[snapshot])
     yield Case("PUT", root + "snapshot", rules=[snapshot])
     yield post(root + "clean_tombstones")
+    yield Case("PUT", root + "clean_tombstones")
+    yield Case("PUT", root + "compaction")
     yield Case("PUT", root + "delete_series", {"match[]": "nothing"})
     yield get(root + "nothing")
 
@@ -108,6 +114,7 @@ def origin_cases():
         yield post("/api/v1/write", b"", headers=headers)
         yield post("/write", "m v=1 1", {"db": "d"}, headers)
         yield form("/api/v1/query", {"query": "1", "time": 1}, headers)
+        yield get("/query", {"q": "CREATE DATABASE x"}, headers)
         yield post("/-/reload", headers=headers)
         yield post_json("/events/", {}, headers.items())
         yield post("/api/v1/admin/tsdb/delete_series", headers=headers)
@@ -117,8 +124,21 @@ def origin_cases():
     for host in ("evil.example", "localhost", "LOCALHOST:99", "a.allowed.example", "", "[::1]", "x y"):
         yield get("/-/ready", headers={"Host": host})
         yield post("/write", "m v=1 1", headers={"Host": host})
+    yield from prometheus_database_cases()
     yield get("/-/ready", headers={"Host": None})
     yield get("/-/ready", headers=[("Host", "localhost"), ("Host", "evil.example")])
+
+
+def prometheus_database_cases():
+    """InfluxQL over the series of other protocols, in a database that cannot be written to."""
+    yield remote_write([(label("served", a="b"), [(DAY * 1000, 1.0), (DAY * 1000 + 5, 2.0)])])
+    for text in ("SELECT * FROM served", "SHOW MEASUREMENTS", "SHOW TAG KEYS", "SHOW RETENTION POLICIES", "SHOW DATABASES", "DROP DATABASE prom",
+                 "SELECT value INTO prom..x FROM served", "DROP MEASUREMENT served", "CREATE RETENTION POLICY r ON prom DURATION 3d REPLICATION 1"):
+        yield form("/query", {"q": text, "db": "prom"})
+    yield post("/write", "m v=1 1", {"db": "prom"})
+    yield post("/api/v2/write", "m v=1 1", {"bucket": "prom"})
+    yield remote_write([(label("m"), [(DAY * 1000, 1.0)])], path="/api/v1/prom/write", params={"db": "prom"})
+    yield post("/api/v1/prom/read", snappy_literal(read_query([("__name__", "=", "served")])), {"db": "prom"}, write_headers())
 
 
 def tenant_cases():

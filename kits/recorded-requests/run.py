@@ -20,8 +20,8 @@ from exchange import Packet, send_until  # noqa: E402
 from servers import Server, variants  # noqa: E402
 
 
-def ask_all(program, root, only):
-    """The answers of all servers as entries of a recording."""
+def ask_all(program, root, only, bodies=None):
+    """The answers of all servers as entries of a recording; whole bodies go to files of the folder `bodies`."""
     words = subprocess.run([program, "version"], check=True, capture_output=True, text=True).stdout.split()
     entries = []
     for variant in variants():
@@ -30,24 +30,25 @@ def ask_all(program, root, only):
         server = Server(program, variant, root, words[1])
         try:
             for case in variant.cases():
-                entry = ask(server, variant, case)
-                entries += [entry] if entry else []
+                if isinstance(case, Packet):
+                    case.send(server.ports[case.listener])
+                    continue
+                answer = ask(server, case)
+                name = server.run.replace(recording.request_name(variant.name, case))
+                if bodies and answer:
+                    with open(os.path.join(bodies, str(len(entries))), "wb") as out:
+                        out.write(answer.body)
+                entries.append(recording.entry_of(name, answer, server.run, case.rules))
         finally:
             server.stop()
     return entries
 
 
-def ask(server, variant, case):
-    """The entry of a request; None for a packet, which has no answer."""
-    if isinstance(case, Packet):
-        case.send(server.ports[case.listener])
-        return None
+def ask(server, case):
     try:
-        answer = send_until(server.ports["http"], case)
+        return send_until(server.ports["http"], case)
     except OSError as error:
         raise SystemExit("%s %s: %s\n%s" % (case.method, case.target, error, server.last_lines()))
-    name = server.run.replace(recording.request_name(variant.name, case))
-    return recording.entry_of(name, answer, server.run, case.rules)
 
 
 def self_check():
@@ -64,7 +65,7 @@ def main():
     parser.add_argument("--record", metavar="FILE", help="write the answers to a file")
     parser.add_argument("--compare", metavar="FILE", help="compare the answers with those of a file")
     parser.add_argument("--only", action="append", metavar="SERVER", help="only this server (may be repeated)")
-    parser.add_argument("--keep", action="store_true", help="keep the folder of data and logs")
+    parser.add_argument("--keep", action="store_true", help="keep the folder of data, logs and whole bodies")
     parser.add_argument("--self-check", action="store_true", help="run the tests of this kit")
     arguments = parser.parse_args()
     if arguments.self_check:
@@ -75,11 +76,14 @@ def main():
     if arguments.only:
         recorded = [entry for entry in recorded if entry["request"].split(":")[0] in arguments.only]
     root = tempfile.mkdtemp(prefix="recorded-requests")
+    bodies = os.path.join(root, "bodies") if arguments.keep else None
+    if bodies:
+        os.mkdir(bodies)
     try:
-        entries = ask_all(arguments.program, root, arguments.only)
+        entries = ask_all(arguments.program, root, arguments.only, bodies)
     finally:
         if arguments.keep:
-            print("data and logs: %s" % root)
+            print("data, logs and bodies: %s" % root)
         else:
             shutil.rmtree(root, True)
     if arguments.record:

@@ -35,6 +35,8 @@ tenants:
     label-name-length-limit: 10
     label-value-length-limit: 40
 """
+FEATURES = ("promql-experimental-functions,promql-delayed-name-removal,promql-binop-fill-modifiers,promql-unquoted-utf8-names,"
+            "use-start-timestamps,type-and-unit-labels,query-cost")
 READY_SECONDS = 120
 
 
@@ -60,10 +62,13 @@ def variants():
     yield Variant("plain", QUIET + FOREVER + admin + graphite + listen, plain, {"schemas.conf": schemas},
                   ("carbon", "carbon-pickle", "influx-udp"))
     yield Variant("users", QUIET + ["--influx.auth-enabled", "--influx.shared-secret", "secret"], cases_influx.user_cases)
+    yield Variant("users-without-tokens", QUIET + ["--influx.auth-enabled"], cases_influx.token_cases)
     yield Variant("tenants", QUIET + ["--multitenancy", "--web.enable-admin-api", "--config", "{folder}/limits.yaml"] + graphite, cases_server.tenant_cases,
                   {"limits.yaml": LIMITS_OF_TENANT, "schemas.conf": schemas})
     yield Variant("limits", QUIET + TINY + graphite, cases_server.limit_cases, {"schemas.conf": schemas})
-    yield Variant("origins", QUIET + ["--web.cors.origin", "https?://good.example", "--web.allowed-hosts", "localhost,127.0.0.1,*.allowed.example"] + admin,
+    yield Variant("features", QUIET + ["--enable-feature", FEATURES], cases_prometheus.feature_cases)
+    yield Variant("origins", QUIET + ["--web.cors.origin", "https?://good.example", "--web.allowed-hosts", "localhost,127.0.0.1,*.allowed.example",
+                                        "--influx.prometheus-database", "prom"] + admin,
                   cases_server.origin_cases)
     yield Variant("read-only", ["--self-scrape", "off", "--read-only", "--bucket", "file://{folder}/bucket", "--web.enable-admin-api"] + graphite,
                   cases_server.read_only_cases, {"schemas.conf": schemas}, bucket_of="plain")
