@@ -96,7 +96,7 @@ class Server:
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(argv, stdout=log, stderr=log, env=without_settings(os.environ))
         texts = {words[name]: "<%s>" % name for name in self.ports}
-        texts.update({self.folder: "<folder>", str(self.process.pid): "<pid>", version: "<version>"})
+        texts.update({self.folder: "<folder>", version: "<version>"})
         self.run = Run(texts)
         if not self.is_ready():
             self.stop()

@@ -106,6 +106,11 @@ class Varying(unittest.TestCase):
         self.check("at 127.0.0.1:4711 in /tmp/x/plain/data, 0.1.0", "at <http> in <folder>/data, <version>")
         self.check("127.0.0.1:47110 10.1.0 0.1.0.1", "127.0.0.1:47110 10.1.0 0.1.0.1")
 
+    def test_numbers_are_not_known_texts(self):
+        # An id of a process with three digits was replaced where it was the value of a sample.
+        with self.assertRaises(AssertionError):
+            Run({"472": "<pid>"}, NOW)
+
     def test_times_near_the_run(self):
         for text in ("1800000000", "1799999000.25", "1800000000123", "1800000000123456", "1800000000123456789", "2027-01-15T08:00:00Z",
                      "2027-01-15T08:00:00.123456789Z"):

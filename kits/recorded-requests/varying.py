@@ -21,6 +21,8 @@ class Run:
     """What is known of one server process: replaced wherever it is found."""
 
     def __init__(self, texts, now_s=None):
+        # A number alone (a port, an id of a process) would also be found among values.
+        assert not any(text.isdigit() for text in texts), "a text that is replaced must not be a number"
         # Longer texts first: a folder goes before its parent.
         self.texts = sorted(texts.items(), key=lambda pair: -len(pair[0]))
         self.now_s = time.time() if now_s is None else now_s
