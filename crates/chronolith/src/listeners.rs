@@ -15,7 +15,7 @@ pub(crate) fn open_to_others(options: &ServerOptions) -> Option<String> {
     if open.is_empty() {
         return None;
     }
-    let influx = if options.influx.auth_enabled {
+    let influx = if options.service.influx.auth_enabled {
         "; influx.auth-enabled asks for credentials on /write and /query alone"
     } else {
         ""
@@ -29,14 +29,14 @@ pub(crate) fn open_to_others(options: &ServerOptions) -> Option<String> {
 
 /// Settings with their addresses, `host:port`.
 fn all(options: &ServerOptions) -> impl Iterator<Item = (&'static str, &str)> {
-    let carbon = options.write.carbon.listeners.iter().map(|listener| {
+    let carbon = options.service.write.carbon.listeners.iter().map(|listener| {
         let setting = match listener.protocol {
             CarbonProtocol::Plaintext => "carbon.listen",
             CarbonProtocol::Pickle => "carbon.pickle-listen",
         };
         (setting, listener.listen.as_str())
     });
-    let udp = options.influx.udp.iter().map(|listener| ("influx.udp", listener.listen.as_str()));
+    let udp = options.service.influx.udp.iter().map(|listener| ("influx.udp", listener.listen.as_str()));
     std::iter::once(("http", options.listen.as_str())).chain(carbon).chain(udp)
 }
 

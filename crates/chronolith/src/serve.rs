@@ -29,7 +29,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let reload = reload(&env, matches, &settings);
     let version = chronolith_server::VERSION;
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
-    let data_dir = (!is_read_only).then(|| settings.server.tsdb.data_dir.display().to_string());
+    let data_dir = (!is_read_only).then(|| settings.server.service.tsdb.data_dir.display().to_string());
     tracing::info!(version, data_dir, "starting");
     let server = Server::start(env, settings.server, reload).map_err(with_advice)?;
     server.run_until_signal().map_err(with_advice)?;

@@ -6,21 +6,21 @@ use std::sync::{Arc, OnceLock};
 use chronolith_base::Env;
 use chronolith_model::rollup::RollupRules;
 use chronolith_model::{TenantId, TenantLimits};
+use chronolith_service::admission::Admission;
+use chronolith_service::admission::threads::QueryThreads;
+use chronolith_service::lifecycle::Lifecycle;
+use chronolith_service::metrics::tenants::TenantMetrics;
+use chronolith_service::query::context::QueryContext;
 use chronolith_tsdb::{BucketSources, LimitsTable, SourcePart, Tsdb, fanout};
 use parking_lot::RwLock;
 
-use crate::admission::Admission;
-use crate::admission::threads::QueryThreads;
 use crate::carbon::rules::PathRules;
 use crate::http::influx::context::InfluxContext;
-use crate::http::query::context::QueryContext;
 use crate::http::write::context::WriteContext;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
-use crate::metrics::tenants::TenantMetrics;
 use crate::options::{Reload, ServerOptions, ShownSetting};
 use crate::serve::connections::Connections;
-use crate::serve::lifecycle::Lifecycle;
 
 /// State shared by all handlers.
 pub(crate) struct App {
@@ -63,7 +63,7 @@ impl App {
     pub(crate) fn new(env: Env, options: ServerOptions, reload: Option<Reload>) -> App {
         let started_ms = env.clock.now_ms();
         let shown = RwLock::new(Shown {
-            limits: options.tsdb.limits.clone(),
+            limits: options.service.tsdb.limits.clone(),
             settings: options.shown.clone(),
             config_yaml: options.config_yaml.clone(),
             reloaded_ms: started_ms,
@@ -72,13 +72,13 @@ impl App {
         App {
             configuration: Configuration { shown, reload },
             lifecycle: Lifecycle::default(),
-            admission: Admission::new(&options, &env.clock),
+            admission: Admission::new(&options.service, &env.clock),
             query_threads: QueryThreads::default(),
-            queries: QueryContext::new(&options),
-            writes: WriteContext::new(&options.write),
+            queries: QueryContext::new(&options.service),
+            writes: WriteContext::new(&options.service.write),
             influx: InfluxContext::new(&env.rng),
             metrics: Metrics::default(),
-            tenant_metrics: TenantMetrics::new(options.tenant_metrics_max),
+            tenant_metrics: TenantMetrics::new(options.service.tenant_metrics_max),
             connections: Connections::new(&*env.disk),
             started_ms,
             bucket: OnceLock::new(),
@@ -93,7 +93,7 @@ impl App {
     /// # Errors
     /// The text for the operator.
     pub(crate) fn read_rules(&self) -> Result<(), String> {
-        let files = &self.options.write.carbon.rules;
+        let files = &self.options.service.write.carbon.rules;
         if !files.is_empty() {
             let rules = PathRules::read(&*self.env.disk, files, self.env.rng.next_u64())?;
             // As in `set_store`: the store gets the latest rules, whichever comes first.

@@ -10,13 +10,13 @@ pub(crate) mod rules;
 use std::sync::Arc;
 
 use chronolith_ingest::carbon::{self, Refused, RefusedReason};
+use chronolith_service::counter::Counter;
+use chronolith_service::limits::CARBON_THREADS_MAX;
+use chronolith_service::options::CarbonListener;
+use chronolith_service::write::batches::BatchPool;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
-use crate::http::write::batches::BatchPool;
-use crate::limits::CARBON_THREADS_MAX;
-use crate::metrics::Counter;
-use crate::options::CarbonListener;
 use rules::PathRules;
 
 /// Name of the input that HTTP requests are.

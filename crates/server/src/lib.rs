@@ -6,8 +6,6 @@
 //! Not here: storage (`tsdb`), evaluation of queries (`promql`), decoding of protocol messages (`ingest`),
 //! flags and the settings file (the binary `chronolith`).
 
-mod activity;
-mod admission;
 mod app;
 mod carbon;
 pub mod duration;
@@ -18,10 +16,11 @@ pub mod options;
 pub mod serve;
 mod version;
 
-pub use http::{AllowedHosts, CorsOrigin};
-pub use options::{
-    CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, Reload, Reloaded,
-    RuleFiles, ServerOptions, ShownSetting, UdpListener, WriteOptions,
+pub use chronolith_service::options::{
+    CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, RuleFiles,
+    UdpListener, WriteOptions,
 };
+pub use http::{AllowedHosts, CorsOrigin};
+pub use options::{Reload, Reloaded, ServerOptions, ShownSetting};
 pub use serve::{RunError, Server};
 pub use version::{BuildInfo, VERSION};

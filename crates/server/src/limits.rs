@@ -49,21 +49,6 @@ pub const FORM_BYTES_MAX: usize = 4 << 20;
 pub const REMOTE_READ_BYTES_MAX: usize = 32 << 20;
 /// Bytes of an answer to remote read that is sent as one message.
 pub const REMOTE_READ_ANSWER_BYTES_MAX: usize = 1 << 30;
-/// Remote reads that wait for a permit, per permit.
-pub const REMOTE_READ_QUEUE_FACTOR: usize = 64;
-/// Requests for `/metrics` and for the status of memory and storage that are answered at once. Each takes
-/// milliseconds.
-pub const STATUS_CONCURRENCY: usize = 4;
-/// Those that wait for a permit, per permit.
-pub const STATUS_QUEUE_FACTOR: usize = 64;
-/// Longest wait of them.
-pub const STATUS_QUEUE_WAIT: Duration = Duration::from_secs(10);
-/// Requests of the admin API and reloads that run at once.
-pub const ADMIN_CONCURRENCY: usize = 2;
-/// Those that wait for a permit, per permit.
-pub const ADMIN_QUEUE_FACTOR: usize = 32;
-/// Longest wait of them: a snapshot may take minutes.
-pub const ADMIN_QUEUE_WAIT: Duration = Duration::from_secs(600);
 /// Parts of a streamed answer that wait for the client to take them.
 pub const STREAM_PARTS_MAX: usize = 4;
 /// Parameters of one request.
@@ -72,34 +57,11 @@ pub const PARAM_COUNT_MAX: usize = 4096;
 pub const QUERY_BYTES_MAX: usize = 256 << 10;
 /// Points of one series that a range query may ask for, as in Prometheus.
 pub const POINTS_PER_SERIES_MAX: i64 = 11_000;
-/// Writes that wait for a permit, per permit.
-pub const WRITE_QUEUE_FACTOR: usize = 16;
-/// Queries that wait for a permit, per permit. Waiting costs a kilobyte; clients that are refused and ask
-/// again at once cost a core.
-pub const QUERY_QUEUE_FACTOR: usize = 64;
-/// A query with a longer text is not taken for a small one.
-pub const SMALL_QUERY_BYTES_MAX: usize = 2 << 10;
-/// How long a query may take on the thread that read it.
-pub const SMALL_QUERY_SLICE_NS: u64 = 500_000;
-/// Texts of queries that are remembered because they took longer.
-pub const SMALL_QUERY_MEMORY_COUNT: usize = 1024;
-/// Tenants whose memory budget is remembered while they have no requests.
-pub const TENANT_BUDGETS_IDLE_MAX: usize = 4096;
-/// With multi-tenancy a tenant has this part of the permits and the memory of each class.
-pub const TENANT_SHARE_DIVISOR: usize = 4;
-/// Results of range queries that are kept, whatever their size.
-pub const RANGE_CACHE_ENTRIES_MAX: usize = 4096;
-/// Longest wait of a write for its permits.
-pub const WRITE_QUEUE_WAIT: Duration = Duration::from_secs(20);
 /// `Retry-After` of refused requests.
 pub const RETRY_AFTER_SECONDS: u32 = 5;
 /// When a client that met the memory limit of the head may try again: windows and idle series leave in
 /// minutes.
 pub const HEAD_FULL_RETRY_AFTER_SECONDS: u32 = 30;
-/// Empty batches kept for the next requests.
-pub const BATCH_POOL_COUNT_MAX: usize = 16;
-/// Memory of a batch beyond which it is not kept.
-pub const BATCH_POOL_BYTES_MAX: usize = 8 << 20;
 /// A stop, from the signal to the end of the process: as long as Kubernetes waits before it kills.
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(29);
 /// The part of it that closing the store always has.
@@ -108,8 +70,6 @@ pub const STOP_CLOSE_TIME: Duration = Duration::from_secs(7);
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
 /// Longest time for which readiness may be withdrawn before the listener closes.
 pub const SHUTDOWN_DELAY_MAX: Duration = Duration::from_secs(20);
-/// Stack of worker threads: deep queries recurse.
-pub const THREAD_STACK_BYTES: usize = 32 << 20;
 /// Responses shorter than this are not compressed.
 pub const COMPRESSION_BYTES_MIN: u64 = 1024;
 /// Content that is compressed on an async worker at once, in 100 us.
@@ -135,9 +95,6 @@ pub const SEARCH_LIMIT_MAX: usize = 10_000;
 
 /// Entries of one list of `/api/v1/status/tenants`, `rejects`, `top_queries` and `metric_usage` at most.
 pub const ACTIVITY_LIMIT_MAX: usize = 1000;
-
-/// Threads that work for carbon connections at the same time.
-pub const CARBON_THREADS_MAX: usize = 32;
 
 /// Pause after a failed accept (no file descriptors, no memory): trying again at once would only spin.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

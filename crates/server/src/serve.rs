@@ -8,7 +8,6 @@ mod carbon;
 mod connection;
 pub(crate) mod connections;
 mod error;
-pub(crate) mod lifecycle;
 mod refusals;
 mod request_lines;
 pub(crate) mod rounds;
@@ -24,6 +23,8 @@ use std::time::Duration;
 
 use axum::Router;
 use chronolith_base::{Env, thread};
+use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
+use chronolith_service::options::CarbonProtocol;
 use chronolith_tsdb::{BucketOptions, BucketSources, OpenError, Tsdb};
 use tokio::net::UdpSocket;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
@@ -38,9 +39,9 @@ use self::stop::Stop;
 use crate::app::App;
 use crate::http;
 use crate::http::influx::continuous;
-use crate::limits::{ACCEPT_PAUSE, ACCEPT_QUEUE_MAX, CARBON_THREADS_MAX, THREAD_STACK_BYTES};
+use crate::limits::{ACCEPT_PAUSE, ACCEPT_QUEUE_MAX};
 use crate::metrics::scrape;
-use crate::options::{CarbonProtocol, Reload, ServerOptions};
+use crate::options::{Reload, ServerOptions};
 
 /// Pause between two rounds of background work.
 const TICK_PAUSE: Duration = Duration::from_secs(1);
@@ -95,7 +96,7 @@ impl Server {
         let app = self.running.app.clone();
         let mut options = app.options.bucket.clone();
         if let Some(options) = &mut options {
-            options.field_separator.clone_from(&app.options.tsdb.field_separator);
+            options.field_separator.clone_from(&app.options.service.tsdb.field_separator);
         }
         let bucket = options.map(|options| self.open_bucket(&options)).transpose()?;
         if let Some(bucket) = bucket.clone().filter(|bucket| bucket.is_read_only()) {
@@ -108,7 +109,7 @@ impl Server {
         let open = move || {
             // The receiver is gone when the server stops during the replay.
             let open = |app: &App| {
-                let options = app.options.tsdb_options();
+                let options = app.options.service.tsdb_options();
                 Tsdb::open_with_bucket(app.env.clone(), options, app.lifecycle.replay_progress(), bucket)
             };
             let _ = opened.send(open_store(&app, open));
@@ -225,8 +226,10 @@ impl Server {
 }
 
 fn runtime(options: &ServerOptions) -> Result<Runtime, RunError> {
-    let blocking =
-        options.write.concurrency + options.query.concurrency + CARBON_THREADS_MAX + BLOCKING_THREADS_EXTRA;
+    let blocking = options.service.write.concurrency
+        + options.service.query.concurrency
+        + CARBON_THREADS_MAX
+        + BLOCKING_THREADS_EXTRA;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("http")
@@ -283,11 +286,11 @@ fn listen_for_points(
     let udp_socket = |setting, address: &str| {
         runtime.block_on(UdpSocket::bind(address)).map_err(|error| bind(setting, address, error))
     };
-    for options in app.options.influx.udp.clone() {
+    for options in app.options.service.influx.udp.clone() {
         let socket = udp_socket("influx.udp", &options.listen)?;
         runtime.spawn(udp::listen(app.clone(), udp::LineProtocol(options), socket, closed.clone()));
     }
-    for (idx, options) in app.options.write.carbon.listeners.iter().enumerate() {
+    for (idx, options) in app.options.service.write.carbon.listeners.iter().enumerate() {
         let setting = match options.protocol {
             CarbonProtocol::Plaintext => "carbon.listen",
             CarbonProtocol::Pickle => "carbon.pickle-listen",

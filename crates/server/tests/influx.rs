@@ -268,10 +268,14 @@ impl Target {
         let mut options = ServerOptions::new(dir.to_owned());
         options.listen = "127.0.0.1:0".to_owned();
         options.self_scrape_interval_ms = 0;
-        options.influx.runs_continuous_queries = false;
+        options.service.influx.runs_continuous_queries = false;
         change(&mut options);
         if let Some(program) = std::env::var_os(INFLUXD_ENV) {
-            return Target::Influxd(Influxd::start(Path::new(&program), dir, options.influx.auth_enabled));
+            return Target::Influxd(Influxd::start(
+                Path::new(&program),
+                dir,
+                options.service.influx.auth_enabled,
+            ));
         }
         let server = Server::start(Env::real(), options, None).expect("starts");
         server.wait_ready().expect("opens");
@@ -374,5 +378,5 @@ fn changes_of_version_1_8() {
 
 #[test]
 fn access() {
-    run(include_str!("influx/access.txt"), |options| options.influx.auth_enabled = true);
+    run(include_str!("influx/access.txt"), |options| options.service.influx.auth_enabled = true);
 }

@@ -40,7 +40,7 @@ pub(super) fn set_external_labels(settings: &mut Settings, text: &str) -> Result
 
 /// Checks the settings of a server whose bucket has Thanos's layout.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
-    if settings.server.multitenancy && !has_tenants(settings) {
+    if settings.server.service.multitenancy && !has_tenants(settings) {
         return Err(
             "multitenancy: expected false: the layout thanos (bucket.layout) has no tenants".to_owned()
         );
@@ -54,7 +54,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), String> {
             for example cluster=\"eu\", to upload in the layout thanos, or read-only"
             .to_owned()),
         BucketLayout::Thanos { writer: Some(_) } => {
-            match settings.server.tsdb.limits.of(&TenantId::anonymous()).block_encoding {
+            match settings.server.service.tsdb.limits.of(&TenantId::anonymous()).block_encoding {
                 BlockEncoding::Prometheus => Ok(()),
                 BlockEncoding::Dense => Err("block-encoding: expected prometheus to upload in the layout \
                     thanos: Thanos does not read dense chunks"

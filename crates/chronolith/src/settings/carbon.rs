@@ -16,7 +16,7 @@ pub(super) const LISTEN: Setting = Setting::server(
     "",
     Form::Text("LIST"),
     "Listeners of carbon's plaintext protocol on TCP and UDP: host:port[/TENANT[/PREFIX]], separated by commas",
-    |s, v| set_listeners(&mut s.server.write.carbon, CarbonProtocol::Plaintext, v),
+    |s, v| set_listeners(&mut s.server.service.write.carbon, CarbonProtocol::Plaintext, v),
 );
 
 pub(super) const PICKLE_LISTEN: Setting = Setting::server(
@@ -24,7 +24,7 @@ pub(super) const PICKLE_LISTEN: Setting = Setting::server(
     "",
     Form::Text("LIST"),
     "Listeners of carbon's pickle protocol on TCP: host:port[/TENANT[/PREFIX]], separated by commas",
-    |s, v| set_listeners(&mut s.server.write.carbon, CarbonProtocol::Pickle, v),
+    |s, v| set_listeners(&mut s.server.service.write.carbon, CarbonProtocol::Pickle, v),
 );
 
 pub(super) const SYNC_INTERVAL: Setting = Setting::server(
@@ -33,7 +33,7 @@ pub(super) const SYNC_INTERVAL: Setting = Setting::server(
     Form::Duration,
     "Longest time between reading points of a carbon connection and their being durable",
     |s, v| {
-        s.server.write.carbon.sync_ms = value::duration(v)?.unsigned_abs();
+        s.server.service.write.carbon.sync_ms = value::duration(v)?.unsigned_abs();
         Ok(())
     },
 );
@@ -43,7 +43,7 @@ pub(super) const SCHEMAS: Setting = Setting::server(
     "",
     Form::Text("FILE"),
     "storage-schemas.conf: archives and reorder buffers of paths; read again by a reload",
-    |s, v| set_file(&mut s.server.write.carbon.rules.schemas, v),
+    |s, v| set_file(&mut s.server.service.write.carbon.rules.schemas, v),
 );
 
 pub(super) const AGGREGATION: Setting = Setting::server(
@@ -51,7 +51,7 @@ pub(super) const AGGREGATION: Setting = Setting::server(
     "",
     Form::Text("FILE"),
     "storage-aggregation.conf: methods and xFilesFactor of paths; read again by a reload",
-    |s, v| set_file(&mut s.server.write.carbon.rules.aggregation, v),
+    |s, v| set_file(&mut s.server.service.write.carbon.rules.aggregation, v),
 );
 
 pub(super) const REWRITES: Setting = Setting::server(
@@ -59,7 +59,7 @@ pub(super) const REWRITES: Setting = Setting::server(
     "",
     Form::Text("FILE"),
     "Rewrite rules: other names and labels for paths of carbon points; read again by a reload",
-    |s, v| set_file(&mut s.server.write.carbon.rules.rewrites, v),
+    |s, v| set_file(&mut s.server.service.write.carbon.rules.rewrites, v),
 );
 
 pub(super) const MAX_SERIES: Setting = Setting::tenant(
@@ -181,7 +181,7 @@ pub(super) const EVENTS_MEMORY: Setting = Setting::server(
     "Texts of events and meta tag rules of all tenants; further ones are refused",
     |s, v| {
         let bytes = value::size_at_least(v, 1 << 20)?;
-        s.server.tsdb.texts.annotation_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
+        s.server.service.tsdb.texts.annotation_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
         Ok(())
     },
 );
@@ -211,7 +211,7 @@ fn set_file(file: &mut Option<PathBuf>, text: &str) -> Result<(), String> {
 /// Checks that a server with listeners can store their points.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
-    match settings.server.write.carbon.listeners.first() {
+    match settings.server.service.write.carbon.listeners.first() {
         Some(listener) if is_read_only => {
             let setting = match listener.protocol {
                 CarbonProtocol::Plaintext => "carbon.listen",

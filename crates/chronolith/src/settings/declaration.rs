@@ -158,7 +158,7 @@ impl Setting {
     pub(super) fn apply(&self, settings: &mut Settings, text: &str) -> Result<(), String> {
         match self.scope {
             Scope::Server(apply) => apply(settings, text),
-            Scope::Tenant(apply) => apply(&mut settings.server.tsdb.limits.default, text),
+            Scope::Tenant(apply) => apply(&mut settings.server.service.tsdb.limits.default, text),
         }
     }
 }

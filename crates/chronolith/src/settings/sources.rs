@@ -111,9 +111,10 @@ impl Sources<'_> {
                 origin: origin.to_string(),
             });
         }
-        let limits = tenants::table(settings.server.tsdb.limits.default.clone(), &tenants);
+        let limits = tenants::table(settings.server.service.tsdb.limits.default.clone(), &tenants);
         let shown_path = path.as_deref().unwrap_or(Path::new("")).display();
-        settings.server.tsdb.limits = limits.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
+        settings.server.service.tsdb.limits =
+            limits.map_err(|why| SettingsError(format!("{shown_path}:{why}")))?;
         bucket_layout::check(&settings).map_err(SettingsError)?;
         carbon::check(&settings).map_err(SettingsError)?;
         settings.server.shown.extend(tenants::shown(&tenants, path.as_deref().unwrap_or(Path::new(""))));
@@ -228,5 +229,5 @@ pub(crate) fn reloaded(running: &Settings, fresh: Settings) -> Reloaded {
         }
     }
     shown.extend(tenants);
-    Reloaded { limits: fresh.server.tsdb.limits, config_yaml: show_yaml(&shown), shown }
+    Reloaded { limits: fresh.server.service.tsdb.limits, config_yaml: show_yaml(&shown), shown }
 }

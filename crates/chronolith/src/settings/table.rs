@@ -43,7 +43,7 @@ static NETWORK: &[Setting] = &[
         "false",
         Form::Switch,
         "Take the tenant from X-Scope-OrgID; otherwise all is one tenant",
-        |s, v| set(&mut s.server.multitenancy, value::switch(v)),
+        |s, v| set(&mut s.server.service.multitenancy, value::switch(v)),
     ),
     Setting::server(
         "web.enable-admin-api",
@@ -87,7 +87,7 @@ static NETWORK: &[Setting] = &[
         "",
         Form::Text("LIST"),
         "UDP listeners of line protocol: host:port/DATABASE[/POLICY[/PRECISION]], separated by commas",
-        |s, v| set(&mut s.server.influx.udp, value::udp_listeners(v)),
+        |s, v| set(&mut s.server.service.influx.udp, value::udp_listeners(v)),
     ),
 ];
 
@@ -97,14 +97,14 @@ static STORAGE: &[Setting] = &[
         "./data",
         Form::Text("DIR"),
         "Data directory: WAL, checkpoint, blocks, snapshots",
-        |s, v| set(&mut s.server.tsdb.data_dir, value::directory(v)),
+        |s, v| set(&mut s.server.service.tsdb.data_dir, value::directory(v)),
     ),
     Setting::server(
         "sync",
         "fsync",
         Form::Choice("fsync|interval=100ms|os"),
         "When a write is acknowledged: fsync, interval=100ms, os",
-        |s, v| set(&mut s.server.tsdb.sync, value::sync_mode(v)),
+        |s, v| set(&mut s.server.service.tsdb.sync, value::sync_mode(v)),
     ),
     Setting::tenant(
         "retention",
@@ -119,42 +119,42 @@ static STORAGE: &[Setting] = &[
         "0",
         Form::Size,
         "Bytes of blocks to keep, oldest go first; 0 keeps all",
-        |s, v| set(&mut s.server.tsdb.retention.bytes_max, value::size(v)),
+        |s, v| set(&mut s.server.service.tsdb.retention.bytes_max, value::size(v)),
     ),
     Setting::server(
         "retention-clock-guard",
         "24h",
         Form::Duration,
         "How long removal by age waits after the clock has jumped ahead by more than 1h; 0 = not at all",
-        |s, v| set(&mut s.server.tsdb.retention.clock_guard_ms, value::duration(v)),
+        |s, v| set(&mut s.server.service.tsdb.retention.clock_guard_ms, value::duration(v)),
     ),
     Setting::server(
         "flush-delay",
         "1h",
         Form::Duration,
         "How long after its end a two-hour window becomes a block",
-        |s, v| set(&mut s.server.tsdb.flush.delay_ms, value::duration(v)),
+        |s, v| set(&mut s.server.service.tsdb.flush.delay_ms, value::duration(v)),
     ),
     Setting::server(
         "flush-small-window",
         "1MiB",
         Form::Size,
         "A smaller window waits for others of its day, at most 24 times flush-delay; 0 = none waits",
-        |s, v| set(&mut s.server.tsdb.flush.small_window_bytes, value::size(v)),
+        |s, v| set(&mut s.server.service.tsdb.flush.small_window_bytes, value::size(v)),
     ),
     Setting::server(
         "idle-after",
         "15m",
         Form::Duration,
         "How long a series may take no samples until it leaves memory for a block; 0 = until its window ends",
-        |s, v| set(&mut s.server.tsdb.idle.after_ms, value::duration(v)),
+        |s, v| set(&mut s.server.service.tsdb.idle.after_ms, value::duration(v)),
     ),
     Setting::server(
         "wal-checkpoint-size",
         "4GiB",
         Form::Size,
         "Size of the WAL that forces a checkpoint",
-        |s, v| set(&mut s.server.tsdb.wal.checkpoint_bytes, value::size_at_least(v, 1 << 20)),
+        |s, v| set(&mut s.server.service.tsdb.wal.checkpoint_bytes, value::size_at_least(v, 1 << 20)),
     ),
     Setting::tenant(
         "out-of-order-window",
@@ -185,56 +185,56 @@ static STORAGE: &[Setting] = &[
         "2GiB",
         Form::Size,
         "Bytes of a block that compaction writes, larger ones are split by series; 0 switches compaction off",
-        |s, v| set(&mut s.server.tsdb.compaction.block_bytes_max, value::size(v)),
+        |s, v| set(&mut s.server.service.tsdb.compaction.block_bytes_max, value::size(v)),
     ),
     Setting::server(
         "compaction-rate",
         "64MiB",
         Form::Size,
         "Bytes per second that compaction reads and writes at most; 0 = no limit",
-        |s, v| set(&mut s.server.tsdb.compaction.bytes_per_second, value::size(v)),
+        |s, v| set(&mut s.server.service.tsdb.compaction.bytes_per_second, value::size(v)),
     ),
     Setting::server(
         "open-block-maps",
         "8192",
         Form::Count,
         "Memory maps of open blocks at most; Linux grants a process 65530 for everything",
-        |s, v| set(&mut s.server.tsdb.open_blocks.maps_max, value::count(v).map(|n| n as u64)),
+        |s, v| set(&mut s.server.service.tsdb.open_blocks.maps_max, value::count(v).map(|n| n as u64)),
     ),
     Setting::server(
         "open-block-memory",
         "512MiB",
         Form::Size,
         "Memory of open blocks at most, mapped files aside; a quarter of it is kept for the next query",
-        |s, v| set(&mut s.server.tsdb.open_blocks.bytes_max, value::size_at_least(v, 1 << 20)),
+        |s, v| set(&mut s.server.service.tsdb.open_blocks.bytes_max, value::size_at_least(v, 1 << 20)),
     ),
     Setting::server(
         "min-free-space",
         "64MiB",
         Form::Size,
         "Writes are refused when less is free on the disk",
-        |s, v| set(&mut s.server.tsdb.free_bytes_min, value::size(v)),
+        |s, v| set(&mut s.server.service.tsdb.free_bytes_min, value::size(v)),
     ),
     Setting::server(
         "head-memory-limit",
         "50%",
         Form::Text("SIZE|PERCENT"),
         "Memory of the head of all tenants, as a size or as a part of the cgroup's or machine's; 429 beyond it; 0 = no limit",
-        |s, v| set(&mut s.server.tsdb.head_memory.limit, value::head_memory(v)),
+        |s, v| set(&mut s.server.service.tsdb.head_memory.limit, value::head_memory(v)),
     ),
     Setting::server(
         "head-memory-tenant-share",
         "25%",
         Form::Text("PERCENT"),
         "Part of head-memory-limit that one tenant may use with multitenancy; 429 for that tenant beyond it; 100% = no share",
-        |s, v| set(&mut s.server.tsdb.head_memory.tenant_percent, value::percent(v)),
+        |s, v| set(&mut s.server.service.tsdb.head_memory.tenant_percent, value::percent(v)),
     ),
     Setting::server(
         "histogram-memory",
         "1GiB",
         Form::Size,
         "Memory of open chunks and out-of-order samples of native histograms; beyond it they go to chunk files early",
-        |s, v| set(&mut s.server.tsdb.histogram_bytes_max, value::size_at_least(v, 1 << 20)),
+        |s, v| set(&mut s.server.service.tsdb.histogram_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
 ];
 
@@ -316,75 +316,77 @@ static LIMITS: &[Setting] = &[
         "100000",
         Form::Count,
         "Exemplars kept in memory; 0 keeps none",
-        |s, v| set(&mut s.server.tsdb.exemplar_count_max, value::count_or_none(v)),
+        |s, v| set(&mut s.server.service.tsdb.exemplar_count_max, value::count_or_none(v)),
     ),
 ];
 
 static QUERIES: &[Setting] = &[
     Setting::server("query.timeout", "2m", Form::Duration, "Longest run of a query", |s, v| {
-        set(&mut s.server.query.timeout_ms, value::duration_positive(v))
+        set(&mut s.server.service.query.timeout_ms, value::duration_positive(v))
     }),
     Setting::server("query.concurrency", "20", Form::Count, "Queries at work at once", |s, v| {
-        set(&mut s.server.query.concurrency, value::permits(v))
+        set(&mut s.server.service.query.concurrency, value::permits(v))
     }),
     Setting::server(
         "query.max-samples",
         "50000000",
         Form::Count,
         "Samples one query may hold at once",
-        |s, v| set(&mut s.server.query.samples_max, value::count(v).map(|n| n as u64)),
+        |s, v| set(&mut s.server.service.query.samples_max, value::count(v).map(|n| n as u64)),
     ),
     Setting::server(
         "query.memory",
         "1GiB",
         Form::Size,
         "Memory of one query, its response included",
-        |s, v| set(&mut s.server.query.memory_bytes_max, value::size_at_least(v, 1 << 20)),
+        |s, v| set(&mut s.server.service.query.memory_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
     Setting::server("query.memory-total", "2GiB", Form::Size, "Memory of all queries together", |s, v| {
-        set(&mut s.server.query.memory_total_bytes_max, value::size_at_least(v, 1 << 20))
+        set(&mut s.server.service.query.memory_total_bytes_max, value::size_at_least(v, 1 << 20))
     }),
     Setting::server(
         "query.lookback",
         "5m",
         Form::Duration,
         "How far a query looks back for the latest sample",
-        |s, v| set(&mut s.server.query.lookback_ms, value::duration_positive(v).map(u64::cast_signed)),
+        |s, v| {
+            set(&mut s.server.service.query.lookback_ms, value::duration_positive(v).map(u64::cast_signed))
+        },
     ),
     Setting::server(
         "query.read-limit",
         "64GiB",
         Form::Size,
         "Samples (16 B each) that one query may read, by estimate",
-        |s, v| set(&mut s.server.query.read_bytes_max, value::size_at_least(v, 1 << 20)),
+        |s, v| set(&mut s.server.service.query.read_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
     Setting::server(
         "query.cache-size",
         "64MiB",
         Form::Size,
         "Memory of the result cache of range queries; 0 turns it off",
-        |s, v| set(&mut s.server.query.cache_bytes_max, value::size(v)),
+        |s, v| set(&mut s.server.service.query.cache_bytes_max, value::size(v)),
     ),
     Setting::server(
         "query.align-steps",
         "off",
         Form::Choice("on|off"),
         "Round start and end of range queries down to multiples of their step, so that the result cache serves them",
-        |s, v| set(&mut s.server.query.align_steps, value::switch(v)),
+        |s, v| set(&mut s.server.service.query.align_steps, value::switch(v)),
     ),
     Setting::server(
         "query.log-slow",
         "0",
         Form::Duration,
         "Queries that take longer go to the log with their plan, target slow_query; 0 = none",
-        |s, v| set(&mut s.server.query.log_slow_ms, value::duration(v).map(i64::unsigned_abs)),
+        |s, v| set(&mut s.server.service.query.log_slow_ms, value::duration(v).map(i64::unsigned_abs)),
     ),
     Setting::server(
         "query.log-file",
         "",
         Form::Text("FILE"),
         "File to which all queries are written as JSON, opened again by a reload; empty = none",
-        |s, v| set(&mut s.server.query.log_file, value::file_or_none(v)),
+        |s, v| set(&mut s.server.service.query.log_file, value::file_or_none(v)),
     ),
     Setting::tenant(
         "query.tenant-concurrency",
@@ -418,40 +420,40 @@ static QUERIES: &[Setting] = &[
         "50000000",
         Form::Count,
         "Samples of one remote read query whose response is not streamed; 0 = no limit",
-        |s, v| set(&mut s.server.remote_read.samples_max, value::count_or_none(v).map(|n| n as u64)),
+        |s, v| set(&mut s.server.service.remote_read.samples_max, value::count_or_none(v).map(|n| n as u64)),
     ),
     Setting::server(
         "storage.remote.read-concurrent-limit",
         "10",
         Form::Count,
         "Remote reads at work at once",
-        |s, v| set(&mut s.server.remote_read.concurrency, value::permits(v)),
+        |s, v| set(&mut s.server.service.remote_read.concurrency, value::permits(v)),
     ),
     Setting::server(
         "storage.remote.read-max-bytes-in-frame",
         "1MiB",
         Form::Size,
         "Bytes of a frame of a streamed remote read; clients have a limit, too",
-        |s, v| set(&mut s.server.remote_read.frame_bytes_max, value::size_in_memory(v)),
+        |s, v| set(&mut s.server.service.remote_read.frame_bytes_max, value::size_in_memory(v)),
     ),
 ];
 
 static WRITES: &[Setting] = &[
     Setting::server("write.max-compressed", "32MiB", Form::Size, "Largest write request as sent", |s, v| {
-        set(&mut s.server.write.compressed_bytes_max, value::size_in_memory(v))
+        set(&mut s.server.service.write.compressed_bytes_max, value::size_in_memory(v))
     }),
     Setting::server(
         "write.max-decompressed",
         "64MiB",
         Form::Size,
         "Largest write request unpacked",
-        |s, v| set(&mut s.server.write.decompressed_bytes_max, value::size_in_memory(v)),
+        |s, v| set(&mut s.server.service.write.decompressed_bytes_max, value::size_in_memory(v)),
     ),
     Setting::server("write.concurrency", "64", Form::Count, "Write requests at work at once", |s, v| {
-        set(&mut s.server.write.concurrency, value::permits(v))
+        set(&mut s.server.service.write.concurrency, value::permits(v))
     }),
     Setting::server("write.memory", "512MiB", Form::Size, "Memory of all write requests together", |s, v| {
-        set(&mut s.server.write.memory_bytes_max, value::size_at_least(v, 1 << 20))
+        set(&mut s.server.service.write.memory_bytes_max, value::size_at_least(v, 1 << 20))
     }),
 ];
 
@@ -461,21 +463,21 @@ static INFLUXDB: &[Setting] = &[
         "false",
         Form::Switch,
         "Require the credentials of a user for /write and /query",
-        |s, v| set(&mut s.server.influx.auth_enabled, value::switch(v)),
+        |s, v| set(&mut s.server.service.influx.auth_enabled, value::switch(v)),
     ),
     Setting::server(
         "influx.shared-secret",
         "",
         Form::Secret,
         "Secret of JSON web tokens (HS256, HS384, HS512); empty = no tokens. Better given as a variable or in the file",
-        |s, v| set(&mut s.server.influx.shared_secret, Ok(v.to_owned())),
+        |s, v| set(&mut s.server.service.influx.shared_secret, Ok(v.to_owned())),
     ),
     Setting::server(
         "influx.version",
         "1.8.10",
         Form::Text("VERSION"),
         "Version in X-Influxdb-Version, by which clients choose what they send",
-        |s, v| set(&mut s.server.influx.version, value::header_text(v)),
+        |s, v| set(&mut s.server.service.influx.version, value::header_text(v)),
     ),
     Setting::server(
         "influx.prometheus-database",
@@ -483,7 +485,10 @@ static INFLUXDB: &[Setting] = &[
         Form::Text("NAME"),
         "Name under which InfluxQL reads the series of other protocols as a read-only database; empty = not at all",
         |s, v| {
-            set(&mut s.server.influx.prometheus_database, Ok(Some(v.to_owned()).filter(|v| !v.is_empty())))
+            set(
+                &mut s.server.service.influx.prometheus_database,
+                Ok(Some(v.to_owned()).filter(|v| !v.is_empty())),
+            )
         },
     ),
     Setting::server(
@@ -491,76 +496,76 @@ static INFLUXDB: &[Setting] = &[
         "_",
         Form::Text("TEXT"),
         "Text between measurement and field in the metric names of PromQL",
-        |s, v| set(&mut s.server.tsdb.field_separator, Ok(v.to_owned())),
+        |s, v| set(&mut s.server.service.tsdb.field_separator, Ok(v.to_owned())),
     ),
     Setting::server(
         "influx.max-body-size",
         "25MB",
         Form::Size,
         "Largest write in line protocol as sent; unpacked, write.max-decompressed holds",
-        |s, v| set(&mut s.server.influx.body_bytes_max, value::size_in_memory(v)),
+        |s, v| set(&mut s.server.service.influx.body_bytes_max, value::size_in_memory(v)),
     ),
     Setting::server("influx.max-line-size", "16MiB", Form::Size, "Longest line of line protocol", |s, v| {
-        set(&mut s.server.influx.line_bytes_max, value::size_in_memory(v))
+        set(&mut s.server.service.influx.line_bytes_max, value::size_in_memory(v))
     }),
     Setting::server("influx.max-text-size", "1MiB", Form::Size, "Longest text of a field", |s, v| {
-        set(&mut s.server.influx.text_bytes_max, value::size_in_memory(v))
+        set(&mut s.server.service.influx.text_bytes_max, value::size_in_memory(v))
     }),
     Setting::server(
         "text-bytes-limit",
         "256MiB",
         Form::Size,
         "Memory of different texts in the head of all tenants; at three quarters windows are flushed early",
-        |s, v| set(&mut s.server.tsdb.texts.head_bytes_max, value::size_at_least(v, 1 << 20)),
+        |s, v| set(&mut s.server.service.tsdb.texts.head_bytes_max, value::size_at_least(v, 1 << 20)),
     ),
     Setting::server(
         "influx.max-row-limit",
         "0",
         Form::Count,
         "Rows of a query response that is not chunked; the rest is cut and marked partial; 0 = no limit",
-        |s, v| set(&mut s.server.influx.row_count_max, value::count_or_none(v)),
+        |s, v| set(&mut s.server.service.influx.row_count_max, value::count_or_none(v)),
     ),
     Setting::server(
         "influx.max-select-series",
         "0",
         Form::Count,
         "Series that a SELECT may read; 0 = no limit",
-        |s, v| set(&mut s.server.influx.select_series_max, value::count_or_none(v)),
+        |s, v| set(&mut s.server.service.influx.select_series_max, value::count_or_none(v)),
     ),
     Setting::server(
         "influx.max-select-point",
         "0",
         Form::Count,
         "Points that a SELECT may read; 0 = no limit",
-        |s, v| set(&mut s.server.influx.select_point_max, value::count_or_none(v)),
+        |s, v| set(&mut s.server.service.influx.select_point_max, value::count_or_none(v)),
     ),
     Setting::server(
         "influx.max-select-buckets",
         "0",
         Form::Count,
         "Windows of GROUP BY time() that a SELECT may make; 0 = no limit",
-        |s, v| set(&mut s.server.influx.select_bucket_max, value::count_or_none(v)),
+        |s, v| set(&mut s.server.service.influx.select_bucket_max, value::count_or_none(v)),
     ),
     Setting::server(
         "influx.query-timeout",
         "0s",
         Form::Duration,
         "Longest run of a request with InfluxQL; 0 = query.timeout",
-        |s, v| set(&mut s.server.influx.query_timeout_ms, value::duration(v).map(i64::unsigned_abs)),
+        |s, v| set(&mut s.server.service.influx.query_timeout_ms, value::duration(v).map(i64::unsigned_abs)),
     ),
     Setting::server(
         "influx.max-concurrent-queries",
         "0",
         Form::Count,
         "Requests with InfluxQL of a tenant at once, refused beyond it; 0 = no limit, they wait as query.concurrency says",
-        |s, v| set(&mut s.server.influx.concurrent_query_max, value::count_or_none(v)),
+        |s, v| set(&mut s.server.service.influx.concurrent_query_max, value::count_or_none(v)),
     ),
     Setting::server(
         "influx.continuous-queries",
         "true",
         Form::Switch,
         "Run the continuous queries of the databases",
-        |s, v| set(&mut s.server.influx.runs_continuous_queries, value::switch(v)),
+        |s, v| set(&mut s.server.service.influx.runs_continuous_queries, value::switch(v)),
     ),
 ];
 
@@ -596,7 +601,7 @@ static LOG: &[Setting] = &[
         "100",
         Form::Count,
         "Tenants with metrics of their own; the others are summed under tenant=\"__overflow__\"",
-        |s, v| set(&mut s.server.tenant_metrics_max, value::tenant_metrics_count(v)),
+        |s, v| set(&mut s.server.service.tenant_metrics_max, value::tenant_metrics_count(v)),
     ),
     Setting::server(
         "log.level",
@@ -625,7 +630,7 @@ static LOG: &[Setting] = &[
         Form::Text("NAMES"),
         "Experimental parts, separated by commas",
         |s, v| {
-            value::enable_features(&mut s.server.features, v, &mut s.warnings);
+            value::enable_features(&mut s.server.service.features, v, &mut s.warnings);
             Ok(())
         },
     ),

@@ -66,10 +66,10 @@ fn flag_before_environment_before_file_before_default() {
     let yaml = Some("query:\n  timeout: 3m\n  concurrency: 7\nretention: 15d\n");
     let environment = [("CHRONOLITH_QUERY_TIMEOUT", "4m"), ("CHRONOLITH_RETENTION", "20d")];
     let settings = resolve(&["--query.timeout", "5m"], &environment, yaml).unwrap();
-    assert_eq!(settings.server.query.timeout_ms, 300_000, "the flag");
-    assert_eq!(settings.server.tsdb.limits.default.retention_ms, 20 * 86_400_000, "the environment");
-    assert_eq!(settings.server.query.concurrency, 7, "the file");
-    assert_eq!(settings.server.query.lookback_ms, 300_000, "the default");
+    assert_eq!(settings.server.service.query.timeout_ms, 300_000, "the flag");
+    assert_eq!(settings.server.service.tsdb.limits.default.retention_ms, 20 * 86_400_000, "the environment");
+    assert_eq!(settings.server.service.query.concurrency, 7, "the file");
+    assert_eq!(settings.server.service.query.lookback_ms, 300_000, "the default");
     let shown = |name: &str| {
         let shown = settings.server.shown.iter().find(|one| one.name == name).unwrap();
         (shown.value.clone(), shown.default.clone().unwrap(), shown.origin.clone())
@@ -87,8 +87,8 @@ fn flag_before_environment_before_file_before_default() {
 fn nested_and_dotted_keys_are_the_same() {
     let nested = resolve(&[], &[], Some("write:\n  max-compressed: 1MiB\n")).unwrap();
     let dotted = resolve(&[], &[], Some("# comment\nwrite.max-compressed: 1MiB\n")).unwrap();
-    assert_eq!(nested.server.write.compressed_bytes_max, 1 << 20);
-    assert_eq!(dotted.server.write.compressed_bytes_max, 1 << 20);
+    assert_eq!(nested.server.service.write.compressed_bytes_max, 1 << 20);
+    assert_eq!(dotted.server.service.write.compressed_bytes_max, 1 << 20);
     assert!(resolve(&[], &[], Some("# nothing\n")).is_ok());
 }
 
@@ -126,15 +126,16 @@ fn values_are_understood() {
     let args =
         ["--sync", "interval=250ms", "--retention-size", "10GB", "--self-scrape", "off", "--multitenancy"];
     let settings = resolve(&args, &[], Some("enable-feature: [promql-experimental-functions]\n")).unwrap();
-    assert_eq!(settings.server.tsdb.sync, SyncMode::Interval(250));
-    assert_eq!(settings.server.tsdb.retention.bytes_max, 10_000_000_000);
+    assert_eq!(settings.server.service.tsdb.sync, SyncMode::Interval(250));
+    assert_eq!(settings.server.service.tsdb.retention.bytes_max, 10_000_000_000);
     assert_eq!(settings.server.self_scrape_interval_ms, 0);
-    assert!(settings.server.multitenancy && settings.server.features.experimental_functions);
+    assert!(settings.server.service.multitenancy && settings.server.service.features.experimental_functions);
 }
 
 #[test]
 fn features_have_the_names_of_prometheus() {
-    let features = |names: &str| resolve(&["--enable-feature", names], &[], None).unwrap().server.features;
+    let features =
+        |names: &str| resolve(&["--enable-feature", names], &[], None).unwrap().server.service.features;
     let all = features(
         "promql-experimental-functions,promql-delayed-name-removal,promql-binop-fill-modifiers,\
          promql-unquoted-utf8-names,use-start-timestamps,type-and-unit-labels,query-cost",
@@ -160,7 +161,7 @@ fn features_have_the_names_of_prometheus() {
 fn unknown_features_are_warnings() {
     let names = "magic, otlp-deltatocumulative,use-start-timestamps,,old-ui";
     let settings = resolve(&["--enable-feature", names], &[], None).unwrap();
-    assert!(settings.server.features.start_timestamps);
+    assert!(settings.server.service.features.start_timestamps);
     let warned = |name: &str| settings.warnings.iter().filter(|text| text.contains(name)).count();
     assert_eq!(
         ["\"magic\"", "\"otlp-deltatocumulative\"", "\"old-ui\"", "feature \"\""].map(warned),
@@ -208,7 +209,7 @@ fn uploads_in_thanos_layout_need_external_labels() {
 fn a_secret_is_not_shown() {
     let flag = ["--influx.shared-secret", "s3cr3t"];
     let server = resolve(&flag, &[], None).unwrap().server;
-    assert_eq!(server.influx.shared_secret, "s3cr3t");
+    assert_eq!(server.service.influx.shared_secret, "s3cr3t");
     let value_of = |shown: &[ShownSetting]| {
         shown.iter().find(|one| one.name == "influx.shared-secret").map(|one| one.value.clone()).unwrap()
     };
@@ -244,7 +245,7 @@ const TENANTS: &str = "limits:\n  series-limit: 1000\n  retention: 15d\ntenants:
 #[test]
 fn a_tenant_has_its_own_limits_and_those_of_all_otherwise() {
     let settings = resolve(&[], &[], Some(TENANTS)).unwrap();
-    let of = |name: &str| settings.server.tsdb.limits.of(&TenantId::new(name).unwrap()).clone();
+    let of = |name: &str| settings.server.service.tsdb.limits.of(&TenantId::new(name).unwrap()).clone();
     let (a, b, other) = (of("team-a"), of("(b).c!"), of("other"));
     assert_eq!((a.series_max, b.series_max, other.series_max), (5, 1000, 1000));
     let day_ms = 86_400_000;
@@ -252,7 +253,11 @@ fn a_tenant_has_its_own_limits_and_those_of_all_otherwise() {
     assert_eq!((a.out_of_order_ms, a.duplicates), (7_200_000, DuplicatePolicy::LastWins));
     assert_eq!((a.block_encoding, b.block_encoding), (BlockEncoding::Prometheus, BlockEncoding::Dense));
     let again = resolve(&[], &[], Some(&settings.server.config_yaml)).unwrap();
-    assert_eq!(again.server.tsdb.limits, settings.server.tsdb.limits, "{}", settings.server.config_yaml);
+    assert_eq!(
+        again.server.service.tsdb.limits, settings.server.service.tsdb.limits,
+        "{}",
+        settings.server.config_yaml
+    );
 }
 
 /// Each entry was compared with all earlier ones: 10,000 tenants with six limits each took 27.5 s to start,
@@ -270,7 +275,7 @@ fn limits_of_ten_thousand_tenants_are_read_in_linear_time() {
         );
     }
     let start_ns = chronolith_base::thread::cpu_time_ns();
-    let limits = resolve(&[], &[], Some(&yaml)).unwrap().server.tsdb.limits;
+    let limits = resolve(&[], &[], Some(&yaml)).unwrap().server.service.tsdb.limits;
     let used_ms = (chronolith_base::thread::cpu_time_ns() - start_ns) / 1_000_000;
     assert_eq!(limits.by_tenant.len(), 10_000);
     assert_eq!(limits.of(&TenantId::new("tenant-9999").unwrap()).series_max, 10_000);
@@ -281,7 +286,7 @@ fn limits_of_ten_thousand_tenants_are_read_in_linear_time() {
 #[test]
 fn memory_of_the_head_is_a_size_or_a_part_of_what_there_is() {
     let of = |text: &str| {
-        resolve(&["--head-memory-limit", text], &[], None).map(|s| s.server.tsdb.head_memory.limit)
+        resolve(&["--head-memory-limit", text], &[], None).map(|s| s.server.service.tsdb.head_memory.limit)
     };
     assert_eq!(of("4GiB"), Ok(HeadMemory::Bytes(4 << 30)));
     assert_eq!(of("0"), Ok(HeadMemory::Bytes(0)));
@@ -290,7 +295,7 @@ fn memory_of_the_head_is_a_size_or_a_part_of_what_there_is() {
         assert!(of(bad).is_err(), "{bad}");
     }
     let yaml = "ingestion-rate: 100\ntenants:\n  a:\n    ingestion-rate: 5\n    ingestion-burst: 50\n";
-    let limits = resolve(&[], &[], Some(yaml)).unwrap().server.tsdb.limits;
+    let limits = resolve(&[], &[], Some(yaml)).unwrap().server.service.tsdb.limits;
     let a = limits.of(&TenantId::new("a").unwrap());
     assert_eq!((a.ingestion.rate, a.ingestion.burst, limits.default.ingestion.rate), (5, 50, 100));
 }
@@ -330,7 +335,7 @@ fn wrong_limits_name_tenant_and_line() {
 fn limits_of_queries_over_a_bucket_are_those_of_a_tenant() {
     let yaml = "limits:\n  query.max-fetched-series: 10\ntenants:\n  a:\n    query:\n      max-lookback: 30d\n      \
         max-fetched-bytes: 1GiB\n      max-fetched-chunks: 7\n";
-    let limits = resolve(&[], &[], Some(yaml)).unwrap().server.tsdb.limits;
+    let limits = resolve(&[], &[], Some(yaml)).unwrap().server.service.tsdb.limits;
     let of = |tenant: &str| limits.of(&TenantId::new(tenant).unwrap()).queries;
     let fetch = |bytes_max, chunks_max| FetchLimits { bytes_max, series_max: 10, chunks_max };
     assert_eq!((of("a").lookback_ms, of("a").fetch), (30 * 86_400_000, fetch(1 << 30, 7)));
@@ -346,9 +351,9 @@ fn one_name_per_limit_and_old_ones_with_a_warning() {
     let new = "limits:\n  series-limit: 1000\n  future-limit: 1m\ntenants:\n  a.b:\n    label-count-limit: 7\n    \
         query:\n      tenant-concurrency: 3\n    query.tenant-memory: 1MiB\n";
     let (old, new) = (resolve(&[], &[], Some(old)).unwrap(), resolve(&[], &[], Some(new)).unwrap());
-    assert_eq!(old.server.tsdb.limits, new.server.tsdb.limits);
+    assert_eq!(old.server.service.tsdb.limits, new.server.service.tsdb.limits);
     assert_eq!(old.server.config_yaml, new.server.config_yaml);
-    let tenant = new.server.tsdb.limits.of(&TenantId::new("a.b").unwrap()).clone();
+    let tenant = new.server.service.tsdb.limits.of(&TenantId::new("a.b").unwrap()).clone();
     assert_eq!((tenant.series_max, tenant.label_count_max, tenant.queries.concurrency_max), (1000, 7, 3));
     assert!(new.warnings.is_empty());
     assert_eq!(old.warnings.len(), 5, "{:?}", old.warnings);
@@ -385,7 +390,7 @@ fn unknown_environment_variables_are_warned_about() {
 fn dots_may_be_dashes() {
     let settings = resolve(&["--log-format", "json"], &[], Some("query-log-file: q.log\n")).unwrap();
     assert_eq!(settings.log_format, LogFormat::Json);
-    assert_eq!(settings.server.query.log_file.as_deref(), Some(Path::new("q.log")));
+    assert_eq!(settings.server.service.query.log_file.as_deref(), Some(Path::new("q.log")));
     check_error(
         &[],
         &[],

@@ -8,10 +8,10 @@ use chronolith_ingest::carbon::{
 };
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::{Reject, TenantId, TimeUnit, WriteBatch, WriteOutcome};
+use chronolith_service::activity::rejects::{RejectOrigin, WriteSender};
 use chronolith_tsdb::{Applied, Tsdb};
 
 use super::CarbonInput;
-use crate::activity::rejects::{RejectOrigin, WriteSender};
 use crate::app::App;
 
 /// Decodes points by `decode` and appends them to the Graphite store of the tenant. They are visible and

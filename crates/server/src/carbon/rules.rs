@@ -19,9 +19,8 @@ use chronolith_ingest::carbon::{
 use chronolith_model::reorder::Update;
 use chronolith_model::rollup::{RollupArchive, RollupMethod, RollupMethods, RollupRules};
 use chronolith_model::{Labels, ReorderRule, WriteBatch};
+use chronolith_service::options::RuleFiles;
 use parking_lot::{Mutex, RwLock};
-
-use crate::options::RuleFiles;
 
 /// Wire keys whose rule is cached: 16 MiB.
 const CACHED_KEYS_MAX: usize = 1 << 20;

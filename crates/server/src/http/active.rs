@@ -1,23 +1,23 @@
 //! `status/active_queries` and its `kill`: endpoints of our own.
 //! Invariants: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list
-//! (`crate::http::query::active`).
+//! (`chronolith_service::activity::active_queries`).
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use chronolith_service::activity::active_queries::ActiveQuery;
 use serde_json::{Value, json};
 
 use super::call;
 use super::error::{ApiError, ErrorKind};
 use super::status::success;
 use crate::app::App;
-use crate::http::query::active::ActiveQuery;
 
 pub(super) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
-    let tenant = app.options.multitenancy.then_some(&call.tenant);
+    let tenant = app.options.service.multitenancy.then_some(&call.tenant);
     let now_ns = app.env.clock.mono_ns();
     let queries: Value = app.queries.active.list(tenant).iter().map(|query| show(query, now_ns)).collect();
     Ok(success(&json!({
@@ -27,7 +27,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
 
 pub(super) async fn kill(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
-    let tenant = app.options.multitenancy.then_some(&call.tenant);
+    let tenant = app.options.service.multitenancy.then_some(&call.tenant);
     let id = match call.params.number("id") {
         None => return Err(ApiError::parameter("id", "the id of a query at work is missing")),
         Some(number) => number.ok().and_then(|id| u64::try_from(id).ok()),

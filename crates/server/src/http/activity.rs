@@ -16,6 +16,11 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::routing::get;
+use chronolith_service::activity::advice::advice_of;
+use chronolith_service::activity::entry::MINUTE_COUNT;
+use chronolith_service::activity::rejects::{RejectCounts, RejectExample};
+use chronolith_service::activity::top_queries::{QueryCounts, QueryKey, QueryLanguage};
+use chronolith_service::metrics::tenants::OVERFLOW;
 use serde_json::{Value, json};
 
 use self::parameters::{LIMIT_DEFAULT, limit, sort};
@@ -23,12 +28,7 @@ use super::call::{self, Call};
 use super::dispatch;
 use super::error::ApiError;
 use super::status::success;
-use crate::activity::advice::advice_of;
-use crate::activity::entry::MINUTE_COUNT;
-use crate::activity::rejects::{RejectCounts, RejectExample};
-use crate::activity::top_queries::{QueryCounts, QueryKey, QueryLanguage};
 use crate::app::App;
-use crate::metrics::tenants::OVERFLOW;
 
 /// Default of `limit` for queries.
 const QUERIES_DEFAULT: usize = 20;
@@ -59,7 +59,7 @@ async fn rejects(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 
 /// The tenant of the entries in an answer; `None` for all.
 fn own_tenant<'a>(app: &App, call: &'a Call) -> Option<&'a chronolith_model::TenantId> {
-    app.options.multitenancy.then_some(&call.tenant)
+    app.options.service.multitenancy.then_some(&call.tenant)
 }
 
 fn counts_value(counts: &RejectCounts) -> Value {

@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use chronolith_model::TenantId;
+use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 use chronolith_tsdb::{AdminError, SnapshotHead, Tsdb};
 use serde_json::json;
 
@@ -21,7 +22,6 @@ use super::params::Params;
 use super::series::{selectors, time_range};
 use super::status;
 use crate::app::App;
-use crate::limits::ADMIN_QUEUE_WAIT;
 
 pub(super) async fn delete_series(
     State(app): State<Arc<App>>,

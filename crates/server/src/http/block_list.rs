@@ -27,7 +27,7 @@ pub(super) async fn blocks(
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let listed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let listed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
         let tenant = &call.tenant;
         let list = match (app.lifecycle.opened(), app.bucket.get()) {
             (Some(store), _) => store.block_list(tenant, BLOCK_LIST_MAX, ctx)?,

@@ -9,12 +9,12 @@ use std::time::Duration;
 use chronolith_base::MemoryBudget;
 use chronolith_model::query::FetchLimit;
 use chronolith_model::{QueryLimits, ReadContext, TenantId};
+use chronolith_service::admission::small::Candidate;
+use chronolith_service::admission::{Class, Permit, TenantBudget};
+use chronolith_service::limits::{SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
 
 use super::error::{ApiError, ErrorKind};
-use crate::admission::small::Candidate;
-use crate::admission::{Class, Permit, TenantBudget};
 use crate::app::App;
-use crate::limits::{SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
 
 /// Sets its flag unless disarmed: the client has left.
 pub(super) struct CancelOnDrop {
@@ -75,7 +75,7 @@ pub(super) async fn admit(
     let timeout = Duration::from_millis(timeout_ms);
     let permit = class.acquire(tenant, limits.concurrency_max, timeout).await?;
     let memory = app.admission.query_memory.of(tenant, limits.memory_bytes_max);
-    let budget = memory.budget.child("query", app.options.query.memory_bytes_max);
+    let budget = memory.budget.child("query", app.options.service.query.memory_bytes_max);
     let ctx = context(app, limits, deadline_ns, budget);
     Ok(Admitted { ctx, deadline_ns, limits, _memory: memory, permit: Some(permit) })
 }

@@ -5,8 +5,9 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use chronolith_model::QueryError;
+use chronolith_service::Refusal;
+use chronolith_service::admission::AdmissionError;
 
-use crate::admission::AdmissionError;
 use crate::http::json;
 use crate::http::tenant::TenantError;
 use crate::limits::RETRY_AFTER_SECONDS;
@@ -180,4 +181,17 @@ impl From<QueryError> for ApiError {
 
 fn stopped(kind: ErrorKind, error: &QueryError) -> ApiError {
     ApiError::new(kind, format_args!("{error} in expression evaluation"))
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> ApiError {
+        let kind = match refusal {
+            Refusal::Starting(_) | Refusal::Stopping | Refusal::Permit(_) | Refusal::Memory(_) => {
+                ErrorKind::Unavailable
+            }
+            Refusal::ReadOnly => ErrorKind::ReadOnly,
+            Refusal::Panicked(_) => ErrorKind::Internal,
+        };
+        ApiError::new(kind, refusal)
+    }
 }

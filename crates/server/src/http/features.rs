@@ -59,7 +59,7 @@ const EXPERIMENTAL_AGGREGATIONS: [&str; 2] = ["limit_ratio", "limitk"];
 
 pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
     let options = &app.options;
-    let on = app.options.features;
+    let on = app.options.service.features;
     success(&json!({
         "api": {
             "admin": options.web.admin_api,
@@ -100,7 +100,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
         "templating_functions": {},
         "tsdb": {
             "delayed_compaction": false,
-            "exemplar_storage": options.tsdb.exemplar_count_max > 0,
+            "exemplar_storage": options.service.tsdb.exemplar_count_max > 0,
             "histograms_st_encoding": true,
             "isolation": false,
             "native_histograms": true,
@@ -113,7 +113,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
 }
 
 fn promql(app: &App) -> Map<String, Value> {
-    let on = app.options.features;
+    let on = app.options.service.features;
     let switched = [
         ("anchored", true),
         ("smoothed", true),

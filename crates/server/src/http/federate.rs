@@ -37,7 +37,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     let negotiated = Negotiated::of(accept.unwrap_or(""));
     let call = call::open(app, request).await?;
     call.params.well_formed()?;
-    let timeout_ms = app.options.query.timeout_ms;
+    let timeout_ms = app.options.service.query.timeout_ms;
     let timeout = Duration::from_millis(timeout_ms);
     // A slow client holds this one until it has everything, and the one of queries only while samples are
     // read.
@@ -53,7 +53,8 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
         let _streaming = streaming;
         let selectors = all_selectors(&call.params)?;
         let now_ms = app.env.clock.now_ms();
-        let range = TimeRange::inclusive(now_ms.saturating_sub(app.options.query.lookback_ms) + 1, now_ms);
+        let range =
+            TimeRange::inclusive(now_ms.saturating_sub(app.options.service.query.lookback_ms) + 1, now_ms);
         let source = app.lifecycle.source()?.queryable(&call.tenant);
         let mut latest = Latest::new(negotiated, &admitted.ctx)?;
         // As in Prometheus, `{}` selects nothing, and other selectors that match the empty string do.

@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use chronolith_model::TenantId;
+use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 
 use super::dispatch;
 use super::error::text;
 use crate::app::App;
-use crate::limits::ADMIN_QUEUE_WAIT;
 use crate::metrics::exposition::{self, TextFormat};
 use crate::metrics::gather::gather;
 
@@ -49,7 +49,7 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
 
 /// Reads the configuration again and applies what may change in a running server.
 pub(crate) fn reload_now(app: &App) -> Result<(), String> {
-    let has_rules = !app.options.write.carbon.rules.is_empty();
+    let has_rules = !app.options.service.write.carbon.rules.is_empty();
     let Some(reload) = &app.configuration.reload else {
         if !app.queries.log.is_on() && !has_rules {
             return Err("cannot reload: started without --config".to_owned());

@@ -9,6 +9,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse as _;
 use chronolith_model::{Exemplar, Labels, Matcher, MetadataEntry};
 use chronolith_promql::parser::parse_metric_selector;
+use chronolith_service::query::selectors::selectors_of;
 
 use super::call;
 use super::dispatch;
@@ -18,7 +19,6 @@ use super::printer::Printer;
 use super::{query, series, status};
 use crate::app::App;
 use crate::http::json;
-use crate::http::query::selectors::selectors_of;
 
 pub(super) async fn metadata(
     State(app): State<Arc<App>>,
@@ -28,7 +28,7 @@ pub(super) async fn metadata(
     let limit = limit_given(&call.params, "limit")?;
     let per_metric = limit_given(&call.params, "limit_per_metric")?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
         let metric = call.params.get("metric");
         // Entries of one metric follow each other; one metric may have several, so that the limit counts
         // here.
@@ -107,7 +107,7 @@ pub(super) async fn exemplars(
         return Err(ApiError::bad_request("end timestamp must not be before start timestamp"));
     }
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
         let text = call.params.get("query").unwrap_or("");
         let expr = query::parse_text(app, text).map_err(ApiError::bad_request)?;
         let selectors: Vec<Vec<Matcher>> = selectors_of(&expr).into_iter().map(<[Matcher]>::to_vec).collect();

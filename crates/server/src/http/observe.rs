@@ -53,7 +53,7 @@ struct Access {
 
 impl Access {
     fn of(app: &App, request: &Request) -> Access {
-        let tenant = tenant_of(app.options.multitenancy, request.headers());
+        let tenant = tenant_of(app.options.service.multitenancy, request.headers());
         Access {
             method: request.method().clone(),
             path: request.uri().path().to_owned(),

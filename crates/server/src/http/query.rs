@@ -4,15 +4,9 @@
 //! until its response is encoded.
 //! Not here: admission and threads (`dispatch`), evaluation (`promql`), the result cache (`query::cached`).
 
-pub(crate) mod active;
 mod cached;
-pub(crate) mod context;
 pub(super) mod cost;
 mod explain;
-pub(super) mod log;
-pub(crate) mod range_cache;
-pub(super) mod selectors;
-pub(super) mod slow;
 mod start_times;
 
 use std::cell::Cell;
@@ -27,9 +21,14 @@ use chronolith_promql::ast::Expr;
 use chronolith_promql::engine::trace::Trace;
 use chronolith_promql::engine::{Engine, EvalError, Query, QueryResult, Value, VectorSample};
 use chronolith_promql::parser::{parse_expr, pretty};
+use chronolith_service::activity::active_queries::{ActiveEntry, StartedQuery};
+use chronolith_service::activity::metric_usage::selected_names;
+use chronolith_service::activity::top_queries::{FinishedQuery, QueryLanguage};
+use chronolith_service::admission::small::Candidate;
+use chronolith_service::query::selectors::selectors_of;
+use chronolith_service::query::{range_cache, slow};
 
 use self::explain::{StatsMode, Timings};
-use self::selectors::selectors_of;
 use self::start_times::StartTimesHeader;
 use super::call::{self, Call};
 use super::compress::Packing;
@@ -39,13 +38,9 @@ use super::params::{NS_PER_MS, Params, parse_duration_ns, show_duration_ns};
 use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
 use super::tree;
-use crate::activity::metric_usage::selected_names;
-use crate::activity::top_queries::{FinishedQuery, QueryLanguage};
-use crate::admission::small::Candidate;
 use crate::app::App;
 use crate::http::json;
 use crate::http::json::histogram::{put_histogram, put_histograms};
-use crate::http::query::active::ActiveEntry;
 use crate::limits::{POINTS_PER_SERIES_MAX, QUERY_BYTES_MAX};
 
 /// Times at which a query is evaluated.
@@ -125,7 +120,7 @@ pub(super) async fn range(State(app): State<Arc<App>>, request: Request) -> Resu
     let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let times = steps(&call.params)?;
-    let times = if app.options.query.align_steps { times.aligned() } else { times };
+    let times = if app.options.service.query.align_steps { times.aligned() } else { times };
     answer(&app, call, limit, times, &start_times).await
 }
 
@@ -135,7 +130,7 @@ pub(super) async fn format(
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
         let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_string(&mut printer.out, &pretty(&expr));
@@ -150,7 +145,7 @@ pub(super) async fn parse_tree(
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
         let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_display(&mut printer.out, tree::translate(&expr));
@@ -226,7 +221,7 @@ fn lookback_ms(params: &Params) -> Result<Option<i64>, ApiError> {
 
 /// The server's timeout, or a shorter one of the request.
 fn timeout_ms(app: &App, params: &Params) -> Result<u64, ApiError> {
-    let most = app.options.query.timeout_ms;
+    let most = app.options.service.query.timeout_ms;
     let Some(text) = params.get("timeout") else { return Ok(most) };
     let ns = parse_duration_ns(text).map_err(|why| ApiError::parameter("timeout", why))?;
     match u64::try_from(ns) {
@@ -275,9 +270,14 @@ fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, 
     let trace = Arc::new(new_trace(app, request));
     let started_ns = app.env.clock.mono_ns();
     let running = Running { request, ctx, trace, times_ms, started_ns, evaluated: Cell::new(None) };
-    let seen = (ctx, running.trace.clone());
-    let text = request.call.params.get("query").unwrap_or("");
-    let entry = app.queries.active.enter(&request.call.tenant, text, times_ms, running.started_ns, seen);
+    let entry = app.queries.active.enter(StartedQuery {
+        tenant: &request.call.tenant,
+        text: request.call.params.get("query").unwrap_or(""),
+        times_ms,
+        mono_ns: started_ns,
+        ctx,
+        trace: running.trace.clone(),
+    });
     let outcome = running.evaluate(app).map_err(|error| tell_of_kill(error, &entry));
     running.log(app, outcome.as_ref().err());
     outcome
@@ -286,7 +286,7 @@ fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, 
 /// Counts as much as the request, or the slow query log, wants to know.
 fn new_trace(app: &App, request: &Checked) -> Trace {
     let mut trace = Trace::new();
-    if request.explain == Explain::Plan || app.options.query.log_slow_ms > 0 {
+    if request.explain == Explain::Plan || app.options.service.query.log_slow_ms > 0 {
         trace = trace.with_nodes(app.env.clock.clone());
     }
     if request.stats == StatsMode::None { trace } else { trace.with_steps() }
@@ -423,7 +423,7 @@ impl Running<'_> {
 
     /// Writes to the slow query log if this query took long enough.
     fn note_slow(&self, app: &App, now_ns: u64, error: Option<&ApiError>) {
-        let limit_ms = app.options.query.log_slow_ms;
+        let limit_ms = app.options.service.query.log_slow_ms;
         let took_ns = now_ns.saturating_sub(self.started_ns);
         if limit_ms == 0 || took_ns < limit_ms.saturating_mul(NS_PER_MS as u64) {
             return;

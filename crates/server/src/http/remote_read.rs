@@ -21,13 +21,13 @@ use chronolith_ingest::remote_read::{self, ReadQuery, ReadRequest, ReadRequestEr
 use chronolith_ingest::remote_write::DecodeError;
 use chronolith_model::query::{SelectHints, TenantSources};
 use chronolith_model::{Columns, Labels, QueryError, Queryable, ReadContext, Selector, SeriesRead, TenantId};
+use chronolith_service::activity::metric_usage::selected_names;
 use chronolith_tsdb::prometheus_chunks;
 
 use super::body::{self, BodyBytes};
 use super::dispatch;
 use super::error::{ApiError, ErrorKind};
 use super::stream::{self, Parts, StreamKind};
-use crate::activity::metric_usage::selected_names;
 use crate::app::App;
 use crate::http::tenant::tenant_of;
 use crate::limits::{ANSWER_PART_BYTES, ANSWER_TIMEOUT, REMOTE_READ_ANSWER_BYTES_MAX, REMOTE_READ_BYTES_MAX};
@@ -46,7 +46,7 @@ pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Respo
 
 async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let (parts, request_body) = request.into_parts();
-    let admitted = tenant_of(app.options.multitenancy, &parts.headers).map_err(ApiError::from);
+    let admitted = tenant_of(app.options.service.multitenancy, &parts.headers).map_err(ApiError::from);
     let (tenant, sources) = match admitted.and_then(|tenant| Ok((tenant, app.lifecycle.source()?.clone()))) {
         Ok(admitted) => admitted,
         Err(refused) => {
@@ -73,7 +73,7 @@ pub(super) async fn decode(
     tenant: &TenantId,
     body: BodyBytes,
 ) -> Result<ReadRequest, ApiError> {
-    let wait_max = Duration::from_millis(app.options.query.timeout_ms);
+    let wait_max = Duration::from_millis(app.options.service.query.timeout_ms);
     let class = &app.admission.remote_read;
     let decoded = dispatch::run_to_end(app, class, tenant, wait_max, move |_| {
         remote_read::decode(&body.bytes, REMOTE_READ_BYTES_MAX)
@@ -94,7 +94,7 @@ pub(super) async fn samples_answer(
     sources: Arc<dyn TenantSources>,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
-    let timeout_ms = app.options.query.timeout_ms;
+    let timeout_ms = app.options.service.query.timeout_ms;
     let asked = tenant.clone();
     let done = dispatch::run_as(app, &app.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
         read_samples(app, &*sources.queryable(&asked), &queries, ctx)
@@ -142,7 +142,7 @@ fn read_samples(
     let mut reader = SeriesReader::new(app, ctx)?;
     let mut held = reserve(ctx, 0)?;
     let mut encoder = SamplesEncoder::default();
-    let limit = app.options.remote_read.samples_max;
+    let limit = app.options.service.remote_read.samples_max;
     for query in queries {
         let mut sample_count = 0;
         let needs = if query.is_labels_only { Needs::Labels } else { Needs::Samples };
@@ -189,7 +189,8 @@ fn read_frames(
         reader.each(source, query, Needs::Samples, ctx, |labels, samples| {
             label_fields.clear();
             put_labels(&mut label_fields, labels.iter());
-            let chunk_bytes_max = app.options.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
+            let chunk_bytes_max =
+                app.options.service.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
             let mut chunks = prometheus_chunks(samples).peekable();
             while let Some(chunk) = chunks.next() {
                 let min_time_ms = chunk.min_time;

@@ -7,8 +7,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use chronolith_base::Rng;
+use chronolith_service::activity::rejects::WriteSender;
 
 /// Header that carries the id, in requests and answers.
 pub(crate) const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -86,6 +87,12 @@ impl RequestInfo {
     pub(crate) fn of(extensions: &Extensions) -> RequestInfo {
         let none = RequestInfo { id: RequestId::Made(0), remote: None };
         extensions.get::<RequestInfo>().cloned().unwrap_or(none)
+    }
+
+    /// The client as examples of refused samples name it.
+    pub(crate) fn write_sender(&self, headers: &HeaderMap) -> WriteSender {
+        let user_agent = headers.get(header::USER_AGENT).map(|agent| agent.as_bytes().into());
+        WriteSender { address: self.remote.map(|address| address.ip()), user_agent, listener: None }
     }
 
     /// The client's address for a log line.

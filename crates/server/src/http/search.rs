@@ -69,7 +69,7 @@ async fn label_values(State(app): State<Arc<App>>, request: Request) -> Result<R
 
 async fn answer(app: &Arc<App>, call: Call, searched: Searched) -> Result<Response<Body>, ApiError> {
     let request = SearchRequest::parse(app, &call.params)?;
-    let timeout_ms = app.options.query.timeout_ms;
+    let timeout_ms = app.options.service.query.timeout_ms;
     let admitted = dispatch::admit(app, &app.admission.query, &call.tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "search",

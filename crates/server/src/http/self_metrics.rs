@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_model::GoRegex;
+use chronolith_service::metrics::{Family, FamilyKind, FamilySample};
 use serde_json::{Map, Value, json};
 
 use super::dispatch;
@@ -18,7 +19,6 @@ use super::error::ApiError;
 use super::params::Params;
 use super::status::success;
 use crate::app::App;
-use crate::metrics::exposition::{Family, FamilyKind, FamilySample};
 use crate::metrics::gather::gather;
 
 /// Label of the upper bound of a bucket.

@@ -14,6 +14,7 @@ use chronolith_model::{
     Labels, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesRead, TimeRange,
 };
 use chronolith_promql::parser::parse_metric_selector;
+use chronolith_service::admission::small::Candidate;
 
 use super::call::{self, Call};
 use super::compress::Packing;
@@ -23,7 +24,6 @@ use super::params::{Params, decode_percent, unescape_name};
 use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
 use super::query::check_length;
-use crate::admission::small::Candidate;
 use crate::app::App;
 use crate::http::json;
 
@@ -46,7 +46,7 @@ pub(super) async fn series(
     let partial = PartialResponse::parse(&call.params)?;
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
-    let timeout_ms = app.options.query.timeout_ms;
+    let timeout_ms = app.options.service.query.timeout_ms;
     let packing = Packing::new(&app, call.coding);
     let printed = dispatch::run_small_first(&app, &tenant, timeout_ms, candidate, move |app, ctx| {
         partial.run(app, ctx, |ctx| {
@@ -129,7 +129,7 @@ async fn list(
     let partial = PartialResponse::parse(&call.params)?;
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
-    let timeout_ms = app.options.query.timeout_ms;
+    let timeout_ms = app.options.service.query.timeout_ms;
     let packing = Packing::new(app, call.coding);
     let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, move |app, ctx| {
         partial.run(app, ctx, |ctx| {

@@ -165,7 +165,7 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
         selectors.push(Vec::new());
     }
     let tenant = call.tenant.clone();
-    let value = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let value = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
         // A read-only server has no head.
         let store = app.lifecycle.opened();
         let stats = store.map(|store| store.head_stats_of(&call.tenant)).unwrap_or_default();
@@ -224,7 +224,7 @@ fn storage_value(app: &App) -> Value {
         "replayNotes": stats.replay.notes,
         "walPoisoned": stats.head.wal.is_poisoned,
         "diskFull": stats.head.wal.is_disk_full,
-        "multitenancy": app.options.multitenancy,
+        "multitenancy": app.options.service.multitenancy,
     })
 }
 

@@ -100,7 +100,7 @@ impl Fixture {
 
     /// Opens a store next to other sources.
     pub(crate) fn open_with(self, others: Vec<SourcePart>) -> Fixture {
-        let options = self.app.options.tsdb_options();
+        let options = self.app.options.service.tsdb_options();
         let progress = Arc::new(ReplayProgress::default());
         let store = Tsdb::open(self.app.env.clone(), options, progress).expect("opens");
         self.app.set_store(store, others);
@@ -471,7 +471,7 @@ async fn rejected_samples_are_counted_and_the_first_is_named() {
 
 #[tokio::test]
 async fn bodies_that_are_no_remote_write() {
-    let server = Fixture::with(|options| options.write.compressed_bytes_max = 1000).open();
+    let server = Fixture::with(|options| options.service.write.compressed_bytes_max = 1000).open();
     let send = async |kind: &'static str, encoding: &'static str, body: Vec<u8>| {
         let request = Request::post("/api/v1/push").header(header::CONTENT_TYPE, kind);
         let request = request.header(header::CONTENT_ENCODING, encoding).body(Body::from(body));
@@ -508,7 +508,7 @@ async fn while_starting_only_what_needs_no_store_answers() {
 
 #[tokio::test]
 async fn tenants_come_from_the_header() {
-    let server = Fixture::with(|options| options.multitenancy = true).open();
+    let server = Fixture::with(|options| options.service.multitenancy = true).open();
     let answer = server.get("/api/v1/query?query=1").await;
     check_error(&answer, 401, "bad_data", "no org id");
     let with =

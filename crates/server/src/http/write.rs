@@ -6,10 +6,8 @@
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
 pub(crate) mod admit;
-pub(crate) mod batches;
 pub(crate) mod context;
 mod message;
-pub(crate) mod reject_log;
 mod sender;
 mod written;
 
@@ -22,6 +20,7 @@ use chronolith_base::{ByteReader, MemoryBudget, Reservation};
 use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
 use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
+use chronolith_service::admission::{Permit, WRITE_DECODED_FACTOR};
 use chronolith_tsdb::{Tsdb, WalError, WriteError};
 use tokio::time::Duration;
 
@@ -31,7 +30,6 @@ use self::sender::Sender;
 use self::written::Written;
 use super::body::{self, BodyBytes};
 use super::error::{ApiError, ErrorKind, text};
-use crate::admission::{Permit, WRITE_DECODED_FACTOR};
 use crate::app::App;
 use crate::http::tenant::tenant_of;
 use crate::limits::HEAD_FULL_RETRY_AFTER_SECONDS;
@@ -80,7 +78,7 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
             return Err(refused.into());
         }
     };
-    let options = &app.options.write;
+    let options = &app.options.service.write;
     let memory = app.admission.write_memory.of(&tenant, 0);
     let limits = BodyLimits {
         bytes_max: options.compressed_bytes_max,
@@ -115,7 +113,7 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
 /// Checks that need only the headers.
 fn check(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
     let message = message_of(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
-    let tenant = tenant_of(app.options.multitenancy, headers)?;
+    let tenant = tenant_of(app.options.service.multitenancy, headers)?;
     Ok((message, tenant, app.lifecycle.store()?.clone()))
 }
 
@@ -162,12 +160,12 @@ fn decode(
     histograms_held: &mut Reservation,
     batch: &mut WriteBatch,
 ) -> Result<Refused, ApiError> {
-    let bytes_max = app.options.write.decompressed_bytes_max;
+    let bytes_max = app.options.service.write.decompressed_bytes_max;
     let start_ns = app.env.clock.mono_ns();
     let decoded = match message {
         Message::V1 => remote_write::decode(&body.bytes, bytes_max, histograms_held, batch),
         Message::V2 => {
-            let naming = match app.options.features.type_and_unit_labels {
+            let naming = match app.options.service.features.type_and_unit_labels {
                 true => SeriesNaming::TypeAndUnit,
                 false => SeriesNaming::AsSent,
             };

@@ -1,7 +1,7 @@
 //! Metrics of background threads and of reloads.
 
-use super::counter::Counter;
-use super::definition::Metric;
+use chronolith_service::counter::Counter;
+use chronolith_service::metrics::definition::Metric;
 
 #[derive(Default)]
 pub(crate) struct BackgroundMetrics {

@@ -1,8 +1,7 @@
 //! Metrics of requests to the bucket, on a server that reads one.
 
+use chronolith_service::metrics::definition::Metric;
 use chronolith_tsdb::{BucketSources, CacheSnapshot, MeterSnapshot};
-
-use super::definition::Metric;
 
 /// Counters of the bucket at one moment.
 pub(crate) struct BucketState {

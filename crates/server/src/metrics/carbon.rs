@@ -1,8 +1,8 @@
 //! Metrics of carbon input: points, refused points by reason, connections; per listener and for HTTP.
 
 use chronolith_ingest::carbon::RefusedReason;
+use chronolith_service::metrics::definition::{Metric, Samples};
 
-use super::definition::{Metric, Samples};
 use crate::carbon::{CarbonContext, CarbonInput};
 
 pub(super) static CARBON: &[Metric<CarbonContext>] = &[

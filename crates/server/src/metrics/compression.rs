@@ -1,9 +1,8 @@
 //! Metrics of compressed responses.
 
 use chronolith_base::thread;
-
-use super::counter::Counter;
-use super::definition::Metric;
+use chronolith_service::counter::Counter;
+use chronolith_service::metrics::definition::Metric;
 
 #[derive(Default)]
 pub(crate) struct CompressionMetrics {

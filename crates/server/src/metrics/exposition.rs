@@ -2,81 +2,10 @@
 //! Invariants: a counter's sample name ends in `_total`; OpenMetrics names the family without it.
 
 use chronolith_model::labels::{is_legacy_label_name, is_legacy_metric_name};
-use chronolith_model::{MetadataEntry, MetricKind};
+
+use chronolith_service::metrics::Family;
 
 use crate::http::json::{put_display, put_float_general};
-
-/// Type of a family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FamilyKind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-impl FamilyKind {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            FamilyKind::Counter => "counter",
-            FamilyKind::Gauge => "gauge",
-            FamilyKind::Histogram => "histogram",
-        }
-    }
-}
-
-impl From<FamilyKind> for MetricKind {
-    fn from(kind: FamilyKind) -> MetricKind {
-        match kind {
-            FamilyKind::Counter => MetricKind::Counter,
-            FamilyKind::Gauge => MetricKind::Gauge,
-            FamilyKind::Histogram => MetricKind::Histogram,
-        }
-    }
-}
-
-/// Units that end a name, before `_total`.
-const UNITS: [&str; 2] = ["seconds", "bytes"];
-
-/// One sample of a family.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct FamilySample {
-    /// Suffix of the family's name (`_bucket`, `_sum`, `_count` or nothing).
-    pub(crate) suffix: &'static str,
-    pub(crate) labels: Vec<(&'static str, String)>,
-    pub(crate) value: f64,
-}
-
-/// Samples that share a name, a type and a help text.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Family {
-    pub(crate) name: String,
-    pub(crate) kind: FamilyKind,
-    pub(crate) help: &'static str,
-    pub(crate) samples: Vec<FamilySample>,
-}
-
-impl Family {
-    pub(crate) fn unit(&self) -> &'static str {
-        unit_of(&self.name)
-    }
-
-    /// The family as `/api/v1/metadata` lists it.
-    pub(crate) fn metadata(&self) -> MetadataEntry {
-        MetadataEntry {
-            metric: self.name.clone(),
-            kind: self.kind.into(),
-            help: self.help.to_owned(),
-            unit: self.unit().to_owned(),
-        }
-    }
-}
-
-/// The unit of a metric, which is the last word of its name before `_total`; empty for counts and flags.
-pub(crate) fn unit_of(name: &str) -> &'static str {
-    let bare = name.strip_suffix("_total").unwrap_or(name);
-    let last = bare.rsplit('_').next().unwrap_or(bare);
-    UNITS.into_iter().find(|unit| *unit == last).unwrap_or("")
-}
 
 /// Which text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +106,8 @@ fn put_escaped(out: &mut Vec<u8>, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use chronolith_service::metrics::{FamilyKind, FamilySample};
+
     use super::*;
 
     fn counter() -> Family {

@@ -1,16 +1,14 @@
 //! All metrics of the server: each table with its source. Invariant: names start with `chronolith_` but for
 //! the `process_` ones that every dashboard knows.
 
+use chronolith_service::metrics::Family;
+#[cfg(test)]
+use chronolith_service::metrics::definition::Definition;
+use chronolith_service::metrics::definition::collect;
+use chronolith_service::metrics::{admission, line_protocol, query, tenants, write};
 use chronolith_tsdb::TsdbStats;
 
-#[cfg(test)]
-use super::definition::Definition;
-use super::definition::collect;
-use super::exposition::Family;
-use super::{
-    admission, background, bucket, carbon, compression, http, line_protocol, process, query, server, stream,
-    tenants, tsdb, write,
-};
+use super::{background, bucket, carbon, compression, http, process, server, stream, tsdb};
 use crate::app::App;
 use crate::metrics::bucket::BucketState;
 use crate::metrics::memory::{self, Memory};
@@ -63,7 +61,7 @@ fn collect_store(stats: &TsdbStats, out: &mut Vec<Family>) {
 /// Definitions of all metrics but those that the store names itself.
 #[cfg(test)]
 pub(crate) fn definitions() -> Vec<Definition> {
-    use super::definition::Metric;
+    use chronolith_service::metrics::Metric;
 
     fn of<S>(table: &[Metric<S>]) -> Vec<Definition> {
         table.iter().map(Metric::definition).collect()

@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chronolith_service::counter::{Counter, Seconds};
+use chronolith_service::metrics::definition::Metric;
 use parking_lot::Mutex;
-
-use super::counter::{Counter, Seconds};
-use super::definition::Metric;
 
 /// Route and status code.
 type RouteKey = (String, u16);

@@ -4,11 +4,11 @@
 //! keeps or adds) is the difference to the resident memory that belongs to no file.
 //! Not here: what the parts of the store are (`tsdb`, `head`).
 
+use chronolith_service::metrics::Metric;
 use chronolith_tsdb::{MemoryPart, TsdbMemory};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
-use crate::metrics::Metric;
 use crate::metrics::process::{self, ProcessStats};
 
 /// All consumers at one moment.

@@ -4,8 +4,7 @@
 use std::path::Path;
 
 use chronolith_base::{Disk, Env};
-
-use super::definition::Metric;
+use chronolith_service::metrics::definition::Metric;
 
 /// Ticks of `/proc/self/stat`: the kernel shows them as hundredths of a second on every Linux platform.
 const TICKS_PER_SECOND: f64 = 100.0;

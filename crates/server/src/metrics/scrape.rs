@@ -65,7 +65,7 @@ fn fill(app: &App, instance: &str, time_ms: i64, batch: &mut WriteBatch) {
             labels.push(METRIC_NAME, &format!("{}{}", family.name, sample.suffix));
             labels.push("job", "chronolith");
             labels.push("instance", instance);
-            if app.options.features.type_and_unit_labels {
+            if app.options.service.features.type_and_unit_labels {
                 labels.push("__type__", family.kind.as_str());
             }
             for (name, value) in &sample.labels {

@@ -1,6 +1,7 @@
 //! Metrics that are read from parts of the server with no counters of their own kind.
 
-use super::definition::Metric;
+use chronolith_service::metrics::definition::Metric;
+
 use super::memory::activity;
 use crate::app::App;
 use crate::version::{BuildInfo, VERSION};
@@ -67,7 +68,7 @@ pub(super) static SERVER: &[Metric<App>] = &[
         |app| app.writes.rejects.examples_dropped_count() as f64,
     ),
     Metric::gauge("chronolith_write_batches_pooled", "Empty batches at hand.", |app| {
-        app.writes.batches.len() as f64
+        app.writes.batches.free_count() as f64
     }),
 ];
 

@@ -1,7 +1,7 @@
 //! Metrics of streamed responses: remote read, federation, InfluxQL, searches of names.
 
-use super::counter::Counter;
-use super::definition::Metric;
+use chronolith_service::counter::Counter;
+use chronolith_service::metrics::definition::Metric;
 
 /// Streamed answers of one endpoint.
 #[derive(Default)]

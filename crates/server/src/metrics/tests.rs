@@ -1,10 +1,10 @@
 //! Tables of metrics against what is gathered from a server, and docs/reference/metrics.md.
 #![expect(clippy::disallowed_methods, reason = "the page is in the repository, not below a data directory")]
 
+use chronolith_service::metrics::definition::Definition;
+use chronolith_service::metrics::{Family, unit_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::definition::Definition;
-use super::exposition::{Family, unit_of};
 use super::gather::{definitions, gather};
 use crate::http::tests::{Fixture, NOW_MS};
 

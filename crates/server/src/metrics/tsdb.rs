@@ -1,9 +1,8 @@
 //! Metrics of the store: what `tsdb` counts without names, and its own list of named metrics.
 
+use chronolith_service::metrics::definition::{Metric, Samples};
+use chronolith_service::metrics::{Family, FamilyKind, FamilySample};
 use chronolith_tsdb::{JobStats, MetricKind, TsdbStats};
-
-use super::definition::{Metric, Samples};
-use super::exposition::{Family, FamilyKind, FamilySample};
 
 pub(super) static TSDB: &[Metric<TsdbStats>] = &[
     Metric::gauge("chronolith_head_series", "Series in the head, all tenants.", |stats| {

@@ -4,7 +4,7 @@
 //! never ends a connection. A connection ends in order (FIN) only if all of its valid points are durable; in
 //! every other case, also a panic or a killed process, it is reset. A connection is read again once its
 //! points are appended, so that a full store slows its senders down; they are synced within
-//! [`crate::options::CarbonOptions::sync_ms`] of reading.
+//! [`chronolith_service::options::CarbonOptions::sync_ms`] of reading.
 //! A plaintext connection that begins as gzip is decompressed in bounded steps (`gzip`).
 //! Not here: the queue of datagrams (`udp`), the append (`crate::carbon`), the protocols (`ingest::carbon`).
 
@@ -16,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_service::activity::rejects::WriteSender;
 use chronolith_tsdb::{Applied, Tsdb};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,7 +25,6 @@ use tokio::time::{Instant, timeout_at};
 
 use self::listener::Listener;
 use self::stream::{Appended, PointStream};
-use crate::activity::rejects::WriteSender;
 use crate::app::App;
 use crate::carbon::append::{NotStored, PointTarget, Rejected, append_lines, wait_durable};
 use crate::limits::ACCEPT_PAUSE;
@@ -316,7 +316,8 @@ impl Connection {
         self.points = Some(points);
         let Appended { applied, point_count, bytes, has_more } = appended?;
         if let Some(applied) = applied {
-            let due = Instant::now() + Duration::from_millis(self.listener.app.options.write.carbon.sync_ms);
+            let due = Instant::now()
+                + Duration::from_millis(self.listener.app.options.service.write.carbon.sync_ms);
             self.unsynced = Some(match self.unsynced.take() {
                 Some(before) => Unsynced {
                     applied: before.applied.join(applied),

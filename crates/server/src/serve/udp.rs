@@ -10,15 +10,15 @@ use std::time::Duration;
 use chronolith_ingest::line_protocol::{self, DecodeOptions, ParseReason, Precision};
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::{TenantId, WriteBatch};
+use chronolith_service::activity::rejects::{RejectOrigin, WriteSender};
+use chronolith_service::options::UdpListener;
 use chronolith_tsdb::Tsdb;
 use tokio::net::UdpSocket;
 // Tokio's `channel` has a limit, unlike that of the same name in the standard library.
 use tokio::sync::mpsc::{self, channel as bounded_channel};
 use tokio::sync::watch;
 
-use crate::activity::rejects::{RejectOrigin, WriteSender};
 use crate::app::App;
-use crate::options::UdpListener;
 
 /// Largest datagram in bytes: that of UDP.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
@@ -123,8 +123,8 @@ impl DatagramStore for LineProtocol {
         let target = target(store, options)?;
         let precision = Precision::of_write(&options.precision)?;
         let decode = DecodeOptions {
-            line_bytes_max: app.options.influx.line_bytes_max,
-            text_bytes_max: app.options.influx.text_bytes_max,
+            line_bytes_max: app.options.service.influx.line_bytes_max,
+            text_bytes_max: app.options.service.influx.text_bytes_max,
             ..DecodeOptions::new(precision, app.env.clock.now_ms().saturating_mul(1_000_000))
         };
         let mut batch: WriteBatch = app.influx.batches.take();

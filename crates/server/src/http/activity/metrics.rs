@@ -11,11 +11,11 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_base::hash::HashMap;
 use chronolith_model::{QueryError, ReadContext, TenantId};
+use chronolith_service::activity::metric_usage::NameUsage;
 use chronolith_tsdb::{MetricDiskBytes, MetricFilter};
 use serde_json::{Value, json};
 
 use super::parameters::{LIMIT_DEFAULT, limit, sort};
-use crate::activity::metric_usage::NameUsage;
 use crate::app::App;
 use crate::http::call;
 use crate::http::dispatch;
@@ -117,7 +117,7 @@ pub(super) async fn metric_usage(
         _ => RowOrder::Series,
     };
     let tenant = call.tenant.clone();
-    let value = dispatch::run(&app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    let value = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
         let search = call.params.get("search").unwrap_or("").to_lowercase();
         let mut rows = FirstRows { order, limit, rows: Vec::new(), least: None, total: 0 };
         let disk_error = if order == RowOrder::Disk {

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_model::TenantId;
+use chronolith_service::metrics::tenants::OVERFLOW;
 use chronolith_tsdb::LimitUse;
 use serde_json::{Value, json};
 
@@ -16,7 +17,6 @@ use crate::http::dispatch;
 use crate::http::error::ApiError;
 use crate::http::params::Params;
 use crate::http::status::success;
-use crate::metrics::tenants::OVERFLOW;
 
 /// A tenant of the list.
 #[derive(Debug, Default)]

@@ -380,7 +380,7 @@ async fn a_client_that_leaves_stops_the_work() {
 
 #[tokio::test]
 async fn an_error_before_the_first_part_has_a_code() {
-    let small = Fixture::with(|options| options.query.memory_bytes_max = 100_000).open();
+    let small = Fixture::with(|options| options.service.query.memory_bytes_max = 100_000).open();
     let mut request = RequestEncoder::new();
     let value = "x".repeat(1000);
     for idx in 0..200 {

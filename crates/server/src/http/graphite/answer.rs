@@ -41,7 +41,7 @@ pub(super) async fn of_reading(
         let call = call::open(app, request).await?;
         let tenant = call.tenant.clone();
         let now_s = app.env.clock.now_ms().div_euclid(1000);
-        let printed = dispatch::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+        let printed = dispatch::run(app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
             let regexes = ctx.budget.reserve(regex_bytes(&call)).map_err(QueryError::from)?;
             let value = read(&Reading { app, call: &call, ctx, now_s })?;
             dispatch::refuse_partial(ctx)?;

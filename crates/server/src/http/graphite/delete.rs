@@ -18,6 +18,7 @@ use chronolith_graphite::TaggedName;
 use chronolith_graphite::storage::Source as _;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{METRIC_NAME, MatchOp, Matcher, Queryable, ReadContext, TenantId, TimeRange};
+use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 use chronolith_tsdb::Tsdb;
 use serde_json::{Value, json};
 
@@ -30,7 +31,6 @@ use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
-use crate::limits::ADMIN_QUEUE_WAIT;
 
 /// Paths of one selector.
 const PATHS_PER_SELECTOR: usize = 500;
@@ -130,7 +130,7 @@ async fn read<T: Send + 'static>(
     let call = call.clone();
     let tenant = call.tenant.clone();
     let now_s = app.env.clock.now_ms().div_euclid(1000);
-    dispatch::run(app, &tenant, app.options.query.timeout_ms, move |app, ctx| {
+    dispatch::run(app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
         let read = work(&Target { app, call: &call, source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
         Ok(read)

@@ -14,6 +14,7 @@ use axum::routing::get;
 use chronolith_base::utc::rfc3339_seconds;
 use chronolith_graphite::time::parse_time;
 use chronolith_model::QueryError;
+use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::{EventTags, GraphiteEvent, StoredEvent};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -23,7 +24,6 @@ use crate::app::App;
 use crate::http::call;
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
-use crate::limits::WRITE_QUEUE_WAIT;
 
 /// Bytes of an event as a value, apart from its texts.
 const EVENT_BYTES: u64 = 512;

@@ -76,7 +76,7 @@ async fn run(
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(app, request).await?;
     let tenant = call.tenant.clone();
-    let timeout_ms = app.options.query.timeout_ms;
+    let timeout_ms = app.options.service.query.timeout_ms;
     let now_s = app.env.clock.now_ms().div_euclid(1000);
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
         let limits = app.limits_of(&call.tenant).queries.graphite;

@@ -14,6 +14,8 @@ use axum::routing::{get, post};
 use chronolith_graphite::EvalError;
 use chronolith_graphite::storage::meta_tags::MetaTags;
 use chronolith_model::TenantId;
+use chronolith_service::Refusal;
+use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::StoredMetaTags;
 use serde_json::{Value, json};
 
@@ -22,7 +24,6 @@ use crate::app::App;
 use crate::http::call;
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
-use crate::limits::WRITE_QUEUE_WAIT;
 
 /// Routes of rules.
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -37,8 +38,8 @@ pub(super) fn routes() -> Router<Arc<App>> {
 pub(super) fn of_tenant(app: &App, tenant: &TenantId) -> Result<Arc<MetaTags>, ApiError> {
     let stored = match app.lifecycle.store() {
         Ok(store) => store.graphite().meta_tags(tenant),
-        Err(error) if error.kind == ErrorKind::ReadOnly => Arc::default(),
-        Err(error) => return Err(error),
+        Err(Refusal::ReadOnly) => Arc::default(),
+        Err(refusal) => return Err(refusal.into()),
     };
     parsed(&stored).map(Arc::new).map_err(ApiError::bad_request)
 }

@@ -15,13 +15,13 @@ use chronolith_graphite::output::{self, Layout, RenderOptions};
 use chronolith_graphite::time::{parse_time, request_range, zone_or};
 use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluate};
 use chronolith_model::{QueryError, ReadContext};
+use chronolith_service::activity::top_queries::{FinishedQuery, QueryLanguage};
 use jiff::tz::TimeZone;
 
 use super::annotations::Annotations;
 use super::fetch_log::FetchLog;
 use super::lineage;
 use super::source::{Reading, SourceSettings, TenantSource};
-use crate::activity::top_queries::{FinishedQuery, QueryLanguage};
 use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
@@ -61,7 +61,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
         },
     };
     let tenant = call.tenant.clone();
-    let timeout_ms = app.options.query.timeout_ms;
+    let timeout_ms = app.options.service.query.timeout_ms;
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
         let started_ns = app.env.clock.mono_ns();
         let evaluated = evaluated(app, &call, &targets, form.reading, ctx);

@@ -37,7 +37,7 @@ async fn respond(app: &Arc<App>, request: Request) -> Result<Response<Body>, Api
     let now_s = app.env.clock.now_ms().div_euclid(1000);
     let targets = targets_of(&call, now_s)?;
     let tenant = call.tenant.clone();
-    let timeout_ms = app.options.query.timeout_ms;
+    let timeout_ms = app.options.service.query.timeout_ms;
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
         let log = evaluated(app, &call, &targets, Reading::Plan, ctx)?.log;
         let plan = plan_of(&targets, &log, app.limits_of(&call.tenant).queries.graphite);

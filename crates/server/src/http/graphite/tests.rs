@@ -155,7 +155,7 @@ async fn requests_that_cannot_be_answered_are_refused_with_the_reason() {
 /// The samples of a series that is read need memory, however few points the answer has.
 #[tokio::test]
 async fn a_series_that_does_not_fit_into_the_memory_of_a_query_is_refused() {
-    let server = Fixture::with(|options| options.query.memory_bytes_max = 64 << 10).open();
+    let server = Fixture::with(|options| options.service.query.memory_bytes_max = 64 << 10).open();
     let lines: String = (1..=20_000).map(|time| format!("many {time} {time}\n")).collect();
     let answer = post(&server, "/api/v1/carbon", "identity", lines.into_bytes()).await;
     assert_eq!(answer.status.as_u16(), 204);
@@ -210,8 +210,8 @@ fn with_rules() -> Fixture {
 fn with_rules_and(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     let server = Fixture::with(|options| {
         change(options);
-        options.write.carbon.rules.schemas = Some("/rules/schemas.conf".into());
-        options.write.carbon.rules.aggregation = Some("/rules/aggregation.conf".into());
+        options.service.write.carbon.rules.schemas = Some("/rules/schemas.conf".into());
+        options.service.write.carbon.rules.aggregation = Some("/rules/aggregation.conf".into());
     });
     put(&server, "/rules/schemas.conf", SCHEMAS);
     put(&server, "/rules/aggregation.conf", AGGREGATION);

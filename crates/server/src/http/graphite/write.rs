@@ -9,10 +9,11 @@ use axum::extract::Request;
 use axum::http::header;
 use chronolith_ingest::carbon::{INPUT_BYTES_MAX, decode_metrics};
 use chronolith_model::TenantId;
+use chronolith_service::activity::rejects::WriteSender;
+use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::Tsdb;
 use tokio::time::Instant;
 
-use crate::activity::rejects::WriteSender;
 use crate::app::App;
 use crate::carbon::append::{Appended, PointTarget, Rejected, append_lines, append_points, wait_durable};
 use crate::http::body::{self, BodyBytes};
@@ -21,7 +22,6 @@ use crate::http::inflate::{InflateError, claimed_bytes, inflate};
 use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
 use crate::http::write::admit::{self, BodyLimits, WritePermits};
-use crate::limits::WRITE_QUEUE_WAIT;
 
 /// Bytes of columns and wire keys per byte of a body, at most: a point of four bytes has a series, a time and
 /// a value.
@@ -46,7 +46,7 @@ struct WriteRequest {
 /// Stores the points of a request.
 pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Result<(), ApiError> {
     let (parts, request_body) = request.into_parts();
-    let checked = tenant_of(app.options.multitenancy, &parts.headers)
+    let checked = tenant_of(app.options.service.multitenancy, &parts.headers)
         .map_err(ApiError::from)
         .and_then(|tenant| Ok((tenant, app.lifecycle.store()?.clone())));
     let (tenant, store) = match checked {
@@ -61,11 +61,11 @@ pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Res
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + WRITE_QUEUE_WAIT;
     let memory = app.admission.write_memory.of(&tenant, 0);
-    let bytes_max = app.options.write.compressed_bytes_max;
+    let bytes_max = app.options.service.write.compressed_bytes_max;
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
     let (mut body, permits) = admit::admit(app, &tenant, request_body, limits).await?;
     let unpacked_bytes = match is_gzip {
-        true => claimed_bytes(&body.bytes, app.options.write.decompressed_bytes_max) as u64,
+        true => claimed_bytes(&body.bytes, app.options.service.write.decompressed_bytes_max) as u64,
         false => 0,
     };
     let piece_bytes = (body.bytes.len() as u64).max(unpacked_bytes).min(INPUT_BYTES_MAX as u64);
@@ -74,7 +74,7 @@ pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Res
         .await
         .map_err(|full| ApiError::new(ErrorKind::Unavailable, full))?;
     let shared = app.clone();
-    let sender = WriteSender::of_http(&RequestInfo::of(&parts.extensions), &parts.headers);
+    let sender = RequestInfo::of(&parts.extensions).write_sender(&parts.headers);
     let request = WriteRequest { form, tenant, is_gzip, sender };
     // The thread continues when the client disconnects: the append is completed.
     let done = tokio::task::spawn_blocking(move || store_body(&shared, &store, &request, body, permits));
@@ -99,7 +99,7 @@ fn store_body(
     let BodyBytes { bytes, mut held } = body;
     let bytes = match request.is_gzip {
         true => {
-            let bytes_max = app.options.write.decompressed_bytes_max;
+            let bytes_max = app.options.service.write.decompressed_bytes_max;
             let claimed = claimed_bytes(&bytes, bytes_max);
             inflate(&bytes, bytes_max, claimed, &mut held)?
         }

@@ -2,11 +2,11 @@
 
 use chronolith_base::Rng;
 use chronolith_ingest::line_protocol;
+use chronolith_service::write::batches::BatchPool;
 
 use super::password::Passwords;
 use super::running::RunningQueries;
 use super::watched::ContinuousQueries;
-use crate::http::write::batches::BatchPool;
 
 /// Parts that all requests share.
 pub(crate) struct InfluxContext {

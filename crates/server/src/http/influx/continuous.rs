@@ -31,7 +31,7 @@ struct Query<'a> {
 
 /// Runs the queries that are due.
 pub(crate) fn run(app: &App, store: &Arc<Tsdb>) {
-    if !app.options.influx.runs_continuous_queries {
+    if !app.options.service.influx.runs_continuous_queries {
         return;
     }
     let catalog = store.databases();
@@ -150,9 +150,12 @@ fn compute(
     now_ns: i64,
 ) -> Result<u64, String> {
     let memory = app.admission.query_memory.of(query.tenant, 0);
-    let budget = memory.budget.child("continuous query", app.options.query.memory_bytes_max);
-    let deadline_ns =
-        app.env.clock.mono_ns().saturating_add(app.options.query.timeout_ms.saturating_mul(1_000_000));
+    let budget = memory.budget.child("continuous query", app.options.service.query.memory_bytes_max);
+    let deadline_ns = app
+        .env
+        .clock
+        .mono_ns()
+        .saturating_add(app.options.service.query.timeout_ms.saturating_mul(1_000_000));
     let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
     let databases = TenantDatabases::Local { store: store.clone(), tenant: query.tenant.clone() };
     let storage = TenantStorage { app, databases, tenant: query.tenant, is_continuous: true };

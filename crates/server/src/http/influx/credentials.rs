@@ -48,7 +48,7 @@ impl Caller {
         headers: &HeaderMap,
         params: &Params,
     ) -> Result<Caller, InfluxError> {
-        if !app.options.influx.auth_enabled {
+        if !app.options.service.influx.auth_enabled {
             return Ok(Caller::Anyone);
         }
         let Some(own) = databases.local_catalog(tenant).filter(|own| own.has_admin()) else {
@@ -70,7 +70,7 @@ impl Caller {
                 found
             }
             Credentials::Bearer(token) => {
-                let secret = app.options.influx.shared_secret.as_str();
+                let secret = app.options.service.influx.shared_secret.as_str();
                 if secret.is_empty() {
                     return Err(unauthorized("bearer auth disabled"));
                 }
@@ -89,7 +89,7 @@ impl Caller {
         headers: &HeaderMap,
         params: &Params,
     ) -> Result<Caller, InfluxError> {
-        if !app.options.influx.auth_enabled {
+        if !app.options.service.influx.auth_enabled {
             return Ok(Caller::Anyone);
         }
         let app = app.clone();

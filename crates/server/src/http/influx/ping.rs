@@ -18,7 +18,7 @@ pub(super) async fn ping(State(app): State<Arc<App>>, request: Request) -> Respo
     if !is_verbose {
         return empty();
     }
-    json(StatusCode::OK, serde_json::json!({ "version": app.options.influx.version }))
+    json(StatusCode::OK, serde_json::json!({ "version": app.options.service.influx.version }))
 }
 
 /// `GET /status`: 204.
@@ -34,7 +34,7 @@ pub(super) async fn health(State(app): State<Arc<App>>) -> Response<Body> {
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "fail"),
     };
     let message = reason.unwrap_or_else(|| "ready for queries and writes".to_owned());
-    let version = app.options.influx.version.as_str();
+    let version = app.options.service.influx.version.as_str();
     json(
         code,
         serde_json::json!({

@@ -54,7 +54,7 @@ async fn check(
 ) -> Result<(TenantId, DatabaseMetrics), InfluxError> {
     let mut params = Params::default();
     params.parse(query)?;
-    let tenant = tenant_of(app.options.multitenancy, headers).map_err(ApiError::from)?;
+    let tenant = tenant_of(app.options.service.multitenancy, headers).map_err(ApiError::from)?;
     let databases = Databases::of(app)?;
     let name = params.get("db").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| InfluxError::bad_request("database is required"))?;
@@ -81,7 +81,7 @@ async fn known(
     databases: Databases,
     tenant: &TenantId,
 ) -> Result<TenantDatabases, InfluxError> {
-    let timeout_ns = app.options.query.timeout_ms.saturating_mul(1_000_000);
+    let timeout_ns = app.options.service.query.timeout_ms.saturating_mul(1_000_000);
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ns);
     let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, MemoryBudget::new("databases", u64::MAX));
     let tenant = tenant.clone();

@@ -21,6 +21,7 @@ use chronolith_influxql::ast::Statement;
 use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
 use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
+use chronolith_service::activity::top_queries::{FinishedQuery, QueryLanguage};
 use http_body_util::BodyExt as _;
 
 use self::format::Format;
@@ -31,7 +32,6 @@ use super::databases::Databases;
 use super::printer::Epoch;
 use super::reply::InfluxError;
 use super::storage::TenantStorage;
-use crate::activity::top_queries::{FinishedQuery, QueryLanguage};
 use crate::app::App;
 use crate::http::dispatch::{self, Admitted};
 use crate::http::error::ApiError;
@@ -78,7 +78,7 @@ async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxE
     let caller =
         Caller::of_request(app, &databases, &request.tenant, &request.headers, &request.params).await?;
     caller.check_statements(&request.statements, &request.database)?;
-    let timeout_ms = app.options.influx.query_timeout_ms(app.options.query.timeout_ms);
+    let timeout_ms = app.options.service.influx.query_timeout_ms(app.options.service.query.timeout_ms);
     let admitted = dispatch::admit(app, &app.admission.query, &request.tenant, timeout_ms).await?;
     let content_type = request.format.content_type();
     let kind = StreamKind {
@@ -148,9 +148,9 @@ fn execute_all(
         &request.database,
         started_ns,
         ctx.cancel_flag(),
-        app.options.influx.concurrent_query_max,
+        app.options.service.influx.concurrent_query_max,
     );
-    let mut sink = ResponseSink::new(request, parts, ctx, app.options.influx.row_count_max);
+    let mut sink = ResponseSink::new(request, parts, ctx, app.options.service.influx.row_count_max);
     let _running = match running {
         Ok(running) => running,
         Err(refused) => {
@@ -213,9 +213,9 @@ fn execute_all(
 
 fn select_limits(app: &App) -> SelectLimits {
     SelectLimits {
-        series_max: app.options.influx.select_series_max as u64,
-        points_max: app.options.influx.select_point_max as u64,
-        buckets_max: app.options.influx.select_bucket_max as u64,
+        series_max: app.options.service.influx.select_series_max as u64,
+        points_max: app.options.service.influx.select_point_max as u64,
+        buckets_max: app.options.service.influx.select_bucket_max as u64,
     }
 }
 

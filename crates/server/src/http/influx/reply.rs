@@ -4,8 +4,9 @@
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use chronolith_service::Refusal;
+use chronolith_service::admission::AdmissionError;
 
-use crate::admission::AdmissionError;
 use crate::http::error::{ApiError, ErrorKind, ErrorText};
 use crate::http::inflate::InflateError;
 use crate::http::json;
@@ -78,6 +79,12 @@ impl InfluxError {
 fn header_text(message: &str) -> Vec<u8> {
     let bytes = message.bytes().take(ERROR_HEADER_BYTES_MAX);
     bytes.map(|byte| if byte < b' ' || byte == 0x7f { b' ' } else { byte }).collect()
+}
+
+impl From<Refusal> for InfluxError {
+    fn from(refusal: Refusal) -> InfluxError {
+        ApiError::from(refusal).into()
+    }
 }
 
 impl From<ApiError> for InfluxError {

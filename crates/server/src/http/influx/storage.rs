@@ -27,7 +27,9 @@ impl TenantStorage<'_> {
     fn store(&self) -> Result<&Arc<Tsdb>, String> {
         match &self.databases {
             TenantDatabases::Local { store, .. } => Ok(store),
-            TenantDatabases::Bucket { .. } => self.app.lifecycle.store().map_err(|error| error.message),
+            TenantDatabases::Bucket { .. } => {
+                self.app.lifecycle.store().map_err(|refusal| refusal.to_string())
+            }
         }
     }
 }
@@ -46,7 +48,7 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn read_only(&self) -> Option<(String, Arc<dyn Queryable>)> {
-        let name = self.app.options.influx.prometheus_database.clone()?;
+        let name = self.app.options.service.influx.prometheus_database.clone()?;
         Some((name, self.databases.as_measurements()))
     }
 
@@ -103,7 +105,7 @@ impl Storage for TenantStorage<'_> {
                     text("Branch", "chronolith".to_owned()),
                     text("Build Time", String::new()),
                     text("Commit", String::new()),
-                    text("Version", self.app.options.influx.version.clone()),
+                    text("Version", self.app.options.service.influx.version.clone()),
                 ],
             ),
             (

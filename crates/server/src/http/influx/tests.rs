@@ -116,7 +116,7 @@ async fn points_beyond_the_retention_policy_are_dropped() {
 
 #[tokio::test]
 async fn users_need_the_privilege_to_write() {
-    let server = Fixture::with(|options| options.influx.auth_enabled = true).open();
+    let server = Fixture::with(|options| options.service.influx.auth_enabled = true).open();
     change(&server, CatalogChange::CreateDatabase { name: "db".to_owned(), policy: None });
     let user = |name: &str, is_admin| CatalogChange::CreateUser {
         name: name.to_owned(),

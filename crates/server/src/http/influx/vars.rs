@@ -18,7 +18,7 @@ use crate::http::error::ApiError;
 use crate::http::tenant::tenant_of;
 
 pub(super) async fn vars(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    let tenant = tenant_of(app.options.multitenancy, request.headers()).map_err(ApiError::from);
+    let tenant = tenant_of(app.options.service.multitenancy, request.headers()).map_err(ApiError::from);
     let read = match tenant {
         Ok(tenant) => read(&app, tenant).await,
         Err(error) => Err(error),

@@ -18,6 +18,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use chronolith_ingest::line_protocol::Precision;
 use chronolith_model::databases::{Database, RetentionPolicy};
+use chronolith_service::activity::rejects::WriteSender;
+use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::Tsdb;
 use tokio::time::Instant;
 
@@ -25,7 +27,6 @@ use self::request::{Api, WriteRequest};
 use super::credentials::Caller;
 use super::databases::{self, Databases};
 use super::reply::InfluxError;
-use crate::activity::rejects::WriteSender;
 use crate::app::App;
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::ErrorKind;
@@ -33,7 +34,6 @@ use crate::http::params::Params;
 use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
 use crate::http::write::admit::{self, BodyLimits, NotAdmitted};
-use crate::limits::WRITE_QUEUE_WAIT;
 
 pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer(&app, Api::V1, request).await
@@ -68,13 +68,13 @@ async fn receive(app: &Arc<App>, api: Api, request: Request) -> Result<(), Influ
             return Err(refused);
         }
     };
-    request.sender = WriteSender::of_http(&RequestInfo::of(&parts.extensions), &parts.headers);
+    request.sender = RequestInfo::of(&parts.extensions).write_sender(&parts.headers);
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + WRITE_QUEUE_WAIT;
     let memory = app.admission.write_memory.of(&request.tenant, 0);
     let bytes_max = match api {
-        Api::Prometheus => app.options.write.compressed_bytes_max,
-        Api::V1 | Api::V2 => app.options.influx.body_bytes_max,
+        Api::Prometheus => app.options.service.write.compressed_bytes_max,
+        Api::V1 | Api::V2 => app.options.service.influx.body_bytes_max,
     };
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
     let admitted = admit::admit(app, &request.tenant, request_body, limits).await;
@@ -132,7 +132,8 @@ async fn check(
 ) -> Result<(Arc<Tsdb>, WriteRequest), InfluxError> {
     let mut params = Params::default();
     params.parse(query)?;
-    let tenant = tenant_of(app.options.multitenancy, headers).map_err(crate::http::error::ApiError::from)?;
+    let tenant =
+        tenant_of(app.options.service.multitenancy, headers).map_err(crate::http::error::ApiError::from)?;
     let store = app.lifecycle.store()?.clone();
     let precision = params.get("precision").unwrap_or("");
     let precision = match api {
@@ -213,7 +214,7 @@ impl Target {
 }
 
 fn missing_database(app: &App, name: &str) -> InfluxError {
-    if app.options.influx.prometheus_database.as_deref() == Some(name) {
+    if app.options.service.influx.prometheus_database.as_deref() == Some(name) {
         return InfluxError::new(StatusCode::FORBIDDEN, format!("database {name:?} is read only"));
     }
     InfluxError::new(StatusCode::NOT_FOUND, format!("database not found: {name:?}"))

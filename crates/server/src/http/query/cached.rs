@@ -6,11 +6,11 @@
 use chronolith_model::{QueryError, Queryable};
 use chronolith_promql::engine::lookback::{CachePlan, cache_plan};
 use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
+use chronolith_service::query::range_cache::{Annotations, CacheKey, Wanted};
 
 use super::explain::StatsMode;
 use super::{ApiError, Explain, Running, eval_error};
 use crate::app::App;
-use crate::http::query::range_cache::{Annotations, CacheKey, Wanted};
 
 impl Running<'_> {
     /// The result of a query, with the steps that need not be computed from the cache.
@@ -29,7 +29,7 @@ impl Running<'_> {
             || request.stats != StatsMode::None
             || request.explain == Explain::Plan
             || matches!(request.call.params.get("nocache"), Some("1" | "true"));
-        let lookback_ms = query.lookback_ms.unwrap_or(app.options.query.lookback_ms);
+        let lookback_ms = query.lookback_ms.unwrap_or(app.options.service.query.lookback_ms);
         let planned = Query { lookback_ms: Some(lookback_ms), ..*query };
         let plan = if bypassed { None } else { cache_plan(&planned, request.engine.options()) };
         let Some(CachePlan { lookback, key: plan }) = plan else { return run(query) };
@@ -78,7 +78,7 @@ impl Running<'_> {
             && self.ctx.warnings().texts().is_empty()
         {
             let annotations = annotations_of(&result, self.text());
-            app.queries.cache.keep(key, generation, (query.start_ms, last_ms), series, annotations);
+            app.queries.cache.keep(key, generation, query.start_ms..=last_ms, series, annotations);
         }
         Ok(result)
     }

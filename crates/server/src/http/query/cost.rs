@@ -21,7 +21,7 @@ use crate::http::printer::Printer;
 use crate::http::{dispatch, json, paths};
 
 pub(in crate::http) async fn instant(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    if !app.options.features.query_cost {
+    if !app.options.service.features.query_cost {
         return paths::unknown(request).await;
     }
     let start_times = StartTimesHeader::of(&request);
@@ -35,7 +35,7 @@ pub(in crate::http) async fn instant(State(app): State<Arc<App>>, request: Reque
 }
 
 pub(in crate::http) async fn range(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    if !app.options.features.query_cost {
+    if !app.options.service.features.query_cost {
         return paths::unknown(request).await;
     }
     let start_times = StartTimesHeader::of(&request);
@@ -43,7 +43,7 @@ pub(in crate::http) async fn range(State(app): State<Arc<App>>, request: Request
         let call = call::open(&app, request).await?;
         check_unused(&call.params)?;
         let times = steps(&call.params)?;
-        let times = if app.options.query.align_steps { times.aligned() } else { times };
+        let times = if app.options.service.query.align_steps { times.aligned() } else { times };
         estimate(&app, call, times, &start_times).await
     };
     answer.await.unwrap_or_else(|error: ApiError| error.into_response())
@@ -74,7 +74,7 @@ fn own_limits(app: &App, params: &Params) -> Result<u64, ApiError> {
             ApiError::bad_request(format_args!("error parsing {name}: {why}"))
         })?;
     }
-    let most_ms = app.options.query.timeout_ms;
+    let most_ms = app.options.service.query.timeout_ms;
     let Some(text) = params.get("max_query_duration") else { return Ok(most_ms) };
     let refused =
         |why: String| ApiError::bad_request(format_args!("error parsing max_query_duration: {why}"));

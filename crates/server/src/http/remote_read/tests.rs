@@ -220,7 +220,7 @@ async fn chunks_come_as_frames() {
 
 #[tokio::test]
 async fn a_long_series_is_split_over_frames() {
-    let server = fill(Fixture::with(|options| options.remote_read.frame_bytes_max = 80).open()).await;
+    let server = fill(Fixture::with(|options| options.service.remote_read.frame_bytes_max = 80).open()).await;
     let (_, _, body) = send(&server, request(&[query("__name__", "long")], &STREAMED)).await;
     let frames = frames_of(&body);
     assert!(frames.len() > 1, "{frames:?}");
@@ -229,7 +229,7 @@ async fn a_long_series_is_split_over_frames() {
 
 #[tokio::test]
 async fn limits_and_errors_are_plain_text() {
-    let server = fill(Fixture::with(|options| options.remote_read.samples_max = 10).open()).await;
+    let server = fill(Fixture::with(|options| options.service.remote_read.samples_max = 10).open()).await;
     let check = async |request: Request<Body>, status: u16, text: &str| {
         let (found, headers, body) = send(&server, request).await;
         let body = String::from_utf8(body).unwrap();
@@ -254,7 +254,7 @@ async fn limits_and_errors_are_plain_text() {
 
 #[tokio::test]
 async fn tenants_read_their_own() {
-    let server = Fixture::with(|options| options.multitenancy = true).open();
+    let server = Fixture::with(|options| options.service.multitenancy = true).open();
     let of = |tenant: &'static str, mut request: Request<Body>| {
         request.headers_mut().insert("x-scope-orgid", tenant.parse().unwrap());
         request
@@ -275,7 +275,7 @@ async fn tenants_read_their_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_stops_when_its_client_leaves() {
-    let server = Fixture::with(|options| options.remote_read.concurrency = 1).open();
+    let server = Fixture::with(|options| options.service.remote_read.concurrency = 1).open();
     // More than waits for a client: the reading thread has to wait for it.
     let label = "x".repeat(8000);
     let texts: Vec<String> = (0..400).map(|idx| format!("{idx:04}{label}")).collect();

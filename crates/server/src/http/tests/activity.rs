@@ -18,7 +18,7 @@ async fn data_of(server: &Fixture, tenant: &str, path: &str) -> Value {
 }
 
 fn two_tenants() -> Fixture {
-    let server = Fixture::with(|options| options.multitenancy = true).open();
+    let server = Fixture::with(|options| options.service.multitenancy = true).open();
     server.store_series("a", 0, &[&[("__name__", "m"), ("i", "1")], &[("__name__", "m"), ("i", "2")]]);
     server.store_series("b", 0, &[&[("__name__", "n")]]);
     server
@@ -119,7 +119,7 @@ async fn refused_samples_have_counts_examples_and_advice() {
 #[tokio::test]
 async fn requests_above_a_limit_are_refused_with_its_setting() {
     let server = Fixture::with(|options| {
-        let ingestion = &mut options.tsdb.limits.default.ingestion;
+        let ingestion = &mut options.service.tsdb.limits.default.ingestion;
         ingestion.rate = 1;
         ingestion.burst = 1;
     })
@@ -158,8 +158,8 @@ async fn tenants_have_counters_and_use_of_limits() {
 #[tokio::test]
 async fn metrics_that_share_counters_are_reported() {
     let server = Fixture::with(|options| {
-        options.multitenancy = true;
-        options.tenant_metrics_max = 1;
+        options.service.multitenancy = true;
+        options.service.tenant_metrics_max = 1;
     })
     .open();
     for tenant in ["a", "b"] {

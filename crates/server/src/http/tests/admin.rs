@@ -156,7 +156,7 @@ async fn a_snapshot_is_named_and_compaction_can_be_paused() {
 async fn a_request_is_for_its_tenant() {
     let server = Fixture::with(|options| {
         options.web.admin_api = true;
-        options.multitenancy = true;
+        options.service.multitenancy = true;
     })
     .open();
     let tenants = ["a", "b"].map(|name| TenantId::new(name).unwrap());

@@ -145,7 +145,7 @@ async fn a_header_chooses_start_timestamps_for_one_query() {
     let mut request = RequestEncoder::new();
     request.push_series([("__name__", "ctr_total")], &samples, &SeriesExtras::default());
     for is_on in [true, false] {
-        let server = Fixture::with(|options| options.features.start_timestamps = is_on).open();
+        let server = Fixture::with(|options| options.service.features.start_timestamps = is_on).open();
         let write = Request::post("/api/v1/write")
             .header("content-type", "application/x-protobuf;proto=io.prometheus.write.v2.Request")
             .header("content-encoding", "snappy");

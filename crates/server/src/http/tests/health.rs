@@ -49,7 +49,7 @@ async fn a_failed_start_is_neither_healthy_nor_ready() {
     crate::serve::open_store(&refused.app, |app| {
         chronolith_tsdb::Tsdb::open(
             app.env.clone(),
-            app.options.tsdb_options(),
+            app.options.service.tsdb_options(),
             app.lifecycle.replay_progress(),
         )
     });

@@ -9,10 +9,10 @@ use axum::body::Body;
 use axum::http::Request;
 
 use chronolith_model::TenantId;
+use chronolith_service::limits::{STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR};
+use chronolith_service::metrics::{Family, FamilyKind};
 
 use super::{Fixture, NOW_MS, Pairs};
-use crate::limits::{STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR};
-use crate::metrics::exposition::{Family, FamilyKind};
 use crate::metrics::gather::gather;
 use crate::metrics::scrape;
 
@@ -157,7 +157,7 @@ async fn own_metrics_have_metadata() {
 /// `status/tsdb` of a tenant without data showed chunks and times of all tenants.
 #[tokio::test]
 async fn status_tsdb_is_of_the_tenant_that_asks() {
-    let server = Fixture::with(|options| options.multitenancy = true).open();
+    let server = Fixture::with(|options| options.service.multitenancy = true).open();
     let store = server.app.lifecycle.store().unwrap().clone();
     let mut batch = chronolith_model::WriteBatch::from_labels();
     batch.push_labels(&chronolith_model::Labels::from_pairs(UP.iter().copied()), &[(NOW_MS, 1.0)]);

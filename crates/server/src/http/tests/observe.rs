@@ -92,7 +92,7 @@ fn write_request(tenant: Option<&str>, samples: &[(i64, f64)]) -> Request<Body> 
 /// Refused samples left no line in the log: only their sender knew why.
 #[tokio::test]
 async fn refused_samples_leave_one_line_per_reason_tenant_and_ten_seconds() {
-    let (server, clock) = server(|options| options.multitenancy = true);
+    let (server, clock) = server(|options| options.service.multitenancy = true);
     let lines = Lines::default();
     // With a single subscriber in the process, `tracing` asks that of whatever thread comes first to a line
     // of code whether the line is wanted; other tests have none.
@@ -148,7 +148,7 @@ async fn answers_carry_the_id_of_their_request() {
 
 #[tokio::test]
 async fn the_query_log_has_the_fields_of_prometheus() {
-    let (server, _clock) = server(|options| options.query.log_file = Some("/log/q".into()));
+    let (server, _clock) = server(|options| options.service.query.log_file = Some("/log/q".into()));
     let path = std::path::Path::new("/log/q");
     let disk = server.app.env.disk.clone();
     let read = |path| String::from_utf8(disk.read(path).unwrap()).unwrap();
@@ -179,8 +179,8 @@ async fn the_query_log_has_the_fields_of_prometheus() {
 #[tokio::test]
 async fn metrics_by_tenant_are_bounded() {
     let (server, _clock) = server(|options| {
-        options.multitenancy = true;
-        options.tenant_metrics_max = 2;
+        options.service.multitenancy = true;
+        options.service.tenant_metrics_max = 2;
     });
     for tenant in ["a", "b", "c", "d"] {
         server.send(write_request(Some(tenant), &[(NOW_MS, 1.0), (NOW_MS + 86_400_000, 1.0)])).await;
@@ -204,7 +204,7 @@ async fn metrics_by_tenant_are_bounded() {
 /// The first of two tenant headers won.
 #[tokio::test]
 async fn two_tenant_headers_are_refused() {
-    let (server, _clock) = server(|options| options.multitenancy = true);
+    let (server, _clock) = server(|options| options.service.multitenancy = true);
     let request =
         Request::get("/api/v1/query?query=up").header("x-scope-orgid", "a").header("x-scope-orgid", "b");
     let answer = server.send(request.body(Body::empty()).unwrap()).await;

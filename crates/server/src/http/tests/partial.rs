@@ -39,7 +39,7 @@ pub(crate) fn uploading(
     change(&mut options);
     let app = Arc::new(App::new(env.clone(), options, None));
     app.read_rules().expect("valid");
-    let (options, progress) = (app.options.tsdb_options(), Arc::new(ReplayProgress::default()));
+    let (options, progress) = (app.options.service.tsdb_options(), Arc::new(ReplayProgress::default()));
     let bucket = sources(env, bucket);
     let store = Tsdb::open_with_bucket(env.clone(), options, progress, Some(bucket)).expect("opens");
     app.set_store(store.clone(), Vec::new());

@@ -80,13 +80,13 @@ async fn parameters_of_a_query_mean_what_they_mean_in_prometheus() {
 
 #[tokio::test]
 async fn features_open_what_they_name() {
-    let check = async |query: &str, open: fn(&mut crate::options::Features), why: &str| {
+    let check = async |query: &str, open: fn(&mut chronolith_service::options::Features), why: &str| {
         let closed = Fixture::ready();
         let path = format!("/api/v1/query?query={query}&time={NOW_S}");
         let refused = closed.get(&path).await;
         let error = refused.json()["error"].as_str().unwrap_or("").to_owned();
         assert!(refused.status == 400 && error.contains(why), "{query}: {error}");
-        let server = Fixture::with(|options| open(&mut options.features)).open();
+        let server = Fixture::with(|options| open(&mut options.service.features)).open();
         assert_eq!(server.get(&path).await.status, 200, "{query}");
     };
     let functions = "is not enabled";
@@ -195,7 +195,7 @@ async fn a_killed_query_tells_its_client() {
 #[tokio::test]
 async fn a_tenant_has_no_more_memory_than_its_share() {
     let server =
-        Fixture::with(|options| options.tsdb.limits.default.queries.memory_bytes_max = 10_000).open();
+        Fixture::with(|options| options.service.tsdb.limits.default.queries.memory_bytes_max = 10_000).open();
     with_samples(&server).await;
     let path = format!("/api/v1/query_range?query=m&start={}&end={NOW_S}&step=1", NOW_S - 900);
     let answer = server.get(&path).await;
@@ -207,7 +207,7 @@ async fn a_tenant_has_no_more_memory_than_its_share() {
 
 #[tokio::test]
 async fn slow_queries_are_counted() {
-    let server = Fixture::with(|options| options.query.log_slow_ms = 1).open();
+    let server = Fixture::with(|options| options.service.query.log_slow_ms = 1).open();
     // The clock of the fixture stands still, so that nothing is slow.
     server.get("/api/v1/query?query=1").await;
     assert_eq!(server.app.queries.slow_log.counts(), (0, 0));
@@ -217,8 +217,8 @@ async fn slow_queries_are_counted() {
 #[tokio::test]
 async fn over_large_queries_are_refused_with_their_estimate() {
     let server = Fixture::with(|options| {
-        options.query.memory_bytes_max = 1 << 20;
-        options.query.memory_total_bytes_max = 64 << 20;
+        options.service.query.memory_bytes_max = 1 << 20;
+        options.service.query.memory_total_bytes_max = 64 << 20;
     })
     .open();
     for part in 0..10 {
@@ -251,7 +251,7 @@ async fn over_large_queries_are_refused_with_their_estimate() {
 
 #[tokio::test]
 async fn reading_is_limited_by_estimate() {
-    let server = Fixture::with(|options| options.query.read_bytes_max = 1000).open();
+    let server = Fixture::with(|options| options.service.query.read_bytes_max = 1000).open();
     with_samples(&server).await;
     let refused = server.get(&range_path("sum(count_over_time(m[1h]))", "")).await;
     assert_eq!(refused.status.as_u16(), 422);
@@ -366,7 +366,7 @@ async fn results_with_warnings_are_kept_for_their_range() {
 /// Clients that do not round their times never hit the result cache.
 #[tokio::test]
 async fn steps_are_aligned_by_choice() {
-    let server = Fixture::with(|options| options.query.align_steps = true).open();
+    let server = Fixture::with(|options| options.service.query.align_steps = true).open();
     with_samples(&server).await;
     let path =
         |start: i64| format!("/api/v1/query_range?query=m&start={start}.123&end={}.123&step=15", start + 600);

@@ -8,7 +8,7 @@ use super::*;
 
 /// A server with limits of its tenants.
 fn limited(bucket: &BucketOfThree, limits: QueryLimits) -> Fixture {
-    bucket.server_with(|options| options.tsdb.limits.default.queries = limits)
+    bucket.server_with(|options| options.service.tsdb.limits.default.queries = limits)
 }
 
 #[tokio::test]

@@ -95,7 +95,7 @@ async fn names_of_head_and_blocks_come_once() {
 
 #[tokio::test]
 async fn a_tenant_finds_its_own_names_only() {
-    let server = Fixture::with(|options| options.multitenancy = true).open();
+    let server = Fixture::with(|options| options.service.multitenancy = true).open();
     server.store_series("a", 0, &[&[("__name__", "of_a")]]);
     server.store_series("b", 0, &[&[("__name__", "of_b")]]);
     for kind in ["metric_names", "label_values?label=__name__"] {
@@ -169,7 +169,7 @@ fn store_long_names(server: &Fixture, count: usize) {
 #[tokio::test]
 async fn an_error_after_the_first_line_is_the_last_line() {
     // The names fit, and two or three lines of the client do.
-    let server = Fixture::with(|options| options.query.memory_bytes_max = 860_000).open();
+    let server = Fixture::with(|options| options.service.query.memory_bytes_max = 860_000).open();
     store_long_names(&server, 3000);
     let answer = server.get("/api/v1/search/metric_names?limit=10000&batch_size=100").await;
     let (names, last) = read_lines(&answer, "name");
@@ -177,7 +177,7 @@ async fn an_error_after_the_first_line_is_the_last_line() {
     assert_eq!((&last["status"], &last["errorType"]), (&"error".into(), &"execution".into()));
     assert!(last["error"].as_str().is_some_and(|text| text.contains("memory")), "{last}");
     // Without room for the names there is no line.
-    let small = Fixture::with(|options| options.query.memory_bytes_max = 100_000).open();
+    let small = Fixture::with(|options| options.service.query.memory_bytes_max = 100_000).open();
     store_long_names(&small, 3000);
     let refused = small.get("/api/v1/search/metric_names?limit=10000").await;
     assert_eq!((refused.status.as_u16(), refused.json()["errorType"].as_str()), (422, Some("execution")));

@@ -222,7 +222,7 @@ async fn sources_get_hints_and_the_remaining_time() {
     }
     remote.selections.lock().unwrap().clear();
     server.get("/api/v1/series?match[]=m").await;
-    let seconds = server.app.options.query.timeout_ms / 1000;
+    let seconds = server.app.options.service.query.timeout_ms / 1000;
     let want = format!(" by None step 0 range 0 in {seconds} s");
     assert_eq!(*remote.selections.lock().unwrap(), [want]);
 }

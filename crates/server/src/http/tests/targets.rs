@@ -9,7 +9,7 @@ use super::{Answer, Fixture, NOW_S};
 use crate::version::BuildInfo;
 
 fn fixture(query_cost: bool) -> Fixture {
-    let fixture = Fixture::with(|options| options.features.query_cost = query_cost).open();
+    let fixture = Fixture::with(|options| options.service.features.query_cost = query_cost).open();
     fixture.store_series(
         "anonymous",
         0,
@@ -54,7 +54,7 @@ async fn no_pool_is_found() {
 /// They asked for a tenant, though they have nothing of one.
 #[tokio::test]
 async fn endpoints_of_the_server_need_no_tenant() {
-    let fixture = Fixture::with(|options| options.multitenancy = true).open();
+    let fixture = Fixture::with(|options| options.service.multitenancy = true).open();
     for (path, want) in [
         ("openapi.yaml", StatusCode::OK),
         ("status/self_metrics?metric_name_pattern=x", StatusCode::OK),

@@ -8,7 +8,7 @@ const OLD_MS: i64 = -10 * 3_600_000;
 
 #[tokio::test]
 async fn blocks_are_listed_newest_first_for_their_tenant() {
-    let server = Fixture::with(|options| options.multitenancy = true).open();
+    let server = Fixture::with(|options| options.service.multitenancy = true).open();
     server.store_series("a", OLD_MS, &[&[("__name__", "m")], &[("__name__", "n")]]);
     server.store_series("a", OLD_MS + 4 * 3_600_000, &[&[("__name__", "m")]]);
     server.store_series("b", OLD_MS, &[&[("__name__", "m")]]);

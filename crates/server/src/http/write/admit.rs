@@ -9,13 +9,14 @@
 use axum::body::{Body, HttpBody};
 use chronolith_base::MemoryBudget;
 use chronolith_model::TenantId;
+use chronolith_service::admission::{AdmissionError, Permit};
+use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use tokio::time::{Duration, Instant, timeout};
 
-use crate::admission::{AdmissionError, Permit};
 use crate::app::App;
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::ApiError;
-use crate::limits::{PERMIT_READ_TIME, UNADMITTED_BODY_BYTES, WRITE_QUEUE_WAIT};
+use crate::limits::{PERMIT_READ_TIME, UNADMITTED_BODY_BYTES};
 
 /// Permits of a write.
 pub(crate) struct WritePermits {

@@ -1,12 +1,12 @@
 //! Parts that all writes share.
 
 use chronolith_ingest::remote_write;
+use chronolith_service::activity::rejects::Rejects;
+use chronolith_service::options::WriteOptions;
+use chronolith_service::write::batches::BatchPool;
+use chronolith_service::write::reject_log::RejectLog;
 
-use super::batches::BatchPool;
-use super::reject_log::RejectLog;
-use crate::activity::rejects::Rejects;
 use crate::carbon::CarbonContext;
-use crate::options::WriteOptions;
 
 pub(crate) struct WriteContext {
     pub(crate) batches: BatchPool,

@@ -4,9 +4,9 @@
 
 use axum::extract::Request;
 use chronolith_model::{ExemplarReject, TenantId, TimeUnit};
+use chronolith_service::activity::rejects::{RejectOrigin, WriteSender};
 
 use super::written::Written;
-use crate::activity::rejects::{RejectOrigin, WriteSender};
 use crate::app::App;
 use crate::http::error::ApiError;
 use crate::http::request::RequestInfo;
@@ -23,9 +23,9 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn of(app: &App, request: &Request) -> Sender {
-        let tenant = tenant_of(app.options.multitenancy, request.headers()).ok();
+        let tenant = tenant_of(app.options.service.multitenancy, request.headers()).ok();
         let info = RequestInfo::of(request.extensions());
-        let name = WriteSender::of_http(&info, request.headers());
+        let name = info.write_sender(request.headers());
         Sender { tenant, info, name }
     }
 

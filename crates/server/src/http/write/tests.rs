@@ -168,7 +168,7 @@ async fn type_and_unit_can_be_selected_where_they_are_asked_for() {
     let plain = Fixture::ready();
     assert_eq!(send(&plain, V2, request.compressed()).await.status.as_u16(), 204);
     assert_eq!(plain.get(ask).await.json()["data"]["result"], serde_json::json!([]));
-    let server = Fixture::with(|options| options.features.type_and_unit_labels = true).open();
+    let server = Fixture::with(|options| options.service.features.type_and_unit_labels = true).open();
     assert_eq!(send(&server, V2, request.compressed()).await.status.as_u16(), 204);
     let found = server.get(ask).await.json();
     let want =
@@ -187,8 +187,8 @@ async fn type_and_unit_can_be_selected_where_they_are_asked_for() {
 #[tokio::test]
 async fn a_tenant_above_its_rate_is_told_when_to_come_again() {
     let server = Fixture::with(|options| {
-        options.tsdb.limits.default.ingestion.rate = 10;
-        options.tsdb.limits.default.ingestion.burst = 20;
+        options.service.tsdb.limits.default.ingestion.rate = 10;
+        options.service.tsdb.limits.default.ingestion.burst = 20;
     })
     .open();
     let request = |first: i64, count: i64| {
@@ -216,7 +216,7 @@ async fn a_tenant_above_its_rate_is_told_when_to_come_again() {
 #[tokio::test]
 async fn a_full_head_answers_429_and_what_never_fits_400() {
     let server = Fixture::with(|options| {
-        options.tsdb.head_memory.limit = chronolith_tsdb::HeadMemory::Bytes(4 << 20);
+        options.service.tsdb.head_memory.limit = chronolith_tsdb::HeadMemory::Bytes(4 << 20);
     })
     .open();
     let request = |first: usize, count: usize| {
@@ -256,9 +256,9 @@ async fn a_full_head_answers_429_and_what_never_fits_400() {
 #[tokio::test]
 async fn new_series_above_the_share_of_a_tenant_are_refused_to_it_alone() {
     let server = Fixture::with(|options| {
-        options.multitenancy = true;
-        options.tsdb.head_memory.limit = chronolith_tsdb::HeadMemory::Bytes(16 << 20);
-        options.tsdb.head_memory.tenant_percent = 25;
+        options.service.multitenancy = true;
+        options.service.tsdb.head_memory.limit = chronolith_tsdb::HeadMemory::Bytes(16 << 20);
+        options.service.tsdb.head_memory.tenant_percent = 25;
     })
     .open();
     let send_as = async |tenant: &str, first: usize, count: usize| {

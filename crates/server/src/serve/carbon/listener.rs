@@ -1,10 +1,10 @@
 //! A carbon listener: its settings and counters.
 
+use chronolith_service::options::CarbonListener;
 use std::sync::Arc;
 
 use crate::app::App;
 use crate::carbon::CarbonInput;
-use crate::options::CarbonListener;
 
 pub(crate) struct Listener {
     pub(crate) app: Arc<App>,

@@ -8,10 +8,11 @@ use tokio::net::UdpSocket;
 use super::*;
 use crate::http::tests::Fixture;
 use crate::http::tests::NOW_MS;
-use crate::options::{CarbonListener, CarbonOptions, CarbonProtocol, ServerOptions};
+use crate::options::ServerOptions;
 use chronolith_base::Env;
 use chronolith_ingest::carbon::RefusedReason;
 use chronolith_model::TenantId;
+use chronolith_service::options::{CarbonListener, CarbonOptions, CarbonProtocol};
 
 /// A server with one carbon listener.
 struct Carbon {
@@ -42,7 +43,7 @@ impl Carbon {
             prefix: prefix.to_owned(),
         };
         let listeners = vec![options.clone()];
-        server.write.carbon = CarbonOptions { listeners, ..CarbonOptions::default() };
+        server.service.write.carbon = CarbonOptions { listeners, ..CarbonOptions::default() };
         let server = Fixture { app: app(server) }.open();
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("bound");

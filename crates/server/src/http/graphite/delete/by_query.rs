@@ -93,7 +93,7 @@ async fn execute(
     query: Query,
 ) -> Result<Outcome, ApiError> {
     let start_ns = app.env.clock.mono_ns();
-    let timeout_ns = app.options.query.timeout_ms.saturating_mul(1_000_000);
+    let timeout_ns = app.options.service.query.timeout_ms.saturating_mul(1_000_000);
     let search_end_ns = start_ns.saturating_add(timeout_ns / 2);
     let query = Arc::new(query);
     let searched = query.clone();

@@ -16,7 +16,7 @@ fn set_rules(options: &mut ServerOptions, env: &Env) {
     env.disk.create_dir_all(Path::new("/rules")).expect("created");
     let file = env.disk.create(Path::new("/rules/schemas.conf")).expect("created");
     file.write_at(LONG_SCHEMAS.as_bytes(), 0).expect("written");
-    options.write.carbon.rules.schemas = Some("/rules/schemas.conf".into());
+    options.service.write.carbon.rules.schemas = Some("/rules/schemas.conf".into());
 }
 
 /// Windows of roll-ups and samples that a request read.

@@ -140,7 +140,7 @@ async fn a_limited_deletion_goes_on_after_the_last_deleted_series() {
 async fn a_deletion_out_of_time_goes_on_with_the_next_request() {
     let server = Fixture::with(|options| {
         options.web.admin_api = true;
-        options.query.timeout_ms = 0;
+        options.service.query.timeout_ms = 0;
     })
     .open();
     write_hosts(&server, 6).await;
@@ -155,7 +155,7 @@ async fn a_deletion_out_of_time_goes_on_with_the_next_request() {
 async fn a_deletion_holds_labels_of_the_query_budget_alone() {
     let server = Fixture::with(|options| {
         options.web.admin_api = true;
-        options.query.memory_bytes_max = 64_000;
+        options.service.query.memory_bytes_max = 64_000;
     })
     .open();
     write_hosts(&server, 300).await;

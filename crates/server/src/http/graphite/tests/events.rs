@@ -119,7 +119,7 @@ async fn the_function_events_counts_them_per_second() {
 
 #[tokio::test]
 async fn events_belong_to_their_tenant() {
-    let server = Fixture::with(|options| options.multitenancy = true).open();
+    let server = Fixture::with(|options| options.service.multitenancy = true).open();
     let request = |method: &str, tenant: &str| {
         let builder = Request::builder().method(method).uri("/events/").header("x-scope-orgid", tenant);
         builder.body(Body::from(r#"{"what": "x", "when": 1}"#)).expect("a request")

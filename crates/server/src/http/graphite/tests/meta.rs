@@ -226,7 +226,7 @@ async fn a_plan_has_the_fetches_of_a_request() {
 #[tokio::test]
 async fn a_plan_is_refused_as_the_request() {
     let server = with_rules_and(|options| {
-        let limits = &mut options.tsdb.limits.default.queries.graphite;
+        let limits = &mut options.service.tsdb.limits.default.queries.graphite;
         (limits.series_max, limits.points_max, limits.targets_max) = (1, 30, 2);
     });
     let lines = b"plain.a 1 1699999950\nplain.b 1 1699999950\n".to_vec();

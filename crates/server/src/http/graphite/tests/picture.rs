@@ -37,7 +37,7 @@ async fn a_request_without_a_format_is_answered_with_a_picture() {
 /// The pixels count in the memory of the request.
 #[tokio::test]
 async fn a_picture_that_does_not_fit_into_the_memory_of_a_query_is_refused() {
-    let server = Fixture::with(|options| options.query.memory_bytes_max = 2 << 20).open();
+    let server = Fixture::with(|options| options.service.query.memory_bytes_max = 2 << 20).open();
     assert_eq!(size_of(&server, "/render?target=a&width=600&height=600").await, (600, 600));
     let large = server.get("/render?target=a&width=2000&height=600").await;
     assert!(large.text.contains("memory"), "{} {}", large.status, large.text);

@@ -11,8 +11,8 @@ const SECRET: &str = "of tokens";
 
 fn with_users() -> Fixture {
     let server = Fixture::with(|options| {
-        options.influx.auth_enabled = true;
-        options.influx.shared_secret = SECRET.to_owned();
+        options.service.influx.auth_enabled = true;
+        options.service.influx.shared_secret = SECRET.to_owned();
     });
     let server = server.open();
     change(&server, CatalogChange::CreateDatabase { name: "db".to_owned(), policy: None });
@@ -80,7 +80,7 @@ async fn wrong_credentials_are_refused_with_a_challenge() {
             assert_eq!(answer.headers[header::WWW_AUTHENTICATE], "Basic realm=\"InfluxDB\"");
         }
     }
-    let without_secret = Fixture::with(|options| options.influx.auth_enabled = true).open();
+    let without_secret = Fixture::with(|options| options.service.influx.auth_enabled = true).open();
     change(&without_secret, CatalogChange::CreateDatabase { name: "db".to_owned(), policy: None });
     let password_hash = password::hash("x", &without_secret.app.env.rng);
     let admin = CatalogChange::CreateUser { name: "admin".to_owned(), password_hash, is_admin: true };
@@ -109,7 +109,7 @@ async fn privileges_decide_what_a_user_reads_and_writes() {
 
 #[tokio::test]
 async fn before_the_first_administrator_only_he_can_be_created() {
-    let server = Fixture::with(|options| options.influx.auth_enabled = true).open();
+    let server = Fixture::with(|options| options.service.influx.auth_enabled = true).open();
     let first = "error authorizing query: create admin user first or disable authentication";
     check_error(&send(&server, "POST", "/query?q=SHOW%20DATABASES", &[]).await, 403, first);
     let plain = "/query?q=CREATE%20USER%20u%20WITH%20PASSWORD%20'x'";
@@ -156,7 +156,7 @@ async fn only_allowed_origins_change_something() {
 
 #[tokio::test]
 async fn every_answer_names_version_and_request() {
-    let server = Fixture::with(|options| options.influx.version = "1.7.11".to_owned()).open();
+    let server = Fixture::with(|options| options.service.influx.version = "1.7.11".to_owned()).open();
     for (method, path) in [
         ("GET", "/ping"),
         ("HEAD", "/ping"),

@@ -11,7 +11,7 @@ fn limited(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
 
 #[tokio::test]
 async fn series_beyond_the_limit_of_the_database_are_dropped() {
-    let server = limited(|options| options.tsdb.limits.default.databases.series_max = 2);
+    let server = limited(|options| options.service.tsdb.limits.default.databases.series_max = 2);
     let text = "partial write: max-series-per-database limit exceeded: (2) dropped=1";
     check_error(&post(&server, "/write?db=db", "m,t=a v=1\nm,t=b v=1\nm,t=c v=1").await, 400, text);
     assert_eq!(post(&server, "/write?db=db", "m,t=a v=2").await.status, StatusCode::NO_CONTENT);
@@ -22,7 +22,7 @@ async fn series_beyond_the_limit_of_the_database_are_dropped() {
 
 #[tokio::test]
 async fn values_of_a_tag_beyond_the_limit_are_dropped() {
-    let server = limited(|options| options.tsdb.limits.default.databases.tag_values_max = 2);
+    let server = limited(|options| options.service.tsdb.limits.default.databases.tag_values_max = 2);
     let body = "cpu,host=a,dc=1 v=1,w=1\ncpu,host=b,dc=1 v=1\ncpu,host=c,dc=1 v=1";
     let text = concat!(
         "partial write: max-values-per-tag limit exceeded (2/2): ",
@@ -43,18 +43,18 @@ async fn values_of_a_tag_beyond_the_limit_are_dropped() {
 async fn selects_beyond_their_limits_fail() {
     let error = |text: &str| format!(r#"{{"statement_id":0,"error":"{text}"}}"#);
     let body = "m,t=a v=1 1\nm,t=b v=2 2\nm,t=c v=3 3";
-    let server = limited(|options| options.influx.select_series_max = 2);
+    let server = limited(|options| options.service.influx.select_series_max = 2);
     assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
     check_results(&run(&server, "SELECT v FROM m").await, &error("max-select-series limit exceeded: (3/2)"));
     assert!(run(&server, "SELECT v FROM m WHERE t = 'a'").await.text.contains("values"));
 
-    let server = limited(|options| options.influx.select_point_max = 2);
+    let server = limited(|options| options.service.influx.select_point_max = 2);
     assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
     let answer = run(&server, "SELECT v FROM m").await;
     // The word is misspelled in 1.8.
     assert!(answer.text.contains("max-select-point limit exceeed: (3/2)"), "{}", answer.text);
 
-    let server = limited(|options| options.influx.select_bucket_max = 10);
+    let server = limited(|options| options.service.influx.select_bucket_max = 10);
     assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
     let buckets = "SELECT mean(v) FROM m WHERE time >= 0 AND time < 11s GROUP BY time(1s)";
     check_results(&run(&server, buckets).await, &error("max-select-buckets limit exceeded: (11/10)"));
@@ -62,7 +62,7 @@ async fn selects_beyond_their_limits_fail() {
 
 #[tokio::test]
 async fn rows_beyond_the_limit_are_cut_and_marked() {
-    let server = limited(|options| options.influx.row_count_max = 2);
+    let server = limited(|options| options.service.influx.row_count_max = 2);
     let body = "m v=1 1\nm v=2 2\nm v=3 3";
     assert_eq!(post(&server, "/write?db=db", body).await.status, StatusCode::NO_CONTENT);
     let want = concat!(
@@ -77,7 +77,7 @@ async fn rows_beyond_the_limit_are_cut_and_marked() {
 
 #[tokio::test]
 async fn queries_beyond_the_number_at_once_are_refused() {
-    let server = limited(|options| options.influx.concurrent_query_max = 1);
+    let server = limited(|options| options.service.influx.concurrent_query_max = 1);
     assert!(run(&server, "SHOW DATABASES").await.text.contains("databases"));
     let tenant = TenantId::anonymous();
     let held = server.app.influx.queries.enter(&tenant, "q", "db", 0, Default::default(), 1);
@@ -89,7 +89,7 @@ async fn queries_beyond_the_number_at_once_are_refused() {
 
 #[test]
 fn the_shorter_timeout_holds() {
-    let mut options = ServerOptions::new("/data".into()).influx;
+    let mut options = ServerOptions::new("/data".into()).service.influx;
     assert_eq!(options.query_timeout_ms(1000), 1000);
     options.query_timeout_ms = 10;
     assert_eq!(options.query_timeout_ms(1000), 10);
@@ -106,10 +106,10 @@ fn the_shorter_timeout_holds() {
 #[tokio::test]
 async fn bodies_lines_and_texts_have_limits() {
     let server = limited(|options| {
-        options.influx.body_bytes_max = 100;
-        options.influx.line_bytes_max = 30;
-        options.influx.text_bytes_max = 5;
-        options.write.decompressed_bytes_max = 200;
+        options.service.influx.body_bytes_max = 100;
+        options.service.influx.line_bytes_max = 30;
+        options.service.influx.text_bytes_max = 5;
+        options.service.write.decompressed_bytes_max = 200;
     });
     let large = "m v=1\n".repeat(20);
     check_error(&post(&server, "/write?db=db", &large).await, 413, "Request Entity Too Large");
@@ -124,7 +124,7 @@ async fn bodies_lines_and_texts_have_limits() {
 /// Memory of writes that others hold is waited for; what can never fit is refused at once.
 #[tokio::test]
 async fn writes_wait_for_memory_and_are_never_told_to_stop() {
-    let server = limited(|options| options.write.memory_bytes_max = 1 << 20);
+    let server = limited(|options| options.service.write.memory_bytes_max = 1 << 20);
     let body = "m v=1\n".repeat(100_000);
     check_error(&post(&server, "/write?db=db", &body).await, 413, "Request Entity Too Large");
     let budget = server.app.admission.write_memory.total.clone();
@@ -163,7 +163,7 @@ async fn a_body_of_many_pieces_is_stored_as_a_whole() {
 /// of 300 fields needed 14 MB of `query.memory`, and take less than 4.
 #[tokio::test]
 async fn nested_selects_of_wide_measurements_fit_a_small_memory() {
-    let server = limited(|options| options.query.memory_bytes_max = 6 << 20);
+    let server = limited(|options| options.service.query.memory_bytes_max = 6 << 20);
     let names: Vec<String> = (100..400).map(|idx| format!("f{idx}")).collect();
     let fields: Vec<String> = names.iter().map(|name| format!("{name}=1")).collect();
     let line = format!("m,host=a {} 10", fields.join(","));

@@ -61,7 +61,8 @@ async fn values_and_names_that_cannot_be_stored_are_refused() {
 
 #[tokio::test]
 async fn a_database_over_other_protocols_is_read_only() {
-    let server = Fixture::with(|options| options.influx.prometheus_database = Some("prom".to_owned())).open();
+    let server =
+        Fixture::with(|options| options.service.influx.prometheus_database = Some("prom".to_owned())).open();
     change(&server, CatalogChange::CreateDatabase { name: "db".to_owned(), policy: None });
     let own = server.write(&[(&[("__name__", "up"), ("job", "a")], &[(NOW_MS, 1.0)])]).await;
     assert_eq!(own.status, StatusCode::NO_CONTENT);

@@ -24,7 +24,7 @@ pub(super) fn memory_bytes(app: &App, request: &WriteRequest, bytes: &[u8]) -> u
     if !request.is_gzip {
         return columns_of(bytes.len());
     }
-    let unpacked_bytes = claimed_bytes(bytes, app.options.write.decompressed_bytes_max);
+    let unpacked_bytes = claimed_bytes(bytes, app.options.service.write.decompressed_bytes_max);
     unpacked_bytes as u64 + columns_of(unpacked_bytes)
 }
 
@@ -69,7 +69,7 @@ pub(super) fn store_body(
 
 /// Unpacks a gzip body; `held` has memory for the size that it claims.
 fn unpack(app: &App, packed: &[u8], held: &mut Reservation) -> Result<Vec<u8>, InfluxError> {
-    let bytes_max = app.options.write.decompressed_bytes_max;
+    let bytes_max = app.options.service.write.decompressed_bytes_max;
     let claimed_bytes = claimed_bytes(packed, bytes_max);
     let bytes = inflate(packed, bytes_max, claimed_bytes, held)?;
     let more = columns_of(bytes.len()).saturating_sub(columns_of(claimed_bytes));
@@ -90,8 +90,8 @@ fn apply_pieces(
     let clock = &app.env.clock;
     let now_ms = clock.now_ms();
     let options = DecodeOptions {
-        line_bytes_max: app.options.influx.line_bytes_max,
-        text_bytes_max: app.options.influx.text_bytes_max,
+        line_bytes_max: app.options.service.influx.line_bytes_max,
+        text_bytes_max: app.options.service.influx.text_bytes_max,
         ..DecodeOptions::new(request.precision, now_ms.saturating_mul(1_000_000))
     };
     let mut pieces = BodyPieces::new(bytes);

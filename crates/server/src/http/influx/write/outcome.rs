@@ -5,11 +5,11 @@ use chronolith_ingest::line_protocol::{
     DropReason, DroppedPoints, ParseReason, Refused, StoreRefused, conflict_text,
 };
 use chronolith_model::{Reject, WriteBatch, WriteOutcome};
+use chronolith_service::activity::rejects::RejectOrigin;
 use chronolith_tsdb::{Applied, Tsdb, WalError, WriteError};
 
 use super::super::reply::InfluxError;
 use super::request::WriteRequest;
-use crate::activity::rejects::RejectOrigin;
 use crate::app::App;
 
 /// Points of a request.

@@ -2,8 +2,7 @@
 
 use chronolith_ingest::line_protocol::Precision;
 use chronolith_model::TenantId;
-
-use crate::activity::rejects::WriteSender;
+use chronolith_service::activity::rejects::WriteSender;
 
 /// Endpoint of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use chronolith_base::ByteReader;
 use chronolith_ingest::line_protocol::Refused;
 use chronolith_ingest::remote_write::{self, DecodeError};
 use chronolith_model::WriteBatch;
+use chronolith_service::admission::WRITE_DECODED_FACTOR;
 use chronolith_tsdb::Tsdb;
 
 use super::super::reply::InfluxError;
 use super::outcome::{self, Counts};
 use super::request::WriteRequest;
-use crate::admission::WRITE_DECODED_FACTOR;
 use crate::app::App;
 use crate::http::body::BodyBytes;
 use crate::http::write::admit::WritePermits;
@@ -21,7 +21,9 @@ use crate::http::write::admit::WritePermits;
 /// Returns the memory that a body takes beyond itself, by the size that it claims.
 pub(super) fn memory_bytes(app: &App, bytes: &[u8]) -> u64 {
     let claimed_bytes = ByteReader::new(bytes).uvarint("length of the decompressed body").unwrap_or(0);
-    claimed_bytes.min(app.options.write.decompressed_bytes_max as u64).saturating_mul(WRITE_DECODED_FACTOR)
+    claimed_bytes
+        .min(app.options.service.write.decompressed_bytes_max as u64)
+        .saturating_mul(WRITE_DECODED_FACTOR)
 }
 
 /// Decodes, appends, counts. Blocks the thread until the samples are durable.
@@ -53,7 +55,7 @@ pub(super) fn store_body(
 }
 
 fn decode(app: &App, body: &mut BodyBytes, batch: &mut WriteBatch) -> Result<(), InfluxError> {
-    let bytes_max = app.options.write.decompressed_bytes_max;
+    let bytes_max = app.options.service.write.decompressed_bytes_max;
     let decoded = remote_write::decode(&body.bytes, bytes_max, &mut body.held, batch);
     decoded.map_err(|error| match error {
         DecodeError::TooLarge { .. } => {

@@ -65,7 +65,7 @@ async fn admit_one(
 
 #[tokio::test]
 async fn a_large_body_is_read_after_its_request_got_a_permit() {
-    let server = Fixture::with(|options| options.write.concurrency = 1).open();
+    let server = Fixture::with(|options| options.service.write.concurrency = 1).open();
     let tenant = TenantId::anonymous();
     let (first, _) = Parts::body(Duration::ZERO);
     let (_, permits) = admit_one(&server, &tenant, first).await.expect("admitted");
@@ -82,7 +82,7 @@ async fn a_large_body_is_read_after_its_request_got_a_permit() {
 
 #[tokio::test]
 async fn a_slow_body_holds_no_permit_for_long() {
-    let server = Fixture::with(|options| options.write.concurrency = 1).open();
+    let server = Fixture::with(|options| options.service.write.concurrency = 1).open();
     let tenant = TenantId::anonymous();
     let (slow, slow_sent) = Parts::body(SLOW);
     let (fast, _) = Parts::body(Duration::ZERO);
@@ -99,7 +99,7 @@ async fn a_slow_body_holds_no_permit_for_long() {
 
 #[tokio::test]
 async fn a_small_body_is_there_when_it_gets_its_permit() {
-    let server = Fixture::with(|options| options.write.concurrency = 1).open();
+    let server = Fixture::with(|options| options.service.write.concurrency = 1).open();
     let tenant = TenantId::anonymous();
     let held = server.app.admission.write.acquire(&tenant, 0, WRITE_QUEUE_WAIT).await.expect("free");
     let waiting = admit_one(&server, &tenant, Body::from("m v=1"));
@@ -113,7 +113,7 @@ async fn a_small_body_is_there_when_it_gets_its_permit() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_needs_no_permit_to_be_refused() {
-    let server = Fixture::with(|options| options.write.concurrency = 1).open();
+    let server = Fixture::with(|options| options.service.write.concurrency = 1).open();
     let tenant = TenantId::anonymous();
     let _held = server.app.admission.write.acquire(&tenant, 0, WRITE_QUEUE_WAIT).await.expect("free");
     let refused = admit_one(&server, &tenant, Body::from(vec![0; 2 << 20])).await;

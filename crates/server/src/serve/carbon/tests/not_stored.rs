@@ -94,11 +94,15 @@ async fn start(protocol: CarbonProtocol, change: fn(&mut ServerOptions, &MemDisk
 type Refusal = (&'static str, fn(&mut ServerOptions, &MemDisk), fn(&MemDisk));
 
 const REFUSALS: [Refusal; 5] = [
-    ("head-memory-limit", |options, _| options.tsdb.head_memory.limit = HeadMemory::Bytes(1024), |_| {}),
+    (
+        "head-memory-limit",
+        |options, _| options.service.tsdb.head_memory.limit = HeadMemory::Bytes(1024),
+        |_| {},
+    ),
     (
         "min-free-space",
         |options, disk| {
-            options.tsdb.free_bytes_min = 10 << 40;
+            options.service.tsdb.free_bytes_min = 10 << 40;
             disk.set_capacity_bytes(1 << 30);
         },
         |_| {},
@@ -111,7 +115,7 @@ const REFUSALS: [Refusal; 5] = [
 fn limit(options: &mut ServerOptions, change: fn(&mut TenantLimits)) {
     let mut limits = TenantLimits::default();
     change(&mut limits);
-    options.tsdb.limits = LimitsTable::from(limits);
+    options.service.tsdb.limits = LimitsTable::from(limits);
 }
 
 /// A connection whose points the store refused ended by the same FIN as after success: senders that wait for

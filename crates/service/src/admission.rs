@@ -1,0 +1,175 @@
+//! Admission control: how many requests of each class (write, query, remote read, status ...) run at once,
+//! and with how much memory.
+//!
+//! Invariants: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
+//! multi-tenancy no tenant has more than a quarter of the permits of a class unless its limits say so, and no
+//! more of the memory than leaves some for others.
+//! Not here: who is a tenant (`tenant`), what runs (`http`).
+
+pub mod fair_queue;
+pub mod small;
+pub mod tenant_memory;
+pub mod threads;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_base::{Clock, MemoryBudget, thread};
+use chronolith_model::TenantId;
+
+pub use self::fair_queue::{AdmissionError, FairQueue, Permit};
+pub use self::tenant_memory::{TenantBudget, TenantMemory};
+use self::threads::QueryThreads;
+use crate::limits::{
+    ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, QUERY_QUEUE_FACTOR, REMOTE_READ_QUEUE_FACTOR, STATUS_CONCURRENCY,
+    STATUS_QUEUE_FACTOR, TENANT_SHARE_DIVISOR, WRITE_QUEUE_FACTOR,
+};
+use crate::options::ServiceOptions;
+
+/// Names of a class.
+struct ClassNames {
+    /// In the names of metrics.
+    metric: &'static str,
+    /// Its requests, in refusals.
+    requests: &'static str,
+    /// The setting of its permits, in refusals.
+    setting: &'static str,
+}
+
+const WRITE: ClassNames = ClassNames { metric: "write", requests: "writes", setting: "write.concurrency" };
+const WRITE_APPLY: ClassNames =
+    ClassNames { metric: "write_apply", requests: "writes", setting: "the machine's cores" };
+const QUERY: ClassNames = ClassNames { metric: "query", requests: "queries", setting: "query.concurrency" };
+const REMOTE_READ: ClassNames = ClassNames {
+    metric: "remote_read",
+    requests: "remote reads",
+    setting: "storage.remote.read-concurrent-limit",
+};
+const FEDERATE: ClassNames =
+    ClassNames { metric: "federate", requests: "federations", setting: "query.concurrency" };
+const STATUS: ClassNames =
+    ClassNames { metric: "status", requests: "requests for metrics and status", setting: "fixed" };
+const ADMIN: ClassNames = ClassNames { metric: "admin", requests: "admin requests", setting: "fixed" };
+
+/// The classes of requests.
+pub struct Admission {
+    /// Writes, from the permit until they are durable.
+    pub write: Class,
+    /// The part of a write that needs a core: decoding and applying, not the wait for the disk. Runs little
+    /// more often at once than there are cores, because a write that waits for a core after dozens of others
+    /// takes long however cheap it is.
+    pub write_apply: Class,
+    /// Queries of all languages.
+    pub query: Class,
+    /// Remote reads.
+    pub remote_read: Class,
+    /// Answers to federation, until the client has them. Reading their samples takes a permit of `query` too.
+    pub federate: Class,
+    /// `/metrics` and the status of memory and storage.
+    pub status: Class,
+    /// The admin API and reloads.
+    pub admin: Class,
+    /// Memory of write requests.
+    pub write_memory: TenantMemory,
+    /// Memory of queries and remote reads.
+    pub query_memory: TenantMemory,
+    /// Threads that compress blocks of responses, at most one per core.
+    pub compressors: QueryThreads,
+}
+
+/// One class: its queue, and the permits of a tenant without a limit of its own.
+pub struct Class {
+    /// As metrics name it.
+    pub name: &'static str,
+    /// Permits, and requests that wait for one.
+    pub queue: Arc<FairQueue>,
+    tenant_permits: usize,
+}
+
+impl Class {
+    /// Permits of a tenant with the limit `limit`, 0 = the default.
+    pub fn tenant_permits(&self, limit: usize) -> usize {
+        if limit == 0 { self.tenant_permits } else { limit }
+    }
+
+    /// Waits for a permit of `tenant`, at most `timeout`. `limit` is the tenant's own limit, 0 = the default.
+    pub async fn acquire(
+        &self,
+        tenant: &TenantId,
+        limit: usize,
+        timeout: Duration,
+    ) -> Result<Permit, AdmissionError> {
+        self.queue.acquire(tenant, self.tenant_permits(limit), timeout).await
+    }
+}
+
+impl Admission {
+    /// Classes with the permits and the memory that the options set.
+    pub fn new(options: &ServiceOptions, clock: &Arc<dyn Clock>) -> Admission {
+        let class = |names: ClassNames, permits: usize, queue_factor: usize, tenant_permits: usize| Class {
+            name: names.metric,
+            queue: FairQueue::new(
+                names.requests,
+                names.setting,
+                permits,
+                permits * queue_factor,
+                clock.clone(),
+            ),
+            tenant_permits: if options.multitenancy { tenant_permits.max(1) } else { permits },
+        };
+        let share = |permits: usize| permits.div_ceil(TENANT_SHARE_DIVISOR);
+        let query = &options.query;
+        let write = &options.write;
+        let remote_read = options.remote_read.concurrency;
+        let cores = thread::core_count();
+        let apply = cores + 1;
+        // More queries of a tenant at once would not end sooner, and everything else would wait for their
+        // time slices.
+        let query_share = share(query.concurrency).min(cores.div_ceil(2));
+        let share_of_memory = |total: u64, request_max: u64| match options.multitenancy {
+            // One request of the largest size always fits.
+            true => (total / TENANT_SHARE_DIVISOR as u64).max(request_max),
+            false => u64::MAX,
+        };
+        let write_request_max =
+            write.compressed_bytes_max as u64 + write.decompressed_bytes_max as u64 * WRITE_DECODED_FACTOR;
+        Admission {
+            compressors: QueryThreads::bounded("compress", cores),
+            write: class(WRITE, write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
+            // Those that wait hold a permit of `write`, which bounds them.
+            write_apply: class(WRITE_APPLY, apply, write.concurrency, apply.saturating_sub(1)),
+            query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
+            remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
+            federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
+            // Asked by monitoring, for no tenant.
+            status: class(STATUS, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, STATUS_CONCURRENCY),
+            admin: class(ADMIN, ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, ADMIN_CONCURRENCY / 2),
+            write_memory: TenantMemory::new(
+                MemoryBudget::new("write", write.memory_bytes_max),
+                "writes of the tenant",
+                share_of_memory(write.memory_bytes_max, write_request_max),
+            ),
+            query_memory: TenantMemory::new(
+                MemoryBudget::new("queries", query.memory_total_bytes_max),
+                "queries of the tenant",
+                share_of_memory(query.memory_total_bytes_max, query.memory_bytes_max),
+            ),
+        }
+    }
+
+    /// All classes, for metrics.
+    pub fn classes(&self) -> [&Class; 7] {
+        [
+            &self.write,
+            &self.write_apply,
+            &self.query,
+            &self.remote_read,
+            &self.federate,
+            &self.status,
+            &self.admin,
+        ]
+    }
+}
+
+/// Memory of a decoded batch, in decompressed bytes: the bytes themselves and the columns.
+pub const WRITE_DECODED_FACTOR: u64 = 2;

@@ -1,0 +1,109 @@
+//! Memory budgets of tenants below the budget of a class.
+//! Invariants: all requests of a tenant share one budget while any of them has memory; a changed limit holds
+//! for the requests that come after it. Tenants without reservations are forgotten beyond
+//! [`TENANT_BUDGETS_IDLE_MAX`].
+
+use std::sync::Arc;
+
+use chronolith_base::MemoryBudget;
+use chronolith_base::hash::HashMap;
+use chronolith_model::TenantId;
+use parking_lot::Mutex;
+
+use crate::limits::TENANT_BUDGETS_IDLE_MAX;
+
+/// Memory budget of one tenant, part of the server-wide one.
+pub struct TenantBudget {
+    /// Bytes that the requests of the tenant reserve.
+    pub budget: MemoryBudget,
+    limit_bytes: u64,
+}
+
+/// Budgets of the tenants of one class.
+pub struct TenantMemory {
+    /// Of all tenants.
+    pub total: MemoryBudget,
+    what: &'static str,
+    default_bytes: u64,
+    unlimited: Arc<TenantBudget>,
+    by_tenant: Mutex<HashMap<TenantId, Arc<TenantBudget>>>,
+}
+
+impl TenantMemory {
+    /// Budgets below `total`; a tenant without a limit of its own has `default_bytes`.
+    pub fn new(total: MemoryBudget, what: &'static str, default_bytes: u64) -> TenantMemory {
+        let unlimited = Arc::new(TenantBudget { budget: total.clone(), limit_bytes: u64::MAX });
+        TenantMemory { total, what, default_bytes, unlimited, by_tenant: Mutex::default() }
+    }
+
+    /// The budget of `tenant`, with its own limit unless that is 0.
+    pub fn of(&self, tenant: &TenantId, limit_bytes: u64) -> Arc<TenantBudget> {
+        let limit_bytes = if limit_bytes == 0 { self.default_bytes } else { limit_bytes };
+        if limit_bytes >= self.total.limit_bytes() {
+            return self.unlimited.clone();
+        }
+        let mut by_tenant = self.by_tenant.lock();
+        if let Some(found) = by_tenant.get(tenant).filter(|found| found.limit_bytes == limit_bytes) {
+            return found.clone();
+        }
+        if by_tenant.len() >= TENANT_BUDGETS_IDLE_MAX {
+            by_tenant.retain(|_, one| Arc::strong_count(one) > 1 || one.budget.used_bytes() > 0);
+        }
+        let budget = self.total.child(self.what, limit_bytes);
+        let made = Arc::new(TenantBudget { budget, limit_bytes });
+        by_tenant.insert(tenant.clone(), made.clone());
+        made
+    }
+}
+
+/// Snapshot of the memory of a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes reserved now.
+    pub used_bytes: u64,
+    /// `None` if the tenant has as much as all together.
+    pub limit_bytes: Option<u64>,
+}
+
+impl TenantMemory {
+    /// Returns the memory of `tenant`, whose own limit is `limit_bytes` unless that is 0. Without limits of
+    /// tenants it is that of all.
+    pub fn use_of(&self, tenant: &TenantId, limit_bytes: u64) -> MemoryUse {
+        let limit_bytes = if limit_bytes == 0 { self.default_bytes } else { limit_bytes };
+        if limit_bytes >= self.total.limit_bytes() {
+            return MemoryUse { used_bytes: self.total.used_bytes(), limit_bytes: None };
+        }
+        let by_tenant = self.by_tenant.lock();
+        let used_bytes = by_tenant.get(tenant).map_or(0, |one| one.budget.used_bytes());
+        MemoryUse { used_bytes, limit_bytes: Some(limit_bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_lasts_until_the_limit_of_its_tenant_changes() {
+        let memory = TenantMemory::new(MemoryBudget::new("queries", 1000), "queries of the tenant", u64::MAX);
+        let tenant = TenantId::anonymous();
+        let unlimited = memory.of(&tenant, 0);
+        assert!(unlimited.budget.reserve(1000).is_ok());
+        let held = memory.of(&tenant, 100).budget.reserve(80).expect("fits");
+        assert_eq!(memory.total.used_bytes(), 80);
+        assert!(memory.of(&tenant, 100).budget.reserve(30).is_err(), "both requests count");
+        assert!(memory.of(&tenant, 200).budget.reserve(150).is_ok());
+        drop(held);
+        assert_eq!(memory.total.used_bytes(), 0);
+    }
+
+    #[test]
+    fn the_default_leaves_memory_for_others() {
+        let memory = TenantMemory::new(MemoryBudget::new("queries", 1000), "queries of the tenant", 250);
+        let (greedy, modest) = (TenantId::new("greedy").unwrap(), TenantId::new("modest").unwrap());
+        let _held = memory.of(&greedy, 0).budget.reserve(250).expect("fits");
+        assert!(memory.of(&greedy, 0).budget.reserve(1).is_err());
+        assert!(memory.of(&modest, 0).budget.reserve(250).is_ok());
+        assert!(memory.of(&modest, 2000).budget.reserve(750).is_ok(), "its own limit wins");
+    }
+}

@@ -1,0 +1,170 @@
+//! Lifecycle of the server's store: replaying, open, draining, closing. A read-only server has no store, only
+//! sources that queries read.
+//! Invariants: store and sources are set once, when the replay is done; before that, and once the store is
+//! being closed, only endpoints that need neither answer.
+//! Not here: who opens and closes it (`serve`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use chronolith_model::query::TenantSources;
+use chronolith_tsdb::{ReplayProgress, Tsdb};
+
+use crate::refusal::Refusal;
+
+/// State of the store from start to stop.
+#[derive(Default)]
+pub struct Lifecycle {
+    store: OnceLock<Opened>,
+    replay: Arc<ReplayProgress>,
+    /// Why the store could not be opened.
+    start_failure: OnceLock<String>,
+    /// Readiness is withdrawn, everything is still answered.
+    is_draining: AtomicBool,
+    /// The store is being closed.
+    is_closing: AtomicBool,
+}
+
+/// The store, and what queries read.
+struct Opened {
+    /// `None` on a read-only server.
+    store: Option<Arc<Tsdb>>,
+    sources: Arc<dyn TenantSources>,
+}
+
+/// Progress of the replay at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplaySnapshot {
+    /// Number of the first segment to replay.
+    pub segment_first: u64,
+    /// Number of the last segment to replay.
+    pub segment_last: u64,
+    /// Number of the segment that is read now.
+    pub segment_now: u64,
+    /// Bytes replayed.
+    pub bytes_done: u64,
+    /// Bytes to replay.
+    pub bytes_total: u64,
+}
+
+impl Lifecycle {
+    /// The store, for writes and administration.
+    ///
+    /// # Errors
+    /// `unavailable` while the replay runs or the server stops; 405 on a read-only server.
+    pub fn store(&self) -> Result<&Arc<Tsdb>, Refusal> {
+        self.answering()?.store.as_ref().ok_or(Refusal::ReadOnly)
+    }
+
+    /// What queries read: the store and other sources.
+    ///
+    /// # Errors
+    /// `unavailable` while the replay runs or the server stops.
+    pub fn source(&self) -> Result<&Arc<dyn TenantSources>, Refusal> {
+        Ok(&self.answering()?.sources)
+    }
+
+    fn answering(&self) -> Result<&Opened, Refusal> {
+        if self.is_closing.load(Ordering::Relaxed) {
+            return Err(Refusal::Stopping);
+        }
+        self.store.get().ok_or_else(|| Refusal::Starting(self.replay_text()))
+    }
+
+    /// The store if the replay is done, also while it is being closed.
+    pub fn opened(&self) -> Option<&Arc<Tsdb>> {
+        self.store.get()?.store.as_ref()
+    }
+
+    /// Returns true if the server has sources and no store.
+    pub fn is_read_only(&self) -> bool {
+        self.store.get().is_some_and(|opened| opened.store.is_none())
+    }
+
+    /// Takes the store into use, and what queries read.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn set_store(&self, store: Arc<Tsdb>, sources: Arc<dyn TenantSources>) {
+        let opened = Opened { store: Some(store), sources };
+        assert!(self.store.set(opened).is_ok(), "the store is opened once");
+    }
+
+    /// Takes sources into use without a store: writes are refused.
+    ///
+    /// # Panics
+    /// If there are some already.
+    pub fn set_sources(&self, sources: Arc<dyn TenantSources>) {
+        assert!(self.store.set(Opened { store: None, sources }).is_ok(), "sources are opened once");
+    }
+
+    /// Records why the store could not be opened: nothing but a restart helps.
+    pub fn set_start_failure(&self, why: String) {
+        tracing::error!(why, "start failed");
+        let _ = self.start_failure.set(why);
+    }
+
+    /// Makes the readiness probe fail; requests are still served.
+    pub fn begin_drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses requests that need the store.
+    pub fn begin_close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Why a load balancer should send nothing here: the server starts, stops, or cannot write. `None` =
+    /// ready.
+    pub fn unready_reason(&self) -> Option<String> {
+        if self.is_draining.load(Ordering::Relaxed) || self.is_closing.load(Ordering::Relaxed) {
+            return Some("server is shutting down".to_owned());
+        }
+        if let Some(why) = self.start_failure.get() {
+            return Some(why.clone());
+        }
+        let Some(opened) = self.store.get() else { return Some(self.replay_text()) };
+        opened.store.as_ref().and_then(|store| store.failure()).map(|failure| failure.to_string())
+    }
+
+    /// Why only a restart helps, if that is so.
+    pub fn failure(&self) -> Option<String> {
+        let of_store = || self.opened().and_then(|store| store.failure()).map(|failure| failure.to_string());
+        self.start_failure.get().cloned().or_else(of_store)
+    }
+
+    /// Returns true if queries and writes are answered.
+    pub fn is_ready(&self) -> bool {
+        self.unready_reason().is_none()
+    }
+
+    /// Where the replay records its progress.
+    pub fn replay_progress(&self) -> Arc<ReplayProgress> {
+        self.replay.clone()
+    }
+
+    /// Progress of the replay.
+    pub fn replay_snapshot(&self) -> ReplaySnapshot {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        ReplaySnapshot {
+            segment_first: load(&self.replay.segment_first),
+            segment_last: load(&self.replay.segment_last),
+            segment_now: load(&self.replay.segment_now),
+            bytes_done: load(&self.replay.bytes_done),
+            bytes_total: load(&self.replay.bytes_total),
+        }
+    }
+
+    /// Progress of the replay for people.
+    pub fn replay_text(&self) -> String {
+        let at = self.replay_snapshot();
+        format!(
+            "replaying the WAL, segment {} of {} to {}, {} of {} MiB",
+            at.segment_now,
+            at.segment_first,
+            at.segment_last,
+            at.bytes_done >> 20,
+            at.bytes_total >> 20
+        )
+    }
+}

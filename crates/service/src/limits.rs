@@ -1,0 +1,46 @@
+//! Limits that are not settings: permits, queues and waits that protect the process from its callers.
+
+use std::time::Duration;
+
+/// Remote reads that wait for a permit, per permit.
+pub const REMOTE_READ_QUEUE_FACTOR: usize = 64;
+/// Requests for `/metrics` and for the status of memory and storage that are answered at once. Each takes
+/// milliseconds.
+pub const STATUS_CONCURRENCY: usize = 4;
+/// Those that wait for a permit, per permit.
+pub const STATUS_QUEUE_FACTOR: usize = 64;
+/// Longest wait of them.
+pub const STATUS_QUEUE_WAIT: Duration = Duration::from_secs(10);
+/// Requests of the admin API and reloads that run at once.
+pub const ADMIN_CONCURRENCY: usize = 2;
+/// Those that wait for a permit, per permit.
+pub const ADMIN_QUEUE_FACTOR: usize = 32;
+/// Longest wait of them: a snapshot may take minutes.
+pub const ADMIN_QUEUE_WAIT: Duration = Duration::from_secs(600);
+/// Writes that wait for a permit, per permit.
+pub const WRITE_QUEUE_FACTOR: usize = 16;
+/// Queries that wait for a permit, per permit. Waiting costs a kilobyte; clients that are refused and ask
+/// again at once cost a core.
+pub const QUERY_QUEUE_FACTOR: usize = 64;
+/// A query with a longer text is not taken for a small one.
+pub const SMALL_QUERY_BYTES_MAX: usize = 2 << 10;
+/// How long a query may take on the thread that read it.
+pub const SMALL_QUERY_SLICE_NS: u64 = 500_000;
+/// Texts of queries that are remembered because they took longer.
+pub const SMALL_QUERY_MEMORY_COUNT: usize = 1024;
+/// Tenants whose memory budget is remembered while they have no requests.
+pub const TENANT_BUDGETS_IDLE_MAX: usize = 4096;
+/// With multi-tenancy a tenant has this part of the permits and the memory of each class.
+pub const TENANT_SHARE_DIVISOR: usize = 4;
+/// Results of range queries that are kept, whatever their size.
+pub const RANGE_CACHE_ENTRIES_MAX: usize = 4096;
+/// Longest wait of a write for its permits.
+pub const WRITE_QUEUE_WAIT: Duration = Duration::from_secs(20);
+/// Empty batches kept for the next requests.
+pub const BATCH_POOL_COUNT_MAX: usize = 16;
+/// Memory of a batch beyond which it is not kept.
+pub const BATCH_POOL_BYTES_MAX: usize = 8 << 20;
+/// Stack of worker threads: deep queries recurse.
+pub const THREAD_STACK_BYTES: usize = 32 << 20;
+/// Threads that work for carbon connections at the same time.
+pub const CARBON_THREADS_MAX: usize = 32;

@@ -1,0 +1,77 @@
+//! Metrics of admission: requests and memory by class.
+
+use super::definition::Metric;
+use crate::admission::Admission;
+
+/// Requests that run, are queued and were refused, of the class in the field `$class`.
+macro_rules! class_metrics {
+    ($class:ident) => {
+        [
+            Metric::gauge(
+                concat!("chronolith_", stringify!($class), "_active"),
+                "Requests that run.",
+                |admission| admission.$class.queue.running() as f64,
+            ),
+            Metric::gauge(
+                concat!("chronolith_", stringify!($class), "_waiting"),
+                "Requests in the queue.",
+                |admission| admission.$class.queue.waiting() as f64,
+            ),
+            Metric::counter(
+                concat!("chronolith_", stringify!($class), "_refused_total"),
+                "Requests refused in the queue.",
+                |admission| admission.$class.queue.refused() as f64,
+            ),
+        ]
+    };
+}
+
+/// Memory of the requests of the budget in the field `$budget`.
+macro_rules! memory_metrics {
+    ($class:literal, $budget:ident) => {
+        [
+            Metric::gauge(concat!("chronolith_", $class, "_memory_bytes"), "Memory reserved.", |admission| {
+                admission.$budget.total.used_bytes() as f64
+            }),
+            Metric::gauge(
+                concat!("chronolith_", $class, "_memory_peak_bytes"),
+                "Most memory reserved since start.",
+                |admission| admission.$budget.total.peak_bytes() as f64,
+            ),
+            Metric::gauge(
+                concat!("chronolith_", $class, "_memory_limit_bytes"),
+                "Memory that may be reserved.",
+                |admission| admission.$budget.total.limit_bytes() as f64,
+            ),
+        ]
+    };
+}
+
+static CLASSES: [[Metric<Admission>; 3]; 7] = [
+    class_metrics!(write),
+    class_metrics!(write_apply),
+    class_metrics!(query),
+    class_metrics!(remote_read),
+    class_metrics!(federate),
+    class_metrics!(status),
+    class_metrics!(admin),
+];
+
+static MEMORY: [[Metric<Admission>; 3]; 2] =
+    [memory_metrics!("write", write_memory), memory_metrics!("query", query_memory)];
+
+static WAIT: &[Metric<Admission>] = &[Metric::histograms(
+    "chronolith_admission_wait_seconds",
+    &["class"],
+    "Time in the queue of admission, by class, of requests that ran.",
+    |admission, samples| {
+        for class in admission.classes() {
+            samples.push_histogram(&[class.name], &class.queue.wait);
+        }
+    },
+)];
+
+/// All tables of admission.
+pub fn tables() -> [&'static [Metric<Admission>]; 3] {
+    [CLASSES.as_flattened(), WAIT, MEMORY.as_flattened()]
+}

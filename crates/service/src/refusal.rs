@@ -1,0 +1,31 @@
+//! Reasons why a call is not carried out. The protocol that received it chooses status and text.
+
+use chronolith_base::BudgetExceeded;
+
+use crate::admission::AdmissionError;
+
+/// A call of which nothing is carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The log is still being replayed; the text has its progress.
+    #[error("Service Unavailable: {0}")]
+    Starting(String),
+    /// The store is being closed.
+    #[error("server is shutting down")]
+    Stopping,
+    /// A write or an administrative call to a server without a store.
+    #[error(
+        "this server is read-only (--read-only): it answers queries over the bucket and stores nothing; send \
+         writes to the server that uploads to the bucket"
+    )]
+    ReadOnly,
+    /// No permit.
+    #[error(transparent)]
+    Permit(#[from] AdmissionError),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] BudgetExceeded),
+    /// A bug ended the work; the message of the panic is in the log.
+    #[error("internal error: the {0} panicked, see the server's log")]
+    Panicked(&'static str),
+}

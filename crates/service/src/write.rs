@@ -1,0 +1,4 @@
+//! Writes of all protocols.
+
+pub mod batches;
+pub mod reject_log;
