@@ -10,12 +10,14 @@ use chronolith_tsdb::check::{CheckReport, check_dir};
 use clap::ArgMatches;
 
 use crate::args::value;
-use crate::locked_dir;
 use crate::query::print;
+use crate::{foreign_dir, locked_dir};
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let dir = Path::new(value(matches, "dir").unwrap_or_default());
     let env = Env::real();
+    env.disk.list(dir).with_context(|| format!("reading {}", dir.display()))?;
+    foreign_dir::require_own(&*env.disk, dir)?;
     // The WAL and slices of a running server change while they are read, which looks like damage.
     if chronolith_tsdb::is_data_dir_locked(&env, dir).unwrap_or(false) {
         return Err(locked_dir::in_use(dir));

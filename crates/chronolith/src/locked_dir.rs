@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::foreign_dir;
 use chronolith_base::Env;
 use chronolith_base::disk::LockGuard;
 use chronolith_tsdb::{OpenError, ReplayProgress, Tsdb, TsdbOptions};
@@ -23,12 +24,14 @@ pub(crate) fn in_use(dir: &Path) -> anyhow::Error {
 
 /// Opens the store of a stopped server, or of a snapshot, to read it.
 pub(crate) fn open_to_read(env: &Env, dir: PathBuf) -> anyhow::Result<Arc<Tsdb>> {
+    foreign_dir::require_own(&*env.disk, &dir)?;
     Tsdb::open(env.clone(), TsdbOptions::new(dir), Arc::new(ReplayProgress::default()))
         .map_err(|error| explain(error, READ_A_SNAPSHOT))
 }
 
 /// Takes the lock of a data directory to write to it.
 pub(crate) fn lock_to_write(env: &Env, dir: &Path) -> anyhow::Result<Box<dyn LockGuard>> {
+    foreign_dir::refuse_foreign(&*env.disk, dir)?;
     chronolith_tsdb::lock_data_dir(env, dir).map_err(|error| explain(error, STOP_THE_SERVER))
 }
 

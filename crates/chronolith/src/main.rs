@@ -9,6 +9,7 @@ mod bucket;
 mod check;
 mod client;
 mod export;
+mod foreign_dir;
 mod graphite;
 mod import;
 mod influx;

@@ -9,7 +9,7 @@ use chronolith_server::{Reload, RunError, Server};
 use clap::ArgMatches;
 
 use crate::settings::{Settings, Sources, reloaded};
-use crate::{listeners, log};
+use crate::{foreign_dir, listeners, log};
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let env = Env::real();
@@ -29,7 +29,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let reload = reload(&env, matches, &settings);
     let version = chronolith_server::VERSION;
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
-    let data_dir = (!is_read_only).then(|| settings.server.service.tsdb.data_dir.display().to_string());
+    let data_dir = (!is_read_only).then_some(settings.server.service.tsdb.data_dir.as_path());
+    if let Some(dir) = data_dir {
+        foreign_dir::refuse_foreign(&*env.disk, dir)?;
+        foreign_dir::unknown_files_warning(&*env.disk, dir).iter().for_each(|text| tracing::warn!("{text}"));
+    }
+    let data_dir = data_dir.map(|dir| dir.display().to_string());
     tracing::info!(version, data_dir, "starting");
     let server = Server::start(env, settings.server, reload).map_err(with_advice)?;
     server.run_until_signal().map_err(with_advice)?;

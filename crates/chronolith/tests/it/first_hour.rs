@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests of a real process touch the real world")]
 
 use std::fs::File;
+use std::io::Read as _;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -171,4 +172,82 @@ fn help_says_what_the_program_is_and_lists_the_network_first() {
     for title in ["Network:", "Storage:", "Queries:", "InfluxDB:", "Graphite:", "Bucket:"] {
         assert!(help.lines().any(|line| line == title), "{title}: {help}");
     }
+}
+
+/// Makes empty files below a new directory.
+fn dir_with(names: &[&str]) -> tempfile::TempDir {
+    let dir = temp_dir();
+    for name in names {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        std::fs::write(path, "").expect("a file");
+    }
+    dir
+}
+
+/// Returns the number of files and directories below `dir`.
+fn entry_count(dir: &Path) -> usize {
+    let entries = std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+    entries.map(|entry| 1 + if entry.path().is_dir() { entry_count(&entry.path()) } else { 0 }).sum()
+}
+
+/// `serve` on the directory of a Prometheus mixed its files into the WAL there, after which Prometheus did not
+/// start any more ("checkpoint.wal-version-3 is not a directory"). `check` reported 0 damages for any directory.
+#[test]
+fn directories_of_other_databases_are_refused_before_a_write() {
+    let sources: [(&[&str], &str, &str); 5] = [
+        (&["wal/00000000", "chunks_head/000001"], "Prometheus", "import prometheus"),
+        (&["meta/meta.db", "data/a/b/1/1.tsm"], "InfluxDB 1.x", "import influx --data"),
+        (&["servers/web01/cpu.wsp"], "whisper", "import whisper"),
+        (&["flock.lock", "data/x"], "VictoriaMetrics", "--data-dir"),
+        (&["influxd.bolt"], "InfluxDB 2.x", "--data-dir"),
+    ];
+    let source = golden();
+    let source = source.path().to_str().expect("UTF-8");
+    let out = temp_dir();
+    let out = out.path().join("out");
+    let out = out.to_str().expect("UTF-8");
+    for (names, program, advice) in sources {
+        let dir = dir_with(names);
+        let before = entry_count(dir.path());
+        let path = dir.path().to_str().expect("UTF-8");
+        let parts = ["is a directory of", program, advice];
+        check_refused(&["serve", "--data-dir", path, "--http", "127.0.0.1:0"], &parts);
+        check_refused(&["import", "prometheus", source, "--data-dir", path], &parts);
+        for args in [&["check", path][..], &["export", "blocks", "--out", out, "--data-dir", path]] {
+            check_refused(args, &["is a directory of", program, "name a data directory of Chronolith"]);
+        }
+        assert_eq!(entry_count(dir.path()), before, "{program}: nothing is written");
+    }
+}
+
+#[test]
+fn a_directory_without_data_is_not_verified_or_exported() {
+    let out = temp_dir();
+    let out = out.path().join("out");
+    let out = out.to_str().expect("UTF-8");
+    for (names, why) in
+        [(&[][..], "is empty"), (&["notes.txt", "a/b"], "no data of Chronolith, found a, notes.txt")]
+    {
+        let dir = dir_with(names);
+        let path = dir.path().to_str().expect("UTF-8");
+        check_refused(&["check", path], &[path, why]);
+        check_refused(&["export", "influx", "--out", out, "--data-dir", path], &[path, why]);
+    }
+}
+
+/// A directory with unknown files may be meant, such as one with a file of settings: a warning, and the start.
+#[test]
+fn unknown_files_in_the_data_directory_are_one_warning() {
+    let dir = dir_with(&["chronolith.yml"]);
+    let warning_count = || {
+        let mut server = Server::start(dir.path(), &NO_SCRAPE);
+        let mut stderr = server.child.stderr.take().expect("a pipe");
+        server.stop();
+        let mut log = String::new();
+        stderr.read_to_string(&mut log).expect("a log");
+        log.matches("files of another program and none of Chronolith, found chronolith.yml").count()
+    };
+    assert_eq!(warning_count(), 1);
+    assert_eq!(warning_count(), 0, "the directory is Chronolith's by then");
 }
