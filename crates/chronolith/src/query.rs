@@ -47,7 +47,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if json["status"] != "success" {
         let kind = json["errorType"].as_str().unwrap_or("error");
         let why = json["error"].as_str().unwrap_or("");
-        anyhow::bail!("{kind}: {why}");
+        anyhow::bail!("{kind}: {why}{}", advice(answer.status, text("tenant")));
     }
     for kind in ["warnings", "infos"] {
         for note in json[kind].as_array().into_iter().flatten() {
@@ -57,6 +57,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     print(&table(&json["data"]));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what to do about a refusal: a server with several tenants answers 401 to a request without one.
+fn advice(status: u16, tenant: Option<&str>) -> &'static str {
+    if status == 401 && tenant.is_none() { "\n  name the tenant with --tenant" } else { "" }
 }
 
 /// Writes to standard output; a reader that has gone away is no error.

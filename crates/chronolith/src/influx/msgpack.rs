@@ -74,7 +74,7 @@ pub(crate) enum ResponseError {
     #[error("{0}")]
     Statement(String),
     /// The connection failed, or the bytes are no response.
-    #[error("reading the response: {0}")]
+    #[error("reading the response")]
     Transport(#[from] io::Error),
     /// The receiver of the rows failed.
     #[error(transparent)]

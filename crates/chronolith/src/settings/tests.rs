@@ -115,7 +115,12 @@ fn bad_values_say_where_they_come_from() {
         "etc/chronolith.yml:2: query.timeout",
     );
     check_error(&["--query.concurrency", "0"], &[], None, "at least 1");
-    check_error(&["--http", "nowhere"], &[], None, "host:port");
+    check_error(&["--http", "nowhere"], &[], None, "host:port, for example 127.0.0.1:9595");
+    for (flag, value) in
+        [("--http", ":9700"), ("--carbon.listen", ":2003/team-a"), ("--influx.udp", ":8089/db")]
+    {
+        check_error(&[flag, value], &[], None, "without a host, expected 127.0.0.1:");
+    }
     check_error(&[], &[], Some("retention: [1d, [2d]]\n"), "list of plain values");
     check_error(&[], &[], Some("- retention\n"), "mapping");
     check_error(&["--no-such-flag"], &[], None, "--no-such-flag");

@@ -159,8 +159,12 @@ pub(super) fn text_or_none(text: &str) -> Option<String> {
 
 pub(super) fn host_and_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
+        // Prometheus takes an empty host for all addresses: all are to be named, since there is no TLS.
+        Some(("", port)) if port.parse::<u16>().is_ok() => Err(format!(
+            "invalid address {text:?} without a host, expected 127.0.0.1:{port}, or 0.0.0.0:{port} for all"
+        )),
         Some((_, port)) if port.parse::<u16>().is_ok() => Ok(text.to_owned()),
-        _ => Err(format!("invalid address {text:?}, expected host:port")),
+        _ => Err(format!("invalid address {text:?}, expected host:port, for example 127.0.0.1:9595")),
     }
 }
 

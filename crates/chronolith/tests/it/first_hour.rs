@@ -251,3 +251,30 @@ fn unknown_files_in_the_data_directory_are_one_warning() {
     assert_eq!(warning_count(), 1);
     assert_eq!(warning_count(), 0, "the directory is Chronolith's by then");
 }
+
+/// The reason stood twice in the message, since it was text and source of one error.
+#[test]
+fn a_refused_connection_is_reported_once() {
+    let dir = temp_dir();
+    let closed = format!("http://127.0.0.1:{}", free_port());
+    for args in [&["query", &closed, "up"][..], &["import", "influx", "--url", &closed]] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_chronolith")).args(args).current_dir(dir.path()).output();
+        let stderr = text(&output.expect("chronolith runs").stderr);
+        assert_eq!(stderr.matches("Connection refused").count(), 1, "{args:?}: {stderr}");
+        assert!(stderr.contains(&closed), "{args:?}: {stderr}");
+    }
+}
+
+/// A query without a tenant ended with "no org id", which names neither the flag nor the header.
+#[test]
+fn a_query_without_a_tenant_names_the_flag() {
+    let dir = temp_dir();
+    let server = Server::start(dir.path(), &["--self-scrape", "off", "--multitenancy"]);
+    let url = format!("http://127.0.0.1:{}", server.port);
+    check_refused(&["query", &url, "up"], &["no org id", "name the tenant with --tenant"]);
+    let output = run(&["query", &url, "up", "--tenant", "team-a"]);
+    assert_eq!((output.status.code(), text(&output.stdout).trim()), (Some(0), "(no series)"));
+    let refused = text(&run(&["query", &url, "up", "--tenant", "a/b"]).stderr);
+    assert!(!refused.contains("name the tenant with"), "{refused}");
+}
