@@ -1,7 +1,7 @@
 //! Recognizes directories that are not data directories of Chronolith, by the names in their listings.
 //!
-//! Invariants: a directory with any file that only Chronolith writes is its own, whatever else is in it; nothing
-//! is written. Not here: the lock (`locked_dir`), damage (`chronolith-tsdb`).
+//! Invariants: a directory with any file that only Chronolith writes is its own, whatever else is in it;
+//! nothing is written. Not here: the lock (`locked_dir`), damage (`chronolith-tsdb`).
 
 use std::path::{Path, PathBuf};
 
@@ -101,7 +101,8 @@ pub(crate) fn require_own(disk: &dyn Disk, dir: &Path) -> anyhow::Result<()> {
 /// Returns a warning about a data directory with files of unknown origin.
 pub(crate) fn unknown_files_warning(disk: &dyn Disk, dir: &Path) -> Option<String> {
     let Content::Unknown(names) = content_of(disk, dir) else { return None };
-    let (dir, names) = (dir.display(), names.join(", "));
+    let names = names.join(", ");
+    let dir = dir.display();
     Some(format!(
         "data directory {dir} has files of another program and none of Chronolith, found {names}: use a directory \
          of its own"

@@ -1,3 +1,4 @@
+//! Directories with the files of Chronolith, of other databases, and of neither.
 #![expect(clippy::disallowed_methods, reason = "the directories are real ones")]
 
 use chronolith_base::Env;

@@ -191,8 +191,9 @@ fn entry_count(dir: &Path) -> usize {
     entries.map(|entry| 1 + if entry.path().is_dir() { entry_count(&entry.path()) } else { 0 }).sum()
 }
 
-/// `serve` on the directory of a Prometheus mixed its files into the WAL there, after which Prometheus did not
-/// start any more ("checkpoint.wal-version-3 is not a directory"). `check` reported 0 damages for any directory.
+/// `serve` on the directory of a Prometheus mixed its files into the WAL there, after which Prometheus did
+/// not start any more ("checkpoint.wal-version-3 is not a directory"). `check` reported 0 damages for any
+/// directory.
 #[test]
 fn directories_of_other_databases_are_refused_before_a_write() {
     let sources: [(&[&str], &str, &str); 5] = [
@@ -236,7 +237,8 @@ fn a_directory_without_data_is_not_verified_or_exported() {
     }
 }
 
-/// A directory with unknown files may be meant, such as one with a file of settings: a warning, and the start.
+/// A directory with unknown files may be meant, such as one with a file of settings: a warning, and the
+/// start.
 #[test]
 fn unknown_files_in_the_data_directory_are_one_warning() {
     let dir = dir_with(&["chronolith.yml"]);
