@@ -90,6 +90,11 @@ fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     lines.map(|line| line.split(" | ").collect())
 }
 
+/// Paths of all routes without a placeholder.
+pub(super) fn static_paths() -> impl Iterator<Item = &'static str> {
+    rows(ROUTES).map(|row| cell(&row, 2)).filter(|path| !path.contains('{'))
+}
+
 /// Cell number `idx`; `-` stands for an empty one.
 fn cell<'a>(row: &[&'a str], idx: usize) -> &'a str {
     row.get(idx).copied().filter(|text| *text != "-").unwrap_or("")

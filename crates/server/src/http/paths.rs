@@ -3,6 +3,8 @@
 //! Invariants: a redirect leads to this server, and from an unclean path to a clean one only, below the same
 //! prefix.
 
+mod hint;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::uri::PathAndQuery;
@@ -17,6 +19,9 @@ use super::error::text;
 const MIMIR_PREFIX: &str = "/prometheus";
 /// Part of the paths that are also served below the prefix.
 const PREFIXED: &str = "/api/v1/";
+
+/// Text for a path without a route, as from Prometheus.
+const NOT_FOUND: &str = "404 page not found";
 
 /// Prefix that was removed from the path of a request.
 #[derive(Debug, Clone, Copy)]
@@ -54,8 +59,10 @@ pub(super) async fn unknown(request: Request) -> Response<Body> {
         let shorter = shorter.to_owned();
         return redirect(request, &shorter).await;
     }
+    let hint = hint::hint(path);
     body::discard(request.into_body()).await;
-    text(StatusCode::NOT_FOUND, "404 page not found")
+    // One line: older versions of Prometheus log the first one only.
+    text(StatusCode::NOT_FOUND, &hint.map_or(NOT_FOUND.to_owned(), |hint| format!("{NOT_FOUND}: {hint}")))
 }
 
 /// Answers for methods that a route does not have; the router adds which ones it has.
@@ -112,7 +119,7 @@ async fn redirect(request: Request, path: &str) -> Response<Body> {
     let location = location(&parts.uri, &format!("{prefix}{path}"));
     // Browsers read `/\` as `//`, which names another host.
     let Some(location) = location.filter(|_| !path.contains('\\')) else {
-        return text(StatusCode::NOT_FOUND, "404 page not found");
+        return text(StatusCode::NOT_FOUND, NOT_FOUND);
     };
     let mut response = Response::new(Body::empty());
     // After a 301 clients send GET without a body, after a 307 what they sent before.

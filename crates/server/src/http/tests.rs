@@ -352,6 +352,9 @@ async fn paths_and_methods_that_are_not_there() {
         assert_eq!((answer.status.as_u16(), answer.text.as_str()), (404, "404 page not found\n"), "{path}");
         assert_eq!(answer.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
     }
+    let answer = server.send(Request::post("/api/v1/wirte").body(Body::from("x")).unwrap()).await;
+    let want = "404 page not found: did you mean /api/v1/write?\n";
+    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (404, want));
     for (path, allow) in [
         ("/api/v1/query", "GET, HEAD, OPTIONS, POST"),
         ("/api/v1/label/a/values", "GET, HEAD, OPTIONS, POST"),
