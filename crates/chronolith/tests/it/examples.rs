@@ -1,7 +1,7 @@
 //! The files of `examples/`: the settings start a server, the YAML parses, and URLs name endpoints of the
 //! server.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -102,4 +102,48 @@ fn grafana_finds_data_source_and_dashboard() {
     let folder = provider["providers"][0]["options"]["path"].as_str().expect("a folder");
     let readme = std::fs::read_to_string(example("../README.md")).expect("README.md");
     assert!(readme.contains(&format!("{folder}/chronolith.json")), "README copies the dashboard elsewhere");
+}
+
+/// Runs `jq` with the program over a line of VictoriaMetrics's export; none if `jq` is not installed.
+fn openmetrics(line: &str) -> Option<String> {
+    let program = example("victoriametrics/openmetrics.jq");
+    let mut command = Command::new("jq");
+    command.arg("-r").arg("-f").arg(program).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = match command.spawn() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        child => child.expect("jq"),
+    };
+    child.stdin.take().expect("a pipe").write_all(line.as_bytes()).expect("jq reads");
+    let out = child.wait_with_output().expect("jq");
+    assert!(out.status.success(), "{line}");
+    Some(String::from_utf8(out.stdout).expect("UTF-8"))
+}
+
+/// Lines as VictoriaMetrics 1.150 writes them: infinities are texts, NaN is null.
+#[test]
+fn exports_of_victoriametrics_become_openmetrics() {
+    for (line, want) in [
+        (
+            r#"{"metric":{"__name__":"a"},"values":[1,0.1,1e300],"timestamps":[1795870000000,1795870001001,1795870010010]}"#,
+            "a{} 1 1795870000\na{} 0.1 1795870001.001\na{} 1e+300 1795870010.01\n",
+        ),
+        (
+            r#"{"metric":{"__name__":"b:c","l":"x \"y\"\\\nz","m":"é;=,"},"values":[-2.5],"timestamps":[1]}"#,
+            "b:c{l=\"x \\\"y\\\"\\\\\\nz\",m=\"é;=,\"} -2.5 0.001\n",
+        ),
+        (
+            r#"{"metric":{"__name__":"d"},"values":["Infinity","-Infinity",null,0],"timestamps":[1000,2000,3000,4000]}"#,
+            "d{} Inf 1\nd{} -Inf 2\nd{} NaN 3\nd{} 0 4\n",
+        ),
+        (r#"{"metric":{"__name__":"e"},"values":[],"timestamps":[]}"#, ""),
+    ] {
+        if let Some(text) = openmetrics(line) {
+            // Versions of jq print large numbers in several ways.
+            assert_eq!(
+                text.replace("1.0000000000000001e+300", "1e+300").replace("1E+300", "1e+300"),
+                want,
+                "{line}"
+            );
+        }
+    }
 }
