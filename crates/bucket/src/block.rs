@@ -403,7 +403,7 @@ impl BucketBlock {
         deadline_ns: u64,
     ) -> Result<Option<OpenedBlock>, QueryError> {
         if objects.has_sidecar {
-            let opened = self.read_sidecar(deadline_ns).await?;
+            let opened = self.read_sidecar(&objects.versions, deadline_ns).await?;
             if opened.is_some() {
                 return Ok(opened);
             }
@@ -482,7 +482,8 @@ impl BucketBlock {
             return Err(QueryError::Canceled);
         };
         let remote = Remote { purpose: Purpose::Maintenance, ..self.remote.clone() };
-        let versions = FileVersions::default();
+        let mut versions = FileVersions::default();
+        versions.add_etags_of(&objects.versions);
         let cache_key = self.cache.new_block();
         Ok(BuildSource {
             index: index.clone(),
@@ -579,8 +580,13 @@ impl BucketBlock {
         }
     }
 
-    /// Reads the head of the sidecar; `None` if the block has none that can be used.
-    async fn read_sidecar(&self, deadline_ns: u64) -> Result<Option<OpenedBlock>, QueryError> {
+    /// Reads the head of the sidecar; `None` if the block has none that can be used. `known` has the ETags of
+    /// the objects.
+    async fn read_sidecar(
+        &self,
+        known: &FileVersions,
+        deadline_ns: u64,
+    ) -> Result<Option<OpenedBlock>, QueryError> {
         if self.is_sidecar_unusable.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -593,7 +599,7 @@ impl BucketBlock {
             }
             found => found,
         };
-        let found = match found {
+        let mut found = match found {
             Ok(Some(found)) => found,
             Ok(None) => {
                 self.is_sidecar_unusable.store(true, Ordering::Relaxed);
@@ -605,6 +611,7 @@ impl BucketBlock {
             }
             Err(HeadError::Bucket(error)) => return Err(query_error(error)),
         };
+        found.versions.add_etags_of(known);
         let files = Arc::new(self.files(found.files, &found.versions));
         files.keep(BlockFile::Sidecar, found.read_from, &found.read);
         let source = Box::new(WaitingSource(files.clone()));
@@ -658,12 +665,12 @@ impl BucketBlock {
         ends: Vec<IndexPart>,
         deadline_ns: u64,
     ) -> Result<OpenedBlock, QueryError> {
+        let files = Arc::new(self.files(objects.files.clone(), &objects.versions));
         let tombstones = match &objects.tombstones {
-            Some(file) => Some(self.remote.read_whole(&file.name, deadline_ns).await.map_err(query_error)?),
+            Some(file) => Some(files.read_tombstones(file, deadline_ns).await?),
             None => None,
         };
         let meta = objects.meta.clone();
-        let files = Arc::new(self.files(objects.files.clone(), &objects.versions));
         ends.iter().for_each(|end| files.keep(BlockFile::Index, end.start, &end.bytes));
         let source = Box::new(WaitingSource(files.clone()));
         let open = move || Block::open_remote(meta, tombstones.as_deref(), source);

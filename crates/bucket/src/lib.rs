@@ -18,6 +18,7 @@ mod layout;
 pub mod lease;
 pub mod maintenance;
 mod meta;
+mod object_tags;
 mod ranges;
 mod recovery;
 mod remote;

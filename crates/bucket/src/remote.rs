@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chronolith_base::crc::crc32c;
 use chronolith_base::{Clock, MemoryBudget};
 use chronolith_block::source::{
     BlockFile, BlockFiles, ByteRange, ByteSource, FetchedBatch, FetchedPart, FetchedRanges, ROUND_COUNT_MAX,
-    RangeBytes, Reread, WAVE_BYTES_MAX, Wave,
+    RangeBytes, Reread, TombstonesFile, WAVE_BYTES_MAX, Wave,
 };
 use chronolith_block::{INDEX_END_BYTES, INDEX_START_BYTES};
 use chronolith_model::{QueryError, ReadContext};
@@ -23,6 +24,7 @@ use crate::buffers::BufferPool;
 use crate::cache::disk::{FileVersions, ObjectFolder};
 use crate::cache::{BlockCache, BlockKey, CachedObjects};
 use crate::folder::Folder;
+use crate::object_tags::ObjectTags;
 use crate::ranges::{self, Speed};
 use crate::sidecar_queue::SidecarQueue;
 use crate::store::meter::Estimates;
@@ -118,8 +120,9 @@ pub(crate) struct RemoteFiles {
     pub(crate) cache_key: BlockKey,
     /// Its files in the cache directory, if there is one.
     pub(crate) objects: Option<Arc<CachedObjects>>,
-    /// ETags of its objects that are known.
-    etags: BTreeMap<BlockFile, String>,
+    /// Length and CRC-32C of whole files, as far as they are known.
+    sums: BTreeMap<BlockFile, (u64, u32)>,
+    tags: ObjectTags,
     /// Of a local sidecar, which the cache alone has: true once a part of it was missing.
     local_sidecar_loss: Option<AtomicBool>,
 }
@@ -137,8 +140,9 @@ impl RemoteFiles {
             .disk()
             .map(|disk| CachedObjects::new(disk, &remote.folder(disk.bucket()), &files, versions));
         let files = Arc::new(files);
-        let etags = versions.etags().clone();
-        RemoteFiles { remote, files, cache, cache_key, objects, etags, local_sidecar_loss: None }
+        let sums = versions.sums().clone();
+        let tags = ObjectTags::new(versions.etags().clone());
+        RemoteFiles { remote, files, cache, cache_key, objects, sums, tags, local_sidecar_loss: None }
     }
 
     /// With a local sidecar: what the cache does not have of it is requested from nowhere.
@@ -221,13 +225,20 @@ impl RemoteFiles {
         ranges::split(&mut requests, &self.speed());
         let mut rest = buffer.as_mut();
         let mut pieces = Vec::with_capacity(requests.len());
-        for range in &requests {
+        let mut etags: Vec<Option<String>> = vec![None; requests.len()];
+        for (range, etag) in requests.iter().zip(&mut etags) {
             let Some((out, after)) = rest.split_at_mut_checked(range.len() as usize) else { break };
             rest = after;
             let object_bytes = self.files.len(range.file);
-            pieces.push(Piece { key: keys.get(range.file), object_bytes, offset: range.start, out });
+            pieces.push(Piece { key: keys.get(range.file), object_bytes, offset: range.start, out, etag });
         }
         self.remote.store.read_pieces(&request, pieces, REQUESTS_AHEAD).await.map_err(query_error)?;
+        for (range, etag) in requests.iter().zip(&etags) {
+            let key = keys.get(range.file);
+            let checked =
+                self.tags.check(&self.remote.store, &request, range.file, key, etag.as_deref()).await;
+            checked.map_err(query_error)?;
+        }
         let all = buffer.freeze();
         let mut at = 0;
         let parts = ranges.iter().map(|range| {
@@ -256,7 +267,9 @@ impl RemoteFiles {
             None => ReadRange::Exact(start..end),
         };
         let read = self.remote.store.read(request, &key, part, None).await.map_err(query_error)?;
-        self.check_etag(file, read.etag.as_deref())?;
+        self.check_sum(range, &read.bytes)?;
+        let checked = self.tags.check(&self.remote.store, request, file, &key, read.etag.as_deref()).await;
+        checked.map_err(query_error)?;
         let bytes = read.bytes;
         if let Some(objects) = &self.objects {
             objects.write(range, &bytes);
@@ -264,17 +277,46 @@ impl RemoteFiles {
         Ok(FetchedPart { file, start, bytes })
     }
 
-    /// Compares the ETag of an answer with that of the listing: the answer of another object, or of another
-    /// version, is damage. A header that was changed on its way is no reason to send `If-Match`.
-    fn check_etag(&self, file: BlockFile, found: Option<&str>) -> Result<(), QueryError> {
-        match (self.etags.get(&file), found) {
-            (Some(expected), Some(found)) if expected != found => {
-                let path = self.files.path(file).display().to_string();
-                let what = format!("ETag of the object: expected {expected}, found {found}");
-                Err(QueryError::Corrupt { path, what })
-            }
-            _ => Ok(()),
+    /// Compares the bytes of a whole file with its checksum, if that is known.
+    fn check_sum(&self, range: ByteRange, bytes: &[u8]) -> Result<(), QueryError> {
+        let Some(&(len, expected)) = self.sums.get(&range.file) else { return Ok(()) };
+        if range.start > 0 || range.end != len {
+            return Ok(());
         }
+        let found = crc32c(bytes);
+        if found == expected {
+            return Ok(());
+        }
+        let path = self.files.path(range.file).display().to_string();
+        let what = format!("CRC of the file: expected {expected:08x}, found {found:08x}");
+        Err(QueryError::Corrupt { path, what })
+    }
+
+    /// Reads the tombstones `file` of the block as a whole.
+    ///
+    /// # Errors
+    /// As [`RemoteFiles::fetch`].
+    pub(crate) async fn read_tombstones(
+        &self,
+        file: &TombstonesFile,
+        deadline_ns: u64,
+    ) -> Result<Bytes, QueryError> {
+        let request = self.remote.request(deadline_ns);
+        let key = self.remote.key_of(&file.name);
+        let read =
+            self.remote.store.read(&request, &key, ReadRange::Whole, None).await.map_err(query_error)?;
+        let checked = self
+            .tags
+            .check(&self.remote.store, &request, BlockFile::Tombstones, &key, read.etag.as_deref())
+            .await;
+        checked.map_err(query_error)?;
+        let end = read.bytes.len() as u64;
+        if end != file.len {
+            let what = format!("bytes of the tombstones: expected {}, found {end}", file.len);
+            return Err(QueryError::Corrupt { path: key, what });
+        }
+        self.check_sum(ByteRange { file: BlockFile::Tombstones, start: 0, end }, &read.bytes)?;
+        Ok(read.bytes)
     }
 
     /// Drops the sections of a large index from the cache: its header has a copy of them. A small index stays

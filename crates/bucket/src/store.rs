@@ -239,7 +239,7 @@ impl Store {
     /// [`BucketError::Corrupt`] if the object ends before the range does or has another length. The content
     /// of the piece is undefined after an error.
     pub async fn read_into(&self, context: &RequestContext, piece: Piece<'_>) -> Result<(), BucketError> {
-        let Piece { key, object_bytes, offset, out } = piece;
+        let Piece { key, object_bytes, offset, out, etag } = piece;
         if out.is_empty() {
             return Ok(());
         }
@@ -253,6 +253,7 @@ impl Store {
         };
         let fetched = self.fetched(context, key, &range, None).await?;
         fetched.copy_to(out);
+        *etag = fetched.etag;
         Ok(())
     }
 

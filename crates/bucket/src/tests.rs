@@ -18,6 +18,7 @@ mod sidecars;
 mod single_flight;
 mod snapshots;
 mod thanos;
+mod twins;
 mod uploads;
 mod versitygw;
 

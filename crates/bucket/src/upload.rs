@@ -22,7 +22,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_base::Env;
 use chronolith_base::utc::rfc3339_ms;
-use chronolith_format::bucket::catalogue::{BucketBlock, TombstonesObject};
+use chronolith_format::bucket::catalogue::{BucketBlock, EtagSums, TombstonesObject};
 use tokio::runtime::Handle;
 
 pub use self::counters::{UploadOutcome, UploadSnapshot};
@@ -31,7 +31,7 @@ pub use self::publish::{Published, Publisher};
 
 use self::counters::UploadCounters;
 use self::local::{META, TOMBSTONES, open_local};
-use self::record::{meta_in_bucket, record};
+use self::record::{etag_sums, meta_in_bucket, record};
 use crate::external_labels::ExternalLabels;
 use crate::folder::Folder;
 use crate::store::list::ListOptions;
@@ -110,9 +110,11 @@ impl Uploader {
         if let Some(writer) = writer {
             self.claim(request, &local, writer, &present_bytes, !present.is_empty()).await?;
         }
+        let mut etags = BTreeMap::new();
         for file in &local.files {
             let key = format!("{folder}/{}", file.name);
-            self.send_file(request, &key, file, present_bytes(&file.name)).await?;
+            let etag = self.send_file(request, &key, file, present_bytes(&file.name)).await?;
+            etags.insert(file.name.as_str(), etag);
         }
         let tombstones = match &local.tombstones {
             Some(body) => Some(self.send_tombstones(request, &folder, body, &present_bytes).await?),
@@ -126,7 +128,9 @@ impl Uploader {
         let meta = meta_in_bucket(&local, writer, uploaded.unwrap_or_else(|| rfc3339_ms(now_ms)));
         self.send_body(request, &format!("{folder}/{META}"), meta.clone(), present_bytes(META)).await?;
         let record = record(&local, meta.len() as u64, now_ms);
-        Ok(BucketBlock { folder: layout.block_folder(&request.folder), tombstones, ..record })
+        // A copy of a local directory has other ETags, and its readers do not compare them.
+        let etags = if self.store.is_local() { EtagSums::default() } else { etag_sums(&local, &etags) };
+        Ok(BucketBlock { folder: layout.block_folder(&request.folder), etags, tombstones, ..record })
     }
 
     /// External labels that the blocks of `folder` get; `None` in folders that no other writer shares.
@@ -155,7 +159,7 @@ impl Uploader {
         let crc = chronolith_base::crc::crc32c(body);
         let first = format!("{folder}/{TOMBSTONES}");
         let has_others = present_bytes(TOMBSTONES).is_some()
-            && !self.is_equal(request, &first, ReadRange::Whole, body).await?;
+            && self.is_equal(request, &first, ReadRange::Whole, body).await?.is_none();
         let name = match has_others {
             false => TOMBSTONES.to_owned(),
             true => format!("{TOMBSTONES}-{:08x}{crc:08x}", body.len()),

@@ -9,7 +9,7 @@ use chronolith_base::{Clock, SystemClock};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::SnapshotKey;
 use chronolith_format::bucket::catalogue::{
-    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, SidecarObject, Snapshot,
+    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, EtagSums, SidecarObject, Snapshot,
 };
 use chronolith_model::{DuplicatePolicy, TimeRange, TimeUnit};
 
@@ -51,6 +51,12 @@ fn block(n: u64, source_count: u64) -> BucketBlock {
             segments: vec![536_870_000 + n % 912; 3],
             meta: 1200,
             rollups: Vec::new(),
+        },
+        etags: EtagSums {
+            index: n as u32 ^ 0x5bd1_e995,
+            segments: (1..4).map(|idx| (n as u32).wrapping_mul(0x85eb_ca6b ^ idx)).collect(),
+            rollups: Vec::new(),
+            sidecar: (n as u32).wrapping_mul(0xc2b2_ae35),
         },
         sidecar: Some(SidecarObject {
             len: 50_000_000 + n * 17,

@@ -17,6 +17,7 @@ use chronolith_model::QueryError;
 
 use super::recorded::BlockObjects;
 use crate::cache::disk::FileVersions;
+use crate::object_tags::ObjectTags;
 use crate::remote::{Remote, query_error};
 use crate::store::ObjectBytes;
 use crate::store::list::{ListOptions, ListedObject};
@@ -63,8 +64,18 @@ pub(super) async fn objects(
     let listed = listed.map_err(query_error)?;
     let objects = block_objects(&remote.key, meta?, &listed.objects)?;
     let index_bytes = objects.files.len(BlockFile::Index);
-    let ends = ends.into_iter().filter(|end| Some(end.object_bytes) == index_bytes);
-    Ok((objects, ends.map(|end| IndexPart { start: end.offset, bytes: end.bytes }).collect()))
+    let tags = ObjectTags::new(objects.versions.etags().clone());
+    let is_of_listing = |end: &ObjectBytes| {
+        let is_compared = objects.versions.etags().contains_key(&BlockFile::Index);
+        Some(end.object_bytes) == index_bytes
+            && (!is_compared || tags.is_known(BlockFile::Index, end.etag.as_deref()))
+    };
+    let ends: Vec<IndexPart> = ends
+        .into_iter()
+        .filter(is_of_listing)
+        .map(|end| IndexPart { start: end.offset, bytes: end.bytes })
+        .collect();
+    Ok((objects, ends))
 }
 
 /// Reads both ends of the index. They only save a round, so failures are those of the reads that follow.
@@ -97,6 +108,8 @@ fn block_objects(key: &str, meta: BlockMeta, listed: &[ListedObject]) -> Result<
     }
     let is_segment =
         |object: &&ListedObject| name_below(key, object).is_some_and(|name| name.starts_with(CHUNKS));
+    versions
+        .add_etag_alone(BlockFile::Sidecar, find(SIDECAR_OBJECT).and_then(|object| object.etag.as_deref()));
     let segment_count = listed.iter().filter(is_segment).count();
     let lacks_segments = segments.len() < segment_count || (segments.is_empty() && meta.stats.num_chunks > 0);
     let Some(index_bytes) = len_of(INDEX).filter(|_| !lacks_segments) else {

@@ -27,6 +27,10 @@ pub(super) fn objects(record: &BucketBlock, key: &str) -> BlockObjects {
     for (idx, len) in (0..).zip(&files.segments) {
         versions.add_recorded(BlockFile::Segment(idx), *len, record);
     }
+    if let Some(tombstones) = &record.tombstones {
+        versions.add_checksum(BlockFile::Tombstones, tombstones.len, tombstones.crc);
+    }
+    versions.add_recorded_etags(record);
     BlockObjects {
         meta: meta(record),
         files: BlockFiles::new(PathBuf::from(key), files.index, files.segments.clone()),

@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 
 use chronolith_base::Env;
 use chronolith_base::crc::crc32c;
+use chronolith_block::source::BlockFile;
 use chronolith_format::bucket::catalogue::BucketBlock;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::META;
+use crate::cache::disk::FileVersions;
+use crate::object_tags::ObjectTags;
 use crate::store::read::ReadRange;
 use crate::{BucketError, RequestContext, Store};
 
@@ -58,11 +61,21 @@ pub async fn download_block(
     let chunks = dir.join(CHUNKS);
     env.disk.create_dir_all(&chunks).map_err(|error| DownloadError::Disk { path: chunks, error })?;
     let folder = store.layout().block_keys(&request.folder).of_block(record.ulid);
-    let segments = (1..).zip(&record.files.segments);
-    let mut files = vec![(META.to_owned(), record.files.meta), (INDEX.to_owned(), record.files.index)];
-    files.extend(segments.map(|(number, bytes)| (format!("{CHUNKS}/{number:06}"), *bytes)));
-    for (name, bytes) in files {
-        fetch_file(store, env, request, &format!("{folder}/{name}"), bytes, &dir.join(name)).await?;
+    let index = Some(BlockFile::Index);
+    let mut files =
+        vec![(None, META.to_owned(), record.files.meta), (index, INDEX.to_owned(), record.files.index)];
+    let segments = (0..).zip(&record.files.segments);
+    files.extend(
+        segments
+            .map(|(idx, bytes)| (Some(BlockFile::Segment(idx)), format!("{CHUNKS}/{:06}", idx + 1), *bytes)),
+    );
+    let mut versions = FileVersions::default();
+    versions.add_recorded_etags(record);
+    let tags = ObjectTags::new(versions.etags().clone());
+    let source = Source { store, request, tags: &tags };
+    for (file, name, bytes) in files {
+        let key = format!("{folder}/{name}");
+        source.fetch_file(env, file, &key, bytes, &dir.join(name)).await?;
     }
     if let Some(object) = &record.tombstones {
         let key = format!("{folder}/{}", object.name);
@@ -80,29 +93,46 @@ pub async fn download_block(
     Ok(dir)
 }
 
-async fn fetch_file(
-    store: &Store,
-    env: &Env,
-    request: &RequestContext,
-    key: &str,
-    file_bytes: u64,
-    path: &Path,
-) -> Result<(), DownloadError> {
-    let file = env.disk.create(path).map_err(|error| DownloadError::Disk { path: path.to_owned(), error })?;
-    let starts = (0..file_bytes.div_ceil(PART_BYTES)).map(|idx| idx * PART_BYTES);
-    let reads = starts.map(|start| {
-        let range = ReadRange::Exact(start..file_bytes.min(start + PART_BYTES));
-        store.read(request, key, range, None)
-    });
-    let mut reads = stream::iter(reads).buffered(PARTS_AT_ONCE);
-    while let Some(part) = reads.try_next().await? {
-        if part.object_bytes != file_bytes {
-            let expected = file_bytes.to_string();
-            let found = part.object_bytes.to_string();
-            return Err(BucketError::Corrupt { key: key.to_owned(), what: "size", expected, found }.into());
+/// Objects of a block, from which files are made.
+struct Source<'a> {
+    store: &'a Store,
+    request: &'a RequestContext,
+    tags: &'a ObjectTags,
+}
+
+impl Source<'_> {
+    /// Downloads an object to `path`. Each part is compared by the ETag of its answer: the bytes of another
+    /// object would be stored in the block that is made of this one. `meta.json`, which is no file of reads,
+    /// names its block.
+    async fn fetch_file(
+        &self,
+        env: &Env,
+        file: Option<BlockFile>,
+        key: &str,
+        file_bytes: u64,
+        path: &Path,
+    ) -> Result<(), DownloadError> {
+        let created = env.disk.create(path);
+        let out = created.map_err(|error| DownloadError::Disk { path: path.to_owned(), error })?;
+        let starts = (0..file_bytes.div_ceil(PART_BYTES)).map(|idx| idx * PART_BYTES);
+        let reads = starts.map(|start| {
+            let range = ReadRange::Exact(start..file_bytes.min(start + PART_BYTES));
+            self.store.read(self.request, key, range, None)
+        });
+        let mut reads = stream::iter(reads).buffered(PARTS_AT_ONCE);
+        while let Some(part) = reads.try_next().await? {
+            if part.object_bytes != file_bytes {
+                let expected = file_bytes.to_string();
+                let found = part.object_bytes.to_string();
+                let key = key.to_owned();
+                return Err(BucketError::Corrupt { key, what: "size", expected, found }.into());
+            }
+            if let Some(file) = file {
+                self.tags.check(self.store, self.request, file, key, part.etag.as_deref()).await?;
+            }
+            let written = out.write_at(&part.bytes, part.offset);
+            written.map_err(|error| DownloadError::Disk { path: path.to_owned(), error })?;
         }
-        let written = file.write_at(&part.bytes, part.offset);
-        written.map_err(|error| DownloadError::Disk { path: path.to_owned(), error })?;
+        Ok(())
     }
-    Ok(())
 }

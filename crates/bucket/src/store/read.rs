@@ -70,6 +70,8 @@ pub struct Piece<'a> {
     pub offset: u64,
     /// Filled as a whole.
     pub out: &'a mut [u8],
+    /// Set to the ETag of the object; left as it is on a local directory.
+    pub etag: &'a mut Option<String>,
 }
 
 /// Bytes of an object, as they came.

@@ -33,7 +33,7 @@ async fn check_reads(backend: Arc<dyn Backend>) {
         rig.store
             .read_into(
                 &rig.query(600_000),
-                Piece { key: "a/b", object_bytes: None, offset: range.start, out: &mut out },
+                Piece { key: "a/b", object_bytes: None, offset: range.start, out: &mut out, etag: &mut None },
             )
             .await
             .unwrap();
@@ -88,7 +88,10 @@ async fn positional_reads_of_a_directory_return_the_bytes_asked_for() {
     for offset in [0, 1, 50_000, 99_000] {
         let mut out = vec![0; 1_000];
         store
-            .read_into(&rig.query(600_000), Piece { key: "a/b", object_bytes: None, offset, out: &mut out })
+            .read_into(
+                &rig.query(600_000),
+                Piece { key: "a/b", object_bytes: None, offset, out: &mut out, etag: &mut None },
+            )
             .await
             .unwrap();
         assert_eq!(out, body.slice(offset as usize..offset as usize + 1_000));
@@ -96,7 +99,10 @@ async fn positional_reads_of_a_directory_return_the_bytes_asked_for() {
     let read = async |key: &str, offset| {
         let mut out = vec![0; 1_000];
         store
-            .read_into(&rig.query(600_000), Piece { key, object_bytes: None, offset, out: &mut out })
+            .read_into(
+                &rig.query(600_000),
+                Piece { key, object_bytes: None, offset, out: &mut out, etag: &mut None },
+            )
             .await
             .unwrap_err()
     };

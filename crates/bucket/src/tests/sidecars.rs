@@ -7,7 +7,7 @@ use chronolith_block::source::BlockFile;
 use chronolith_block::{Block, BlockSource, BlockWriter, write_sidecar};
 use chronolith_format::bucket::catalogue::{self, SidecarObject, TombstonesObject};
 use chronolith_format::bucket::sidecar::{SIDECAR_OBJECT, SidecarHead};
-use chronolith_model::{BlockEncoding, Matcher, Queryable, Selector, SeriesBatches, TimeRange};
+use chronolith_model::{BlockEncoding, Matcher, QueryError, Queryable, Selector, SeriesBatches, TimeRange};
 
 use super::catalogued::upload;
 use super::reading::{
@@ -167,10 +167,12 @@ fn deletions_come_with_the_pages() {
     let bytes = world.disk.disk.read(&later.dir().join("tombstones")).unwrap();
     let name = "tombstones-2".to_owned();
     let len = bytes.len() as u64;
+    let crc = chronolith_base::crc::crc32c(&bytes);
     world.put(&format!("{TENANT}/{}/{name}", meta.ulid), bytes);
     let place = sidecar_object(&world);
     let record = upload(&world, meta.ulid);
-    let tombstones = Some(TombstonesObject { name, len, crc: 0 });
+    let object = TombstonesObject { name, len, crc };
+    let tombstones = Some(object.clone());
     for sidecar in [None, Some(place)] {
         let record = catalogue::BucketBlock { sidecar, tombstones: tombstones.clone(), ..record.clone() };
         let block = recorded(&world, &record);
@@ -181,13 +183,22 @@ fn deletions_come_with_the_pages() {
     undeleted.counts.tombstones = 0;
     let undeleted = recorded(&world, &undeleted);
     assert!(select(&world, &undeleted, &matchers) == select_local(&world, &local, &matchers));
-    // Lengths that cannot be: by the index.
-    let tombstones = tombstones.map(|object| TombstonesObject { len: 0, ..object });
-    let mut record = catalogue::BucketBlock { sidecar: Some(place), tombstones, ..record };
+    // A sidecar whose length cannot be: by the index.
     let want = select_local(&world, &later, &matchers);
-    assert!(select(&world, &recorded(&world, &record), &matchers) == want);
-    record.sidecar = Some(SidecarObject { len: place.len - 1, ..place });
-    assert!(select(&world, &recorded(&world, &record), &matchers) == want);
+    let sidecar = Some(SidecarObject { len: place.len - 1, ..place });
+    let shorter = catalogue::BucketBlock { sidecar, tombstones: tombstones.clone(), ..record.clone() };
+    assert!(select(&world, &recorded(&world, &shorter), &matchers) == want);
+    // Deletions that are not those of the record: of another block, or damaged.
+    let others = [(0, crc), (len - 1, crc), (len + 1, crc), (len, crc ^ 1), (len, 0)];
+    for (sidecar, (len, crc)) in
+        [None, Some(place)].into_iter().flat_map(|one| others.map(|other| (one, other)))
+    {
+        let tombstones = Some(TombstonesObject { len, crc, ..object.clone() });
+        let block = recorded(&world, &catalogue::BucketBlock { sidecar, tombstones, ..record.clone() });
+        let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+        let found = read_all(&mut *block.select(&selector, &world.ctx(60_000)), TimeRange::ALL);
+        assert!(matches!(found, Err(QueryError::Corrupt { .. })), "{sidecar:?} {len} {crc}");
+    }
 }
 
 /// A block of a record takes as many requests as one of a listing; its listing and `meta.json` are not read.

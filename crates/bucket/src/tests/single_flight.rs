@@ -42,7 +42,10 @@ async fn files(rig: &Rig) -> Arc<RemoteFiles> {
     let cache = BlockCache::new(1 << 20, None);
     let key = cache.new_block();
     let lengths = BlockFiles::new(PathBuf::from("t/block"), INDEX_BYTES as u64, Vec::new());
-    Arc::new(RemoteFiles::new(remote, lengths, &FileVersions::default(), cache, key))
+    let head = rig.store.head(&rig.query(10_000), "t/block/index").await.unwrap();
+    let mut versions = FileVersions::default();
+    versions.add_etag(BlockFile::Index, INDEX_BYTES as u64, head.etag.as_deref());
+    Arc::new(RemoteFiles::new(remote, lengths, &versions, cache, key))
 }
 
 /// Reads bytes 100..900 of the index; returns true if they are right.

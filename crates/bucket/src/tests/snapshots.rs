@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::SnapshotKey;
 use chronolith_format::bucket::catalogue::{
-    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, Snapshot,
+    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, EtagSums, Snapshot,
 };
 use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::databases::StoreId;
@@ -34,6 +34,7 @@ pub(super) fn record(n: u64) -> BucketBlock {
         range: TimeRange::new(0, 7_200_000),
         counts: BlockCounts::default(),
         files: BlockFiles::default(),
+        etags: EtagSums::default(),
         sidecar: None,
         tombstones: None,
         ancestry: Ancestry {
@@ -342,14 +343,15 @@ async fn a_snapshot_of_another_tenant_or_store_is_damage() {
     }
 }
 
-/// Objects of versions without a folder are read, and the next one has one.
+/// Objects of versions without a folder or ETags are read, and the next one has both.
 #[tokio::test]
 async fn snapshots_of_earlier_versions_are_read_and_continued() {
-    let golden: [&[u8]; 2] = [
+    let golden: [&[u8]; 3] = [
         include_bytes!("../../../format/testdata/bucket/version-1.catalogue"),
         include_bytes!("../../../format/testdata/bucket/version-2.catalogue"),
+        include_bytes!("../../../format/testdata/bucket/version-3.catalogue"),
     ];
-    for (bytes, block_count) in golden.into_iter().zip([9, 20]) {
+    for (bytes, block_count) in golden.into_iter().zip([9, 20, 20]) {
         let rig = Rig::memory(FaultPlan::default());
         let own = format!("{TENANT}/{}", Snapshot::object_name(42));
         rig.faults.inner_put(&own, Bytes::from_static(bytes)).await;
@@ -358,6 +360,6 @@ async fn snapshots_of_earlier_versions_are_read_and_continued() {
         assert_eq!(newest(&rig).await, Some((43, block_count + 1)));
         let next = format!("{TENANT}/{}", Snapshot::object_name(43));
         let written = rig.store.read(&rig.query(1000), &next, ReadRange::Whole, None).await.unwrap().bytes;
-        assert_eq!(written[4], 3, "the version that names the folder");
+        assert_eq!(written[4], 4, "the version that is written");
     }
 }

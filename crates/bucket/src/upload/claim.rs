@@ -57,7 +57,7 @@ impl Uploader {
         let key = format!("{ulid}/{NO_COMPACT_MARK}");
         let body = claim_of(ulid, writer);
         let is_free = match present_bytes(NO_COMPACT_MARK) {
-            Some(_) => self.is_equal(request, &key, ReadRange::Whole, &body).await?,
+            Some(_) => self.is_equal(request, &key, ReadRange::Whole, &body).await?.is_some(),
             None if !has_objects => true,
             None => {
                 let thanos = self.thanos_section(request, &ulid.to_string(), ulid).await?;

@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::block::rollup::{ROLLUPS_DIR, archive_of_name};
-use chronolith_format::bucket::catalogue::{BlockFiles, BucketBlock, RollupObject, TombstonesObject};
+use chronolith_format::bucket::catalogue::{
+    BlockFiles, BucketBlock, EtagSums, RollupObject, TombstonesObject,
+};
 use chronolith_format::bucket::mimir::{DELETION_MARK, NO_COMPACT_MARK, deletion_marker_of};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -19,9 +21,10 @@ use super::claim::is_upload_of;
 use super::local::{META, TOMBSTONES};
 use super::publish::Publisher;
 use super::record::record_of_meta;
+use super::send::sum_of;
 use crate::meta::{Unread, decode_meta, decode_read_meta};
 use crate::snapshots::Change;
-use crate::store::list::ListOptions;
+use crate::store::list::{ListOptions, ListedObject};
 use crate::store::read::ReadRange;
 use crate::{BucketError, RequestContext};
 
@@ -30,8 +33,22 @@ const CHUNKS: &str = "chunks/";
 /// Blocks that are read at the same time.
 const BLOCKS_AT_ONCE: usize = 16;
 
-/// Sizes of the objects of a block, by name within its folder.
-type Objects = BTreeMap<String, u64>;
+/// Objects of a block, by name within its folder.
+type Objects = BTreeMap<String, ObjectEntry>;
+
+/// An object of a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ObjectEntry {
+    len: u64,
+    /// Sum of its ETag, as a catalogue records it; 0 without one.
+    etag: u32,
+}
+
+impl ObjectEntry {
+    fn of(object: &ListedObject) -> ObjectEntry {
+        ObjectEntry { len: object.object_bytes, etag: sum_of(object.etag.as_deref()) }
+    }
+}
 
 impl Publisher {
     /// Enters the blocks in the folder of the tenant of `request` in its catalogue, if it has none. Returns
@@ -76,7 +93,7 @@ impl Publisher {
             for object in page.objects {
                 marked.extend(keys.below(&object.key).and_then(deletion_marker_of));
                 let Some((ulid, name)) = keys.split(&object.key) else { continue };
-                folders.entry(ulid).or_default().insert(name.to_owned(), object.object_bytes);
+                folders.entry(ulid).or_default().insert(name.to_owned(), ObjectEntry::of(&object));
             }
             options.after = page.next_after;
             if options.after.is_none() {
@@ -119,7 +136,7 @@ impl Publisher {
                 return Err(BucketError::Corrupt { key, what: "block", expected, found });
             }
         };
-        let Some(&len) = objects.get(TOMBSTONES) else { return Ok(Some(record)) };
+        let Some(&ObjectEntry { len, .. }) = objects.get(TOMBSTONES) else { return Ok(Some(record)) };
         let key = format!("{folder}/{TOMBSTONES}");
         let bytes = self.store.read(request, &key, ReadRange::Whole, None).await?.bytes;
         let crc = chronolith_base::crc::crc32c(&bytes);
@@ -138,17 +155,25 @@ impl Publisher {
 fn record_in(ulid: Ulid, text: &[u8], objects: &Objects) -> Result<BucketBlock, Unread> {
     let (meta, _) = decode_read_meta(ulid, text)?;
     let damaged = |what: &str| Unread::Damaged(what.to_owned());
-    let index = objects.get(INDEX).copied().ok_or_else(|| damaged("its index is missing"))?;
+    let index = *objects.get(INDEX).ok_or_else(|| damaged("its index is missing"))?;
     let segment_count = objects.keys().filter(|name| name.starts_with(CHUNKS)).count();
     let segment = |number: usize| objects.get(&format!("{CHUNKS}{number:06}")).copied();
-    let segments: Vec<u64> = (1..=segment_count).map_while(segment).collect();
+    let segments: Vec<ObjectEntry> = (1..=segment_count).map_while(segment).collect();
     if segments.len() < segment_count {
         return Err(damaged("a chunk segment is missing"));
     }
-    let rollup = |(name, len): (&String, &u64)| {
+    let rollup = |(name, object): (&String, &ObjectEntry)| {
         let span = archive_of_name(name.strip_prefix(ROLLUPS_DIR)?.strip_prefix('/')?)?;
-        Some(RollupObject { span, len: *len })
+        Some((RollupObject { span, len: object.len }, object.etag))
     };
-    let rollups = objects.iter().filter_map(rollup).collect();
-    Ok(record_of_meta(&meta, BlockFiles { index, segments, meta: text.len() as u64, rollups }))
+    let (rollups, rollup_etags) = objects.iter().filter_map(rollup).unzip();
+    let etags = EtagSums {
+        index: index.etag,
+        segments: segments.iter().map(|object| object.etag).collect(),
+        rollups: rollup_etags,
+        sidecar: 0,
+    };
+    let segments = segments.iter().map(|object| object.len).collect();
+    let files = BlockFiles { index: index.len, segments, meta: text.len() as u64, rollups };
+    Ok(BucketBlock { etags, ..record_of_meta(&meta, files) })
 }

@@ -1,9 +1,13 @@
 //! Record of a block for the catalogue, and its `meta.json` in the bucket.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use chronolith_format::block::meta::{BlockMeta, Ulid};
-use chronolith_format::block::rollup::ROLLUPS_DIR;
-use chronolith_format::bucket::catalogue::{Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock};
+use chronolith_format::block::rollup::{ROLLUPS_DIR, file_name};
+use chronolith_format::bucket::catalogue::{
+    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, EtagSums, RollupObject,
+};
 use chronolith_format::bucket::mimir::{ThanosFile, ThanosMeta};
 use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
 
@@ -55,6 +59,18 @@ pub(super) fn record(local: &LocalBlock, meta_bytes: u64, uploaded_ms: i64) -> B
     BucketBlock { sidecar: local.sidecar, uploaded_ms, ..record_of_meta(&local.meta, files) }
 }
 
+/// ETags of the objects of a block, by the names of its files.
+pub(super) fn etag_sums(local: &LocalBlock, etags: &BTreeMap<&str, u32>) -> EtagSums {
+    let of_name = |name: &str| etags.get(name).copied().unwrap_or(0);
+    let rollup = |object: &RollupObject| of_name(&format!("{ROLLUPS_DIR}/{}", file_name(object.span)));
+    EtagSums {
+        index: local.index().map_or(0, |file| of_name(&file.name)),
+        segments: local.segments().map(|file| of_name(&file.name)).collect(),
+        rollups: local.rollups.iter().map(rollup).collect(),
+        sidecar: of_name(SIDECAR_OBJECT),
+    }
+}
+
 /// The record of a block without tombstones and sidecar, uploaded at an unknown time.
 pub(super) fn record_of_meta(meta: &BlockMeta, files: BlockFiles) -> BucketBlock {
     let stats = &meta.stats;
@@ -70,6 +86,7 @@ pub(super) fn record_of_meta(meta: &BlockMeta, files: BlockFiles) -> BucketBlock
             tombstones: stats.num_tombstones,
         },
         files,
+        etags: EtagSums::default(),
         sidecar: None,
         tombstones: None,
         ancestry: ancestry(meta),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use chronolith_format::bucket::catalogue::etag_sum;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::local::LocalFile;
@@ -18,24 +19,34 @@ const COMPARED_BYTES: u64 = 64 * 1024;
 /// Ranges that are compared at the same time.
 const COMPARISONS_AT_ONCE: usize = 4;
 
+/// Sum of the ETag of an object as a catalogue records it; 0 without one.
+pub(super) type EtagSum = u32;
+
+/// The ETag of an object as a catalogue records it.
+pub(super) fn sum_of(etag: Option<&str>) -> EtagSum {
+    etag.map_or(0, etag_sum)
+}
+
 impl Uploader {
-    /// Sends a file, unless an equal object is there.
+    /// Sends a file, unless an equal object is there. Returns the ETag of the object.
     pub(super) async fn send_file(
         &self,
         request: &RequestContext,
         key: &str,
         file: &LocalFile,
         present_bytes: Option<u64>,
-    ) -> Result<(), BucketError> {
-        if present_bytes == Some(file.len) && self.has_content(request, key, file).await? {
+    ) -> Result<EtagSum, BucketError> {
+        if present_bytes == Some(file.len)
+            && let Some(etag) = self.has_content(request, key, file).await?
+        {
             self.counters.add_present(file.len);
-            return Ok(());
+            return Ok(etag);
         }
         for _ in 0..SENDS_MAX {
             self.store.put_multipart(request, key, file.file.clone()).await?;
             self.counters.add_sent(file.len);
-            if self.has_content(request, key, file).await? {
-                return Ok(());
+            if let Some(etag) = self.has_content(request, key, file).await? {
+                return Ok(etag);
             }
         }
         Err(differs(key))
@@ -50,33 +61,35 @@ impl Uploader {
         present_bytes: Option<u64>,
     ) -> Result<(), BucketError> {
         let len = body.len() as u64;
-        if present_bytes == Some(len) && self.is_equal(request, key, ReadRange::Whole, &body).await? {
+        if present_bytes == Some(len) && self.is_equal(request, key, ReadRange::Whole, &body).await?.is_some()
+        {
             self.counters.add_present(len);
             return Ok(());
         }
         for _ in 0..SENDS_MAX {
             self.store.put(request, key, body.clone()).await?;
             self.counters.add_sent(len);
-            if self.is_equal(request, key, ReadRange::Whole, &body).await? {
+            if self.is_equal(request, key, ReadRange::Whole, &body).await?.is_some() {
                 return Ok(());
             }
         }
         Err(differs(key))
     }
 
-    /// Returns true if the object has the content of the file, as far as it is compared.
+    /// Returns the ETag of the object if it has the content of the file, as far as it is compared.
     async fn has_content(
         &self,
         request: &RequestContext,
         key: &str,
         file: &LocalFile,
-    ) -> Result<bool, BucketError> {
+    ) -> Result<Option<EtagSum>, BucketError> {
         if file.len <= PART_BYTES as u64 {
             let expected = self.local_bytes(key, file, 0, file.len).await?;
             return self.is_equal(request, key, ReadRange::Whole, &expected).await;
         }
-        if self.store.head(request, key).await?.object_bytes != file.len {
-            return Ok(false);
+        let head = self.store.head(request, key).await?;
+        if head.object_bytes != file.len {
+            return Ok(None);
         }
         let part_bytes = PART_BYTES as u64;
         let starts = (0..file.len.div_ceil(part_bytes)).map(|idx| idx * part_bytes);
@@ -89,27 +102,28 @@ impl Uploader {
             self.is_equal(request, key, range, &expected).await
         });
         let comparisons = comparisons.buffer_unordered(COMPARISONS_AT_ONCE);
-        comparisons.try_fold(true, |all, is_equal| async move { Ok(all && is_equal) }).await
+        let is_equal = comparisons.try_fold(true, |all, part| async move { Ok(all && part.is_some()) });
+        Ok(is_equal.await?.then(|| sum_of(head.etag.as_deref())))
     }
 
-    /// Returns true if the bytes of the object are `expected`. They are read again if they differ, as they
-    /// may have been damaged on their way.
+    /// Returns the ETag of the object if its bytes are `expected`. They are read again if they differ, as
+    /// they may have been damaged on their way.
     pub(super) async fn is_equal(
         &self,
         request: &RequestContext,
         key: &str,
         range: ReadRange,
         expected: &[u8],
-    ) -> Result<bool, BucketError> {
+    ) -> Result<Option<EtagSum>, BucketError> {
         for _ in 0..2 {
             match self.store.read(request, key, range.clone(), None).await {
-                Ok(found) if found.bytes == expected => return Ok(true),
+                Ok(found) if found.bytes == expected => return Ok(Some(sum_of(found.etag.as_deref()))),
                 Ok(_) | Err(BucketError::Corrupt { .. }) => {}
-                Err(BucketError::NotFound { .. }) => return Ok(false),
+                Err(BucketError::NotFound { .. }) => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     async fn local_bytes(

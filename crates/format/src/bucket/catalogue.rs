@@ -22,7 +22,7 @@ pub const VERSION_FIRST: u16 = 1;
 /// Version whose objects are bound to no folder.
 pub const VERSION_WITHOUT_FOLDER: u16 = 2;
 /// Version that is written, and the newest one that is read.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Bytes before the packed records.
 pub const HEADER_BYTES: usize = 52;
 /// Bytes of the unpacked records, and of the random parts of all ULIDs: some 500,000 blocks.
@@ -80,6 +80,8 @@ pub struct BucketBlock {
     pub counts: BlockCounts,
     /// Sizes of its files.
     pub files: BlockFiles,
+    /// ETags of its objects.
+    pub etags: EtagSums,
     /// Its sidecar; `None` for a block of another program.
     pub sidecar: Option<SidecarObject>,
     /// Its deletions, if there are any that its `tombstones` does not have.
@@ -114,6 +116,37 @@ pub struct BlockFiles {
     pub meta: u64,
     /// Roll-up files, which the block is complete without.
     pub rollups: Vec<RollupObject>,
+}
+
+/// Checksums of the ETags that the storage gave to the objects of a block, by which the answer of another
+/// object is noticed; 0 for an ETag that is not known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EtagSums {
+    /// That of `index`.
+    pub index: u32,
+    /// Those of the segments; shorter than their list if the rest is not known.
+    pub segments: Vec<u32>,
+    /// Those of the roll-up files, likewise.
+    pub rollups: Vec<u32>,
+    /// That of the sidecar.
+    pub sidecar: u32,
+}
+
+impl EtagSums {
+    /// Returns true if no ETag is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let EtagSums { index, segments, rollups, sidecar } = self;
+        segments.iter().chain(rollups).chain([index, sidecar]).all(|sum| *sum == 0)
+    }
+}
+
+/// Returns the checksum of an ETag: CRC-32C of its text without `W/` and quotes, as proxies and listings add
+/// and drop those. Never 0.
+#[must_use]
+pub fn etag_sum(etag: &str) -> u32 {
+    let text = etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"');
+    chronolith_base::crc::crc32c(text.as_bytes()).max(1)
 }
 
 /// Roll-up file of a block.

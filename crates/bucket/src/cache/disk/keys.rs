@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chronolith_base::crc::Crc32c;
 use chronolith_block::source::BlockFile;
 use chronolith_format::bucket::cache_segment::KEY_BYTES_MAX;
-use chronolith_format::bucket::catalogue::BucketBlock;
+use chronolith_format::bucket::catalogue::{BucketBlock, EtagSums, etag_sum};
 use chronolith_format::bucket::sidecar::FileSum;
 use chronolith_model::TenantId;
 
@@ -23,27 +23,55 @@ const LOCAL_SIDECAR_VERSION: u32 = 1;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FileVersions {
     texts: BTreeMap<BlockFile, String>,
-    /// ETags of the objects that a listing names with one.
-    etags: BTreeMap<BlockFile, String>,
+    /// Length and CRC-32C of whole files.
+    sums: BTreeMap<BlockFile, (u64, u32)>,
+    /// Sums of the ETags of objects, by the catalogue or a listing.
+    etags: BTreeMap<BlockFile, u32>,
 }
 
 impl FileVersions {
     /// Adds a file whose contents have this checksum.
     pub(crate) fn add_checksum(&mut self, file: BlockFile, len: u64, crc: u32) {
         self.texts.insert(file, format!("crc {len} {crc:08x}"));
+        self.sums.insert(file, (len, crc));
     }
 
     /// Adds a file with the ETag of its object, if it has one.
     pub(crate) fn add_etag(&mut self, file: BlockFile, len: u64, etag: Option<&str>) {
         if let Some(etag) = etag {
             self.texts.insert(file, format!("etag {len} {etag}"));
-            self.etags.insert(file, etag.to_owned());
+            self.etags.insert(file, etag_sum(etag));
         }
     }
 
-    /// ETags of the objects that have a known one.
-    pub(crate) fn etags(&self) -> &BTreeMap<BlockFile, String> {
+    /// Adds the ETag of an object, which is no version of its file.
+    pub(crate) fn add_etag_alone(&mut self, file: BlockFile, etag: Option<&str>) {
+        self.etags.extend(etag.map(|etag| (file, etag_sum(etag))));
+    }
+
+    /// Adds the ETags of the objects of a block in the catalogue, as far as it has them.
+    pub(crate) fn add_recorded_etags(&mut self, record: &BucketBlock) {
+        let EtagSums { index, segments, rollups, sidecar } = &record.etags;
+        let segments = (0..).zip(segments).map(|(idx, sum)| (BlockFile::Segment(idx), *sum));
+        let rollups = record.files.rollups.iter().zip(rollups);
+        let rollups = rollups.map(|(object, sum)| (BlockFile::Rollup(object.span), *sum));
+        let one = [(BlockFile::Index, *index), (BlockFile::Sidecar, *sidecar)];
+        self.etags.extend(segments.chain(rollups).chain(one).filter(|(_, sum)| *sum != 0));
+    }
+
+    /// Adds the ETags of `other`, in place of own ones of the same files.
+    pub(crate) fn add_etags_of(&mut self, other: &FileVersions) {
+        self.etags.extend(other.etags.iter().map(|(file, sum)| (*file, *sum)));
+    }
+
+    /// Sums of the ETags of objects that have a known one.
+    pub(crate) fn etags(&self) -> &BTreeMap<BlockFile, u32> {
         &self.etags
+    }
+
+    /// Length and CRC-32C of whole files, as far as they are known.
+    pub(crate) fn sums(&self) -> &BTreeMap<BlockFile, (u64, u32)> {
+        &self.sums
     }
 
     /// Adds a file of a block in the catalogue, which records its length: files of a block never change.

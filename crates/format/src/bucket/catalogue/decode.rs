@@ -9,24 +9,17 @@ use super::super::numbered::{NumberedSnapshot, SnapshotKey};
 use super::super::packed::Unpacker;
 use super::super::texts::check_end;
 use super::encode::{
-    FLAG_COMPACTION_FAILED, FLAG_LAST_WINS, FLAG_NANO, FLAG_ROLLUPS, FLAG_SIDECAR, FLAG_SPLIT_SET,
-    FLAG_THANOS, FLAG_TOMBSTONES,
+    FLAG_COMPACTION_FAILED, FLAG_ETAGS, FLAG_LAST_WINS, FLAG_NANO, FLAG_ROLLUPS, FLAG_SIDECAR,
+    FLAG_SPLIT_SET, FLAG_THANOS, FLAG_TOMBSTONES,
 };
 use super::{
-    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, DeletionMark, MAGIC, RollupObject,
+    Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, DeletionMark, EtagSums, MAGIC, RollupObject,
     SNAPSHOT_RAW_BYTES_MAX, SidecarObject, Snapshot, TombstonesObject, VERSION, VERSION_FIRST,
     VERSION_WITHOUT_FOLDER,
 };
 use crate::block::meta::Ulid;
 
 const WHAT: &str = "bucket catalogue";
-const FLAGS: u8 = FLAG_THANOS
-    | FLAG_NANO
-    | FLAG_SIDECAR
-    | FLAG_TOMBSTONES
-    | FLAG_SPLIT_SET
-    | FLAG_COMPACTION_FAILED
-    | FLAG_ROLLUPS;
 const TIME_MS_MAX: i64 = (1 << 48) - 1;
 const RANDOM_BYTES: usize = 10;
 /// ULIDs in the lists of all blocks: a list may repeat few entries of the table, so that decoding could take
@@ -109,7 +102,7 @@ fn read_header(reader: &mut ByteReader<'_>, bytes: &[u8]) -> Result<Header, Deco
     let created_ms = reader.le_u64(WHAT)?.cast_signed();
     let record_bytes = reader.le_u32(WHAT)? as usize;
     if !(VERSION_FIRST..=VERSION).contains(&version) {
-        return Err(invalid("version 1 to 3", 4, u64::from(version)));
+        return Err(invalid("version 1 to 4", 4, u64::from(version)));
     }
     let folder_crc = if version > VERSION_WITHOUT_FOLDER { Some(reader.le_u32(WHAT)?) } else { None };
     let offset = reader.offset();
@@ -189,11 +182,8 @@ impl<'a> RecordReader<'a> {
     }
 
     fn block(&mut self) -> Result<BucketBlock, DecodeError> {
-        let offset = self.bytes.offset();
+        // Each bit has a meaning.
         let flags = self.bytes.u8(WHAT)?;
-        if flags & !FLAGS != 0 {
-            return Err(invalid("known flags", offset, u64::from(flags)));
-        }
         let has = |flag: u8| flags & flag != 0;
         let ulid = self.ulid()?;
         let range = self.range()?;
@@ -204,6 +194,8 @@ impl<'a> RecordReader<'a> {
             tombstones: self.bytes.uvarint(WHAT)?,
         };
         let files = self.files(has(FLAG_ROLLUPS))?;
+        let etags =
+            if has(FLAG_ETAGS) { self.etags(&files, has(FLAG_SIDECAR))? } else { EtagSums::default() };
         let sidecar = if has(FLAG_SIDECAR) { Some(self.sidecar()?) } else { None };
         let tombstones = if has(FLAG_TOMBSTONES) { Some(self.tombstones()?) } else { None };
         let ancestry = Ancestry {
@@ -225,6 +217,7 @@ impl<'a> RecordReader<'a> {
             range,
             counts,
             files,
+            etags,
             sidecar,
             tombstones,
             ancestry,
@@ -259,6 +252,19 @@ impl<'a> RecordReader<'a> {
             rollups.push(RollupObject { span, len: self.bytes.uvarint(WHAT)? });
         }
         Ok(rollups)
+    }
+
+    fn etags(&mut self, files: &BlockFiles, has_sidecar: bool) -> Result<EtagSums, DecodeError> {
+        Ok(EtagSums {
+            index: self.bytes.le_u32(WHAT)?,
+            segments: self.sums(files.segments.len())?,
+            rollups: self.sums(files.rollups.len())?,
+            sidecar: if has_sidecar { self.bytes.le_u32(WHAT)? } else { 0 },
+        })
+    }
+
+    fn sums(&mut self, count: usize) -> Result<Vec<u32>, DecodeError> {
+        (0..count).map(|_| self.bytes.le_u32(WHAT)).collect()
     }
 
     fn duration_ms(&mut self) -> Result<i64, DecodeError> {

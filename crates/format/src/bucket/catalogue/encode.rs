@@ -7,8 +7,8 @@ use chronolith_model::{DuplicatePolicy, TimeUnit};
 use super::super::numbered::SnapshotKey;
 use super::super::packed::{put_packed, put_plain};
 use super::{
-    BlockFolder, BucketBlock, DeletionMark, EncodeError, MAGIC, RollupObject, SNAPSHOT_RAW_BYTES_MAX,
-    Snapshot, VERSION,
+    BlockFolder, BucketBlock, DeletionMark, EncodeError, EtagSums, MAGIC, RollupObject,
+    SNAPSHOT_RAW_BYTES_MAX, Snapshot, VERSION,
 };
 use crate::block::meta::Ulid;
 
@@ -22,6 +22,7 @@ pub(super) const FLAG_TOMBSTONES: u8 = 8;
 pub(super) const FLAG_SPLIT_SET: u8 = 16;
 pub(super) const FLAG_COMPACTION_FAILED: u8 = 32;
 pub(super) const FLAG_ROLLUPS: u8 = 64;
+pub(super) const FLAG_ETAGS: u8 = 128;
 
 /// Every ULID of a snapshot, sorted: records refer to them by position.
 struct UlidTable(Vec<Ulid>);
@@ -143,6 +144,7 @@ fn put_block(block: &BucketBlock, ulids: &UlidTable, out: &mut Vec<u8>) {
         (ancestry.split_set.is_some(), FLAG_SPLIT_SET),
         (ancestry.is_compaction_failed, FLAG_COMPACTION_FAILED),
         (!block.files.rollups.is_empty(), FLAG_ROLLUPS),
+        (!block.etags.is_empty(), FLAG_ETAGS),
     ];
     out.push(flags.into_iter().map(|(is_set, flag)| if is_set { flag } else { 0 }).sum());
     put_uvarint(out, ulids.idx(block.ulid));
@@ -158,6 +160,9 @@ fn put_block(block: &BucketBlock, ulids: &UlidTable, out: &mut Vec<u8>) {
     block.files.segments.iter().for_each(|len| put_uvarint(out, *len));
     if !block.files.rollups.is_empty() {
         put_rollups(&block.files.rollups, out);
+    }
+    if !block.etags.is_empty() {
+        put_etags(block, out);
     }
     if let Some(sidecar) = &block.sidecar {
         put_uvarint(out, sidecar.len);
@@ -187,5 +192,19 @@ fn put_rollups(rollups: &[RollupObject], out: &mut Vec<u8>) {
         put_uvarint(out, span.span_ms.cast_unsigned());
         put_uvarint(out, span.slot_ms.cast_unsigned());
         put_uvarint(out, *len);
+    }
+}
+
+/// One sum per file of the record.
+fn put_etags(block: &BucketBlock, out: &mut Vec<u8>) {
+    let EtagSums { index, segments, rollups, sidecar } = &block.etags;
+    let mut put = |sum: u32| out.extend_from_slice(&sum.to_le_bytes());
+    put(*index);
+    let files = &block.files;
+    for (sums, file_count) in [(segments, files.segments.len()), (rollups, files.rollups.len())] {
+        (0..file_count).for_each(|idx| put(sums.get(idx).copied().unwrap_or(0)));
+    }
+    if block.sidecar.is_some() {
+        put(*sidecar);
     }
 }

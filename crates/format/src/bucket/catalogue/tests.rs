@@ -30,6 +30,7 @@ fn block(n: u64) -> BucketBlock {
             meta: 900,
             rollups: Vec::new(),
         },
+        etags: EtagSums::default(),
         sidecar: (n % 7 != 1).then_some(SidecarObject { len: n << 24, head_len: 40_000, crc: n as u32 }),
         tombstones: (n % 7 == 2).then(|| TombstonesObject {
             name: format!("tombstones-{n:020}"),
@@ -90,6 +91,47 @@ fn rollups_round_trip() {
     assert_eq!(Snapshot::decode(&encoded(&with_rollups()), KEY), Ok(with_rollups()));
 }
 
+/// ETags of all objects of the blocks, but for those of every fourth block.
+fn with_etags() -> Snapshot {
+    let mut with_etags = with_rollups();
+    for (n, block) in (1u32..).zip(&mut with_etags.blocks).filter(|(n, _)| !n.is_multiple_of(4)) {
+        let sums =
+            |count: usize, kind: u32| (0u32..).take(count).map(|idx| n << 16 | kind << 8 | idx).collect();
+        let sidecar = if block.sidecar.is_some() { n << 16 | 4 } else { 0 };
+        block.etags = EtagSums {
+            index: n << 16,
+            segments: sums(block.files.segments.len(), 1),
+            rollups: sums(block.files.rollups.len(), 2),
+            sidecar,
+        };
+    }
+    with_etags
+}
+
+#[test]
+fn etags_round_trip() {
+    assert_eq!(Snapshot::decode(&encoded(&with_etags()), KEY), Ok(with_etags()));
+    // What is not known of a list is 0.
+    let mut partial = with_etags();
+    partial.blocks[2].etags.segments.clear();
+    let decoded = Snapshot::decode(&encoded(&partial), KEY).expect("decodes");
+    assert_eq!(decoded.blocks[2].etags.segments, [0, 0]);
+}
+
+#[test]
+fn an_etag_has_one_sum_in_all_forms() {
+    let sum = etag_sum("\"9b2cf535f27731c974343645a3985328\"");
+    for same in ["9b2cf535f27731c974343645a3985328", "W/\"9b2cf535f27731c974343645a3985328\""] {
+        assert_eq!(etag_sum(same), sum);
+    }
+    for other in
+        ["", "\"\"", "9b2cf535f27731c974343645a3985329", "9b2cf535f27731c974343645a3985328-2", "W/", "0"]
+    {
+        assert_ne!(etag_sum(other), sum, "{other}");
+        assert_ne!(etag_sum(other), 0, "{other}");
+    }
+}
+
 #[test]
 fn equal_content_gives_equal_bytes() {
     let mut other = snapshot(50);
@@ -119,7 +161,7 @@ fn ten_thousand_blocks_take_little_room() {
 
 #[test]
 fn no_cut_and_no_flipped_bit_goes_unnoticed() {
-    let bytes = encoded(&snapshot(5));
+    let bytes = encoded(&with_etags());
     for at in 0..bytes.len() {
         assert!(Snapshot::decode(&bytes[..at], KEY).is_err(), "cut at {at}");
         let mut damaged = bytes.clone();
@@ -211,15 +253,17 @@ proptest::proptest! {
 const GOLDEN_1: &[u8] = include_bytes!("../../../testdata/bucket/version-1.catalogue");
 const GOLDEN_2: &[u8] = include_bytes!("../../../testdata/bucket/version-2.catalogue");
 const GOLDEN_3: &[u8] = include_bytes!("../../../testdata/bucket/version-3.catalogue");
+const GOLDEN_4: &[u8] = include_bytes!("../../../testdata/bucket/version-4.catalogue");
 
 #[test]
 fn golden_files_read_as_ever() {
     assert_eq!(
-        encoded(&with_rollups()),
-        GOLDEN_3,
+        encoded(&with_etags()),
+        GOLDEN_4,
         "the bytes that are written have changed: that needs a version"
     );
     assert_eq!(Snapshot::decode(GOLDEN_1, KEY), Ok(snapshot(9)));
     assert_eq!(Snapshot::decode(GOLDEN_2, KEY), Ok(with_rollups()));
     assert_eq!(Snapshot::decode(GOLDEN_3, KEY), Ok(with_rollups()));
+    assert_eq!(Snapshot::decode(GOLDEN_4, KEY), Ok(with_etags()));
 }
