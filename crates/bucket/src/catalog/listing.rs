@@ -25,7 +25,7 @@ use crate::BucketError;
 use crate::block::{BlockIdentity, BucketBlock};
 use crate::cache::BlockCache;
 use crate::external_labels::ExternalLabels;
-use crate::layout::writer_of_catalogue;
+use crate::layout::{WRITERS_FOLDER, writer_of_catalogue};
 use crate::meta::{Unread, decode_read_meta};
 use crate::remote::Remote;
 use crate::store::list::ListOptions;
@@ -70,8 +70,9 @@ enum Found {
 }
 
 impl Listing<'_> {
-    /// Cost: two requests at the same time for the blocks, in Thanos's layout per 1000 objects; one for each
-    /// block that is neither known nor in the bucket index or a catalogue.
+    /// Cost: two requests at the same time for the blocks, in Thanos's layout per 1000 objects, and one per
+    /// 1000 blocks by folder; at first one per 1000 objects; one for each block that has no `meta.json`, two
+    /// for each that is neither known nor in the bucket index or a catalogue.
     pub(super) async fn run(&self) -> Result<Listed, BucketError> {
         let layout = self.remote.store.layout();
         match layout.is_flat(&self.request.folder) {
@@ -115,21 +116,67 @@ impl Listing<'_> {
         let prefix = format!("{}/", self.remote.key);
         let name_of = |key: &str| key.strip_prefix(&prefix).map(|name| name.trim_end_matches('/').to_owned());
         let ulids = page.prefixes.iter().filter_map(|key| name_of(key)?.parse::<Ulid>().ok());
-        let ulids: Vec<Ulid> = ulids.filter(|ulid| !marked.contains(ulid)).collect();
+        let mut ulids: BTreeSet<Ulid> = ulids.collect();
+        if self.known.is_empty() {
+            ulids.extend(self.ulids_of_objects().await?);
+        }
+        ulids.retain(|ulid| !marked.contains(ulid));
+        let lost = self.lost(&ulids, &marked);
+        ulids.extend(&lost);
         let has_index =
             page.objects.iter().any(|object| name_of(&object.key).is_some_and(|n| n == BUCKET_INDEX));
         let has_unknown = ulids.iter().any(|ulid| !self.known.iter().any(|known| known.ulid() == *ulid));
         let indexed = if has_index && has_unknown { self.bucket_index().await } else { BTreeMap::new() };
         let has_catalogue = page.prefixes.iter().any(|key| name_of(key).is_some_and(|n| n == CATALOGUE));
-        Ok(Listed { has_catalogue, ..self.look_at(ulids, &indexed).await? })
+        Ok(Listed { has_catalogue, ..self.look_at(ulids, &lost, &indexed).await? })
+    }
+
+    /// Blocks of the list before that are neither listed nor left out: a listing that lacks them may be
+    /// damaged, so their `meta.json` is looked for.
+    fn lost(&self, listed: &BTreeSet<Ulid>, left_out: &BTreeSet<Ulid>) -> BTreeSet<Ulid> {
+        let by_listing = self.known.iter().filter(|block| block.record().is_none());
+        let ulids = by_listing.map(|block| block.ulid());
+        ulids.filter(|ulid| !listed.contains(ulid) && !left_out.contains(ulid)).collect()
+    }
+
+    /// Blocks of which a listing without a delimiter has an object. One with a delimiter may lack some every
+    /// time. Cost: one request per 1000 objects.
+    async fn ulids_of_objects(&self) -> Result<BTreeSet<Ulid>, BucketError> {
+        let keys = self.remote.store.layout().block_keys(&self.request.folder);
+        let mut options = ListOptions { prefix: self.remote.key.clone(), ..ListOptions::default() };
+        let mut ulids = BTreeSet::new();
+        loop {
+            let page = self.remote.store.list(self.request, &options).await?;
+            ulids.extend(page.objects.iter().filter_map(|object| Some(keys.split(&object.key)?.0)));
+            options.after = page.next_after;
+            if options.after.is_none() {
+                return Ok(ulids);
+            }
+        }
+    }
+
+    /// Blocks and folders of writers by listings with a delimiter: one without may lack some every time.
+    async fn folders(&self) -> Result<(BTreeSet<Ulid>, BTreeSet<String>), BucketError> {
+        let list = async |prefix: &str| {
+            let options =
+                ListOptions { prefix: prefix.to_owned(), is_delimited: true, ..ListOptions::default() };
+            self.remote.store.list(self.request, &options).await
+        };
+        let (top, writers) = futures_util::future::try_join(list(""), list(WRITERS_FOLDER)).await?;
+        let ulids = top.prefixes.iter().filter_map(|key| key.trim_end_matches('/').parse().ok());
+        let writer = |key: &String| {
+            let name = key.strip_prefix(WRITERS_FOLDER)?.strip_prefix('/')?;
+            Some(name.trim_end_matches('/').to_owned())
+        };
+        Ok((ulids.collect(), writers.prefixes.iter().filter_map(writer).collect()))
     }
 
     async fn run_thanos(&self) -> Result<Listed, BucketError> {
         let mut options = ListOptions::default();
         let keys = self.remote.store.layout().block_keys(&self.request.folder);
+        let (folders, mut writers) = self.folders().await?;
         let mut complete = BTreeSet::new();
         let mut unread = BTreeSet::new();
-        let mut writers = BTreeSet::new();
         loop {
             let page = self.remote.store.list_confirmed(self.request, &options).await?;
             for object in &page.objects {
@@ -152,8 +199,11 @@ impl Listing<'_> {
             unread.extend(snapshot.blocks.iter().map(|record| record.ulid));
             unread.extend(snapshot.deletion_marks.iter().map(|mark| mark.ulid));
         }
-        let ulids = complete.difference(&unread).copied().collect();
-        let mut listed = self.look_at(ulids, &BTreeMap::new()).await?;
+        let left_out: BTreeSet<Ulid> = complete.union(&unread).copied().collect();
+        let mut unsure = self.lost(&complete, &unread);
+        unsure.extend(folders.difference(&left_out));
+        let ulids = complete.difference(&unread).chain(&unsure).copied().collect();
+        let mut listed = self.look_at(ulids, &unsure, &BTreeMap::new()).await?;
         // Its catalogue decides: the block is being uploaded, was replaced or is left over.
         listed.blocks.retain(|block| {
             let is_of = |catalogue: &WriterCatalogue| block.external_labels() == Some(&catalogue.labels);
@@ -164,10 +214,12 @@ impl Listing<'_> {
         Ok(listed)
     }
 
-    /// Blocks by their `meta.json`, unless they are known or in the bucket index.
+    /// Blocks by their `meta.json`, unless they are known or in the bucket index. Those of `unsure`, which a
+    /// listing lacks, are not there if their `meta.json` has no head.
     async fn look_at(
         &self,
-        ulids: Vec<Ulid>,
+        ulids: BTreeSet<Ulid>,
+        unsure: &BTreeSet<Ulid>,
         indexed: &BTreeMap<Ulid, BlockIdentity>,
     ) -> Result<Listed, BucketError> {
         let known: BTreeMap<Ulid, &Arc<BucketBlock>> =
@@ -176,7 +228,11 @@ impl Listing<'_> {
             let is_usable = |block: &&Arc<BucketBlock>| block.record().is_none() && !block.is_meta_damaged();
             let known = known.get(&ulid).copied().filter(is_usable);
             let indexed = indexed.get(&ulid).cloned();
+            let is_unsure = unsure.contains(&ulid);
             async move {
+                if is_unsure && !self.has_meta(ulid).await? {
+                    return Ok(Found::Incomplete);
+                }
                 match (known, indexed) {
                     (Some(block), _) => Ok(Found::Block(block.clone())),
                     (None, Some(identity)) => Ok(Found::Block(self.block(ulid, identity, None))),
@@ -198,14 +254,22 @@ impl Listing<'_> {
         Ok(listed)
     }
 
+    async fn has_meta(&self, ulid: Ulid) -> Result<bool, BucketError> {
+        let key = self.remote.key_of(&format!("{ulid}/{META}"));
+        match self.remote.store.head(self.request, &key).await {
+            Ok(_) => Ok(true),
+            Err(BucketError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Blocks with a deletion marker.
     async fn marked(&self) -> Result<BTreeSet<Ulid>, BucketError> {
-        let prefix = format!("{}/{}", self.remote.key, MARKERS_FOLDER.trim_end_matches('/'));
-        let options = ListOptions { prefix, is_delimited: true, ..ListOptions::default() };
-        let page = self.remote.store.list_confirmed(self.request, &options).await?;
+        let folder = format!("{}/{}", self.remote.key, MARKERS_FOLDER.trim_end_matches('/'));
+        let objects = self.remote.store.list_folder_confirmed(self.request, &folder).await?;
         let tenant = format!("{}/", self.remote.key);
         let marker = |key: &str| deletion_marker_of(key.strip_prefix(&tenant)?);
-        Ok(page.objects.iter().filter_map(|object| marker(&object.key)).collect())
+        Ok(objects.iter().filter_map(|object| marker(&object.key)).collect())
     }
 
     /// Blocks that Mimir's bucket index describes; none if it cannot be read, as it only saves requests.

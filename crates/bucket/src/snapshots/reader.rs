@@ -126,7 +126,8 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
 
     /// Returns the newest snapshot in the folder of `request`; `None` if there is none.
     ///
-    /// Cost: hint, the absent snapshot after the newest one, the newest one; without a hint, a listing.
+    /// Cost: hint, the absent snapshot after the newest one, the newest one with the head of the absent one;
+    /// without a hint, a listing.
     ///
     /// # Errors
     /// [`BucketError::Corrupt`] if the newest one is damaged or missing; as other requests.
@@ -152,7 +153,8 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         let newest_number = known.snapshot.stamp().number;
         let mut found = Found { newest_number, snapshot: Some(known.snapshot.clone()) };
         let is_end = self.step(request, &mut found).await?;
-        let is_confirmed = known_age < self.kept_age / 4 || self.exists(request, found.newest_number).await?;
+        let is_confirmed =
+            known_age < self.kept_age / 4 || self.is_newest(request, found.newest_number).await?;
         if is_end && is_confirmed {
             let newest = found.newest(self, &request.folder)?;
             return Ok(newest.map(|snapshot| Latest { snapshot, confirmed_ns: start_ns }));
@@ -230,14 +232,21 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
         let Some(next) = number.checked_add(1) else { return Ok(None) };
         // The next one first: that the other one exists afterwards proves that it is the newest.
         match self.load(request, next).await? {
-            Loaded::Absent => match self.load(request, number).await? {
-                Loaded::Absent => Ok(None),
-                loaded => Ok(Some(Found { newest_number: number, snapshot: loaded.into_snapshot() })),
-            },
+            Loaded::Absent => {
+                // A cache on the way may answer reads as of an earlier time, at which it was absent.
+                let is_there = self.exists(request, next);
+                let (loaded, is_there) =
+                    futures_util::future::try_join(self.load(request, number), is_there).await?;
+                Ok(match loaded {
+                    _ if is_there => None,
+                    Loaded::Absent => None,
+                    loaded => Some(Found { newest_number: number, snapshot: loaded.into_snapshot() }),
+                })
+            }
             loaded => {
                 let mut found = Found { newest_number: next, snapshot: loaded.into_snapshot() };
                 let is_end = self.step(request, &mut found).await?;
-                let is_newest = is_end && self.exists(request, found.newest_number).await?;
+                let is_newest = is_end && self.is_newest(request, found.newest_number).await?;
                 Ok(is_newest.then_some(found))
             }
         }
@@ -273,6 +282,13 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
             }
         }
         Ok(Loaded::Damaged)
+    }
+
+    /// Returns true if snapshot `number` is there and the next one is not.
+    async fn is_newest(&self, request: &RequestContext, number: u64) -> Result<bool, BucketError> {
+        let next = number.saturating_add(1);
+        let exist = futures_util::future::try_join(self.exists(request, number), self.exists(request, next));
+        Ok(exist.await? == (true, false))
     }
 
     async fn exists(&self, request: &RequestContext, number: u64) -> Result<bool, BucketError> {

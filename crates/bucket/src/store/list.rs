@@ -124,6 +124,40 @@ impl Store {
         }
     }
 
+    /// Objects directly in `folder`, which has no folders of its own: by listings of both forms, sent at the
+    /// same time, until they agree. A key that is missing in one form every time is noticed.
+    ///
+    /// # Errors
+    /// [`BucketError::Unavailable`] if they differ each time; as [`Store::list`].
+    pub async fn list_folder_confirmed(
+        &self,
+        context: &RequestContext,
+        folder: &str,
+    ) -> Result<Vec<ListedObject>, BucketError> {
+        let delimited =
+            ListOptions { prefix: folder.to_owned(), is_delimited: true, ..ListOptions::default() };
+        let plain = ListOptions { is_delimited: false, ..delimited.clone() };
+        let is_direct = |object: &ListedObject| {
+            let name = object.key.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+            name.is_some_and(|name| !name.contains('/'))
+        };
+        for _ in 0..LISTINGS_MAX / 2 {
+            let both = (self.list(context, &delimited), self.list(context, &plain));
+            let (delimited, mut plain) = futures_util::future::try_join(both.0, both.1).await?;
+            plain.objects.retain(is_direct);
+            let keys =
+                |page: &ListPage| page.objects.iter().map(|object| object.key.clone()).collect::<Vec<_>>();
+            if keys(&delimited) == keys(&plain) {
+                return Ok(delimited.objects);
+            }
+        }
+        Err(BucketError::Unavailable {
+            what: format!("list {folder}"),
+            attempts: LISTINGS_MAX,
+            last: "a listing with a delimiter has other keys than one without".to_owned(),
+        })
+    }
+
     /// Returns true if a listing of the other form, with a delimiter or without, has a key of this one.
     async fn has_keys(&self, context: &RequestContext, options: &ListOptions) -> Result<bool, BucketError> {
         let other = ListOptions { is_delimited: !options.is_delimited, keys_max: 1, ..options.clone() };

@@ -96,3 +96,132 @@ async fn a_part_of_an_object_of_another_length_is_damage() {
     let error = store.read(&request, "a/x", part, None).await.expect_err("that of another object");
     assert!(matches!(error, BucketError::Corrupt { .. }), "{error}");
 }
+
+/// A cache that answers reads as of an earlier time made an old snapshot the newest one, if the hint was old.
+#[tokio::test]
+async fn a_snapshot_that_reads_do_not_find_is_found_by_its_head() {
+    use chronolith_format::bucket::NumberedSnapshot;
+    use chronolith_format::bucket::catalogue::{DeletionMark, Snapshot};
+
+    use crate::snapshots::{Change, Snapshots};
+
+    let env = Env::real();
+    let hints = (2u64..7).flat_map(|newest| (1..newest).map(move |hinted| (newest, hinted)));
+    let cases =
+        hints.flat_map(|(newest, hinted)| (hinted + 1..=newest).map(move |gone| (newest, hinted, gone)));
+    for (newest, hinted, gone) in cases {
+        let (client, answers) = MemoryBucket::new().connect_damaged(BTreeMap::new());
+        let store = Arc::new(Store::simulated(client.clone(), &env, Handle::current()));
+        let tenant = TenantId::anonymous();
+        let timeout = Duration::from_secs(60);
+        let request = RequestContext::with_timeout(&*env.clock, tenant, timeout, Purpose::Query);
+        let snapshots: Snapshots = Snapshots::new(store, &env);
+        for number in 0..newest {
+            let ulid = chronolith_format::block::meta::Ulid::new(number.cast_signed(), 1);
+            let add = |snapshot: &mut Snapshot| {
+                snapshot.deletion_marks.push(DeletionMark { ulid, marked_ms: 0 });
+                Change::Write
+            };
+            snapshots.update(&request, add).await.expect("written");
+        }
+        client.inner_put("anonymous/catalog/latest", Snapshot::encode_hint(hinted).into()).await;
+        let gone_key = format!("anonymous/{}", Snapshot::object_name(gone));
+        let matches = Box::new(move |sent: &crate::store::faults::answers::SentRead| {
+            sent.operation == "get" && sent.key == gone_key
+        });
+        answers.set(Some(AnswerDamage { way: AnswerWay::Older, matches, count_max: u64::MAX, seed: 1 }));
+        match snapshots.reader().read_latest(&request).await {
+            Ok(latest) => assert_eq!(latest.expect("one").snapshot.number, newest, "hint {hinted}"),
+            Err(error) => assert!(newest == gone, "{newest} {hinted} {gone}: {error}"),
+        }
+        assert!(answers.hit_count() > 0);
+    }
+}
+
+/// A listing of one form that lacked the same key every time made a block vanish in silence.
+#[test]
+fn a_block_that_one_form_of_listing_lacks_is_read() {
+    use super::reading::{World, tenant, window};
+    use crate::{BlockCatalog, CatalogOptions};
+    use chronolith_model::BlockEncoding;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (client, answers) = MemoryBucket::new().connect_damaged(BTreeMap::new());
+    let rig = {
+        let _entered = runtime.enter();
+        Rig::over(client, FaultPlan::default(), 3)
+    };
+    let options = CatalogOptions { poll: Duration::ZERO, ..CatalogOptions::default() };
+    let new_catalog = |world: &World| {
+        let handle = world.runtime.handle().clone();
+        BlockCatalog::new(world.rig.store.clone(), world.rig.env.clock.clone(), handle, &options)
+    };
+    let catalog =
+        BlockCatalog::new(rig.store.clone(), rig.env.clock.clone(), runtime.handle().clone(), &options);
+    let (disk, _, _) = Env::fake(window(0).start, 7);
+    let mut world = World { runtime, rig, catalog, disk, local: Vec::new() };
+    for idx in 0..3 {
+        let meta = world.write_block(window(idx), BlockEncoding::Dense);
+        world.upload(meta.ulid, &[]);
+    }
+    let want = world.ulids();
+    assert_eq!(want.len(), 3);
+    for operation in ["list", "list-directory"] {
+        for way in [AnswerWay::Bit, AnswerWay::Cut, AnswerWay::Older, AnswerWay::Broken, AnswerWay::Longer] {
+            for seed in 0..8 {
+                // Those of the folder of the tenant: the objects of each block are listed, too.
+                let matches = Box::new(move |sent: &crate::store::faults::answers::SentRead| {
+                    sent.operation == operation && sent.key == tenant().as_str()
+                });
+                // An earlier list of the same process, and a new one.
+                for is_new in [false, true] {
+                    answers.set(None);
+                    world.catalog = new_catalog(&world);
+                    if !is_new {
+                        assert_eq!(world.ulids(), want);
+                    }
+                    answers.set(Some(AnswerDamage {
+                        way,
+                        matches: matches.clone(),
+                        count_max: u64::MAX,
+                        seed,
+                    }));
+                    let request = world.rig.query(60_000);
+                    let deadline_ns = request.deadline_ns;
+                    let refreshed =
+                        world.runtime.block_on(world.catalog.refresh_now(&request.folder, deadline_ns));
+                    drop(refreshed);
+                    if let Ok(blocks) = world.blocks() {
+                        let found: Vec<_> = blocks.iter().map(|block| block.ulid()).collect();
+                        assert_eq!(found, want, "{operation} {way:?} {seed} new: {is_new}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_folder_is_listed_in_both_forms() {
+    let (store, answers, request) = damaged_store().await;
+    let names = async |folder: &str| {
+        let listed = store.list_folder_confirmed(&request, folder).await;
+        listed.map(|objects| objects.into_iter().map(|object| object.key).collect::<Vec<_>>())
+    };
+    assert_eq!(names("a").await.expect("a listing"), ["a/x"]);
+    assert_eq!(names("c/d").await.expect("a listing"), ["c/d/z"]);
+    assert_eq!(names("none").await.expect("a listing"), Vec::<String>::new());
+    for operation in ["list", "list-directory"] {
+        for way in [AnswerWay::Empty, AnswerWay::Cut, AnswerWay::Older, AnswerWay::Bit, AnswerWay::Other] {
+            for folder in ["a/b", "c/d"] {
+                damage(&answers, operation, way);
+                let error = names(folder).await.expect_err("damage");
+                assert!(
+                    matches!(error, BucketError::Unavailable { .. }),
+                    "{operation} {way:?} {folder}: {error}"
+                );
+            }
+        }
+        answers.set(None);
+    }
+}
