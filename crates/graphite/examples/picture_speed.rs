@@ -73,7 +73,7 @@ fn measure(
         png.clear();
         let mut svg = String::new();
         let begin = Instant::now();
-        render_svg(&list, (START, until), &TimeZone::UTC, &options, &mut svg)?;
+        render_svg(&list, (START, until), &TimeZone::UTC, &options, &|| false, &mut svg)?;
         let drawn = Instant::now();
         render_png(&svg, size, &|| false, &mut png)?;
         svg_best = svg_best.min((drawn - begin).as_secs_f64());

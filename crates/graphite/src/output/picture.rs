@@ -28,19 +28,21 @@ const SERIES_MAX: usize = 5000;
 
 /// Appends a picture of the series over `(from, until]`, in seconds.
 /// # Errors
-/// [`EvalError::Limit`] for more than 5000 series, [`EvalError::Parameter`] if a consolidation is unknown.
+/// [`EvalError::Limit`] for more than 5000 series, [`EvalError::Parameter`] if a consolidation is unknown,
+/// [`EvalError::Canceled`].
 pub fn render_svg(
     list: &[Series],
     range: (i64, i64),
     zone: &TimeZone,
     options: &PictureOptions,
+    is_canceled: &dyn Fn() -> bool,
     out: &mut String,
 ) -> Result<(), EvalError> {
     if list.len() > SERIES_MAX {
         let found = list.len() as u64;
         return Err(EvalError::Limit { what: "series of a picture", found, limit: SERIES_MAX as u64 });
     }
-    let mut svg = Svg::new(options.width, options.height, &options.background);
+    let mut svg = Svg::new(options.width, options.height, &options.background, is_canceled);
     let mut area = Area {
         left: options.margin,
         top: options.margin,

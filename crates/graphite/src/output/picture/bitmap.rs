@@ -2,13 +2,14 @@
 //!
 //! Invariants: a picture has the same bytes on every machine, since its only font is embedded (Ubuntu Light;
 //! no font of the system is read); each side has at most [`BITMAP_SIDE_MAX`] pixels; one part of the SVG is
-//! in memory as a tree at a time, and cancellation is checked before each.
+//! in memory as a tree at a time. Cancellation is checked before each part, each band of rows of a long
+//! element, and while the pixels are encoded.
 //! Not here: what is drawn (the parent), the memory budget of the request (the server).
 
 use std::io::Write as _;
 use std::sync::{Arc, LazyLock};
 
-use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::tiny_skia::{Pixmap, PixmapMut, Transform};
 use resvg::usvg::fontdb::Database;
 use resvg::usvg::{self, Tree};
 
@@ -19,9 +20,13 @@ use crate::error::EvalError;
 pub const BITMAP_SIDE_MAX: u32 = 4096;
 /// Bytes of the SVG of a bitmap: bounds the time to draw it.
 const BITMAP_SVG_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of SVG at which a part ends; an element may be longer. Before each part, the request is asked
-/// whether it goes on.
+/// Bytes of SVG at which a part ends; an element may be longer.
 const PART_BYTES: usize = 8 * 1024;
+/// Rows that are drawn at a time of a part with a longer element: a line of a point per pixel can cross each
+/// row thousands of times.
+const BAND_ROWS: usize = 64;
+/// Rows that are encoded between two checks for cancellation.
+const ENCODED_ROWS: usize = 64;
 /// End of the document.
 const CLOSING: &str = "</svg>";
 const BYTES_PER_PIXEL: usize = 4;
@@ -99,26 +104,54 @@ pub fn render_png(
         if part.len() < PART_BYTES && lines.peek().is_some() {
             continue;
         }
-        if is_canceled() {
-            return Err(EvalError::Canceled);
-        }
         part.push_str(CLOSING);
-        draw(&part, &mut pixels)?;
+        let is_long = part.len() > 2 * PART_BYTES;
+        let row_count = if is_long { BAND_ROWS } else { pixels.height() as usize };
+        draw(&part, row_count, is_canceled, &mut pixels)?;
         part.truncate(opening.len());
     }
-    encode(&pixels, out).map_err(|error| refused(&error))
+    encode(&pixels, is_canceled, out)
 }
 
-/// Draws the elements of a document.
-fn draw(svg: &str, pixels: &mut Pixmap) -> Result<(), EvalError> {
+/// Draws the elements of a document, so many rows at a time.
+fn draw(
+    svg: &str,
+    row_count: usize,
+    is_canceled: &dyn Fn() -> bool,
+    pixels: &mut Pixmap,
+) -> Result<(), EvalError> {
+    check(is_canceled)?;
     let options = usvg::Options { fontdb: FONTS.clone(), ..usvg::Options::default() };
     let tree = Tree::from_str(svg, &options).map_err(|error| refused(&error))?;
-    resvg::render(&tree, Transform::identity(), &mut pixels.as_mut());
+    let width = pixels.width();
+    let row_bytes = width as usize * BYTES_PER_PIXEL;
+    let mut top = 0.0;
+    for band in pixels.data_mut().chunks_mut(row_bytes * row_count) {
+        check(is_canceled)?;
+        let height = (band.len() / row_bytes) as u32;
+        let Some(mut band) = PixmapMut::from_bytes(band, width, height) else { break };
+        resvg::render(&tree, Transform::from_translate(0.0, -top), &mut band);
+        top += height as f32;
+    }
     Ok(())
 }
 
+fn check(is_canceled: &dyn Fn() -> bool) -> Result<(), EvalError> {
+    if is_canceled() { Err(EvalError::Canceled) } else { Ok(()) }
+}
+
 /// Appends the pixels as PNG without transparency: the background covers all of them.
-fn encode(pixels: &Pixmap, out: &mut Vec<u8>) -> Result<(), png::EncodingError> {
+fn encode(pixels: &Pixmap, is_canceled: &dyn Fn() -> bool, out: &mut Vec<u8>) -> Result<(), EvalError> {
+    let encoded = encode_until(pixels, is_canceled, out).map_err(|error| refused(&error))?;
+    if encoded { Ok(()) } else { Err(EvalError::Canceled) }
+}
+
+/// As [`encode`]; returns false if it was canceled.
+fn encode_until(
+    pixels: &Pixmap,
+    is_canceled: &dyn Fn() -> bool,
+    out: &mut Vec<u8>,
+) -> Result<bool, png::EncodingError> {
     let mut encoder = png::Encoder::new(out, pixels.width(), pixels.height());
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
@@ -126,13 +159,17 @@ fn encode(pixels: &Pixmap, out: &mut Vec<u8>) -> Result<(), png::EncodingError> 
     let mut writer = encoder.write_header()?;
     let mut rows = writer.stream_writer()?;
     let mut row: Vec<u8> = Vec::with_capacity(pixels.width() as usize * 3);
-    for rgba in pixels.data().chunks(pixels.width() as usize * BYTES_PER_PIXEL) {
+    for (idx, rgba) in pixels.data().chunks(pixels.width() as usize * BYTES_PER_PIXEL).enumerate() {
+        if idx % ENCODED_ROWS == 0 && is_canceled() {
+            return Ok(false);
+        }
         row.clear();
         row.extend(rgba.chunks(BYTES_PER_PIXEL).flat_map(|pixel| pixel.iter().take(3)));
         rows.write_all(&row)?;
     }
     rows.finish()?;
-    writer.finish()
+    writer.finish()?;
+    Ok(true)
 }
 
 fn refused(error: &dyn std::fmt::Display) -> EvalError {

@@ -1,8 +1,11 @@
 //! Elements of an SVG document.
 //!
-//! Invariants: texts are escaped; coordinates are finite and have one decimal.
+//! Invariants: texts are escaped; coordinates are finite and have one decimal. Drawing asks the document
+//! before each series whether its request goes on.
 
 use std::fmt::Write as _;
+
+use crate::error::EvalError;
 
 /// Part of a picture, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,17 +45,28 @@ pub(super) struct Stroke<'a> {
 }
 
 /// A document that is being written.
-pub(super) struct Svg {
+pub(super) struct Svg<'a> {
     body: String,
     width: f64,
     height: f64,
+    is_canceled: &'a dyn Fn() -> bool,
 }
 
-impl Svg {
-    pub(super) fn new(width: f64, height: f64, background: &str) -> Svg {
+impl<'a> Svg<'a> {
+    pub(super) fn new(
+        width: f64,
+        height: f64,
+        background: &str,
+        is_canceled: &'a dyn Fn() -> bool,
+    ) -> Svg<'a> {
         let mut body = String::new();
         let _ = writeln!(body, r#"<rect width="{width:.0}" height="{height:.0}" fill="{background}"/>"#);
-        Svg { body, width, height }
+        Svg { body, width, height, is_canceled }
+    }
+
+    /// Returns an error once the request of the picture has ended.
+    pub(super) fn check(&self) -> Result<(), EvalError> {
+        if (self.is_canceled)() { Err(EvalError::Canceled) } else { Ok(()) }
     }
 
     pub(super) fn text(&mut self, x: f64, y: f64, text: &str, anchor: Anchor, size: f64, color: &str) {
@@ -107,7 +121,7 @@ impl Svg {
     }
 
     pub(super) fn finish(self, out: &mut String) {
-        let Svg { body, width, height } = self;
+        let Svg { body, width, height, .. } = self;
         let _ = write!(
             out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" \

@@ -61,7 +61,7 @@ pub(super) fn styles(list: &[Series], options: &PictureOptions) -> Vec<Style> {
 }
 
 /// Draws the legend at the bottom of the area, which gets smaller by it.
-pub(super) fn draw(svg: &mut Svg, area: &mut Area, styles: &[Style], options: &PictureOptions) {
+pub(super) fn draw(svg: &mut Svg<'_>, area: &mut Area, styles: &[Style], options: &PictureOptions) {
     let size = options.font_size;
     let entries: Vec<&Style> = styles.iter().filter(|style| !style.is_invisible).take(ENTRIES_MAX).collect();
     let longest = entries.iter().map(|style| style.name.chars().count()).max().unwrap_or(0);

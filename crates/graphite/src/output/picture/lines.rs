@@ -30,7 +30,7 @@ struct Line {
 
 /// Draws the graph into the area.
 pub(super) fn draw(
-    svg: &mut Svg,
+    svg: &mut Svg<'_>,
     mut area: Area,
     list: &[Series],
     styles: &[Style],
@@ -38,7 +38,7 @@ pub(super) fn draw(
     zone: &TimeZone,
     options: &PictureOptions,
 ) -> Result<(), EvalError> {
-    let lines = lines_of(list, styles, area.width(), options)?;
+    let lines = lines_of(svg, list, styles, area.width(), options)?;
     let has_right = styles.iter().any(|style| style.axis == 1);
     let axes = [0, 1].map(|axis| axis_of(axis, &lines, styles, area.height(), options));
     let sides = if has_right { 2 } else { 1 };
@@ -60,6 +60,7 @@ pub(super) fn draw(
     }
     draw_grid(svg, area, &axes[..sides], range, zone, options);
     for (line, style) in lines.iter().zip(styles) {
+        svg.check()?;
         if !style.is_invisible {
             draw_line(svg, area, line, style, &axes[style.axis], range, options);
         }
@@ -69,6 +70,7 @@ pub(super) fn draw(
 
 /// Points of all series, stacked where they are.
 fn lines_of(
+    svg: &Svg<'_>,
     list: &[Series],
     styles: &[Style],
     width: f64,
@@ -78,6 +80,7 @@ fn lines_of(
     let mut stack: std::collections::HashMap<i64, f64> = std::collections::HashMap::new();
     let point_max = (width * POINTS_PER_PIXEL).max(1.0) as usize;
     for (idx, (series, style)) in list.iter().zip(styles).enumerate() {
+        svg.check()?;
         let mut series = series.clone();
         let count = series.values.len();
         if count > point_max {
@@ -133,7 +136,7 @@ fn axis_of(
     ValueAxis::new(low, high, bounds, options.lines.log_base, options.lines.unit, pixels)
 }
 
-fn draw_titles(svg: &mut Svg, area: &mut Area, options: &PictureOptions) {
+fn draw_titles(svg: &mut Svg<'_>, area: &mut Area, options: &PictureOptions) {
     let size = options.font_size;
     let middle = (area.top + area.bottom) / 2.0;
     let [left, right] = &options.lines.axis_titles;
@@ -148,7 +151,7 @@ fn draw_titles(svg: &mut Svg, area: &mut Area, options: &PictureOptions) {
 }
 
 fn draw_grid(
-    svg: &mut Svg,
+    svg: &mut Svg<'_>,
     area: Area,
     axes: &[ValueAxis],
     range: (i64, i64),
@@ -194,7 +197,7 @@ fn x_of(time: i64, area: Area, range: (i64, i64)) -> f64 {
 }
 
 fn draw_line(
-    svg: &mut Svg,
+    svg: &mut Svg<'_>,
     area: Area,
     line: &Line,
     style: &Style,

@@ -8,7 +8,7 @@ use crate::series::Series;
 
 /// Draws a pie into the area; values that are not above zero have no slice.
 pub(super) fn draw(
-    svg: &mut Svg,
+    svg: &mut Svg<'_>,
     area: Area,
     list: &[Series],
     styles: &[Style],
@@ -16,6 +16,7 @@ pub(super) fn draw(
 ) -> Result<(), EvalError> {
     let mut slices = Vec::new();
     for (series, style) in list.iter().zip(styles) {
+        svg.check()?;
         let points = series.points()?;
         let present: Vec<f64> = points.iter().copied().filter(|value| value.is_finite()).collect();
         let value = match options.pie_mode.as_str() {

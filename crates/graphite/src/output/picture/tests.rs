@@ -10,13 +10,41 @@ fn series(name: &str, values: &[f64]) -> Series {
     Series::new(name.to_owned(), grid, values.to_vec(), 0.0)
 }
 
+/// A request that ended while many series were drawn went on until all of them were.
+#[test]
+fn a_request_ends_at_the_next_series() {
+    let list: Vec<Series> = (0..40).map(|idx| series(&format!("s{idx}"), &[1.0, 2.0, 3.0])).collect();
+    for (given, checks) in [
+        (&[("lineWidth", "1")][..], 80),
+        (&[("areaMode", "stacked")], 80),
+        (&[("hideLegend", "true")], 80),
+        (&[("lineMode", "staircase")], 80),
+        (&[("graphOnly", "true"), ("width", "4000")], 80),
+        (&[("graphType", "pie")], 40),
+        (&[("graphType", "pie"), ("pieMode", "maximum")], 40),
+    ] {
+        for end in [0, 1, 39, checks - 1, checks] {
+            let asked = std::cell::Cell::new(0);
+            let is_canceled = || {
+                asked.set(asked.get() + 1);
+                asked.get() > end
+            };
+            let mut out = String::new();
+            let result = render_svg(&list, (0, 300), &TimeZone::UTC, &options(given), &is_canceled, &mut out);
+            let want = if end < checks { Err(EvalError::Canceled) } else { Ok(()) };
+            assert_eq!((result, asked.get()), (want, checks.min(end + 1)), "{given:?}, end at check {end}");
+        }
+    }
+}
+
 fn options(given: &[(&str, &str)]) -> PictureOptions {
     PictureOptions::new(|name| given.iter().find(|(found, _)| *found == name).map(|(_, value)| *value))
 }
 
 fn picture(list: &[Series], given: &[(&str, &str)]) -> String {
     let mut out = String::new();
-    render_svg(list, (0, 300), &TimeZone::UTC, &options(given), &mut out).expect("within the limits");
+    render_svg(list, (0, 300), &TimeZone::UTC, &options(given), &|| false, &mut out)
+        .expect("within the limits");
     assert!(out.starts_with("<?xml") && out.ends_with("</svg>\n"), "{out}");
     out
 }

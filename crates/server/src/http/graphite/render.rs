@@ -196,17 +196,17 @@ fn draw(
 ) -> Result<Printer, ApiError> {
     let range = (targets.range.start.seconds, targets.range.end.seconds);
     let mut svg = String::new();
-    let drawn = render_svg(series, range, &targets.zone, &form.picture, &mut svg);
-    drawn.map_err(ApiError::bad_request)?;
+    let is_canceled = || ctx.check().is_err();
+    let failed = |error| match ctx.check() {
+        Err(ended) => ended.into(),
+        Ok(()) => ApiError::bad_request(error),
+    };
+    render_svg(series, range, &targets.zone, &form.picture, &is_canceled, &mut svg).map_err(failed)?;
     match form.bitmap {
         None => printer.out = svg.into_bytes(),
         Some(size) => {
             let _held = ctx.budget.reserve(size.memory_bytes(&svg)).map_err(QueryError::from)?;
-            let drawn = render_png(&svg, size, &|| ctx.check().is_err(), &mut printer.out);
-            drawn.map_err(|error| match ctx.check() {
-                Err(ended) => ended.into(),
-                Ok(()) => ApiError::bad_request(error),
-            })?;
+            render_png(&svg, size, &is_canceled, &mut printer.out).map_err(failed)?;
         }
     }
     printer.settle(ctx)?;

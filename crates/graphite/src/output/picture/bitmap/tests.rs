@@ -17,7 +17,7 @@ fn svg(values: &[f64], given: Given<'_>) -> String {
     let list = [Series::new("a".to_owned(), grid, values.to_vec(), 0.0)];
     let mut out = String::new();
     let options = PictureOptions::new(get(given));
-    render_svg(&list, (0, 60 * values.len().max(5) as i64), &TimeZone::UTC, &options, &mut out)
+    render_svg(&list, (0, 60 * values.len().max(5) as i64), &TimeZone::UTC, &options, &|| false, &mut out)
         .expect("within the limits");
     out
 }
@@ -106,7 +106,7 @@ fn a_long_document_is_drawn_in_parts() {
     let svg = svg(&values, &given);
     assert!(svg.len() > 2 * PART_BYTES, "{}", svg.len());
     let mut whole = Pixmap::new(801, 250).expect("small");
-    draw(&svg, &mut whole).expect("valid");
+    draw(&svg, 250, &|| false, &mut whole).expect("valid");
     let whole: Vec<[u8; 3]> = whole.data().chunks(4).map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect();
     let picture = Decoded::of(&values, &given);
     assert_eq!(whole.iter().zip(&picture.pixels).filter(|(a, b)| a != b).count(), 0);
@@ -144,4 +144,82 @@ fn long_documents_and_ended_requests_are_refused() {
     assert!(error.ends_with("exceed the limit of 16777216"), "{error}");
     assert!(out.is_empty());
     assert_eq!(size.memory_bytes("12345"), 445);
+}
+
+/// Peaks, waves and a constant as lines, areas and stairs, wide and see-through: drawn in bands of rows they
+/// are the picture of the whole, but for anti-aliased pixels where an edge is cut.
+#[test]
+fn bands_of_rows_are_the_picture_of_the_whole() {
+    let peaks: Vec<f64> = (0..60).map(|idx| f64::from(idx * 7919 % 101)).collect();
+    let waves: Vec<f64> = (0..60).map(|idx| (f64::from(idx) / 5.0).sin()).collect();
+    for values in [&peaks[..], &waves, &[1.0; 60]] {
+        for more in [
+            ("lineWidth", "1"),
+            ("lineWidth", "25"),
+            ("areaMode", "all"),
+            ("lineMode", "staircase"),
+            ("colorList", "0af80880"),
+        ] {
+            let svg = svg(values, &[("width", "120"), ("height", "100"), more]);
+            let [whole, bands] = [100, 16].map(|row_count| {
+                let mut pixels = Pixmap::new(120, 100).expect("small");
+                draw(&svg, row_count, &|| false, &mut pixels).expect("valid");
+                pixels
+            });
+            let differences = || whole.data().iter().zip(bands.data()).map(|(a, b)| a.abs_diff(*b));
+            let unequal_count = differences().filter(|difference| *difference > 1).count();
+            assert!(differences().max() <= Some(64), "{more:?}: {:?}", differences().max());
+            assert!(unequal_count * 50 < whole.data().len(), "{more:?}: {unequal_count} bytes differ");
+            assert!(whole.data().chunks(4).any(|pixel| pixel[..3] != BLACK), "{more:?}");
+        }
+    }
+}
+
+/// Draws a picture and ends its request at each check but those skipped; returns the number of checks.
+#[track_caller]
+fn check_ends(values: &[f64], given: Given<'_>) -> usize {
+    let svg = svg(values, given);
+    let size = BitmapSize::new(get(given)).expect("small");
+    let draw_until = |end: usize| {
+        let asked = std::cell::Cell::new(0);
+        let is_canceled = || {
+            asked.set(asked.get() + 1);
+            asked.get() > end
+        };
+        let result = render_png(&svg, size, &is_canceled, &mut Vec::new());
+        (result, asked.get())
+    };
+    let (result, count) = draw_until(usize::MAX);
+    assert_eq!(result, Ok(()), "{given:?}");
+    for end in [0, count / 2, count - 1] {
+        let ended = (Err(EvalError::Canceled), end + 1);
+        assert_eq!(draw_until(end), ended, "{given:?}: drawn on after the end at check {end} of {count}");
+    }
+    count
+}
+
+/// A request that ended while its picture was encoded, or while one long element was drawn, went on for
+/// seconds on a busy machine: it was asked before parts of the document alone.
+#[test]
+fn a_request_ends_within_a_long_element_and_while_pixels_are_encoded() {
+    let peaks: Vec<f64> = (0..2000).map(|idx| f64::from(idx * 7919 % 101)).collect();
+    let sides = [("width", "800"), ("height", "150")];
+    let bands = 150_usize.div_ceil(BAND_ROWS);
+    let encoded = 150_usize.div_ceil(ENCODED_ROWS);
+    for (values, more, elements) in [
+        (&peaks[..], ("lineWidth", "1"), 1),
+        (&peaks, ("lineMode", "staircase"), 1),
+        (&peaks, ("areaMode", "all"), 2),
+        (&peaks[..2], ("lineWidth", "1"), 0),
+        (&peaks[..2], ("areaMode", "all"), 0),
+        (&peaks[..3], ("lineMode", "staircase"), 0),
+        (&peaks[..3], ("graphOnly", "true"), 0),
+        (&peaks[..3], ("hideLegend", "true"), 0),
+        (&[], ("title", "none"), 0),
+        (&peaks, ("graphType", "pie"), 0),
+    ] {
+        let count = check_ends(values, &[sides[0], sides[1], more]);
+        let want = elements * bands + encoded;
+        assert!((want..want + 8).contains(&count), "{more:?}: {count} checks instead of {want} and a few");
+    }
 }
