@@ -63,9 +63,15 @@ pub fn unsigned_of_word(word: u64) -> u64 {
 }
 
 impl WordKind {
+    /// All kinds, in the order in which the types of a field are tried: floats, which have no label, first.
+    pub const ALL: [WordKind; 5] =
+        [WordKind::Float, WordKind::Boolean, WordKind::Integer, WordKind::Unsigned, WordKind::Text];
+
     /// All kinds that a label names.
-    pub const LABELED: [WordKind; 4] =
-        [WordKind::Boolean, WordKind::Integer, WordKind::Unsigned, WordKind::Text];
+    pub const LABELED: [WordKind; 4] = {
+        let [WordKind::Float, labeled @ ..] = WordKind::ALL else { panic!("floats are the first kind") };
+        labeled
+    };
 
     /// Value of the label; empty for floats, which have none.
     #[must_use]
@@ -103,6 +109,22 @@ mod tests {
             assert_eq!(WordKind::of(&Labels::from_pairs(typed)), kind);
         }
         assert_eq!(WordKind::of(&Labels::from_pairs([(KIND_LABEL, "later")])), WordKind::Float);
+    }
+
+    #[test]
+    fn each_kind_is_in_the_list_once_with_a_label_of_its_own() {
+        // A kind that is added is missing here until the list has it.
+        let place = |kind| match kind {
+            WordKind::Float => 0,
+            WordKind::Boolean => 1,
+            WordKind::Integer => 2,
+            WordKind::Unsigned => 3,
+            WordKind::Text => 4,
+        };
+        assert_eq!(WordKind::ALL.map(place), [0, 1, 2, 3, 4]);
+        let labels: std::collections::BTreeSet<&str> = WordKind::ALL.map(WordKind::label_value).into();
+        assert_eq!(labels.len(), WordKind::ALL.len());
+        assert_eq!(WordKind::LABELED, WordKind::ALL[1..]);
     }
 
     #[test]

@@ -123,7 +123,7 @@ mod tests {
             let raw_hash = hash.series(hash.tenant("t", 2), raw);
             assert!(seen.insert(raw_hash));
             for len in 1..3 * FIELD_BYTES_INLINE {
-                for kind in std::iter::once(WordKind::Float).chain(WordKind::LABELED) {
+                for kind in WordKind::ALL {
                     assert!(seen.insert(hash.field(raw_hash, &b"x".repeat(len), kind)));
                 }
             }

@@ -22,12 +22,6 @@ use crate::index::series_keys::ID_NONE;
 use crate::index::tenant::TenantHead;
 use crate::series::page_runs;
 
-/// Kinds that a field may have.
-const ALL_KINDS: [WordKind; 5] = {
-    let [a, b, c, d] = WordKind::LABELED;
-    [WordKind::Float, a, b, c, d]
-};
-
 /// A field with its measurement.
 struct Field<'a> {
     measurement: &'a str,
@@ -209,7 +203,7 @@ fn groups_of<'j>(job: &'j AppendJob<'_>, idx: u32) -> impl Iterator<Item = TimeR
 /// Returns the kind of the samples of a field in a shard group, in the head or in blocks.
 fn stored_kind(job: &AppendJob<'_>, field: &Field<'_>, group: TimeRange) -> Option<WordKind> {
     let state = job.state;
-    let in_head = ALL_KINDS.into_iter().find(|&kind| {
+    let in_head = WordKind::ALL.into_iter().find(|&kind| {
         let ids = ids_of(job.tenant, field, Some(kind));
         page_runs(&ids).any(|run| {
             let stripe = state.series.lock(run[0]);
@@ -241,7 +235,7 @@ fn kinds_of(job: &AppendJob<'_>, field: &Field<'_>) -> KindSet {
             })
         };
         let mut kinds = KindSet::default();
-        let all = ALL_KINDS.into_iter().filter(|&one| of_name.contains(one));
+        let all = WordKind::ALL.into_iter().filter(|&one| of_name.contains(one));
         all.filter(|&one| !ids_of(tenant, field, Some(one)).is_empty() || is_in_blocks(one))
             .for_each(|one| kinds.insert(one));
         kinds
@@ -298,7 +292,7 @@ pub(super) fn find_contested(job: &AppendJob<'_>) {
         for (measurement, kind) in kinds_by_measurement_in_head(tenant, name) {
             note(&measurement, name, kind);
         }
-        for kind in ALL_KINDS.into_iter().filter(|&kind| kinds.contains(kind)) {
+        for kind in WordKind::ALL.into_iter().filter(|&kind| kinds.contains(kind)) {
             let of_kind = history.map(|history| history.measurements_of(&tenant.id, name, kind));
             of_kind.unwrap_or_default().iter().for_each(|measurement| note(measurement, name, kind));
         }
@@ -324,7 +318,7 @@ fn kinds_by_name_in_head(tenant: &TenantHead) -> HashMap<String, KindSet> {
     let mut by_name = HashMap::default();
     for name in tables.values(FIELD_LABEL, usize::MAX) {
         let mut kinds = KindSet::default();
-        for kind in ALL_KINDS {
+        for kind in WordKind::ALL {
             let matchers = [Matcher::equal(FIELD_LABEL, &name), kind_matcher(kind)];
             if !select_refs(&*tables, &matchers).expect("lookups in memory do not fail").is_empty() {
                 kinds.insert(kind);

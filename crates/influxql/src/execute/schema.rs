@@ -268,7 +268,7 @@ impl Schema<'_> {
     ) -> Result<BTreeMap<String, Vec<WordKind>>, StatementError> {
         let mut found: BTreeMap<String, Vec<(&str, WordKind)>> = BTreeMap::new();
         for &measurement in measurements {
-            for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
+            for kind in WordKind::ALL {
                 let of_kind = vec![
                     Matcher::equal(METRIC_NAME, measurement),
                     Matcher::equal(KIND_LABEL, kind.label_value()),

@@ -30,7 +30,7 @@ impl BlockFields {
     ) -> Result<Option<WordKind>, QueryError> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         for block in self.blocks.open_in_range(tenant, range)? {
-            for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
+            for kind in WordKind::ALL {
                 let [name, field] = field.clone();
                 let matchers = [name, field, kind_matcher(kind)];
                 let selector = Selector { matchers: &matchers, range };
@@ -105,7 +105,7 @@ impl FieldHistory for BlockFields {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let fresh = BTreeMap::<String, Vec<WordKind>>::new;
         let by_name = self.blocks.fold_in_range(tenant, TimeRange::ALL, fresh, |by_name, block| {
-            for kind in [WordKind::Float].into_iter().chain(WordKind::LABELED) {
+            for kind in WordKind::ALL {
                 let matchers = [kind_matcher(kind)];
                 let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
                 for name in block.label_values(FIELD_LABEL, &selector, 0, &ctx)? {

@@ -29,7 +29,7 @@ pub(super) fn kinds_in(
     has_typed_series: bool,
     column_type: ColumnType,
 ) -> impl Iterator<Item = Option<WordKind>> {
-    let typed = [WordKind::Float].into_iter().chain(WordKind::LABELED).filter(move |_| has_typed_series);
+    let typed = WordKind::ALL.into_iter().filter(move |_| has_typed_series);
     let untyped = (!has_typed_series).then_some(None);
     let has_type = move |kind: &Option<WordKind>| match column_type {
         ColumnType::Float => *kind != Some(WordKind::Text),
