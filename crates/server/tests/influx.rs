@@ -357,6 +357,11 @@ fn values_of_fill() {
 }
 
 #[test]
+fn floats_beyond_integers() {
+    run(include_str!("influx/large_floats.txt"), |_| {});
+}
+
+#[test]
 fn tabs_in_lines() {
     run(include_str!("influx/tabs.txt"), |_| {});
 }

@@ -260,12 +260,30 @@ fn push_default(values: &mut TypedValues) {
     }
 }
 
+/// 2^63, the least float that a 64-bit integer does not hold.
+const INTEGER_END: f64 = 9_223_372_036_854_775_808.0;
+
+/// Casts a float as InfluxDB on x86-64 does: what no integer holds, NaN included, is the least integer.
+fn float_to_integer(value: f64) -> i64 {
+    if (-INTEGER_END..INTEGER_END).contains(&value) { value as i64 } else { i64::MIN }
+}
+
+/// Casts a float as InfluxDB on x86-64 does: values from 2^63 are cast by their distance to it, others as
+/// integers whose bits are taken.
+fn float_to_unsigned(value: f64) -> u64 {
+    if value < INTEGER_END {
+        float_to_integer(value).cast_unsigned()
+    } else {
+        float_to_integer(value - INTEGER_END).cast_unsigned() ^ (1 << 63)
+    }
+}
+
 /// Casts a value: numbers to numbers, others to their own type.
 #[must_use]
 pub fn cast_literal(value: &Literal, to: ColumnType) -> Option<Literal> {
     match (value, to) {
-        (Literal::Float(value), ColumnType::Integer) => Some(Literal::Integer(*value as i64)),
-        (Literal::Float(value), ColumnType::Unsigned) => Some(Literal::Unsigned(*value as u64)),
+        (Literal::Float(value), ColumnType::Integer) => Some(Literal::Integer(float_to_integer(*value))),
+        (Literal::Float(value), ColumnType::Unsigned) => Some(Literal::Unsigned(float_to_unsigned(*value))),
         (Literal::Integer(value), ColumnType::Float) => Some(Literal::Float(*value as f64)),
         (Literal::Integer(value), ColumnType::Unsigned) => Some(Literal::Unsigned(*value as u64)),
         (Literal::Unsigned(value), ColumnType::Float) => Some(Literal::Float(*value as f64)),
@@ -289,8 +307,12 @@ pub(crate) fn cast_values(values: &TypedValues, to: ColumnType) -> Option<TypedV
     }
     Some(match (values, to) {
         (values, to) if values.column_type() == to => values.clone(),
-        (TypedValues::Floats(values), ColumnType::Integer) => TypedValues::Integers(convert!(values, i64)),
-        (TypedValues::Floats(values), ColumnType::Unsigned) => TypedValues::Unsigned(convert!(values, u64)),
+        (TypedValues::Floats(values), ColumnType::Integer) => {
+            TypedValues::Integers(values.iter().copied().map(float_to_integer).collect())
+        }
+        (TypedValues::Floats(values), ColumnType::Unsigned) => {
+            TypedValues::Unsigned(values.iter().copied().map(float_to_unsigned).collect())
+        }
         (TypedValues::Integers(values), ColumnType::Float) => TypedValues::Floats(convert!(values, f64)),
         (TypedValues::Integers(values), ColumnType::Unsigned) => TypedValues::Unsigned(convert!(values, u64)),
         (TypedValues::Unsigned(values), ColumnType::Float) => TypedValues::Floats(convert!(values, f64)),
