@@ -357,6 +357,11 @@ fn values_of_fill() {
 }
 
 #[test]
+fn nan_is_a_value_below_the_answer() {
+    run(include_str!("influx/nan.txt"), |_| {});
+}
+
+#[test]
 fn floats_beyond_integers() {
     run(include_str!("influx/large_floats.txt"), |_| {});
 }

@@ -170,10 +170,7 @@ pub(crate) fn shown_columns(
         // Computed values are moved, and reserved twice for this moment alone.
         let column = column.into_owned();
         drop(own);
-        columns.push(match column.values {
-            TypedValues::Floats(values) => math::nan_as_null(values, column.present),
-            values => RowColumn { values, present: column.present },
-        });
+        columns.push(column);
     }
     Ok((columns, memory))
 }

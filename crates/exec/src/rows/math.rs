@@ -1,6 +1,6 @@
 //! Mathematical functions of columns.
 //!
-//! Invariants: functions that round keep the type of integers; others return floats. NaN is null.
+//! Invariants: functions that round keep the type of integers; others return floats, of which NaN is a value.
 
 use chronolith_model::query::{ColumnType, TypedValues};
 
@@ -20,7 +20,7 @@ pub(crate) fn unary(function: MathFn, column: &RowColumn) -> RowColumn {
             Some(TypedValues::Floats(mut values)) => {
                 let apply = float_fn(function);
                 values.iter_mut().for_each(|value| *value = apply(*value));
-                return nan_as_null(values, present);
+                TypedValues::Floats(values)
             }
             _ => return RowColumn::nulls(ColumnType::Float, column.len()),
         },
@@ -44,7 +44,7 @@ pub(crate) fn binary(function: MathFn, first: &RowColumn, second: &RowColumn) ->
     let values = a.iter().zip(&b).map(|(a, b)| apply(*a, *b)).collect();
     let present = (first.present.is_some() || second.present.is_some())
         .then(|| (0..count).map(|row| first.is_present(row) && second.is_present(row)).collect());
-    nan_as_null(values, present)
+    RowColumn { values: TypedValues::Floats(values), present }
 }
 
 fn float_fn(function: MathFn) -> fn(f64) -> f64 {
@@ -68,12 +68,14 @@ fn float_fn(function: MathFn) -> fn(f64) -> f64 {
     }
 }
 
-/// A column of floats in which NaN is null.
-pub(crate) fn nan_as_null(values: Vec<f64>, present: Option<Vec<bool>>) -> RowColumn {
-    let mut present = present;
-    if values.iter().any(|value| value.is_nan()) {
-        let marks = present.get_or_insert_with(|| vec![true; values.len()]);
-        marks.iter_mut().zip(&values).for_each(|(mark, value)| *mark &= !value.is_nan());
+/// The column with nulls in place of NaN.
+pub(crate) fn nan_as_null(column: RowColumn) -> RowColumn {
+    let RowColumn { values, mut present } = column;
+    if let TypedValues::Floats(floats) = &values
+        && floats.iter().any(|value| value.is_nan())
+    {
+        let marks = present.get_or_insert_with(|| vec![true; floats.len()]);
+        marks.iter_mut().zip(floats).for_each(|(mark, value)| *mark &= !value.is_nan());
     }
-    RowColumn { values: TypedValues::Floats(values), present }
+    RowColumn { values, present }
 }

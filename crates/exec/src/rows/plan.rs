@@ -118,7 +118,8 @@ pub enum Expr {
         /// True for "does not match".
         negated: bool,
     },
-    /// Mathematical function; null for values that are no numbers.
+    /// Mathematical function; null for values that are no numbers. NaN is a value for the plans above, and
+    /// null in the result of the outermost one.
     Math(MathFn, Vec<Expr>),
 }
 
@@ -180,9 +181,9 @@ pub enum Operator {
 pub enum MathFn {
     /// |x|
     Abs,
-    /// Arc cosine; null outside of -1 to 1.
+    /// Arc cosine; NaN outside of -1 to 1.
     Acos,
-    /// Arc sine; null outside of -1 to 1.
+    /// Arc sine; NaN outside of -1 to 1.
     Asin,
     /// Arc tangent.
     Atan,
@@ -265,7 +266,7 @@ pub enum Aggregate {
     Mode,
     /// Difference between greatest and least.
     Spread,
-    /// Sample standard deviation, a float; null for a single value.
+    /// Sample standard deviation, a float; NaN for a single value.
     Stddev,
     /// Sum; integers wrap.
     Sum,

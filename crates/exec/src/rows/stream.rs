@@ -1,6 +1,7 @@
 //! Execution of a plan as a stream of rows.
 //!
-//! Invariants: rows of a series are consecutive; subqueries are run when the plan is opened.
+//! Invariants: rows of a series are consecutive; subqueries are run when the plan is opened; the rows of the
+//! outermost plan have no NaN.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use super::column::RowBatch;
 use super::error::RowError;
 use super::execution::{RowEnvironment, RowExecution};
 use super::joined::JoinedRows;
+use super::math::nan_as_null;
 use super::plan::RowPlan;
 use super::raw::RawRows;
 use super::selection::select;
@@ -19,6 +21,8 @@ use super::source::RowSource;
 /// Rows of a query, read as they are pulled. Dropping it stops the query.
 pub struct RowStream {
     rows: Box<dyn RowSource + Send>,
+    /// False for subqueries, whose NaN are values of the plan above.
+    is_outermost: bool,
 }
 
 impl RowStream {
@@ -29,7 +33,8 @@ impl RowStream {
     /// As the stores, and limits.
     pub fn open(plan: RowPlan, environment: RowEnvironment) -> Result<RowStream, RowError> {
         let execution = RowExecution::new(environment, &plan);
-        RowStream::open_in(plan, &Arc::new(execution))
+        let stream = RowStream::open_in(plan, &Arc::new(execution))?;
+        Ok(RowStream { is_outermost: true, ..stream })
     }
 
     fn open_in(mut plan: RowPlan, execution: &Arc<RowExecution>) -> Result<RowStream, RowError> {
@@ -57,13 +62,19 @@ impl RowStream {
         } else {
             Box::new(JoinedRows::new(plan, execution, selection)?)
         };
-        Ok(RowStream { rows })
+        Ok(RowStream { rows, is_outermost: false })
     }
 }
 
 impl RowSource for RowStream {
     fn next_batch(&mut self) -> Result<Option<RowBatch>, RowError> {
-        self.rows.next_batch()
+        let batch = self.rows.next_batch()?;
+        Ok(batch.map(|mut batch| {
+            if self.is_outermost {
+                batch.columns = batch.columns.into_iter().map(nan_as_null).collect();
+            }
+            batch
+        }))
     }
 
     fn column_types(&self) -> &[Option<ColumnType>] {

@@ -44,7 +44,8 @@ pub(crate) fn apply(
                 let elapsed = if order == Order::Descending { elapsed.wrapping_neg() } else { elapsed };
                 if elapsed > 0 { difference / (elapsed as f64 / *unit as f64) } else { 0.0 }
             };
-            let kept = pairs.iter().zip(differences).filter(|(_, change)| !non_negative || *change >= 0.0);
+            let keeps = |change: f64| !non_negative || change.is_nan() || change >= 0.0;
+            let kept = pairs.iter().zip(differences).filter(|(_, change)| keeps(*change));
             let (rows, rates): (Vec<usize>, Vec<f64>) =
                 kept.map(|(pair, difference)| (pair.after, rate(pair, difference))).unzip();
             Ok(at_rows(points, &rows, TypedValues::Floats(rates)))
@@ -143,7 +144,8 @@ fn difference(points: &Points, non_negative: bool) -> Result<Points, RowError> {
     let times = &points.times;
     let (rows, values) = match &points.values.values {
         TypedValues::Floats(values) => {
-            let (rows, values) = of(values, times, |before, after| !non_negative || after - before >= 0.0);
+            let keeps = |change: f64| !non_negative || change.is_nan() || change >= 0.0;
+            let (rows, values) = of(values, times, |before, after| keeps(after - before));
             (rows, TypedValues::Floats(values))
         }
         TypedValues::Integers(values) => {

@@ -13,7 +13,7 @@ use crate::text;
 /// Functions of which a small difference of the argument is a large one of the result.
 const ENLARGING: [&str; 4] = ["sin", "cos", "tan", "exp"];
 
-pub(super) const RULES: [Rule; 22] = [
+pub(super) const RULES: [Rule; 21] = [
     asked(
         "OFFSET without LIMIT, SOFFSET without SLIMIT",
         |e| text::with_limits(&e.text) != e.text,
@@ -106,7 +106,6 @@ pub(super) const RULES: [Rule; 22] = [
             e.agree_about(&text, runner)
         },
     ),
-    asked("null of stddev in a calculation", |e| e.text.contains("stddev("), reads_nulls_of_stddev),
     asked("optimizer of holt_winters", |e| e.text.contains("holt_winters"), differs_in_forecasts),
     asked(
         "functions that enlarge a difference in last digits",
@@ -347,28 +346,6 @@ fn sum_exceeds_integers(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
         _ => false,
     };
     Ok(cells::all_rows(&sums.ours).iter().any(|row| row.items().iter().skip(1).any(exceeds)))
-}
-
-/// Returns true if both agree about another function of the same windows, and about `stddev` alone, which has
-/// a null.
-fn reads_nulls_of_stddev(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
-    if e.ask(&e.text.replace("stddev(", "spread("), runner)?.difference.is_some() {
-        return Ok(false);
-    }
-    for call in text::calls_of(&e.text, "stddev") {
-        let Some(select) = text::enclosing_select(&e.text, &call) else { continue };
-        let mut alone = text::with_columns(select, &call);
-        if !alone.contains(" WHERE ") && !alone.contains(" GROUP BY ") && select != e.text {
-            // Range and windows are those of the outer statement.
-            alone.push_str(e.text.split_once(&format!("({select})")).map_or("", |(_, outer)| outer));
-        }
-        let answers = e.ask(&alone, runner)?;
-        let has_null = cells::all_rows(&answers.ours).iter().any(|row| row.items().contains(&Json::Null));
-        if answers.agree() && has_null {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Returns true if both agree without SLIMIT and SOFFSET, and the index has other series than the policy:

@@ -156,19 +156,26 @@ impl<T: Number> Kernel<T> for StddevKernel {
             Order::Ascending => state.sort_by_key(|(time, _)| *time),
             Order::Descending => state.sort_by_key(|(time, _)| Reverse(*time)),
         }
+        // The NaN of a subquery is counted in the length alone.
+        let values = || state.iter().map(|(_, value)| value.to_f64()).filter(|value| !value.is_nan());
         let mut count = 0.0;
         let mut mean = 0.0;
-        for (_, value) in &state {
+        for value in values() {
             count += 1.0;
-            mean += (value.to_f64() - mean) / count;
+            mean += (value - mean) / count;
         }
-        let squares = state.iter().map(|(_, value)| (value.to_f64() - mean) * (value.to_f64() - mean));
+        let squares = values().map(|value| (value - mean) * (value - mean));
         let deviation = (squares.sum::<f64>() / (count - 1.0)).sqrt();
-        out.push(window, (state.len() >= 2).then_some(deviation));
+        out.push(window, Some(if state.len() >= 2 { deviation } else { f64::NAN }));
     }
 }
 
-/// Difference between the greatest and the least value.
+/// Returns true for NaN, the value that has no order.
+pub(crate) fn is_nan<T: PartialOrd>(value: &T) -> bool {
+    value.partial_cmp(value).is_none()
+}
+
+/// Difference between the greatest and the least value, NaN if one is NaN.
 pub(crate) struct SpreadKernel;
 
 impl<T: Number> Kernel<T> for SpreadKernel {
@@ -179,8 +186,9 @@ impl<T: Number> Kernel<T> for SpreadKernel {
         let first = run.values[0];
         let (mut least, mut greatest) = state.unwrap_or((first, first));
         for value in run.values {
-            least = if *value < least { *value } else { least };
-            greatest = if *value > greatest { *value } else { greatest };
+            // NaN replaces, and is not replaced.
+            least = if *value < least || is_nan(value) { *value } else { least };
+            greatest = if *value > greatest || is_nan(value) { *value } else { greatest };
         }
         *state = Some((least, greatest));
     }
@@ -190,7 +198,7 @@ impl<T: Number> Kernel<T> for SpreadKernel {
             *state = state.or(later);
             return;
         };
-        *state = Some((if c < a { c } else { a }, if d > b { d } else { b }));
+        *state = Some((if c < a || is_nan(&c) { c } else { a }, if d > b || is_nan(&d) { d } else { b }));
     }
 
     fn emit(&self, state: Option<(T, T)>, window: i64, out: &mut Emitted<T>) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use chronolith_base::Rng;
 
-use super::moments::Number;
+use super::moments::{Number, is_nan};
 use super::{AuxValues, Element, Emitted, Kernel, Run, growth_bytes, vector_bytes};
 use crate::rows::plan::Order;
 
@@ -88,16 +88,19 @@ impl<X: AuxValues> PoolKernel<X> {
     fn keep_extremes<T: Element>(&self, kept: &mut Vec<Kept<T, X>>, max: usize) {
         let is_top = matches!(self.function, PoolFn::Top(_));
         kept.sort_by(|a, b| {
-            let by_value = if is_top { order(&b.value, &a.value) } else { order(&a.value, &b.value) };
+            let by_value = match is_top {
+                true => is_nan(&a.value).cmp(&is_nan(&b.value)).then_with(|| order(&b.value, &a.value)),
+                false => order(&a.value, &b.value),
+            };
             by_value.then(a.time.cmp(&b.time))
         });
         kept.truncate(max);
     }
 }
 
-/// Order of values; there is no NaN among them.
+/// Order of values, NaN last.
 fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
-    a.partial_cmp(b).unwrap_or(Ordering::Equal)
+    a.partial_cmp(b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
 }
 
 impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
@@ -215,7 +218,8 @@ fn mode_of<T: Element, X>(kept: &mut [Kept<T, X>], time_order: Order) -> Option<
     let mut best: Option<(usize, usize)> = None;
     let mut first = 0;
     while first < kept.len() {
-        let length = kept[first..].iter().take_while(|other| other.value == kept[first].value).count();
+        // NaN does not equal itself.
+        let length = kept[first..].iter().take_while(|other| other.value == kept[first].value).count().max(1);
         let wins = best.is_none_or(|(best_first, best_length)| {
             length > best_length
                 || length == best_length
