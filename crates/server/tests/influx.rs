@@ -367,6 +367,11 @@ fn floats_beyond_integers() {
 }
 
 #[test]
+fn names_of_a_subquery() {
+    run(include_str!("influx/subquery_names.txt"), |_| {});
+}
+
+#[test]
 fn tabs_in_lines() {
     run(include_str!("influx/tabs.txt"), |_| {});
 }

@@ -297,6 +297,12 @@ pub fn cast_literal(value: &Literal, to: ColumnType) -> Option<Literal> {
     }
 }
 
+/// Returns true if [`cast_literal`] casts values of a type: numbers convert to numbers.
+pub(crate) fn converts(from: ColumnType, to: ColumnType) -> bool {
+    let is_number = |one| matches!(one, ColumnType::Float | ColumnType::Integer | ColumnType::Unsigned);
+    from == to || is_number(from) && is_number(to)
+}
+
 /// Casts values as [`cast_literal`]; `None` if the types do not convert.
 #[must_use]
 pub(crate) fn cast_values(values: &TypedValues, to: ColumnType) -> Option<TypedValues> {

@@ -6,6 +6,7 @@
 //! opened before the tables of the plan are made, so that nested plans have tables of two levels at a time.
 //! Not here: reading of samples (`points`).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,10 +17,11 @@ use chronolith_model::{FIELD_LABEL, Labels, METRIC_NAME, Matcher, Selector, Seri
 
 use super::allowance::{ALLOCATION_BYTES, Allowance, TEXT_BYTES, row_bytes};
 use super::call;
-use super::column::{ResultSeries, RowBatch, RowColumn};
+use super::column::{ResultSeries, RowBatch, RowColumn, converts};
 use super::error::RowError;
 use super::execution::RowExecution;
 use super::filter::{SeriesFilter, expr_bytes, filter_of_series, has_tags, series_matchers};
+use super::math::nan_as_null;
 use super::plan::{Call, Literal, Order, RowPlan, Slice, Source, Variable};
 use super::points::{Group, Member, PointColumns, PointSource};
 use super::range::{intersection, range_of_plan, ranges_of_calls};
@@ -352,9 +354,22 @@ impl<'s> Builder<'s> {
         for (idx, column) in points.columns.iter_mut().enumerate() {
             let Some(column) = column else { continue };
             if let Variable::Field { cast: Some(cast), .. } = &self.variables.all[idx] {
-                let _copy = self.execution.reserve(2 * column.len() * row_bytes(*cast))?;
+                let is_input = !self.plan.calls.is_empty() && self.drivers.contains(&idx);
+                if !is_input && !converts(column.values.column_type(), *cast) {
+                    // Only the points of calls need the type: other values stay what they are.
+                    self.variables.types[idx] = Some(column.values.column_type());
+                    continue;
+                }
+                let row = row_bytes(*cast) + row_bytes(column.values.column_type());
+                let _copy = self.execution.reserve(2 * column.len() * row)?;
+                let nan_is_null = !is_input && *cast != ColumnType::Float;
+                let source = if nan_is_null {
+                    Cow::Owned(nan_as_null(column.clone()))
+                } else {
+                    Cow::Borrowed(&*column)
+                };
                 let mut converted = RowColumn::new(*cast);
-                converted.append(column);
+                converted.append(&source);
                 *column = converted;
             }
             widen(&mut self.variables.types[idx], column.values.column_type());

@@ -62,7 +62,7 @@ impl<'a> Columns<'a> {
                 Ok(plan::Expr::Math(math(call)?, args?))
             }
             Expr::Call(call) => self.call(call).map(plan::Expr::Call),
-            Expr::Ref(var) => Ok(plan::Expr::Variable(self.scope.variable(var))),
+            Expr::Ref(var) => Ok(plan::Expr::Variable(self.scope.variable_of_column(var))),
             literal => literal_of(literal).map(plan::Expr::Literal),
         }
     }

@@ -8,7 +8,7 @@ use chronolith_model::query::ColumnType;
 use chronolith_model::time::TimeUnit;
 
 use super::names::Names;
-use crate::ast::{DataType, VarRef};
+use crate::ast::{DataType, Expr, VarRef};
 use crate::semantics::CheckedSelect;
 
 /// Name of a variable that no source has: `::field` of a tag, or a column of a subquery without a type.
@@ -17,6 +17,10 @@ const NO_FIELD: &str = "\0";
 pub(super) struct Scope<'a> {
     /// Columns of all subqueries. A tag among them is a field of the outer query.
     columns: HashSet<Arc<str>>,
+    /// Tags that subqueries group by.
+    group_tags: HashSet<Arc<str>>,
+    /// True if a name in the columns has a type. Without one, there are no rows.
+    has_typed_column: bool,
     /// Width of the windows in nanoseconds, if there are some.
     pub(super) interval_ns: Option<i64>,
     /// Unit of the times of the store.
@@ -33,13 +37,17 @@ impl<'a> Scope<'a> {
         names: &'a Names,
     ) -> Scope<'a> {
         let mut columns = HashSet::default();
+        let mut group_tags = HashSet::default();
         for source in sources {
             if let Source::Subquery(inner) = source {
                 columns.extend(inner.columns.iter().map(|column| column.name.clone()));
+                group_tags.extend(inner.group_tags.iter().cloned());
             }
         }
+        let is_typed = |expr: &Expr| matches!(expr, Expr::Ref(var) if !matches!(var.kind, DataType::AnyField | DataType::Unknown));
+        let has_typed_column = select.fields.iter().any(|field| field.expr.any(&mut |expr| is_typed(expr)));
         let interval_ns = select.interval.map(|interval| interval.width_ns).filter(|width_ns| *width_ns > 0);
-        Scope { columns, interval_ns, unit, names }
+        Scope { columns, group_tags, has_typed_column, interval_ns, unit, names }
     }
 
     /// The shared form of a name.
@@ -51,15 +59,35 @@ impl<'a> Scope<'a> {
         self.columns.contains(name)
     }
 
+    fn is_of_subquery(&self, name: &str) -> bool {
+        self.is_column(name) || self.group_tags.contains(name)
+    }
+
     /// Returns true if no row has a value of the name.
     fn is_never_stored(&self, var: &VarRef) -> bool {
-        var.kind == DataType::AnyField || var.kind == DataType::Unknown && self.is_column(&var.name)
+        match var.kind {
+            // Next to a name of a subquery, `::field` is no type: the name has the value that it has without.
+            DataType::AnyField => !self.is_of_subquery(&var.name),
+            DataType::Unknown => self.is_column(&var.name),
+            _ => false,
+        }
+    }
+
+    /// A value that no row has.
+    pub(super) fn null(&self) -> Variable {
+        Variable::Field { name: self.name(NO_FIELD), cast: None }
+    }
+
+    /// The value of a name in a column.
+    pub(super) fn variable_of_column(&self, var: &VarRef) -> Variable {
+        let is_null = var.kind == DataType::AnyField && !self.has_typed_column;
+        if is_null { self.null() } else { self.variable(var) }
     }
 
     /// The value of a name in a row.
-    pub(super) fn variable(&self, var: &VarRef) -> Variable {
+    fn variable(&self, var: &VarRef) -> Variable {
         if self.is_never_stored(var) {
-            return Variable::Field { name: self.name(NO_FIELD), cast: None };
+            return self.null();
         }
         let name = self.name(&var.name);
         if var.kind == DataType::Tag && !self.is_column(&var.name) {
@@ -76,12 +104,14 @@ impl<'a> Scope<'a> {
         self.variable(var)
     }
 
-    /// The points of a call; those of a tag are none, unless it is a column of a subquery.
+    /// The points of a call; those of a tag are none, unless a subquery has it.
     pub(super) fn points(&self, var: &VarRef) -> Variable {
-        let name = if self.is_never_stored(var) { NO_FIELD } else { &var.name };
+        // Of a column, points without a type are none.
+        let is_untyped = var.kind == DataType::AnyField && self.is_column(&var.name);
+        let name = if is_untyped || self.is_never_stored(var) { NO_FIELD } else { &var.name };
         let cast = match var.kind {
             // Without points, the type decides only that the number of `fill()` stands for the nulls.
-            DataType::Tag if !self.is_column(&var.name) => Some(ColumnType::Float),
+            DataType::Tag if !self.is_of_subquery(&var.name) => Some(ColumnType::Float),
             kind => column_type(kind),
         };
         Variable::Field { name: self.name(name), cast }
