@@ -69,6 +69,24 @@ pub fn split_condition(condition: Option<&Expr>, context: &FoldContext) -> Resul
     Ok(Condition { rest: rest.filter(|rest| *rest != Expr::Boolean(true)), bounds: split.bounds })
 }
 
+/// Refuses operands of AND and OR that folding has made constants that are no booleans, such as `1 + 1`.
+///
+/// # Errors
+/// [`SemanticError`] with the text of the first one.
+pub(crate) fn check_operands(condition: &Expr) -> Result<(), SemanticError> {
+    match condition {
+        Expr::Chain(chain) if chain.rest.iter().any(|(op, _)| op.is_logical()) => {
+            // Operators that bind tighter are in the operands, or in front of the first AND or OR.
+            let logical = chain.rest.iter().filter(|(op, _)| op.is_logical());
+            let first = chain.rest.first().is_some_and(|(op, _)| op.is_logical()).then_some(&chain.first);
+            first.into_iter().chain(logical.map(|(_, operand)| operand)).try_for_each(check_operands)
+        }
+        Expr::Paren(inner) => check_operands(inner),
+        Expr::Chain(_) | Expr::Boolean(_) => Ok(()),
+        condition => Err(SemanticError::new(format!("invalid condition expression: {condition}"))),
+    }
+}
+
 fn split(condition: &Expr, context: &FoldContext) -> Result<Condition, SemanticError> {
     match condition {
         Expr::Chain(chain) => split_chain(chain, context),

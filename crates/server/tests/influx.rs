@@ -372,6 +372,16 @@ fn names_of_a_subquery() {
 }
 
 #[test]
+fn wildcards_in_conditions() {
+    run(include_str!("influx/wildcard_conditions.txt"), |_| {});
+}
+
+#[test]
+fn conditions_without_a_comparison() {
+    run(include_str!("influx/constant_conditions.txt"), |_| {});
+}
+
+#[test]
 fn tabs_in_lines() {
     run(include_str!("influx/tabs.txt"), |_| {});
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use chronolith_base::Reservation;
 use chronolith_model::query::{ColumnType, TypedValues};
 
-use super::allowance::{TEXT_BYTES, row_bytes};
+use super::allowance::row_bytes;
 use super::column::RowColumn;
 use super::error::RowError;
 use super::execution::RowExecution;
@@ -97,8 +97,7 @@ pub(crate) fn evaluate<'a>(expr: &Expr, input: &EvalInput<'a>) -> Result<Evaluat
             input.execution.check()?;
             let left = evaluate(left, input)?.column_and_memory();
             let right = evaluate(right, input)?.column_and_memory();
-            let mut memory = reserve_rows()?;
-            memory.grow(concatenated_bytes(*operator, &left.0, &right.0))?;
+            let memory = reserve_rows()?;
             Ok(Evaluated::computed(binary(*operator, &left.0, &right.0, input.place), memory))
         }
         Expr::Match { operand, regex, negated } => {
@@ -141,19 +140,8 @@ impl<'a> Evaluated<'a> {
     }
 }
 
-/// Bytes of the texts that an operator makes.
-fn concatenated_bytes(operator: Operator, left: &RowColumn, right: &RowColumn) -> u64 {
-    let (TypedValues::Texts(left), TypedValues::Texts(right), Operator::Add) =
-        (&left.values, &right.values, operator)
-    else {
-        return 0;
-    };
-    // The bytes are in a vector first.
-    left.iter().zip(right).map(|(left, right)| (left.len() + right.len() + TEXT_BYTES) as u64).sum::<u64>()
-        + left.iter().zip(right).map(|(left, right)| (left.len() + right.len()) as u64).max().unwrap_or(0)
-}
-
-/// Evaluates the columns of a plan. NaN is null. The memory is that of the columns.
+/// Evaluates the columns of a plan. The memory is that of the columns, and of a mark per row for those in
+/// which the outermost plan replaces NaN.
 pub(crate) fn shown_columns(
     plan: &RowPlan,
     input: &EvalInput<'_>,
@@ -242,7 +230,6 @@ pub(crate) fn binary(operator: Operator, left: &RowColumn, right: &RowColumn, pl
         (Values::Texts(a), Values::Texts(b)) => match operator {
             Operator::Eq => pair.compare(a, b, |a, b| a == b),
             Operator::Ne => pair.compare(a, b, |a, b| a != b),
-            Operator::Add => pair.arithmetic(a, b, Values::Texts, |a, b| [&**a, &**b].concat().into()),
             _ => pair.undefined(),
         },
         _ => pair.undefined(),

@@ -142,7 +142,7 @@ pub enum Literal {
 /// operations on them are null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
-    /// Sum; concatenation of texts.
+    /// Sum, of numbers.
     Add,
     /// Difference.
     Sub,

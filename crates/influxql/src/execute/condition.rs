@@ -146,6 +146,28 @@ fn of_chain(chain: &Chain) -> Option<TagCondition> {
     left
 }
 
+/// Refuses comparisons whose left side is no tag, as lists of measurements and of values do.
+pub(super) fn check_left_sides(condition: &Expr) -> Result<(), StatementError> {
+    let chain = match condition {
+        Expr::Chain(chain) => chain,
+        Expr::Paren(inner) => return check_left_sides(inner),
+        _ => return Ok(()),
+    };
+    let mut left = Some(&chain.first);
+    for (op, right) in &chain.rest {
+        if op.is_logical() {
+            left.take().map_or(Ok(()), check_left_sides)?;
+            check_left_sides(right)?;
+        } else if let Some(left) = left.take()
+            && matches!(op, BinaryOp::Eq | BinaryOp::NotEq | BinaryOp::Match | BinaryOp::NotMatch)
+            && !matches!(left.without_parens(), Expr::Ref(_))
+        {
+            return Err(StatementError::Text(format!("left side of '{op}' must be a tag key")));
+        }
+    }
+    Ok(())
+}
+
 fn joined(left: TagCondition, op: BinaryOp, right: TagCondition) -> TagCondition {
     match (op, left) {
         (BinaryOp::And, TagCondition::All(mut all)) => {
@@ -163,6 +185,10 @@ fn joined(left: TagCondition, op: BinaryOp, right: TagCondition) -> TagCondition
 
 fn comparison(left: &Expr, op: BinaryOp, right: &Expr) -> Option<TagCondition> {
     let (var, value) = match (left.without_parens(), right.without_parens()) {
+        // A wildcard is no tag: what is compared with it says nothing about series.
+        (Expr::Wildcard(_), _) | (_, Expr::Wildcard(_)) if op.is_comparison() => {
+            return Some(TagCondition::Always);
+        }
         (Expr::Ref(var), value) | (value, Expr::Ref(var)) => (var, value),
         _ => return None,
     };

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use chronolith_model::{METRIC_NAME, Matcher, TimeRange, WordKind};
 use jiff::tz::TimeZone;
 
-use super::condition::{TagCondition, TagFilter};
+use super::condition::{TagCondition, TagFilter, check_left_sides};
 use super::schema::{NumbersOfValue, Schema};
 use super::session::{Session, StatementError};
 use crate::ast::{DataType, Expr, KeyMatch, Page, ShowSeries, ShowTagValues, Source, Statement};
-use crate::condition::{TimeBounds, split_condition};
+use crate::condition::{TimeBounds, check_operands, split_condition};
 use crate::fold::FoldContext;
 use crate::result::{Cell, ResultSink, SeriesHeader};
 
@@ -95,7 +95,9 @@ fn show_measurements(
     show: &ShowSeries,
     sink: &mut dyn ResultSink,
 ) -> Result<(), StatementError> {
-    refuse_time(split_time(session, show.condition.as_ref())?.0, "SHOW MEASUREMENTS")?;
+    let (range, rest) = split_time(session, show.condition.as_ref())?;
+    refuse_time(range, "SHOW MEASUREMENTS")?;
+    rest.as_ref().map_or(Ok(()), check_left_sides)?;
     // A database that does not exist has no measurements; other lists are errors then.
     if !show.database.is_empty() && session.database_sources(&show.database).is_err() {
         return Ok(());
@@ -196,6 +198,7 @@ fn show_tag_values(
     let schema = schema_with(session, &clauses.database, condition, NumbersOfValue::Never)?;
     let selects = key_selector(&show.keys)?;
     let rest = split_time(session, condition)?.1;
+    rest.as_ref().map_or(Ok(()), check_left_sides)?;
     let of_value = rest.as_ref().map(TagCondition::of).transpose()?;
     let of_value = of_value.and_then(|condition| condition.of_value_column());
     let is_listed = |value: &String| of_value.as_ref().is_none_or(|one| one.selects_value(value));
@@ -310,6 +313,7 @@ pub(super) fn split_time(
 ) -> Result<(TimeRange, Option<Expr>), StatementError> {
     let context = FoldContext { now_ns: Some(session.now_ns), zone: TimeZone::UTC, computes_math: false };
     let split = split_condition(condition, &context).map_err(StatementError::text)?;
+    split.rest.as_ref().map_or(Ok(()), check_operands).map_err(StatementError::text)?;
     let is_bounded = split.bounds != TimeBounds::default();
     Ok((if is_bounded { split.bounds.range() } else { TimeRange::ALL }, split.rest))
 }

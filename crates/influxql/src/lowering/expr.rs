@@ -98,6 +98,8 @@ pub(super) fn filter(condition: &Expr, scope: &Scope<'_>) -> Result<plan::Expr, 
             Ok(plan::Expr::Math(math(call)?, args?))
         }
         Expr::Ref(var) => Ok(plan::Expr::Variable(scope.variable_of_condition(var))),
+        // No point has a value of that name: comparisons are false.
+        Expr::Wildcard(_) => Ok(plan::Expr::Variable(scope.null())),
         literal => literal_of(literal).map(plan::Expr::Literal),
     }
 }

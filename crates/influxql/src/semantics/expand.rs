@@ -8,6 +8,7 @@ use super::checked::{CheckedSelect, CheckedSource};
 use super::schema::Schema;
 use super::types::type_of;
 use crate::ast::{Call, DataType, Dimension, Expr, Field, Regex, VarRef};
+use crate::condition::check_operands;
 use crate::error::SemanticError;
 use crate::footprint::{FIELD_BYTES, FIELDS_PER_CHECK, expanded_bytes, expr_bytes, level_bytes, name_bytes};
 
@@ -34,7 +35,17 @@ where
         }
         type_of(&field.expr)?;
     }
+    check_conditions(&expanded)?;
     Ok(expanded)
+}
+
+/// Refuses conditions that are constants and no booleans, after all other errors, as InfluxDB does.
+fn check_conditions(select: &CheckedSelect) -> Result<(), SemanticError> {
+    select.condition.as_ref().map_or(Ok(()), check_operands)?;
+    select.sources.iter().try_for_each(|source| match source {
+        CheckedSource::Select(inner) => check_conditions(inner),
+        CheckedSource::Measurement(_) => Ok(()),
+    })
 }
 
 fn expand<S: Schema>(mut select: CheckedSelect, schema: &S) -> Result<CheckedSelect, S::Error>

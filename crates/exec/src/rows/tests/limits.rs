@@ -10,8 +10,7 @@ use super::plans::*;
 use crate::rows::error::RowError;
 use crate::rows::execution::RowLimits;
 use crate::rows::plan::{
-    Aggregate, Expr, Extremes, Fill, HoltWinters, Indicator, IndicatorKind, Operator, RowPlan, Transform,
-    Variable,
+    Aggregate, Expr, Extremes, Fill, HoltWinters, Indicator, IndicatorKind, RowPlan, Transform, Variable,
 };
 
 const HUGE: usize = usize::MAX;
@@ -84,9 +83,6 @@ fn plans_that_need_too_much_memory_are_refused_before_they_allocate() {
     ] {
         check_refused("transformed windows", over_mean(transform).between(0, RANGE).every(1));
     }
-    let text = (0..600).fold(field("s"), |left, _| binary(Operator::Add, left, field("s")));
-    let joined = binary(Operator::Eq, text.clone(), text);
-    check_refused("joined texts", RowPlan { filter: Some(joined), ..from_m().fields(&["v"]) });
     let columns = (0..60_000).fold(from_m(), |plan, _| plan.column("x", field("v")));
     check_refused("columns", columns);
 }
