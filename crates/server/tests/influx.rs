@@ -367,6 +367,21 @@ fn floats_beyond_integers() {
 }
 
 #[test]
+fn rounding_of_numbers() {
+    run(include_str!("influx/rounding.txt"), |_| {});
+}
+
+#[test]
+fn several_calls_over_a_subquery() {
+    run(include_str!("influx/joined_calls.txt"), |_| {});
+}
+
+#[test]
+fn limits_of_a_subquery() {
+    run(include_str!("influx/subquery_limits.txt"), |_| {});
+}
+
+#[test]
 fn names_of_a_subquery() {
     run(include_str!("influx/subquery_names.txt"), |_| {});
 }
@@ -379,6 +394,11 @@ fn wildcards_in_conditions() {
 #[test]
 fn conditions_without_a_comparison() {
     run(include_str!("influx/constant_conditions.txt"), |_| {});
+}
+
+#[test]
+fn transformations_of_windows() {
+    run(include_str!("influx/transformed_windows.txt"), |_| {});
 }
 
 #[test]
