@@ -137,7 +137,8 @@ fn sum(answers: &Answers) -> u64 {
         Some(Json::Number(text)) => text.parse::<u64>().unwrap_or(0),
         _ => 0,
     };
-    cells::all_rows(&answers.ours).iter().map(count).sum()
+    // A list of numbers that are no counts may exceed 64 bits.
+    cells::all_rows(&answers.ours).iter().map(count).fold(0, u64::saturating_add)
 }
 
 /// Fields of the shared measurements that the conditions of a statement name.
