@@ -402,6 +402,11 @@ fn transformations_of_windows() {
 }
 
 #[test]
+fn last_digits_of_numbers() {
+    run(include_str!("influx/last_digits.txt"), |_| {});
+}
+
+#[test]
 fn tabs_in_lines() {
     run(include_str!("influx/tabs.txt"), |_| {});
 }

@@ -264,13 +264,13 @@ fn push_default(values: &mut TypedValues) {
 const INTEGER_END: f64 = 9_223_372_036_854_775_808.0;
 
 /// Casts a float as InfluxDB on x86-64 does: what no integer holds, NaN included, is the least integer.
-fn float_to_integer(value: f64) -> i64 {
+pub(crate) fn float_to_integer(value: f64) -> i64 {
     if (-INTEGER_END..INTEGER_END).contains(&value) { value as i64 } else { i64::MIN }
 }
 
 /// Casts a float as InfluxDB on x86-64 does: values from 2^63 are cast by their distance to it, others as
 /// integers whose bits are taken.
-fn float_to_unsigned(value: f64) -> u64 {
+pub(crate) fn float_to_unsigned(value: f64) -> u64 {
     if value < INTEGER_END {
         float_to_integer(value).cast_unsigned()
     } else {

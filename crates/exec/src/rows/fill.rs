@@ -7,7 +7,7 @@ use chronolith_model::query::TypedValues;
 use super::accumulate::Points;
 use super::allowance::row_bytes;
 use super::bounds::WindowBounds;
-use super::column::{NULL_ROW, RowColumn};
+use super::column::{NULL_ROW, RowColumn, float_to_integer, float_to_unsigned};
 use super::error::RowError;
 use super::finish::Finish;
 use super::plan::{Fill, Literal, Order};
@@ -101,7 +101,7 @@ pub(crate) fn fill_windows(
         _ => None,
     };
     let values = match fill {
-        Fill::Linear => linear(&points, &starts, &rows),
+        Fill::Linear => linear(&points, &starts, &rows, bounds),
         Fill::Previous => points.values.gather(&previous_rows(&rows)),
         _ => with_number(&points.values, &rows, value),
     };
@@ -181,9 +181,25 @@ fn with_number(values: &RowColumn, rows: &[u32], value: Option<&Literal>) -> Row
     all.gather(&rows)
 }
 
+/// Straight line through two values, in numbers of windows.
+struct Line {
+    slope: f64,
+    /// Windows after the first value.
+    distance: f64,
+}
+
+impl Line {
+    /// The order of the operations decides the last digit; it is that of InfluxDB.
+    fn value(&self, first: f64) -> f64 {
+        self.slope * self.distance + first
+    }
+}
+
 /// Interpolates numbers between the points before and after.
-fn linear(points: &Points, starts: &[i64], rows: &[u32]) -> RowColumn {
+fn linear(points: &Points, starts: &[i64], rows: &[u32], bounds: &WindowBounds) -> RowColumn {
     let values = &points.values;
+    let width = bounds.windows.as_ref().map_or(1, |windows| windows.width.max(1));
+    let distance = |from: i64, to: i64| (to.div_euclid(width) - from.div_euclid(width)) as f64;
     let mut out = values.gather(rows);
     let mut before: Option<usize> = None;
     for (window, row) in rows.iter().enumerate() {
@@ -196,25 +212,27 @@ fn linear(points: &Points, starts: &[i64], rows: &[u32]) -> RowColumn {
         if after >= points.times.len() || !values.is_present(before) || !values.is_present(after) {
             continue;
         }
-        let from = points.times[before];
-        let to = points.times[after];
-        let share = (starts[window] as f64 - from as f64) / (to as f64 - from as f64);
+        let windows = distance(points.times[before], points.times[after]);
+        let line = |difference: f64| Line {
+            slope: difference / windows,
+            distance: distance(points.times[before], starts[window]),
+        };
         let is_set = match &mut out.values {
             TypedValues::Floats(out) => {
                 let TypedValues::Floats(values) = &values.values else { continue };
-                out[window] = (values[after] - values[before]) * share + values[before];
+                out[window] = line(values[after] - values[before]).value(values[before]);
                 true
             }
             TypedValues::Integers(out) => {
                 let TypedValues::Integers(values) = &values.values else { continue };
                 let difference = values[after].wrapping_sub(values[before]) as f64;
-                out[window] = (difference * share + values[before] as f64) as i64;
+                out[window] = float_to_integer(line(difference).value(values[before] as f64));
                 true
             }
             TypedValues::Unsigned(out) => {
                 let TypedValues::Unsigned(values) = &values.values else { continue };
                 let difference = values[after] as f64 - values[before] as f64;
-                out[window] = (difference * share + values[before] as f64) as u64;
+                out[window] = float_to_unsigned(line(difference).value(values[before] as f64));
                 true
             }
             _ => false,

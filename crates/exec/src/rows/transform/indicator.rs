@@ -272,7 +272,9 @@ impl Formula for Efficiency {
         let oldest = (self.at + 1) % self.values.len();
         let signal = (value - self.values[oldest]).abs();
         let change = (value - self.values[self.at]).abs();
-        self.noise += change - self.changes[oldest];
+        // In two steps: the difference of both changes may have another last digit.
+        self.noise -= self.changes[oldest];
+        self.noise += change;
         self.at = oldest;
         self.values[oldest] = value;
         self.changes[oldest] = change;
@@ -293,10 +295,11 @@ impl Formula for Adaptive {
     }
 
     fn add(&mut self, value: f64) -> f64 {
-        const FASTEST: f64 = 2.0 / 3.0;
         const SLOWEST: f64 = 2.0 / 31.0;
+        // 2/3 - 2/31, rounded once.
+        const SPAN: f64 = 56.0 / 93.0;
         let ratio = self.efficiency.add(value);
-        let factor = (ratio * (FASTEST - SLOWEST) + SLOWEST).powi(2);
+        let factor = (ratio * SPAN + SLOWEST).powi(2);
         let average = self.last + factor * (value - self.last);
         // Until it is warm, each average starts at the value before.
         self.last = if self.efficiency.is_warm() { average } else { value };

@@ -1,6 +1,7 @@
 //! CSV: columns `name`, `tags` and those of the series; times are integers.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
+use chronolith_model::decimal::decimal;
 
 use super::output::{Epoch, Printer};
 
@@ -73,7 +74,7 @@ impl Printer for CsvPrinter {
                 Cell::Float(value) if value.is_infinite() => {
                     self.out.extend_from_slice(if value > 0.0 { b"+Inf" } else { b"-Inf" });
                 }
-                Cell::Float(value) => self.out.extend_from_slice(format!("{value}").as_bytes()),
+                Cell::Float(value) => self.out.extend_from_slice(decimal(value).as_bytes()),
                 Cell::Unsigned(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
                 Cell::Boolean(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
                 Cell::Text(text) => put_field(&mut self.out, text),

@@ -2,8 +2,10 @@
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 use chronolith_influxql::time::TimeZone;
+use chronolith_model::decimal::scientific;
 
 use super::output::{Epoch, Printer, put_rfc3339};
+use crate::http::json;
 
 /// Prints a response as JSON.
 pub(in crate::http::influx) struct JsonPrinter {
@@ -246,7 +248,7 @@ fn put_float(out: &mut Vec<u8>, value: f64) {
     }
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
-        let text = format!("{value:e}");
+        let text = scientific(value);
         match text.split_once('e') {
             Some((digits, exponent)) if !exponent.starts_with('-') => {
                 out.extend_from_slice(format!("{digits}e+{exponent}").as_bytes());
@@ -255,7 +257,7 @@ fn put_float(out: &mut Vec<u8>, value: f64) {
         }
         return;
     }
-    out.extend_from_slice(format!("{value}").as_bytes());
+    json::put_float(out, value);
 }
 
 /// Appends a quoted text. Bytes that are not UTF-8 become U+FFFD; `<`, `>`, `&` and the line separators
