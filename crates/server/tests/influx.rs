@@ -407,6 +407,11 @@ fn last_digits_of_numbers() {
 }
 
 #[test]
+fn names_that_a_subquery_lacks() {
+    run(include_str!("influx/absent_names.txt"), |_| {});
+}
+
+#[test]
 fn tabs_in_lines() {
     run(include_str!("influx/tabs.txt"), |_| {});
 }

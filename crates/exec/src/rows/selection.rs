@@ -384,7 +384,14 @@ impl<'s> Builder<'s> {
             }
         };
         let key = self.key_of(&tags)?;
-        let has_driver = self.drivers.iter().any(|idx| points.columns[*idx].is_some());
+        // In a plan without calls, a column with a type has its rows, which are null if the subquery lacks it.
+        let is_typed = |idx: &usize| match &self.variables.all[*idx] {
+            Variable::Tag { .. } => true,
+            Variable::Field { cast, .. } => cast.is_some(),
+        };
+        let is_raw = self.plan.calls.is_empty();
+        let is_driver = |idx: &usize| points.columns[*idx].is_some() || is_raw && is_typed(idx);
+        let has_driver = self.drivers.iter().any(is_driver);
         if has_driver && !matches!(filter, SeriesFilter::None) {
             let member = Member { tags, filter, source: PointSource::Rows(points), calls };
             self.members.push(KeyedMember { name: series.name.clone(), key, member });

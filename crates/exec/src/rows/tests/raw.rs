@@ -236,7 +236,10 @@ fn names_that_a_subquery_does_not_have() {
     let inner = || from_m().column("x", field("v"));
     let plan = from_subquery(inner()).fields(&["x", "host"]).by(&["host"]).between(1, 2);
     check(POINTS, plan, "m{host=a}\n1: 1.0 null\nm{host=b}\n1: 2.0 null\nm{host=c}\n1: 0.5 null");
-    let plan = from_subquery(inner()).column("host", tag("host")).by(&["host"]);
+    // A name with a type has the rows of the subquery, one without has none.
+    let plan = from_subquery(inner()).column("host", tag("host")).by(&["host"]).between(1, 2);
+    check(POINTS, plan, "m{host=a}\n1: null\nm{host=b}\n1: null\nm{host=c}\n1: null");
+    let plan = from_subquery(inner()).fields(&["host"]).by(&["host"]);
     check(POINTS, plan, "");
     let filtered = |name: &str, operator: Operator, value: &str| {
         let mut plan = from_subquery(inner().between(11, 13)).fields(&["x"]);
