@@ -13,7 +13,7 @@ use crate::schema::MEASUREMENTS;
 use crate::steps::Step;
 use crate::text;
 
-pub(super) const RULES: [Rule; 14] = [
+pub(super) const RULES: [Rule; 15] = [
     asked(
         "series that a deletion leaves",
         |e| e.steps.iter().any(deletes),
@@ -76,6 +76,11 @@ pub(super) const RULES: [Rule; 14] = [
     asked(
         "types after a deletion",
         |e| e.steps.iter().any(deletes) && e.text.contains("FROM /./"),
+        |e, runner| runner.agree_throughout(&steps_without_deletions(e)),
+    ),
+    asked(
+        "fields that a deletion leaves",
+        |e| e.steps.iter().any(deletes) && e.text.contains("FIELD KEY"),
         |e, runner| runner.agree_throughout(&steps_without_deletions(e)),
     ),
     asked(

@@ -1,10 +1,13 @@
 //! Rules about subqueries and sources.
 
+use std::io::Result;
+
 use super::{Evidence, Rule, asked, shown};
 use crate::cells;
 use crate::compare::print;
 use crate::json::Json;
-use crate::schema::MEASUREMENTS;
+use crate::runner::Runner;
+use crate::schema::{APART, MEASUREMENTS, TIED};
 use crate::text;
 
 pub(super) const RULES: [Rule; 11] = [
@@ -82,12 +85,9 @@ pub(super) const RULES: [Rule; 11] = [
     asked("LIMIT of groups in a subquery", has_limit, |e, runner| {
         // InfluxDB counts from the start whenever the group of the next row is another one.
         let unlimited = text::without_clause(&text::without_clause(&e.text, " LIMIT "), " OFFSET ");
-        for subquery in text::subqueries(&e.text) {
-            if !e.agree_about(subquery, runner)? {
-                return Ok(false);
-            }
-        }
-        e.agree_about(&unlimited, runner)
+        let apart = unlimited.replace(TIED, APART);
+        Ok(agree_about_subqueries(e, runner)?
+            && (e.agree_about(&unlimited, runner)? || e.agree_about(&apart, runner)?))
     }),
     asked(
         "cast of a column of a subquery",
@@ -99,9 +99,7 @@ pub(super) const RULES: [Rule; 11] = [
             Ok(same && e.agree_about(&uncast, runner)?)
         },
     ),
-    asked("cast of a name that a subquery does not have", gives_nulls_for_nothing, |e, runner| {
-        Ok(e.ask(&text::without_casts(&e.text), runner)?.difference.is_none())
-    }),
+    asked("calls of a subquery that are not joined", has_calls_of_groups, agree_about_subqueries),
 ];
 
 /// Returns true if InfluxDB has our rows, and some of them once more.
@@ -149,20 +147,28 @@ fn grouped_once(statement: &str) -> String {
     statement.to_owned()
 }
 
-/// Returns true if a subquery has groups, and LIMIT or OFFSET.
+/// Returns true if a subquery has LIMIT or OFFSET.
 fn has_limit(e: &Evidence<'_>) -> bool {
-    let is_limited =
-        |text: &&str| text.contains(" GROUP BY ") && (text.contains(" LIMIT ") || text.contains(" OFFSET "));
+    let is_limited = |text: &&str| text.contains(" LIMIT ") || text.contains(" OFFSET ");
     text::subqueries(&e.text).iter().any(is_limited)
 }
 
-/// Returns true if a name is cast, there are no rows here, and those of InfluxDB are null.
-fn gives_nulls_for_nothing(e: &Evidence<'_>) -> bool {
-    let is_null = |row: &&Json| row.items().iter().skip(1).all(|cell| *cell == Json::Null);
-    let theirs = cells::all_rows(&e.answers().theirs);
-    e.text.contains("FROM (SELECT")
-        && text::without_casts(&e.text) != e.text
-        && cells::all_rows(&e.answers().ours).is_empty()
-        && !theirs.is_empty()
-        && theirs.iter().all(is_null)
+/// Returns true if a subquery has several calls per group.
+fn has_calls_of_groups(e: &Evidence<'_>) -> bool {
+    let has_groups = |text: &&str| text.contains(" GROUP BY ") || e.text.contains(" GROUP BY ");
+    let calls = |text: &str| text::columns(text).iter().filter(|column| column.contains('(')).count();
+    text::subqueries(&e.text).iter().any(|text| has_groups(text) && calls(text) > 1) && !e.is_error()
+}
+
+/// Returns true if both agree about each subquery by itself, with a LIMIT for its OFFSET. The points may be
+/// those of other times for each series.
+fn agree_about_subqueries(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
+    for subquery in text::subqueries(&e.text) {
+        let limited = text::with_limits(subquery);
+        let apart = limited.replace(TIED, APART);
+        if !e.agree_about(&limited, runner)? && !e.agree_about(&apart, runner)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -6,7 +6,7 @@ use super::{Evidence, Rule, asked, shown};
 use crate::runner::Runner;
 use crate::steps::Step;
 
-pub(super) const RULES: [Rule; 9] = [
+pub(super) const RULES: [Rule; 10] = [
     shown("unsigned integers", |e| {
         // 1.6.7 reads them only if it is built for them.
         let theirs = &e.difference().theirs;
@@ -43,6 +43,14 @@ pub(super) const RULES: [Rule; 9] = [
         |e, runner| without_lines(e, runner, has_time_as_field),
     ),
     asked("equals signs in names with the index tsi1", |e| has_line(e, has_equals), without_equals),
+    asked(
+        "row that INTO keeps of several at one time",
+        |e| e.steps.iter().any(|step| with_all_tags(step).is_some()),
+        |e, runner| {
+            let steps = e.steps.iter().map(|step| with_all_tags(step).unwrap_or_else(|| step.clone()));
+            runner.agree_throughout(&steps.collect::<Vec<_>>())
+        },
+    ),
     asked("series of refused points", |e| e.steps.iter().any(is_write), without_refused_points),
 ];
 
@@ -54,6 +62,17 @@ fn is_conflict(text: &str) -> bool {
 
 fn is_write(step: &Step) -> bool {
     matches!(step, Step::Write { .. })
+}
+
+/// A statement with INTO and without GROUP BY, with the tags of its points. Other clauses would follow these.
+fn with_all_tags(step: &Step) -> Option<Step> {
+    let Step::Query { text, .. } = step else { return None };
+    let text = text.to_string();
+    let has_clause = [" GROUP BY ", " ORDER BY ", "LIMIT ", "OFFSET ", " fill(", " tz("]
+        .iter()
+        .any(|clause| text.contains(clause));
+    (text.contains(" INTO ") && text.starts_with("SELECT ") && !has_clause)
+        .then(|| step.with_text(&format!("{text} GROUP BY *")))
 }
 
 /// Returns true if the step writes digits with a `u`.
