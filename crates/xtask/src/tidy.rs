@@ -16,6 +16,7 @@ mod house_limits;
 mod language;
 mod lexer;
 mod links;
+mod openers;
 mod ratchet;
 mod rendering;
 mod sentences;
@@ -99,6 +100,7 @@ fn check(root: &Path, files: &[TextFile]) -> Result<Vec<Finding>> {
         if file.path.ends_with(".rs") {
             findings.extend(source::check(file));
             findings.extend(language::check_source(file));
+            findings.extend(openers::check(file));
         } else if file.path.ends_with(".md") {
             findings.extend(language::check_document(file));
             findings.extend(rendering::check(file));

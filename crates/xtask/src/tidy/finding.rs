@@ -15,10 +15,12 @@ pub(super) enum Rule {
     ShortDocs,
     Words,
     CellVerbs,
+    CommentOpeners,
+    CommentPhrases,
 }
 
 impl Rule {
-    pub(super) const ALL: [Rule; 10] = [
+    pub(super) const ALL: [Rule; 12] = [
         Rule::TypeFiles,
         Rule::StructFields,
         Rule::TupleParameters,
@@ -29,6 +31,8 @@ impl Rule {
         Rule::ShortDocs,
         Rule::Words,
         Rule::CellVerbs,
+        Rule::CommentOpeners,
+        Rule::CommentPhrases,
     ];
 
     /// Name in the list of exceptions and on the command line.
@@ -44,6 +48,8 @@ impl Rule {
             Rule::ShortDocs => "short-docs",
             Rule::Words => "words",
             Rule::CellVerbs => "cell-verbs",
+            Rule::CommentOpeners => "comment-openers",
+            Rule::CommentPhrases => "comment-phrases",
         }
     }
 

@@ -6,6 +6,7 @@ mod exceptions;
 mod house_limits;
 mod language;
 mod links;
+mod openers;
 mod rendering;
 mod sentences;
 mod structure;
