@@ -151,7 +151,7 @@ impl<'q> Annotations<'q> {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Makes `before` the current set and returns the one that was collected since.
+    /// Makes `before` the current set and returns the set that was collected since the last swap.
     pub fn restore(&self, before: AnnotationSet) -> AnnotationSet {
         std::mem::replace(&mut *self.lock(), before)
     }
@@ -188,7 +188,7 @@ impl<'q> Annotations<'q> {
         }
     }
 
-    /// Returns true if the emitter of `a` is evaluated before that of `b`.
+    /// Returns true if the emitter of `a` is evaluated before the emitter of `b`.
     fn is_emitted_before(&self, a: Origin, b: Origin) -> bool {
         a.emitter != b.emitter && (self.order)(a.emitter) < (self.order)(b.emitter)
     }

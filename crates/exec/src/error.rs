@@ -51,9 +51,9 @@ pub enum ArgumentError {
     NanRatio,
     /// The number of series to select is NaN.
     NanCount,
-    /// The number of series to select is below that of 64 bits.
+    /// The number of series to select is too small for 64 bits.
     CountUnderflow,
-    /// The number of series to select is above that of 64 bits.
+    /// The number of series to select is too large for 64 bits.
     CountOverflow,
     /// The smoothing factor is not between 0 and 1.
     SmoothingFactor,

@@ -35,8 +35,8 @@ impl<'q> Grouping<'q> {
     }
 
     /// Names of the labels that an aggregation reads of series from whose labels a metric name may still be
-    /// removed: those of the group, and those that are removed with the name. For `without`, names of labels
-    /// that it does not read. Ascending.
+    /// removed: the grouping labels, and the labels that are removed with the name. For `without`, names of
+    /// labels that it does not read. Ascending.
     #[must_use]
     pub fn names_read(&self) -> Vec<&'q str> {
         let mut names = self.names.clone();

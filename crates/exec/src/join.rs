@@ -67,7 +67,7 @@ impl StepNotes {
 }
 
 impl<'q> VectorScalar<'q> {
-    /// `side` is that of the scalar.
+    /// `side` is the side of the scalar.
     #[must_use]
     pub fn new(
         execution: &'q Execution<'q>,
@@ -193,7 +193,7 @@ struct Matched {
     step_count: usize,
     /// Steps in which a signature has been matched, signature by signature.
     steps: Vec<bool>,
-    /// Where one series of the "one" side serves many, results by signature and labels: numbers by hash.
+    /// Many-to-one joins: index of each result by the hash of its signature and labels.
     results: HashTable<usize>,
     result_keys: Vec<(usize, Labels)>,
     /// Steps that each of them has.
@@ -378,7 +378,7 @@ impl<'j> Join<'j> {
     }
 
     /// Computes all steps of a pair of series; `None` if no step has a result. `pairs` gives the values of a
-    /// step, that of the "many" side first.
+    /// step, the "many" side first.
     fn pair<'e>(
         &self,
         many: &StepSeries,

@@ -1,7 +1,8 @@
 //! Hash table of label sets, numbered: groups of aggregations, signatures of joins.
 //!
 //! Invariants: numbers count from 0 in the order in which sets first appear. Looking a set up allocates
-//! nothing, and hashes nothing if it is the one that was looked up last: series come sorted, so it often is.
+//! nothing, and hashes nothing if the last lookup was for an equal set, which is frequent because series are
+//! sorted.
 //! Not here: which labels count (`grouping`, `join::matching`).
 
 use chronolith_base::hash::HashTable;

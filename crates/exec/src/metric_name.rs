@@ -1,4 +1,4 @@
-//! Removal of the metric name from series whose values are no longer those of the metric.
+//! Removal of the metric name from series whose values are no longer values of the metric.
 
 use chronolith_model::{Labels, METRIC_NAME};
 

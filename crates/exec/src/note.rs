@@ -42,7 +42,7 @@ impl PartialEq for NotedValue {
     }
 }
 
-/// An annotation without its position. A name is that of the metric; empty if it has been removed.
+/// An annotation without its position. Names are metric names, empty if the name has been removed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Note {
     /// A range has floats and histograms.

@@ -82,8 +82,8 @@ impl Plan {
         }
     }
 
-    /// Adds an occurrence of a node with inputs in order of evaluation. Its positions are that of the
-    /// expression, then those at which its annotations point, as its kind has them. `label` is its word in
+    /// Adds an occurrence of a node with inputs in order of evaluation. Its positions are the position of the
+    /// expression, then the positions of its annotations, in the order of its kind. `label` is its word in
     /// reports; empty for a part of an operator, which is neither reported nor shared by itself.
     pub fn push(
         &mut self,
@@ -190,8 +190,8 @@ impl Plan {
         })
     }
 
-    /// Text that equals that of another plan if both differ in nothing but positions, and first and last
-    /// step. Neither plan may depend on these (see [`Plan::lookback`]), nor on the distance of steps.
+    /// Key that two plans share if they differ in nothing but positions, and first and last step. Neither
+    /// plan may depend on these (see [`Plan::lookback`]), nor on the distance of steps.
     #[must_use]
     pub fn cache_key(&self) -> String {
         let mut key = String::new();

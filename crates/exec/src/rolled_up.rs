@@ -1,5 +1,5 @@
-//! Functions of range selectors over roll-ups of a series, where the result is that of its samples to the
-//! last bit.
+//! Functions of range selectors over roll-ups of a series, where the result equals the result over all
+//! samples to the last bit.
 //!
 //! A roll-up window within every range that touches it takes part as one value, or as the first and the
 //! last of a counter. The samples of the others are read: windows at an end of a range, those in which a
@@ -26,7 +26,7 @@ pub(crate) use kind::RolledUpFn;
 
 /// Fewer samples are read without a look at roll-ups.
 const SAMPLES_MIN: usize = 1000;
-/// Roll-ups are used if a query reads so many times fewer values with them.
+/// Least ratio of values read without roll-ups to values read with them for which roll-ups are used.
 const SAVING_MIN: f64 = 2.0;
 
 /// Memory that is reused from series to series.
@@ -49,7 +49,7 @@ impl RolledUpScratch {
 /// samples are to be read. Cost: the windows, and the samples at the ends of ranges.
 ///
 /// # Errors
-/// Those of the source, cancellation and deadline.
+/// Errors of the source, cancellation and deadline.
 pub(crate) fn apply(
     kind: RolledUpFn,
     function: &RangeFn<'_>,
@@ -116,7 +116,7 @@ fn chosen(
     (cost(&least) * SAVING_MIN < sample_count as f64).then_some(least)
 }
 
-/// Appends one value per window; `None` if the result may differ from that of all samples.
+/// Appends one value per window; `None` if the result may differ from the result over all samples.
 fn roll(
     kind: RolledUpFn,
     function: &RangeFn<'_>,

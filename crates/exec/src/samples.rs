@@ -21,7 +21,7 @@ pub struct SampleParts {
 }
 
 impl SampleParts {
-    /// Of the histogram at `at`, which is one.
+    /// Returns the selected parts of the histogram at `at`; `None` if the sample is a float.
     pub fn of(self, columns: &Columns, at: usize) -> Option<Arc<FloatHistogram>> {
         let whole = to_float(columns.histogram_at(at)?.clone());
         if !self.stats_only {
@@ -80,7 +80,7 @@ impl RangeSamples {
         self.histograms.clear();
     }
 
-    /// Takes histograms and staleness markers out of what was read into [`RangeSamples::floats`].
+    /// Takes histograms and staleness markers out of the samples in [`RangeSamples::floats`].
     pub fn split(&mut self, parts: SampleParts) {
         self.histograms.clear();
         let Columns { times, values, histograms, start_times } = &mut self.floats;
@@ -142,8 +142,8 @@ impl RangeSamples {
         }
     }
 
-    /// Removes reset hints: those of samples that a subquery returns refer to samples that may not be their
-    /// neighbours.
+    /// Removes reset hints: a hint compares a sample with its predecessor, which a subquery may not have
+    /// returned.
     pub fn forget_hints(&mut self) {
         for histogram in &mut self.histograms.histograms {
             if matches!(histogram.reset_hint, ResetHint::Reset | ResetHint::NotReset) {
@@ -180,8 +180,8 @@ fn to_float(histogram: Arc<Histogram>) -> Arc<FloatHistogram> {
     })
 }
 
-/// Count, sum and hint of a histogram. The hint is the one that the buckets would give, as far as the
-/// previous histogram is known.
+/// Count, sum and hint of a histogram. The hint equals the hint from the buckets if the previous histogram is
+/// known.
 fn stats_of(histogram: &FloatHistogram, previous: Option<&FloatHistogram>) -> Arc<FloatHistogram> {
     let reset_hint = match (histogram.reset_hint, previous) {
         (ResetHint::Unknown, Some(previous)) if histogram.is_reset_after(previous) => ResetHint::Reset,

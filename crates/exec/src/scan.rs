@@ -1,7 +1,6 @@
 //! Scan: selectors, and functions of range selectors fused with reading the samples.
-//! Invariants: series are in the order of the source, whether one thread computes them or several. Several
-//! threads share a batch by morsels if it has enough samples to pay for starting them, as far as threads are
-//! free.
+//! Invariants: series are in the order of the source, whether one thread computes them or several. Free
+//! threads share a batch by morsels if it has enough samples to pay for starting them.
 //! Not here: functions of subqueries (`window`).
 
 use std::iter::Peekable;

@@ -23,7 +23,7 @@ use crate::error::duplicate_query_error;
 
 /// Memory of the decoded samples of one selection.
 const KEPT_BYTES_MAX: u64 = 128 << 20;
-/// They may use this fraction of the query's memory: one of so many parts.
+/// Fraction of the query's memory that kept samples may use: 1 / `KEPT_BUDGET_PARTS`.
 const KEPT_BUDGET_PARTS: u64 = 4;
 
 /// Memory of a series that some reader has not taken, its labels excepted: its samples as the source keeps

@@ -26,14 +26,14 @@ use chronolith_base::hash::HashMap;
 /// Progress of a reader that needs nothing more.
 const DONE: usize = usize::MAX;
 
-/// From positions of the first reader to those of another one.
+/// Map from positions of the first reader to positions of another reader.
 pub type PositionMap = HashMap<Position, Position>;
 
 /// One use of a shared subplan.
 pub struct SharedUse<'q> {
     /// The subplan.
     pub part: Rc<SharedPart<'q>>,
-    /// From positions of its first use to those of this one; `None` if it is the first one.
+    /// Map from positions of the first use to positions of this use; `None` for the first use.
     pub positions: Option<PositionMap>,
     /// Node of the report, unless it is the first use.
     pub node: Option<NodeHandle<'q>>,

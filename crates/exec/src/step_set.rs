@@ -23,7 +23,7 @@ pub struct StepSet {
 }
 
 impl StepSet {
-    /// All of these runs, in any order; `None` if they are too many.
+    /// Union of these runs, which come in any order; `None` if they are too many.
     pub fn new(step_ms: i64, runs: impl IntoIterator<Item = StepRun>) -> Option<StepSet> {
         let mut runs: Vec<StepRun> = runs.into_iter().take(2 * RUNS_MAX + 1).collect();
         runs.sort_unstable_by_key(|run| run.first_ms);

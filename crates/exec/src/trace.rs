@@ -2,7 +2,7 @@
 //! step for query statistics.
 //!
 //! Invariants: totals cost one atomic add per series; nodes (two clock readings per series and node) and
-//! steps are counted only on request. Times of a node include those of the nodes below it.
+//! steps are counted only on request. Times of a node include the times of the nodes below it.
 //! Not here: which operators have a node, how a report is printed.
 
 mod steps;
@@ -150,7 +150,7 @@ impl Trace {
         self.steps.get().map(StepTally::report)
     }
 
-    /// The tree of nodes, if requested. `text` is that of the query.
+    /// The tree of nodes, if requested. `text` is the text of the query.
     #[must_use]
     pub fn report(&self, text: &str) -> Option<TraceNode> {
         let nodes = self.nodes.as_ref()?;
@@ -186,7 +186,7 @@ impl Trace {
         self.wants_steps
     }
 
-    /// A new node below the one that runs; `None` if nodes are not counted, or too many.
+    /// A new child of the current node; `None` if nodes are not recorded, or too many.
     pub fn node(&self, op: &'static str, text: &str, of_shared: Use) -> Option<NodeHandle<'_>> {
         let nodes = self.nodes.as_ref()?;
         let mut list = nodes.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +235,7 @@ impl Trace {
         });
     }
 
-    /// Notes that the steps of `inner` are those of a subquery, which `windows` take.
+    /// Notes that the steps of `inner` belong to a subquery, which `windows` take.
     pub fn note_subquery(&self, inner: Grid, windows: Windows) {
         if let Some(steps) = self.steps.get() {
             steps.note_subquery(inner, windows);

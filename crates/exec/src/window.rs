@@ -274,7 +274,7 @@ impl RangeFn<'_> {
         }
     }
 
-    /// These steps, ascending; `None` within a subquery, whose steps are not those of the query.
+    /// These steps, ascending; `None` within a subquery, whose steps are not steps of the query.
     fn steps_of_query(&self, steps: impl Iterator<Item = usize>) -> Option<StepSet> {
         let grid = &self.windows.grid;
         if self.execution.grid.as_ref() != Some(grid) {

@@ -122,7 +122,8 @@ impl<'q> HashAggregate<'q> {
 impl GroupTable<'_> {
     /// Folds a series in that others read, too.
     fn take(&mut self, series: &StepSeries) -> Result<(), Error> {
-        // Where there are histograms, table takes away what does not fit, and others are to see it.
+        // With histograms, `add` drops values of the series that do not fit; other readers need them, so it
+        // gets a copy.
         if series.has_histograms() || self.has_histograms {
             return self.add(&mut series.clone());
         }

@@ -54,9 +54,9 @@ struct Chosen {
 /// Outcome of offering the values of a series.
 #[derive(Debug, Clone, Copy, Default)]
 struct Offered {
-    /// Steps that took one.
+    /// Steps that added one of the values.
     taken_count: usize,
-    /// Of those, steps that dropped none for it.
+    /// Steps that added a value without dropping another one.
     grown_count: usize,
     /// Bytes by which the heaps grew.
     grown_bytes: u64,
@@ -105,7 +105,7 @@ pub fn top_k<'q>(
 ) -> BoxOperator<'q> {
     Blocking::boxed(execution, move |memory| {
         if let Err(error) = check_param(op, &param) {
-            // Errors of the vector come before those of the parameter.
+            // Errors of the vector are reported before errors of the parameter.
             while inner.next(&mut StepSeries::default())? {}
             return Err(error);
         }
@@ -238,7 +238,7 @@ fn check_param(op: TopKOp, param: &StepScalar) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds without comparing; the order is that of a heap nevertheless.
+/// Adds without comparing to the least value; keeps the order of a heap.
 fn push_heap(heap: &mut Vec<Chosen>, new: Chosen) -> bool {
     heap.push(new);
     sift_up(heap, |a, b| a.is_nan() || a < b);

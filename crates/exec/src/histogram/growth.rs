@@ -185,8 +185,7 @@ fn at_schema(histogram: &FloatHistogram, schema: i32) -> FloatHistogram {
     copy
 }
 
-/// Returns true if the counter of sample `at` is another one than that of the previous sample, by start
-/// timestamps.
+/// Returns true if the counter of sample `at` restarted after the previous sample, by start timestamps.
 pub fn starts_anew(start_times: &[i64], times: &[i64], at: usize) -> bool {
     let started = |at: usize| Some(Started { start_ms: *start_times.get(at)?, time_ms: *times.get(at)? });
     let (Some(before), Some(after)) = (started(at - 1), started(at)) else { return false };
@@ -203,8 +202,8 @@ pub struct Started {
 }
 
 impl Started {
-    /// Returns true if this counter is another one than that of the sample before. An unchanged start
-    /// timestamp is no evidence.
+    /// Returns true if the counter restarted after sample `before`. An unchanged start timestamp is no
+    /// evidence.
     pub fn is_restart_after(self, before: Started) -> bool {
         let Started { start_ms, time_ms } = self;
         if start_ms == before.start_ms || start_ms == 0 || start_ms >= time_ms || start_ms < before.time_ms {

@@ -27,7 +27,7 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// What two equal ones have in common: fill values are compared by their bits.
+    /// Fields that equal matchings share: fill values are compared by their bits.
     fn key(&self) -> impl PartialEq + Hash + '_ {
         let fills = [self.fill_left, self.fill_right].map(|fill| fill.map(f64::to_bits));
         (self.card, &self.labels, self.on, &self.include, fills)
@@ -84,16 +84,17 @@ impl<'m> Signatures<'m> {
 
 /// Computes the labels of the results of pairs.
 pub enum ResultLabels<'m> {
-    /// Of the "many" side these alone.
+    /// The result has these labels of the series on the "many" side.
     Keep(Vec<&'m str>),
-    /// Of the "many" side all but these.
+    /// The result has all labels of the series on the "many" side but these.
     LeaveOut(Vec<&'m str>),
-    /// Of the "many" side all but the first, of the "one" side the second.
+    /// The result has all labels of the "many" side but the first list, and those in the second list from the
+    /// "one" side (`group_left`, `group_right`).
     Merge(Vec<&'m str>, Vec<&'m str>),
 }
 
 impl<'m> ResultLabels<'m> {
-    /// For an operator; `nameless` if what is computed loses its name at once.
+    /// Labels for an operator; `nameless` if the operator removes the metric name from its results.
     pub fn new(op: ElementOp, matching: &'m Matching, nameless: Nameless) -> ResultLabels<'m> {
         let sorted = |mut names: Vec<&'m str>| {
             names.sort_unstable();

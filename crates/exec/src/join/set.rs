@@ -96,7 +96,7 @@ impl SeriesOperator for SetFilter<'_> {
         if let Some(mut other) = self.other.take()
             && let Err(error) = self.note_all(&mut other)
         {
-            // Errors of the left side come before those of the right one.
+            // Errors of the left side are reported before errors of the right side.
             while self.kept.next(out)? {}
             return Err(error);
         }

@@ -1,8 +1,8 @@
 //! Estimate of a plan's cost from what the source knows before anything is read, and the selections of a plan
 //! for estimates that a language makes.
 //!
-//! Invariants: series are those that selections match, as far as operators keep them; unknown numbers (an
-//! aggregation by labels, operators between vectors, filters) count as none.
+//! Invariants: series are the matches of selections that operators keep; unknown numbers (an aggregation by
+//! labels, operators between vectors, filters) count as none.
 //! Not here: limits with which an estimate is compared, which are the language's.
 
 use chronolith_base::hash::HashMap;

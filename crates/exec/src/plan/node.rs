@@ -124,14 +124,14 @@ pub struct FunctionNode {
     pub grouping: GroupLabels,
     /// Effect on metric names.
     pub names: NameEffect,
-    /// True if series are one to one with those of the input.
+    /// True if each series of the input becomes one series of the output.
     pub keeps_series: bool,
     /// True if the result depends on the evaluation time though the inputs are the same.
     pub depends_on_time: bool,
 }
 
 impl FunctionNode {
-    /// A function without texts, whose series are one to one with those of the input.
+    /// A function without text parameters that turns each series of the input into one series of the output.
     #[must_use]
     pub fn new(name: &'static str, names: NameEffect) -> FunctionNode {
         FunctionNode {
@@ -196,9 +196,9 @@ pub struct Named<F> {
 /// A function of the values of a vector.
 #[derive(Clone, Copy)]
 pub enum MapFn {
-    /// Of the value alone.
+    /// Depends on the value alone.
     Plain(fn(f64) -> f64),
-    /// Of the value alone, but computed in every step though the value is the same.
+    /// Depends on the value alone, but is evaluated in every step even if the value stays the same.
     EachStep(fn(f64) -> f64),
     /// Made of scalar parameters.
     Make(fn(&mut Params) -> ElementFn),
@@ -290,7 +290,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// `parts` are those of the samples that operators above need.
+    /// `parts` are the parts of the samples that operators above need.
     #[must_use]
     pub fn new(matchers: &[Matcher], windows: Windows, parts: SampleParts) -> Selection {
         let mut matchers = matchers.to_vec();
@@ -373,7 +373,7 @@ impl NodeKind {
         }
     }
 
-    /// Returns true if the value may differ from step to step although those of the inputs do not.
+    /// Returns true if the value may differ from step to step although the inputs do not.
     pub(super) fn depends_on_time(&self) -> bool {
         match self {
             NodeKind::Times | NodeKind::Map(Named { function: MapFn::EachStep(_), .. }) => true,

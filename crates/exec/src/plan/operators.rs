@@ -42,7 +42,7 @@ use crate::window::{CounterCheck, RangeCall, RangeFn, WindowSource, absent_over_
 /// An operator, or why it cannot be built.
 pub type OperatorResult<'q> = Result<BoxOperator<'q>, Error>;
 
-/// What operators of a plan need from its language.
+/// Functions of the query language that the operators of a plan call.
 pub trait Language {
     /// Applied to the series of functions of counters.
     fn counter_check(&self) -> CounterCheck;
@@ -384,7 +384,7 @@ impl<'q> OperatorBuilder<'q> {
         Ok(Params::new(params.collect::<Result<_, _>>()?))
     }
 
-    /// The operator of a rollup. With `projection`, no labels but those of the groups are read of its series.
+    /// The operator of a rollup. With `projection`, only the grouping labels of its series are read.
     fn rollup(
         &self,
         id: OccurrenceId,
@@ -470,7 +470,7 @@ impl<'q> OperatorBuilder<'q> {
         })
     }
 
-    /// The error of a node that fails; those of its scalars come first.
+    /// The error of a node that fails; errors of its scalars are reported first.
     fn failure(&self, id: OccurrenceId) -> Error {
         let NodeKind::Fail(text) = self.plan.kind(id) else { return malformed(self.plan.kind(id)) };
         let scalars = self.plan.inputs(id).iter().filter(|input| self.plan.kind(**input).is_scalar());

@@ -1,5 +1,5 @@
-//! Properties of a node, computed once from those of its inputs: metric names, samples needed, reference
-//! time, depth.
+//! Properties of a node, computed once from the properties of its inputs: metric names, samples needed,
+//! reference time, depth.
 //!
 //! Invariants: names err on the side of "may be equal", times on the side of "more samples".
 
@@ -68,7 +68,7 @@ pub struct Properties {
     pub column_type: Option<ColumnType>,
 }
 
-/// How a plan treats metric names.
+/// Rules of a language about metric names in results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NameRules {
     /// True if names stay until the end of the query.
@@ -92,7 +92,7 @@ impl Names {
 }
 
 impl Properties {
-    /// Of a node of this kind over inputs with these properties.
+    /// Properties of a node of this kind over inputs with these properties.
     pub(super) fn of(kind: &NodeKind, inputs: &[&Properties], rules: NameRules) -> Properties {
         let mut own = Properties {
             names: Names::None,
@@ -169,7 +169,7 @@ fn column_type(kind: &NodeKind, inputs: &[&Properties]) -> Option<ColumnType> {
 }
 
 /// Names of the results of a join. An included `__name__`, or a fill value, may give results other names than
-/// those of the series.
+/// their series.
 fn names_of_join(op: ElementOp, matching: &Matching, inputs: &[&Properties], rules: NameRules) -> Names {
     let [left, right] = inputs else { return Names::Many };
     let brings_names = matching.include.iter().any(|label| label == METRIC_NAME)

@@ -27,7 +27,7 @@ impl Plan {
 }
 
 impl UseCounts {
-    /// Of all nodes; none if there is only one selection, as in most queries.
+    /// Counts the uses of all nodes; no counts if there is only one selection, as in most queries.
     pub(super) fn of(plan: &Plan) -> UseCounts {
         let mut counts = UseCounts::default();
         let selects = |node: NodeId| plan.nodes[node.0 as usize].0.kind.selection().is_some();

@@ -1,4 +1,4 @@
-//! Plans built by hand: which nodes are one node, what is computed once, and what properties say.
+//! Plans built by hand: merged nodes, common subexpressions that are computed once, and properties.
 
 use chronolith_model::{METRIC_NAME, MatchOp, Matcher};
 

@@ -24,7 +24,7 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
-    /// Computes them, unless they are those of the last call.
+    /// Computes the cuts, unless the arguments equal the arguments of the last call.
     pub(super) fn set(&mut self, archive: &RollupArchive, windows: &Windows, kind: RolledUpFn) {
         let span_ms = archive.span_ms();
         let key = Some((span_ms, kind.windows_per_end(), *windows));
@@ -77,7 +77,7 @@ impl Condensed {
         self.is_sample.push(false);
     }
 
-    /// Fills in windows and samples; returns false if results may differ from those of all samples.
+    /// Fills in windows and samples; returns false if results may differ from results over all samples.
     pub(super) fn fill(
         &mut self,
         kind: RolledUpFn,

@@ -11,13 +11,13 @@ use crate::window::RangeFn;
 /// Use of roll-ups by a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RolledUpFn {
-    /// One value per window: that of the method.
+    /// One value per window: the value of the roll-up method.
     Pick(RollupMethod),
     /// Number of samples.
     Count,
     /// Sum of small integers, which is exact.
     Sum,
-    /// Such a sum by the number of samples.
+    /// Sum of small integers, divided by the number of samples.
     Average,
     /// Growth of a counter.
     Growth(Extrapolation),
@@ -26,7 +26,7 @@ pub(crate) enum RolledUpFn {
 impl RolledUpFn {
     /// `None` if the function needs all samples.
     pub(crate) fn of(function: &RangeFn<'_>) -> Option<RolledUpFn> {
-        // Counts per step are those of samples.
+        // Counts per step are counts of samples, which roll-ups do not read.
         if function.extension.is_some() || function.execution.trace.counts_steps() {
             return None;
         }

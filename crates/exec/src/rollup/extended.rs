@@ -20,9 +20,9 @@ use crate::samples::RangeSamples;
 /// Extended range selectors: how the ends of a range get a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RangeExtension {
-    /// That of the sample before.
+    /// Both ends take the value of the last sample at or before them.
     Anchored,
-    /// Interpolated between the samples around it.
+    /// Both ends take a value interpolated between the samples around them.
     Smoothed,
 }
 
@@ -77,7 +77,7 @@ impl Point {
 struct Floats<'s> {
     times: &'s [i64],
     values: &'s [f64],
-    /// As long as `times`, or shorter where start times are unknown.
+    /// Has the length of `times`, or is shorter if start timestamps are unknown.
     start_times: &'s [i64],
 }
 
@@ -426,7 +426,7 @@ fn grow_between(
 }
 
 /// `x smoothed` as an instant selector: a value at each step, interpolated between the samples around it, or
-/// that of the sample before.
+/// taken from the sample before.
 ///
 /// # Errors
 /// The query is to stop.

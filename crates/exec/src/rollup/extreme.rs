@@ -1,5 +1,5 @@
 //! `min_over_time` and `max_over_time` by a sparse table, of which one level is kept: the extremes of all
-//! windows from those of runs of 1, 2, 4, ... samples.
+//! windows from the extremes of runs of 1, 2, 4, ... samples.
 //!
 //! Invariants: of equal values the first one is returned, which matters for zeros; NaN only if a window has
 //! nothing else, and then the last one.

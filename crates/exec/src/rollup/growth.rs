@@ -70,9 +70,9 @@ pub(super) fn roll(
     Ok(any)
 }
 
-/// As [`roll`], over values of which some stand for several samples: `sample_count` returns the number of
-/// samples of so many values from an index on; `None`, as is then the result, if the first or the last of
-/// them is not one sample.
+/// Same as [`roll`], over values some of which stand for several samples. `sample_count` takes the index of
+/// the first value and the number of values; it returns the number of their samples, or `None` if the first
+/// or the last value is not one sample. The result is then `None`, too.
 ///
 /// # Errors
 /// The query is to stop.
@@ -200,12 +200,12 @@ impl<'s> Growth<'s> {
         Growth { series, resets: Inside::new(resets), kind, last: None }
     }
 
-    /// Of the next window.
+    /// Growth in the next window.
     fn of(&mut self, window: &Window<'_>) -> f64 {
         self.of_counted(window, window.times.len())
     }
 
-    /// Of the next window, whose values stand for `sample_count` samples.
+    /// Growth in the next window, whose values stand for `sample_count` samples.
     fn of_counted(&mut self, window: &Window<'_>, sample_count: usize) -> f64 {
         let (&[first_time, .., last_time], &[first, .., last]) = (window.times, window.values) else {
             return ABSENT;

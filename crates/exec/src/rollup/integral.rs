@@ -7,9 +7,9 @@ use chronolith_model::histogram::kahan_add;
 /// Value of the interval between two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// That of the sample at its start.
+    /// The value of the sample at the start of the interval.
     Left,
-    /// That of the sample at its end.
+    /// The value of the sample at the end of the interval.
     Right,
     Trapezoid,
 }

@@ -79,7 +79,7 @@ impl Rollup {
         Ok(!out.is_void())
     }
 
-    /// The result of a window; `of_floats` is that of its floats alone.
+    /// The result of a window; `of_floats` is the result of its floats alone.
     fn combine(&self, window: &MixedWindow<'_>, of_floats: f64, notes: &mut RangeNotes) -> StepResult {
         let float_count = window.floats.times.len();
         let histogram_count = window.histograms.times.len();

@@ -32,7 +32,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Of the samples at `times` within `window`; `None` if there are none.
+    /// Extent of the samples at `times` within `window`; `None` if there are none.
     pub fn of(window: &Window<'_>, times: &[i64]) -> Option<Extent> {
         let first_ms = *times.first()?;
         let last_ms = *times.last()?;
@@ -145,7 +145,7 @@ pub fn derivative(window: &Window<'_>) -> f64 {
     }
 }
 
-/// Where the line through the samples is `ahead` seconds after `now_ms`.
+/// Value of the regression line through the samples at `ahead` seconds after `now_ms`.
 pub fn predict(window: &Window<'_>, now_ms: i64, ahead: f64) -> f64 {
     if window.times.len() < 2 {
         return ABSENT;

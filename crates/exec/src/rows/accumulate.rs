@@ -1,10 +1,10 @@
 //! Windowed aggregation: one state per window, folded from runs of decoded samples, merged over members.
 //!
-//! The samples of a member ascend, so those of a window are a run of its columns: a kernel folds a whole run
-//! in one loop over slices, and the window is found once per run. Accumulators of parts of a group merge in
-//! the order of its members, so a result does not depend on the number of threads.
+//! The samples of a member ascend, so a window is a run of its columns: a kernel folds a whole run in one
+//! loop over slices, and the window is found once per run. Accumulators of parts of a group merge in the
+//! order of its members, so a result does not depend on the number of threads.
 //! Invariants: windows ascend; each has at least one sample. Memory is reserved before it is allocated, also
-//! that of states which keep samples.
+//! for states that keep samples.
 //! Not here: fill, order of the plan.
 
 pub(crate) mod moments;
@@ -73,7 +73,7 @@ impl Points {
     }
 }
 
-/// Samples of a member: those of the argument of a call, and other variables at their times.
+/// Samples of a member: the argument of a call, and other variables at its times.
 pub(crate) struct Samples<'s> {
     pub(crate) times: &'s [i64],
     pub(crate) values: &'s TypedValues,
@@ -90,7 +90,7 @@ pub(crate) trait Accumulator: Send {
         memory: &mut Allowance,
     ) -> Result<(), RowError>;
 
-    /// Adds what has been folded from members after those of this one.
+    /// Adds the result of a part whose members come after the members of this part.
     fn merge(&mut self, later: Box<dyn Accumulator>, memory: &mut Allowance) -> Result<(), RowError>;
 
     /// Returns the results, ascending by window. The memory of the states is not given back.
@@ -115,7 +115,7 @@ pub(crate) trait Element: Clone + PartialOrd + Default + Send + Sync + 'static {
         if Self::IS_BOOLEAN { self < other } else { self > other }
     }
 
-    /// Of booleans the lesser one is first.
+    /// True if the first of two values at one time is the lesser one, as for booleans.
     const IS_BOOLEAN: bool = false;
     /// Type of the column.
     const COLUMN_TYPE: ColumnType;
@@ -158,7 +158,7 @@ element!(
     }
 );
 
-/// Other variables of a point, as far as a plan has any.
+/// Values of other variables at a point, if a plan has any.
 pub(crate) trait AuxValues: Clone + Send + 'static {
     fn of_row(aux: &[RowColumn], row: usize) -> Self;
     fn push_to(&self, aux: &mut [RowColumn]);

@@ -1,8 +1,7 @@
-//! Reservation of a query's memory that grows in steps: operators that allocate little at a time take from
-//! what is reserved already.
+//! Reservation of a query's memory that grows in steps: small allocations of operators are served from the
+//! last step.
 //!
-//! Invariants: bytes are reserved before they are allocated; what is reserved in advance is at most
-//! [`STEP_BYTES`].
+//! Invariants: bytes are reserved before they are allocated; at most [`STEP_BYTES`] are reserved in advance.
 
 use chronolith_base::Reservation;
 use chronolith_model::query::ColumnType;

@@ -42,7 +42,7 @@ impl WindowBounds {
         let offset = zone.offset_at(time);
         let into = local.saturating_add(offset).rem_euclid(width);
         // The offset may change between the border and the time: the border is where local time is aligned.
-        // An end belongs to the window before it, so its offset is that of the last instant inside.
+        // An end belongs to the window before it, so its offset is the offset of the last instant inside.
         let adjusted = |border: i64, border_offset: i64| {
             let change = offset - border_offset;
             if change != 0 && change.abs() < width { border.saturating_add(change) } else { border }
@@ -128,7 +128,7 @@ struct ZoneOffsets {
 }
 
 impl ZoneOffsets {
-    /// Those between two times.
+    /// Offsets of a time zone between two times.
     fn new(zone: &TimeZone, first: i64, last: i64) -> ZoneOffsets {
         let timestamp = |time: i64| Timestamp::from_nanosecond(i128::from(time)).unwrap_or_default();
         let nanoseconds = |offset: jiff::tz::Offset| i64::from(offset.seconds()) * 1_000_000_000;

@@ -1,5 +1,5 @@
 //! One call of a plan for one group: which samples it reads, how parts of a group are folded and merged, and
-//! what is made of the merged part (windows with fill, transformations, limits).
+//! how the merged part becomes points (windows with fill, transformations, limits).
 //!
 //! Invariants: parts merge in the order of the members of a group. Results are in the order of the plan.
 
@@ -87,7 +87,7 @@ impl<'p> PreparedCall<'p> {
         })
     }
 
-    /// Adds the samples of a member. What the part keeps is taken from `memory`.
+    /// Adds the samples of a member. Memory of retained samples is taken from `memory`.
     pub(crate) fn fold(
         &self,
         part: &mut Part,
@@ -128,8 +128,8 @@ impl<'p> PreparedCall<'p> {
         }
     }
 
-    /// The points of a group in the order of the plan, with fill and limits. They, and what is needed to make
-    /// them, are taken from `memory`.
+    /// The points of a group in the order of the plan, with fill and limits. The points and the buffers of
+    /// their computation are taken from `memory`.
     pub(crate) fn finish(
         &self,
         part: Part,
@@ -451,7 +451,7 @@ fn reverse(points: &mut Points) {
     points.aux.iter_mut().for_each(RowColumn::reverse);
 }
 
-/// Returns the points in descending order of time; those of one time keep their order.
+/// Returns the points in descending order of time; points at one time keep their order.
 fn latest_first(points: &Points) -> Points {
     let mut rows: Vec<u32> = (0..points.times.len() as u32).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(points.times[*row as usize]));

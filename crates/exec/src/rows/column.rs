@@ -75,7 +75,7 @@ impl RowColumn {
         RowColumn { values: TypedValues::new(column_type), present: None }
     }
 
-    /// All of them are present.
+    /// A column in which every row has a value.
     #[must_use]
     pub fn of(values: TypedValues) -> RowColumn {
         RowColumn { values, present: None }
@@ -327,7 +327,7 @@ pub(crate) fn cast_values(values: &TypedValues, to: ColumnType) -> Option<TypedV
     })
 }
 
-/// Rank of a type among those of one field: the lowest one that occurs is that of the column.
+/// Rank of a type among the types of one field: a column has the type with the lowest rank that occurs.
 #[must_use]
 pub fn type_rank(column_type: ColumnType) -> u8 {
     match column_type {

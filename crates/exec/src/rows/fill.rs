@@ -17,7 +17,8 @@ const WINDOW_BYTES: usize = 24;
 /// Windows that are counted between two checks of the deadline.
 const WINDOWS_PER_CHECK: usize = 4096;
 
-/// Values of rows for which a call has no point, or a variable no value: a number, or that of the row before.
+/// Values of rows for which a call has no point, or a variable no value: a number, or the value of the row
+/// before.
 pub(crate) struct Defaults<'f> {
     fill: &'f Fill,
     /// Values of the row before, per column.

@@ -1,8 +1,8 @@
-//! Memory, deadline and cancellation of what is made of the merged part of a group: windows with fill,
-//! transformations, limits.
+//! Fill, transformations and limits over the merged part of a group, with their memory, deadline and
+//! cancellation.
 //!
-//! Invariants: points that stay until the group is joined are taken from `memory`; what is needed only while
-//! they are made is a reservation of its own.
+//! Invariants: points that stay until the group is joined are taken from `memory`; temporary buffers have a
+//! reservation of their own.
 
 use super::accumulate::Points;
 use super::allowance::{Allowance, row_bytes};

@@ -456,7 +456,7 @@ impl ReadSamples {
     }
 }
 
-/// What has been read of a member.
+/// Samples of a member that have been read so far.
 struct MemberSamples {
     read: Vec<ReadSamples>,
     /// Indexes of the samples of a variable: one per range.

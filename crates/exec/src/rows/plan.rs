@@ -1,6 +1,6 @@
 //! Row plan: description of a query whose result is rows of typed columns per group of series.
 //!
-//! Invariants: a plan is language-neutral data. Names are those of the source (measurement, field, tag),
+//! Invariants: a plan is language-neutral data. Names are names of the source (measurement, field, tag),
 //! times are in the unit of the store, ranges are half-open. A plan means what it contains: whatever a
 //! language lets a subquery inherit (windows, order, no fill instead of null) is written out by the lowering;
 //! only the tags of the outer grouping and the range that an outer call reads are added by the executor.
@@ -37,8 +37,8 @@ pub struct RowPlan {
     /// Condition that points must meet; no condition on time. Integers are divided as integers in it.
     pub filter: Option<Expr>,
     /// Times of the points that are read; open ends are [`OPEN_START`] and [`OPEN_END`]. A plan with windows
-    /// and fill has an end: the lowering sets it to the present. That of a subquery is its own: the executor
-    /// intersects it with the range that a call of the outer plan reads.
+    /// and fill has an end: the lowering sets it to the present. A subquery has a range of its own: the
+    /// executor intersects it with the range that a call of the outer plan reads.
     pub range: TimeRange,
     /// Names of the tags that make a group, in any order.
     pub group_tags: Vec<Arc<str>>,
@@ -57,7 +57,7 @@ pub struct RowPlan {
 pub enum Source {
     /// The series of a measurement.
     Measurement {
-        /// Index of the store among those of the execution.
+        /// Index of the store in the list of stores of the execution.
         store: usize,
         /// Value of the label `__name__`, also the name of the result.
         name: Arc<str>,
@@ -348,7 +348,7 @@ pub struct Indicator {
     pub kind: IndicatorKind,
     /// Points of a period.
     pub period: usize,
-    /// First points that are left out; `None`: those of the warm-up.
+    /// Number of points at the start that are left out; `None`: as many as the warm-up takes.
     pub hold: Option<usize>,
     /// Computation of the first values. Used by averages, the strength index and, if given, the momentum
     /// oscillator.

@@ -1,7 +1,7 @@
 //! Points of the members of a group: a series of a measurement, or rows of a subquery. Read as aligned
 //! columns, or as the samples of one field.
 //!
-//! Invariants: times ascend; those of a subquery may repeat. Values are of the type of the variable over all
+//! Invariants: times ascend; times of a subquery may repeat. Values are of the type of the variable over all
 //! sources; what cannot be cast is left out.
 
 use std::ops::Range;
@@ -77,7 +77,7 @@ impl PointColumns {
 pub(crate) struct Wanted<'w> {
     /// A point has a value of one of them.
     pub(crate) drivers: &'w [usize],
-    /// All that are read, drivers and those of the condition included.
+    /// Indices of all variables to read: the drivers and the variables of the condition.
     pub(crate) all: &'w [usize],
     /// Rows of a subquery that are points.
     pub(crate) rows: RowNeed,
@@ -86,9 +86,9 @@ pub(crate) struct Wanted<'w> {
 /// Rows of a subquery that are points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowNeed {
-    /// All of them: a raw select.
+    /// All rows: a raw select.
     All,
-    /// Those with a value of a driver: calls.
+    /// Rows with a value of a driver: calls.
     WithDriver,
 }
 
@@ -116,8 +116,8 @@ impl ReadBuffers {
 }
 
 impl Member {
-    /// Times to read for a range: rows of a subquery are points of it whatever their times, which may be
-    /// those of windows that begin before the range.
+    /// Times to read for a range: rows of a subquery are points of it whatever their times: a window may
+    /// begin before the range.
     pub(crate) fn read_range(&self, range: TimeRange) -> TimeRange {
         match &self.source {
             PointSource::Series(_) => range,
@@ -148,7 +148,7 @@ impl Member {
         }
     }
 
-    /// First and last time of the points of a variable, as far as known without reading.
+    /// First and last time of the points of a variable, if known without reading.
     pub(crate) fn time_bounds(&self, variable: usize) -> Option<(i64, i64)> {
         match &self.source {
             PointSource::Series(fields) => {

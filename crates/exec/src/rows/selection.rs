@@ -75,7 +75,7 @@ struct Builder<'s> {
 /// Sources of the fields of each set of tags, one entry per variable.
 type FieldTable = HashMap<Labels, Vec<Vec<Arc<dyn SampleSource>>>>;
 
-/// Selects all series of a plan and runs its subqueries. `sources` are those of the plan.
+/// Selects all series of a plan and runs its subqueries. `sources` are the sources of the plan.
 pub(crate) fn select(
     plan: &RowPlan,
     sources: Vec<Source>,
@@ -175,7 +175,7 @@ impl<'s> Builder<'s> {
         kept: Option<&HashSet<Vec<Arc<str>>>>,
     ) -> Result<usize, RowError> {
         let shared = self.plan.filter.as_ref().filter(|filter| !has_tags(filter)).cloned().map(Arc::new);
-        // A condition with tags is simplified by those of each series.
+        // A condition with tags is simplified per series, by the tags of the series.
         let own_bytes = match (&shared, &self.plan.filter) {
             (None, Some(filter)) => expr_bytes(filter),
             _ => 0,

@@ -13,6 +13,6 @@ pub trait RowSource {
     /// As the sources below; no rows follow then.
     fn next_batch(&mut self) -> Result<Option<RowBatch>, RowError>;
 
-    /// Types of the columns, as far as they are known before there are rows.
+    /// Types of the columns; `None` if unknown before there are rows.
     fn column_types(&self) -> &[Option<ColumnType>];
 }

@@ -1,5 +1,5 @@
-//! Tests of row plans: points in, rows out, as text. Expected values are those of InfluxDB 1.6.7 over the
-//! same points, unless a test says otherwise.
+//! Tests of row plans: points in, rows out, as text. Expected values come from InfluxDB 1.6.7 with the same
+//! points, unless a test says otherwise.
 
 mod aggregates;
 mod limits;

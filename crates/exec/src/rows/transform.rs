@@ -21,8 +21,8 @@ use super::plan::{Order, Transform};
 /// vectors that grow.
 const POINT_BYTES: usize = 16 + 2 * 8 + 8 + 2 * 16;
 
-/// Applies a transformation. `width` is that of the windows of the plan. The result is taken from the memory
-/// of the group.
+/// Applies a transformation. `width` is the window width of the plan. The result is taken from the memory of
+/// the group.
 pub(crate) fn apply(
     transform: &Transform,
     points: &Points,
@@ -149,7 +149,7 @@ fn difference(points: &Points, non_negative: bool) -> Result<Points, RowError> {
             (rows, TypedValues::Floats(values))
         }
         TypedValues::Integers(values) => {
-            // The sign of a difference that wraps is not that of the operands.
+            // A difference that wraps has the wrong sign; the operands decide.
             let keeps = |before: i64, after: i64| !non_negative || after.wrapping_sub(before) >= 0;
             let (rows, values) = of(values, times, keeps);
             (rows, TypedValues::Integers(values))

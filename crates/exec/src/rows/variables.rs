@@ -44,8 +44,8 @@ impl Variables {
         self.fields.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Raises the types of the variables that read a field to that of another series, and calls `visit` with
-    /// the index of each.
+    /// Raises the types of the variables that read a field to the type of another series, and calls `visit`
+    /// with the index of each.
     pub(crate) fn widen_field(&mut self, field: &str, found: ColumnType, mut visit: impl FnMut(usize)) {
         for &idx in self.fields.get(field).into_iter().flatten() {
             if let Variable::Field { cast, .. } = &self.all[idx] {
@@ -80,7 +80,7 @@ impl Variables {
     }
 }
 
-/// Raises the type of a variable to that of another series.
+/// Raises the type of a variable to the type of another series.
 pub(crate) fn widen(of: &mut Option<ColumnType>, found: ColumnType) {
     match of {
         Some(known) if type_rank(*known) <= type_rank(found) => {}

@@ -14,7 +14,7 @@ use crate::execution::{Execution, OperatorMemory};
 
 /// Memory of one buffer.
 const BUFFER_BYTES_MAX: u64 = 256 << 20;
-/// A buffer may use this fraction of the query's memory: one of so many parts.
+/// Fraction of the query's memory that a buffer may use: 1 / `BUFFER_BUDGET_PARTS`.
 const BUFFER_BUDGET_PARTS: u64 = 4;
 
 /// Different sets of annotations in one buffer.

@@ -3,7 +3,7 @@
 //! Invariants: `total` counts a sample in every window that sees it; `read` counts it once, in the first
 //! window that does. Work that is done once for all steps (`@`) counts fully in each of them, and as read in
 //! the first. Samples that a subquery reads count in every step whose window contains their evaluation, and
-//! as read in the first such step; those of evaluations that no window contains do not count.
+//! as read in the first such step; samples of evaluations outside of all windows do not count.
 //! Not here: native histograms, which Prometheus counts by size.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub(super) struct StepTally {
     subqueries: Mutex<Vec<(Grid, Windows)>>,
 }
 
-/// Relation of the steps of a selector to those of the query.
+/// Relation of the steps of a selector to the steps of the query.
 enum StepRelation {
     Same,
     /// Computed once for all.
@@ -38,7 +38,7 @@ enum StepRelation {
     Inner(Windows),
     /// Computed once for all steps of a subquery.
     InnerOnce(Grid),
-    /// Of nothing that is known.
+    /// Steps of an unknown subquery; nothing is counted.
     Unknown,
 }
 

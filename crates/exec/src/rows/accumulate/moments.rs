@@ -118,8 +118,8 @@ impl<T: Number> Kernel<T> for MeanKernel {
 }
 
 /// Sample standard deviation in two passes over the samples in the order of the plan: the mean, which moves
-/// with each value, then the squared differences to it. All digits are those of InfluxDB, which one pass over
-/// series after series does not give.
+/// with each value, then the squared differences to it. All digits equal InfluxDB's; one pass per series
+/// would give other digits.
 pub(crate) struct StddevKernel(pub(crate) Order);
 
 impl<T: Number> Kernel<T> for StddevKernel {

@@ -1,7 +1,8 @@
 //! Kernels that select one point per window: first, last, max, min.
 //!
 //! Invariants: of equal times `first` and `last` select the greater value (`first` of booleans: false); of
-//! equal values `max` and `min` select the earliest time. Of points equal in both, that of the first member.
+//! equal values `max` and `min` select the earliest time. Among points equal in both, the point of the first
+//! member.
 
 use std::marker::PhantomData;
 

@@ -191,7 +191,7 @@ impl<T: Element, X: AuxValues> Kernel<T> for PoolKernel<X> {
                 state.iter().for_each(|kept| push(kept, true));
             }
             PoolFn::Top(count) | PoolFn::Bottom(count) => {
-                // Of equal times the more extreme value comes first.
+                // Among values at one time, the more extreme one comes first.
                 self.keep_extremes(&mut state, *count);
                 state.sort_by_key(|kept| kept.time);
                 state.iter().for_each(|kept| push(kept, true));

@@ -171,7 +171,8 @@ fn medians_of_integers_subtract_before_they_are_floats() {
     check(lines, one(Aggregate::Median, "w"), "m{}\n0: 7.0");
 }
 
-/// Of values that occur equally often the one of the earliest point counts, whatever the order of the rows.
+/// Among values that occur equally often, the value of the earliest point is the mode, whatever the order of
+/// the rows.
 #[test]
 fn modes_of_equal_count_are_the_earliest() {
     let lines = "
@@ -326,7 +327,7 @@ fn descending_windows() {
     check(POINTS, plan(Fill::Previous), want);
 }
 
-/// Points descend by time; those of one time keep their order.
+/// Points descend by time; points at one time keep their order.
 #[test]
 fn descending_windows_of_several_points() {
     let descending = |plan: RowPlan| RowPlan { order: Order::Descending, ..plan };

@@ -233,7 +233,7 @@ struct Vertex {
 /// Minimises a function by the Nelder-Mead method; returns the least error and its parameters.
 ///
 /// # Errors
-/// That of the function.
+/// The error of the function.
 fn minimize(
     mut error_of: impl FnMut(&mut [f64]) -> Result<f64, RowError>,
     start: &[f64],

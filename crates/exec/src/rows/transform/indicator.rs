@@ -1,4 +1,4 @@
-//! Indicators of technical analysis: exponential averages and what is built of them.
+//! Indicators of technical analysis: exponential moving averages, and indicators computed from them.
 //!
 //! Invariants: an indicator is fed with one value after the other; its first values, `warm_count` of them,
 //! are left out unless a hold period is given.
@@ -66,7 +66,7 @@ impl Average {
         Average { period, alpha: 2.0 / (period as f64 + 1.0), warmup, count: 0, last: 0.0 }
     }
 
-    /// Of Wilder: a factor of 1 / period, and one value more to warm up.
+    /// Wilder's moving average: a factor of 1 / period, and one value more to warm up.
     fn smoothed(period: usize, warmup: Warmup) -> Average {
         Average { period: period.saturating_add(1), alpha: 1.0 / period as f64, warmup, count: 0, last: 0.0 }
     }
