@@ -295,7 +295,7 @@ impl WriteBatch {
         self.times.len()
     }
 
-    /// Returns the histograms of `series`; indices are those of the batch.
+    /// Returns the histograms of `series` with their indices in the columns of the batch.
     #[must_use]
     pub fn histograms_of(&self, series: &BatchSeries) -> &[(u32, Arc<Histogram>)] {
         let start = self.histograms.partition_point(|(idx, _)| *idx < series.samples.start);

@@ -14,7 +14,7 @@ const DIGITS_CHECKED: usize = 40;
 pub fn decimal(value: f64) -> String {
     let text = format!("{value}");
     match even_digits(value) {
-        // The last digit that is not a zero is the one that differs.
+        // The last digit that is not a zero differs.
         Some(digit) => {
             let at = text.rfind(|c: char| c.is_ascii_digit() && c != '0').unwrap_or(0);
             replaced(&text, at, digit)
@@ -68,7 +68,7 @@ fn replaced(text: &str, at: usize, digit: char) -> String {
 mod tests {
     use super::*;
 
-    /// Ties of the shortest digits were rounded up. Right values are those of Go's strconv.
+    /// Ties of the shortest digits were rounded up. The expected values are from Go's strconv.
     #[test]
     fn ties_of_the_shortest_digits_round_to_even() {
         let rows = [

@@ -343,7 +343,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Returns those of `found` that are refs of `step` too; for steps that keep series.
+/// Returns the refs in `found` that are refs of `step` too; for steps that keep series.
 fn narrow(source: &dyn StepRefs, step: &Step<'_>, mut found: Vec<u32>) -> Result<Vec<u32>, QueryError> {
     if found.is_empty() || source.retain_few(step, &mut found)? {
         return Ok(found);

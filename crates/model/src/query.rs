@@ -143,7 +143,7 @@ impl ReadContext {
         self.shared.is_start_moved.load(Ordering::Relaxed)
     }
 
-    /// Counts what the read is about to fetch from blocks in object storage.
+    /// Adds the bytes or objects that the read is about to fetch from object storage to its count.
     ///
     /// # Errors
     /// [`QueryError::Limit`] if the count of the read is above its limit.
@@ -151,7 +151,7 @@ impl ReadContext {
         self.shared.fetched.add(&self.limits, limit, count).map_err(limit_error)
     }
 
-    /// Returns true if the read has such a limit.
+    /// Returns true if the read has a limit of the kind `limit`.
     #[must_use]
     pub fn counts_fetched(&self, limit: FetchLimit) -> bool {
         limit.of(&self.limits) > 0
@@ -217,8 +217,8 @@ impl ReadContext {
         ReadContext { helpers: Some((spare, thread_max)), ..self.clone() }
     }
 
-    /// Runs `work` on the calling thread and on at most `helper_max` spare ones. Returns the results, that of
-    /// the calling thread first.
+    /// Runs `work` on the calling thread and on at most `helper_max` spare ones. Returns the results, the
+    /// calling thread's first.
     pub fn run_in_parallel<T: Send>(&self, helper_max: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
         match &self.helpers {
             Some((spare, thread_max)) => spare.run(helper_max.saturating_add(1).min(*thread_max), work),
@@ -301,7 +301,7 @@ impl ReadContext {
     /// several failures of a part, the first one is in the warnings.
     ///
     /// # Errors
-    /// `error` if so many parts failed that the warnings cannot name them all.
+    /// `error` if more parts failed than the warnings can name.
     pub fn warn_partial(&self, part: &str, error: QueryError) -> Result<(), QueryError> {
         let is_named = self.with_warnings(|warnings| {
             warnings.add_failure(part, || format!("partial result: {part} failed: {error}"))
@@ -362,8 +362,9 @@ pub trait SampleSource: Send + Sync {
     /// per archive of each block.
     fn rollup_archives(&self, _out: &mut Vec<RollupArchive>) {}
 
-    /// Returns the windows of `archive` in `range`, which has whole windows, as far as the source keeps them
-    /// and no other sample of it is in them. `out` is empty. Cost: the windows, and the headers of chunks.
+    /// Returns the windows of `archive` in `range`, which consists of whole windows. Windows that the source
+    /// does not keep, or in which it has a sample outside of the archive, are left out. `out` is empty. Cost:
+    /// the windows, and the headers of chunks.
     ///
     /// # Errors
     /// As [`SampleSource::read`]. A damaged roll-up is no error: samples are read instead.
@@ -487,8 +488,8 @@ pub trait Queryable: Send + Sync {
         ctx: &ReadContext,
     ) -> Result<Vec<String>, QueryError>;
 
-    /// Visits label values, one part of the source after another: those of a part ascend, and several parts
-    /// may have the same value. If `visit` returns false, the next part follows. A source that does not
+    /// Visits label values, one part of the source after another: values of one part ascend, and several
+    /// parts may have the same value. If `visit` returns false, the next part follows. A source that does not
     /// implement it lists the values, whose memory is reserved.
     ///
     /// # Errors

@@ -154,7 +154,7 @@ impl GoRegex {
         Some(expand::expand(template, &self.group_names, group))
     }
 
-    /// Bytes of the compiled program, its caches aside; of a set, those of its strings.
+    /// Bytes of the compiled program without its caches, and of the strings if the regex is a set of strings.
     #[must_use]
     pub fn program_bytes(&self) -> usize {
         let set = self.set_matches().unwrap_or_default();

@@ -181,7 +181,7 @@ pub struct GraphiteLimits {
     pub points_max: u64,
     /// Points per request above which coarser archives are read, where a path has some.
     pub points_soft: u64,
-    /// Targets, those of templates and of functions that evaluate others included.
+    /// Targets, including targets of templates and of functions that evaluate other targets.
     pub targets_max: u64,
     /// Nodes and series that a search returns.
     pub nodes_max: u64,
@@ -202,7 +202,7 @@ impl Default for GraphiteLimits {
     }
 }
 
-/// Limits of the events and meta tag rules of one tenant. Bytes are those of texts.
+/// Limits of the events and meta tag rules of one tenant. Bytes are bytes of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnnotationLimits {
     /// Bytes of one event; at most [`ANNOTATION_FRAME_BYTES_MAX`].

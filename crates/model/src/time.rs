@@ -8,15 +8,15 @@ use std::ops::RangeInclusive;
 pub const TIME_MIN_MS: i64 = i64::MIN / 2;
 /// Latest valid sample time in milliseconds.
 pub const TIME_MAX_MS: i64 = i64::MAX / 2;
-/// Earliest valid sample time in nanoseconds, that of InfluxDB.
+/// Earliest valid sample time in nanoseconds, as in InfluxDB.
 pub const TIME_MIN_NS: i64 = i64::MIN + 2;
-/// Latest valid sample time in nanoseconds, that of InfluxDB.
+/// Latest valid sample time in nanoseconds, as in InfluxDB.
 pub const TIME_MAX_NS: i64 = i64::MAX - 1;
 
 /// Unit of the times of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TimeUnit {
-    /// Milliseconds: default stores and those of Graphite.
+    /// Milliseconds: default stores and Graphite stores.
     #[default]
     Milli,
     /// Nanoseconds: databases of InfluxDB clients.

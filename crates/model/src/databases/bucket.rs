@@ -102,7 +102,7 @@ impl BucketDatabase {
 }
 
 impl BucketDatabases {
-    /// Makes the copy follow the local catalogue `own`: its databases replace those of the same name, the
+    /// Makes the copy follow the local catalogue `own`: its databases replace databases of the same name, the
     /// stores in `drops` leave, and databases of the bucket without any policy leave with them. Other
     /// databases and policies of the bucket stay, and a Graphite store.
     pub fn record(&mut self, own: &TenantCatalog, drops: &[StoreId], now_ms: i64) -> Recorded {
@@ -152,7 +152,8 @@ impl BucketDatabases {
 
 impl DatabaseCatalog {
     /// Takes over the databases and policies of `copy` that `owner` does not have. Stores that were dropped
-    /// here and that the bucket still names are left out. A local Graphite store becomes that of the bucket.
+    /// here and that the bucket still names are left out. A local Graphite store becomes the Graphite store
+    /// of the bucket.
     pub fn adopt(&mut self, owner: &TenantId, copy: &BucketDatabases) -> Adopted {
         let mut adopted = Adopted::default();
         let mut own = self.tenants.get(owner).map(|own| TenantCatalog::clone(own)).unwrap_or_default();

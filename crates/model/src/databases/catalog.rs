@@ -1,6 +1,6 @@
 //! Types of the catalogue: databases, retention policies, continuous queries and users.
 //!
-//! Invariants: those of the folder. Not here: the rules of changes (`change`).
+//! Invariants: see the parent module. Not here: the rules of changes (`change`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub const CONTINUOUS_QUERY_COUNT_MAX: usize = 1000;
 pub const USER_COUNT_MAX: usize = 10_000;
 /// Longest name of a query or user.
 pub const NAME_BYTES_MAX: usize = 4096;
-/// Longest name of a new database or retention policy: that of InfluxDB.
+/// Longest name of a new database or retention policy, as in InfluxDB.
 pub const STORE_NAME_BYTES_MAX: usize = 255;
 
 /// Databases of all tenants.
@@ -157,15 +157,15 @@ impl DatabaseCatalog {
         self.tenants.iter()
     }
 
-    /// Returns the policies of all tenants, those of their Graphite stores included.
+    /// Returns the policies of all tenants, including the policies of their Graphite stores.
     pub fn policies(&self) -> impl Iterator<Item = (&TenantId, &RetentionPolicy)> {
         self.tenants
             .iter()
             .flat_map(|(tenant, catalog)| catalog.policies().map(move |policy| (tenant, policy)))
     }
 
-    /// Assigns an id in the bucket to each store of `owner` without one; returns true if there was such a
-    /// store. `new_id` returns an id that was never used; the Graphite store has its own.
+    /// Assigns an id in the bucket to each store of `owner` without one; returns true if it assigned one.
+    /// `new_id` returns an id that was never used; the Graphite store has its own.
     pub fn assign_bucket_ids(&mut self, owner: &TenantId, mut new_id: impl FnMut() -> StoreId) -> bool {
         let Some(own) = self.tenants.get_mut(owner) else { return false };
         if own.policies().all(|policy| policy.bucket_id.is_some()) {
@@ -184,7 +184,7 @@ impl DatabaseCatalog {
 }
 
 impl TenantCatalog {
-    /// Returns the policies of its databases, and that of the Graphite store.
+    /// Returns the policies of its databases, and the policy of the Graphite store.
     pub fn policies(&self) -> impl Iterator<Item = &RetentionPolicy> {
         self.databases.iter().flat_map(|database| &database.policies).chain(&self.graphite)
     }

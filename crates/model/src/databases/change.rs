@@ -156,7 +156,7 @@ pub enum CatalogError {
     /// The duration is below [`DURATION_NS_MIN`].
     #[error("retention policy duration must be at least 1h0m0s")]
     DurationTooShort,
-    /// The duration is below that of a shard group.
+    /// The duration is shorter than the duration of a shard group.
     #[error("retention policy duration must be greater than the shard duration")]
     IncompatibleDurations,
     /// The name of a database, policy or query cannot be used.
@@ -378,7 +378,7 @@ fn create_policy(
 }
 
 /// Returns true if the policy has all options that CREATE DATABASE gives. The width of shard groups is
-/// compared without being given, too: as the one that the duration of the policy chooses.
+/// compared even if it is not given: the default follows from the duration of the policy.
 fn has_options(policy: &RetentionPolicy, options: &PolicyOptions) -> bool {
     options.duration_ns.is_none_or(|duration_ns| duration_ns == policy.duration_ns)
         && options.replica_count.is_none_or(|count| count == policy.replica_count)
@@ -483,7 +483,7 @@ fn check_length(name: &str) -> Result<String, CatalogError> {
     if name.len() <= NAME_BYTES_MAX { Ok(name.to_owned()) } else { Err(CatalogError::InvalidName) }
 }
 
-/// Names of databases and policies are those of directories in InfluxDB.
+/// Names of databases and policies are names of directories in InfluxDB.
 fn check_name(name: &str) -> Result<(), CatalogError> {
     let is_legal = |c: char| !c.is_control() && c != '/' && c != '\\';
     if matches!(name, "" | "." | "..") || !name.chars().all(is_legal) {

@@ -20,8 +20,8 @@ pub struct StoreId([u8; 16]);
 pub struct StoreIdError;
 
 impl StoreId {
-    /// The Graphite store of a tenant: its points join those of an earlier data directory, as those of the
-    /// default store do.
+    /// The Graphite store of a tenant: its points join the points of an earlier data directory, as in the
+    /// default store.
     pub const GRAPHITE: StoreId = StoreId(*b"graphite\0\0\0\0\0\0\0\0");
 
     /// The id of 16 random bytes.

@@ -317,8 +317,8 @@ impl FloatHistogram {
         true
     }
 
-    /// Widens the zero bucket until it contains that of `other` and splits no populated bucket of either;
-    /// returns the zero bucket of `other` with the same bounds.
+    /// Widens the zero bucket until it contains the zero bucket of `other` and splits no populated bucket of
+    /// either; returns the zero bucket of `other` with the same bounds.
     fn reconcile_zero(&mut self, other: &FloatHistogram, rest: Option<&mut Compensation>) -> WideZero {
         let mut rest = rest;
         let mut theirs = WideZero { count: other.zero_count, rest: 0.0, threshold: other.zero_threshold };
@@ -428,7 +428,7 @@ impl Hidden {
     }
 }
 
-/// Folds the counts of `other` into those of `side`; buckets that only `other` has start from zero.
+/// Adds the counts of `other` to the counts of `side`; buckets that only `other` has start from zero.
 fn merge_plain(
     side: &mut Buckets<f64>,
     other: &Buckets<f64>,

@@ -7,8 +7,8 @@ use super::schema::{SCHEMA_CUSTOM, SCHEMA_MAX, SCHEMA_MIN};
 /// Schema of [`FRACTIONS`].
 const FRACTIONS_SCHEMA: u32 = 8;
 
-/// Upper bound of bucket `idx` (absolute value for negative buckets); that of the previous one is the lower
-/// bound. With custom bounds, bucket 0 starts at minus infinity, and the last one ends at infinity.
+/// Upper bound of bucket `idx` (absolute value for negative buckets); the bound of the previous bucket is the
+/// lower bound. With custom bounds, bucket 0 starts at minus infinity, and the last one ends at infinity.
 #[must_use]
 pub fn bound(idx: i32, schema: i32, custom_values: &[f64]) -> f64 {
     if schema != SCHEMA_CUSTOM {

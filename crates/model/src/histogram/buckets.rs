@@ -1,8 +1,8 @@
 //! Sparse buckets of one sign: spans of consecutive indices, and a count per bucket.
 //!
 //! Invariants: an iteration ends where spans or counts end or where an index exceeds 32 bits, whichever is
-//! first. Validation refuses such an index; stored bytes may have it, and wrapped around it would name a
-//! bucket near zero.
+//! first. Validation refuses an index beyond 32 bits; stored bytes may have one, which would name a bucket
+//! near zero if it wrapped around.
 //! Not here: bounds of buckets (`bounds`), validation (`validate`).
 
 use super::fault::{self, HistogramError};

@@ -1,4 +1,4 @@
-//! Histograms as text: in Prometheus's format of results, and in that of its test scripts.
+//! Histograms as text: in Prometheus's format of results, and in the format of its test scripts.
 
 use std::fmt;
 

@@ -332,8 +332,8 @@ fn empty_buckets_do_not_affect_equivalence() {
 }
 
 /// Sums, compactions and coarser schemas wrapped indexes of 32 bits: a bucket beyond the last one became one
-/// near zero, and two buckets further apart than an offset got a negative one. A walk ends before such an
-/// index, and an empty span takes the part of a distance that does not fit an offset.
+/// near zero, and two buckets further apart than an offset got a negative one. A walk ends before an index
+/// that does not fit, and an empty span takes the part of a distance that does not fit an offset.
 #[test]
 fn bucket_indexes_do_not_wrap_around() {
     const LAST: i32 = i32::MAX;

@@ -30,8 +30,8 @@ struct Total {
 }
 
 impl FloatHistogram {
-    /// Removes the observations on one side of `at`. Count and sum become those of the remaining ones; they
-    /// are unchanged if none is removed.
+    /// Removes the observations on one side of `at`. Count and sum are computed again from the remaining
+    /// ones; they are unchanged if none is removed.
     pub fn trim(&mut self, at: f64, side: TrimSide) {
         let linear = self.is_custom();
         if linear {

@@ -52,8 +52,8 @@ impl LabelsKey {
         labels.runs_without(names, |run| self.text.push_str(run));
     }
 
-    /// Sets the key to all labels of `labels` but those with names in `left_out`, and those of `others` with
-    /// names in `kept`. Names ascend; the labels of both must have different names.
+    /// Sets the key to the labels of `labels` without the names in `left_out`, and the labels of `others`
+    /// with names in `kept`. Names ascend; the labels of both must have different names.
     pub fn merge(&mut self, labels: &Labels, left_out: &[&str], others: &Labels, kept: &[&str]) {
         debug_assert!(left_out.is_sorted() && kept.is_sorted(), "names ascend");
         self.text.clear();

@@ -115,9 +115,9 @@ pub struct SelectHints<'a> {
     ///
     /// A source may then leave out the other labels, the values and the start times; several series have the
     /// same labels, and the series of a group are in any order. If only the newest samples are needed, the
-    /// groups are in the order of the first series of each, as [`crate::Queryable::select`] yields them,
-    /// whose newest sample is not a staleness marker. Groups without such a series are last. If all samples
-    /// are needed, the order of the groups is not defined.
+    /// groups are in the order of their first series whose newest sample is not a staleness marker, by the
+    /// order of [`crate::Queryable::select`]. Groups without such series are last. If all samples are needed,
+    /// the order of the groups is not defined.
     pub presence_only: bool,
     /// Function or aggregation directly above; empty if there is none, or several.
     pub function: &'a str,
@@ -140,7 +140,7 @@ pub struct SelectHints<'a> {
 }
 
 impl<'a> SelectHints<'a> {
-    /// Of a reader that needs only the newest sample of each series in the range.
+    /// Hints of a reader that needs only the newest sample of each series in the range.
     #[must_use]
     pub fn newest() -> SelectHints<'static> {
         SelectHints { samples: SampleNeed::Newest, ..SelectHints::default() }

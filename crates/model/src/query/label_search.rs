@@ -46,7 +46,7 @@ impl LabelValueScan<'_> {
         Ok(())
     }
 
-    /// Visits those of `values`, which ascend, that begin with the prefix, until `visit` returns false.
+    /// Visits the `values` that begin with the prefix, until `visit` returns false; `values` ascend.
     pub fn visit_sorted(&self, values: &[String], visit: &mut dyn FnMut(&str) -> bool) {
         let first = values.partition_point(|value| value.as_str() < self.prefix);
         let after = values.get(first..).unwrap_or_default();

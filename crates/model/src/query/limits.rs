@@ -83,7 +83,7 @@ impl FetchCounts {
         self.check(limits, limit, before.saturating_add(count))
     }
 
-    /// Checks a count that is at most that of the whole query.
+    /// Checks the count of a part, which never exceeds the count of the whole query.
     pub(super) fn check(&self, limits: &FetchLimits, limit: FetchLimit, count: u64) -> Result<(), Exceeded> {
         let max = limit.of(limits);
         if max == 0 || count <= max {

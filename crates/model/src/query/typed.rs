@@ -154,7 +154,7 @@ impl TypedColumns {
     /// another type. Cost: no allocation but for the columns themselves if they are empty.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub fn extend_words<E>(&mut self, read: impl FnOnce(&mut Columns) -> Result<(), E>) -> Result<bool, E> {
         if !matches!(self.values, TypedValues::Integers(_) | TypedValues::Unsigned(_)) {
             return Ok(false);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-/// Different warnings of one query but those of failures; further ones are left out.
+/// Largest number of different warnings per query, without failures; further ones are left out.
 const WARNINGS_MAX: usize = 100;
 /// Parts that may fail in one query; it fails with the next one.
 const FAILED_PARTS_MAX: usize = 1000;

@@ -53,6 +53,6 @@ fn reference(text: &str) -> Option<(&str, &str)> {
 /// Group number, unless `name` is a name. Numbers beyond any group are numbers, too.
 fn number(name: &str) -> Option<usize> {
     let is_number = name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
-    // Go stops to count at nine digits and takes what is longer for a name; no group has either.
+    // Go parses at most nine digits as a number and takes longer digits for a name; no group has either.
     is_number.then(|| name.parse().unwrap_or(usize::MAX))
 }

@@ -23,7 +23,7 @@ fn rows(table: &str) -> impl Iterator<Item = Vec<String>> {
     table.lines().map(|line| line.split('\t').map(unescape).collect())
 }
 
-/// What differs from Go's answer in one row, if anything.
+/// Difference from Go's answer in one row; `None` if there is none.
 fn difference(row: &[String], inputs: &[String]) -> Option<String> {
     let row = row.iter().map(String::as_str).collect::<Vec<_>>();
     match row[..] {

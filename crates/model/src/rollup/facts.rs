@@ -1,4 +1,5 @@
-//! What is known of the samples of windows, for results that have to be those of the samples.
+//! Properties of the samples of roll-up windows that decide whether a result from roll-ups equals the result
+//! from samples.
 
 use crate::Columns;
 

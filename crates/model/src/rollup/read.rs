@@ -15,7 +15,7 @@ pub struct RollupRead {
     pub windows: RolledWindows,
     /// Ranges to be computed from samples; in any order until [`RollupRead::merged`].
     pub raw: Vec<TimeRange>,
-    /// What is known of the samples of the windows.
+    /// Properties of the samples of the windows.
     pub facts: RollupFacts,
 }
 

@@ -89,11 +89,11 @@ impl RolledWindows {
         }
     }
 
-    /// Appends windows whose columns `columns` appends, one call per method; removes what was appended if one
-    /// of them fails or has another number of values.
+    /// Appends windows whose columns `columns` appends, one call per method; removes the appended values if
+    /// one of them fails or has another number of values.
     ///
     /// # Errors
-    /// That of `columns`; `Ok(false)` if a column has another number of values than there are windows.
+    /// The error of `columns`; `Ok(false)` if a column has another number of values than there are windows.
     pub fn extend_columns<E>(
         &mut self,
         starts: impl Iterator<Item = i64>,
