@@ -1,4 +1,4 @@
-//! What a query costs over series in memory: for counting instructions, and for comparing with and without
+//! Cost of queries over series in memory: for counting instructions, and for comparing with and without
 //! sharing.
 //!
 //! `cargo run --release -p chronolith-promql --example cost -- QUERY [--series N] [--steps N] [--times N]

@@ -232,7 +232,7 @@ pub enum DurationNode {
 /// A function call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// Which function.
+    /// The called function.
     pub function: &'static Function,
     /// Its arguments, checked against the function's types.
     pub args: Vec<Expr>,
@@ -241,7 +241,7 @@ pub struct Call {
 /// An aggregation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Aggregate {
-    /// Which.
+    /// The aggregation.
     pub op: AggregateOp,
     /// First argument of topk, quantile, count_values and the like.
     pub param: Option<Expr>,
@@ -295,7 +295,7 @@ impl AggregateOp {
 /// `lhs op rhs`
 #[derive(Debug)]
 pub struct Binary {
-    /// Which operator.
+    /// The operator.
     pub op: BinaryOp,
     /// Left side.
     pub lhs: Expr,
@@ -303,10 +303,10 @@ pub struct Binary {
     pub rhs: Expr,
     /// `bool` after a comparison.
     pub return_bool: bool,
-    /// How vectors are matched; `Some` exactly when both sides are vectors.
+    /// Matching of two vectors; `Some` exactly when both sides are vectors.
     pub matching: Option<VectorMatching>,
-    /// Position of the operator; as in Prometheus, with what is between it and the span of the left side but
-    /// blanks: a comment, `anchored`.
+    /// Position of the operator. As in Prometheus, it begins with everything but blanks after the span of the
+    /// left side: a comment, `anchored`.
     pub op_span: Span,
 }
 

@@ -1,8 +1,8 @@
 //! Table of PromQL functions: names, argument types, return types.
 //!
 //! Invariants: the table ascends by name, so that a look-up is a binary search; names, argument types and
-//! variadic rules are those of Prometheus 3.16.
-//! Not here: what the functions compute (engine).
+//! variadic rules equal Prometheus 3.16's.
+//! Not here: evaluation of the functions (engine).
 
 use crate::value_type::ValueType;
 

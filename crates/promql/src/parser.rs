@@ -26,7 +26,7 @@ mod quote;
 mod selector;
 mod token;
 
-/// Why a query is refused. `Display` is `1:8: parse error: ...` (line:column, both from 1; columns count
+/// Reason for refusing a query. `Display` is `1:8: parse error: ...` (line:column, both from 1; columns count
 /// bytes). An empty text has no positions: both are 0, and the message begins with `unknown position`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: parse error: {message}", self.position())]

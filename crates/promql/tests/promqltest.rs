@@ -40,7 +40,7 @@ const PROMETHEUS_EVAL_COUNT_MIN: usize = 1000;
 /// Distance of the steps when an instant eval is repeated as a range query.
 const MINUTE_MS: i64 = 60_000;
 
-/// What became of the evals of a file.
+/// Counts of the evals of a file by outcome.
 #[derive(Default)]
 struct Tally {
     passed: usize,

@@ -16,7 +16,7 @@ use crate::ast::Span;
 pub(crate) struct Texts {
     pub(crate) warnings: Vec<String>,
     pub(crate) infos: Vec<String>,
-    /// The steps of each info; `None` if those of some annotation are unknown.
+    /// The steps of each info; `None` if the steps of some annotation are unknown.
     pub(crate) info_steps: Option<Vec<StepSet>>,
 }
 

@@ -23,10 +23,10 @@ pub struct CachePlan {
 
 /// Returns how results of `query` are cached; `None` if its steps are not independent of each other and of
 /// its range: `@` and functions of the query's own range or step (`start()`, `end()`, `range()`, `step()`,
-/// computed durations) are not. Cost: that of planning the query.
+/// computed durations) are not. Cost: planning the query.
 #[must_use]
 pub fn cache_plan(query: &Query<'_>, options: &EngineOptions) -> Option<CachePlan> {
-    // The plan of a string is that of NaN, which only the result of a scalar is.
+    // The plan of a string equals the plan of NaN, but only a scalar has NaN as its result.
     if !matches!(query.expr.value_type(), ValueType::Vector | ValueType::Scalar) {
         return None;
     }
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Texts of one line have the same key, those of different lines do not.
+    /// Queries in one line have the same key, queries in different lines do not.
     #[test]
     fn keys_are_those_of_plans() {
         let same: [&[&str]; 12] = [

@@ -1,8 +1,8 @@
 //! Lowering: the logical plan of a checked syntax tree.
 //!
-//! Invariants: operands are added in the order in which Prometheus evaluates them. What Prometheus refuses
-//! while it evaluates is a node that fails; the only errors here are those of durations and of trees that
-//! have not been checked.
+//! Invariants: operands are added in the order in which Prometheus evaluates them. Errors that Prometheus
+//! reports while it evaluates become nodes that fail; the only errors here are errors of durations and of
+//! trees that have not been checked.
 //! Not here: functions by name (`plan::function`), operators (`exec::plan::operators`, `language`).
 
 mod function;
@@ -44,7 +44,7 @@ pub(super) fn lower(query: &Query<'_>, options: &EngineOptions, grid: Grid) -> R
     Ok(lowering.plan)
 }
 
-/// What has been added for an expression, or the error of a duration in it.
+/// The node of an expression, or the error of a duration in it.
 type Lowered = Result<OccurrenceId, Error>;
 
 /// Builds the plan of one query.

@@ -13,12 +13,12 @@ use crate::parser::number::seconds_to_ms;
 use crate::parser::options::DURATION_OPERATORS_MAX;
 use crate::parser::token::{TokenKind, Word};
 
-/// Context of a duration, which decides what is accepted.
+/// Context of a duration, which decides the accepted forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DurationPlace {
     /// After `offset`: any sign.
     Offset,
-    /// In brackets: more than zero, as far as the parser can know it.
+    /// In brackets: more than zero if the parser can know it.
     Brackets,
 }
 
@@ -74,8 +74,8 @@ impl Parser<'_> {
             PartValue::Literal(seconds, _) if place == DurationPlace::Brackets && seconds <= 0.0 => {
                 Err(Failure::new(start, "duration must be greater than 0"))
             }
-            // Ranges and steps are whole milliseconds. Such a query can be parsed and printed; the error of
-            // its evaluation needs the position.
+            // Ranges and steps are whole milliseconds. A query with a smaller one can be parsed and printed;
+            // the error of its evaluation needs the position.
             PartValue::Literal(seconds, _)
                 if place == DurationPlace::Brackets && literal_ms(seconds, start)? == 0 =>
             {

@@ -14,7 +14,7 @@ use crate::parser::options::ParserOptions;
 use crate::parser::quote::EscapeShape;
 use crate::parser::token::{Token, TokenKind, Word, keyword};
 
-/// Where and why a query is refused.
+/// Position of a refused query, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) at: usize,
@@ -27,7 +27,7 @@ impl Failure {
     }
 }
 
-/// Which rules hold at the current place.
+/// State of the lexer, which decides the rules for the next token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Open,

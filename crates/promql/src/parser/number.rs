@@ -104,8 +104,8 @@ fn split_at_first(text: &str, stop: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(stop).unwrap_or(text.len()))
 }
 
-/// Milliseconds of a count of seconds, `None` where it does not fit a duration. Nanoseconds are
-/// rounded, what is left below a millisecond is cut.
+/// Milliseconds of a count of seconds, `None` where it does not fit a duration. Nanoseconds are rounded, then
+/// truncated to milliseconds.
 pub(super) fn seconds_to_ms(seconds: f64) -> Option<i64> {
     if seconds.abs() >= DURATION_SECONDS_MAX {
         return None;

@@ -1,9 +1,9 @@
 //! Prints a query over several lines, as Prometheus's `format_query` does: a node that is longer than
 //! [`LINE_BYTES_MAX`] is split, its parts indented.
 //!
-//! Invariants: without long nodes the text is that of `Display`; it reads back to the same tree. A chain of
-//! more than [`CHAIN_SPLIT_MAX`] operators stays on one line: each level is indented further, so its text
-//! would be quadratic.
+//! Invariants: without long nodes the text equals `Display`; it reads back to the same tree. A chain of more
+//! than [`CHAIN_SPLIT_MAX`] operators stays on one line: each level is indented further, so its text would be
+//! quadratic.
 //! Not here: the text of one line (`parser::print`).
 
 use std::fmt::Write as _;
@@ -80,7 +80,7 @@ fn put(expr: &Expr, level: usize, out: &mut String) {
     }
 }
 
-/// Splits a chain from its last operator inwards, as long as what is on the left is too long for a line.
+/// Splits a chain from its last operator inwards, while the left side is too long for a line.
 fn put_chain(expr: &Expr, level: usize, out: &mut String) {
     let mut spine: Vec<&Binary> = Vec::new();
     let mut lhs = expr;

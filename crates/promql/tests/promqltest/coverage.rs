@@ -1,4 +1,4 @@
-//! What our own scripts ask: functions, aggregations with their grouping, operators with their matching.
+//! Coverage of our own scripts: functions, aggregations with their grouping, operators with their matching.
 //!
 //! Invariants: only evals with an answer count, so that a form is not covered by its refusal.
 //! Not here: whether the answers are right (the scripts themselves).
@@ -90,7 +90,7 @@ fn binary_form(binary: &Binary) -> String {
     format!("{word}{modifier}{labels}{group}")
 }
 
-/// What the scripts have to ask.
+/// Features that the scripts have to cover.
 pub(crate) fn wanted() -> BTreeSet<String> {
     let mut wanted: BTreeSet<String> = functions::all().iter().map(|f| format!("{}()", f.name)).collect();
     for op in AGGREGATIONS {

@@ -9,9 +9,9 @@ use chronolith_model::{FloatHistogram, Labels, METRIC_NAME, ResetHint, Span};
 /// A histogram as written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HistogramLiteral {
-    /// What it says.
+    /// The parsed histogram.
     pub(crate) histogram: FloatHistogram,
-    /// Whether the hint was written: else any hint will do.
+    /// True if the literal has a counter reset hint; otherwise any hint is accepted.
     pub(crate) hint_set: bool,
 }
 

@@ -11,15 +11,15 @@ use super::script::{Eval, EvalKind, TextPattern};
 /// Values are equal up to this share of their size.
 const TOLERANCE: f64 = 1e-6;
 
-/// What came out.
+/// Results of an eval, in its own form and as a range query.
 pub(crate) struct Results {
-    /// Of the eval itself.
+    /// Result of the eval itself.
     pub(crate) result: QueryResult,
-    /// Of the range query around an instant, where it has to agree in the middle.
+    /// Result of a range query around an instant eval, whose middle step has to agree with `result`.
     pub(crate) middle: Option<QueryResult>,
 }
 
-/// Whether an instant eval is to be repeated as a range query.
+/// Returns true if an instant eval is repeated as a range query.
 pub(crate) fn repeats_as_range(eval: &Eval, expr: &Expr) -> bool {
     // By the text, as in Prometheus: durations may depend on it as well.
     let mut depends_on_range =

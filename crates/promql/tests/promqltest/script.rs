@@ -20,7 +20,7 @@ pub(crate) struct Load {
     pub(crate) gap_ms: i64,
     /// Classic histograms are to be converted as well.
     pub(crate) with_nhcb: bool,
-    /// What to add.
+    /// Series to append.
     pub(crate) series: Vec<SeriesLiteral>,
 }
 
@@ -75,14 +75,14 @@ pub(crate) struct Expectations {
     pub(crate) range_vector: Option<(i64, i64, i64)>,
 }
 
-/// `eval ...` and what is expected of it.
+/// An `eval` line and the expected outcome.
 #[derive(Debug)]
 pub(crate) struct Eval {
     /// Line of the script, from 1.
     pub(crate) line: usize,
     /// When.
     pub(crate) kind: EvalKind,
-    /// What.
+    /// Expression to evaluate.
     pub(crate) expr: String,
     /// Expectations other than values.
     pub(crate) expect: Expectations,

@@ -53,12 +53,12 @@ pub(crate) fn compare(
     Ok(if read(&shared) < read(&alone) { Compared::Shared } else { Compared::Alike })
 }
 
-/// What a comparison was about.
+/// Outcome of a comparison whose results agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compared {
     /// Something was read once that is read more often without sharing.
     Shared,
-    /// As much was read.
+    /// Both runs read the same number of samples.
     Alike,
     /// The parser refuses the text.
     NoQuery,

@@ -293,7 +293,7 @@ fn parse_bound(text: &str) -> Option<f64> {
     plain.parse().ok().filter(|bound: &f64| !bound.is_nan())
 }
 
-/// Buckets whose counts were lower than that of a smaller bucket.
+/// Buckets whose counts were lower than the count of a smaller bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Raised {
     bound_min: f64,
@@ -404,7 +404,7 @@ fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
     });
 }
 
-/// Raises counts that are lower than that of a smaller bucket; differences of rounding are evened out
+/// Raises counts that are lower than the count of a smaller bucket; differences of rounding are evened out
 /// silently.
 fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
     let mut raised: Option<Raised> = None;
@@ -413,7 +413,7 @@ fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
         if bucket.count == before {
             continue;
         }
-        // Of zero nothing is a share. Counts may be negative: a query can compute anything.
+        // A ratio to zero is undefined. Counts may be negative: a query can compute anything.
         let size = bucket.count.abs() + before.abs();
         let zero = bucket.count == 0.0 || before == 0.0 || size < f64::MIN_POSITIVE;
         let distance = (bucket.count - before).abs();

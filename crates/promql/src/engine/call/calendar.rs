@@ -20,7 +20,7 @@ pub(crate) enum CalendarField {
     DaysInMonth,
     /// 1 to 12.
     Month,
-    /// Such as 1970.
+    /// Year of the calendar, for example 1970.
     Year,
 }
 

@@ -278,7 +278,8 @@ fn identity(labels: &Labels) -> Labels {
     labels.filtered(|name| IDENTIFYING.contains(&name))
 }
 
-/// Matchers for the names of info series: those of the second argument, if one of them is positive.
+/// Matchers for the names of info series: the name matchers of the second argument, if one of them is
+/// positive.
 fn name_matchers(matchers: &[Matcher]) -> Result<Vec<Matcher>, Error> {
     let names: Vec<Matcher> = matchers.iter().filter(|m| &*m.name == METRIC_NAME).cloned().collect();
     if names.is_empty() {

@@ -33,7 +33,7 @@ impl Lowering<'_> {
         }
         match (name, &call.args[..]) {
             ("absent", [vector]) => {
-                // Of a selector itself not even that much is read.
+                // `absent` over a selector needs neither values nor statistics of histograms.
                 let is_selector = matches!(vector.unwrap_parens().kind, ExprKind::Selector(_));
                 let stats = if is_selector { StatsScope::Open } else { StatsScope::StatsOnly };
                 let inner = self.expr(vector, scope.within(stats))?;
@@ -124,8 +124,8 @@ impl Lowering<'_> {
         Ok(self.push(NodeKind::Function(function), inputs, scope, &spans, call.function.name))
     }
 
-    /// Of a selector the times of its samples, of anything else those of the steps. Only selectors know when
-    /// counters started.
+    /// Times of the samples of a selector; for other expressions, the times of the steps. Only selectors know
+    /// when counters started.
     fn timestamp(&mut self, call: &Call, vector: &Expr, span: Span, scope: Scope) -> Lowered {
         let name = call.function.name;
         let is_start = name == "start_timestamp";

@@ -1,4 +1,4 @@
-//! Results with sharing equal those of a query that computes every occurrence of a part.
+//! Results with sharing equal results of a query that computes every occurrence of a part.
 //! Promqltest scripts are evaluated both ways in `tests/promqltest`; random queries in `tests/sharing`.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a trace says about queries over a small source.
+//! Traces of queries over a small source.
 
 use std::sync::Arc;
 
