@@ -37,7 +37,7 @@ impl TimeBounds {
         }
     }
 
-    /// As a half-open range; a missing bound is that of all times.
+    /// Returns a half-open range; missing bounds are open.
     #[must_use]
     pub fn range(self) -> TimeRange {
         let [min, max] = [self.min_ns.unwrap_or(TIME_MIN_NS), self.max_ns.unwrap_or(TIME_MAX_NS)];

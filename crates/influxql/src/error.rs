@@ -1,6 +1,6 @@
 //! Errors of statements that can be parsed and have no meaning.
 
-/// Why a statement is refused; the text is InfluxDB 1.8's.
+/// Reason for refusing a statement; the text is InfluxDB 1.8's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SemanticError {

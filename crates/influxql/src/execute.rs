@@ -1,7 +1,7 @@
 //! Execution of statements: privileges, defaults, then the statement itself.
 //!
-//! Invariants: error texts are those of InfluxDB 1.8; a statement that fails has changed nothing, deletions
-//! over several stores aside.
+//! Invariants: error texts equal InfluxDB 1.8's; a statement that fails has changed nothing, deletions over
+//! several stores aside.
 //! Not here: responses (`server`), the plan of SELECT (`lower`).
 
 mod cardinality;

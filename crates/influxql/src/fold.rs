@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::ast::{BinaryOp, Call, Expr};
 use crate::time::{looks_like_time, parse_literal};
 
-/// What folding knows besides the expression.
+/// Context of folding: everything that a value depends on besides the expression.
 #[derive(Debug, Clone)]
 pub struct FoldContext {
     /// Value of `now()`, in nanoseconds since 1970; without it calls stay.

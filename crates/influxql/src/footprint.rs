@@ -3,7 +3,7 @@
 //! Upper bounds, not measurements: a field that the text contains is there as text, as an expression before
 //! and after expansion, as a column of the plan and of the result. A field that a wildcard stands for is an
 //! expression and a column of the plan per level of subqueries, its name is shared by all levels of the plan,
-//! and tables of names are those of one level at a time.
+//! and tables of names exist for one level at a time.
 //! Not here: memory of rows (`exec`).
 
 use chronolith_exec::rows::plan::Column;

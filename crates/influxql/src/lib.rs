@@ -1,8 +1,8 @@
 //! InfluxQL: parses statements of InfluxDB 1.8, splits conditions into time and the rest, checks and types
 //! SELECT, and lowers it to a plan of `exec`.
 //!
-//! Invariants: error texts are those of InfluxDB 1.8, which clients match. No text, however hostile,
-//! overflows the stack: nesting is bounded by [`NESTING_MAX`], and chains of operators are flat.
+//! Invariants: error texts equal InfluxDB 1.8's, which clients match. No text, however hostile, overflows the
+//! stack: nesting is bounded by [`NESTING_MAX`], and chains of operators are flat.
 //! Not here: execution of statements, the catalog, HTTP.
 
 pub mod ast;

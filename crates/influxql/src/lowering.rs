@@ -58,7 +58,7 @@ pub struct StoreName {
 /// Lowers a SELECT that `expand_select` returned, for stores with times in `unit`.
 ///
 /// # Errors
-/// Those of the schema, and [`SemanticError`] for fields of a type that a function does not take and for
+/// Errors of the schema, and [`SemanticError`] for fields of a type that a function does not take and for
 /// operands that a plan cannot have.
 pub fn lower_select<S: Schema>(
     select: &CheckedSelect,

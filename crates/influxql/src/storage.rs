@@ -68,7 +68,7 @@ pub trait Storage: Send + Sync {
 pub struct Statistics {
     /// Its name.
     pub module: String,
-    /// What the counters are of.
+    /// Tags that name the counted thing, for example a database.
     pub tags: Vec<(String, String)>,
     /// Names and values.
     pub values: Vec<(String, f64)>,

@@ -1,7 +1,7 @@
 //! Parser: text to statements (scanner, token buffer, recursive descent).
 //!
-//! Invariants: error texts and positions are those of InfluxDB 1.8; positions count characters from 1, and
-//! the end of the text may count twice, as there. Nesting is bounded by [`NESTING_MAX`], expressions by
+//! Invariants: error texts and positions equal InfluxDB 1.8's; positions count characters from 1, and the end
+//! of the text may count twice, as there. Nesting is bounded by [`NESTING_MAX`], expressions by
 //! [`TERMS_MAX`], texts by [`QUERY_BYTES_MAX`].
 //! Not here: names of functions and types of fields (`semantics`).
 

@@ -44,8 +44,8 @@ pub fn parse_literal(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     if let Some(seconds) = offset_seconds {
         return minus(seconds);
     }
-    // The offset of a local time that a change of clocks repeats or skips: that of the zone at the time that
-    // the offset at the same time in UTC leads to.
+    // A change of clocks repeats or skips a local time. It is first read with the offset at the same time in
+    // UTC; the zone's offset at the resulting time counts.
     let offset_at = |time: Timestamp| i64::from(zone.to_offset(time).seconds());
     match offset_at(as_utc) {
         0 => Some(as_utc),
@@ -53,8 +53,8 @@ pub fn parse_literal(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     }
 }
 
-/// Returns true if `text` begins with the form of a date, whatever its numbers: such a string is a time where
-/// it is compared with one.
+/// Returns true if `text` begins with the form of a date, whatever its numbers: a string of this form is a
+/// time where it is compared with one.
 #[must_use]
 pub fn looks_like_time(text: &str) -> bool {
     let shape: String = text.chars().take(10).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();

@@ -47,14 +47,14 @@ fn operand_names<'a>(expr: &'a Expr, names: &mut Vec<&'a str>) {
 }
 
 impl Select {
-    /// Fields that are columns of the result: those of SELECT, and, without INTO, the tags and fields that
-    /// `top()` and `bottom()` return with their values.
+    /// Fields that are columns of the result: the fields of SELECT and, without INTO, the tags and fields
+    /// that `top()` and `bottom()` return with their values.
     #[must_use]
     pub fn column_fields(&self) -> Vec<Field> {
         column_fields(&self.fields, self.target.is_some())
     }
 
-    /// Names of the columns, that of the time first. Equal default names get a number: `mean`, `mean_1`.
+    /// Names of the columns, `time` first. Equal default names get a number: `mean`, `mean_1`.
     #[must_use]
     pub fn column_names(&self) -> Vec<String> {
         let mut names = vec![TIME_COLUMN.to_owned()];

@@ -218,7 +218,7 @@ pub enum Expr {
     Number(f64),
     /// Integer.
     Integer(i64),
-    /// Integer above those of `Integer`.
+    /// Integer literal above the range of `Integer`.
     Unsigned(u64),
     /// String.
     Text(String),
@@ -256,7 +256,7 @@ pub struct Call {
 pub struct VarRef {
     /// Name, unquoted.
     pub name: String,
-    /// Of a cast, or as resolved.
+    /// Type in a cast (`field::type`), or the resolved type.
     pub kind: DataType,
 }
 

@@ -36,8 +36,8 @@ impl Regex {
     }
 
     /// Returns a pattern that matches a whole text where this one matches a part of it: matchers of series
-    /// are anchored, and `.` of their patterns includes the newline. Anchors of the pattern stand for those
-    /// of the matcher, so that `^(a|b)$` is the set of its strings.
+    /// are anchored, and `.` of their patterns includes the newline. Anchors of the pattern replace the
+    /// anchors of the matcher, so that `^(a|b)$` is the set of its strings.
     #[must_use]
     pub fn anchored_pattern(&self) -> String {
         let mut inner = self.pattern.as_str();

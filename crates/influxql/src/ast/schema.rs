@@ -54,7 +54,7 @@ pub struct AlterRetentionPolicy {
     pub name: String,
     /// Database.
     pub database: String,
-    /// What changes; its name is absent.
+    /// Options to change; the name is absent.
     pub options: PolicyOptions,
     /// DEFAULT.
     pub is_default: bool,

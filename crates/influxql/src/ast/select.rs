@@ -15,7 +15,7 @@ pub struct Select {
     pub target: Option<Target>,
     /// FROM.
     pub sources: Vec<Source>,
-    /// WHERE.
+    /// Expression of WHERE.
     pub condition: Option<Expr>,
     /// GROUP BY.
     pub dimensions: Vec<Dimension>,
@@ -38,7 +38,7 @@ pub struct Select {
 /// One field of SELECT.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// What it computes.
+    /// Expression of the column.
     pub expr: Expr,
     /// AS.
     pub alias: Option<String>,
@@ -208,7 +208,7 @@ impl Measurement {
 }
 
 impl Source {
-    /// Calls `visit` for every measurement, those of subqueries included, in order of the text.
+    /// Calls `visit` for every measurement, including measurements of subqueries, in order of the text.
     pub fn for_each_measurement<'a>(&'a self, visit: &mut impl FnMut(&'a Measurement)) {
         match self {
             Source::Measurement(measurement) => visit(measurement),
@@ -251,6 +251,6 @@ pub struct Target {
 pub enum TargetName {
     /// Named.
     Name(String),
-    /// `:MEASUREMENT`: that of the source.
+    /// `:MEASUREMENT`: the measurement of the source.
     SameAsSource,
 }

@@ -14,7 +14,7 @@ pub struct ShowSeries {
     pub database: String,
     /// FROM; WITH MEASUREMENT of SHOW MEASUREMENTS.
     pub sources: Vec<Source>,
-    /// WHERE.
+    /// Expression of WHERE.
     pub condition: Option<Expr>,
     /// ORDER BY.
     pub sort: Vec<SortField>,
@@ -60,7 +60,7 @@ pub enum KeyMatch {
 /// SHOW ... CARDINALITY.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cardinality {
-    /// What is counted.
+    /// Counted items.
     pub of: CardinalityOf,
     /// EXACT.
     pub is_exact: bool,
@@ -68,7 +68,7 @@ pub struct Cardinality {
     pub database: String,
     /// FROM.
     pub sources: Vec<Source>,
-    /// WHERE.
+    /// Expression of WHERE.
     pub condition: Option<Expr>,
     /// GROUP BY.
     pub dimensions: Vec<Dimension>,
@@ -76,7 +76,7 @@ pub struct Cardinality {
     pub page: Page,
 }
 
-/// What SHOW ... CARDINALITY counts.
+/// Items that SHOW ... CARDINALITY counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CardinalityOf {
     /// Measurements.

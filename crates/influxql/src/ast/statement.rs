@@ -29,14 +29,14 @@ pub enum Statement {
     Delete {
         /// FROM; empty: all measurements.
         sources: Vec<Source>,
-        /// WHERE.
+        /// Expression of WHERE.
         condition: Option<Expr>,
     },
     /// DROP SERIES.
     DropSeries {
         /// FROM; empty: all measurements.
         sources: Vec<Source>,
-        /// WHERE.
+        /// Expression of WHERE.
         condition: Option<Expr>,
     },
     /// DROP MEASUREMENT.
@@ -180,8 +180,8 @@ impl Statement {
         }
     }
 
-    /// Database that the statement names for itself, without those of sources; `None` if it has no place for
-    /// one, empty if the client's default is meant.
+    /// Database that the statement names for itself, without databases of sources; `None` if it has no place
+    /// for one, empty if the client's default is meant.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
         use Statement as S;

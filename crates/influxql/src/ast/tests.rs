@@ -7,7 +7,7 @@ fn parsed(text: &str) -> Statement {
     parse_statement(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// `READ d` per privilege; `admin` for those of administrators.
+/// Renders one `READ d` per privilege; `admin` for privileges of administrators.
 fn privileges(text: &str) -> String {
     let render = |needed: ExecutionPrivilege| match needed.is_admin {
         true => "admin".to_owned(),

@@ -38,7 +38,7 @@ impl Expr {
     /// ends it.
     ///
     /// # Errors
-    /// That of `replace`.
+    /// The error of `replace`.
     pub fn try_map<E>(self, replace: &mut impl FnMut(Expr) -> Result<Expr, E>) -> Result<Expr, E> {
         let mapped = match self {
             Expr::Chain(chain) => {

@@ -1,7 +1,7 @@
 //! EXPLAIN and EXPLAIN ANALYZE.
 //!
-//! The lines of EXPLAIN are InfluxDB's, with estimates from postings: there are no shards, so their number is
-//! that of the stores.
+//! The lines of EXPLAIN are InfluxDB's, with estimates from postings: there are no shards, so the number of
+//! stores stands for the number of shards.
 
 use chronolith_exec::rows::source::RowSource as _;
 use chronolith_model::query::Selector;

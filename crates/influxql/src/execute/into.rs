@@ -24,7 +24,7 @@ pub(super) struct PointWriter<'a> {
     session: &'a Session<'a>,
     /// Store of the policy, or why there is none: an error once there is something to write.
     store: Result<TenantId, String>,
-    /// `None`: that of the source.
+    /// Target measurement; `None`: the measurement of the source.
     measurement: Option<String>,
     /// Last columns of the rows that are tags of their points.
     point_tag_count: usize,
@@ -53,7 +53,7 @@ impl<'a> PointWriter<'a> {
         Ok(PointWriter { session, store, measurement, point_tag_count, batch, batch_bytes: 0, written: 0 })
     }
 
-    /// Adds the rows of a batch; `columns` are their names, that of the time first.
+    /// Adds the rows of a batch; `columns` are their names, `time` first.
     pub(super) fn add(&mut self, rows: &RowBatch, columns: &[String]) -> Result<(), StatementError> {
         let name = self.measurement.clone().unwrap_or_else(|| rows.series.name.to_string());
         let mut is_written = vec![false; rows.times.len()];

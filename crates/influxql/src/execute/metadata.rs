@@ -220,7 +220,8 @@ fn show_tag_values(
     Ok(())
 }
 
-/// Refuses a comparison by order of what is not a field of all measurements: the index cannot decide it.
+/// Refuses an ordered comparison (`<`, `>`) of anything but a field of all measurements: the index cannot
+/// decide it.
 fn refuse_order_of(
     schema: &Schema<'_>,
     sources: &[Source],

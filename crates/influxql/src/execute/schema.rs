@@ -20,7 +20,7 @@ use super::session::{PolicySource, StatementError};
 use crate::ast::{Measurement, MeasurementName, Source};
 use crate::footprint::FIELDS_PER_CHECK;
 
-/// What is listed of a database.
+/// Source of the lists of SHOW statements for one database.
 pub(super) struct Schema<'a> {
     pub(super) stores: Vec<PolicySource>,
     pub(super) filter: TagFilter,
@@ -207,8 +207,8 @@ impl Schema<'_> {
         }
     }
 
-    /// Resolves the names of a condition on series: a name is a field where a measurement has such a field,
-    /// and a tag elsewhere. `numbers_of_value` decides about numbers.
+    /// Resolves the names of a condition on series: a name is a field where a measurement has a field of this
+    /// name, and a tag elsewhere. `numbers_of_value` decides about numbers.
     pub(super) fn resolve(
         &mut self,
         mut condition: TagCondition,

@@ -11,7 +11,7 @@ use chronolith_model::{QueryError, Queryable, ReadContext};
 use crate::result::SinkClosed;
 use crate::storage::Storage;
 
-/// Who sends statements.
+/// Privileges of the client.
 #[derive(Debug, Clone, Copy)]
 pub enum Access<'a> {
     /// Authentication is off.
@@ -28,9 +28,9 @@ pub struct Session<'a> {
     pub storage: &'a dyn Storage,
     /// Default database; empty for none.
     pub database: &'a str,
-    /// Default retention policy; empty for that of the database.
+    /// Default retention policy; empty for the default policy of the database.
     pub policy: &'a str,
-    /// Who asks.
+    /// Privileges of the client that sends the statement.
     pub access: Access<'a>,
     /// Time of the request.
     pub now_ns: i64,

@@ -32,8 +32,8 @@ pub(super) fn reserve_select(session: &Session<'_>, select: &Select) -> Result<R
 }
 
 impl<'a> StoreSchema<'a> {
-    /// `range` bounds the series that are listed, up to whole shard groups; `memory` is that of the
-    /// statement, which grows with its plan.
+    /// `range` bounds the series that are listed, up to whole shard groups; `memory` is the reservation of
+    /// the statement, which grows with its plan.
     pub(super) fn new(session: &'a Session<'a>, range: TimeRange, memory: Reservation) -> StoreSchema<'a> {
         StoreSchema { session, range, memory: RefCell::new(memory), level_bytes: Cell::new(0) }
     }

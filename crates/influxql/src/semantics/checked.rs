@@ -19,17 +19,17 @@ pub struct CheckedSelect {
     pub target: Option<Target>,
     /// FROM.
     pub sources: Vec<CheckedSource>,
-    /// WHERE without bounds of time.
+    /// Expression of WHERE without time bounds.
     pub condition: Option<Expr>,
-    /// Bounds of time, those of outer queries not included. Windows without an end end at the present.
+    /// Time bounds, without the bounds of outer queries. Windows without an end end at the present.
     pub bounds: TimeBounds,
     /// GROUP BY.
     pub dimensions: Vec<Dimension>,
-    /// Windows, also those of the outer query if there are none.
+    /// Windows; the windows of the outer query if there are none.
     pub interval: Option<Interval>,
     /// Value of windows without samples.
     pub fill: Fill,
-    /// Order of rows, that of the outer query in a subquery.
+    /// Order of rows; in a subquery the order of the outer query.
     pub order: OrderBy,
     /// LIMIT and OFFSET.
     pub page: Page,
@@ -60,7 +60,7 @@ pub struct Interval {
 }
 
 impl CheckedSelect {
-    /// Names of the columns, that of the time first. Equal default names get a number.
+    /// Names of the columns, `time` first. Equal default names get a number.
     #[must_use]
     pub fn column_names(&self) -> Vec<String> {
         let mut names = vec![self.time_column.clone()];

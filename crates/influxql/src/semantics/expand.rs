@@ -23,7 +23,8 @@ struct Names {
 /// the type of the highest rank, else a tag; unknown if there is neither.
 ///
 /// # Errors
-/// Those of the schema, and [`SemanticError`] for expressions with operands that their operators cannot have.
+/// Errors of the schema, and [`SemanticError`] for expressions with operands that their operators cannot
+/// have.
 pub fn expand_select<S: Schema>(select: CheckedSelect, schema: &S) -> Result<CheckedSelect, S::Error>
 where
     S::Error: From<SemanticError>,
@@ -107,7 +108,8 @@ fn has_wildcard(expr: &Expr) -> bool {
     expr.any(&mut is_wildcard)
 }
 
-/// Fields and tags of sources. Those of a subquery are its columns and the tags that it groups by.
+/// Fields and tags of sources. Columns of a subquery are its fields, and its tags are the tags that it groups
+/// by.
 fn names_of<S: Schema>(sources: &[CheckedSource], schema: &S) -> Result<Names, S::Error>
 where
     S::Error: From<SemanticError>,
@@ -168,7 +170,8 @@ fn with_type(expr: Expr, names: &Names) -> Expr {
     Expr::Ref(var)
 }
 
-/// What `*` means: fields and, unless GROUP BY has a wildcard too, the tags that are not grouped by.
+/// Columns that `*` stands for: fields and, unless GROUP BY has a wildcard too, the tags that are not grouped
+/// by.
 fn wildcard_columns(select: &CheckedSelect, names: &Names, has_wildcard_dimension: bool) -> Vec<VarRef> {
     let mut columns: Vec<VarRef> =
         names.fields.iter().map(|(name, kind)| VarRef { name: name.clone(), kind: *kind }).collect();

@@ -12,7 +12,7 @@ pub enum FunctionKind {
     Selector,
     /// Point by point.
     Transformation,
-    /// Of the values of a row.
+    /// Mathematical function of the values of a row.
     Math,
 }
 

@@ -1,4 +1,4 @@
-//! What a store knows about its measurements.
+//! Schema of a store: its measurements, their fields and tags.
 
 use crate::ast::{DataType, Measurement};
 
@@ -11,19 +11,19 @@ pub trait Schema {
     /// ascending.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     fn measurements(&self, pattern: &Measurement) -> Result<Vec<String>, Self::Error>;
 
     /// Fields of the measurements of `pattern` with the type of the highest rank, in any order.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     fn fields(&self, pattern: &Measurement) -> Result<Vec<(String, DataType)>, Self::Error>;
 
     /// Tag keys of the measurements of `pattern`, in any order.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     fn tag_keys(&self, pattern: &Measurement) -> Result<Vec<String>, Self::Error>;
 
     /// Reserves memory for a part of the plan that is made next, and checks the deadline. A schema without
@@ -35,11 +35,11 @@ pub trait Schema {
         Ok(())
     }
 
-    /// Reserves memory for the tables of one level of subqueries, which are freed before those of the next
-    /// one are made: the largest of all levels counts.
+    /// Reserves memory for the tables of one level of subqueries, which are freed before the next level
+    /// allocates: the largest of all levels counts.
     ///
     /// # Errors
-    /// Those of [`Schema::reserve`].
+    /// Errors of [`Schema::reserve`].
     fn reserve_level(&self, _bytes: usize) -> Result<(), Self::Error> {
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::parser::Parser;
 use super::token::Kind;
 use crate::ast::BinaryOp;
 
-/// What GRANT or REVOKE changes.
+/// Change by GRANT or REVOKE.
 enum Change {
     OnDatabase(Grant),
     Admin(String),

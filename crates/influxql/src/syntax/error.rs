@@ -4,7 +4,7 @@
 
 use super::token::{Position, Token};
 
-/// Why a text is refused.
+/// Reason for refusing a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ParseError {

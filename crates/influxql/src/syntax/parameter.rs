@@ -11,7 +11,7 @@ pub enum Parameter {
     Number(f64),
     /// Integer.
     Integer(i64),
-    /// Integer above those of `Integer`.
+    /// Integer above the range of `Integer`.
     Unsigned(u64),
     /// String.
     Text(String),

@@ -289,7 +289,7 @@ impl Parser {
     }
 }
 
-/// The text is that of Go's function.
+/// The text equals the error of Go's function.
 fn out_of_range(function: &str, token: &Token) -> ParseError {
     let message = format!("strconv.{function}: parsing {:?}: value out of range", token.literal);
     ParseError::at(message, token.position)

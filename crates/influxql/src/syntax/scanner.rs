@@ -9,7 +9,7 @@ use crate::ast::{BinaryOp, keyword};
 
 use super::token::{Kind, Position, Token};
 
-/// What reads return after the last character.
+/// Returned by reads after the last character.
 const END: char = '\0';
 
 pub(super) struct Scanner {
@@ -20,7 +20,7 @@ pub(super) struct Scanner {
     line_starts: Vec<usize>,
 }
 
-/// Text between quotes, or the kind of what is wrong with it.
+/// Text between quotes, or the kind of its error.
 type Quoted = Result<String, (Kind, String)>;
 
 fn is_space(c: char) -> bool {
@@ -88,7 +88,7 @@ impl Scanner {
         Position { line, column: idx - start }
     }
 
-    /// Position of the character read last; that of the start before any read.
+    /// Position of the character read last; the position of the start before any read.
     fn last_position(&self) -> Position {
         match self.at.checked_sub(1) {
             Some(idx) => self.position_of(idx),
@@ -197,7 +197,7 @@ impl Scanner {
         Token::with_text(Kind::Parameter, position, format!("${}", ident.literal))
     }
 
-    /// A string; `position` is that of the character before it.
+    /// A string; `position` is the position of the character before it.
     fn text(&mut self, position: Position) -> Token {
         match self.quoted() {
             Ok(literal) => Token::with_text(Kind::Text, position, literal),

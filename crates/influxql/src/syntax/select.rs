@@ -15,7 +15,7 @@ use super::token::Kind;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetRule {
     Optional,
-    /// Of continuous queries.
+    /// INTO is required, as in continuous queries.
     Required,
 }
 

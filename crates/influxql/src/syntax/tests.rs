@@ -9,8 +9,8 @@ use super::{
 };
 use crate::ast::{Regex, Statement};
 
-/// Statement, then, indented, what it is printed as and its columns, or its error. All lines are those of
-/// InfluxDB 1.8.10's own parser, except those that `print` documents.
+/// Statement, then, indented, its printed form and its columns, or its error. All lines come from InfluxDB
+/// 1.8.10's own parser, except for the differences that `print` documents.
 const STATEMENTS: &str = include_str!("tests/statements.txt");
 
 fn render(text: &str) -> String {
