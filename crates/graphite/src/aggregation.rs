@@ -186,7 +186,7 @@ pub(crate) fn percentile(values: &[f64], percent: f64, method: PercentileMethod)
     Ok(value + fraction * (at(rank)? - value))
 }
 
-/// How a percentile between two values is chosen.
+/// Choice of a percentile between two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PercentileMethod {
     /// The value of the next rank.

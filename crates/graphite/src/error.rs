@@ -1,11 +1,11 @@
 //! Errors of an evaluation. HTTP codes are chosen by the server.
 //!
-//! Invariant: every text names what was wrong and what was expected; none is about this program's source.
+//! Invariant: every text names the cause and the expected value; none is about this program's source.
 
 use crate::syntax::SyntaxError;
 use crate::time::TimeError;
 
-/// Why a request has no answer.
+/// Reason for answering a request with an error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EvalError {
     /// The target does not parse.

@@ -1,7 +1,7 @@
 //! Evaluation of targets: prefetch of all paths at once, then the tree from the leaves.
 //!
 //! Invariants: each expression is fetched once per range; templates are filled in before anything is fetched;
-//! the results are those of the targets in order.
+//! results are in the order of the targets.
 //! Not here: functions (`functions`), consolidation to the points of a request (`output::points`).
 
 mod prefetch;
@@ -25,7 +25,7 @@ use crate::syntax::{self, FunctionCall, Literal, Node, TARGET_BYTES_MAX};
 use crate::time::RequestRange;
 use crate::value::Value;
 
-/// What a client asks for.
+/// Targets, range and points that a client asks for.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Targets in order; empty ones are skipped.
@@ -218,7 +218,7 @@ fn work_bytes<'v>(function: &Function, values: impl Iterator<Item = &'v Value>) 
     }
     let points = match function.points {
         PointUse::Kept => 0,
-        // Of several steps, points are copied to a common one: each joins two values at least.
+        // Points of several steps are copied to a common step: each joins two values at least.
         PointUse::Joined if has_one_step => 4 * longest,
         PointUse::Joined => 4 * longest + total / 2,
         PointUse::Changed => 2 * longest + shared,

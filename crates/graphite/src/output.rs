@@ -1,7 +1,7 @@
 //! Formats of answers, appended to a caller's buffer.
 //!
-//! Invariants: bytes are those of graphite-web where a client could tell; an empty value is null, None or
-//! nothing; infinities are 1e9999 in JSON.
+//! Invariants: bytes equal graphite-web's where a client could see a difference; an empty value is null, None
+//! or nothing; infinities are 1e9999 in JSON.
 //! Not here: HTTP, content types.
 
 pub mod find;
@@ -19,7 +19,7 @@ pub mod text;
 pub use points::consolidate_to;
 pub use size::{Layout, bytes_max, shared_bytes};
 
-/// What a client asks of the format.
+/// Options of a format that a client may set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RenderOptions {
     /// Points without a value are left out, and series without points.

@@ -10,7 +10,7 @@ use crate::series::Series;
 use crate::time::interval_seconds;
 use crate::value::{Value, parse_integer, parse_number};
 
-/// Type of a parameter; the names are those of `/functions`.
+/// Type of a parameter; the names equal the names in `/functions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ParameterType {
     /// Name of an aggregation.
@@ -72,7 +72,7 @@ impl ParameterType {
     }
 }
 
-/// How often a parameter is given.
+/// Number of times that a parameter may be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Occurrence {
     /// Exactly once per call.
@@ -105,9 +105,9 @@ pub(crate) struct Parameter {
     pub name: &'static str,
     /// Type.
     pub kind: ParameterType,
-    /// How often it is given.
+    /// Number of times that it may be given.
     pub occurrence: Occurrence,
-    /// What `/functions` shows.
+    /// Default in `/functions`.
     pub default: DefaultValue,
     /// Only these texts are valid, if there are any.
     pub options: &'static [&'static str],

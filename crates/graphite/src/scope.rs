@@ -26,7 +26,7 @@ pub struct Limits {
     pub points_max: u64,
     /// Bytes of points.
     pub bytes_max: u64,
-    /// Targets, those of re-evaluation included.
+    /// Targets, including targets of re-evaluation.
     pub targets_max: u64,
 }
 
@@ -36,7 +36,7 @@ impl Default for Limits {
     }
 }
 
-/// What a request has used, and whether it goes on.
+/// Memory and targets that a request has used, and its cancellation.
 pub(crate) struct Budget<'a> {
     limits: Limits,
     /// Owner of the memory.
@@ -94,7 +94,7 @@ impl<'a> Budget<'a> {
         self.used_bytes.get()
     }
 
-    /// Releases what was reserved after `used_bytes` was read; the next reservations use it again.
+    /// Releases reservations made after `used_bytes` was read; the next reservations use the bytes again.
     pub(crate) fn release_to(&self, used_bytes: u64) {
         self.used_bytes.set(used_bytes);
     }
@@ -167,7 +167,7 @@ fn take(used: &Cell<u64>, count: u64, limit: u64, what: &'static str) -> Result<
 /// Key of prefetched series: range and expression.
 pub(crate) type PrefetchKey = (i64, i64, String);
 
-/// What all scopes of a request share.
+/// State that all scopes of a request share.
 pub(crate) struct Shared<'a> {
     /// The store.
     pub source: &'a dyn Source,

@@ -61,7 +61,7 @@ pub struct Series {
     pub step: i64,
     /// NaN is "no value".
     pub values: Arc<Vec<f64>>,
-    /// How values become points of a coarser grid.
+    /// Consolidation of values to the points of a coarser grid.
     pub consolidation: Consolidation,
     /// Values that [`Self::points`] joins to one point.
     pub values_per_point: usize,

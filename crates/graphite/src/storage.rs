@@ -19,7 +19,7 @@ use crate::consolidation::Consolidation;
 use crate::error::EvalError;
 use tag_query::TagExpression;
 
-/// What one expression of a target selects.
+/// Selection of one expression of a target.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Selector {
     /// Path with globs.
@@ -98,8 +98,8 @@ pub trait Source {
     /// As [`Source::fetch`].
     fn find(&self, pattern: &str, from: Option<i64>, until: Option<i64>) -> Result<Vec<Node>, EvalError>;
 
-    /// Reserves memory for computed points until the end of the request; [`Source::fetch`] reserves that of
-    /// the points it returns.
+    /// Reserves memory for computed points until the end of the request; [`Source::fetch`] reserves memory
+    /// for the points it returns.
     /// # Errors
     /// [`EvalError::Storage`] if there is no room.
     fn reserve(&self, _bytes: u64) -> Result<(), EvalError> {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-/// Why a name has no tags that can be read.
+/// Reason for a name without readable tags.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaggedNameError {
     /// Nothing before the first tag, or only `~`.

@@ -1,6 +1,6 @@
 //! Answers of the crate to the same requests.
 //!
-//! Invariant: the form is that of the oracle: a status, and JSON or text.
+//! Invariant: the form equals the oracle's: a status, and JSON or text.
 
 use chronolith_graphite::output::{self, RenderOptions};
 use chronolith_graphite::storage::memory::MemorySource;

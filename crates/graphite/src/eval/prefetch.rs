@@ -45,7 +45,8 @@ fn collect(
     match node {
         Node::Literal(_) => {}
         Node::Path(path) => {
-            // The expression, the selector, the request and the key of what is fetched.
+            // The path is kept four times: in the expression, the selector, the request and the key of the
+            // results.
             budget.keep_bytes((4 * path.len() + size_of::<Wanted>()) as u64)?;
             found.push(Wanted::new(path, Selector::Path(path.clone()), hint));
         }
@@ -74,9 +75,9 @@ fn texts(call: &FunctionCall) -> Vec<String> {
     texts.collect()
 }
 
-/// Fetches what is missing for the range of the scope.
+/// Fetches the series that the range of the scope lacks.
 /// # Errors
-/// Those of the store, limits, malformed tag expressions.
+/// Errors of the store, limits, malformed tag expressions.
 pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalError> {
     let mut found = Vec::new();
     for node in nodes {

@@ -1,7 +1,7 @@
 //! Templates: `$name` in path expressions is replaced before anything is fetched.
 //!
-//! Invariants: values of the request override those of the call; only path expressions change, never texts; a
-//! path that is nothing but `$name` becomes the number that its value looks like.
+//! Invariants: values of the request override values of the call; only path expressions change, never texts;
+//! a path that is nothing but `$name` becomes the number that its value looks like.
 //! Not here: parsing.
 
 use std::collections::BTreeMap;

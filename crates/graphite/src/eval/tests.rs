@@ -111,7 +111,7 @@ fn amplification_is_refused_before_it_takes_memory() {
     }
 }
 
-/// The reservation follows what is in use: a chain of functions does not add up.
+/// The reservation covers only points in use: a chain of functions does not add up.
 #[test]
 fn results_of_inner_calls_are_released() {
     let peak = |depth: usize| {

@@ -89,8 +89,8 @@ fn percent_verbs() {
     }
 }
 
-/// Texts are as short as those of the standard library, and read back as the same number; of two shortest
-/// ones Python's is taken.
+/// Texts are as short as the standard library's, and read back as the same number; between two shortest texts
+/// Python's is taken.
 #[test]
 fn numbers_have_the_shortest_digits() {
     assert_eq!(repr(4_461_422_000_000_000.5 / 2.0), "2230711000000000.2");

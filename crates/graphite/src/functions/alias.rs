@@ -323,7 +323,7 @@ fn cacti_style(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErr
         None if units.is_empty() => format!("{value:.2}"),
         None => format!("{value:.2} {units}"),
     };
-    // Widths are those of the whole part of each value, 3 where there is none.
+    // Width of the whole part of each value, 3 where there is no value.
     let width = |value: f64| {
         formatted(if value.is_nan() || value == 0.0 { 3.0 } else { value.trunc() + 0.0 }).chars().count()
     };

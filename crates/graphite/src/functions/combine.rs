@@ -249,8 +249,8 @@ pub(super) fn is_enough(present: usize, total: f64, factor: f64) -> bool {
 }
 
 /// PERF: the common aggregations run series by series over columns of sums and counts, so that each series is
-/// read once and in order, without a branch per point; the order of additions per point is that of the series
-/// either way.
+/// read once and in order, without a branch per point; points are added in the order of the series either
+/// way.
 fn aggregate_points(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor: f64) -> Vec<f64> {
     let (mut values, counts) = match aggregation {
         Aggregation::Sum | Aggregation::Average | Aggregation::AverageZero => {

@@ -1,6 +1,6 @@
 //! Drawing properties: colours, stacks, lines.
 //!
-//! Invariant: values stay, except for those of a stack, which become running sums over series.
+//! Invariant: values stay, except in a stack, where they become running sums over series.
 //! Not here: the picture.
 
 use std::rc::Rc;

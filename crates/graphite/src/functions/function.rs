@@ -27,14 +27,14 @@ pub(crate) struct Function {
     pub run: Implementation,
 }
 
-/// Points of a result, compared with those of the arguments.
+/// Points of a result, compared with the points of the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PointUse {
-    /// Those of the arguments.
+    /// The points of the arguments themselves.
     Kept,
-    /// As many as the longest series has, per result.
+    /// New points, per result as many as the longest series has.
     Joined,
-    /// Other values in the place of those of the arguments.
+    /// The same number of points with other values.
     Changed,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Group {
     Alias,
     /// Properties for drawing only.
     Graph,
-    /// None of the other groups.
+    /// Functions that belong to no other group.
     Special,
 }
 

@@ -65,7 +65,7 @@ pub(super) fn for_each_row(points: &[Cow<'_, [f64]>], mut row: impl FnMut(&[f64]
     }
 }
 
-/// Combines two rows of points to the length of the longer; what is missing is empty.
+/// Combines two rows of points to the length of the longer; missing points are empty.
 pub(super) fn zip_longest(left: &[f64], right: &[f64], combine: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     let at = |points: &[f64], idx: usize| points.get(idx).copied().unwrap_or(ABSENT);
     (0..left.len().max(right.len())).map(|idx| combine(at(left, idx), at(right, idx))).collect()

@@ -236,7 +236,7 @@ fn aberration(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
         let missing =
             || EvalError::of_function("holtWintersAberration", &format!("no bands for {}", series.name));
         let lower_name = format!("holtWintersConfidenceLower({})", series.name);
-        // Of two series with one name the last one counts.
+        // If two series have one name, the last one counts.
         let found = bands.iter().rev().find(|bands| bands.lower.name == lower_name).ok_or_else(missing)?;
         let mut values = Vec::with_capacity(series.values.len());
         for (idx, value) in series.values.iter().enumerate() {

@@ -53,7 +53,7 @@ fn line_of(series: &Series) -> Option<Line> {
     Some(Line { factor, offset })
 }
 
-/// A bound of the source range, that of the request if it is not given.
+/// A bound of the source range; by default the bound of the request.
 fn source_bound(scope: &Scope<'_>, value: Option<&Value>, default: Moment) -> Result<Moment, EvalError> {
     match value {
         None => Ok(default),

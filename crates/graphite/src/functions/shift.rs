@@ -1,6 +1,6 @@
 //! Other ranges of time: shifts, stacks of shifts, slices.
 //!
-//! Invariant: a shifted series is fetched from its own range and shown in that of the request.
+//! Invariant: a shifted series is fetched from its own range and shown in the range of the request.
 //! Not here: windows before the range (`moving`).
 
 use super::function::{Function, Group};
@@ -140,7 +140,7 @@ fn time_slice(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
         series.tag("timeSliceStart", start);
         series.tag("timeSliceEnd", end);
         series.name = format!("timeSlice({}, {start}, {end})", series.name);
-        // graphite-web counts from the start of the request, not from that of the series.
+        // graphite-web counts from the start of the request, not from the start of the series.
         let mut time = scope.wall_seconds(scope.start);
         let step = series.step;
         for value in series.values_mut() {

@@ -6,7 +6,7 @@
 use super::json::push_string;
 use crate::storage::Node;
 
-/// Whether a node `*` stands for all others.
+/// Position of a node `*`, which stands for all others, in a list of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WildcardNode {
     /// First, or last for a completer, if there is more than one node.

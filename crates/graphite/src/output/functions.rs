@@ -75,7 +75,7 @@ fn push_function(out: &mut String, function: &Function) {
     out.push_str("]}");
 }
 
-/// Texts that a parameter takes; those of its type if it has none.
+/// Texts that a parameter takes; by default the texts of its type.
 fn options(parameter: &Parameter) -> Vec<&'static str> {
     let mut options = parameter.options.to_vec();
     if matches!(parameter.kind, ParameterType::AggFunc | ParameterType::AggOrSeriesFunc) {

@@ -1,6 +1,6 @@
 //! JSON: series with datapoints, dygraph, rickshaw.
 //!
-//! Invariants: separators are those of Python's `json`; characters outside of ASCII are escaped.
+//! Invariants: separators equal Python's `json`; characters outside of ASCII are escaped.
 //! Not here: lists of nodes (`find`), the table of functions (`functions`).
 
 use super::RenderOptions;
@@ -94,9 +94,9 @@ pub fn render(list: &[Series], options: &RenderOptions, out: &mut String) -> Res
 /// Metadata of an answer. Texts are JSON values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RenderMeta {
-    /// Of the request.
+    /// Metadata of the request.
     pub request: String,
-    /// Of each series, in the order of the series.
+    /// Metadata of each series, in the order of the series.
     pub series: Vec<String>,
 }
 

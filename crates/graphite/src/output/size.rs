@@ -20,7 +20,7 @@ pub enum Layout {
 
 /// Bytes of an empty point with its time.
 const EMPTY_POINT_BYTES: usize = 28;
-/// Bytes of a value beyond those of an empty point.
+/// Bytes of a value in addition to an empty point.
 const VALUE_BYTES: usize = 24;
 /// Bytes of a point of a line, whose two coordinates are drawn in each of up to two corners.
 const DRAWN_POINT_BYTES: usize = 48;

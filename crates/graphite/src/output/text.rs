@@ -1,6 +1,6 @@
 //! Plain formats: raw and CSV.
 //!
-//! Invariant: values are Python's `repr`; CSV times are those of the zone of the request.
+//! Invariant: values are Python's `repr`; CSV times are in the zone of the request.
 //! Not here: JSON.
 
 use jiff::tz::TimeZone;

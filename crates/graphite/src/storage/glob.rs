@@ -242,7 +242,7 @@ fn class_chars(class: &[char]) -> Option<Vec<char>> {
             return None;
         }
     }
-    // Such a text would be read as a glob again.
+    // A text with these characters would be read as a glob again.
     (!chars.iter().any(|c| matches!(c, '*' | '?' | '['))).then_some(chars)
 }
 

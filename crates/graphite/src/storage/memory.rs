@@ -1,7 +1,7 @@
 //! A source in memory, for tests and for the differential against graphite-web.
 //!
 //! Invariants: values lie on the grid of their series; a fetched range begins one step after the step that
-//! holds `from` and ends with the one that holds `until`, as whisper does.
+//! holds `from` and ends with the step that holds `until`, as whisper does.
 //! Not here: anything for production.
 
 use std::collections::BTreeMap;

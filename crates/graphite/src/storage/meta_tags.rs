@@ -1,8 +1,8 @@
 //! Meta tags: tags that rules add to the series whose own tags satisfy expressions (Metrictank).
 //!
-//! Invariants: a tag of the series wins over that of a rule, and an earlier rule over a later one; rules see
+//! Invariants: a tag of the series wins over a tag of a rule, and an earlier rule over a later one; rules see
 //! the series' own tags only, so that their order does not change what they select.
-//! Not here: where rules are stored, bounds of their number.
+//! Not here: storage of rules, bounds of their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 

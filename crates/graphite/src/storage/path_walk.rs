@@ -1,8 +1,8 @@
 //! Search of a path with globs in sorted paths: a walk over the tree that the nodes of the paths are.
 //!
 //! A node without globs is one search; of a node with globs each child is one, and a branch that does not
-//! match is skipped as a whole. So the cost is that of the children of matching nodes, whatever the number of
-//! paths is. From `**` on, all paths of the branch are compared.
+//! match is skipped as a whole. So the cost grows with the children of matching nodes, not with the number of
+//! paths. From `**` on, all paths of the branch are compared.
 //!
 //! Invariants: nodes are visited in the order of the paths within a parent, a leaf and a branch of the same
 //! name apart; the search position only moves forward within a parent.
@@ -45,15 +45,15 @@ struct Walk<'a> {
     visit: &'a mut Visit<'a>,
 }
 
-/// What the paths have from a position on.
+/// Relation of the remaining paths to a position.
 enum Next {
-    /// A path is that of the position.
+    /// A path equals the position.
     Equal,
     /// A path is below the branch of the position.
     Below,
-    /// A longer name, whose path is before those of the branch.
+    /// A longer name, whose path is before the paths of the branch.
     LongerName,
-    /// All are after those of the branch.
+    /// All remaining paths are after the branch.
     After,
 }
 

@@ -14,7 +14,7 @@ pub use crate::python_regex::REGEX_BYTES_MAX;
 /// Key of expressions that compare the keys of the tags.
 pub const ANY_TAG: &str = "__tag";
 
-/// How a tag is compared.
+/// Comparison of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagOperator {
     /// `=`

@@ -7,7 +7,7 @@ pub const NESTING_MAX: usize = 64;
 /// Expressions that the parser tries in one target, backtracking included.
 pub const ATTEMPTS_MAX: usize = 50_000;
 
-/// Bytes that the parser reads in one target, those of attempts that fail included.
+/// Bytes that the parser reads in one target, including bytes of attempts that fail.
 pub const READ_BYTES_MAX: usize = 32 << 20;
 
 /// A target that is not accepted.

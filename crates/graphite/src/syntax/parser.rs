@@ -33,7 +33,7 @@ pub fn parse(target: &str) -> Result<Node, SyntaxError> {
 /// As [`parse`], and [`SyntaxError::Unclosed`].
 pub fn parse_target(target: &str) -> Result<Node, SyntaxError> {
     let node = parse(target)?;
-    // Such a call is read as the path of its name, and the parenthesis is what follows.
+    // A call without its closing parenthesis is parsed as the path of its name; the rest begins with `(`.
     if let Node::Path(path) = &node
         && let Some(rest) = target.trim_start().strip_prefix(path.as_str())
         && rest.trim_start().starts_with('(')

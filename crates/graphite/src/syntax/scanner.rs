@@ -22,7 +22,7 @@ impl<'a> Scanner<'a> {
         self.position
     }
 
-    /// Bytes that were read, those of failed attempts included.
+    /// Bytes that were read, including bytes of failed attempts.
     pub(super) fn read_bytes(&self) -> usize {
         self.read_bytes
     }

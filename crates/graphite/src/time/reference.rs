@@ -18,7 +18,7 @@ const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 /// Bytes of a time; longer texts are refused unread.
 pub const TIME_BYTES_MAX: usize = 256;
 
-/// Reads a point in time, in seconds since 1970. Days and times of day are those of `zone`.
+/// Reads a point in time, in seconds since 1970. Days and times of day are in `zone`.
 /// # Errors
 /// [`TimeError`] if the text has no accepted form or leaves the calendar.
 pub fn parse_time(text: &str, zone: &TimeZone, now: i64) -> Result<i64, TimeError> {

@@ -31,7 +31,7 @@ pub enum LineMode {
     Connected(usize),
 }
 
-/// Which series are filled down to the axis.
+/// Series that are filled down to the axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AreaMode {
     /// None.
@@ -59,7 +59,7 @@ pub enum Unit {
     Plain,
 }
 
-/// Bounds of a value axis; `None` is that of the values.
+/// Bounds of a value axis; `None` is the bound of the values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bounds {
     /// Lowest value.

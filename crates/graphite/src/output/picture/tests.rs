@@ -1,4 +1,4 @@
-//! Elements of pictures: what is drawn for which parameters.
+//! Elements of pictures by their parameters.
 
 use super::axis::{ValueAxis, time_labels};
 use super::options::{Bounds, PictureOptions};

@@ -1,4 +1,4 @@
-//! Pictures decoded again: sizes, colours, what is refused.
+//! Pictures decoded again: sizes, colours, refused pictures.
 
 use jiff::tz::TimeZone;
 
