@@ -3,10 +3,9 @@
 //! `cargo bench -p chronolith-format --bench decimal_delta_speed`. `cargo test` runs one round over two
 //! series per family.
 //!
-//! The families and clocks are those of the benchmark (`crates/bench/src/families.rs`). Every series is
-//! appended as the head does it, chunk after chunk of 120 samples, once as XOR alone and once by the rule;
-//! every chunk is decoded and compared bit for bit. Times are the best of several rounds of wall clock per
-//! series.
+//! The families and clocks equal the benchmark's (`crates/bench/src/families.rs`). Every series is appended
+//! as the head does it, chunk after chunk of 120 samples, once as XOR alone and once by the rule; every chunk
+//! is decoded and compared bit for bit. Times are the best of several rounds of wall clock per series.
 
 #[expect(dead_code, reason = "the benchmark uses the rest of the file")]
 #[allow(unused_imports, reason = "tests of the file have no harness here")]

@@ -4,9 +4,9 @@
 //!
 //! Families: container metrics of a cluster (1000 pods per metric), the same as histogram buckets, one metric
 //! per host and core, and the block of Mimir's published benchmark. Each is written without chunks, with one
-//! chunk per series, and with 48, whose lengths differ as those of real chunks do. Every series is read back
-//! and compared. Then pages of container metrics with 12 chunks are packed by each compressor of the tree.
-//! Times are the best of several rounds of wall clock on one thread.
+//! chunk per series, and with 48, whose lengths differ as in real blocks. Every series is read back and
+//! compared. Then pages of container metrics with 12 chunks are packed by each compressor of the tree. Times
+//! are the best of several rounds of wall clock on one thread.
 
 use std::io::{Read, Write};
 
@@ -118,7 +118,7 @@ fn published(n: u64) -> Pairs {
     vec![("foo", "bar".to_owned()), ("i", format!("{:07}aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd", n * 5760))]
 }
 
-/// Chunks of series `n`, which follow those of the series before.
+/// Chunks of series `n`, placed after the chunks of the previous series.
 fn chunks(n: u64, count: u32, end: &mut u64) -> Vec<SizedChunk> {
     // Series of one target are scraped together.
     let shift = (mix(n % 1000) % 15_000).cast_signed();

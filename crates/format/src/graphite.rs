@@ -1,9 +1,9 @@
 //! The Graphite log: events and meta tag rules of Graphite clients, by tenant, as frames that are only
 //! appended.
 //!
-//! Invariants: frames are those of the log, under a key of the file; readers take untrusted bytes, never
-//! panic, and allocate no more than the payload has bytes. Layout: `docs/graphite.md`.
-//! Not here: which events are kept, when the file is written again (`tsdb`).
+//! Invariants: frames have the format of the WAL, under a key of the file; readers take untrusted bytes,
+//! never panic, and allocate no more than the payload has bytes. Layout: `docs/graphite.md`.
+//! Not here: choice of the stored events, rewriting of the file (`tsdb`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
@@ -20,7 +20,7 @@ pub const VERSION_FIELD: &str = "graphite log version";
 
 /// Frame kind: events of one tenant.
 pub const KIND_EVENTS: u8 = 80;
-/// Frame kind: all meta tag rules of one tenant, instead of those of earlier frames.
+/// Frame kind: all meta tag rules of one tenant; replaces the rules of earlier frames.
 pub const KIND_META_TAGS: u8 = 81;
 
 /// Returns the header of a file under `key`.

@@ -1,5 +1,5 @@
-//! Six families of series and two habits of scraping, for examples that measure bytes. Not here: what is
-//! measured.
+//! Six families of series and two habits of scraping, for examples that measure bytes. Not here:
+//! measurements.
 
 use chronolith_base::Rng;
 

@@ -1,9 +1,9 @@
 //! The block catalogue: what a start has to know of every block of every tenant, as frames that are only
 //! appended.
 //!
-//! Invariant: frames are those of the log, under a key of the file; readers take untrusted bytes, never panic
-//! and allocate no more than the bytes they read. Layout: `docs/block/catalogue.md`.
-//! Not here: when a record is written, what a start does with it (`tsdb`).
+//! Invariant: frames have the format of the WAL, under a key of the file; readers take untrusted bytes, never
+//! panic and allocate no more than the bytes they read. Layout: `docs/block/catalogue.md`.
+//! Not here: the time at which a record is written, its use at start (`tsdb`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;

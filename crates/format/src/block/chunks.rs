@@ -77,7 +77,7 @@ fn checksum(encoding: u8, bytes: &[u8]) -> u32 {
 /// Verifies the first [`HEADER_BYTES`] of a segment.
 ///
 /// # Errors
-/// [`DecodeError`] if they are not those of a segment, or of a version that cannot be read.
+/// [`DecodeError`] if they are not the header of a segment, or of a version that cannot be read.
 pub fn check_header(bytes: &[u8]) -> Result<(), DecodeError> {
     let mut r = ByteReader::new(bytes);
     let magic = r.be_u32("chunk segment magic")?;

@@ -37,7 +37,7 @@ pub struct HeadState {
     pub blocks: Vec<Ulid>,
 }
 
-/// Why the file is refused.
+/// Reason for refusing the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportStateError {
     /// Not JSON, or a field is missing or of another type.

@@ -113,7 +113,7 @@ pub struct Compaction {
     /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "splitBlocks")]
     pub split_blocks: Vec<Ulid>,
-    /// Such as `from-out-of-order`.
+    /// Hints for compaction, for example `from-out-of-order`.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_empty")]
     pub hints: Vec<String>,
     /// Fields of others.
@@ -150,7 +150,7 @@ where
     Ok(Option::deserialize(input)?.unwrap_or_default())
 }
 
-/// Why a meta.json is refused.
+/// Reason for refusing a meta.json.
 #[derive(Debug, thiserror::Error)]
 pub enum MetaError {
     /// Not JSON, or a field is missing or of another type.

@@ -16,7 +16,7 @@ const WAITED_NONE: u64 = u64::MAX;
 pub struct RetentionClock {
     /// Milliseconds since 1970 by which blocks expire.
     pub trusted_ms: i64,
-    /// How long removal has waited since the clock jumped; `None` = the clock is trusted.
+    /// Time for which removal has waited since the clock jumped; `None` if the clock is trusted.
     pub waited_ms: Option<u64>,
 }
 

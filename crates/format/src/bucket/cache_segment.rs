@@ -37,7 +37,7 @@ pub fn put_header(out: &mut Vec<u8>) {
 /// Verifies the header of a segment.
 ///
 /// # Errors
-/// [`DecodeError`] if it is that of another file or version, or damaged.
+/// [`DecodeError`] if it is the header of another file or version, or damaged.
 pub fn check_header(bytes: &[u8]) -> Result<(), DecodeError> {
     let mut reader = ByteReader::new(bytes);
     let fields = reader.bytes("header of a cache segment", HEADER_BYTES - 4)?;

@@ -1,8 +1,9 @@
 //! Catalogue of a bucket: numbered snapshots of the blocks of one tenant. Each is an object that is created
-//! once, on top of the one that its writer read.
+//! once, on top of the snapshot that its writer read.
 //!
 //! Invariants: equal content gives equal bytes; blocks and marks are sorted by ULID, each is there once; the
-//! checksum is verified before anything is returned, and the number in the content is that of the name.
+//! checksum is verified before anything is returned, and the number in the content equals the number in the
+//! name.
 //! Not here: creating snapshots, deciding which blocks live (`bucket`). Layout: `docs/bucket/catalogue.md`.
 
 mod decode;
@@ -33,13 +34,13 @@ pub const FOLDER: &str = "catalog/";
 /// All blocks of a tenant at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Number, one more than that of the snapshot it follows.
+    /// Number: one more than in the snapshot before.
     pub number: u64,
     /// Random name of the process that wrote it, by which a writer recognizes its own snapshot.
     pub writer: [u8; 16],
     /// Milliseconds since 1970.
     pub created_ms: i64,
-    /// Which of several samples with one timestamp is read.
+    /// Policy for several samples with one timestamp.
     pub duplicates: DuplicatePolicy,
     /// Blocks to be queried.
     pub blocks: Vec<BucketBlock>,
@@ -223,7 +224,7 @@ impl BucketBlock {
     }
 }
 
-/// Why a snapshot cannot be written.
+/// Reason for refusing to write a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// A block, or a deletion mark, is there twice.

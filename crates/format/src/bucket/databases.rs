@@ -1,4 +1,4 @@
-//! Databases of one tenant in a bucket: numbered snapshots like those of the catalogue of blocks.
+//! Databases of one tenant in a bucket: numbered snapshots, as in the catalogue of blocks.
 //!
 //! Invariants: checksums are verified before anything is returned; ids of stores are there once; users and
 //! password hashes are no part of it.

@@ -27,7 +27,7 @@ pub enum Hint {
 /// Number, writer and time of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {
-    /// Number, one more than that of the snapshot it follows; 0 before the first one.
+    /// Number: one more than in the snapshot before; 0 before the first one.
     pub number: u64,
     /// Random name of the process that wrote it, by which a writer recognizes its own snapshot.
     pub writer: [u8; 16],
@@ -80,7 +80,7 @@ pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`DecodeError`] if it is damaged, of a later version or another snapshot. An object without a folder,
-    /// as earlier versions wrote it, may be that of another one with the same number.
+    /// as earlier versions wrote it, may belong to another folder's snapshot with the same number.
     fn decode_object(bytes: &[u8], key: SnapshotKey<'_>) -> Result<Self, DecodeError>;
 
     /// Name of snapshot `number`, within the folder of its store or tenant.

@@ -137,7 +137,7 @@ impl DecimalDeltaState {
         append_part(&mut self.0, buf, base, time, value)
     }
 
-    /// The state as 32 bytes, of which no byte sequence is also that of an XOR state.
+    /// The state as 32 bytes, which differ from the bytes of every XOR state.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; STATE_BYTES] {
         self.0.to_bytes()
@@ -178,7 +178,7 @@ impl DecimalDeltaState {
     }
 }
 
-/// Returns true if the record is that of a decimal-delta chunk.
+/// Returns true if the record contains a decimal-delta chunk.
 fn is_marked(record: &XorState) -> bool {
     record.leading & !Scale::CODE_MASK == SCALE_MARK
 }

@@ -1,7 +1,7 @@
 //! Samples of both kinds as chunks, of which each holds one kind, with or without start timestamps.
 //!
-//! Invariant: chunks are in order of time; decoding returns what was encoded, as far as the encodings keep
-//! it.
+//! Invariant: chunks are in order of time; decoding returns the encoded samples, except for details that an
+//! encoding drops.
 //! Not here: the encodings (`xor`, `histogram`), dense chunks and their choice (`block`).
 
 use chronolith_base::DecodeError;
@@ -78,7 +78,7 @@ pub fn encode_histograms<'a>(
     out.extend(open.map(|open| open.encoded()));
 }
 
-/// Returns the start times of the samples in `range` of a column that may be shorter than those of its
+/// Returns the start times of the samples in `range` of a column that may be shorter than the columns of
 /// samples; `None` if all are unknown.
 fn known(start_times: &[i64], range: Range<usize>) -> Option<&[i64]> {
     let part = start_times.get(range.start..range.end.min(start_times.len()))?;

@@ -17,7 +17,7 @@ pub struct RawChunk<'a> {
 }
 
 impl RawChunk<'_> {
-    /// Number of samples: a big-endian u16 at the start of every encoding. In those of histograms with start
+    /// Number of samples: a big-endian u16 at the start of every encoding. In histogram encodings with start
     /// times the upper two bits are not part of it.
     ///
     /// # Errors

@@ -95,8 +95,8 @@ pub fn fill(runs: &[StartRun], first: usize, columns: &mut Columns) {
     }
 }
 
-/// The runs that say what `start_times` do, as far as they go, of samples at `times`; appended to `out`. None
-/// if no start is known.
+/// Appends the run-length encoding of `start_times` to `out`, for samples at `times`; a missing start time is
+/// unknown. Appends nothing if no start is known.
 pub fn runs_of(times: &[i64], start_times: &[i64], out: &mut Vec<StartRun>) {
     let mut current = 0;
     let known = start_times.iter().copied().chain(std::iter::repeat(0));

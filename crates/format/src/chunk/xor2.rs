@@ -171,7 +171,7 @@ fn new_window(reader: &mut BitReader<'_>, state: &mut State) -> Result<u64, Deco
     same_window(reader, state)
 }
 
-/// What a start timestamp's distance is more than the one before: of classes of bits, each of which reaches
+/// Reads the change of a start timestamp's distance from the sample, in classes of bits; each class reaches
 /// one further up than two's complement does.
 fn start_change(reader: &mut BitReader<'_>) -> Result<i64, DecodeError> {
     match prefix(reader, 8)? {

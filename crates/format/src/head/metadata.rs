@@ -1,8 +1,8 @@
 //! The metadata file: type, help and unit of metrics, by tenant, as frames that are only appended.
 //!
-//! Invariants: frames are those of the log, under a key of the file; readers take untrusted bytes, never
-//! panic and allocate nothing. Layout: `docs/head/metadata.md`.
-//! Not here: which entries are kept, when the file is written again (`tsdb`).
+//! Invariants: frames have the format of the WAL, under a key of the file; readers take untrusted bytes,
+//! never panic and allocate nothing. Layout: `docs/head/metadata.md`.
+//! Not here: choice of the stored entries, rewriting of the file (`tsdb`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
@@ -19,7 +19,7 @@ pub const FILE_HEADER_BYTES: usize = 32;
 /// Frame kind: entries of one tenant.
 pub const KIND_ENTRIES: u8 = 68;
 
-/// What a file says about itself.
+/// Header of a metadata file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeader {
     /// Random; mixed into the checksums of frame headers.

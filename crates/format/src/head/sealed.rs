@@ -17,7 +17,7 @@ pub const RECORD_HEADER_BYTES: usize = 28;
 /// Bytes of a record besides its chunk data.
 pub const RECORD_OVERHEAD_BYTES: usize = RECORD_HEADER_BYTES + 4;
 
-/// What a record says besides its data.
+/// Header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
     /// Series of the chunk.

@@ -1,8 +1,8 @@
 //! Definitions files: the series of all tenants with the raw bytes that named them, as frames that are only
 //! appended.
 //!
-//! Invariants: frames are those of the log, under the log's key; a payload of series stands alone (it has its
-//! own dictionary of label pairs); readers take untrusted bytes and never panic. Layout:
+//! Invariants: frames have the format of the WAL, under the WAL's key; a payload of series stands alone (it
+//! has its own dictionary of label pairs); readers take untrusted bytes and never panic. Layout:
 //! `docs/head/series_file.md`.
 //! Not here: when a file is extended or written again (`head`).
 
@@ -28,7 +28,7 @@ pub const KIND_MARK: u8 = 67;
 /// Bytes of a raw key and the series it names.
 pub const RAW_KEY_BYTES: usize = 20;
 
-/// What a file says about itself.
+/// Header of a series file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeader {
     /// Ascends from file to file.
@@ -156,7 +156,7 @@ impl SeriesWriter {
         self.names.len() + self.pairs.len() + self.series.len()
     }
 
-    /// Whether there is no series.
+    /// Returns true if there is no series.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.series_count == 0

@@ -102,7 +102,7 @@ impl SliceHeader {
     /// Reads the header at the start of `bytes`, of this version or an earlier one.
     ///
     /// # Errors
-    /// [`DecodeError`] for short, foreign or damaged bytes, and for those of a later version
+    /// [`DecodeError`] for short, foreign or damaged bytes, and for bytes of a later version
     /// ([`SliceHeader::is_of_later_version`]).
     pub fn decode(bytes: &[u8]) -> Result<SliceHeader, DecodeError> {
         let head = ByteReader::new(bytes).bytes("slice header", FILE_HEADER_BYTES)?;

@@ -74,7 +74,7 @@ pub fn decode_samples(kind: u8, payload: &[u8], out: &mut Samples) -> Result<(),
     if kind == KIND_SAMPLES {
         return out.decode(reader);
     }
-    // Of two values at a timestamp the later one replaces the other: only accepted samples are in the WAL.
+    // The later one of two values at a timestamp replaces the other: only accepted samples are in the WAL.
     (out.arrival_ms, out.duplicates) = (0, DuplicatePolicy::LastWins);
     match kind {
         KIND_OLD_FLOATS => old_samples::decode_floats(out, reader),
@@ -117,7 +117,7 @@ impl SegmentHeader {
     /// Reads the header at the start of `bytes`, of this version or an earlier one.
     ///
     /// # Errors
-    /// [`DecodeError`] for short, foreign or damaged bytes, and for those of a later version
+    /// [`DecodeError`] for short, foreign or damaged bytes, and for bytes of a later version
     /// ([`SegmentHeader::is_of_later_version`]).
     pub fn decode(bytes: &[u8]) -> Result<SegmentHeader, DecodeError> {
         let mut reader = ByteReader::new(bytes);

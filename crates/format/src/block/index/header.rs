@@ -3,7 +3,7 @@
 //!
 //! Invariant: table of contents, symbols and postings offset table are verified when the header is made;
 //! series entries and postings lists each time they are decoded.
-//! Memory: that of the samples of both tables; the tables themselves stay in the bytes of their sections.
+//! Memory: the samples of both tables; the tables themselves stay in the bytes of their sections.
 
 use std::ops::Range;
 
@@ -98,7 +98,7 @@ impl IndexHeader {
     }
 
     /// Calls `visit` with each value of `name` that starts with `prefix` and the range of its postings list,
-    /// ascending by value, until it returns false. Ranges are those of [`IndexHeader::postings_range`].
+    /// ascending by value, until it returns false. Ranges equal [`IndexHeader::postings_range`].
     ///
     /// # Errors
     /// [`DecodeError`] if the table is damaged (changed since the header was made).
@@ -144,7 +144,7 @@ impl IndexHeader {
     }
 
     /// Range in the file of the series entry `series_ref`, if it has `bytes_estimate` bytes: its length is
-    /// that of `series_len`.
+    /// `series_len`.
     #[must_use]
     pub fn series_range(&self, series_ref: u32, bytes_estimate: u64) -> Range<u64> {
         let start = self.series_offset(series_ref);
@@ -152,7 +152,7 @@ impl IndexHeader {
         start..end.max(start)
     }
 
-    /// Decodes the entry of `series_ref` into `out`, replacing its content; `bytes` are those of the file
+    /// Decodes the entry of `series_ref` into `out`, replacing its content; `bytes` are the bytes of the file
     /// from [`IndexHeader::series_offset`] on.
     ///
     /// # Errors

@@ -82,7 +82,7 @@ impl Symbols {
         text(&mut r, "symbol")
     }
 
-    /// Bytes on the heap, without those of the file.
+    /// Bytes on the heap, without the bytes of the file.
     pub(super) fn heap_bytes(&self) -> usize {
         self.samples.capacity() * 4
     }

@@ -22,7 +22,7 @@ pub(super) struct PostingsTable {
     section: SectionBytes,
     /// Entries, within the bytes of the section.
     entries: Range<usize>,
-    /// File offset of the end of the last list, as far as the table of contents tells.
+    /// File offset of the end of the last list, by the table of contents.
     lists_end: u64,
     is_ordered: bool,
     names: Vec<NameEntries>,
@@ -56,7 +56,7 @@ fn read_entry<'a>(r: &mut ByteReader<'a>) -> Result<Entry<'a>, DecodeError> {
     Ok(Entry { name, value, list_offset })
 }
 
-/// Reads entries that follow one another: those of a whole table, or of a part of one.
+/// Reads consecutive entries: of a whole table, or of a part of one.
 pub(crate) struct TableCursor<'a> {
     reader: ByteReader<'a>,
     /// Entries that are left; `None` if they end with the bytes.
@@ -87,7 +87,7 @@ impl<'a> TableCursor<'a> {
 }
 
 /// Returns a cursor over all entries of the table that `section` begins with, its checksum verified; offsets
-/// are those of `section`.
+/// are relative to `section`.
 pub(crate) fn table_entries(section: &[u8]) -> Result<TableCursor<'_>, DecodeError> {
     let mut reader = framed(section, 0, "postings offset table")?;
     let count = reader.be_u32("postings table entry count")?;
@@ -201,7 +201,7 @@ impl PostingsTable {
         visited.map_err(|error| in_file(error, self.section.file_offset()))
     }
 
-    /// Entries of an ordered table follow one another, those of the next name after those of this one.
+    /// Visits entries of an ordered table, in which entries are grouped by name.
     fn visit_ordered(
         &self,
         entries: &NameEntries,
@@ -238,7 +238,7 @@ impl PostingsTable {
         Ok(())
     }
 
-    /// Bytes on the heap, without those of the file.
+    /// Bytes on the heap, without the bytes of the file.
     pub(super) fn heap_bytes(&self) -> usize {
         let one = |n: &NameEntries| n.name.len() + n.samples.capacity() * 4 + size_of::<NameEntries>();
         self.names.iter().map(one).sum()

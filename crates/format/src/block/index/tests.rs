@@ -470,7 +470,7 @@ fn an_empty_index_is_an_index() {
     assert_eq!(index.header.symbol_count(), 0);
 }
 
-/// Ranges that end where the next list starts are those of the lists, padding included.
+/// Ranges that end where the next list starts contain the whole list, padding included.
 #[test]
 fn ranges_of_lists_hold_the_whole_list() {
     for bytes in [INDEX_2, INDEX_3, &write(&small())] {

@@ -22,7 +22,7 @@ const CHECKSUM_BYTES: usize = 4;
 /// Returns the version, from the first [`HEADER_BYTES`] of the file.
 ///
 /// # Errors
-/// [`DecodeError`] if the bytes are not those of an index, or of a version that cannot be read.
+/// [`DecodeError`] if the bytes are no index, or of a version that cannot be read.
 pub fn decode_version(bytes: &[u8]) -> Result<u8, DecodeError> {
     let mut r = ByteReader::new(bytes);
     let magic = r.be_u32("index magic")?;
@@ -80,7 +80,7 @@ impl Toc {
         Toc::decode_at(toc, file_offset).map_err(|error| in_file(error, file_offset))
     }
 
-    /// `bytes` are those of the table of contents alone, which starts at `file_offset`.
+    /// `bytes` contain the table of contents alone, which starts at `file_offset`.
     fn decode_at(bytes: &[u8], file_offset: u64) -> Result<Toc, DecodeError> {
         let mut r = ByteReader::new(bytes);
         let expected = crc32c(r.clone().bytes("index table of contents", TOC_BYTES - CHECKSUM_BYTES)?);

@@ -1,7 +1,7 @@
 //! Writes an index front to back into any `io::Write`: symbols, series, postings, postings offset table.
 //!
-//! Invariants: nothing but counters is kept here, so the memory of writing is that of the caller's tables;
-//! the order of calls is asserted. Sections that begin with their length are measured first, then written.
+//! Invariants: nothing but counters is kept here, so writing needs no memory but the caller's tables; the
+//! order of calls is asserted. Sections that begin with their length are measured first, then written.
 //! Not here: the order of series and of label pairs (`block`).
 
 use std::io;
@@ -12,7 +12,7 @@ use chronolith_base::crc::{Crc32c, crc32c};
 use super::series::{ChunkMeta, put_chunk_metas};
 use super::toc::{MAGIC, SERIES_ALIGN_BYTES, Toc, VERSION_WRITTEN};
 
-/// Why an index cannot be written.
+/// Reason for refusing to write an index.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexWriteError {
     /// Writing to the sink failed.

@@ -14,7 +14,7 @@ pub const PART_WINDOWS_MAX: usize = 1024;
 
 const WHAT: &str = "roll-up part";
 
-/// A part, and what is read of it.
+/// Selection of windows and methods to read from a part.
 pub(super) struct PartRead {
     /// Numbers of its first and last window.
     pub(super) first: i64,
@@ -108,8 +108,8 @@ fn numbers_error(offset: usize, count: usize) -> DecodeError {
     DecodeError::Invalid { what: WHAT, offset, expected, found: count as u64 }
 }
 
-/// Appends the windows that are read to `out`, for its methods, which are among those of the part; nothing
-/// when it fails.
+/// Appends the selected windows to `out`, for its methods, a subset of the part's; appends nothing when it
+/// fails.
 pub(super) fn decode_part(bytes: &[u8], part: &PartRead, out: &mut RolledWindows) -> Result<(), DecodeError> {
     let PartRead { first, last, span_ms, methods, range } = *part;
     let mut reader = ByteReader::new(bytes);

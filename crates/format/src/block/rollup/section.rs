@@ -13,7 +13,7 @@ use crate::chunk::dense::DenseScratch;
 
 const WHAT: &str = "roll-up section";
 
-/// Bits of facts, above those of methods.
+/// Bits of facts, above the bits of methods.
 const FACT_EVERY_SAMPLE: u16 = 1 << 15;
 const FACT_SMALL_INTEGERS: u16 = 1 << 14;
 
@@ -92,7 +92,7 @@ impl<'a> Section<'a> {
     /// Reads the head of the section `bytes` of the series `series_ref`.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is damaged, or that of another series.
+    /// [`DecodeError`] if it is damaged, or the section of another series.
     pub fn decode(bytes: &'a [u8], series_ref: u32, span_ms: i64) -> Result<Section<'a>, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let found_ref = reader.le_u32(WHAT)?;
@@ -160,7 +160,7 @@ impl<'a> Section<'a> {
         self.methods
     }
 
-    /// What is known of the samples of the windows.
+    /// Properties of the samples of the windows.
     #[must_use]
     pub fn facts(&self) -> RollupFacts {
         self.facts
@@ -173,7 +173,7 @@ impl<'a> Section<'a> {
         Some(TimeRange::new(start, (self.parts.last()?.last + 1) * self.span_ms))
     }
 
-    /// Appends the windows in `range` to `out`, whose methods are among those of the section. Cost: the parts
+    /// Appends the windows in `range` to `out`, whose methods are a subset of the section's. Cost: the parts
     /// that have some of them.
     ///
     /// # Errors

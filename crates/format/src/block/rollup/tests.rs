@@ -14,7 +14,7 @@ fn windows(numbers: &[i64], methods: &[RollupMethod]) -> RolledWindows {
     for number in numbers {
         windows.push(number * SPAN_MS, |method| match method {
             RollupMethod::Count => 6.0,
-            // A column that is that of another method.
+            // A column of another method.
             RollupMethod::Last => *number as f64 / 10.0 + f64::from(RollupMethod::Max as u8),
             method => *number as f64 / 10.0 + f64::from(method as u8),
         });

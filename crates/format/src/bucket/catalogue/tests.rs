@@ -176,7 +176,7 @@ fn a_snapshot_under_another_name_is_refused() {
 }
 
 /// The snapshot of another tenant with the same number was taken for the own one, with a right checksum: its
-/// blocks were read, and those of the tenant were not.
+/// blocks were read, and the tenant's blocks were not.
 #[test]
 fn a_snapshot_of_another_folder_is_refused() {
     let stores = [1, 2].map(|n| format!("anonymous/stores/{n:032x}"));

@@ -11,7 +11,7 @@ pub const UNPACKED_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of a marker.
 pub const MARK_BYTES_MAX: usize = 1 << 20;
 
-/// Why a file of Mimir or Thanos is refused.
+/// Reason for refusing a file of Mimir or Thanos.
 #[derive(Debug, thiserror::Error)]
 pub enum MimirError {
     /// Not JSON, or a field is missing or of another type.

@@ -11,7 +11,7 @@ pub(super) enum Value<'a> {
     Varint(u64),
     /// Text, message or packed list.
     Bytes(&'a [u8]),
-    /// Of fixed width: no message here has one.
+    /// Fixed width: no message here has one.
     Fixed,
 }
 

@@ -58,7 +58,7 @@ impl SparseHeader {
     /// Reads the file, which is compressed by gzip.
     ///
     /// # Errors
-    /// [`MimirError`] if it is not such a file, or its samples do not ascend.
+    /// [`MimirError`] if it is no sparse header, or its samples do not ascend.
     pub fn decode(bytes: &[u8]) -> Result<SparseHeader, MimirError> {
         let message = gunzip(SPARSE_HEADER, bytes)?;
         SparseHeader::read(&message).map_err(|error| MimirError::Protobuf { file: SPARSE_HEADER, error })

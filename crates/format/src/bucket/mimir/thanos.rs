@@ -19,7 +19,7 @@ const SOURCE: &str = "chronolith";
 pub struct ThanosMeta {
     /// 1, or 0 where the first programs left it out.
     version: i64,
-    /// External labels: those of the program that uploaded the block, in Mimir also its shard.
+    /// External labels of the program that uploaded the block; in Mimir also its shard.
     #[serde(deserialize_with = "null_as_default")]
     pub labels: BTreeMap<String, String>,
     /// Distance of its samples.

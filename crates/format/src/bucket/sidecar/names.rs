@@ -84,7 +84,7 @@ impl NameList {
         self.runs.get(before.map_or(0, |start| *start as usize)..end).unwrap_or_default()
     }
 
-    /// Reads a list; `series_count` is that of the block.
+    /// Reads a list; `series_count` is the number of series in the block.
     pub(super) fn decode(reader: &mut ByteReader<'_>, series_count: u32) -> Result<NameList, DecodeError> {
         let count = reader.length(WHAT)?;
         let mut list = NameList::default();
@@ -134,7 +134,7 @@ impl NameList {
 /// Row of the head about one name page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePage {
-    /// Names of the page and of later ones are at least this text; those of earlier pages are below it.
+    /// Names of the page and of later ones are at least this text; names of earlier pages are below it.
     pub first: Box<str>,
     /// Offset in the sidecar.
     pub offset: u64,
@@ -143,7 +143,8 @@ pub struct NamePage {
 }
 
 impl NamePage {
-    /// Decodes the page, whose bytes in the sidecar are `bytes`; `series_count` is that of the block.
+    /// Decodes the page, whose bytes in the sidecar are `bytes`; `series_count` is the number of series in
+    /// the block.
     ///
     /// # Errors
     /// [`DecodeError`] with an offset of the unpacked page, or of `bytes` if they could not be unpacked.
@@ -301,7 +302,7 @@ fn read_pages(reader: &mut ByteReader<'_>) -> Result<Directory, DecodeError> {
 
 /// A name page that is not packed yet.
 struct RawPage {
-    /// Shortest text that separates its names from those of the page before.
+    /// Shortest text that separates its names from the names of the page before.
     first: Box<str>,
     raw: Vec<u8>,
 }

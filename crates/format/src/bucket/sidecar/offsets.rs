@@ -153,11 +153,11 @@ impl SparseOffsets {
         (start < end).then(|| self.range(start..end))
     }
 
-    /// Calls `visit` with each value of `bytes`, which are those of the index at `range`, and the range in
-    /// the index of its postings list, ascending, until it returns false.
+    /// Calls `visit` with each value of `bytes`, which are the bytes of the index at `range`, and the range
+    /// in the index of its postings list, ascending, until it returns false.
     ///
     /// # Errors
-    /// [`DecodeError`] with an offset of `bytes` if they are damaged or those of another range; values of
+    /// [`DecodeError`] with an offset of `bytes` if they are damaged or belong to another range; values of
     /// earlier samples have been visited.
     pub fn visit(
         &self,

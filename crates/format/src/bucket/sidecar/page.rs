@@ -22,7 +22,7 @@ const WHAT: &str = "series page";
 
 /// Two bits of a chunk mode: source of the times of a series.
 const TIMES_MASK: u8 = 3;
-/// Number and times of the chunks are those of the series before.
+/// Number and times of the chunks equal the previous series'.
 pub(super) const TIMES_SAME: u8 = 0;
 /// The same, all times shifted by one distance.
 pub(super) const TIMES_SHIFTED: u8 = 1;
@@ -68,7 +68,7 @@ pub(super) struct LabelIdx {
     pub(super) value: u32,
 }
 
-/// A series, and where its labels and chunks end in those of the page.
+/// A series, and the ends of its labels and chunks in the labels and chunks of the page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SeriesEnds {
     pub(super) series_ref: u32,
@@ -163,7 +163,7 @@ impl SeriesPage {
         self.series.binary_search_by_key(&series_ref, |ends| ends.series_ref).ok()
     }
 
-    /// Memory of the page and of what is kept for the next one.
+    /// Memory of the page and of the buffers that the next page uses again.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.texts.heap_bytes()

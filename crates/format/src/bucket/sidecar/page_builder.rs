@@ -1,7 +1,7 @@
 //! Builder of series pages: collects series until the page is long enough, then writes its columns.
 //!
 //! Invariant: [`super::page::SeriesPage`] returns exactly the series that were pushed.
-//! Memory: that of one page.
+//! Memory: one page.
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::hash::HashMap;
@@ -280,7 +280,7 @@ fn width_of(chunk: &SizedChunk) -> u64 {
     chunk.meta.max_time.wrapping_sub(chunk.meta.min_time).cast_unsigned()
 }
 
-/// Distance by which the times of `before` have to be shifted to be those of `chunks`.
+/// Returns the shift that turns the times of `before` into the times of `chunks`.
 fn shift_between(before: &[SizedChunk], chunks: &[SizedChunk]) -> Option<i64> {
     if before.len() != chunks.len() {
         return None;

@@ -28,7 +28,7 @@ const INLINE_TIMES_BYTES_MAX: usize = 4 << 10;
 /// Bytes of one series at most, so that a page of its own has room for what else a page has.
 const SERIES_BYTES_MAX: usize = PAGE_RAW_BYTES_MAX - (1 << 20);
 
-/// Why a series cannot be written.
+/// Reason for refusing to write a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SidecarError {
     /// Refs do not ascend.
@@ -206,8 +206,8 @@ impl<S: FnMut(&[u8])> SidecarWriter<S> {
         });
     }
 
-    /// Writes the rest: `files` of the block, index first, segments in order; `offsets` are those of its
-    /// index, `None` for an index of version 1.
+    /// Writes the rest: `files` of the block, index first, segments in order; `offsets` are the offsets of
+    /// its index, `None` for an index of version 1.
     pub fn finish(mut self, files: &[FileSum], offsets: Option<&SparseOffsets>) -> SidecarSummary {
         self.end_page();
         let mut directory = Vec::new();

@@ -43,7 +43,7 @@ pub fn convert(
 ) -> Result<Option<DecimalDeltaState>, DecodeError> {
     scratch.clear();
     xor::decode(bytes, TimeRange::ALL, scratch)?;
-    // Times outside of the range of the data model are not decoded; such a chunk stays as it is.
+    // Times outside of the range of the data model are not decoded; a chunk with one stays as it is.
     if bytes.first_chunk() != Some(&(scratch.len() as u16).to_be_bytes()) {
         return Ok(None);
     }

@@ -9,13 +9,13 @@ use chronolith_base::bytes::zigzag;
 /// Bits of the longest code: the escape, 6 bits of width, and the zig-zag difference of two integers below
 /// 2^51.
 pub(super) const CODE_BITS_MAX: u32 = QUOTIENT_MAX + WIDTH_BITS + WIDTH_MAX;
-/// A quotient of so many ones is the escape.
+/// Number of ones in a quotient that stands for the escape.
 pub(super) const QUOTIENT_MAX: u32 = 12;
 /// Bits of the width after the escape.
 pub(super) const WIDTH_BITS: u32 = 6;
 /// Largest width after the escape.
 pub(super) const WIDTH_MAX: u32 = 53;
-/// Low bits are at most so many.
+/// Largest number of low bits.
 const LOW_BITS_MAX: u8 = 40;
 /// Fractions of a low bit in which the parameter moves.
 const FRACTION_BITS: u8 = 2;

@@ -2,13 +2,13 @@
 //!
 //! Invariants: [`Scale::integer_of`] gives an integer only if [`Scale::value_of`] returns the very same 64
 //! bits. Division by a power of ten up to 10^14 rounds once, as parsing of the decimal text does, so every
-//! decimal number with so many digits fits. Negative zero, NaN and the infinities fit no scale.
+//! decimal number with at most 14 decimals fits. Negative zero, NaN and the infinities fit no scale.
 
 /// Integers lie between minus and plus this, both exclusive.
 pub(super) const INTEGER_LIMIT: i64 = 1 << 51;
 /// Largest decimal exponent.
 const EXPONENT_MAX: u8 = 14;
-/// Largest exponent of a common power of two; makes the codes those of five bits.
+/// Largest exponent of a common power of two; codes then fit into five bits.
 const SHIFT_MAX: u8 = 17;
 /// Common trailing zero bits that are worth a scale: fewer are mostly the chance of a few integers.
 const SHIFT_MIN: u32 = 4;

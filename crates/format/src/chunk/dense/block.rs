@@ -26,7 +26,7 @@ const WORD_BYTES: usize = 8;
 /// Widest item that one 8-byte load holds whatever the position of its first bit.
 const LOAD_BITS: u32 = 57;
 
-/// How to pack a block: items are `base` plus `width` bits, others are patched.
+/// Parameters of a packed block: items are `base` plus `width` bits, others are patched.
 #[derive(Clone, Copy)]
 struct Plan {
     base: i64,
@@ -154,7 +154,7 @@ impl Histogram {
 const PATCH_COUNTS: [usize; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48];
 
 impl Plan {
-    /// All of `len` items in `width` bits above the lowest.
+    /// Plan that packs all `len` items in `width` bits above the lowest, without patches.
     fn unpatched(len: usize, low: i64, width: u32) -> Plan {
         let base = if width == u32::from(WIDTH_MAX) { 0 } else { low };
         Plan { base, width, cost_bits: 8 + len * width as usize + varint_bits(base) }

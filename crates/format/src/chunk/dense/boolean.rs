@@ -25,7 +25,7 @@ const FIRST_IS_TRUE: u8 = 1;
 /// Bit 1 of the form: a bitmap instead of runs.
 const IS_BITMAP: u8 = 2;
 
-/// Returns true if the value is that of a boolean: +0.0 or 1.0.
+/// Returns true if the value stands for a boolean: +0.0 or 1.0.
 fn is_boolean(value: f64) -> bool {
     value.to_bits() == 0 || value == 1.0
 }

@@ -15,7 +15,7 @@ const WHAT: &str = "column of values";
 /// Form of a column: its values, or decimals and distances.
 const FORM_VALUES: u8 = 0;
 const FORM_NEAR_DECIMALS: u8 = 1;
-/// Columns of at most so many bytes per value are stored as they are.
+/// Columns of at most this many bytes per value are stored as they are.
 const PLAIN_BYTES_SURE: usize = 3;
 /// Powers of ten of the decimals that are tried.
 const SCALES: [f64; 5] = [1.0, 10.0, 100.0, 1000.0, 10_000.0];

@@ -21,7 +21,7 @@ const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
 /// Values that the choice of an exponent looks at first.
 const SAMPLED_MAX: usize = 32;
-/// A value that does not fit costs about so many bits.
+/// Estimated bits of a value that does not fit.
 const MISFIT_BITS: usize = 72;
 /// Bits that one more decimal digit adds to every value, in tenths.
 const DIGIT_TENTH_BITS: usize = 33;

@@ -20,7 +20,7 @@ const WHAT: &str = "packed chunk values";
 const HEADER: [u8; 2] = [4, 1];
 /// First byte of a column: classic mode (low four bits), no delta coding (high four bits).
 const FIRST_BYTE: u8 = 0;
-/// pco reads whole batches of so many numbers.
+/// Numbers per batch that pco reads at once.
 const BATCH_ITEMS: usize = 256;
 /// Effort of the encoder: more finds nothing worth its time in chunks of a few thousand numbers.
 const LEVEL: usize = 8;
@@ -57,7 +57,7 @@ impl NumberType {
     }
 
     fn of(items: &[i64]) -> NumberType {
-        // What sticks out of a type are the bits above its sign.
+        // Bits that differ from the sign need room; the sign takes one more.
         let all_bits = items.iter().fold(0, |bits, &item| bits | (item ^ (item >> 63)));
         match 64 - all_bits.leading_zeros() {
             0..8 => NumberType::I8,

@@ -2,7 +2,7 @@
 //!
 //! Invariants: any word round-trips; the decoder takes untrusted bytes and appends nothing when it fails.
 //! Not here: words of integers, and which series have them (`model::kind`); transforms and packing
-//! (`values`), which are those of floats as decimal integers.
+//! (`values`), which equal those for floats as decimal integers.
 
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::{Columns, TimeRange, WordKind};
@@ -38,7 +38,7 @@ pub fn encode_integers(
 }
 
 /// Appends the samples of `bytes` in `range` to `out`, their values as words; nothing when it fails.
-/// `chunk_at` is that of [`super::decode_packed`].
+/// `chunk_at` is the same as in [`super::decode_packed`].
 ///
 /// # Errors
 /// As [`super::decode_packed`].

@@ -1,4 +1,4 @@
-//! Packed dense chunk (private encoding byte 0x41): a dense chunk whose times may be those of another chunk
+//! Packed dense chunk (private encoding byte 0x41): a dense chunk that may share the times of another chunk
 //! of its segment, and whose columns may be entropy-coded. For long chunks of blocks: series of one scrape
 //! target share their times.
 //!
@@ -29,7 +29,7 @@ pub const ENCODING_INTEGERS: u8 = 0x46;
 pub const ENCODING_TEXTS: u8 = 0x47;
 
 const WHAT: &str = "packed chunk";
-/// The times are those of the chunk at the offset that follows.
+/// The offset of the chunk whose times are shared follows.
 const SHARED_TIMES: u8 = 1;
 /// The values are entropy-coded.
 const ENTROPY: u8 = 1 << 1;
@@ -44,10 +44,10 @@ pub(super) const TYPE_FLAG: u8 = 1 << 7;
 
 /// Fewer values than this do not pay for the tables of entropy coding.
 const ENTROPY_SAMPLES_MIN: usize = 512;
-/// Entropy coding is for columns that take at least so many bits per value when packed; below there is little
-/// to win.
+/// Least bits per packed value for which entropy coding is tried; below there is little to win.
 const ENTROPY_BITS_MIN: usize = 1;
-/// It has to save at least one part in so many of a column's bytes: it takes about twice as long to decode.
+/// Entropy coding has to save at least 1 / `ENTROPY_SAVING_PART` of a column's bytes, since decoding takes
+/// about twice as long.
 const ENTROPY_SAVING_PART: usize = 100;
 /// More in chunks of fewer samples than these, each of which pays for reading the tables.
 const ENTROPY_SHORT_SAVING_PART: usize = 20;
@@ -120,8 +120,8 @@ pub(super) fn put_columns(
     WrittenColumns { flags, flags_at, times_bytes }
 }
 
-/// Appends the number of samples, a byte for the flags, and the times; returns the offset of the flags and
-/// those of the times.
+/// Appends the number of samples, a byte for the flags, and the times; returns the offsets of the flags and
+/// of the times.
 pub(super) fn put_head(
     times: ChunkTimes<'_>,
     sample_count: usize,
@@ -180,7 +180,7 @@ fn is_worth_a_try(count: usize, packed_bytes: usize) -> bool {
     count >= ENTROPY_SAMPLES_MIN && packed_bytes * 8 >= count * ENTROPY_BITS_MIN
 }
 
-/// How a reader finds the end of an entropy-coded column.
+/// Position of the length of an entropy-coded column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Length {
     Before,
@@ -227,8 +227,7 @@ fn read_head(reader: &mut ByteReader<'_>) -> Result<Head, DecodeError> {
     read_flags(reader, |flags| flags != 0 && flags & TYPE_FLAG == 0)
 }
 
-/// Reads the start of a chunk up to its times; `is_valid` accepts flags as far as they depend on the
-/// encoding.
+/// Reads the start of a chunk up to its times; `is_valid` checks the flags that depend on the encoding.
 pub(super) fn read_flags(
     reader: &mut ByteReader<'_>,
     is_valid: impl FnOnce(u8) -> bool,

@@ -26,8 +26,9 @@ impl DenseScratch {
         DenseScratch::default()
     }
 
-    /// Sets the unit of the times of the next chunks; without a call they are milliseconds. Those of a store
-    /// in nanoseconds are mostly whole seconds, milliseconds or microseconds, and cost no more than these.
+    /// Sets the unit of the times of the next chunks; without a call they are milliseconds. Times of a store
+    /// in nanoseconds are mostly whole seconds, milliseconds or microseconds, and take no more bytes than
+    /// these.
     pub fn set_time_unit(&mut self, unit: TimeUnit) {
         self.scales_times = unit == TimeUnit::Nano;
     }

@@ -28,7 +28,7 @@ pub fn encode_starts(runs: &[StartRun], inner: RawChunk<'_>, out: &mut Vec<u8>) 
 }
 
 /// Appends the samples of `bytes` in `range`, and their start times, to `out`; nothing when it fails.
-/// `chunk_at` is that of [`decode_packed`].
+/// `chunk_at` is the same as in [`decode_packed`].
 ///
 /// # Errors
 /// [`DecodeError`] of either part, and if bytes follow the runs or the counts of both differ.

@@ -326,7 +326,7 @@ fn forged_heads_are_errors() {
     let constant = [0, 2];
     assert!(decoded(&chunk(1, 0, &constant), EVERYTHING).is_ok());
     refused(&chunk(0, 0, &constant));
-    // An exponent beyond that of a second; times beyond 64 bits.
+    // An exponent above the exponent of a second; times beyond 64 bits.
     refused(&chunk(1, 0xa0, &constant));
     refused(&chunk(1, 0x80, &constant));
     assert!(decoded(&chunk(1, 0x60, &constant), EVERYTHING).is_ok());
@@ -345,7 +345,7 @@ fn forged_heads_are_errors() {
     refused(&chunk(1, 0, &[0x80 | 15 << 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
     refused(&chunk(1, 0, &[0x80, 1, 9, 2]));
     assert!(decoded(&chunk(1, 0, &[0x80, 1, 1, 2]), EVERYTHING).is_ok());
-    // The most samples that a few bytes can claim: memory stays that of a full chunk.
+    // The largest number of samples that a few bytes can claim takes no more memory than a full chunk.
     assert_eq!(decoded(&chunk(u16::MAX, 0, &[15, 0, 2]), EVERYTHING).unwrap().0.len(), SAMPLES_MAX);
 }
 

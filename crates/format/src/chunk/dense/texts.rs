@@ -88,7 +88,8 @@ fn put_dictionary(dictionary: &[&[u8]], out: &mut Vec<u8>) -> bool {
 }
 
 /// Appends the samples of `bytes` in `range`, their values as indices into the dictionary, whose texts
-/// replace those in `dictionary`; nothing when it fails. `chunk_at` is that of [`super::decode_packed`].
+/// replace those in `dictionary`; nothing when it fails. `chunk_at` is the same as in
+/// [`super::decode_packed`].
 ///
 /// # Errors
 /// As [`super::decode_packed`].

@@ -36,7 +36,7 @@ const SECOND_MS: u64 = 1000;
 
 /// Estimated bits of a gap: one or two bytes of index, one of length.
 const GAP_BITS: usize = 20;
-/// Beyond one gap in so many samples a grid is the wrong picture.
+/// A grid is not tried for columns with fewer samples per gap.
 const SAMPLES_PER_GAP_MIN: usize = 4;
 /// Deltas that the first guess of the step looks at.
 const GUESS_DELTAS: usize = 15;
@@ -562,7 +562,7 @@ struct Picked<'o> {
 }
 
 impl Picked<'_> {
-    /// Takes what is in the range of `times`, which should ascend; breaks when the rest is after it.
+    /// Appends the `times` within the range, which should ascend; breaks at the first time after it.
     fn take(&mut self, times: &[i64]) -> ControlFlow<()> {
         let Some(&last) = times.last() else { return ControlFlow::Continue(()) };
         self.last = last;
@@ -583,7 +583,7 @@ impl Picked<'_> {
 
     /// Counts samples of which the first `before` are before the range.
     fn pass(&mut self, count: usize, before: usize) {
-        // Times that do not ascend (forged ones) are found out later; they must not shift what was taken
+        // Times that do not ascend (forged ones) are found out later; they must not shift the times taken
         // before.
         if self.skipped == self.idx {
             self.skipped += before;

@@ -60,14 +60,14 @@ const CODED: [u64; 6] = [
     0x8000_0000_0000_0000,
 ];
 
-/// Above so many bits per value, decimals are compared with ordered bits.
+/// With more bits per value, decimals are compared with ordered bits.
 const DECIMAL_BITS_SURE: usize = 20;
-/// Above one exception in so many values as well.
+/// With fewer values per exception, decimals are compared with ordered bits, too.
 const VALUES_PER_EXCEPTION_SURE: usize = 8;
-/// Above one misfit in so many values, all of them are asked for their exponent.
+/// With fewer values per misfit, the exponent is computed for all values.
 const VALUES_PER_MISFIT_SURE: usize = 32;
 
-/// A way that a glance finds dearer by more than one part in so many is left out.
+/// An encoding is skipped if its estimate exceeds the best one by more than 1 / `FAR_PART`.
 const FAR_PART: usize = 16;
 
 /// Meaning of the values of a column.
@@ -502,12 +502,12 @@ struct Sink<'o, 'h> {
 }
 
 impl Sink<'_, '_> {
-    /// Returns true if a piece of so many samples has one that is wanted.
+    /// Returns true if one of the next `len` samples is wanted.
     fn wants(&self, len: usize) -> bool {
         self.done + len > self.wanted.start && self.done < self.wanted.end
     }
 
-    /// Converts what is wanted of the next samples.
+    /// Converts the wanted ones of the next samples.
     fn take(&mut self, items: &[i64]) {
         let (start, end) = (self.wanted.start.max(self.done), self.wanted.end.min(self.done + items.len()));
         if start < end

@@ -155,7 +155,7 @@ impl<C: ChunkCount> Appender<C> {
         })
     }
 
-    /// What a counter has more or less than the chunk; the reason if it does not fit.
+    /// Compares the buckets of a counter with the chunk's on both sides; the reset reason if it does not fit.
     fn fit_counter(&self, histogram: &HistogramOf<C>) -> Result<(SideFit, SideFit), ResetHeader> {
         let state = &self.state;
         if self.header == ResetHeader::Gauge {

@@ -1,7 +1,7 @@
 //! Layout that the histograms of a chunk share, written before the first one: zero threshold, schema, spans,
 //! bounds.
 //!
-//! Invariant: what is read is bounded by the bits at hand and by the limits of a chunk.
+//! Invariant: reads are bounded by the bits at hand and by the limits of a chunk.
 
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ pub(super) fn bucket_count(spans: &[Span]) -> usize {
     spans.iter().fold(0usize, |sum, span| sum.saturating_add(span.length as usize))
 }
 
-/// `spans` without the empty ones, whose offsets are added to those of the next. An empty span stays if the
-/// sum exceeds 32 bits.
+/// `spans` without the empty ones, whose offsets are added to the next span's. An empty span stays if the sum
+/// exceeds 32 bits.
 pub(super) fn fold_empty(spans: &[Span]) -> Vec<Span> {
     let mut before = 0i32;
     let mut out = Vec::with_capacity(spans.len());

@@ -1,10 +1,10 @@
-//! Comparing and joining sets of buckets: what a new histogram has more or less than the chunk.
+//! Comparing and joining sets of buckets: buckets that only a new histogram or only the chunk has.
 //!
 //! Invariant: indices are 64 bits wide, so that no spans overflow them.
 
 use chronolith_model::histogram::{Count, Span};
 
-/// What the buckets of a histogram are to those of a chunk, on one side of zero.
+/// Difference between the buckets of a histogram and the chunk's, on one side of zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SideFit {
     /// The histogram has buckets that the chunk has not.
@@ -23,8 +23,8 @@ pub(super) fn indices(spans: &[Span]) -> impl Iterator<Item = i64> + '_ {
     })
 }
 
-/// Compares buckets; `None` if a count of the chunk (`old`) is larger than that of the histogram (`new`),
-/// which counts 0 where it has no bucket.
+/// Compares buckets; `None` if a count of the chunk (`old`) is larger than the histogram's (`new`), which
+/// counts 0 where it has no bucket.
 pub(super) fn compare_counts<C: Count>(
     old_spans: &[Span],
     old: impl Iterator<Item = C>,

@@ -1,8 +1,8 @@
 //! Chunks of histograms with start times: encodings 5 (integer counts) and 6 (float counts).
 //!
-//! Invariant: the bits of each sample are those of the chunk without start times, which stand between them,
-//! so that chunks of both kinds can be converted; the bytes are those that Prometheus writes for the same
-//! samples.
+//! Invariant: the bits of each sample equal its bits in a chunk without start times; start times stand
+//! between samples, so that chunks of both kinds can be converted; Prometheus writes the same bytes for the
+//! same samples.
 
 use chronolith_base::DecodeError;
 use chronolith_base::bytes::{unzigzag, zigzag};

@@ -11,7 +11,7 @@ use super::counts::ChunkCount;
 use super::header::{HEADER_BYTES, ResetHeader};
 use super::layout::{Layout, bucket_count, fold_empty};
 
-/// What a histogram chunk carries from one sample to the next.
+/// State of a histogram chunk that encoding the next sample needs.
 #[derive(Debug, Clone)]
 pub(super) struct State<C: ChunkCount> {
     pub(super) layout: Layout,
@@ -157,7 +157,7 @@ impl<C: ChunkCount> State<C> {
         absolute::<C>(&self.negative).flatten()
     }
 
-    /// The last sample, without a hint; the buckets are those of the layout.
+    /// The last sample, without a hint; its buckets have the spans of the layout.
     pub(super) fn histogram(&self) -> Option<HistogramOf<C>> {
         let sum = f64::from_bits(self.sum.bits);
         if self.is_stale() {
@@ -243,7 +243,7 @@ impl<'a, C: ChunkCount> Walk<'a, C> {
         histogram.reset_hint = match self.header {
             ResetHeader::Gauge => ResetHint::Gauge,
             _ if self.read > 1 => ResetHint::NotReset,
-            // The chunk before may not be the one that was there when this one was written.
+            // The previous chunk may have changed since this one was written.
             _ => ResetHint::Unknown,
         };
         if !histogram.is_custom() && histogram.schema > SCHEMA_MAX {

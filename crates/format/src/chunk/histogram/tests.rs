@@ -98,7 +98,7 @@ fn encode_samples(samples: &[(i64, Arc<Histogram>)], count_max: u16) -> Vec<Enco
     encode(&times, &histograms, count_max)
 }
 
-/// Times and histograms are those of `samples`; a staleness marker is one whatever else it says.
+/// Requires that times and histograms equal `samples`; staleness markers are compared as markers only.
 #[track_caller]
 fn check_same(found: &Columns, samples: &[(i64, Arc<Histogram>)], name: &str) {
     assert_eq!(found.times, samples.iter().map(|(time, _)| *time).collect::<Vec<_>>(), "{name}");
@@ -189,7 +189,7 @@ fn a_resumed_appender_goes_on_as_if_it_had_not_stopped() {
         for (time, histogram) in &case.samples {
             let resumed = open.map(|open| {
                 let (encoding, mut bytes) = (open.encoded().encoding, open.bytes().to_vec());
-                // What lies after the last bit does not matter.
+                // Bits after the last one are ignored.
                 bytes.push(0xff);
                 let resumed = HistogramAppender::resume(encoding, &bytes).unwrap();
                 assert_eq!(resumed.encoded(), open.encoded(), "{}", case.name);
@@ -347,7 +347,7 @@ fn all_bits<C: Count>(histogram: &HistogramOf<C>, bits: impl Fn(C) -> u64) -> Ve
     }
     let mut out = vec![
         i64::from(histogram.schema).cast_unsigned(),
-        // The sign of a threshold of zero has no room in the chunk, and that of a bound neither.
+        // The chunk has no room for the sign of a zero threshold, nor for the sign of a zero bound.
         (histogram.zero_threshold + 0.0).to_bits(),
         bits(histogram.zero_count),
         bits(histogram.count),

@@ -30,8 +30,8 @@ struct Encoder {
     start_from: usize,
 }
 
-/// Appends one chunk with all samples to `out`. A start timestamp of 0, and that of a sample beyond
-/// `start_times`, is unknown.
+/// Appends one chunk with all samples to `out`. A start timestamp is unknown if it is 0, or if `start_times`
+/// ends before its sample.
 ///
 /// # Panics
 /// If there is no sample or more than a u16 counts, or the lengths of times and values differ.

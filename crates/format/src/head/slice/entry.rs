@@ -83,8 +83,8 @@ pub struct SealedEntry {
     pub encoding: u8,
     /// Time of the first sample.
     pub min_time: i64,
-    /// Time of the last sample minus that of the first; in units of 2^11 and rounded up if bit 13 of the
-    /// count is set.
+    /// Time of the last sample minus the time of the first one; in units of 2^11 and rounded up if bit 13 of
+    /// the count is set.
     pub span: u32,
 }
 
@@ -98,7 +98,7 @@ impl SealedEntry {
         out.extend_from_slice(&[self.encoding, 0]);
     }
 
-    /// Appends the chunks of a list to `out`. Those of floats in version 1 have a length of 16 bits and no
+    /// Appends the chunks of a list to `out`. Float chunks in version 1 have a length of 16 bits and no
     /// encoding.
     pub(super) fn get_list(
         reader: &mut ByteReader<'_>,

@@ -41,7 +41,8 @@ fn ooo_payload() -> Vec<u8> {
     out
 }
 
-/// Each part that version 2 has had alone, then all in one entry; start timestamps are those of version 4.
+/// Each part that version 2 has had alone, then all in one entry; start timestamps have the form of version
+/// 4.
 fn entries<'a>(open: &'a (XorState, Vec<u8>), ooo: &'a [u8]) -> Vec<SeriesEntry<'a>> {
     let (ooo, open_starts, old_starts) = (OooPayload::Samples(ooo), &b"starts"[..], &b""[..]);
     let open = vec![OpenChunk::Words(open.0.into(), -5, &open.1), OpenChunk::Histograms(2, b"open")];
@@ -216,7 +217,7 @@ fn a_frame_of_an_earlier_writing_does_not_count() {
     assert!(decode_slice(&bytes).is_err());
 }
 
-/// Entries as versions 2 and 3 have them: start timestamps are those of the whole series.
+/// Entries as versions 2 and 3 have them: the whole series shares its start timestamps.
 fn with_old_starts(mut entries: Vec<SeriesEntry<'_>>) -> Vec<SeriesEntry<'_>> {
     for entry in &mut entries {
         entry.old_starts = std::mem::take(&mut entry.open_starts);
@@ -305,8 +306,8 @@ fn the_golden_files_of_version_1_read_as_ever() {
     assert_eq!(found.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>(), want);
 
     let found = old_entries(include_bytes!("../../../testdata/slice/version-1-kinds.slice"));
-    // Open chunks, sealed chunks and those of histograms among them, out-of-order samples and histograms
-    // among them.
+    // Open chunks, sealed chunks with and without histograms, out-of-order samples with and without
+    // histograms.
     let parts = found.iter().map(|(entry, samples)| {
         let of_histograms = |chunk: &&SealedEntry| chunk.encoding != 1;
         let starts = !entry.old_starts.is_empty();

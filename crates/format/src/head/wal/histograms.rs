@@ -20,7 +20,7 @@ use chronolith_model::{FloatHistogram, Histogram, IntHistogram};
 const IS_FLOAT: u8 = 1;
 /// It is a staleness marker: only the sum follows.
 const IS_STALE: u8 = 2;
-/// Schema, threshold, spans and bounds are those of the histogram before.
+/// Schema, threshold, spans and bounds equal the previous histogram's.
 const SAME_LAYOUT: u8 = 4;
 /// Two bits: the hint.
 const HINT_SHIFT: u8 = 4;

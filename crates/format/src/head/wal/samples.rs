@@ -92,7 +92,7 @@ impl Samples {
         self.start_times.clear();
     }
 
-    /// Returns the memory of the columns, without that of the histograms in them.
+    /// Returns the memory of the columns, without the memory of the histograms in them.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         4 * self.ids.capacity()

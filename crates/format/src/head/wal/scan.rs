@@ -1,8 +1,8 @@
 //! Scans a segment for valid frames and reports damaged ranges.
 //!
-//! Invariant: a frame is valid only if both its checksums match and its sequence is above that of the frame
-//! before; in a recycled file also above all sequences of the earlier use. After damage the scan continues at
-//! the next aligned offset with a valid frame: the header checksum covers the key of the WAL, so neither
+//! Invariant: a frame is valid only if both its checksums match and its sequence is above the previous
+//! frame's; in a recycled file also above all sequences of the earlier use. After damage the scan continues
+//! at the next aligned offset with a valid frame: the header checksum covers the key of the WAL, so neither
 //! stale bytes of another WAL nor bytes chosen by a client pass for one.
 //! Not here: payloads (`samples`, `payload`), reading files block by block (`wal`).
 

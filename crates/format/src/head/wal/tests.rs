@@ -35,7 +35,7 @@ fn the_segment_header_is_checked_whole() {
     }
 }
 
-/// Earlier programs must stop at segments whose frames they do not know, and this one at those of later
+/// Earlier programs must stop at segments whose frames they do not know, and this one at frames of later
 /// programs.
 #[test]
 fn the_segment_header_tells_versions_apart() {
@@ -204,7 +204,7 @@ fn a_recycled_file_damaged_anywhere_gives_no_frame_of_its_earlier_use() {
     }
 }
 
-/// A power cut keeps any part of what was not synced: every set of the last frames may be missing.
+/// A power cut keeps any part of the unsynced bytes: every set of the last frames may be missing.
 #[test]
 fn every_set_of_torn_frames_in_a_recycled_file_is_survived() {
     let frames: Vec<Vec<u8>> =

@@ -23,7 +23,7 @@ fn decoded(state: &OpenState, bytes: &[u8]) -> (Vec<i64>, Vec<u64>) {
     (out.times, bits(&out.values))
 }
 
-/// Samples of a noisy gauge with so many decimals.
+/// Samples of a noisy gauge; `power` is the power of ten of its decimals.
 fn gauge(rng: &Rng, count: usize, power: f64) -> (Vec<i64>, Vec<f64>) {
     let value = |_| ((50.0 + rng.below(1 << 20) as f64 / (1 << 17) as f64) * power).round() / power;
     ((0..count as i64).map(|i| 1_700_000_000_000 + 15_000 * i).collect(), (0..count).map(value).collect())

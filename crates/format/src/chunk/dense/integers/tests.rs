@@ -14,7 +14,7 @@ const KINDS: [WordKind; 2] = [WordKind::Integer, WordKind::Unsigned];
 /// Offset of the chunk that has shared times.
 const OWNER: u32 = 300;
 
-/// Words of integers; those of unsigned ones have the same bits.
+/// Words of integers; unsigned integers have the same bits.
 fn words(kind: WordKind, integers: &[i64]) -> Vec<f64> {
     let word = |&integer: &i64| match kind {
         WordKind::Unsigned => word_of_unsigned(integer.cast_unsigned()),

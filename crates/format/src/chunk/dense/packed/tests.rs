@@ -213,10 +213,9 @@ fn golden_values(name: &str) -> Vec<f64> {
     (0..GOLDEN_SAMPLES).map(&mut value).collect()
 }
 
-/// Times, values and the flags of each golden file; bit 0 of them says whether the times are shared. Those
-/// whose columns have 64-bit numbers, whatever they hold, were written before columns had narrower ones. A
-/// file for a new case is written by `GOLDEN_ADD=1 cargo test -p chronolith-format golden_chunks`; none is
-/// ever edited.
+/// Times, values and the flags of each golden file; bit 0 of them says whether the times are shared. Files
+/// with 64-bit numbers in every column were written before columns had narrower ones. A file for a new case
+/// is written by `GOLDEN_ADD=1 cargo test -p chronolith-format golden_chunks`; none is ever edited.
 const GOLDEN: [(&str, &str, u8); 12] = [
     ("steady", "walk", 2),
     ("steady", "constant", 1),
