@@ -53,7 +53,7 @@ impl AppendFile {
     /// Makes a created file durable and gives it its names, the last copy first.
     ///
     /// # Errors
-    /// As the operating system reports; each name is then that of the new file or of the one before, and the
+    /// As the operating system reports; each name then refers to the new file or to the file before, and the
     /// file is closed.
     pub fn publish(&mut self) -> io::Result<()> {
         let mut publish = || {
@@ -244,7 +244,7 @@ mod tests {
         check(&disk, b"abcd");
     }
 
-    /// Cut at every operation: the names are those of whole files, old or new.
+    /// Cut at every operation: names refer to whole files, old or new.
     #[test]
     fn a_created_file_has_its_names_once_it_is_whole() {
         for op_count in 0..40 {

@@ -229,7 +229,8 @@ impl<'a> ByteReader<'a> {
         Ok(unzigzag(self.uvarint(what)?))
     }
 
-    /// A uvarint that must fit `usize` and not exceed what is left: a length of following bytes or items.
+    /// A uvarint that must fit `usize` and not exceed the remaining bytes: a length of following bytes or
+    /// items.
     ///
     /// # Errors
     /// [`DecodeError::Short`] when longer than the bytes left.

@@ -1,5 +1,5 @@
-//! CRC-32C (Castagnoli), the checksum of every format here and of Prometheus, and CRC-32, that of InfluxDB's
-//! files.
+//! CRC-32C (Castagnoli), the checksum of every format here and of Prometheus, and CRC-32, the checksum of
+//! InfluxDB's files.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

@@ -24,8 +24,8 @@ pub struct FileStat {
     pub len: u64,
     /// Set for a directory, which can be opened but not read.
     pub is_dir: bool,
-    /// Differs between two files that had the same name one after the other, as far as the file system
-    /// shows it; 0 where it is not known.
+    /// Differs between two consecutive files of one name if the file system shows it; 0 where it is not
+    /// known.
     pub version: u64,
     /// Time of the last write in milliseconds since 1970-01-01 UTC, where it is known.
     pub modified_ms: Option<i64>,

@@ -30,7 +30,8 @@ fn cgroup_bytes(disk: &dyn Disk, line: &str) -> Option<u64> {
     } else {
         return None;
     };
-    // Within a container the path is that of the host, and the container's own cgroup is mounted at the root.
+    // Within a container the path is a path of the host, and the container's own cgroup is mounted at the
+    // root.
     let below = PathBuf::from(root).join(path.trim_start_matches('/'));
     let dirs = below.ancestors().take_while(|dir| dir.starts_with(root));
     dirs.filter_map(|dir| text(disk, &dir.join(file))?.trim().parse().ok()).min()

@@ -23,7 +23,7 @@ impl SpareThreads {
         SpareThreads { free_count: AtomicUsize::new(count) }
     }
 
-    /// As many as are free, `wanted` at most.
+    /// Returns permits for the free threads, `wanted` at most.
     #[must_use]
     pub fn take(&self, wanted: usize) -> ThreadPermits<'_> {
         let fewer = |free: usize| Some(free - free.min(wanted));
@@ -32,7 +32,7 @@ impl SpareThreads {
     }
 
     /// Runs `work` on the calling thread and on free ones, `thread_max` at most with the calling one. Returns
-    /// the results, that of the calling thread first.
+    /// the results, the calling thread's first.
     ///
     /// # Panics
     /// If `work` panics.

@@ -27,7 +27,7 @@ const MEASURED: Size = Size { metric_count: 100, pod_count: 1000, round_count: 1
 const TESTED: Size = Size { metric_count: 4, pod_count: 30, round_count: 1 };
 const START_MS: i64 = 1_699_920_000_000;
 const SAMPLES_PER_SERIES: i64 = 240;
-/// Ranges with at most so many bytes between them are read together.
+/// Largest gap in bytes between ranges that are read together.
 const GAP_BYTES: u64 = 4096;
 
 fn series(metric: u32, pod: u32) -> Labels {

@@ -1,6 +1,6 @@
-//! What a pattern over many values costs, the first time and again.
+//! Cost of a regex over many label values, the first time and again.
 //!
-//! `cargo run --release -p chronolith-block --example search_cost -- [VALUES]` writes a block of so many
+//! `cargo run --release -p chronolith-block --example search_cost -- [VALUES]` writes a block of `VALUES`
 //! series (200 000 by default), each with a value of its own of `path`, into memory, and prints microseconds
 //! of selecting by patterns.
 

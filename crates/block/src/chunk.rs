@@ -78,7 +78,7 @@ pub(crate) fn decode(
     decode_with_texts(bytes, chunk, range, &mut Vec::new(), out)
 }
 
-/// As [`decode`]; replaces `dictionary` by that of the chunk, empty for a chunk of other values.
+/// As [`decode`]; replaces `dictionary` by the chunk's, empty for a chunk of other values.
 pub(crate) fn decode_with_texts(
     bytes: &RangeBytes,
     chunk: &ChunkMeta,
@@ -88,7 +88,7 @@ pub(crate) fn decode_with_texts(
 ) -> Result<(), ChunkError> {
     dictionary.clear();
     let raw = raw_chunk(bytes, chunk.chunk_ref).map_err(ChunkError::Segment)?;
-    // Where the index is wrong about a chunk's times, order between chunks must hold nevertheless.
+    // Chunks must stay in order even if the index has wrong times for one of them.
     let whole = TimeRange::inclusive(chunk.min_time, chunk.max_time);
     let reads_all = range.start <= whole.start && range.end >= whole.end && whole.start < whole.end;
     let range = match reads_all {
@@ -111,7 +111,7 @@ pub(crate) fn decode_with_texts(
         encoding => return Err(ChunkError::Content(format!("unknown chunk encoding {encoding}"))),
     };
     decoded.map_err(content_error)?;
-    // The bytes may be those of another block, with a right checksum: an answer from them would be wrong.
+    // The bytes may belong to another block, with a right checksum: an answer from them would be wrong.
     let found = out.times.get(start..).unwrap_or_default();
     let is_within = found
         .first()

@@ -1,10 +1,11 @@
 //! Compaction of several blocks of one tenant: a k-way merge of series by labels and of their samples by
 //! time, into one block or, if that would grow too large, into several with different series.
 //!
-//! Invariant: the output answers every query as its inputs did together. Of equal timestamps the block that
+//! Invariant: the output answers every query as its inputs did together. At equal timestamps the block that
 //! was written first wins (`precedence`), or last if that is the tenant's policy; tombstones of the inputs
 //! are applied, each output names its inputs as parents and is complete and durable when `compact` returns.
-//! Memory: one series at a time of every input, 4 bytes per series of every input, and that of `BlockWriter`.
+//! Memory: one series at a time of every input, 4 bytes per series of every input, and the memory of
+//! `BlockWriter`.
 //! Not here: which blocks are compacted and when the inputs are removed (`tsdb`), the merge of chunks
 //! (`series_merge`).
 
@@ -65,7 +66,7 @@ pub struct MergeRules {
     pub encoding: BlockEncoding,
     /// Policy for two samples of a series with the same time.
     pub duplicates: DuplicatePolicy,
-    /// An output that has so many bytes ends with its series, and the next series begins another one.
+    /// An output of at least this size ends with the current series; the next series begins another output.
     pub output_bytes_max: u64,
 }
 
@@ -105,7 +106,7 @@ fn source_of(inputs: &[&Block]) -> BlockSource {
     let start = metas().map(|m| m.range().start).min().unwrap_or_default();
     let end = metas().map(|m| m.range().end).max().unwrap_or_default();
     let highest = metas().map(|m| m.compaction.level).max().unwrap_or_default();
-    // A single block is only rewritten without what is deleted.
+    // Compaction of a single block only rewrites it without deleted samples.
     let level = if inputs.len() == 1 { highest } else { highest.saturating_add(1) };
     let mut sources: Vec<Ulid> = metas().flat_map(|m| &m.compaction.sources).copied().collect();
     sources.sort_unstable();
@@ -116,7 +117,7 @@ fn source_of(inputs: &[&Block]) -> BlockSource {
     BlockSource { range: TimeRange::new(start, end), level, sources, parents }
 }
 
-/// The set that all inputs belong to: what is made of them shares no series with the others of the set
+/// The split set that all inputs belong to: the outputs share no series with the other blocks of the set
 /// either.
 fn set_of(inputs: &[&Block]) -> Option<Ulid> {
     let set = inputs.first()?.meta().compaction.split_set;

@@ -66,7 +66,7 @@ pub fn remove(env: &Env, dir: &Path) -> Result<(), BlockError> {
     } else if !env.disk.exists(&deleting) {
         return Ok(());
     }
-    // A call before may have come as far as the rename without making it durable.
+    // An earlier call may have renamed the directory without making the rename durable.
     if let Some(parent) = dir.parent() {
         env.disk.sync_dir(parent).map_err(BlockError::io(parent))?;
     }

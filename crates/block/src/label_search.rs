@@ -12,7 +12,7 @@ use crate::contents::BlockContents;
 use crate::label_queries::for_each_series;
 use crate::postings::select_refs;
 
-/// Search in the values of a label in a block. Cost: that of a value in the table of values.
+/// Search in the values of a label in a block. Cost: finding a value in the table of values.
 pub struct BlockValues {
     contents: Arc<BlockContents>,
     name: String,

@@ -24,8 +24,8 @@ use crate::source::BlockFile;
 pub type VisitMetricBytes<'a> = dyn FnMut(&str, u64) -> Result<(), QueryError> + 'a;
 
 /// Returns the bytes of the chunks of all series with this metric name, deleted samples included; 0 if the
-/// block has none. Cost: its postings list, the entries of two series and the head of one chunk; those of
-/// each of its series if the block has label names that sort before `__name__`.
+/// block has none. Cost: its postings list, the entries of two series and the head of one chunk; entries of
+/// all its series if the block has label names that sort before `__name__`.
 ///
 /// # Errors
 /// [`QueryError::Corrupt`], errors of the source; as [`ReadContext::check`].
@@ -39,7 +39,7 @@ pub fn metric_bytes(block: &Block, name: &str, ctx: &ReadContext) -> Result<u64,
 /// [`metric_bytes`], until it fails. Cost: [`metric_bytes`] of each.
 ///
 /// # Errors
-/// As [`metric_bytes`], and those of `visit`.
+/// As [`metric_bytes`], and the errors of `visit`.
 pub fn visit_metric_bytes(
     block: &Block,
     ctx: &ReadContext,

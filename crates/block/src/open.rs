@@ -26,7 +26,7 @@ use crate::waves::ExactWave;
 /// Memory of an open block besides its files and index: `meta.json`, paths, tombstones.
 const BLOCK_BYTES: u64 = 2048;
 
-/// How a block is opened.
+/// Options of opening a block.
 #[derive(Default)]
 pub(crate) struct OpenOptions {
     /// Files of at most this size are copied, not mapped.
@@ -132,9 +132,9 @@ pub(crate) fn open_remote(
     Ok(Opened { contents, mutable_bytes })
 }
 
-/// Reads the index header: both ends of the index at once, which are all that there is to read of most
-/// blocks, and what is missing of symbols and postings offset table. The headers of chunk segments are not
-/// read: each chunk has its checksum.
+/// Reads the index header: both ends of the index at once, which suffice for most blocks, then the missing
+/// parts of symbols and postings offset table. The headers of chunk segments are not read: each chunk has its
+/// checksum.
 fn read_header(source: &dyn ByteSource) -> Result<IndexHeader, BlockError> {
     let files = source.files();
     let budget = MemoryBudget::new("opening a block", u64::MAX);

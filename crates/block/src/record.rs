@@ -91,8 +91,8 @@ impl FileSizes {
 }
 
 /// Makes the record of the block in `dir`, whose directory has the name `ulid`, from `meta.json` and the
-/// sizes of its files: for a block without a catalogue record, or whose record is out of date. Of the other
-/// files only tombstones are read. Also returns its whole `meta.json`.
+/// sizes of its files: for a block without a catalogue record, or whose record is out of date. No other file
+/// is read but the tombstones. Also returns its whole `meta.json`.
 ///
 /// # Errors
 /// [`BlockError`] if `meta.json` or the tombstones cannot be read, or a file cannot be found.

@@ -24,7 +24,7 @@ use crate::{Block, BlockError};
 
 /// Files of a block at most; archives of further spans are computed from samples.
 const FILES_MAX: usize = 32;
-/// Resets are kept for series that have one in so many windows, or fewer: others are no counters.
+/// Counter resets are kept for series with at least this many windows per reset; others are no counters.
 const RESETS_PART: f64 = 8.0;
 
 /// Counts of a block's roll-ups that were written.
@@ -216,7 +216,7 @@ impl RollupWriter {
 impl Drop for RollupWriter {
     fn drop(&mut self) {
         if self.env.disk.exists(&self.creating_dir) {
-            // What cannot be removed here is removed by the next attempt, or with the block.
+            // The next attempt, or removal of the block, removes the files that are left.
             let _ = self.env.disk.remove_dir_all(&self.creating_dir);
         }
     }

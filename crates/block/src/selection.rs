@@ -137,7 +137,8 @@ impl Selection {
     /// the series whose chunks they are; none if they are entries.
     ///
     /// # Errors
-    /// That of reading; [`QueryError::Corrupt`], and as [`ReadContext::check`]. The selection is done then.
+    /// The error of reading; [`QueryError::Corrupt`], and as [`ReadContext::check`]. The selection is done
+    /// then.
     pub fn push(
         &mut self,
         bytes: Result<RangeBytes, QueryError>,

@@ -1,7 +1,7 @@
 //! Samples of one series of a block, decoded when they are read.
 //!
-//! Invariants: times ascend, one sample per timestamp, nothing deleted; of two chunks with the same timestamp
-//! the one that starts earlier (at a tie: that comes first in the index) wins.
+//! Invariants: times ascend, one sample per timestamp, nothing deleted; among two chunks with the same
+//! timestamp the chunk with the earlier start wins (at a tie, the first one in the index).
 
 use std::sync::Arc;
 
@@ -213,7 +213,7 @@ impl BlockSeries {
             }
         }
         if !found.is_sorted_by(|a, b| a.0 < b.0) {
-            // The sort is stable, so the first of equal times is that of the earlier chunk.
+            // The sort is stable, so the sample of the earlier chunk is first at equal times.
             found.sort_by_key(|(time, _)| *time);
             found.dedup_by_key(|(time, _)| *time);
         }
@@ -237,7 +237,7 @@ impl BlockSeries {
             self.decode(chunk, range, &mut all)?;
         }
         let mut order: Vec<usize> = (0..all.len()).collect();
-        // The sort is stable, so the first of equal times is that of the earlier chunk.
+        // The sort is stable, so the sample of the earlier chunk is first at equal times.
         order.sort_by_key(|&at| all.times[at]);
         order.dedup_by_key(|at| all.times[*at]);
         order.into_iter().for_each(|at| out.push_after_gap(&all, at));

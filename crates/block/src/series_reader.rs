@@ -121,7 +121,7 @@ impl SeriesReader {
         Ok(&mut self.entry)
     }
 
-    /// Returns the labels of the entry decoded last, which must follow those of the one before.
+    /// Returns the labels of the entry decoded last, which must sort after the labels of the entry before.
     ///
     /// # Errors
     /// [`QueryError::Corrupt`].

@@ -2,7 +2,7 @@
 //!
 //! The hash is XXH64 over name, 0xff, value, 0xff of each label, as Mimir shards queries. The hashes of a
 //! block are cached by series ref, so that a later selection reads the entries of its own shard alone.
-//! Invariants: cached hashes ascend by ref; those of all blocks have at most [`HASHES_BYTES_MAX`] bytes.
+//! Invariants: cached hashes ascend by ref; the hashes of all blocks have at most [`HASHES_BYTES_MAX`] bytes.
 
 use std::num::NonZeroU64;
 use std::sync::LazyLock;

@@ -96,7 +96,7 @@ pub(crate) fn context(env: &Env) -> ReadContext {
     ReadContext::unlimited(env.clock.clone())
 }
 
-/// Ranges of a block that tests read by range are joined over gaps of at most so many bytes.
+/// Largest gap in bytes between ranges of a block that tests read together.
 const GAP_BYTES: u64 = 64;
 
 /// Opens the block in `dir` so that ranges of its files are read.
@@ -106,7 +106,7 @@ pub(crate) fn open_ranged(env: &Env, dir: &Path) -> Result<(Arc<Block>, RangedMe
     Ok((Block::open_source(env, dir, Box::new(files))?, meter))
 }
 
-/// Answers of a mapped block, after those of the same block read by range were found to be equal.
+/// Returns the answers of a mapped block; fails if the same block, read by range, answers otherwise.
 fn same_answer<T: PartialEq + std::fmt::Debug>(
     env: &Env,
     block: &Block,

@@ -1,7 +1,7 @@
 //! Verification of all of a block: lists every damage, for `chronolith check` and the scrub after a start.
 //!
-//! Invariant: damage to one item does not hide that of others, as far as the index leads to them.
-//! Not here: which blocks are verified, and at what pace (`tsdb`).
+//! Invariant: damage to one item does not hide damage to others that the index leads to.
+//! Not here: choice of the blocks to verify, and pace (`tsdb`).
 
 use std::path::PathBuf;
 use std::sync::Arc;

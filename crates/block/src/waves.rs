@@ -179,7 +179,7 @@ impl<S: AsRef<[ChunkMeta]> + Sync> Wave for ChunkWave<'_, S> {
 }
 
 impl<S> ChunkWave<'_, S> {
-    /// Appends what is missing of a run. Returns its bytes if each chunk is complete, has times of its own
+    /// Appends the missing ranges of a run. Returns its bytes if each chunk is complete, has times of its own
     /// and is undamaged.
     // PERF: one search for the bytes of a run instead of one per chunk.
     fn push_missing_of_run(

@@ -91,8 +91,7 @@ pub fn encoding_for(unit: TimeUnit, encoding: BlockEncoding) -> BlockEncoding {
 const POSTING_BYTES: usize = 4;
 
 impl BlockWriter {
-    /// Starts a block below `parent_dir`, which is created durably if missing (what is above it should
-    /// exist).
+    /// Starts a block below `parent_dir`, which is created durably if missing (its parent should exist).
     ///
     /// # Errors
     /// [`BlockError::Io`].
@@ -324,7 +323,7 @@ impl BlockWriter {
         self.end(index, &tombstones).map(Some)
     }
 
-    /// Writes what is left of the files.
+    /// Writes the remaining bytes of the files.
     fn end(mut self, mut index: FileSink, tombstones: &Tombstones) -> Result<WrittenBlock, BlockError> {
         let mut files: Vec<FileSink> = self.segments.finish().into_iter().collect();
         for segment in &mut files {

@@ -1,7 +1,7 @@
 //! Reads the frames of a file in blocks of bounded size, so that a log may be larger than memory.
 //!
 //! Invariants: a block has whole frames with valid checksums and ascending sequences. After bytes that are no
-//! frame, reading continues at the next aligned offset with a frame; the rules are those of
+//! frame, reading continues at the next aligned offset with a frame; the rules equal
 //! `format::head::wal::scan_recycled`, which scans a file in memory.
 
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub struct FrameStream<'a> {
     len: u64,
     key: u128,
     at: u64,
-    /// Length of the frame at `at`, as far as it is known.
+    /// Known length of the frame at `at`.
     next_frame_len: usize,
     /// Offset after the last valid frame.
     pub end: u64,

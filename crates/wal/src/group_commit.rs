@@ -3,8 +3,8 @@
 //! Invariants: bytes reach the sink in the order in which they were queued; `wait` returns `Ok` only once the
 //! sink has written everything up to its position; after a failure nothing more is written, and every waiter
 //! gets the error; the leader wakes the others even if it panics.
-//! Not here: the content of the bytes and their files (`log`). The locks are those of `base::sync`, so that
-//! the tests in `group_commit/orders.rs` run every interleaving of this code.
+//! Not here: the content of the bytes and their files (`log`). The locks come from `base::sync`, so that the
+//! tests in `group_commit/orders.rs` run every interleaving of this code.
 
 use chronolith_base::sync::{AtomicU8, Condvar, Mutex, MutexGuard, Ordering};
 

@@ -237,7 +237,7 @@ impl MemDisk {
         }
     }
 
-    /// Power cut as [`MemDisk::crash`], but a random part of what was not synced survives: sectors of files,
+    /// Power cut as [`MemDisk::crash`], but a random part of the unsynced changes survives: sectors of files,
     /// some of them torn, and either the names that `crash` keeps or a prefix of the changes of names.
     pub fn crash_partly(&self, rng: &Rng) {
         let mut state = self.0.state.lock();

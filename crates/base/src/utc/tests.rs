@@ -29,7 +29,7 @@ fn dates_go_on_beyond_the_years_of_jiff() {
     assert_eq!(UtcTime::of_ms(4_107_542_400_000).basic_format(), "21000301T000000Z");
 }
 
-/// Every field of the first and the last second of each day of a cycle follows from those of the day before.
+/// Every field of the first and the last second of each day of a cycle follows from the day before.
 #[test]
 fn days_of_a_whole_cycle_follow_each_other() {
     let mut before = UtcTime::of_day(-CYCLE_DAYS - 1, 0);
@@ -75,7 +75,7 @@ fn rfc_3339_is_read_with_fraction_and_zone() {
     check_parsed("0000-01-01T00:00:00+23:59", Some(-62_167_305_540_000));
 }
 
-/// jiff reads the Temporal grammar, which is wider than that of Go's `time.RFC3339`.
+/// jiff reads the Temporal grammar, which is wider than the grammar of Go's `time.RFC3339`.
 #[test]
 fn what_is_not_rfc_3339_is_refused() {
     for text in [

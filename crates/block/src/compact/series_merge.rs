@@ -51,7 +51,7 @@ pub(super) struct MergeChunk<'a> {
 /// A decoded sample that a later chunk may still precede or repeat.
 struct Sample {
     time: i64,
-    /// Of two samples with the same time the one with the lower rank is kept.
+    /// Rank of the block: the lower rank wins at equal timestamps.
     rank: u64,
     value: f64,
     histogram: Option<Arc<Histogram>>,
@@ -67,14 +67,14 @@ pub(super) struct SeriesMerge {
     /// Samples in their final order that wait for a full chunk.
     open: Columns,
     decoded: Columns,
-    /// Start times of pending samples, as far as they are known: by time and rank.
+    /// Known start times of pending samples, by time and rank.
     starts: HashMap<(i64, u64), i64>,
     /// Texts to which the values of pending and open samples are indices; empty for other values.
     texts: Vec<Arc<[u8]>>,
     dictionary: Vec<Arc<[u8]>>,
 }
 
-/// Texts that are kept beyond those of the samples in memory.
+/// Number of texts that may stay without a sample in memory.
 const SPARE_TEXTS: usize = 4096;
 
 impl SeriesMerge {
@@ -177,7 +177,7 @@ impl SeriesMerge {
         Ok(())
     }
 
-    /// Adds the texts of the decoded chunk to those of the series.
+    /// Adds the texts of the decoded chunk to the texts of the series.
     fn add_dictionary(&mut self) {
         if self.texts.len() > SPARE_TEXTS + 2 * (self.pending.len() + self.open.len()) {
             let mut kept = Vec::new();

@@ -1,4 +1,4 @@
-//! Merging against a model: of equal times the sample written first, without what was deleted.
+//! Merging against a model: the sample written first wins at equal times, deleted samples are gone.
 
 use std::collections::BTreeSet;
 
@@ -353,7 +353,7 @@ fn assert_same(got: &Columns, want: &Columns) {
 }
 
 /// A series that changes its kind, in blocks that overlap and in blocks that do not: merged as samples, the
-/// block that was written first counts; what is deleted is gone; chunks that overlap none stay byte by byte.
+/// block that was written first counts; deleted samples are gone; chunks without overlap stay byte by byte.
 #[test]
 fn histograms_are_merged_with_floats_and_each_other() {
     let (env, _, _) = Env::fake(WINDOW.end, 1);
@@ -402,8 +402,8 @@ fn deleted_histograms_are_gone_before_and_after_merging() {
     assert_same(&columns_of(&env, &merge(&env, &[block]).unwrap().unwrap()), &want);
 }
 
-/// A block above the size of outputs was never compacted: what was deleted of it stayed, as did what
-/// overlapped it. An output that would grow too large is split by series instead.
+/// A block above the size of outputs was never compacted: its deleted samples and overlapping blocks stayed.
+/// An output that would grow too large is split by series instead.
 #[test]
 fn an_output_that_would_grow_too_large_is_split_by_series() {
     let (env, _, _) = Env::fake(WINDOW.end, 11);

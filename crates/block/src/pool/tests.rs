@@ -57,7 +57,7 @@ fn blocks_that_are_read_stay_and_beyond_the_budget_an_open_is_refused() {
     assert!(!refused.is_damage() && !entries[5].is_damaged());
     assert!(open_error(refused).to_string().contains("open-block"));
     assert_eq!((pool.stats().refusals, pool.stats().open_blocks), (1, 4));
-    // Who has an open block gets it again, also without room.
+    // A reader of an open block gets it again, also without room.
     pool.open(dir, &entries[0]).expect("is open");
     held.pop();
     let again = pool.open(dir, &entries[5]).expect("there is room again");

@@ -67,8 +67,9 @@ impl SeriesRollups {
         }
     }
 
-    /// Reads the windows of `archive` in `range`; adds to the raw ranges what is at the ends of the block, or
-    /// deleted. False, and nothing in `out`, if they are not kept or cannot be read.
+    /// Reads the windows of `archive` in `range`; adds the ranges at the ends of the block and the deleted
+    /// ranges to the raw ranges. Returns false, and adds nothing to `out`, if the windows are not kept or
+    /// cannot be read.
     pub(crate) fn read(
         &self,
         archive: &RollupArchive,

@@ -1,4 +1,4 @@
-//! Windows of a block with roll-ups: equal to those of its samples, whatever is deleted or damaged.
+//! Windows of a block with roll-ups equal windows from its samples, with deletions and damage.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! Verification of the roll-ups of a block: names every damage, for `chronolith check` and the scrub after a
 //! start.
 //!
-//! Invariants: damage to one section does not hide that of others; the offset of a damage is one of the file.
-//! Not here: verification of samples (`crate::verify`), which files are written again (`tsdb`).
+//! Invariants: damage to one section does not hide damage to others; offsets of damage are offsets of the
+//! file.
+//! Not here: verification of samples (`crate::verify`), rewriting of files (`tsdb`).
 
 use std::sync::Arc;
 

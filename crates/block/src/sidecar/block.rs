@@ -1,6 +1,6 @@
 //! A block that is read by its sidecar.
 //!
-//! Invariant: an answer is that of the block read by its index, or an error; after damage of the sidecar
+//! Invariant: an answer equals the answer by the block's index, or is an error; after damage of the sidecar
 //! [`SidecarBlock::damage`] is set, and a reader of the index answers.
 //! Not here: requests, that other reader (`bucket`).
 
@@ -46,7 +46,7 @@ impl SidecarBlock {
         SidecarSelection::new(&self.contents, matchers, range, ctx)
     }
 
-    /// Returns false if no series has the label, as far as the parts in memory tell; true otherwise.
+    /// Returns false if the parts in memory prove that no series has the label; true otherwise.
     #[must_use]
     pub fn may_have_label_name(&self, name: &str) -> bool {
         self.contents.offsets().is_none_or(|offsets| offsets.value_count(name) > 0)

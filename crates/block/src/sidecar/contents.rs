@@ -57,7 +57,7 @@ pub(super) enum Part {
 }
 
 impl SidecarContents {
-    /// `range` is that of the block; `source` knows the lengths of all files.
+    /// `range` is the range of the block; `source` knows the lengths of all files.
     pub(super) fn new(head: SidecarHead, range: TimeRange, source: Box<dyn ByteSource>) -> SidecarContents {
         let contents = SidecarContents {
             head,
@@ -165,7 +165,7 @@ impl SidecarContents {
         }
     }
 
-    /// Keeps those of `parts` that are not in memory, from the bytes of a wave that asked for them.
+    /// Keeps the `parts` that are not in memory, from the bytes of a wave that asked for them.
     ///
     /// # Errors
     /// [`QueryError::Corrupt`]; damage of the sidecar is recorded.

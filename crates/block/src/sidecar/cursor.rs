@@ -190,7 +190,7 @@ impl PageCursor {
                 let end = refs.partition_point(is_before);
                 for series_ref in refs.get(start..end).unwrap_or_default() {
                     let series = page.idx_of_ref(*series_ref).and_then(|idx| page.series(idx));
-                    // Index and sidecar are not of the same block, or the list is not that of its series.
+                    // Index and sidecar belong to different blocks, or the list belongs to another pair.
                     let series = series.ok_or_else(|| contents.damaged(&missing_series(*series_ref)))?;
                     visit_one(series)?;
                 }

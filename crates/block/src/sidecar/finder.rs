@@ -357,8 +357,8 @@ struct BlockBytes {
     series_count: u64,
 }
 
-/// Those of the lists that save more bytes of pages than they have themselves, the shortest first: a list of
-/// a part of the series saves at most the other part of the pages, and lists after it at most the pages that
+/// Returns the lists that save more bytes of pages than they have themselves, the shortest first: a list of a
+/// part of the series saves at most the other part of the pages, and lists after it at most the pages that
 /// its series are on.
 fn worthwhile(mut all: Vec<MatcherLists>, block: &BlockBytes, weight: u64) -> Vec<MatcherLists> {
     all.sort_by_key(MatcherLists::series_count);
@@ -399,8 +399,8 @@ fn runs_of<'a>(matchers: &[Matcher], lists: impl Iterator<Item = &'a NameList>) 
     runs
 }
 
-/// Indices of the name pages that have all names which the matchers of the name select, as far as one of them
-/// names values or a prefix; `None` if these may be anywhere.
+/// Indices of the name pages with all names that the matchers of the name select, if one of the matchers
+/// lists names or has a prefix; `None` if the names may be on any page.
 fn name_pages_of(matchers: &[Matcher], pages: &[NamePage]) -> Option<Vec<usize>> {
     let page_of = |name: &str| pages.partition_point(|page| &*page.first <= name).saturating_sub(1);
     let found = matchers.iter().filter(|matcher| is_name_matcher(matcher)).filter_map(|matcher| {

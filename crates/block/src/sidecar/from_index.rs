@@ -2,11 +2,10 @@
 //! not read as a whole.
 //!
 //! A state machine without I/O, as `crate::selection` is.
-//! Invariants: as those of `write`, except that no chunk is read: the length of a chunk is the distance to
-//! the one that follows it in order of the index, which is that of the segment for all known writers; where
-//! another one follows, an estimate. Readers take the length from the chunk itself.
-//! Memory: that of the writer of the format, 4 bytes per series, a wave of entries or the postings offset
-//! table.
+//! Invariants: same as in `write`, except that no chunk is read. The length of a chunk is the distance to the
+//! next one in order of the index, which is also the order of the segment for all known writers; otherwise it
+//! is an estimate. Readers take the length from the chunk itself.
+//! Memory: the writer of the format, 4 bytes per series, a wave of entries or the postings offset table.
 
 use std::ops::Range;
 use std::sync::Arc;

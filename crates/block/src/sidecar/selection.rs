@@ -1,5 +1,5 @@
-//! Selection of series by a sidecar, in waves: those of the finder, then chunks with exact lengths, with the
-//! chunks that have their times in the same wave.
+//! Selection of series by a sidecar, in waves: the waves of the finder, then chunks with exact lengths, with
+//! the chunks that have their times in the same wave.
 //!
 //! A state machine without I/O, as `crate::selection` is.
 //! Invariants: series come in order of labels; no range is read twice, except for shared times that are too
@@ -144,8 +144,8 @@ impl SidecarSelection {
     /// Appends the series whose chunks they are; none if they are others.
     ///
     /// # Errors
-    /// That of reading; [`QueryError::Corrupt`], and as [`ReadContext::check`]. The selection is done then;
-    /// series that were appended before the error are complete.
+    /// The error of reading; [`QueryError::Corrupt`], and as [`ReadContext::check`]. The selection is done
+    /// then; series that were appended before the error are complete.
     pub fn push(
         &mut self,
         bytes: Result<RangeBytes, QueryError>,

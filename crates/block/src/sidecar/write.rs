@@ -2,7 +2,7 @@
 //!
 //! Invariants: series come in order of the index; each entry, chunk and postings list is verified before
 //! anything is derived from it, so a damaged block gets no sidecar. Equal files give equal bytes.
-//! Memory: that of the writer of the format, a batch of series entries, the postings offset table.
+//! Memory: the writer of the format, a batch of series entries, the postings offset table.
 
 use std::io;
 use std::path::Path;
@@ -188,8 +188,8 @@ impl SeriesSource<'_> {
     }
 }
 
-/// Checks of series entries before anything is derived from them: those of the readers of the index, and that
-/// matching by the labels of an entry is matching by its postings lists.
+/// Checks of series entries before anything is derived from them: the checks of the index readers, and that
+/// the labels of an entry and its postings lists give the same matches.
 #[derive(Default)]
 pub(super) struct EntryChecks {
     last_labels: Option<Labels>,

@@ -15,7 +15,7 @@ pub const ROUND_COUNT_MAX: usize = 4;
 
 /// Items of a block that are read together.
 pub trait Wave: Send + Sync {
-    /// Appends the ranges of all items, from what is known before the wave is read. A range may be shorter
+    /// Appends the ranges of all items, from the facts known before the wave is read. A range may be shorter
     /// than its item where the length is only known on average.
     fn ranges(&self, out: &mut Vec<ByteRange>);
 
@@ -30,7 +30,7 @@ pub trait ByteSource: Send + Sync {
     fn files(&self) -> &BlockFiles;
 
     /// Reads the items of `wave`. Bytes after the end of a file are left out: decoding finds them missing.
-    /// Memory of what is copied is reserved from `budget` until the bytes are dropped.
+    /// Memory of copies is reserved from `budget` until the bytes are dropped.
     ///
     /// # Errors
     /// [`QueryError::Io`] if a file cannot be read, [`QueryError::Memory`] without room in the budget.
@@ -53,7 +53,7 @@ pub enum RangeBytes {
 }
 
 impl RangeBytes {
-    /// Bytes of a file from `offset` on, as far as they are at hand.
+    /// Bytes of a file from `offset` on that are in memory.
     #[must_use]
     pub fn at(&self, file: BlockFile, offset: u64) -> &[u8] {
         match self {

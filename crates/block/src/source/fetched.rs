@@ -73,8 +73,8 @@ impl FetchedRanges {
         FetchedRanges { files, batches: Vec::new(), others: Vec::new(), reread: None }
     }
 
-    /// The ranges of several waves; an item that fails its checksum is read once more as those of the first
-    /// wave that can be.
+    /// The ranges of several waves; an item that fails its checksum is read once more by the first wave that
+    /// can read again.
     pub(crate) fn joined(files: Arc<BlockFiles>, others: Vec<Arc<FetchedRanges>>) -> FetchedRanges {
         let reread = others.iter().find_map(|other| other.reread.clone());
         FetchedRanges { files, batches: Vec::new(), others, reread }
@@ -111,7 +111,7 @@ impl FetchedRanges {
         parts.map(|part| part.bytes.len() as u64).sum::<u64>() + others
     }
 
-    /// Bytes of a file from `offset` on, as far as they were read without a gap.
+    /// Bytes of a file from `offset` on that were read without a gap.
     #[must_use]
     pub fn at(&self, file: BlockFile, offset: u64) -> &[u8] {
         let others = self.others.iter().map(|other| other.at(file, offset));

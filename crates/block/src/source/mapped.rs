@@ -5,8 +5,8 @@ use chronolith_base::Mapped;
 use super::range::{BlockFile, BlockFiles};
 use crate::open_counts::OpenPermit;
 
-/// Index and chunk segments of a block, mapped or copied. Who keeps it keeps the maps, also after the files
-/// were removed.
+/// Index and chunk segments of a block, mapped or copied. The maps stay valid as long as this value, even
+/// after the files were removed.
 pub struct MappedFiles {
     files: BlockFiles,
     index: Mapped,

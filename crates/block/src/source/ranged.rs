@@ -30,7 +30,7 @@ pub struct RangedStats {
     pub rounds: u64,
     /// Requests, each for one range.
     pub requests: u64,
-    /// Bytes that were read, those of gaps included.
+    /// Bytes that were read, including the bytes of gaps.
     pub bytes: u64,
 }
 

@@ -60,7 +60,7 @@ fn a_selection_takes_three_waves_and_few_requests() {
     check(&env, &dir, 4096, &[name()], [3, 3, 3, 100]);
     check(&env, &dir, 4096, &[name(), Matcher::equal("path", "/api/4")], [3, 3, 4, 10]);
     check(&env, &dir, 4096, &[name(), regex("path", MatchOp::Regex, "/api/[45]")], [3, 3, 4, 20]);
-    // The list of `/api/0` is near that of the metric.
+    // The list of `/api/0` is near the list of the metric.
     check(&env, &dir, 4096, &[name(), regex("path", MatchOp::NotRegex, ".*[0-6]")], [3, 3, 3, 30]);
     let not = Matcher::new("path", MatchOp::NotEqual, "/api/4").unwrap();
     // The chunks of the series left out are a hole.
@@ -142,7 +142,7 @@ fn items_longer_than_expected_are_read_in_one_round_more() {
     check(&env, &dir, 0, &[regex("i", MatchOp::Regex, "0[1357]")], [3, 4, 4 + 4 + 4 + 4, 4]);
 }
 
-/// Where all entries are long, they are expected to be.
+/// If all entries are long, the expected length is long, too.
 #[test]
 fn entries_of_average_length_are_read_at_once() {
     let (env, _, _) = Env::fake(WINDOW.end, 7);

@@ -1,5 +1,5 @@
-//! Sidecars of blocks of every shape: their series, names, offsets and files are those of the block; damage
-//! of the block is an error.
+//! Sidecars of blocks of every shape have the series, names, offsets and files of the block; damage of the
+//! block is an error.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -164,7 +164,8 @@ fn blocks_have_the_start_times_that_were_written_and_merged() {
     }
 }
 
-/// Series of one scrape share their times; one with start times has its own or refers to those of another.
+/// Series of one scrape share their times; a series with start times has its own or refers to the times of
+/// another one.
 #[test]
 fn chunks_with_start_times_share_times_one_way() {
     let (env, _, _) = Env::fake(WINDOW.end, 3);

@@ -1,8 +1,8 @@
 //! Bulk writer: chunks come in order of arrival, series follow at the end, with label pairs by number of a
 //! dictionary that many blocks share. For imports, where series are known but not in order.
 //!
-//! Invariant: that of `writer`; series ascend by labels, which is checked as they are written.
-//! Memory: that of the dictionary, 4 bytes per label pair of every series, 16 bytes per distinct pair.
+//! Invariants: the invariants of `writer`; series ascend by labels, which is checked as they are written.
+//! Memory: the dictionary, 4 bytes per label pair of every series, 16 bytes per distinct pair.
 
 use chronolith_format::block::index::{ChunkMeta, IndexWriter, TableEntry};
 use chronolith_format::block::meta::BlockMeta;

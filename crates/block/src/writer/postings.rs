@@ -12,7 +12,7 @@ pub(super) struct PostingsBuilder {
 }
 
 impl PostingsBuilder {
-    /// Empty lists for pairs that have so many series each.
+    /// Empty lists with room for `series_counts` series, one count per pair.
     pub(super) fn new(series_counts: impl Iterator<Item = u32>, series_count: u64) -> PostingsBuilder {
         let mut total = 0;
         let mut starts = Vec::with_capacity(series_counts.size_hint().0);

@@ -1,6 +1,6 @@
 //! Encoder of samples to chunks of a block being written, in the block's encoding.
 //!
-//! Invariant: series with the same times (those of one scrape target) have them once per segment, if the
+//! Invariant: series with the same times (usually of one scrape target) have them once per segment, if the
 //! encoding supports it; a chunk refers to times only in its own segment, and to a chunk that has its own.
 //! Memory: 24 bytes for each distinct column of times of a segment, at most 6 MiB.
 //! Not here: the choice of samples (`compact`, `tsdb`), chunk bytes (`format`).
@@ -26,7 +26,7 @@ use crate::BlockError;
 /// PERF: `cargo bench -p chronolith-format --bench dense_speed`, bytes per sample of the regular
 /// mix: 0.553 with 1024 samples, 0.534 with 2048, 0.528 with 4096, 0.524 with 8192.
 pub(crate) const DENSE_SAMPLES_MAX: usize = 4096;
-/// Times that take fewer bytes are written again: those of a steady scrape take about ten.
+/// Times that take fewer bytes are written again: times of a steady scrape take about ten.
 const SHARED_TIMES_BYTES_MIN: usize = 24;
 /// Distinct columns of times that are shared; further ones are written where they occur.
 const TIMES_COLUMNS_MAX: usize = 1 << 18;
@@ -197,7 +197,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Adds the chunk that `encode` makes of its times, which may be those of an earlier chunk.
+    /// Adds the chunk that `encode` makes of its times, which an earlier chunk may have already.
     fn add_with_times(
         &mut self,
         times: &[i64],
