@@ -23,11 +23,11 @@ pub(crate) struct Options {
     /// Hand `--quick` to each: shows that they work, in about eight minutes.
     #[arg(long)]
     quick: bool,
-    /// Where the reports go (default: bench/results).
+    /// Directory of the reports (default: bench/results).
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Where data directories go (default: the directory for temporary files); its disk is part of what is
-    /// measured.
+    /// Parent of the data directories (default: the directory for temporary files). Its disk affects the
+    /// results.
     #[arg(long)]
     data: Option<PathBuf>,
 }

@@ -38,10 +38,10 @@ pub(crate) struct Options {
     /// Rounds over all cells; the best of each counts, as a neighbour disturbs some of them.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Where the bucket is written; removed afterwards.
+    /// Directory for the bucket; removed afterwards.
     #[arg(long, default_value = "target/block-series")]
     dir: PathBuf,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
 }
@@ -65,7 +65,7 @@ const AIMS: [Aims; 3] = [
     aims(Mode::OwnedVerified, times(2.2, 1.2), times(0.40, 0.22), 100.0),
     aims(Mode::Cached, times(0.20, 0.11), times(0.08, 0.045), 32.0),
 ];
-/// What must be met, as a multiple of the aims.
+/// Limits of the figures, as a multiple of the aims.
 const MUST_FACTOR: f64 = 1.5;
 const FETCHED_PER_RETURNED_MAX: f64 = 1.02;
 

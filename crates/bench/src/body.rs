@@ -24,7 +24,7 @@ const COPY_LEN_MAX: usize = 64;
 /// One compressed request with one sample per series.
 pub(crate) struct Body {
     bytes: Vec<u8>,
-    /// Where each sample starts in `bytes`.
+    /// Offset of each sample in `bytes`.
     samples: Vec<usize>,
 }
 
@@ -61,7 +61,7 @@ impl Body {
         compress(&message, &samples)
     }
 
-    /// What goes over the wire.
+    /// Bytes on the wire.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -126,8 +126,8 @@ fn compress(message: &[u8], samples: &[usize]) -> Body {
     let mut out = Vec::with_capacity(message.len() / 2);
     put_varint(&mut out, message.len());
     let mut places = Vec::with_capacity(samples.len());
-    // Where four bytes were last seen, and where the section of labels around them ends. Copies stay within
-    // sections, because what a sample holds changes after compression.
+    // Last position of each run of four bytes, and the end of the section of labels around it. Copies stay
+    // within sections, because what a sample holds changes after compression.
     let mut seen = vec![(usize::MAX, 0); 1 << HASH_BITS];
     let mut start = 0;
     for sample in samples {

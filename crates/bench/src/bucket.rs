@@ -59,10 +59,10 @@ pub(crate) struct Options {
     /// The S3 server (default: where `cargo xtask peers` built it, or in PATH).
     #[arg(long)]
     versitygw: Option<PathBuf>,
-    /// Where blocks and buckets are written; removed afterwards.
+    /// Directory for blocks and buckets; removed afterwards.
     #[arg(long, default_value = "target/bench-bucket")]
     dir: PathBuf,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
 }

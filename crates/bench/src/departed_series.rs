@@ -20,11 +20,11 @@ use crate::traffic::{self, STEP_MS, Values};
 
 /// Samples per series.
 const STEPS: usize = 4;
-/// How far before now the samples lie: their window is over.
+/// Age of the samples: their window has ended.
 const AGE_MS: i64 = 4 * 3_600_000;
-/// How long the series may take to leave.
+/// Time limit for the removal of the series from the head.
 const LEAVE_WAIT: Duration = Duration::from_secs(90);
-/// How long the server may do the rest: the checkpoint, and what it looks at every 10 s.
+/// Time for the checkpoint and the checks that the server runs every 10 s.
 const SETTLE: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(500);
 const MB: f64 = 1e6;
@@ -40,12 +40,12 @@ pub(crate) struct Options {
     /// Memory in MB above the empty server at which the benchmark fails.
     #[arg(long, default_value_t = 20.0)]
     left_mb: f64,
-    /// Where data directories go.
+    /// Parent of the data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }
 
-/// So many tenants with so many series each, written `250x4000`.
+/// A number of tenants with a number of series each, written `250x4000`.
 #[derive(Debug, Clone, Copy)]
 struct Tenants {
     tenant_count: usize,

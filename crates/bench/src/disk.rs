@@ -45,15 +45,15 @@ pub(crate) struct Options {
     /// At most 100 series and 4 hours: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go.
+    /// Parent of the data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }
 
-/// What was found for one family, clock and server.
+/// Figures of one family, clock and server.
 struct Measured {
     kind: Kind,
     clock: ClockKind,

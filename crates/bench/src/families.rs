@@ -4,7 +4,7 @@
 
 use crate::traffic::{self, STEP_MS};
 
-/// How the values of a series move.
+/// Pattern of the values of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     /// Whole numbers that rise by a Poisson draw a step and start again at 0 now and then.
@@ -100,7 +100,7 @@ pub(crate) struct Walk {
     draws: Draws,
     family: Family,
     current: f64,
-    /// What the family keeps: rate, mean or whether the series ever changes.
+    /// Constant of the family: rate, mean, or whether the series ever changes.
     shape: f64,
 }
 

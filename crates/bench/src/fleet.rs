@@ -20,7 +20,7 @@ const LEAD_POLL: Duration = Duration::from_millis(1);
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 const WATCH_POLL: Duration = Duration::from_millis(20);
 
-/// What the series hold.
+/// Content of the series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Content {
     /// Half counters, half gauges that walk at random: `remote-write`'s load, hard to compress.
@@ -70,7 +70,7 @@ pub(crate) struct Batch {
     pub(crate) series_count: usize,
     /// Samples per series that the server has acknowledged.
     pub(crate) acked_count: usize,
-    /// Of those, the ones that it started with.
+    /// Series that it started with.
     fill_count: usize,
     /// One an acknowledged request, for batches that are probed.
     pub(crate) probes: Vec<Probe>,
@@ -108,7 +108,7 @@ pub(crate) struct Shape {
     pub(crate) start_ms: i64,
 }
 
-/// What became of series that were replaced.
+/// Samples of replaced series by outcome.
 pub(crate) struct Replaced {
     /// Acknowledged samples of those that ended.
     pub(crate) acked_sample_count: usize,
@@ -116,7 +116,7 @@ pub(crate) struct Replaced {
     pub(crate) next_idx: usize,
 }
 
-/// How far the senders are, for who watches them.
+/// Progress of the senders, for a caller that watches them.
 pub(crate) struct Watch {
     /// By connection: the step it sends.
     steps: Vec<AtomicUsize>,
@@ -261,13 +261,13 @@ impl Fleet {
             let watched = during(&watch);
             watch.end.store(true, Ordering::Release);
             let sent = workers.into_iter().map(|worker| worker.join().expect("a sender does not panic"));
-            // What a sender says explains more than that it failed.
+            // The error of a sender explains more than the failure of the watcher.
             sent.collect::<Result<Vec<()>>>().and(watched)
         })
     }
 }
 
-/// Where all servers take remote write.
+/// Path of remote write in all servers.
 pub(crate) const WRITE_PATH: &str = "/api/v1/write";
 
 fn fill_batch(
@@ -278,7 +278,7 @@ fn fill_batch(
 ) -> Result<()> {
     let mut steps = vec![Vec::new(); count];
     steps.iter_mut().for_each(|values| batch.source.step_into(values));
-    // As many samples per request as in every later step: larger ones would leave larger buffers.
+    // Each request has the sample count of later steps: larger requests would leave larger buffers.
     let group_len = (batch.series_count / count).max(1);
     for first in (0..batch.series_count).step_by(group_len) {
         let group = first..batch.series_count.min(first + group_len);

@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// Samples of the request, 1 ms apart.
     #[arg(long, default_value_t = 1_000_000)]
     samples: usize,
-    /// Where the data directory goes.
+    /// Parent of the data directory.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }
@@ -63,11 +63,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What one request cost, and what its neighbour saw meanwhile.
+/// Cost of one request, and latencies of its neighbour in the meantime.
 struct Measured {
     body_bytes: usize,
     wall: Duration,
-    /// Of the whole server, the neighbour's requests included.
+    /// CPU time of the whole server, including the neighbour's requests.
     cpu_seconds: f64,
     writes_ms: Vec<f64>,
     queries_ms: Vec<f64>,

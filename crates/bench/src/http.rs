@@ -1,4 +1,4 @@
-//! As much HTTP/1.1 as a load generator needs: keep-alive connections for writes and queries, short ones of
+//! HTTP/1.1 client of the load generators: keep-alive connections for writes and queries, short ones of
 //! HTTP/1.0 for pages of status.
 //!
 //! Invariants: queries accept gzip, as Grafana, browsers and Go's clients do, unless they are to be plain. A
@@ -254,7 +254,7 @@ pub(crate) fn query(port: u16, query: &str, time_ms: i64) -> Result<(u16, String
     QueryConnection::open(port)?.get(&query_path(query, time_ms))
 }
 
-/// What an instant query asks for.
+/// Path and parameters of an instant query.
 pub(crate) fn query_path(query: &str, time_ms: i64) -> String {
     let seconds = time_ms / 1000;
     let ms = time_ms % 1000;
@@ -275,7 +275,7 @@ pub(crate) fn query_number(port: u16, text: &str, time_ms: i64) -> Result<f64> {
     number.with_context(|| format!("{text}: no result"))?.parse().context("not a number")
 }
 
-/// What a range query past the cache of results asks for; `range` as in [`query_range`].
+/// Path and parameters of a range query past the cache of results; `range` as in [`query_range`].
 pub(crate) fn range_path(text: &str, range: (i64, i64, i64)) -> String {
     let start_s = range.0 / 1000;
     let end_s = range.1 / 1000;

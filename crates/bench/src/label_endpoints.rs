@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// Timed requests of each kind, after one to warm up.
     #[arg(long, default_value_t = 101)]
     rounds: usize,
-    /// Where data directories go.
+    /// Parent of the data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
     /// Keeps each server up after the last request, until Enter is pressed: for a profiler.
@@ -56,7 +56,7 @@ struct Request {
     want: Want,
 }
 
-/// What is checked of an answer.
+/// Expectation of an answer.
 enum Want {
     /// Entries of the list.
     Entries(usize),

@@ -52,7 +52,7 @@ pub(crate) struct Options {
     /// with.
     #[arg(long, value_delimiter = ',', default_values_t = [0, 10, 50])]
     percent: Vec<u64>,
-    /// How often Chronolith takes the load (the median counts); others take it once.
+    /// Number of runs of Chronolith (the median counts); other servers run once.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Samples per request.
@@ -64,22 +64,22 @@ pub(crate) struct Options {
     /// At most 200 series and 4 hours: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go.
+    /// Parent of the data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }
 
-/// What was found for one server and share of out-of-order samples.
+/// Figures of one server and one share of out-of-order samples.
 struct Measured {
     kind: Kind,
     percent: u64,
     late_count: usize,
     sample_count: usize,
     wall_seconds: f64,
-    /// Of the server: until the last answer.
+    /// CPU time of the server until the last answer.
     cpu_seconds: f64,
     /// Before samples are in blocks and after.
     before: Queried,
@@ -191,10 +191,10 @@ fn measure(plan: &Plan, bodies: &[Vec<Body>], options: &Options) -> Result<Measu
     })
 }
 
-/// What it took to send everything once.
+/// Cost of sending everything once.
 struct Cost {
     wall_seconds: f64,
-    /// Of the server.
+    /// CPU time of the server.
     cpu_seconds: f64,
 }
 
@@ -269,7 +269,7 @@ fn query_all(server: &mut Server, plan: &Plan) -> Result<(Queried, Queried)> {
     Ok((before, after))
 }
 
-/// What is asked, with the distance of moments in seconds.
+/// Queries, with the distance of their evaluation times in seconds.
 const QUERIES: [(&str, i64); 3] = [
     ("sum by (container) (rate({cluster=\"bench-eu-1\",mode=~\"user.*\"}[5m]))", 300),
     ("sum by (container) (count_over_time({cluster=\"bench-eu-1\"}[1h]))", 900),

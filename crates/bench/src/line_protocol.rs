@@ -79,10 +79,10 @@ pub(crate) struct Options {
     /// 200 000 values and 20 000 series per row: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go; its disk is part of what is measured.
+    /// Parent of the data directories. Its disk affects the results.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }

@@ -38,10 +38,10 @@ pub(crate) struct Options {
     /// Rounds of each case.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Where logs and stores are written; removed afterwards.
+    /// Directory for logs and stores; removed afterwards.
     #[arg(long, default_value = "target/load-wal")]
     dir: PathBuf,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
 }
@@ -89,7 +89,7 @@ impl Case {
         (self.batches * self.series_per_batch * self.samples_per_series) as u64
     }
 
-    /// What a load gives: the sample of the m-mapped chunk, and those of the log after it.
+    /// Expected checksum of a load: the sample of the m-mapped chunk, and the samples of the log after it.
     fn expected(&self) -> Result<Checksum> {
         let until = self.mapped_until.unwrap_or(i64::MIN);
         let mut sum = checksum(self, |time| time > until)?;

@@ -44,10 +44,10 @@ pub(crate) struct Options {
     /// Leaves Prometheus out.
     #[arg(long)]
     skip_prometheus: bool,
-    /// Where logs and stores are written; removed afterwards.
+    /// Directory for logs and stores; removed afterwards.
     #[arg(long, default_value = "target/load-wal-large")]
     dir: PathBuf,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
     /// One step in this process, for the benchmark itself.

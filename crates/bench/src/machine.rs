@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! Machine on which the figures were measured.
 
 use std::process::Command;
 

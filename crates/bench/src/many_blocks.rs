@@ -21,7 +21,7 @@ use crate::server::{Kind, Server, Setup};
 
 const POLL: Duration = Duration::from_millis(2);
 const READY_WAIT: Duration = Duration::from_secs(300);
-/// How long a flush and a compaction may take to begin.
+/// Time limit for a flush and a compaction to begin.
 const MAINTENANCE_WAIT: Duration = Duration::from_secs(120);
 /// Tenants, and times of each, that are queried.
 const QUERIED_TENANTS: usize = 50;
@@ -42,10 +42,10 @@ pub(crate) struct Options {
     /// 50 tenants, 6 days, 2,000 windows: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where the data directory goes.
+    /// Parent of the data directory.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }

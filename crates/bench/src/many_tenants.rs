@@ -48,12 +48,12 @@ pub(crate) struct Options {
     /// 200 tenants: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Where the data directory goes; its disk is part of what is measured.
+    /// Parent of the data directory. Its disk affects the results.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }
 
-/// What one day cost.
+/// Cost of one day.
 #[derive(Default)]
 struct Day {
     flush_cpu_seconds: f64,

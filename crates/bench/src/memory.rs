@@ -21,7 +21,7 @@ use crate::report::Failures;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{self, POD_SERIES, STEP_MS};
 
-/// How long a server may work in the background before memory is read.
+/// Time for background work of a server before memory is read.
 const SETTLE: Duration = Duration::from_secs(5);
 /// Samples of a chunk, so series start with 1 to this many.
 const FILL_STEPS: usize = 120;
@@ -67,10 +67,10 @@ pub(crate) struct Options {
     /// At most 10 000 series and 2 minutes: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go.
+    /// Parent of the data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }
@@ -84,7 +84,7 @@ struct Run {
     churn_minutes: usize,
 }
 
-/// What was found.
+/// Figures of one run.
 struct Measured {
     run: Run,
     /// Samples, and all series that ever were.
@@ -93,7 +93,7 @@ struct Measured {
     steps_sent: usize,
     empty_bytes: u64,
     settled: Memory,
-    /// What the server says about its memory, if it does: name and bytes.
+    /// Parts of the memory that the server reports: name and bytes; empty if it reports none.
     parts: Vec<(String, f64)>,
 }
 
@@ -206,7 +206,7 @@ fn batch_len(run: Run, options: &Options) -> usize {
     (part / batch_count.max(1)).clamp(1, options.batch)
 }
 
-/// What was sent and acknowledged.
+/// Samples that were sent and acknowledged.
 struct Loaded {
     sample_count: usize,
     series_ever: usize,
@@ -248,8 +248,8 @@ fn verify(server: &Server, loaded: &Loaded, end_ms: i64, range_s: i64) -> Result
     Ok(())
 }
 
-/// What Chronolith says about its memory: `/api/v1/status/memory`, or its metrics about the head where that
-/// is not there.
+/// Reads Chronolith's report about its memory: `/api/v1/status/memory`, or the metrics of the head in
+/// versions without it.
 fn memory_parts(server: &Server) -> Result<Vec<(String, f64)>> {
     let mut parts = Vec::new();
     if server.kind() != Kind::Chronolith {

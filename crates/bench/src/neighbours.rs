@@ -65,7 +65,7 @@ pub(crate) struct Options {
     /// Priority of the clients of the greedy tenants.
     #[arg(long, value_enum, default_value_t = ClientPriority::Usual)]
     client_priority: ClientPriority,
-    /// Where data directories go.
+    /// Parent of the data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
     /// Further flags of the server.

@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Pairs of runs.
     #[arg(long, default_value_t = 5)]
     pairs: usize,
-    /// Where the comparison goes.
+    /// Directory of the comparison.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
     /// Prints only figures whose name has this text.

@@ -1,4 +1,5 @@
-//! What a process has used, from /proc: CPU time of all its threads, memory now and at most; disk below a
+//! Resource usage of a process, from /proc: CPU time of all its threads, current and peak memory; disk usage
+//! of a
 //! folder.
 
 use std::os::unix::fs::MetadataExt;
@@ -29,7 +30,7 @@ impl CpuSeconds {
         CpuSeconds { user: self.user + other.user, system: self.system + other.system }
     }
 
-    /// What was used since `earlier`.
+    /// Returns the CPU time used since `earlier`.
     pub(crate) fn since(self, earlier: CpuSeconds) -> CpuSeconds {
         CpuSeconds { user: self.user - earlier.user, system: self.system - earlier.system }
     }
@@ -55,7 +56,7 @@ pub(crate) struct Memory {
     pub(crate) now_bytes: u64,
     /// The most so far.
     pub(crate) peak_bytes: u64,
-    /// Of what is resident now: pages of no file (heap, stacks). The rest can be dropped and read again.
+    /// Resident pages that belong to no file (heap, stacks). Other pages can be dropped and read again.
     pub(crate) anonymous_bytes: u64,
 }
 

@@ -31,7 +31,7 @@ use shapes::{Meaning, Shape};
 const DEATH_POLL: Duration = Duration::from_millis(100);
 /// A peer that fell over reads its whole log again.
 const RESTART_WAIT: Duration = Duration::from_secs(600);
-/// How far the long corpus ends before the present: all of its windows are closed then.
+/// Distance of the end of the long corpus from the present: all of its windows are closed then.
 const LONG_AGE_MS: i64 = 5 * 3_600_000;
 
 #[derive(clap::Args)]
@@ -63,10 +63,10 @@ pub(crate) struct Options {
     /// Shapes to ask (default: all).
     #[arg(long, value_delimiter = ',')]
     shapes: Vec<String>,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go.
+    /// Parent of the data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
     /// Keeps the servers up after the last query, until Enter is pressed: for a profiler.
@@ -171,8 +171,8 @@ fn measure_shape(
     Ok(Outcome { cost: Some(cost), trouble: difference })
 }
 
-/// What went wrong, for the report. A server that did not live through the query is started again: the shapes
-/// that follow are not to suffer for this one.
+/// Returns the error for the report. A server that crashed during the query is started again, so that the
+/// next shapes are measured.
 fn after_failure(server: &mut Server, error: &anyhow::Error) -> Result<String> {
     let seen = Instant::now();
     // A connection breaks a moment before the process has ended.

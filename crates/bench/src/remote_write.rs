@@ -20,7 +20,7 @@ use crate::traffic::{self, STEP_MS};
 use load::Load;
 use report::{Measured, Scenario};
 
-/// How long a server may write and merge in the background before memory and disk are read again.
+/// Time for flushes and merges in the background before memory and disk are read again.
 const SETTLE: Duration = Duration::from_secs(5);
 /// Summing in another order changes the last digits only.
 const SUM_TOLERANCE: f64 = 1e-9;
@@ -45,13 +45,13 @@ pub(crate) struct Options {
     /// Connections, each with a thread and its own part of the series.
     #[arg(long, default_value_t = 4)]
     connections: usize,
-    /// How often each server is measured, in turn.
+    /// Number of runs per server; servers take turns.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go; its disk is part of what is measured.
+    /// Parent of the data directories. Its disk affects the results.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }

@@ -39,7 +39,7 @@ pub(crate) struct Options {
     /// Rounds per case through the head; 0 leaves these rows out.
     #[arg(long, default_value_t = 3)]
     append_rounds: usize,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
     /// Parent of the directories of heads.
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     data: PathBuf,
 }
 
-/// What the timed loop counts, so that no work is for nothing.
+/// Counts of the timed loop, which keep the compiler from removing its work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Tally {
     passed_count: u64,

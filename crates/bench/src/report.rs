@@ -73,7 +73,7 @@ impl Table {
     }
 }
 
-/// What was promised and what was found.
+/// A promised figure and the measured one.
 pub(crate) struct Target {
     what: String,
     found: f64,
@@ -128,7 +128,7 @@ pub(crate) struct Report {
     pub(crate) name: String,
     /// Servers that took part; empty for what runs in this process.
     pub(crate) kinds: Vec<Kind>,
-    /// What was loaded and how, a line each.
+    /// Load and setup, one line each.
     pub(crate) notes: Vec<String>,
     pub(crate) tables: Vec<Table>,
     pub(crate) targets: Vec<Target>,
@@ -179,7 +179,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// What was measured, or nothing after telling why.
+    /// Returns the result; on an error prints it, counts the failure and returns `None`.
     pub(crate) fn keep<T>(&mut self, title: String, done: Result<T>) -> Option<T> {
         done.inspect_err(|error| {
             eprintln!("failed: {title}: {error:#}");

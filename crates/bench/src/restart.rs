@@ -27,7 +27,7 @@ use poll::Answered;
 /// Series and seconds of `--quick`.
 const QUICK_SERIES: usize = 20_000;
 const QUICK_SECONDS: u64 = 8;
-/// How long the started server may do what is left before its memory is read.
+/// Time for remaining work after the start before memory is read.
 const SETTLE: Duration = Duration::from_secs(3);
 /// A range that is longer than what was sent by this covers all of it.
 const RANGE_SPARE_STEPS: i64 = 20;
@@ -55,15 +55,15 @@ pub(crate) struct Options {
     /// At most 20 000 series and 8 s: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go; its disk is part of what is measured.
+    /// Parent of the data directories. Its disk affects the results.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }
 
-/// What was found for one server.
+/// Figures of one server.
 struct Measured {
     loaded: Loaded,
     answered: Answered,
@@ -76,7 +76,7 @@ struct Measured {
 
 /// The server at the moment of the kill.
 struct Loaded {
-    /// Whether all steps were sent.
+    /// True if all steps were sent.
     whole: bool,
     acked_count: usize,
     memory: Memory,

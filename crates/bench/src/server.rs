@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// Counts the servers of this process: each has a directory of its own, also when they run side by side.
 static STARTED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// How a server is to run, in addition to what every run needs.
+/// Options of a server in addition to the options of every run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setup {
     /// Series that it has to take and to read back.
@@ -53,7 +53,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Those that take remote write, in the order of reports.
+    /// Servers with remote write, in the order of reports.
     pub(crate) const ALL: [Kind; 3] = [Kind::Chronolith, Kind::Prometheus, Kind::VictoriaMetrics];
 
     /// Name in reports.
@@ -155,7 +155,7 @@ impl Kind {
 pub(crate) struct Server {
     child: Child,
     dir: PathBuf,
-    /// Where it listens.
+    /// Port on which it listens.
     pub(crate) port: u16,
     kind: Kind,
     setup: Setup,
@@ -204,7 +204,7 @@ impl Server {
         self.wait_ready()
     }
 
-    /// Whether it says that it is ready.
+    /// Returns true if the server reports that it is ready.
     pub(crate) fn is_ready(&self) -> bool {
         if self.kind == Kind::Carbon {
             return TcpStream::connect(("127.0.0.1", self.port)).is_ok();

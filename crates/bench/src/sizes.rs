@@ -19,9 +19,9 @@ pub(crate) struct Sizes {
     pub(crate) chunk_bytes: u64,
     /// Names, postings, places.
     pub(crate) index_bytes: u64,
-    /// Of `meta.json` and tombstones.
+    /// Bytes of `meta.json` and tombstones.
     pub(crate) other_bytes: u64,
-    /// How many files.
+    /// Number of files.
     pub(crate) file_count: u64,
 }
 

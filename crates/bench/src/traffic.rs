@@ -88,7 +88,7 @@ pub(crate) fn series_selector(series_idx: usize) -> String {
     format!("{{{}}}", matchers.join(","))
 }
 
-/// Whether the series only rises.
+/// Returns true if the series is a counter.
 fn is_counter(series_idx: usize) -> bool {
     series_idx.is_multiple_of(2)
 }
@@ -108,7 +108,7 @@ impl Values {
         Values { first_idx, current, random: mix(!(first_idx as u64)) }
     }
 
-    /// How many series.
+    /// Number of series.
     pub(crate) fn len(&self) -> usize {
         self.current.len()
     }

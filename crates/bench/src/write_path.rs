@@ -63,15 +63,15 @@ pub(crate) struct Options {
     /// At most 4 writers, batches of 500, and a tenth of a second a case: shows that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go; its disk is part of what is measured.
+    /// Parent of the data directories. Its disk affects the results.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }
 
-/// What is measured.
+/// Parameters of one run.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     sync: SyncMode,
@@ -79,18 +79,19 @@ struct Case {
     writer_count: usize,
 }
 
-/// What was found.
+/// Figures of one run.
 struct Measured {
     case: Case,
     seconds: f64,
     batch_count: usize,
-    /// Of this process, the making of samples included.
+    /// CPU time of this process, including the generation of samples.
     cpu_seconds: f64,
     sync_count: u64,
     written_bytes: u64,
-    /// Of each batch, ascending, in microseconds.
+    /// Latency of each batch, ascending, in microseconds.
     ack_us: Vec<u32>,
-    /// Of each commit of the log (its write and sync), ascending, in microseconds; empty without syncs.
+    /// Duration of each commit of the log (its write and sync), ascending, in microseconds; empty without
+    /// syncs.
     commit_us: Vec<u32>,
 }
 
@@ -98,7 +99,7 @@ struct Measured {
 #[derive(Debug, Clone, Copy)]
 enum Extent {
     Seconds(f64),
-    /// Of all writers together.
+    /// Number of batches of all writers together.
     Batches(usize),
 }
 
@@ -133,7 +134,7 @@ fn measure_all(options: &Options) -> Result<Vec<Measured>> {
         for &batch_len in &batches {
             let dir = options.data.join(format!("chronolith-bench-{}-write-path", std::process::id()));
             let done = measure_store(&dir, sync, batch_len, &writers, extent, options.figures);
-            // What the store leaves is gigabytes, also after a failure.
+            // The store leaves gigabytes, also after a failure.
             std::fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
             measured.extend(done?);
         }

@@ -19,7 +19,7 @@ const SUFFIX: &str = "aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd";
 const CHUNK_SAMPLES: u64 = 120;
 const SEGMENT_HEADER_BYTES: usize = 8;
 
-/// What one operation must return.
+/// Expected result of one operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) series_count: u64,
@@ -66,7 +66,7 @@ impl Content {
         self.chunk_bytes.iter().sum()
     }
 
-    /// What operation `idx` must return.
+    /// Returns the expected result of operation `idx`.
     pub(super) fn expected(&self, shape: Shape, idx: u64) -> Result<&Expected> {
         let of_shape = self.expected.iter().find(|(found, _)| *found == shape);
         let found = of_shape.and_then(|(_, all)| all.get((idx % VARIANT_COUNT) as usize));

@@ -24,7 +24,7 @@ pub(super) struct Case {
     pub(super) tenant: &'static str,
     pub(super) query: String,
     pub(super) time_ms: i64,
-    /// Whether the catalogue is read before the query.
+    /// True if the catalogue is read before the query.
     pub(super) knows_catalogue: bool,
     pub(super) bounds: CaseBounds,
 }

@@ -90,7 +90,7 @@ fn bare(gateway: &Gateway, tenant: &str, bytes: u64) -> Result<f64> {
             command
                 .args(["--aws-sigv4", &format!("aws:amz:{REGION}:s3")])
                 .args(["--user", &format!("{ACCESS_KEY}:{SECRET_KEY}")])
-                // Of the signed headers, an S3 server requires it; curl sends it since 8.
+                // An S3 server requires this header among the signed ones; curl sends it since version 8.
                 .args(["-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"])
                 .args(["-r", &format!("{offset}-{}", end - 1), "-o", "/dev/null"])
                 .arg(format!("http://127.0.0.1:{}/{BUCKET}/{key}", gateway.port));

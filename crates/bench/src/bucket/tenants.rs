@@ -27,7 +27,7 @@ const SHAPE: Shape = Shape { metrics: 1, dense: 20 };
 const HOUR_MS: i64 = 3_600_000;
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Who wrote the bucket.
+/// Program that wrote the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     /// Catalogues and sidecars.

@@ -17,7 +17,7 @@ use crate::traffic::{self, POD_SERIES};
 pub(super) struct Checked {
     /// Samples that were read back.
     pub(super) sample_count: usize,
-    /// Of those, with another value.
+    /// Samples with another value than the one sent.
     pub(super) changed_count: usize,
 }
 
@@ -70,7 +70,7 @@ fn check_part(
     Ok(())
 }
 
-/// What tells a series from all others.
+/// Labels that no other series has.
 fn identity(series_idx: usize) -> String {
     let labels = traffic::labels(series_idx);
     let label = |name: &str| labels.iter().find(|l| l.0 == name).map_or("", |l| l.1.as_str());

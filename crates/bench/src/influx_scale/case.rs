@@ -17,10 +17,10 @@ pub(crate) struct Options {
     /// Minutes over which the case `churn` spreads its series.
     #[arg(long, default_value_t = 10)]
     pub(super) churn_minutes: u64,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     pub(super) out: PathBuf,
-    /// Where data directories go; its disk is part of what is measured.
+    /// Parent of the data directories. Its disk affects the results.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub(super) data: PathBuf,
 }

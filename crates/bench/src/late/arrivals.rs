@@ -16,7 +16,7 @@ pub(super) struct Arrivals {
     /// Values by series, from `first_series` on.
     values: Vec<Vec<f64>>,
     first_series: usize,
-    /// How many are late.
+    /// Number of out-of-order samples.
     pub(super) late_count: usize,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Ran {
     pub(super) client_cpu: CpuSeconds,
     pub(super) acked_count: u64,
     pub(super) error_count: u64,
-    /// Of each request, ascending, in microseconds.
+    /// Latency of each request, ascending, in microseconds.
     pub(super) ack_us: Vec<u32>,
 }
 

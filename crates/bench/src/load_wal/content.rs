@@ -1,4 +1,4 @@
-//! What the logs hold: series and samples, made again the same way whenever they are needed, and their
+//! Content of the logs: series and samples, generated again the same way whenever they are needed, and their
 //! checksum.
 //! Invariants: the checksum does not depend on order, and covers labels, times and value bits.
 
@@ -62,12 +62,12 @@ pub(crate) fn texts(labels: &[Pair]) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().map(|Pair((name, value))| (*name, value.as_str()))
 }
 
-/// What is called with first series, time and values of each record.
+/// Callback for first series, time and values of each record.
 pub(crate) type Visit<'a> = dyn FnMut(usize, i64, &[f64]) -> Result<()> + 'a;
 
 /// Something that a log can be made of.
 pub(crate) trait Content {
-    /// How many series.
+    /// Number of series.
     fn series_count(&self) -> usize;
     /// Labels of a series.
     fn labels(&self, series: usize) -> LabelList;

@@ -1,4 +1,5 @@
-//! What a step uses: wall time seen from outside, CPU time and peak memory as the process tells at its end.
+//! Resource usage of a step: wall time seen from outside, CPU time and peak memory as the process reports at
+//! its end.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -15,7 +16,7 @@ use crate::server::Kind;
 const PROMETHEUS_READY_WAIT: Duration = Duration::from_secs(1800);
 const POLL: Duration = Duration::from_millis(20);
 
-/// What runs in a process of its own.
+/// Step that runs in a process of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Step {
     /// Load of a Prometheus log.
@@ -36,7 +37,7 @@ impl Step {
     }
 }
 
-/// What a process has used.
+/// Resources that a process has used.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Used {
     pub(crate) wall_seconds: f64,

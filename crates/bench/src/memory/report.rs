@@ -13,7 +13,7 @@ const TARGET_SERIES: usize = 1_000_000;
 const TARGET_BYTES: f64 = 500.0;
 
 impl Run {
-    /// What is measured.
+    /// Title of the measured case.
     pub(super) fn title(&self) -> String {
         let values = match self.content {
             Content::Mix => "mix",

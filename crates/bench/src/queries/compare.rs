@@ -1,4 +1,4 @@
-//! Whether two servers gave the same answer.
+//! Comparison of the answers of two servers.
 //! Invariants: order of series does not matter, nor does it matter in which order a server added numbers:
 //! values may differ by [`TOLERANCE`] of their size.
 

@@ -8,15 +8,15 @@
 
 /// Distance of samples.
 pub(super) const STEP_MS: i64 = 15_000;
-/// Where between two multiples of their distance samples lie.
+/// Offset of the samples from multiples of their distance.
 const OFF_SECONDS_MS: i64 = 3_500;
-/// How long a series of the churned metric lives, in steps.
+/// Lifetime of a series of the churned metric, in steps.
 const CHURN_LIFE_STEPS: usize = 40;
 const BOUNDS: [&str; 10] = ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "+Inf"];
 const HANDLERS: [&str; 5] = ["/api/query", "/api/write", "/login", "/static", "/health"];
 const CODES: [&str; 4] = ["200", "404", "500", "503"];
 
-/// Which family a series belongs to.
+/// Family of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     /// `http_requests_total`: counters by instance, handler and code.
@@ -84,8 +84,8 @@ impl Corpus {
         Corpus::new(name, span_ms, end_ms, vec![(Family::Requests, share), (Family::Unique, share)])
     }
 
-    /// As many values of one label as there are series, for a minute: what it takes to look through them is
-    /// measured, not what it takes to read samples.
+    /// One minute in which every series has a label value of its own: the cost of searching the values is
+    /// measured, not the cost of reading samples.
     pub(super) fn values(series_count: usize, end_ms: i64) -> Corpus {
         Corpus::new("values", 60_000, end_ms, vec![(Family::Objects, series_count.max(10))])
     }
@@ -109,7 +109,7 @@ impl Corpus {
         self.time_ms(self.step_count - 1)
     }
 
-    /// How many instances have an info metric.
+    /// Number of instances with an info metric.
     pub(super) fn instance_count(&self) -> usize {
         self.families.iter().find(|(family, _)| *family == Family::Info).map_or(0, |(_, count)| *count)
     }

@@ -22,7 +22,7 @@ use crate::server::{Kind, Server};
 
 const HEAD_SPAN_MS: i64 = 55 * 60_000;
 const BLOCKS_SPAN_MS: i64 = 4 * 3_600_000 + 20 * 60_000;
-/// Where the blocks end: all of their windows are closed then.
+/// Distance of the end of the blocks from the present: all of their windows are closed then.
 const BLOCKS_AGE_MS: i64 = 5 * 3_600_000;
 /// The first window of a rate lies within the corpus.
 const FIRST_WINDOW_MS: i64 = 6 * 60_000;
@@ -50,10 +50,10 @@ pub(crate) struct Options {
     /// Rows to measure: those whose name contains one of these (default: all).
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, default_value = "bench/results")]
     out: PathBuf,
-    /// Where data directories go.
+    /// Parent of the data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }

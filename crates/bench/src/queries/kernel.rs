@@ -1,8 +1,8 @@
 //! Benchmark `rate-kernel`: `sum(rate(x[5m]))` over dense chunks in memory, on one core, in samples per
 //! second.
 //!
-//! Invariants: the engine is the server's, from plan to result; only index and files are left out. What
-//! decoding alone takes is measured next to it, so that one sees how much is left for windows and sums.
+//! Invariants: the engine is the server's, from plan to result; only index and files are left out. Decoding
+//! alone is measured as well; the difference is the cost of windows and sums.
 //! Not here: the encodings (`format`).
 
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// Number of timed runs.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// What is computed.
+    /// Query to compute.
     #[arg(long, default_value = "sum(rate(x[5m]))")]
     query: String,
 }

@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// Further series with one sample each; with 1.2 million of them 11 000 steps of everything take 106 GB.
     #[arg(long, default_value_t = 1_200_000)]
     idle_series: usize,
-    /// Where data directories go.
+    /// Parent of the data directories.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     data: PathBuf,
 }

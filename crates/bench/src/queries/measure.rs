@@ -15,7 +15,7 @@ use crate::server::Server;
 /// A slow shape is not timed again after this: one figure of it says enough.
 const ROUNDS_WAIT: Duration = Duration::from_secs(40);
 
-/// What one shape cost one server.
+/// Cost of one shape in one server.
 #[derive(Debug, Clone)]
 pub(super) struct Cost {
     /// Median of all rounds, with gzip.

@@ -21,13 +21,13 @@ pub(super) struct Line {
     pub(super) outcomes: Vec<(Kind, Outcome)>,
 }
 
-/// What came of one shape in one server.
+/// Outcome of one shape in one server.
 pub(super) struct Outcome {
     pub(super) cost: Option<Cost>,
     pub(super) trouble: Option<Trouble>,
 }
 
-/// Why a figure does not count.
+/// Reason for not counting a figure.
 pub(super) enum Trouble {
     /// No answer: the server refused, gave up or ended, or found nothing.
     NoAnswer(String),
@@ -49,7 +49,7 @@ impl Outcome {
         Outcome { cost: None, trouble: Some(Trouble::NoAnswer(why)) }
     }
 
-    /// Whether the run must not pass for this: a peer may refuse or fall over, this server may not, and
+    /// Returns true if the outcome fails the run: a peer may refuse or crash, this server may not, and
     /// answers must be equal.
     pub(super) fn is_failure(&self, kind: Kind) -> bool {
         match self.trouble {
@@ -137,7 +137,7 @@ fn troubles(lines: &[Line]) -> impl Iterator<Item = (Kind, &Line, &Trouble)> {
     })
 }
 
-/// How many outcomes fail the run.
+/// Number of outcomes that fail the run.
 pub(super) fn failure_count(lines: &[Line]) -> usize {
     let outcomes = lines.iter().flat_map(|line| &line.outcomes);
     outcomes.filter(|(kind, outcome)| outcome.is_failure(*kind)).count()

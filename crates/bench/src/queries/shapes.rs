@@ -15,7 +15,7 @@ const RULE_COUNT: usize = 1000;
 /// Patterns of a kind.
 const VARIANTS: [char; 5] = ['1', '2', '4', '8', '9'];
 
-/// What is asked for.
+/// Kind of a query.
 #[derive(Debug, Clone)]
 pub(super) enum Ask {
     /// An instant query.
@@ -32,7 +32,7 @@ pub(super) enum Ask {
     Fresh(Vec<Ask>),
 }
 
-/// Whether VictoriaMetrics means the same by a query.
+/// Agreement of VictoriaMetrics with Prometheus about a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// It does: answers are compared.

@@ -40,7 +40,7 @@ pub(super) struct Phase {
     pub(super) wall_seconds: f64,
     pub(super) server_cpu: CpuSeconds,
     pub(super) client_cpu: CpuSeconds,
-    /// Of each request, ascending, in microseconds.
+    /// Latency of each request, ascending, in microseconds.
     pub(super) ack_us: Vec<u32>,
 }
 

@@ -70,8 +70,8 @@ pub(super) fn first_answers(
     }
 }
 
-/// Whether the answers about one series and about all are what was sent. A server that refuses, or cannot be
-/// reached, has not answered.
+/// Returns true if the answers about one series and about all series equal the sent samples. A server that
+/// refuses, or cannot be reached, has not answered.
 fn is_answered(port: u16, series: &Range<usize>, probe: Probe) -> bool {
     let ask = |query: &str| query_number(port, query, probe.time_ms).unwrap_or(f64::NAN);
     let pods = traffic::pods_selector(series.start, series.end);

@@ -112,8 +112,8 @@ pub(crate) fn compare(before: &[f64], after: &[f64]) -> [f64; 9] {
     [b, b_low, b_high, a, a_low, a_high, median(ratios.clone()), at(outer), at(last.saturating_sub(outer))]
 }
 
-/// How many ratios to leave out at each end for an interval of the median, and its confidence: a value lies
-/// below the median as often as a coin shows heads.
+/// Number of ratios to leave out at each end for a confidence interval of the median, and its confidence, by
+/// the binomial distribution.
 fn interval(count: usize) -> (usize, f64) {
     let mut best = (0, 1.0 - 2.0 * 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX)));
     let mut term = 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX));

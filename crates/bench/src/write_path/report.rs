@@ -40,13 +40,13 @@ impl Measured {
     }
 }
 
-/// Of ascending microseconds; NaN of none.
+/// Quantile of ascending microseconds, in milliseconds; NaN without any.
 fn quantile_ms(ascending_us: &[u32], quantile: f64) -> f64 {
     let rank = (ascending_us.len().saturating_sub(1) as f64 * quantile).round();
     ascending_us.get(rank as usize).map_or(f64::NAN, |us| f64::from(*us) / 1000.0)
 }
 
-/// What two binaries are compared by, as one line of JSON.
+/// Figures by which two binaries are compared, as one line of JSON.
 pub(super) fn figures(measured: &[Measured]) -> Value {
     let cases = measured.iter().map(|one| {
         json!({
