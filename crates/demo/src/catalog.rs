@@ -97,7 +97,7 @@ pub(crate) struct Placement {
 }
 
 const ZONES: [&str; 3] = ["eu-1a", "eu-1b", "eu-1c"];
-/// Of ten services, the number of instances of each.
+/// Number of instances of each service, for every ten services.
 const INSTANCE_COUNTS: [usize; 10] = [2, 2, 2, 2, 2, 3, 3, 4, 5, 6];
 
 /// The first `count` services.

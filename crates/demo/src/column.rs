@@ -67,7 +67,7 @@ impl Column {
         self.samples.is_empty() && self.histograms.is_empty()
     }
 
-    /// Forgets what was put into a request.
+    /// Forgets the samples that were put into a request.
     pub(crate) fn clear(&mut self) {
         self.samples.clear();
         self.histograms.clear();

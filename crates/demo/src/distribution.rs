@@ -12,7 +12,7 @@ use chronolith_model::{Histogram, IntHistogram, Span};
 const SHAPE: f64 = 3.5;
 /// Four exponential buckets per factor of two.
 const SCHEMA: i32 = 2;
-/// That of Prometheus's client libraries.
+/// Zero threshold of Prometheus's client libraries.
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 /// Upper bounds of the exponential buckets: 2^(idx/4), from 0.2 ms to 90 s.
 const FIRST_IDX: i32 = -48;
@@ -45,7 +45,7 @@ impl Observed {
 /// Native histogram with exponential buckets.
 #[derive(Debug)]
 pub(crate) struct Exponential {
-    /// Expected observations per bucket so far; what is emitted is whole.
+    /// Expected observations per bucket so far; emitted counts are whole.
     counts: [f64; EXPONENTIAL_COUNT],
     sum: f64,
 }

@@ -25,7 +25,7 @@ const QUERY_BOUNDS_S: [f64; 9] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 
 const SIZE_BOUNDS: [f64; 7] = [256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
 const PAGE_BYTES: f64 = 4096.0;
 
-// Positions in the columns; those of optional histograms follow.
+// Positions in the columns; optional histograms follow.
 const UP: usize = 0;
 const REQUESTS: usize = 1;
 const ERRORS: usize = REQUESTS + PATHS.len() * CODES.len();
@@ -92,7 +92,7 @@ impl Instance {
         }
     }
 
-    /// The counters begin at zero again, as those of a new process do.
+    /// Resets the counters to zero, as a new process does.
     fn restart(&mut self) {
         self.requests.fill(0.0);
         self.errors = 0.0;

@@ -80,7 +80,7 @@ enum Action {
         /// Then send live samples every 15 s until Ctrl-C; only for a history that ends now
         #[arg(long)]
         live: bool,
-        /// Print the counts of what was sent as JSON
+        /// Print the counts of sent samples as JSON
         #[arg(long)]
         json: bool,
     },

@@ -14,7 +14,7 @@ const SAMPLES_MAX: u64 = 40_000;
 /// Database of the points in line protocol.
 pub(crate) const DATABASE: &str = "warehouse";
 
-/// How a request is sent.
+/// Protocol of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// Remote write 2.0.
@@ -27,7 +27,7 @@ pub(crate) enum Protocol {
     Carbon,
 }
 
-/// What a server stores of a request.
+/// Counts of stored items of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Series that no earlier request had.
@@ -45,7 +45,7 @@ pub(crate) struct Request {
     /// As it is sent.
     pub(crate) body: Vec<u8>,
     pub(crate) stored: Counts,
-    /// Samples or lines that the server refuses; such a request is answered with 400.
+    /// Samples or lines that the server refuses; it answers a request with any by 400.
     pub(crate) refused_count: u64,
 }
 

@@ -90,7 +90,7 @@ impl Process {
         }
     }
 
-    /// What a stop does besides.
+    /// End of the message about a stop: whether the data directory stays.
     pub(crate) fn epilogue(&self) -> &'static str {
         if self.is_data_kept { "; the data directory stays" } else { " and removes its data" }
     }

@@ -1,4 +1,4 @@
-//! Counts per tenant of what was sent, and a hash of its bytes.
+//! Counts per tenant of sent samples, and a hash of the sent bytes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who calls whom, as a gauge per edge.
+//! Calls between services, as a gauge per edge of the call graph.
 
 use crate::catalog::Service;
 use crate::column::{Column, Source};

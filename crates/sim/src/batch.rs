@@ -49,8 +49,8 @@ impl BatchGenerator<'_> {
         parts
     }
 
-    /// Returns a time within the millisecond, often next to its start; a bound of milliseconds becomes that
-    /// of nanoseconds.
+    /// Returns a time within the millisecond, often next to its start; a bound of milliseconds becomes the
+    /// bound of nanoseconds.
     fn in_nanoseconds(&self, time_ms: i64, is_aligned: bool) -> i64 {
         if time_ms < TIME_MIN_MS + 2 {
             return if time_ms == i64::MIN { time_ms } else { TIME_MIN_NS + (time_ms - TIME_MIN_MS) };

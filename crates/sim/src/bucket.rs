@@ -41,7 +41,7 @@ const FAULTY: FaultPlan = FaultPlan {
 pub(crate) struct RequestKill {
     /// Number of the request, counted from the start of the simulation.
     pub(crate) at: u64,
-    /// Whether the request is carried out.
+    /// Kill point: before or after the request takes effect.
     pub(crate) kill: Kill,
     /// Crash of the disk that follows.
     pub(crate) crash: CrashKind,
@@ -114,7 +114,7 @@ impl BucketWorld {
         self.sources(client, env)
     }
 
-    /// The read-only process that runs all the time. Its list of blocks may be that of its query before.
+    /// The read-only process that runs all the time. Its list of blocks may be as old as its last query.
     pub(crate) fn reader(&self) -> Arc<BucketSources> {
         self.reader.clone()
     }

@@ -2,8 +2,8 @@
 //! carried out.
 //!
 //! Invariants: every request of uploads, of the catalogue, of deletions and of the maintenance of the bucket
-//! (compaction and its lease, retention, removal of blocks) is such a point, those of starts included; the
-//! next process finishes the work, and at the end everything is in the bucket once.
+//! (compaction and its lease, retention, removal of blocks) is a crash point, also during starts; the next
+//! process finishes the work, and at the end everything is in the bucket once.
 //! Not here: ends at random requests of long runs (`op`), crashes at disk operations (`crash_points`).
 
 use chronolith_bucket::store::faults::Kill;

@@ -1,7 +1,7 @@
 //! Operations of the test environment on its bucket.
 //!
-//! Invariants: a query may fail only while requests to the bucket may, and succeeds once they do; what was
-//! read from the bucket alone has no value that was never written, and everything that was there before.
+//! Invariants: a query may fail only while requests to the bucket may, and succeeds once they do; an answer
+//! from the bucket alone has no value that was never written, and has everything of earlier answers.
 //! Not here: the bucket (`bucket`), what it must have (`bucket_ledger`).
 
 use std::sync::Arc;
@@ -173,7 +173,7 @@ impl TestEnv {
         Ok(())
     }
 
-    /// Reads the bucket by a new process or by the one that runs all the time.
+    /// Reads the bucket by a new process or by the process that runs all the time.
     fn read_bucket(&mut self, seed: u64) -> Result<(), String> {
         let rng = Rng::from_seed(seed);
         if rng.below(3) == 0 {
@@ -197,7 +197,7 @@ impl TestEnv {
         Ok(())
     }
 
-    /// Starts with an empty data directory. What the bucket does not have is lost.
+    /// Starts with an empty data directory. Samples that the bucket does not have are lost.
     fn lose_disk(&mut self) -> Result<(), String> {
         if self.crash_point.is_some() {
             return Ok(());
@@ -209,7 +209,7 @@ impl TestEnv {
         for ledger in &mut self.ledgers {
             *ledger = ledger.in_bucket(BucketState::Present);
         }
-        // As after a power cut, the start shows what is left.
+        // The start shows the remaining samples, as after a power cut.
         self.begin(CrashKind::PowerCut)?;
         self.ledgers.iter_mut().for_each(TenantLedger::confirm_all);
         Ok(())

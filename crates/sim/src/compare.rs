@@ -24,9 +24,9 @@ use crate::value::{Value, number_of_text, wrong_reset_hint};
 /// View of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum View {
-    /// Of languages with types.
+    /// Languages with types: values keep the type of their series.
     Typed,
-    /// Of PromQL, which rounds integers and sees no texts.
+    /// PromQL, which rounds integers and sees no texts.
     Promql,
 }
 
@@ -198,8 +198,8 @@ impl<'a> Reader<'a> {
         Ok(sample_count)
     }
 
-    /// Compares label names and values of the series that `matchers` select in `range`: those of series that
-    /// must have samples are returned, and none that no such series ever had.
+    /// Compares label names and values of the series that `matchers` select in `range`: labels of series that
+    /// must have samples are returned, and no label that no series ever had.
     pub(crate) fn compare_labels(
         &self,
         ledger: &TenantLedger,

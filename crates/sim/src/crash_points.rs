@@ -1,7 +1,6 @@
 //! Short scripts that crash at each of their disk operations, in each kind of crash.
 //!
-//! Invariants: every write, sync, creation, rename, link and removal is a crash point, those of starts
-//! included.
+//! Invariants: every write, sync, creation, rename, link and removal is a crash point, also during starts.
 //! Not here: crashes at random points of long runs (`op`).
 
 use crate::failure::{Failure, Mode, catch_panic};

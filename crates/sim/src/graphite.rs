@@ -67,7 +67,7 @@ pub(crate) fn open(tsdb: &Tsdb) -> Result<(), String> {
     }
 }
 
-/// Draws the points of a few connections: current ones, runs, those of any age, updates.
+/// Draws the points of a few connections: current points, runs, points of any age, updates.
 pub(crate) fn draw_points(rng: &Rng, ledger: &TenantLedger, now_ms: i64) -> Vec<SeriesSamples> {
     let generator = Points { rng, ledger, now_ms };
     (0..=rng.below(6)).map(|_| generator.series()).collect()
@@ -175,7 +175,7 @@ fn compare_series(samples: &dyn SampleSource, series: &SeriesLedger) -> Result<u
     Ok(rolled_up_count)
 }
 
-/// The samples that the ledger expects; where it allows several values, the one that was found.
+/// The samples that the ledger expects; where it allows several values, the stored one.
 fn expected_columns(series: &SeriesLedger, found: &Columns) -> Columns {
     let found: BTreeMap<i64, f64> = found.times.iter().copied().zip(found.values.iter().copied()).collect();
     let mut columns = Columns::default();

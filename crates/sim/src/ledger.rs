@@ -2,7 +2,7 @@
 //!
 //! Invariants: an acknowledged value is the only expected one, by the tenant's duplicate policy; a write that
 //! failed may be stored or not, until the start after a power cut shows which.
-//! Not here: comparing with the store (`compare`), deciding what was acknowledged (`write`).
+//! Not here: comparing with the store (`compare`), acknowledgement of writes (`write`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -163,7 +163,7 @@ pub enum Op {
     CrashDuringRequest {
         /// Requests that are answered before.
         after: u64,
-        /// Whether the request is carried out.
+        /// True if the request takes effect.
         is_carried_out: bool,
         /// Kind of crash.
         kind: CrashKind,
@@ -234,8 +234,8 @@ impl OpGenerator<'_> {
             Shape::Boundary,
         ];
         let mut shape = pick(self.rng, &SHAPES);
-        // Blocks of many distant windows are slow and find no more than a few of them. Those at the limits of
-        // time never end, so the bucket would never have them.
+        // Blocks of many distant windows are slow and find no more than a few of them. Windows at the limits
+        // of time never end, so the bucket would never have them.
         if shape == Shape::Boundary && (self.setup.bucket.is_some() || self.rng.below(8) > 0) {
             shape = Shape::Run;
         }

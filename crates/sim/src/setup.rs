@@ -92,7 +92,7 @@ impl Setup {
     pub fn with_graphite(seed: u64) -> Setup {
         let mut setup = Setup::draw(seed, Threads::One);
         setup.series_count = setup.series_count.min(40);
-        // Stores are those of the catalogue.
+        // Stores come from the catalogue.
         setup.tenants.retain(|tenant| !tenant.id.is_store());
         setup.tenants.truncate(2);
         setup.graphite = Some(setup.tenants.len());

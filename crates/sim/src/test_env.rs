@@ -542,7 +542,7 @@ impl TestEnv {
     }
 }
 
-/// Returns true if the path is that of a WAL segment.
+/// Returns true if the path names a WAL segment.
 fn is_segment(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "seg")
 }

@@ -1,7 +1,7 @@
 //! Writes a batch and records its outcome in the ledger.
 //!
-//! Invariants: the counts of refused samples that the store returns are those of its rules; the rules
-//! determine which samples they are. Not here: the content of batches (`batch`).
+//! Invariants: the counts of refused samples that the store returns follow its rules; the rules determine the
+//! refused samples. Not here: the content of batches (`batch`).
 
 use chronolith_model::{DuplicatePolicy, Reject, TenantLimits, TimeUnit, WordKind, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Tsdb, WriteError};
@@ -14,9 +14,9 @@ use crate::value::{Value, text_of};
 /// Samples of a tenant that its ledger knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LedgerScope {
-    /// Those of all series of the tenant.
+    /// Deletes samples of all series of the tenant.
     AllSeries,
-    /// Those of one writer; others write other series.
+    /// Deletes samples of one writer's series; others write other series.
     OwnSeries,
 }
 

@@ -121,7 +121,7 @@ fn bytes_of(file: EmbeddedFile) -> Bytes {
     }
 }
 
-/// Replaces sources by what was built of them, or by third parties alone if they have changed since.
+/// Replaces sources by their built bundle, or by third parties alone if the sources have changed since.
 fn overlay(sources: &mut BTreeMap<String, Bytes>, mut bundle: BTreeMap<String, Bytes>) {
     let bundled_hash = bundle.remove(SOURCES_HASH);
     if bundled_hash.is_none_or(|hash| hash != hash_of(sources)) {

@@ -110,7 +110,7 @@ fn a_bundle_of_other_sources_is_not_used() {
     assert_eq!(texts(Some(&hash), &with_both)[0], "import", "a file more");
 }
 
-/// The hash of `bundle.js` is that of this crate: a bundle that was just built is used.
+/// The hash of `bundle.js` equals the crate's: a bundle that was just built is used.
 #[test]
 fn the_script_and_the_crate_have_one_hash_of_the_sources() {
     let bundle = super::read::<super::Bundle>();
