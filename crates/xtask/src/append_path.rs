@@ -32,7 +32,7 @@ const BUILD_WITHIN: Duration = Duration::from_secs(1500);
 /// 32 KiB, 8 ways; a last level of 8 MiB: figures do not depend on the caches of this machine.
 const CACHES: [&str; 3] = ["--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
 
-/// What one sample costs.
+/// Cost of one sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cost {
     instructions: f64,

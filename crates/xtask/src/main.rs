@@ -3,7 +3,7 @@
 //!
 //! Invariants: depends on no crate of the workspace, so that it builds when they do not; every process it
 //! starts ends with it.
-//! Not here: what is measured (`crates/bench`), what is tested (the crates and the black-box kits).
+//! Not here: benchmarks (`crates/bench`), tests (the crates and the black-box kits).
 
 // A development tool acts on the real machine only; nothing here is replayed from a seed.
 #![allow(clippy::disallowed_methods, reason = "not part of the server")]

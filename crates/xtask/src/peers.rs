@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::find_program;
 
 /// Folders with a `go.mod`. InfluxDB has its own: its dependencies are of 2020. The S3 server has one so that
-/// its versions do not change those of the servers that benchmarks compare with.
+/// its versions do not change the versions of the servers that benchmarks compare with.
 const MODULE_DIR: &str = "tools/peers";
 const INFLUXDB_MODULE_DIR: &str = "tools/peers/influxdb";
 const VERSITYGW_MODULE_DIR: &str = "tools/peers/versitygw";
@@ -55,7 +55,7 @@ const PEERS: [Peer; 4] = [
         version_variable: "github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version",
         version_prefix: "victoria-metrics-",
     },
-    // Not `influxd`: benchmarks compare with that of Debian.
+    // Not `influxd`: benchmarks compare with Debian's `influxd`.
     Peer {
         program: "influxd-1.8",
         module_dir: INFLUXDB_MODULE_DIR,
@@ -77,7 +77,7 @@ const PEERS: [Peer; 4] = [
     },
 ];
 
-/// The command: builds what is missing and prints where it is.
+/// The command: builds missing servers and prints their directory.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     println!("{}", build(root)?.display());
     Ok(true)

@@ -19,7 +19,7 @@ const LOG_TAIL_LINES: usize = 40;
 /// Below Linux's default range of ephemeral ports.
 const SERVER_PORTS: Range<u16> = 11_000..31_000;
 
-/// How a finished command went.
+/// Outcome of a finished command.
 pub(crate) struct Finished {
     /// Exit status 0.
     pub(crate) success: bool,
@@ -60,13 +60,13 @@ pub(crate) fn run_within(
     Ok(Finished { success: status.success(), text })
 }
 
-/// Whether a program of this name is in the path.
+/// Returns the path of the program of this name; `None` if `PATH` has none.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// Where cargo puts what it builds.
+/// Directory of cargo's build output.
 pub(crate) fn target_dir(root: &Path) -> Result<PathBuf> {
     let metadata = cargo_metadata(root)?;
     let dir = metadata["target_directory"].as_str().context("cargo metadata names no target_directory")?;
@@ -102,7 +102,7 @@ pub(crate) fn free_ports(count: u16) -> Result<u16> {
 
 /// An empty directory, removed when dropped.
 pub(crate) struct TempDir {
-    /// Where it is.
+    /// Path of the file.
     pub(crate) path: PathBuf,
 }
 

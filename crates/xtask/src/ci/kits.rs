@@ -62,7 +62,7 @@ pub(super) fn ui(ci: &Checkout) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The steps of the kit but those of speed.
+/// All steps of the kit except the speed steps.
 pub(super) fn browser(ci: &Checkout) -> Result<Tally> {
     run_browser(ci, "pages")
 }
@@ -183,7 +183,7 @@ pub(super) fn clients(ci: &Checkout) -> Result<Tally> {
         let args = ["--query", &url, "--remote-write", &write, "--metrics", &metrics];
         let mut command = vec![python, kit.display().to_string()];
         command.extend(args.map(str::to_owned));
-        // A client of the kit asks for a range that ends with the last whole second. What is there must be
+        // A client of the kit asks for a range that ends with the last whole second. Its samples must be
         // older.
         std::thread::sleep(CLIENTS_PAUSE);
         judge(ci, &command, &[])

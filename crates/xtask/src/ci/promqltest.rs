@@ -77,7 +77,7 @@ fn run_kit(ci: &Checkout, kit: &Path, server: &Server, version: &str, dir: &Path
     Ok(judge(&read(&report)?))
 }
 
-/// What became of one script.
+/// Results of one script.
 struct Script {
     passed_count: u64,
     total_count: u64,

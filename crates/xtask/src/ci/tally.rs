@@ -1,7 +1,7 @@
 //! Counts of passed, failed and skipped checks, read from the output of cargo and of the kits.
 //! Invariants: a command that failed never counts as all passed, whatever it printed.
 
-/// What a step found.
+/// Result of a step.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) passed_count: u64,
@@ -18,7 +18,7 @@ impl Tally {
         Tally { passed_count: 1 - failed_count, failed_count, ..Tally::default() }
     }
 
-    /// A step that did not get as far as its checks.
+    /// A step that ended before its checks.
     pub(super) fn failed(why: String) -> Tally {
         println!("{why}");
         Tally { failed_count: 1, notes: vec![why], ..Tally::default() }

@@ -36,7 +36,7 @@ pub(super) struct SizeFigures {
     pub(super) file_lines_max: usize,
     pub(super) largest_file: String,
     pub(super) test_lines: usize,
-    /// Of `examples/` and `benches/`.
+    /// Lines of `examples/` and `benches/`.
     pub(super) example_lines: usize,
 }
 

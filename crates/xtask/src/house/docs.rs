@@ -54,7 +54,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds the fields of a struct, or those of a variant of a private enum.
+    /// Adds the fields of a struct, or the fields of a variant of a private enum.
     fn add_fields(&mut self, fields: &Fields) {
         for field in fields.iter().filter(|field| !is_public(&field.vis)) {
             match &field.ident {

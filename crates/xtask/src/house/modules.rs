@@ -1,6 +1,7 @@
 //! Module tree of one crate and name resolution in it: the file that defines the item of a path.
 //!
-//! Invariants: resolution follows imports, private ones too, because a child module sees those of its parent.
+//! Invariants: resolution follows imports, private ones too, because a child module sees the imports of its
+//! parent.
 //! Not here: names from other crates, macros and local scopes; `#[path]` is an error.
 
 use std::collections::{BTreeMap, BTreeSet};

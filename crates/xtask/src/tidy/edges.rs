@@ -1,4 +1,4 @@
-//! Who may depend on whom: the crate table of ARCHITECTURE.md against `cargo metadata`.
+//! Allowed dependencies between crates: the crate table of ARCHITECTURE.md against `cargo metadata`.
 //! Invariants: table and manifests say the same; an edge in only one of them is a finding, either way.
 
 use std::collections::BTreeMap;

@@ -27,7 +27,7 @@ pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
     findings
 }
 
-/// The documents whose hash is missing or not that of the sources, with the right one written in.
+/// Documents whose hash is missing or differs from the sources, with the right hash written in.
 pub(super) fn bless(files: &[TextFile]) -> Vec<TextFile> {
     let stale = documents(files).filter(|doc| check_one(doc, files).is_err());
     let blessed = stale.filter_map(|doc| {

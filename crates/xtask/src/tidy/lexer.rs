@@ -2,7 +2,7 @@
 //! Invariants: a word inside a string or comment is never taken for code. Not here: grammar; macros are not
 //! expanded.
 
-/// What one line holds.
+/// Code and comments of one line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     /// Code, with literals emptied.

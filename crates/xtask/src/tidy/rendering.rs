@@ -1,6 +1,6 @@
 //! Markdown that renders as it was meant: tables, fences and headings stand for themselves.
 //!
-//! The rules are stricter than CommonMark and GitHub, which render some of what is refused here.
+//! The rules are stricter than CommonMark and GitHub, which render some of the refused forms.
 //! Not here: links (`links`), words (`language`), sentences (`sentences`).
 
 use super::finding::Finding;

@@ -1,7 +1,7 @@
 //! Long cells of tables are sentences: each has a verb of its own, outside of its subordinate clauses.
 //!
-//! A heuristic over words: `verbs.txt` lists verbs, and the first one after a word such as "which" or "if" is
-//! that of a subordinate clause. A word that may be a noun ("reads", "limits") is one after "the" or "of".
+//! A heuristic over words: `verbs.txt` lists verbs, and the first one after a word such as "which" or "if"
+//! belongs to a subordinate clause. A word that may be a noun ("reads", "limits") is one after "the" or "of".
 //! Not here: short cells, lists of names, prose outside of tables.
 
 use super::finding::{Finding, Rule};
@@ -13,8 +13,8 @@ const CELL_CHARS_MAX: usize = 120;
 /// A part with fewer words outside of code is a list of names, or an addition to the sentence before it.
 const WORDS_MIN: usize = 7;
 
-/// Documents about the words themselves, generated reports, and those of sources, whose tables list fields of
-/// bytes.
+/// Documents about the words themselves, generated reports, and documents of sources, whose tables list
+/// fields of bytes.
 const EXEMPT: [&str; 6] =
     ["crates/", "docs/DESIGN.md", "docs/GLOSSARY.md", "docs/STYLE.md", "docs/house/", "fuzz/"];
 
@@ -100,14 +100,14 @@ fn has_verb(sentence: &str) -> bool {
     if prose_count < WORDS_MIN {
         return true;
     }
-    // The next verb is that of a subordinate clause, which ends with the clause at the latest.
+    // The next verb belongs to a subordinate clause, which ends with the clause at the latest.
     let mut is_subordinate = false;
     for (idx, word) in words.iter().enumerate() {
         let text_at =
             |idx: Option<usize>| idx.and_then(|idx| words.get(idx)).map_or("", |word| word.text.as_str());
         let before = text_at(idx.checked_sub(1));
         let after = text_at(idx.checked_add(1));
-        // "that of the server" is a pronoun.
+        // "that" before "of" is a pronoun and opens no clause.
         if SUBORDINATORS.contains(&word.text.as_str()) && !(word.text == "that" && after == "of") {
             is_subordinate = true;
         } else if is_verb(&word.text, before, after) {

@@ -92,7 +92,7 @@ fn declared_type(code: &str) -> Option<&str> {
     words.next()
 }
 
-/// Whether the type is called by a banned word alone.
+/// Returns true if a banned word is the whole name of the type.
 fn is_vague_type(name: &str) -> bool {
     NAMES_BANNED.contains(&name.to_lowercase().as_str())
 }

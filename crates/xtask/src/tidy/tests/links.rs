@@ -1,4 +1,4 @@
-//! Links between documents: files, headings, and what is no link.
+//! Links between documents: files, headings, and text that is no link.
 
 use super::super::links::check;
 use super::{check_findings, file};
