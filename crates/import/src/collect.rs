@@ -51,7 +51,7 @@ pub(crate) struct Collector {
     dropped: HashSet<u32>,
     /// Older in-order samples are in blocks of the source.
     min_time: i64,
-    /// The series after that of the last sample: the likely series of the next one.
+    /// The series after the last sample's: the likely series of the next one.
     next_series: u32,
     counts: HeadCounts,
     /// Reused for the samples of a chunk.
@@ -132,11 +132,10 @@ impl Collector {
 
     /// Appends a float of the WAL while no series has start timestamps.
     ///
-    /// PERF: nearly all samples belong to the series after that of the previous sample and continue its
-    /// group. Anything else is a function call, so that this one is a few loads and compares, inlined into
-    /// the loop over the record: 15 -> 12 % of the CPU time of an import (`perf`, CPU clock, 10 000 series x
-    /// 10 000 samples).
-    ///   cargo bench -p chronolith-import --bench import_speed
+    /// PERF: nearly all samples belong to the series after the previous sample's and continue its group.
+    /// Anything else is a function call, so that this one is a few loads and compares, inlined into the loop
+    /// over the record: 15 -> 12 % of the CPU time of an import (`perf`, CPU clock, 10 000 series x 10 000
+    /// samples). cargo bench -p chronolith-import --bench import_speed
     #[inline]
     fn append_float(&mut self, series_ref: u64, time: i64, bits: u64) {
         if self.series.has_ref(self.next_series, series_ref)

@@ -1,5 +1,5 @@
-//! Imports the data directory of a stopped Prometheus, or a copy of one, into blocks of a tenant, that of a
-//! stopped InfluxDB 1.x (`influx`), and Graphite's whisper files (`whisper`).
+//! Imports the data directory of a stopped Prometheus, or a copy of one, into blocks of a tenant, also the
+//! directory of a stopped InfluxDB 1.x (`influx`) and Graphite's whisper files (`whisper`).
 //!
 //! Blocks are copied unchanged. The head (m-mapped chunks, checkpoint, WAL, WBL) becomes blocks in one pass
 //! that bypasses our own head and WAL (ADR 0018).
@@ -33,7 +33,8 @@ pub struct ImportOptions {
     pub source: PathBuf,
     /// Directory of the tenant's blocks.
     pub blocks_dir: PathBuf,
-    /// File that lists what has been imported for this tenant. Its directory is created if it is missing.
+    /// File that lists the imported blocks and segments of this tenant. Its directory is created if it is
+    /// missing.
     pub state_path: PathBuf,
     /// Encoding of the blocks that are made of the head.
     pub encoding: BlockEncoding,

@@ -39,7 +39,7 @@ fn check(record: &[u8], seconds: &[i64], in_block: u64, unknown_series: u64) {
 
 /// A head of Prometheus 3.16 was imported with "1 records of a kind that this version does not know", and
 /// samples that only its blocks should give came from the WAL as well. The record ends the blocks: in-order
-/// samples before it are skipped, those of series that the checkpoint leaves out included.
+/// samples before it are skipped, also for series that the checkpoint leaves out.
 #[test]
 fn the_end_of_blocks_in_a_checkpoint_skips_older_samples() {
     check(&min_valid_time(TIME), &[0, 1, 2], 4, 3);

@@ -1,5 +1,5 @@
 //! Damaged sources: for any flipped or cut byte, an import ends, imports no sample that was not written, and
-//! reports what is missing.
+//! reports the missing parts.
 
 mod test_env;
 

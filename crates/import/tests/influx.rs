@@ -264,7 +264,7 @@ fn a_second_import_brings_nothing_and_a_grown_shard_replaces_its_blocks() {
     assert!(test.points() == expected, "other points");
 }
 
-/// Whatever operation of the disk is the last one: the next import removes what is unfinished.
+/// The last operation of the disk may be any: the next import removes unfinished blocks.
 #[test]
 fn an_import_that_fails_anywhere_is_resumed() {
     let expected = expected();

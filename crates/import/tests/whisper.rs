@@ -265,7 +265,7 @@ fn parts_in_parallel_are_resumed() {
         wanted.insert((format!("m.{idx:04}"), i64::from(time_s)), f64::from(idx));
     }
     let mut resumed = 0;
-    // The last operations that fail are those of the last part.
+    // The last operations that fail belong to the last part.
     for budget in (0..).step_by(5) {
         test.disk.fail_after(budget);
         let first = test.import_with(TimeSelection::ALL, 3);

@@ -9,7 +9,7 @@ use chronolith_base::hash::HashMap;
 
 use crate::read::head_chunks::{ChunkSpan, HeadChunkIndex};
 
-/// The chunks and what was read of them.
+/// The chunks and the state of reading them.
 pub(super) struct MappedSamples {
     pub(super) chunks: HeadChunkIndex,
     /// Newest time in in-order chunks of each series; as long as the last series that has any.

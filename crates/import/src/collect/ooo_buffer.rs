@@ -1,7 +1,7 @@
 //! Samples that do not fit the open chunks: out-of-order ones, histograms, and floats of ranges without an
 //! open block. They are buffered up to a limit, then sorted and written to blocks of their own.
 //!
-//! Invariants: of samples of one series with the same timestamp, the one that arrived first is returned.
+//! Invariant: among samples of one series with the same timestamp, the first to arrive is returned.
 //! Not here: which samples are buffered (`sample::decide`), writing them (`collect`).
 
 use chronolith_model::{Columns, TimeRange};

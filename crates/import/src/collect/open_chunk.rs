@@ -123,7 +123,7 @@ impl OpenChunk {
     /// Packs the group unless a sample `step` after it can join it.
     fn make_room(&mut self, slab: &mut Slab, step: i64) {
         match self.count {
-            // A first sample has no step, so that of the previous chunk stays.
+            // A first sample has no step, so the step of the previous chunk stays.
             0 => {}
             1 => self.step = step,
             _ => {

@@ -1,7 +1,7 @@
 //! Sample of either kind, and the decision what becomes of it.
 //!
 //! Invariants: [`decide`] is the only place where a sample of the head is accepted, ignored or refused.
-//! Not here: writing what was accepted (`collect`), duplicates among buffered samples (`ooo_buffer`).
+//! Not here: writing accepted samples (`collect`), duplicates among buffered samples (`ooo_buffer`).
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ const NO_PASSWORD: &str = "";
 
 impl Meta {
     /// Returns the changes that bring `current` the databases, policies, continuous queries and users that it
-    /// lacks, in order, and notes on what is not taken.
+    /// lacks, in order, and notes on the parts that are not imported.
     #[must_use]
     pub fn changes(&self, current: &TenantCatalog) -> (Vec<CatalogChange>, Vec<String>) {
         let mut changes = Vec::new();

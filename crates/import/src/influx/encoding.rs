@@ -48,7 +48,7 @@ impl BlockPoints {
         self.texts.clear();
     }
 
-    /// Replaces the points by those of `block`, whose values are of `kind`.
+    /// Replaces the points by the points of `block`, whose values are of `kind`.
     ///
     /// # Errors
     /// [`DecodeError`], with offsets in `block`.

@@ -29,6 +29,6 @@ impl InfluxPaths {
 pub struct StoreTarget {
     /// Directory of the blocks of the store.
     pub blocks_dir: PathBuf,
-    /// File that lists what has been imported for the store. Its directory is created if it is missing.
+    /// File that lists the imported files of the store. Its directory is created if it is missing.
     pub state_path: PathBuf,
 }

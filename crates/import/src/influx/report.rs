@@ -1,4 +1,4 @@
-//! Report of an import from InfluxDB: points by field, and what was left out for which reason.
+//! Report of an import from InfluxDB: points by field, and the number and reason of points left out.
 //!
 //! Invariant: points that are left out are counted or, where damage hides their number, named.
 //! Not here: printing (`chronolith`).

@@ -1,4 +1,4 @@
-//! Merge of the blocks of one series: points by time, of several of one time that of the latest file.
+//! Merge of the blocks of one series: points by time; the latest file wins at equal times.
 //!
 //! Invariants: blocks are added in order of their first time; points come out ascending, each time once.
 //! Memory: the points of blocks that overlap.
@@ -58,7 +58,7 @@ pub struct LeftOutPoints {
     pub overwritten: u64,
     /// Deleted by a tombstone.
     pub deleted: u64,
-    /// Their time is outside of that of stores.
+    /// Points whose time a store cannot have.
     pub out_of_bounds: u64,
     /// Texts longer than a block can hold.
     pub long_texts: u64,

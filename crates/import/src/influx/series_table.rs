@@ -25,7 +25,7 @@ pub(crate) enum KeySource {
 }
 
 struct Entry {
-    /// End of its pairs; they begin where those of the entry before end.
+    /// End of its pairs; they begin at the end of the previous entry's pairs.
     pairs_end: usize,
     sources_end: usize,
 }

@@ -1,10 +1,9 @@
 //! Import of one shard: TSM files, tombstones and WAL, merged series by series, become blocks of a store.
 //!
-//! Invariants: of two points of one series and time, that of the later file counts, and that of the WAL
-//! before all files. Damage costs the smallest part with a length of its own, a block of up to 1000 points or
-//! a WAL entry, and is named in the report.
-//! Memory: the series (`series_table`), the open blocks, overlapping blocks of one series, and a part of the
-//! WAL.
+//! Invariants: at equal series and time, the point of the later file wins, and a point of the WAL wins over
+//! all files. Damage costs the smallest part with a length of its own, a block of up to 1000 points or a WAL
+//! entry, and is named in the report. Memory: the series (`series_table`), the open blocks, overlapping
+//! blocks of one series, and a part of the WAL.
 //! Not here: the order of shards, and the state of earlier imports (`influx`).
 
 use std::path::{Path, PathBuf};
@@ -41,9 +40,9 @@ const SERIES_BYTES: u64 = 128;
 /// Limits of memory of an import.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardLimits {
-    /// Of open blocks; beyond it the windows of a shard are written one group after the other.
+    /// Memory of open blocks; above it the windows of a shard are written one group after the other.
     pub(crate) open_bytes_max: u64,
-    /// Of points of the WAL; beyond it the WAL is read several times.
+    /// Memory of points of the WAL; above it the WAL is read several times.
     pub(crate) wal_bytes_max: u64,
 }
 

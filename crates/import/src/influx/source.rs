@@ -45,7 +45,7 @@ pub struct SourceShard {
 /// Files of a shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShardFiles {
-    /// Ascending: of two points of one time, that of the later file counts.
+    /// Ascending: at equal times the point of the later file wins.
     pub(crate) tsm: Vec<SourceFile>,
     pub(crate) tombstones: Vec<SourceFile>,
     /// Segments in order of writing.

@@ -3,8 +3,8 @@
 //! Version 1 is a key per line, deleted as a whole. From version 2 on, a magic number is followed by entries:
 //! length and bytes of the key, first and last deleted time. Version 3 compresses them by gzip, version 4 has
 //! one gzip member per deletion.
-//! Invariants: memory is at most that of [`TOMBSTONES_MAX`] ranges; after damage the entries before it are
-//! known, those of the same gzip member excepted.
+//! Invariants: memory holds at most [`TOMBSTONES_MAX`] ranges; after damage the entries before it are known,
+//! except entries of the same gzip member.
 
 use std::io::{self, BufRead, Read};
 

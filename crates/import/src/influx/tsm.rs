@@ -3,7 +3,7 @@
 //! All integers are big-endian. A key of the index is followed by the type of its blocks and one entry of 28
 //! bytes per block: first time, last time, offset and size, the checksum included.
 //! Invariants: every offset is checked before it is used. The index has no checksum of its own: damage is
-//! found where entries cannot be those of a file.
+//! found where entries cannot belong to a file.
 //! Not here: the content of blocks (`encoding`), deletions (`tombstone`).
 
 use chronolith_base::crc::crc32;

@@ -20,7 +20,7 @@ const TYPE_DELETE_RANGE: u8 = 3;
 pub(crate) enum WalItem<'a> {
     /// Points of one key.
     Points(KeyPoints<'a>),
-    /// Times of a key that are deleted, of what was written before.
+    /// Deletion of a key's earlier points with times from `first` to `last`.
     Delete { key: &'a [u8], first: i64, last: i64 },
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn for_each(
     }
 }
 
-/// Returns the error with the offset of its entry: offsets in the payload are not those of the file.
+/// Returns the error with the offset of its entry: offsets in the payload are not offsets in the file.
 fn at(error: DecodeError, offset: usize) -> DecodeError {
     let inner = error.offset();
     shifted(error, offset.wrapping_sub(inner))

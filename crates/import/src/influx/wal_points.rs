@@ -113,8 +113,8 @@ impl WalPoints {
         &self.keys
     }
 
-    /// Returns the points of a key, ascending by time, each time once. If they are not loaded, those of
-    /// `next` are loaded with them as far as they fit, and others are dropped.
+    /// Returns the points of a key, ascending by time, each time once. If they are not loaded, points of
+    /// `next` are loaded with them until memory is full, and other points are dropped.
     pub(crate) fn of(&mut self, idx: u32, next: impl Iterator<Item = u32>) -> Option<&BlockPoints> {
         if !self.loaded.contains_key(&idx) {
             self.load(idx, next);

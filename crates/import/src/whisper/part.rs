@@ -33,7 +33,7 @@ pub enum Comparison {
     Skipped,
 }
 
-/// Target of a part, and what is taken of its files.
+/// Target of a part, and selection of points of its files.
 pub(crate) struct PartTarget<'a> {
     pub(crate) env: &'a Env,
     /// Directory of the blocks of the store.

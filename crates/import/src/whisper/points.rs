@@ -1,7 +1,7 @@
-//! Points of a whisper file: those of the finest archive, and of each coarser one what is older.
+//! Points of a whisper file: the points of the finest archive, and older points of each coarser one.
 //!
 //! An archive is a ring of slots. The time of its first slot is the base: the slot of a time is the distance
-//! to it in steps, modulo the number of slots. A slot counts if its time is the one that the ring has there,
+//! to it in steps, modulo the number of slots. A slot counts if its time is the time that the ring has there,
 //! counted back from the newest time of the file; older times are left over from an earlier turn.
 //! Invariants: points ascend strictly by time; whatever is left out is counted.
 //! Not here: the table of archives (`header`), reading the file (`part`).
@@ -90,7 +90,8 @@ struct Window<'a> {
 }
 
 impl FilePoints {
-    /// Reads the points of a file of these bytes, in place of those of another file. `now_s` is the clock.
+    /// Reads the points of a file of these bytes, in place of the points of another file. `now_s` is the
+    /// clock.
     ///
     /// # Errors
     /// [`FileDamage`]: the header cannot be read.

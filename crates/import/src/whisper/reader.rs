@@ -1,8 +1,8 @@
-//! Reads the files of a source one after the other and counts what is in them.
+//! Reads the files of a source one after the other and counts their points.
 //!
 //! Invariants: a file is read once as a whole, and only that copy counts, so that carbon may write on; damage
 //! of a file costs its points alone and is in the report.
-//! Not here: the points of a file (`points`), what is done with them.
+//! Not here: the points of a file (`points`), their use.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub struct SourceReader<'a> {
     bytes: Vec<u8>,
     points: FilePoints,
     header: Option<Header>,
-    /// Text of a header, that of the file before in most directories.
+    /// Text of a header; in most directories the same for every file.
     described: Option<(Header, String)>,
 }
 

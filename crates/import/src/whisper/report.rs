@@ -1,4 +1,5 @@
-//! Report of an import of whisper files: files and points that came in, and what was left out and why.
+//! Report of an import of whisper files: imported files and points, and the number and reason of points left
+//! out.
 //!
 //! Invariants: points that are left out are counted here; lists are bounded. Not here: printing
 //! (`chronolith`).
@@ -11,7 +12,7 @@ use super::points::SlotCounts;
 use super::rules::RuleReport;
 use crate::{DAMAGES_NAMED_MAX, Damage};
 
-/// Differences between a file and what was written of it that are listed.
+/// Largest number of listed differences between files and their stored points.
 pub const DIFFERENCES_NAMED_MAX: usize = 100;
 
 /// Layouts that are listed.

@@ -3,7 +3,7 @@
 //!
 //! A step has the last of its points in the finest archive. A coarser one has a point if the finer one has
 //! enough points in its interval (xFilesFactor), and also for a single point at the very start of the
-//! interval: older points of a store are those of coarse archives, which are few in the fine ones.
+//! interval: older points of a store come from coarse archives, so they are few in the fine ones.
 //! Invariants: points ascend; only times that an archive keeps are in it.
 //! Not here: the bytes of a file (`file`).
 

@@ -1,5 +1,5 @@
 //! Comparison of files with storage-schemas.conf and storage-aggregation.conf: carbon applies a rule when it
-//! creates a file, so that files keep what was configured then.
+//! creates a file, so that files keep the rule of that time.
 //!
 //! Invariant: every file is compared with the rules that carbon would apply to its path.
 //! Not here: the configuration files (`ingest::carbon`).

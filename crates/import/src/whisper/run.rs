@@ -30,12 +30,12 @@ use crate::write::state::{StateFile, make_dir};
 /// Messages about progress that wait at most.
 const PROGRESS_QUEUE: usize = 64;
 
-/// Target of an import, and what is taken.
+/// Target of an import, and selection of files and points.
 #[derive(Debug, Clone)]
 pub struct WhisperOptions {
     /// Directory of the blocks of the store.
     pub blocks_dir: PathBuf,
-    /// File that lists what has been imported. Its directory is created if it is missing.
+    /// File that lists the imported files. Its directory is created if it is missing.
     pub state_path: PathBuf,
     /// Times to take.
     pub selection: TimeSelection,
@@ -204,7 +204,7 @@ pub fn default_worker_count() -> usize {
     thread::core_count()
 }
 
-/// Reads all files without a target and counts what is in them. `visit` is called with each file that can be
+/// Reads all files without a target and counts their points. `visit` is called with each file that can be
 /// read.
 pub fn inspect(
     env: &Env,

@@ -1,8 +1,8 @@
 //! Open block writers, one per time range: chunks are written as they fill, indices at the end.
 //!
 //! Invariants: a chunk lies within one range; no block is visible before `finish`; ULIDs ascend in the order
-//! in which blocks were begun, so that of two samples with the same timestamp the one in the block begun
-//! first is read (first value wins).
+//! in which blocks were begun, so that the first value wins: at equal timestamps the sample in the block
+//! begun first is read.
 //! Not here: which samples make a chunk (`collect`), their encoding (`chunk_encoder`).
 
 use std::collections::BTreeMap;
@@ -152,12 +152,12 @@ impl BlockSet {
         self.open.values().map(|block| block.writer.ulid()).collect()
     }
 
-    /// Returns a set without blocks whose ULIDs follow those of this one.
+    /// Returns an empty set whose ULIDs follow the ULIDs of this set.
     pub(crate) fn empty_successor(&self) -> BlockSet {
         BlockSet::new(&self.env, &self.blocks_dir, self.encoder.encoding(), self.newest)
     }
 
-    /// Continues with ULIDs after those of `successor`.
+    /// Continues with ULIDs after the ULIDs of `successor`.
     pub(crate) fn continue_after(&mut self, successor: &BlockSet) {
         self.newest = successor.newest;
     }

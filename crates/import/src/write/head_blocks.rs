@@ -1,5 +1,5 @@
-//! Blocks that are made of a head: those of in-order samples stay open until the end, those of out-of-order
-//! samples are completed one by one.
+//! Blocks from the samples of a head: blocks of in-order samples stay open until the end, blocks of
+//! out-of-order samples are completed one by one.
 //!
 //! Invariants: the block of in-order samples is begun first, so that it has the smaller ULID and reads prefer
 //! its samples; a block is announced before it appears.

@@ -1,4 +1,4 @@
-//! Report of an import: imported blocks and samples, and what was left out for which reason.
+//! Report of an import: imported blocks and samples, and the number and reason of samples left out.
 //!
 //! Invariants: samples that are left out are counted here. Not here: printing (`chronolith`).
 
@@ -36,7 +36,7 @@ pub struct SkippedSamples {
     pub unknown_series: u64,
     /// Timestamp out of the range that can be stored.
     pub out_of_bounds: u64,
-    /// Of series that Prometheus wrote to a block and removed from its head.
+    /// Number of series that Prometheus wrote to a block and removed from its head.
     pub dropped_series: u64,
     /// Invalid native histograms.
     pub invalid_histograms: u64,

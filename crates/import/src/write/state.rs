@@ -120,7 +120,7 @@ impl StateFile {
     }
 }
 
-/// Removes those of the blocks that exist.
+/// Removes the blocks with these ULIDs that exist.
 fn remove_blocks(env: &Env, blocks_dir: &Path, ulids: &[Ulid]) -> Result<(), ImportError> {
     for ulid in ulids {
         let dir = blocks_dir.join(ulid.to_string());

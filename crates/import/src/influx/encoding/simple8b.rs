@@ -9,8 +9,8 @@ use crate::influx::fault::{BLOCK_POINTS_MAX, invalid};
 
 /// Bytes of a word.
 const WORD_BYTES: usize = 8;
-/// Count and width in bits of the values of a word, by selector. Those of the first two are ones without
-/// bits.
+/// Count and width in bits of the values of a word, by selector. The first two selectors stand for runs of
+/// ones, without bits.
 const LAYOUTS: [(usize, u32); 16] = [
     (240, 0),
     (120, 0),
@@ -30,8 +30,8 @@ const LAYOUTS: [(usize, u32); 16] = [
     (1, 60),
 ];
 
-/// Calls `sink` with the values of the words in `bytes`, at most [`BLOCK_POINTS_MAX`]. `offset` is that of
-/// `bytes`, for errors.
+/// Calls `sink` with the values of the words in `bytes`, at most [`BLOCK_POINTS_MAX`]. `offset` is the offset
+/// of `bytes` in the file, for errors.
 pub(super) fn decode(bytes: &[u8], offset: usize, mut sink: impl FnMut(u64)) -> Result<(), DecodeError> {
     let words = bytes.chunks_exact(WORD_BYTES);
     if !words.remainder().is_empty() {

@@ -1,4 +1,4 @@
-//! Points of archives: rings, retention, finer archives first, and what is left out.
+//! Points of archives: rings, retention, finer archives first, and points that are left out.
 
 use chronolith_base::Rng;
 use chronolith_ingest::carbon::AggregationMethod;
