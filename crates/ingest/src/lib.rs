@@ -1,4 +1,4 @@
-//! Protocol bytes to [`chronolith_model::WriteBatch`], and those of answers: remote read, federation. Sees no
+//! Protocol bytes to [`chronolith_model::WriteBatch`], and answers to bytes: remote read, federation. Sees no
 //! socket and no storage.
 
 pub mod carbon;

@@ -1,5 +1,5 @@
-//! Encoder of `io.prometheus.client.MetricFamily`, the protobuf exposition format, as far as federation needs
-//! it: untyped samples and histograms, with timestamps.
+//! Encoder of `io.prometheus.client.MetricFamily`, the protobuf exposition format, for federation:
+//! untyped samples and histograms, with timestamps.
 //!
 //! Invariants: fields in the order of their numbers, numbers not packed, zero values written out: the
 //! messages are proto2, and Prometheus writes them so.

@@ -1,7 +1,7 @@
 //! Remote read: a snappy-compressed `prometheus.ReadRequest` becomes queries.
 //!
 //! Invariants: the claimed size is checked before memory is taken; bytes never panic; counts are limited.
-//! Not here: answers (`encode`), HTTP headers, what is read (`server`).
+//! Not here: answers (`encode`), HTTP headers, reading (`server`).
 
 pub mod encode;
 
@@ -31,13 +31,13 @@ pub enum ResponseKind {
     StreamedChunks,
 }
 
-/// Why a request is refused. Texts are Prometheus's where it has one.
+/// Reason for refusing a request. The texts are Prometheus's where it has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRequestError {
     /// The body is not the message that the protocol sends.
     #[error(transparent)]
     Body(#[from] DecodeError),
-    /// None of the forms that the client accepts is known.
+    /// The client accepts no known form of answers.
     #[error(
         "server does not support any of the requested response types: [{}]; supported: map[SAMPLES:{{}} STREAMED_XOR_CHUNKS:{{}}]",
         .0.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
@@ -57,7 +57,7 @@ impl From<WireError> for ReadRequestError {
     }
 }
 
-/// What a client asks for.
+/// Queries of a client, with the accepted forms of answers.
 #[derive(Debug, Clone)]
 pub struct ReadRequest {
     /// Queries in the order of the request.
@@ -69,7 +69,7 @@ pub struct ReadRequest {
 /// One selection.
 #[derive(Debug, Clone)]
 pub struct ReadQuery {
-    /// Times of the samples: those of the query, or what its hints need of them.
+    /// Times of the samples: the range of the query, or the part that its hints need.
     pub range: TimeRange,
     /// All must hold.
     pub matchers: Vec<Matcher>,

@@ -1,7 +1,7 @@
 //! storage-aggregation.conf: rules from path to the methods of roll-ups and xFilesFactor.
 //!
-//! Invariants: sections are tried in the order of the file; a path without a rule has carbon's defaults. The
-//! first method of Metrictank's lists is the one that queries get unless they ask for another.
+//! Invariants: sections are tried in the order of the file; a path without a rule has carbon's defaults.
+//! Queries use the first method of Metrictank's lists unless they ask for another.
 //! Not here: roll-ups.
 
 use std::fmt;

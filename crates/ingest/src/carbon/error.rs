@@ -8,7 +8,7 @@
 pub struct ConfigError {
     /// Line of the file, counted from 1.
     pub line: usize,
-    /// Section, what was expected and what was found.
+    /// Section, expected and found text.
     pub what: String,
 }
 
@@ -28,7 +28,7 @@ impl ConfigError {
 pub struct Note {
     /// Line of the file, counted from 1.
     pub line: usize,
-    /// Section and what is ignored.
+    /// Section and ignored text.
     pub what: String,
 }
 

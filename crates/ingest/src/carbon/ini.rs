@@ -1,7 +1,7 @@
 //! INI files as Python's `ConfigParser` reads them: sections in order, keys in lower case, `=` or `:`,
 //! comment lines, values continued by indented lines, the section DEFAULT, `%%` for a percent sign.
 //!
-//! Invariants: what is an error there is an error here, with its line; sections and values are bounded.
+//! Invariants: an error in Python is an error here, with its line; sections and values are bounded.
 //! Not here: the meaning of a key. Interpolation (`%(name)s`) is refused: no configuration file of Graphite
 //! uses it.
 
@@ -16,7 +16,7 @@ const KEY_COUNT_MAX: usize = 100;
 /// Section whose values all sections have.
 const DEFAULT_SECTION: &str = "DEFAULT";
 
-/// A section with its values, those of the section DEFAULT included.
+/// A section with its values, including the values of the section DEFAULT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) name: String,
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(render(text).map_err(|error| error.to_string()), Err(want.to_owned()), "{text}");
     }
 
-    /// The right sides are those of `dict(ConfigParser().items(section))` of Python 3.10.
+    /// The expected values come from `dict(ConfigParser().items(section))` of Python 3.10.
     #[test]
     fn files_are_read_as_by_python() {
         check("[b]\nx = 1\n[a]\ny: 2", "[b] x=\"1\"; [a] y=\"2\"");

@@ -1,4 +1,4 @@
-//! Plaintext: lines of path, value and time. Those of the usual form are read from structural byte to
+//! Plaintext: lines of path, value and time. Lines of the usual form are read from structural byte to
 //! structural byte, all others field by field.
 //!
 //! Invariants: the usual form is accepted only if the field-by-field reader gives the same point; a bad line
@@ -85,7 +85,7 @@ impl ByteClass for Delimiters {
     }
 }
 
-/// A line of the usual form; offsets are those of the input.
+/// A line of the usual form; offsets are offsets of the input.
 struct UsualLine {
     path_end: usize,
     value: f64,

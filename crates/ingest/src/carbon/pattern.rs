@@ -68,7 +68,7 @@ impl Pattern {
         self.regex.capture_names().position(|group| group == Some(name))
     }
 
-    /// Number of groups, that of the whole match included.
+    /// Number of groups, including the whole match.
     pub(super) fn group_count(&self) -> usize {
         self.regex.captures_len()
     }

@@ -140,7 +140,7 @@ pub(super) struct CheckedPath<'a> {
 /// Kinds of bytes that a path has.
 #[derive(Default)]
 struct PathBytes {
-    /// Each not 0 if there is such a byte.
+    /// Masks of special bytes; 0 if the path has no byte of the kind.
     control: u64,
     semicolon: u64,
     wide: u64,

@@ -152,7 +152,7 @@ impl Refused {
         self.newest.get(reason as usize).and_then(Option::as_ref)
     }
 
-    /// Adds what was refused after this.
+    /// Adds the counts of a later piece.
     pub fn add(&mut self, after: Refused) {
         self.counts.iter_mut().zip(after.counts).for_each(|(count, more)| *count += more);
         for (mine, newer) in self.newest.iter_mut().zip(after.newest) {

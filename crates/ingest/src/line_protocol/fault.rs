@@ -109,7 +109,7 @@ impl ParseReason {
     }
 }
 
-/// What is wrong with a line, borrowed from it.
+/// Fault of a line, borrowed from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault<'a> {
     /// The reason says all.

@@ -17,7 +17,7 @@ use super::precision::Precision;
 /// Bytes that 1.8 counts between series key and field key.
 pub(super) const KEY_SEPARATOR_BYTES: usize = 4;
 
-/// A line that was parsed; offsets are those of the line.
+/// A parsed line; offsets are offsets of the line.
 pub(super) struct ParsedLine<'a> {
     /// Measurement and tags.
     pub(super) key: &'a [u8],

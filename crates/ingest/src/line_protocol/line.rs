@@ -81,7 +81,7 @@ struct NameBytes {
     has_wide: bool,
 }
 
-/// Where the columns ended before a line.
+/// Ends of the columns before a line, to which a refused line is rolled back.
 struct Marks {
     series: usize,
     texts: usize,

@@ -18,7 +18,7 @@ const FIELD_BYTES_MIN: usize = 4;
 const TEXT_COPY_COUNT: u64 = 3;
 /// Longest line whose memory [`memory_bytes`] includes.
 pub(super) const RESERVED_LINE_BYTES: usize = 16 << 10;
-/// Memory of a field of a long line: the list of the grammar, that of the stored fields, and the columns.
+/// Memory of a field of a long line: the grammar's list, the list of stored fields, and the columns.
 pub(super) const LINE_FIELD_BYTES: u64 = 192 + GROWTH_FACTOR * FIELD_BYTES;
 
 const _: () = assert!(FIELD_BYTES == 53);

@@ -49,7 +49,8 @@ impl DropReason {
 pub struct Refused {
     /// Lines that cannot be parsed, by [`ParseReason`].
     pub unparsable: [u64; ParseReason::COUNT],
-    /// `unable to parse '<line>': <reason>` for each of them, joined by newlines, as far as there is room.
+    /// `unable to parse '<line>': <reason>` for each refused line, joined by newlines, until the room is used
+    /// up.
     pub messages: String,
     /// Lines that were parsed and dropped, by [`DropReason`].
     pub dropped: [u64; DropReason::COUNT],
@@ -61,7 +62,7 @@ pub struct Refused {
     quoted_count: u64,
 }
 
-/// What the store refused of the points of a request.
+/// Points of a request that the store refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreRefused {
     /// New series beyond a limit: message and points.

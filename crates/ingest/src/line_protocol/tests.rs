@@ -53,7 +53,7 @@ fn decode_with(body: &[u8], options: &DecodeOptions) -> (Vec<String>, Refused) {
     (render(&batch), refused)
 }
 
-/// What the values of `body` are, by the grammar alone.
+/// Returns the values of `body` by a second parser, which follows the grammar alone.
 fn by_grammar(body: &[u8], options: &DecodeOptions) -> Vec<String> {
     let (mut out, mut row, mut start) = (Vec::new(), 0, 0);
     while start < body.len() {
@@ -544,7 +544,7 @@ fn messages_are_bounded() {
     assert!(answer.ends_with("xxx...': missing fields") && answer.len() < 70 << 10);
 }
 
-/// Fields of one line are compared with each other only as far as that is cheap.
+/// Fields of one line are compared with each other only while that is cheap.
 #[test]
 fn lines_of_many_fields() {
     let fields: Vec<String> = (0..5_000).map(|idx| format!("f{}={idx}", idx % 4_000)).collect();

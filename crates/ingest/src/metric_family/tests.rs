@@ -1,5 +1,5 @@
-//! The encoder against messages that Go wrote with Prometheus's own types. What federation makes of samples
-//! is tested in `server`.
+//! The encoder against messages that Go wrote with Prometheus's own types. Tests of federation are in
+//! `server`.
 
 use chronolith_model::{FloatHistogram, IntHistogram};
 

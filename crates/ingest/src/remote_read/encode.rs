@@ -61,7 +61,7 @@ impl SamplesEncoder {
         self.body.len() + self.result.len()
     }
 
-    /// Whether there is no byte yet.
+    /// Returns true if there is no byte yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -96,7 +96,7 @@ pub struct ChunkOut<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Appends a chunk to those of a series.
+/// Appends a chunk to the chunks of a series.
 pub fn put_chunk(out: &mut Vec<u8>, chunk: ChunkOut<'_>) {
     let mut head = Vec::with_capacity(32);
     put_int(&mut head, 1, chunk.min_time_ms.cast_unsigned());

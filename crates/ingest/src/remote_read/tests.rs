@@ -1,5 +1,5 @@
-//! Requests as Prometheus sends them, what is refused and how, cut and flipped bytes; frames and messages
-//! byte by byte.
+//! Requests as Prometheus sends them, refused requests with their errors, cut and flipped bytes; frames and
+//! messages byte by byte.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 
 use chronolith_base::{BudgetExceeded, Reservation};
 
-/// What memory is charged for at once.
+/// Bytes that one reservation adds.
 const CHARGE_STEP_BYTES: usize = 256 << 10;
 
 /// The part of the write budget that one request has taken.

@@ -142,11 +142,12 @@ pub fn put_labels<'a>(out: &mut Vec<u8>, labels: impl IntoIterator<Item = (&'a s
     }
 }
 
-/// Appends the fields of a histogram; those of both versions are the same, but 1.0 has no start time.
+/// Appends the fields of a histogram; both versions have the same, but 1.0 has no start time.
 pub(crate) fn put_histogram(out: &mut Vec<u8>, time_ms: i64, start_ms: i64, histogram: &Histogram) {
     match histogram {
         Histogram::Int(histogram) => {
-            // Which count is there tells the kinds apart: zero is written as well.
+            // The count field that is present tells integer from float histograms, so zero is written as
+            // well.
             out.push(tag(1, 0));
             put_uvarint(out, histogram.count);
             let zero_count = |out: &mut Vec<u8>| {
@@ -199,7 +200,7 @@ enum Sign {
     Positive,
 }
 
-/// What both kinds have between the counts of all and the reset hint.
+/// Appends the fields of both kinds between the total count and the reset hint.
 fn put_shape<C: Count>(
     out: &mut Vec<u8>,
     histogram: &HistogramOf<C>,
@@ -260,7 +261,7 @@ pub(crate) fn put_int(out: &mut Vec<u8>, number: u8, value: u64) {
     }
 }
 
-/// How many bytes `put_uvarint` appends.
+/// Returns the number of bytes that `put_uvarint` appends.
 pub(crate) fn uvarint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
 }

@@ -4,13 +4,13 @@
 
 use chronolith_base::budget::BudgetExceeded;
 
-/// Why a body is refused as a whole.
+/// Reason for refusing a body as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The decompressed body, or a part of it, is larger than allowed.
     #[error("{what} of {found} bytes is larger than the limit of {limit} bytes")]
     TooLarge {
-        /// Which part.
+        /// Name of the part.
         what: &'static str,
         /// Its size.
         found: u64,
@@ -20,7 +20,7 @@ pub enum DecodeError {
     /// The request holds more items of a kind than allowed.
     #[error("request has more than {limit} {what}")]
     TooMany {
-        /// Which items.
+        /// Name of the items.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -28,7 +28,7 @@ pub enum DecodeError {
     /// A histogram has more parts of a kind than allowed.
     #[error("histogram has more than {limit} {what}")]
     TooManyInHistogram {
-        /// Which parts.
+        /// Name of the parts.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -44,11 +44,11 @@ pub enum DecodeError {
     NoMemory(#[from] BudgetExceeded),
 }
 
-/// What is wrong with a message, and where in the decompressed body.
+/// Fault of a message, with its offset in the decompressed body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at offset {offset}")]
 pub struct WireError {
-    /// What is wrong.
+    /// Description of the fault.
     pub what: &'static str,
     /// Offset of the item within the decompressed body.
     pub offset: usize,

@@ -19,7 +19,7 @@ use super::charge::Charge;
 use super::wire::{Cursor, FIXED64, LEN, VARINT};
 use super::{DecodeError, SAMPLE_COUNT_MAX, WireError};
 
-/// What a message says, as far as a histogram does not say it itself.
+/// Fields of a message that a histogram does not have itself.
 #[derive(Default)]
 struct Fields {
     is_float: bool,
@@ -56,7 +56,7 @@ pub(super) struct HistogramReader<'a> {
 /// Result of the validation of a series's histograms.
 #[derive(Debug, Default)]
 pub(super) struct HistogramTally {
-    /// Those that are refused, and why the first is.
+    /// Number of refused histograms, and the reason for refusing the first one.
     pub(super) invalid_count: u64,
     pub(super) invalid: Option<HistogramError>,
 }
@@ -133,7 +133,7 @@ impl Fields {
         Ok(out)
     }
 
-    /// The histogram, checked; `bounds` are those of the one before, shared if they are the same.
+    /// The histogram, checked; `bounds` are the previous histogram's, and shared if they are equal.
     fn histogram(self, bounds: &mut Arc<[f64]>) -> Result<Histogram, HistogramError> {
         let custom_values: Arc<[f64]> =
             if self.custom_values == **bounds { bounds.clone() } else { Arc::from(self.custom_values) };
@@ -231,7 +231,7 @@ fn double(message: &mut Cursor<'_>) -> Result<f64, WireError> {
 }
 
 fn sint32(message: &mut Cursor<'_>) -> Result<i32, WireError> {
-    // Of 32 bits, so that the number fits.
+    // The field has 32 bits, so the number fits.
     Ok(unzigzag(u64::from(message.varint_u32()?)) as i32)
 }
 

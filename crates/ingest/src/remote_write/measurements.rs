@@ -1,7 +1,7 @@
 //! Remote write into a database of InfluxDB: a series is the field `value` of the measurement that its metric
 //! name is, its other labels are the tags.
 //!
-//! Invariants: the wire keys stay those of the request, so that nothing is copied; samples that InfluxDB
+//! Invariants: the wire keys are slices of the request, so that nothing is copied; samples that InfluxDB
 //! cannot store (NaN, staleness markers, infinities) are left out and counted.
 //! Not here: the opposite view of a store (`tsdb::query::metrics`).
 
@@ -69,7 +69,7 @@ pub fn into_measurements(batch: &mut WriteBatch) -> u64 {
     (before - kept) as u64
 }
 
-/// Positions below that of a sample of the batch, which fits.
+/// Index of a sample of the batch as `u32`, which always fits.
 fn index(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }

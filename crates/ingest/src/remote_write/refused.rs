@@ -7,7 +7,7 @@
 use chronolith_model::labels::LabelsBuilder;
 use chronolith_model::{Exemplar, ExemplarReject, ExemplarRejects};
 
-/// What was refused while decoding a request of which the rest is good.
+/// Series and histograms of a request that were refused while the rest was decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refused {
     /// Series.
@@ -20,7 +20,7 @@ pub struct Refused {
     pub invalid_histogram_count: u64,
     /// Exemplars, of these series and of others.
     pub exemplars: ExemplarRejects,
-    /// What is wrong with the first of them, in Prometheus's words.
+    /// Fault of the first one, in Prometheus's words.
     pub first: Option<String>,
     /// Names, help texts and units of metadata that are not UTF-8.
     pub metadata_count: u64,

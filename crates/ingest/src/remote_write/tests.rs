@@ -19,7 +19,7 @@ type Parts<'a> = &'a [&'a [u8]];
 type SaidSeries = (Pairs, Vec<(i64, u64)>, Vec<String>);
 type Pairs = Vec<(String, String)>;
 
-/// What a request says, in owned form; values as their bits.
+/// Content of a request in owned form; values as their bits.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     series: Vec<SaidSeries>,

@@ -1,9 +1,9 @@
 //! Remote write 2.0: a snappy-compressed `io.prometheus.write.v2.Request` becomes a [`WriteBatch`].
 //!
 //! Invariants: a series is named by the bytes that remote write 1.0 has for the same labels, so that a sender
-//! that changes its protocol meets the series that are known already; no string is built for a series; what a
-//! small body unfolds to is bounded and paid for before it is written; bytes never panic. What is wrong with
-//! one series (references, no samples) or histogram refuses that alone; what is wrong with the message
+//! that changes its protocol meets the series that are known already; no string is built for a series; the
+//! unfolded size of a body is bounded, and its memory is reserved before it is written; bytes never panic.
+//! A fault of one series (references, no samples) or histogram refuses it alone; a fault of the message
 //! refuses the request.
 //! Not here: HTTP headers (`server`); which labels are legal (`head`).
 
@@ -27,10 +27,10 @@ use super::{DECOMPRESSED_BYTES_MAX, DecodeError, Refused, decompress};
 pub use limits::{LABEL_REF_COUNT_MAX, SYMBOL_COUNT_MAX};
 use naming::{AsSent, TypeAndUnit};
 
-/// Which labels a series gets.
+/// Labels that a series gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SeriesNaming {
-    /// Those that it came with.
+    /// The labels that were sent.
     #[default]
     AsSent,
     /// `__type__` and `__unit__` besides, from its metadata, in place of any that it came with. A series

@@ -101,7 +101,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// What follows the usual "labels, then samples".
+    /// Reads the fields after the usual "labels, then samples".
     fn rest(&mut self, at: &mut Cursor<'_>, rest: &mut Rest) -> Result<(), DecodeError> {
         while !at.is_empty() {
             let start = at.offset();
@@ -184,11 +184,11 @@ fn sample(mut message: Cursor<'_>) -> Result<(i64, f64), DecodeError> {
     Ok((time, value))
 }
 
-/// What is gathered of a series that is not just labels and then samples.
+/// State of a series that has more than labels followed by samples.
 struct Rest {
     /// The labels so far, within the body.
     section: std::ops::Range<usize>,
-    /// Where the copied labels of this series start, once they are interrupted.
+    /// Start of the copied labels of this series, once they are interrupted.
     copied: Option<usize>,
     tally: HistogramTally,
 }

@@ -1,7 +1,7 @@
 //! Protobuf's wire format over a borrowed body.
 //!
-//! Invariants: no read panics or leaves its message; offsets are those of the whole body.
-//! Groups (wire types 3 and 4) are refused: proto3 has none. Not here: what a field means.
+//! Invariants: no read panics or leaves its message; offsets are offsets of the whole body. Groups (wire
+//! types 3 and 4) are refused: proto3 has none. Not here: what a field means.
 
 use super::WireError;
 
@@ -21,7 +21,7 @@ const TAG_MAX: u64 = u32::MAX as u64;
 pub(crate) struct Cursor<'a> {
     /// The body up to the end of the message.
     bytes: &'a [u8],
-    /// Where the next read starts, within the body.
+    /// Offset of the next read, within the body.
     at: usize,
 }
 
@@ -31,12 +31,12 @@ impl<'a> Cursor<'a> {
         Cursor { bytes: body, at: 0 }
     }
 
-    /// Where the next read starts.
+    /// Returns the offset of the next read.
     pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
-    /// Whether the message ends here.
+    /// Returns true if the message ends here.
     pub(crate) fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()
     }
@@ -123,18 +123,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What is left of the message.
+    /// Returns the remaining bytes of the message.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or(&[])
     }
 
-    /// Goes on where `rest` starts, which is an end of what is left of the message.
+    /// Continues where `rest`, a suffix of the remaining message, starts.
     pub(crate) fn skip_to(&mut self, rest: &[u8]) {
         debug_assert!(self.rest().ends_with(rest), "a message is read forward");
         self.at = self.bytes.len().saturating_sub(rest.len());
     }
 
-    /// What is left of the message as text.
+    /// Returns the remaining bytes of the message as text.
     pub(crate) fn text(&self) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.rest()).map_err(|e| WireError {
             what: "text is not utf-8",

@@ -29,7 +29,7 @@ fn check_refused(line: &[u8], reason: RefusedReason) {
     assert_eq!(decoded.refused.newest(reason).map(|line| line.text.clone()), Some(kept));
 }
 
-/// A line, what carbon 1.1.10 makes of it, and what is different here.
+/// A line, the result of carbon 1.1.10, and the difference here.
 struct Odd {
     line: &'static str,
     /// Canonical path, value and time; "refused", or "dropped" if carbon ends the connection.

@@ -44,7 +44,7 @@ fn heap_bytes(batch: &WriteBatch, body_len: usize) -> u64 {
     (columns + batch.raw.capacity().saturating_sub(body_len)) as u64
 }
 
-/// Decodes in pieces; returns their number. No piece may take more than what is reserved.
+/// Decodes in pieces; returns their number. No piece may take more memory than its reservation.
 #[track_caller]
 fn check(body: &str) -> usize {
     let mut whole = new_batch();

@@ -191,8 +191,8 @@ fn invalid_histograms_are_refused_in_the_words_of_prometheus() {
 }
 
 /// Bucket indexes beyond 32 bits were stored and wrapped around to buckets near zero, so that quantiles were
-/// 0 or NaN, because only lengths and signs of spans were checked. Such a histogram is refused alone, in the
-/// words of Prometheus 3.16; the last index of either end is stored.
+/// 0 or NaN, because only lengths and signs of spans were checked. A histogram with one is refused
+/// alone, in the words of Prometheus 3.16; the last index of either end is stored.
 #[test]
 fn bucket_indexes_beyond_32_bits_are_refused() {
     const LAST: i32 = i32::MAX;

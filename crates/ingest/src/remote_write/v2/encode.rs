@@ -1,7 +1,7 @@
 //! The other direction, for load generators and tests: builds an `io.prometheus.write.v2.Request`.
 //!
-//! Invariants: the fields and their order are those of Prometheus's own sender: zero values are left out,
-//! metadata is always there, symbols start with the empty string. Not here: HTTP.
+//! Invariants: the fields and their order equal Prometheus's own sender: zero values are left out, metadata
+//! is always there, symbols start with the empty string. Not here: HTTP.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct SampleOut {
     pub start_ms: i64,
 }
 
-/// What comes with the samples of a series.
+/// Metadata, exemplars and histograms that accompany the samples of a series.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SeriesExtras<'a> {
     /// Exemplars.

@@ -33,7 +33,7 @@ impl SeriesMetadata {
         Ok(out)
     }
 
-    /// What is wrong with its references, in Prometheus's words.
+    /// Returns the fault of its references, in Prometheus's words.
     pub(super) fn fault(self, symbol_count: usize) -> Option<String> {
         let outside = |what: &str, idx: u32| {
             // Nothing is referred to by a sender that has no symbols at all.

@@ -1,4 +1,4 @@
-//! Limits of one request of remote write 2.0, next to those of either version.
+//! Limits of one request of remote write 2.0, in addition to the limits of both versions.
 
 /// Symbols in one request at most.
 pub const SYMBOL_COUNT_MAX: usize = 1 << 21;

@@ -55,7 +55,7 @@ impl<'a> Symbols<'a> {
         Ok(Symbols { body, places })
     }
 
-    /// How many there are.
+    /// Number of symbols.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }

@@ -33,7 +33,7 @@ type Pairs = Vec<(String, String)>;
 /// Labels, samples as (time, bits, start), valid histograms as text.
 type SaidSeries = (Pairs, Vec<(i64, u64, i64)>, Vec<String>);
 
-/// What is stored of a request, in owned form, and how much of it is refused.
+/// Stored content of a request in owned form, and the number of refused items.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     series: Vec<SaidSeries>,

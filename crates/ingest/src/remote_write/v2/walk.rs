@@ -78,7 +78,7 @@ pub(super) fn request<N: Naming>(
     Ok(walk.refused)
 }
 
-/// How series are named.
+/// Naming of series.
 pub(super) trait Naming {
     /// Reads one series.
     fn series(walk: &mut Walk<'_, '_>, message: Cursor<'_>) -> Result<(), DecodeError>;
@@ -104,12 +104,12 @@ pub(super) struct Walk<'a, 'b> {
 struct Content {
     metadata: SeriesMetadata,
     histograms: HistogramTally,
-    /// Exemplars that were refused, and what is wrong with the first.
+    /// Refused exemplars, and the fault of the first one.
     bad_exemplar_count: u64,
     bad_exemplar: Option<String>,
 }
 
-/// Where the columns ended before a series.
+/// Ends of the columns before a series, to which a refused series is rolled back.
 struct Marks {
     raw: usize,
     samples: usize,
@@ -165,12 +165,12 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// How many series have been accepted.
+    /// Number of accepted series.
     pub(super) fn series_count(&self) -> usize {
         self.batch.series.len()
     }
 
-    /// Puts labels over those of the series that was accepted last; the value of the second is a symbol.
+    /// Replaces labels of the series that was accepted last; the value of the second is a symbol.
     pub(super) fn put_over(
         &mut self,
         first: (&[u8], &[u8]),
@@ -209,7 +209,7 @@ impl Walk<'_, '_> {
         batch.exemplars.truncate(marks.exemplars);
     }
 
-    /// Why the series cannot be stored, as far as it shows here.
+    /// Returns the reason for refusing the series, if the decoder can see one.
     fn fault(&self, content: &Content, marks: &Marks) -> Option<String> {
         let symbol_count = self.symbols.len();
         if let Some(fault) = refs_fault(&self.labels.refs, symbol_count) {
@@ -337,7 +337,7 @@ fn sample(mut message: Cursor<'_>) -> Result<(i64, f64, i64), DecodeError> {
     Ok((time, value, start))
 }
 
-/// What is wrong with references to labels, in Prometheus's words.
+/// Returns the fault of references to labels, in Prometheus's words.
 fn refs_fault(refs: &[u32], symbol_count: usize) -> Option<String> {
     let (pairs, rest) = refs.as_chunks::<2>();
     if !rest.is_empty() {
