@@ -1,8 +1,8 @@
 //! Names the commit of a release build: revision, branch and date for `src/version.rs`.
 //!
-//! Invariants: the same commit gives the same values whenever it is built: the date is that of the commit, or
-//! `SOURCE_DATE_EPOCH`. Builds of other profiles, and those without git, have no values, so a commit does not
-//! compile this crate again for its tests.
+//! Invariants: the same commit gives the same values whenever it is built: the date is the date of the
+//! commit, or `SOURCE_DATE_EPOCH`. Builds of other profiles, and builds without git, have no values, so a
+//! commit does not compile this crate again for its tests.
 
 use std::path::Path;
 use std::process::Command;

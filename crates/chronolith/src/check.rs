@@ -1,5 +1,5 @@
 //! `chronolith check`: verifies a data directory without changing it. Invariant: exit code 1 if anything is
-//! damaged, each damage with file and offset. Not here: what is verified (`tsdb`).
+//! damaged, each damage with file and offset. Not here: the checks (`tsdb`).
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! `chronolith graphite explain`: the rules that apply to paths, read from Graphite's files.
 //!
-//! Invariant: the same files and code as those of a server; no server is asked.
+//! Invariant: files and code are the same as in a server; no server is asked.
 //! Not here: matching (`ingest::carbon`).
 
 use std::path::Path;

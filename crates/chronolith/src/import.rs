@@ -123,7 +123,7 @@ fn refuse_running(env: &Env, source: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The report for people: what came in, then what was left out and why, then damage.
+/// The report for people: imported samples, then samples left out and the reasons, then damage.
 fn show(source: &Path, report: &ImportReport) -> String {
     let mut out = String::new();
     for note in &report.notes {

@@ -1,5 +1,5 @@
 //! The process's log on standard error: text, or one JSON object per line with Prometheus's field names.
-//! Invariants: a closed standard error loses lines and nothing else. Not here: what is logged, the query log
+//! Invariants: a closed standard error loses lines and nothing else. Not here: the messages, the query log
 //! (`server`).
 
 use std::fmt;

@@ -57,7 +57,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(if view.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What was seen.
+/// Counts of the records read so far.
 #[derive(Default)]
 struct View {
     dumps: bool,

@@ -1,9 +1,8 @@
 //! `chronolith block analyze`: cardinality of labels and cost of metrics in a block, as
 //! `promtool tsdb analyze` counts them, and bytes per metric, encodings and lengths of chunks.
 //!
-//! Invariant: bytes of a metric are those of the data of its chunks; times that several chunks share belong
-//! to the chunk that stores them.
-//! Memory: a counter per label pair of the block.
+//! Invariant: bytes of a metric are the bytes of its chunks; times that several chunks share belong to the
+//! chunk that stores them. Memory: a counter per label pair of the block.
 //! Not here: reading chunks (`chronolith-block`).
 
 mod counts;

@@ -17,8 +17,8 @@ pub(super) fn float_text(value: f64) -> String {
     go_float(value)
 }
 
-/// Returns the text of a histogram: `{count:3, sum:4, (1,2]:3}`. Counts of integers are printed in full,
-/// those of floats as floats.
+/// Returns the text of a histogram: `{count:3, sum:4, (1,2]:3}`. Integer counts are printed in full, float
+/// counts as floats.
 pub(super) fn histogram_text(histogram: &Histogram) -> String {
     match histogram {
         Histogram::Float(histogram) => histogram.to_string(),

@@ -83,7 +83,7 @@ impl Report {
         self.damages.push(Damage { path, offset, what });
     }
 
-    /// Compares the sidecar with the one that the block gives.
+    /// Compares the sidecar with a sidecar made from the block.
     fn add_sidecar(&mut self, env: &Env, block: &Block, path: PathBuf) {
         let file = match env.disk.open_read(&path) {
             Ok(file) => file,

@@ -1,6 +1,6 @@
 //! Blocks of a tenant in the bucket: objects, `meta.json`, deletion mark, reason why queries leave them out.
 //!
-//! Invariant: the reasons are those of the server's listing.
+//! Invariant: the reasons equal the reasons in the server's listing.
 //! Not here: how they are shown (`ls`, `inspect`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,8 +120,8 @@ impl TenantMarks {
         self.markers.contains(&ulid) || marks.any(|mark| mark.ulid == ulid)
     }
 
-    /// Reason why queries leave a block out, from the one that its own objects give. `has_mark` is true if a
-    /// mark in its folder counts.
+    /// Reason for which queries leave a block out; `own` is the reason that its own objects give. `has_mark`
+    /// is true if a mark in its folder counts.
     fn left_out(&self, ulid: Ulid, has_mark: bool, own: Option<String>) -> Option<String> {
         let is_marked = has_mark || self.markers.contains(&ulid);
         match (&self.catalogue, self.records.contains_key(&ulid)) {

@@ -45,7 +45,7 @@ impl Bucket {
         Bucket::open_url(env, matches, None)
     }
 
-    /// The bucket at `url`, by default that of `--bucket`, with the other settings of the flags.
+    /// The bucket at `url`, by default the bucket of `--bucket`, with the other settings of the flags.
     pub(super) fn open_url(env: &Env, matches: &ArgMatches, url: Option<&str>) -> anyhow::Result<Bucket> {
         let environment = crate::serve::environment();
         let sources = Sources { flags: matches, environment: &environment, disk: &*env.disk };

@@ -1,8 +1,8 @@
 //! `chronolith bucket copy`: copies blocks of a tenant to another tenant or bucket and records them in its
 //! catalogue.
 //!
-//! Invariants: the blocks of one compaction are on the local disk at a time; a second run sends only what is
-//! missing.
+//! Invariants: the blocks of one compaction are on the local disk at a time; a second run sends only missing
+//! objects.
 //! Not here: fetching a block (`fetch`), sending it (`upload`).
 
 use std::path::Path;

@@ -120,7 +120,7 @@ async fn fetch_parts(
         let start = idx * PART_BYTES;
         start..object_bytes.min(start + PART_BYTES)
     });
-    // All parts have to be those of one object: an ETag that differs shows that it was replaced meanwhile.
+    // Every part has to belong to one object: an ETag that differs shows that it was replaced meanwhile.
     let etag = match object_bytes {
         0 => None,
         _ => bucket.store.head(&bucket.request(tenant), key).await?.etag,

@@ -1,5 +1,5 @@
 //! `chronolith bucket inspect`: one block with `meta.json` in short, objects and marks.
-//! Not here: what is looked at (`blocks`).
+//! Not here: reading the bucket (`blocks`).
 
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command};

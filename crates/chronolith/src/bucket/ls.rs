@@ -1,5 +1,5 @@
 //! `chronolith bucket ls`: tenants, or the blocks of one.
-//! Not here: what is looked at (`blocks`).
+//! Not here: reading the bucket (`blocks`).
 
 use std::collections::BTreeSet;
 

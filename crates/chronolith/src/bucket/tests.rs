@@ -208,7 +208,7 @@ fn download_goes_on_where_it_ended() {
     let (dir, ulid) = (out.path().to_str().unwrap(), bucket.ulid(0));
     let partial = out.path().join(format!("{ulid}.tmp-for-creation"));
     let kept = bucket.env.disk.read(&bucket.path(0, "index")).unwrap();
-    // Of the same length, but other bytes, which shows that it was kept.
+    // Other bytes of the same length, which show that the file was kept.
     bucket.write(&partial.join("index"), &vec![7; kept.len()]);
     bucket.write(&partial.join("chunks/000001"), b"too short");
     bucket.text("download", &["--tenant", "a", &ulid, dir]);

@@ -1,6 +1,6 @@
 //! `chronolith bucket upload`: sends local blocks to a tenant and records them in its catalogue.
 //!
-//! Invariants: a second run sends only what is missing; blocks of one compaction are recorded together;
+//! Invariants: a second run sends only missing objects; blocks of one compaction are recorded together;
 //! blocks that queries find by listing are not hidden by a first catalogue.
 //! Not here: upload of one block, the catalogue (`chronolith-bucket`).
 
@@ -201,7 +201,7 @@ pub(super) fn local_block(bucket: &Bucket, dir: &Path) -> anyhow::Result<LocalBl
     Ok(LocalBlock { dir: dir.to_owned(), meta, bytes })
 }
 
-/// The blocks, those of one compaction together.
+/// Groups the blocks by compaction.
 pub(super) fn by_compaction<T>(blocks: &[T], meta: impl Fn(&T) -> &BlockMeta) -> Vec<Vec<&T>> {
     let mut sets: BTreeMap<Ulid, Vec<&T>> = BTreeMap::new();
     for block in blocks {

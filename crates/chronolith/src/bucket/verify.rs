@@ -2,7 +2,7 @@
 //!
 //! Invariants: exit code 1 if anything is damaged, each damage with its object and offset; a block that could
 //! not be read because the bucket does not answer ends the tool. One block at a time is on the local disk.
-//! Not here: what is verified (`chronolith-block`).
+//! Not here: the checks (`chronolith-block`).
 
 use std::path::{Path, PathBuf};
 

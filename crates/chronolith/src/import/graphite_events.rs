@@ -2,7 +2,7 @@
 //! them, to a running server.
 //!
 //! Invariants: an event that the server has is not sent again: equal events of the list are compared with
-//! those of the server by their number; every event that was sent is looked up at the end. Several requests
+//! the server's events by their number; every event that was sent is looked up at the end. Several requests
 //! are sent at a time; events of one second are sent one after the other, as a list has them by their id.
 //! Not here: the list and its flags (`graphite_json`).
 
@@ -118,7 +118,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(left_out.exit_code())
 }
 
-/// Events by what was done with them.
+/// Events by outcome.
 struct Counts {
     sent: u64,
     present: u64,
@@ -148,7 +148,7 @@ fn send(
     }
     let seconds: Vec<Vec<&Entry>> = missing.into_values().collect();
     let sent = send_missing(target, &seconds, concurrency, left_out)?;
-    // A tenant has so many events at most, and the earliest ones go.
+    // A tenant has a limited number of events; the earliest ones go.
     let mut stored = self::stored(target)?;
     for (idx, event) in sent {
         match stored.get_mut(event).filter(|count| **count > 0) {
@@ -162,7 +162,7 @@ fn send(
     Ok(counts)
 }
 
-/// Sends events, those of one second in order. Returns those that the server has accepted.
+/// Sends events, in order within a second. Returns the events that the server has accepted.
 fn send_missing<'a>(
     target: &TargetServer,
     seconds: &[Vec<&'a Entry>],

@@ -108,7 +108,7 @@ fn bring_databases(
     Ok(current())
 }
 
-/// The report for people: points per field, then what was left out and why, then damage.
+/// The report for people: points per field, then points left out and the reasons, then damage.
 fn show(source: &Path, report: &InfluxReport) -> String {
     let mut out = String::new();
     for note in &report.notes {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a request is repeated while the server is away or overloaded, for [`RETRY_FOR_NS`] at most;
 //! every failure names the address.
-//! Not here: what is sent (`whisper_server`, `graphite_events`, `graphite_tags`).
+//! Not here: content of requests (`whisper_server`, `graphite_events`, `graphite_tags`).
 
 use std::time::Duration;
 

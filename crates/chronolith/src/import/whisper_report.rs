@@ -1,5 +1,5 @@
 //! Report of an import of whisper files for people: losses, files by layout, differences from the rules,
-//! points, what was left out and why.
+//! points, points left out and the reasons.
 //!
 //! Not here: counting (`chronolith-import`).
 

@@ -207,8 +207,8 @@ impl Migration<'_> {
             pass_start_ns = self.now_ns();
             let tasks = self.tasks(databases, pass_start_ns)?;
             self.copy_new(&tasks, pass_start_ns, bar)?;
-            // What is newer than the start of the last pass, and what differed for another reason than
-            // refused points.
+            // The next pass copies the period since the start of the last one, and all of a task that
+            // differed for another reason than refused points.
             let refused = self.refused_tasks();
             let again = tasks.iter().filter_map(|task| {
                 let kept = task.kept(pass_start_ns, self.options.period)?;

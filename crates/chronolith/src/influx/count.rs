@@ -13,7 +13,7 @@ use super::time::{Period, TIME_MAX_NS, parse_time};
 
 /// Statement that lists shards.
 pub(crate) const SHOW_SHARDS: &str = "SHOW SHARDS";
-/// Name of the column of a count, before that of its field.
+/// Prefix of the column of a count, before the name of its field.
 const COUNT_PREFIX: &[u8] = b"count_";
 
 /// Returns a measurement for FROM.

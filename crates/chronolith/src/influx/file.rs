@@ -141,7 +141,7 @@ struct Found {
     held_queries: Vec<(u64, String)>,
 }
 
-/// Reads the file and sends what is in it.
+/// Reads the file and sends its lines.
 #[expect(clippy::too_many_arguments, reason = "parts of one run, each used once")]
 fn send(
     env: &Env,

@@ -122,7 +122,7 @@ impl FileCounts {
         }
     }
 
-    /// Compares the counts with those of the target.
+    /// Compares the counts with the counts of the target.
     pub(crate) fn compare(self, server: &InfluxServer, report: &mut Report) -> anyhow::Result<()> {
         if self.is_cut {
             let text = format!("only {SERIES_COUNT_MAX} fields of series were compared, the file has more");

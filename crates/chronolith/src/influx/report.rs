@@ -1,4 +1,4 @@
-//! Result of a migration: what was refused, and where counts differ. The report for people.
+//! Result of a migration: refused points, and differing counts. The report for people.
 
 use std::fmt::Write as _;
 

@@ -211,7 +211,7 @@ impl InfluxServer {
         }
     }
 
-    /// Writes lines with times in nanoseconds; returns what was refused of them.
+    /// Writes lines with times in nanoseconds; returns the refused points.
     pub(crate) fn write(&self, target: &PolicyName, lines: &[u8]) -> anyhow::Result<RefusedPoints> {
         let url = client::join(&self.url, "/write");
         let mut retry = Retry::new(&self.env);

@@ -1,4 +1,4 @@
-//! Settings of the bucket: where it is, how it is reached, what is kept in it.
+//! Settings of the bucket: address, access, retention.
 //! Not here: settings that are valid only together (`bucket_layout`).
 
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ pub(crate) struct Settings {
     pub(crate) server: ServerOptions,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
-    /// What is accepted but probably a mistake: unknown environment variables, old names.
+    /// Accepted but probably mistaken input: unknown environment variables, old names.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -79,8 +79,8 @@ type ApplyToTenant = fn(&mut TenantLimits, &str) -> Result<(), String>;
 pub(super) enum Scope {
     /// The process; a reload does not change it.
     Server(ApplyToServer),
-    /// A limit of tenants: the setting is that of all, and the file may have another one for each. A reload
-    /// changes it.
+    /// A limit of tenants: the setting applies to all tenants, and the file may have another value for each.
+    /// A reload changes it.
     Tenant(ApplyToTenant),
 }
 

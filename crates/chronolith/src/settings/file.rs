@@ -33,7 +33,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-/// What is wrong, in words of this file: those of the YAML library speak of its options.
+/// Describes the fault in terms of the settings file: the YAML library's texts speak of the library's
+/// options.
 fn fault(error: &Error) -> String {
     match error.without_snippet() {
         Error::DuplicateMappingKey { key: Some(key), .. } => format!("{key:?} is set twice"),

@@ -22,7 +22,7 @@ use crate::args;
 /// Variable that names the configuration file.
 const CONFIG_VARIABLE: &str = "CHRONOLITH_CONFIG";
 
-/// Why settings cannot be used.
+/// Reason for refusing settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SettingsError(String);
 
@@ -34,7 +34,7 @@ impl std::fmt::Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
-/// Where settings come from, next to the defaults.
+/// Sources of settings in addition to the defaults.
 pub(crate) struct Sources<'a> {
     pub(crate) flags: &'a ArgMatches,
     /// Environment variables whose name starts with `CHRONOLITH_`.
@@ -52,7 +52,7 @@ struct Found {
 /// Source of the value of a setting.
 enum Origin {
     Flag,
-    /// Of the environment.
+    /// An environment variable.
     Variable(String),
     File {
         path: PathBuf,
@@ -216,7 +216,8 @@ fn show_yaml(shown: &[ShownSetting]) -> String {
     shown.iter().map(line).collect()
 }
 
-/// What a reload gives: live settings from `fresh`, the others as they are in the running server.
+/// Returns the settings after a reload: live settings from `fresh`, the others as they are in the running
+/// server.
 pub(crate) fn reloaded(running: &Settings, fresh: Settings) -> Reloaded {
     let mut shown = Vec::new();
     let tenants = fresh.server.shown.get(all_settings().count()..).unwrap_or_default().to_vec();

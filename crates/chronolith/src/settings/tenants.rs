@@ -71,9 +71,9 @@ pub(super) struct TenantEntry {
 /// Entries of a file by what they are for.
 #[derive(Default)]
 pub(super) struct Split {
-    /// Of all tenants.
+    /// Settings of all tenants.
     pub(super) settings: Vec<Entry>,
-    /// Of single ones.
+    /// Settings of single tenants.
     pub(super) tenants: Vec<TenantEntry>,
     pub(super) warnings: Vec<String>,
 }

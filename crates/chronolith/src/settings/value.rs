@@ -1,4 +1,4 @@
-//! Parsers of setting values. Invariant: an error names the value and what is expected; its position is the
+//! Parsers of setting values. Invariant: an error names the value and the expected form; its position is the
 //! caller's.
 
 use std::path::PathBuf;

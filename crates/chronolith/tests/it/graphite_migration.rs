@@ -55,7 +55,7 @@ fn files_below(dir: &Path, found: &mut Vec<String>) {
     found.sort();
 }
 
-/// The export of a running server is that of its data directory, to the byte.
+/// The export of a running server equals the export of its data directory, to the byte.
 #[test]
 fn a_running_server_is_exported_as_its_data_directory() {
     let dir = temp_dir();
@@ -160,7 +160,7 @@ fn events_of_graphite_web_are_imported_once() {
     check(&run(dir.path(), &["import", "graphite-events"], ""), 2, &[]);
 }
 
-/// Requests are sent several at a time, and those of one second in the order of the list.
+/// Several requests are sent at a time, but requests of one second in the order of the list.
 #[test]
 fn many_events_keep_their_order_within_a_second() {
     let dir = temp_dir();

@@ -91,7 +91,7 @@ impl Server {
         self.wait_for_blocks(1)
     }
 
-    /// Waits until the anonymous tenant has so many blocks; gives their directory.
+    /// Waits until the anonymous tenant has `count` blocks; gives their directory.
     pub(crate) fn wait_for_blocks(&self, count: usize) -> PathBuf {
         let tenant = self.dir.join("tenants/anonymous");
         let end = Instant::now() + READY_WITHIN;

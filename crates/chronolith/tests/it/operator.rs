@@ -1,4 +1,4 @@
-//! What an operator sees of the binary: checks of settings, the log, a standard error without a reader.
+//! The binary from an operator's view: checks of settings, the log, a standard error without a reader.
 #![expect(clippy::disallowed_methods, reason = "tests of a real process touch the real world")]
 
 use std::io::Read as _;

@@ -59,7 +59,7 @@ pub(super) struct BlockCounts {
     pub(super) names: BTreeMap<String, NameCount>,
     /// By metric name.
     pub(super) metrics: HashMap<String, Cost>,
-    /// By encoding byte; the number of series is that of series with such a chunk.
+    /// Cost by encoding byte; the number of series counts series with a chunk of the encoding.
     pub(super) encodings: BTreeMap<u8, Cost>,
     /// Chunks by their number of samples, see [`CHUNK_SAMPLES_MAX`].
     pub(super) chunk_lengths: [u64; CHUNK_SAMPLES_MAX.len()],

@@ -1,4 +1,4 @@
-//! Files of an export: one per series, and the count of what was written and left out.
+//! Files of an export: one per series, and the counts of points written and left out.
 //!
 //! Invariants: a file has its name once it is complete; files that exist are not replaced, so that an export
 //! that was ended continues.

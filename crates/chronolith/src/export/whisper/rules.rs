@@ -57,7 +57,7 @@ impl Rules {
         Ok(Rules { schemas, aggregations })
     }
 
-    /// Returns the layout of the file of a path; `unnamed` is that of the source, for what no flag names.
+    /// Returns the layout of the file of a path; `unnamed` is the source's, for properties without a flag.
     pub(super) fn layout(&self, path: &str, unnamed: FileLayout) -> FileLayout {
         let mut layout = unnamed;
         let default = default_layout();

@@ -71,7 +71,7 @@ const PART_SERIES: usize = 200;
 struct Export<'a> {
     env: &'a Env,
     source: SourceServer,
-    /// Rules of the flags, which come before those of the server.
+    /// Rules of the flags, which come before the rules of the server.
     given: &'a Rules,
     files: &'a Files,
     layouts: Mutex<Layouts>,

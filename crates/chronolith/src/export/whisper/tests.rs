@@ -1,4 +1,4 @@
-//! Exports by the command line: what was imported comes back.
+//! Exports by the command line return the imported points.
 
 use chronolith_import::whisper::{FileBuilder, FilePoints, TimeSelection};
 

@@ -20,7 +20,7 @@ const POINTS_MAX: usize = 10_000;
 /// Age of points below which carbon may still change them.
 const SETTLED_MS: i64 = 300_000;
 
-/// Compares the newest points of a file with those of the server.
+/// Compares the newest points of a file with the server's points.
 pub(super) fn compare(
     target: &TargetServer,
     file: &WhisperFile,

@@ -1,4 +1,4 @@
-//! Slices, the record of copied periods, and what is compared.
+//! Slices, the record of copied periods, and compared periods.
 
 use super::*;
 

@@ -63,7 +63,7 @@ impl ListedSeries {
         Ok(name)
     }
 
-    /// All of its rules as one text.
+    /// Renders its rules as one text.
     pub(super) fn rule(&self) -> String {
         format!("{} {:?} {}", self.retentions(), self.methods.first(), self.x_files_factor)
     }
