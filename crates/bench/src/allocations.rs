@@ -1,4 +1,4 @@
-//! Allocator of the program, which counts allocations. Not here: what is counted (`reorder`, `block_series`).
+//! Allocator of the program, which counts allocations. Not here: reports (`reorder`, `block_series`).
 
 use std::alloc::System;
 

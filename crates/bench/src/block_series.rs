@@ -3,7 +3,7 @@
 //!
 //! Invariants: an operation is a selection as a query makes it, to its last batch: lists, entries, all chunks
 //! in memory, labels of the first series, release; no sample is decoded. The series and bytes of each
-//! operation are compared with those of the content before a figure counts.
+//! operation are compared with the generated content before a figure counts.
 //! Not here: Mimir itself; its published figures are quoted in the targets.
 
 mod content;

@@ -2,9 +2,8 @@
 //! sent many times: times and values lie in the compressed bytes as literals at known places and are
 //! overwritten.
 //!
-//! Invariants: what is sent is a valid snappy block of a valid message, with labels compressed as real
-//! senders do; a step costs the client 14 written bytes per sample, so that the generator does not measure
-//! itself.
+//! Invariants: bodies are valid snappy blocks of valid messages, with labels compressed as real senders do; a
+//! step costs the client 14 written bytes per sample, so that the generator does not measure itself.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Benchmark `bucket`: queries of a read-only server over an S3 server that is 30 ms away, scans of it on
 //! loopback, 10,000 blocks of 200 tenants, and two tenants next to each other.
 //!
-//! Invariants: answers are compared with those of a server that has the same blocks locally; the bucket is
-//! versitygw over a directory, also for cases without delay; requests are counted by the proxy.
+//! Invariants: answers are compared with a server that has the same blocks locally; the bucket is versitygw
+//! over a directory, also for cases without delay; requests are counted by the proxy.
 //! Not here: series from a block without a server (`block_series`).
 
 mod cold;

@@ -1,5 +1,5 @@
 //! Benchmark `departed-series`: resident memory of a server whose series have all been flushed to blocks,
-//! compared with that of the empty server, at the peak, and after a restart over the same blocks.
+//! compared with the empty server, at the peak, and after a restart over the same blocks.
 //!
 //! Invariants: samples lie in windows that are over, so that the server flushes them within seconds; it fails
 //! if series stay in the head, or more memory than `--left-mb` above the empty server.

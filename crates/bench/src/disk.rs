@@ -2,7 +2,7 @@
 //!
 //! Invariants: each family has a server of its own over an empty directory, so nothing is shared between
 //! them; all servers get the same samples in the same requests; sizes are read after every sample is in a
-//! block and no file has changed for a while; what was stored is read back and compared bit by bit.
+//! block and no file has changed for a while; stored samples are read back and compared bit by bit.
 //! Not here: logs and caches (`remote-write` shows the whole directory of a running server).
 
 mod check;

@@ -242,7 +242,7 @@ fn table(row: &Row, kinds: &[Kind], measured: &[Option<Measured>]) -> Table {
     out
 }
 
-/// Adds what was promised about this repository's server.
+/// Adds the targets of this repository's server.
 fn add_targets(targets: &mut Vec<Target>, kind: Kind, row: &Row, one: &Measured) {
     if kind != Kind::Chronolith {
         return;

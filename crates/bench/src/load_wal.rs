@@ -2,7 +2,7 @@
 //! as full replay of our own log of the same content, in this process.
 //!
 //! Invariants: time runs until the store is open and answers; count and checksum of all samples are compared
-//! with those of the generator before a figure counts.
+//! with the generator's before a figure counts.
 //! Not here: Prometheus itself; its published figures are quoted in BENCHMARKS.md.
 
 pub(crate) mod content;

@@ -3,7 +3,7 @@
 //! Prometheus itself.
 //!
 //! Invariants: each measurement is a process of its own; count and checksum of all samples are compared with
-//! those of the generator before a figure counts.
+//! the generator's before a figure counts.
 
 mod measure;
 mod report;

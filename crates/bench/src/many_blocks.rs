@@ -2,7 +2,7 @@
 //! maps, resident memory, and whether old blocks answer, a window is flushed and blocks are compacted.
 //!
 //! Invariants: blocks are written by the crate's own writer, in this process, without a sync; an answer
-//! counts only if it is what was written.
+//! counts only if it equals the written samples.
 //! Not here: peers, which keep one directory a tenant or have no tenants.
 
 mod fill;

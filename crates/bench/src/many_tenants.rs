@@ -85,7 +85,7 @@ fn measure(options: &Options, dir: &std::path::Path) -> Result<()> {
     let disk = Arc::new(DiskCounter::default());
     let observed = ObservedDisk::new(RealDisk::new(), disk.clone());
     let env = Env { clock: clock.clone(), disk: Arc::new(observed), rng: Arc::new(Rng::from_seed(1)) };
-    // Appends are not what is measured.
+    // The measurement does not include appends.
     let mut store = TsdbOptions { sync: SyncMode::Os, ..TsdbOptions::new(dir.to_owned()) };
     store.flush.small_window_bytes = options.small_window;
     let tsdb = Tsdb::open(env, store, Arc::default()).map_err(|error| anyhow!("{error}"))?;

@@ -2,7 +2,7 @@
 //! ones: many clients of heavy queries and many writers, or one tenant that sends millions of new series.
 //!
 //! Invariants: the run fails if a request of the small tenant is refused, or if its p99 next to the others is
-//! more than [`SLOWDOWN_MAX`] times that of alone and [`SLOWDOWN_MS`] more; next to new series,
+//! more than [`SLOWDOWN_MAX`] times its p99 alone and [`SLOWDOWN_MS`] more; next to new series,
 //! [`NEW_SERIES_SLOWDOWN_MAX`] times.
 //! Not here: clients with a machine of their own. With `--client-priority low` the greedy clients give way to
 //! the server, as if they had one.
@@ -178,7 +178,8 @@ impl Phase {
         format!("{queries}; {writes}; {} refused", self.refused)
     }
 
-    /// Checks that nothing was refused, and that p99 is at most `factor` times that of `alone` and `more_ms`.
+    /// Checks that nothing was refused, and that p99 is at most `factor` times the p99 of `alone` plus
+    /// `more_ms`.
     fn check(&self, alone: &Phase, factor: f64, more_ms: f64) -> Result<()> {
         ensure!(self.refused == 0, "{} requests of the small tenant were refused", self.refused);
         for (name, together, alone) in

@@ -79,7 +79,7 @@ pub(crate) fn map_count(pid: u32) -> Result<usize> {
     Ok(read(pid, "maps")?.lines().count())
 }
 
-/// Makes the peak of resident memory start again from what is resident.
+/// Resets the peak of resident memory to the current resident memory.
 pub(crate) fn reset_peak(pid: u32) -> Result<()> {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").with_context(|| format!("process {pid} is gone"))
 }

@@ -119,7 +119,7 @@ fn measure(server: &mut Server, load: &mut Load, step_count: usize) -> Result<Me
     })
 }
 
-/// Reads back what was acknowledged: the series, the sum of their last values, the number of samples.
+/// Reads acknowledged samples back: the series, the sum of their last values, the number of samples.
 fn verify(server: &Server, load: &Load, step_count: usize) -> Result<()> {
     let last_ms = load.time_of_step(step_count - 1);
     let ask = |query: &str| crate::http::query_number(server.port, query, last_ms);

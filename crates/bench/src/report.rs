@@ -1,6 +1,7 @@
-//! A report as Markdown and JSON: what was run on which machine, tables, and the targets with what was found.
+//! A report as Markdown and JSON: the runs and their machine, tables, and the targets with the measured
+//! figures.
 //! Invariants: a target that could not be measured is shown as missed, never left out.
-//! Not here: how figures are taken (each benchmark), what they mean (BENCHMARKS.md).
+//! Not here: measurement (each benchmark), interpretation (BENCHMARKS.md).
 
 use std::fmt::Write;
 use std::path::Path;

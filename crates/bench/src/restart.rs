@@ -3,8 +3,8 @@
 //! Measured: the time from exec to the first correct answer, and how many acknowledged samples are gone.
 //!
 //! Invariants: one server at a time; all get the same samples in the same order until the time for loading is
-//! over; an answer is correct only if one series' value, and the count and sum of 5000 series, are what was
-//! sent.
+//! over; an answer is correct only if one series' value, and the count and sum of 5000 series, equal the sent
+//! samples.
 //! Not here: a loss of power (a killed process loses nothing that the kernel has).
 
 mod poll;
@@ -29,7 +29,7 @@ const QUICK_SERIES: usize = 20_000;
 const QUICK_SECONDS: u64 = 8;
 /// Time for remaining work after the start before memory is read.
 const SETTLE: Duration = Duration::from_secs(3);
-/// A range that is longer than what was sent by this covers all of it.
+/// A range that exceeds the sent samples by this many steps covers all of them.
 const RANGE_SPARE_STEPS: i64 = 20;
 
 #[derive(clap::Args)]
@@ -167,7 +167,7 @@ fn load_and_kill(
     Ok(Loaded { whole, acked_count: fleet.acked_sample_count(), memory, disk_bytes })
 }
 
-/// Counts what is there, request by request, and compares it with what was acknowledged.
+/// Counts the stored samples, request by request, and compares them with the acknowledged ones.
 fn count_lost(server: &Server, fleet: &Fleet, start_ms: i64) -> Result<usize> {
     let mut lost_count = 0;
     let step_count = fleet.batches().map(|batch| batch.acked_count).max().unwrap_or(0) as i64;

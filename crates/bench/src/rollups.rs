@@ -28,7 +28,7 @@ const DAY_S: i64 = 24 * 3600;
 /// Distance of the last block from the clock: windows before it are closed.
 const AGE_MS: i64 = 6 * 3_600_000;
 const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 10s:2w,1m:9w,1h:10y\n";
-/// The first method is that of panels which ask for none.
+/// Panels that ask for no method get the first one.
 const AGGREGATION: &str =
     "[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = avg,min,max,last,count\n";
 const ROLLUP_WAIT: Duration = Duration::from_secs(1800);

@@ -47,7 +47,7 @@ pub(crate) enum Kind {
     /// InfluxDB 1.x, which speaks no remote write: `line-protocol` only.
     #[value(skip)]
     Influx(Index),
-    /// carbon-cache, which has no HTTP: `carbon` only. The port is that of its line receiver.
+    /// carbon-cache, which has no HTTP: `carbon` only. The port is its line receiver's.
     #[value(skip)]
     Carbon,
 }
@@ -240,7 +240,7 @@ impl Server {
         self.dir.join("data")
     }
 
-    /// Makes what was acknowledged visible to queries, where the server has a delay.
+    /// Makes acknowledged samples visible to queries, where the server has a delay.
     pub(crate) fn make_visible(&self) -> Result<()> {
         if self.kind == Kind::VictoriaMetrics {
             http::get(self.port, "/internal/force_flush")?;

@@ -1,7 +1,7 @@
 //! Queries over a bucket that is far away: cold, warm, and the same query over local blocks.
 //!
-//! Invariants: each cold run is a process of its own; its answer equals that of the server with local blocks;
-//! requests are those that the proxy saw between the query and its answer.
+//! Invariants: each cold run is a process of its own; its answer equals the answer of the server with local
+//! blocks; requests are counted that the proxy saw between the query and its answer.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::server::{Kind, Server, Setup};
 /// Pairs of warm queries, local and over the bucket.
 const WARM_PAIRS: usize = 40;
 
-/// A query and what is asked of it.
+/// A query and its expectations.
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) tenant: &'static str,

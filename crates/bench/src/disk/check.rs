@@ -1,5 +1,5 @@
-//! Reads back what was stored and compares it bit by bit with what was sent.
-//! Invariants: a server that claims to be exact must be; of others it is counted what has changed.
+//! Reads stored samples back and compares them bit by bit with the sent ones.
+//! Invariants: a server that claims to be exact must be; changed samples of other servers are counted.
 
 use std::collections::BTreeMap;
 

@@ -63,8 +63,7 @@ pub(super) fn run(options: &Options) -> Result<Case> {
     Ok(Case { table, targets })
 }
 
-/// Returns the bytes on disk without what the WAL reserves for the next writes: spare segments and the one
-/// that is written.
+/// Returns the bytes on disk without the WAL's reserve for the next writes: spare segments and the open one.
 fn used_bytes(data_dir: &Path) -> u64 {
     let wal = std::fs::read_dir(data_dir.join("wal"));
     let files: Vec<PathBuf> = wal.into_iter().flatten().flatten().map(|file| file.path()).collect();

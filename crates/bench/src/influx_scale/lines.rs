@@ -35,7 +35,7 @@ impl LineWriter {
         if self.body.len() >= BODY_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Sends what is left and waits until it is acknowledged.
+    /// Sends the remaining lines and waits until they are acknowledged.
     pub(super) fn flush(&mut self) -> Result<()> {
         if !self.body.is_empty() {
             self.connection.post(self.body.as_bytes())?;

@@ -15,8 +15,8 @@ pub(crate) fn open(dir: &Path) -> Result<Arc<Tsdb>> {
     open_with(dir, SyncMode::Fsync)
 }
 
-/// As [`open`], for writing what is read back later: a kill loses nothing that the kernel has, so nothing
-/// waits for the disk.
+/// As [`open`], for writing samples that are read back later: a kill loses nothing that the kernel has, so
+/// nothing waits for the disk.
 pub(crate) fn open_to_fill(dir: &Path) -> Result<Arc<Tsdb>> {
     open_with(dir, SyncMode::Os)
 }

@@ -190,7 +190,7 @@ impl Corpus {
             Family::Latency => {
                 let owner = at / BOUNDS.len();
                 let bound = at % BOUNDS.len();
-                // Each bound counts all lower ones; the noise is that of the instance.
+                // Each bound counts all lower ones; the noise depends on the instance.
                 let noise = mix((owner as u64) << 32 | step as u64) % 5;
                 ((step as u64 * (10 + mix(owner as u64) % 20) + noise) * (bound as u64 + 1)) as f64
             }

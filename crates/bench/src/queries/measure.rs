@@ -1,6 +1,6 @@
 //! Asks a server one shape several times, compressed and plain in alternation: time, CPU and memory of each.
-//! Invariants: the first time warms up and its answer is the one that is checked; result caches are
-//! bypassed; no response is decompressed while the clock runs.
+//! Invariants: the first round warms up, and its answer is checked; result caches are bypassed; no response
+//! is decompressed while the clock runs.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(super) struct Cost {
     pub(super) wall_ms: f64,
     /// Median of the server's CPU time, with gzip.
     pub(super) cpu_ms: f64,
-    /// Median of all rounds without compression; NaN of what is asked just once.
+    /// Median of all rounds without compression; NaN for queries asked just once.
     pub(super) plain_ms: f64,
     /// The most resident memory grew while a query ran.
     pub(super) memory_mib: f64,

@@ -28,7 +28,7 @@ pub(super) enum Ask {
     Many(Vec<Ask>),
     /// The same over one connection, as rulers ask.
     ManyKept(Vec<Ask>),
-    /// Queries that are alike, each asked once and never before: the figures are those of a middle one.
+    /// Similar queries, each asked once and never before: the figures are the median query's.
     Fresh(Vec<Ask>),
 }
 

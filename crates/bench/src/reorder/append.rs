@@ -2,8 +2,8 @@
 //! WAL.
 //!
 //! Invariants: batches are made before the clock starts, except for their times and values; every point that
-//! was sent is read back after each case, so that those older than the window count as well. The time is that
-//! of the appends; the WAL writes on its own thread meanwhile and is synced in the end.
+//! was sent is read back after each case, so that points older than the window count as well. Only appends
+//! are timed; the WAL writes on its own thread meanwhile and is synced in the end.
 
 use std::path::Path;
 use std::time::Instant;

@@ -21,7 +21,7 @@ const READY_WAIT: Duration = Duration::from_secs(30);
 /// Summing in another order changes the last digits only.
 const SUM_TOLERANCE: f64 = 1e-9;
 
-/// When what was answered correctly.
+/// Times of the first correct answers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answered {
     /// From exec to the first correct answer about samples of any age; NaN if none is there.

@@ -1,9 +1,9 @@
 //! `write-path --against BINARY`: this binary and another one do the same work in alternation; what differs
 //! is printed with a confidence interval.
 //!
-//! Invariants: of each pair one half is run first in turn, so that a machine that becomes slower or faster
-//! favours neither; the interval is that of the median of the pairs' ratios by order statistics, which
-//! assumes nothing of how they are distributed.
+//! Invariants: the halves of a pair take turns in running first, so that a machine that becomes slower or
+//! faster favours neither; the interval is a confidence interval of the median of the pairs' ratios by order
+//! statistics, which assumes nothing of how they are distributed.
 //! Not here: the work (`write_path`).
 
 use std::path::Path;
