@@ -71,13 +71,13 @@ pub(crate) struct Answer {
     pub(crate) kind: String,
     /// Elements in order.
     pub(crate) series: Vec<AnswerSeries>,
-    /// Of a string.
+    /// Text of a string result.
     pub(crate) text: String,
     /// Texts.
     pub(crate) warnings: Vec<String>,
     /// Texts.
     pub(crate) infos: Vec<String>,
-    /// Why there is no value.
+    /// Error; `None` if there is a value.
     pub(crate) error: Option<String>,
 }
 

@@ -104,7 +104,7 @@ fn difference_within(query: &str, ours: &Answer, theirs: &Answer, tolerance: f64
         .or_else(|| annotation_difference(ours, theirs))
 }
 
-/// Which of several duplicates are named depends on the order of series, which is random in Prometheus.
+/// Prometheus names the duplicates in the order of its series, which is random.
 pub(crate) fn same_error(ours: Option<&str>, theirs: Option<&str>) -> bool {
     let duplicate =
         |text: Option<&str>| text.is_some_and(|t| t.starts_with("found duplicate series for the match"));
@@ -179,7 +179,7 @@ fn same_histogram(a: &FloatHistogram, b: &FloatHistogram, tolerance: f64) -> boo
     let (mut a, mut b) = (a.clone(), b.clone());
     let largest = [a.count.abs(), b.count.abs(), 1e-3].into_iter().fold(0.0, f64::max);
     for histogram in [&mut a, &mut b] {
-        // What is left of a difference of equal counts is nothing.
+        // A small remainder of a difference of equal counts is an error of rounding.
         let counts = histogram.positive.counts.iter_mut().chain(&mut histogram.negative.counts);
         counts.filter(|count| count.abs() < tolerance * largest).for_each(|count| *count = 0.0);
         histogram.compact(0);

@@ -1,8 +1,8 @@
 //! Rules that assign a difference to a documented kind (docs/promql-differences.md).
 //!
 //! Invariants: a rule asks for evidence where there is some (Prometheus contradicts itself; Prometheus
-//! reports our error for a part of the query; the answers agree when numbers in texts are rounded). What no
-//! rule knows is unexplained, and fails the run.
+//! reports our error for a part of the query; the answers agree when numbers in texts are rounded). A
+//! difference without a rule is unexplained, and fails the run.
 
 use std::collections::HashSet;
 use std::io::Result;
@@ -126,7 +126,7 @@ fn explain_value(
     {
         return Ok(Some("sort_by_label without the label"));
     }
-    // A part may fail alone, because of equal labels; what is above it has the same digits.
+    // A part may fail alone, because of equal labels; nodes above it have the same digits.
     for part in parts.iter().filter(|part| any_part(part, is_math)) {
         let small = Case { query: part.to_string(), ..case.clone() };
         let (ours, theirs) = bench.ask(&small)?;

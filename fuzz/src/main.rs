@@ -60,7 +60,7 @@ enum Mode {
     Mutate,
 }
 
-/// Which differences are printed.
+/// Differences to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Show {
     Unexplained,

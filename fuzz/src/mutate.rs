@@ -1,7 +1,7 @@
 //! Queries with words left out, doubled, swapped and replaced: both parsers are to accept and print them, or
 //! to refuse them, with the same words.
 //!
-//! Invariants: what is shown has been made small: no word of it can go without the difference going.
+//! Invariants: printed cases are minimal: no word of them can go without the difference going.
 //! Not here: evaluation.
 
 use std::collections::BTreeMap;

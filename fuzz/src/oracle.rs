@@ -96,7 +96,7 @@ fn encode(dataset: &Dataset) -> Value {
             "histograms": histograms,
         })
     };
-    // What our engine reads, hints included.
+    // Series as our engine reads them, with hints.
     Value::Array(dataset.source().iter().map(series).collect())
 }
 

@@ -37,7 +37,7 @@ const UNITS: [&str; 6] = ["1s", "10s", "1m", "1h", "500ms", "1u"];
 pub(crate) enum CallKind {
     Aggregate,
     Selector,
-    /// Of points, or of an aggregate where there are windows.
+    /// Transformation of points, or of an aggregate where there are windows.
     Transformation {
         windows: bool,
     },

@@ -19,7 +19,7 @@ use crate::steps::Step;
 
 /// A difference and the case that it is in.
 pub(crate) struct Evidence<'e> {
-    /// Steps up to the one that differs.
+    /// Steps up to the differing one.
     steps: &'e [Step],
     /// Statement of the step that differs.
     text: String,

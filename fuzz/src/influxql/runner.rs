@@ -58,7 +58,7 @@ impl Answers {
     }
 }
 
-/// Both servers and what was counted.
+/// Both servers and the counts of cases.
 pub(crate) struct Runner {
     pub(crate) pair: Pair,
     /// True if InfluxDB has the index tsi1.

@@ -113,7 +113,7 @@ impl Reader for IniReader {
         TOKENS
     }
 
-    /// Moves, repeats and removes lines; changes what is before or after a separator.
+    /// Moves, repeats and removes lines; changes the text before or after a separator.
     fn mutate(&self, rng: &Rng, input: &mut Vec<u8>) {
         let mut lines: Vec<Vec<u8>> = input.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
         let at = rng.below(lines.len() as u64) as usize;

@@ -87,7 +87,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reads inputs for some seconds, at first those of the pool. Returns the number of findings.
+    /// Reads inputs for some seconds, at first the inputs of the pool. Returns the number of findings.
     pub(super) fn run(&mut self, seconds: u64) -> std::io::Result<usize> {
         let start_ns = self.env.clock.mono_ns();
         let mut report_ns = start_ns + PROGRESS_NS;
@@ -189,7 +189,7 @@ impl Session {
     }
 }
 
-/// Returns the text without digits and without what is quoted.
+/// Returns the text without digits and without quoted parts.
 fn without_numbers(text: &str) -> String {
     let mut out = String::new();
     let mut is_quoted = false;

@@ -80,7 +80,7 @@ impl Reader for WhisperReader {
             }
             4 => input.resize(len + POINT_BYTES * rng.below(8) as usize, 0),
             5 => {
-                // The offset of an archive as that of another one, or after it.
+                // The offset of an archive, equal to another one's or after it.
                 let other = HEADER_BYTES + ENTRY_BYTES * rng.below(ENTRIES_MAX) as usize;
                 let shift = *pick(rng, &[0, 1, 12, u32::MAX]);
                 let offset = word(input, other).wrapping_add(shift);

@@ -123,7 +123,7 @@ fn grow(rng: &Rng, histogram: &mut FloatHistogram, gauge: bool) {
     settle(rng, histogram);
 }
 
-/// Count and sum of what is in the buckets; NaN observations now and then.
+/// Sets count and sum from the buckets; NaN observations now and then.
 fn settle(rng: &Rng, histogram: &mut FloatHistogram) {
     let sides = histogram.positive.counts.iter().chain(&histogram.negative.counts);
     histogram.count = histogram.zero_count + sides.sum::<f64>();

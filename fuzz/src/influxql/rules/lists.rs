@@ -115,7 +115,7 @@ fn steps_without_deletions(e: &Evidence<'_>) -> Vec<Step> {
     e.steps.iter().filter(|step| !deletes(step)).cloned().collect()
 }
 
-/// Returns true if both have the same list of what is counted, and our number is the length of the list.
+/// Returns true if both have the same list of counted names, and our number is the length of the list.
 fn counts_its_list(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     counts_list(e, &e.text, runner)
 }
@@ -187,7 +187,7 @@ fn differs_where_fields_are(e: &Evidence<'_>, runner: &mut Runner) -> Result<boo
     })
 }
 
-/// Returns true if our list is that of InfluxDB for the default policy and for the other one together.
+/// Returns true if our list is InfluxDB's for the default policy and for the other one together.
 fn adds_other_policies(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     is_union(e, &e.text, runner)
 }

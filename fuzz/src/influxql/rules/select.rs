@@ -53,7 +53,8 @@ pub(super) const RULES: [Rule; 21] = [
         "mode among equally frequent values",
         |e| e.text.contains("mode("),
         |e, runner| {
-            // Of a subquery, another statement reads the values; others are operands.
+            // Operands and subqueries hide the values of `mode()`; `first()` in its place shows whether the
+            // rest agrees.
             let is_operand = text::columns(&e.text).iter().any(|text| text.rfind("mode(") > Some(0));
             let is_inner = is_operand || text::subqueries(&e.text).iter().any(|text| text.contains("mode("));
             Ok(is_among(e, "mode", runner, is_as_frequent)?
@@ -170,7 +171,7 @@ fn is_among(
     let columns = text::columns(&e.text);
     let calls = columns.iter().filter(|column| column.contains('(')).count();
     let is_own = |cell: &Cell| match cell.column.checked_sub(1) {
-        // Time and other columns are those of the selected point, next to a single call.
+        // Time and other columns belong to the selected point, next to a single call.
         None => calls == 1,
         Some(column) if name == "percentile" => columns.get(column).is_some_and(|text| !text.contains('(')),
         Some(column) => columns.get(column).or(columns.first()).is_some_and(|text| text.starts_with("mode(")),
@@ -255,8 +256,8 @@ fn with_rank_100(statement: &str) -> String {
     })
 }
 
-/// Returns true if both agree about each call by itself, integrals but for their times. The points may be
-/// those of other times for each series, or those within bounds.
+/// Returns true if both agree about each call by itself, integrals but for their times. Each series may have
+/// points at other times, or only points within bounds.
 fn differs_in_times_of_integrals(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     for text in [e.text.clone(), e.text.replace(TIED, APART), bounded(&e.text, &["f"])] {
         if differs_in_times(e, &text, runner)? {
@@ -273,7 +274,7 @@ fn differs_in_times(e: &Evidence<'_>, statement: &str, runner: &mut Runner) -> R
         let answers = e.ask(&text::with_columns(statement, call), runner)?;
         let is_same = match call.contains("integral(") {
             true => cells::same_but_for_times(&answers.ours, &answers.theirs),
-            // Of equal values, any point has the percentile.
+            // Any point among equal values has the percentile.
             false if call.contains("percentile(") => {
                 answers.agree() || cells::same_but_for_times(&answers.ours, &answers.theirs)
             }
@@ -319,7 +320,7 @@ fn calls_of_fields(name: &str, call: &str, measurement: &Measurement) -> Vec<Str
     measurement.numbers().iter().map(|field| format!("{name}({}{rest}", field.name)).collect()
 }
 
-/// Returns true if both agree about the integral of each field by itself in the place of those of all fields.
+/// Returns true if both agree about the integral of each field by itself, instead of all fields together.
 fn agree_about_each_integral(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let calls = text::calls_of(&e.text, "integral");
     let wild = calls.iter().find(|call| call.contains("(*") || call.contains("(/"));
@@ -353,7 +354,7 @@ fn sum_exceeds_integers(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
 }
 
 /// Returns true if both agree without SLIMIT and SOFFSET, and the index has other series than the policy:
-/// with tsi1 those of some shards only, else those of all policies.
+/// with tsi1 the series of some shards only, else the series of all policies.
 fn counts_other_groups(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let text = text::without_clause(&text::without_clause(&e.text, " SLIMIT "), " SOFFSET ");
     if !e.agree_about(&text, runner)? && !e.agree_about(&text.replace(TIED, APART), runner)? {
@@ -474,7 +475,7 @@ fn differs_in_forecasts(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
 }
 
 /// Returns true if both have a type error without conditions, or for the subquery by itself: it does not
-/// depend on what is selected.
+/// depend on the selected columns.
 fn have_a_type_error(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     let unlimited = text::without_clause(&text::without_clause(&e.text, " SLIMIT "), " SOFFSET ");
     let unconditional = text::without_clause(&unlimited, " WHERE ");

@@ -1,4 +1,4 @@
-//! Rules about line protocol and what is stored of it.
+//! Rules about line protocol and the stored points.
 
 use std::io::Result;
 
@@ -15,7 +15,7 @@ pub(super) const RULES: [Rule; 10] = [
     asked(
         "points refused in several shard groups of one write",
         |e| is_conflict(&e.difference().ours) && is_conflict(&e.difference().theirs),
-        // The answer is that of one shard, by chance; both agree about each point by itself.
+        // The answer comes from one shard, by chance; both agree about each point by itself.
         |e, runner| runner.agree_throughout(&e.steps.iter().flat_map(Step::by_line).collect::<Vec<_>>()),
     ),
     shown("a new field twice in a line, of two types", |e| {
@@ -125,7 +125,7 @@ fn without_equals(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     Ok(runner.has_tsi && runner.agree_throughout(&steps)?)
 }
 
-/// Returns true if the case writes a line of this kind and differs in what is stored.
+/// Returns true if the case writes a line of this kind and the stored points differ.
 fn has_line(e: &Evidence<'_>, is_meant: fn(&[u8]) -> bool) -> bool {
     let body = |step: &Step| match step {
         Step::Write { body, .. } => body.split(|byte| *byte == b'\n').any(is_meant),
