@@ -49,8 +49,8 @@ impl ReorderRule {
     /// Returns a rule for a window of `window_len` slots, `interval_ms` apart.
     ///
     /// # Errors
-    /// [`ReorderRuleError`] if `window_len` is out of bounds, or if the square of the interval times the length
-    /// exceeds 64 bits (an interval of a day and a window of a year fit).
+    /// [`ReorderRuleError`] if `window_len` is out of bounds, or if the square of the interval times the
+    /// length exceeds 64 bits (an interval of a day and a window of a year fit).
     pub fn new(interval_ms: u64, window_len: usize, update: Update) -> Result<ReorderRule, ReorderRuleError> {
         const { assert!(WINDOW_LEN_MAX <= u32::MAX as usize) };
         let slot_count = match u32::try_from(window_len) {
