@@ -107,7 +107,7 @@ fn has_verb(sentence: &str) -> bool {
             |idx: Option<usize>| idx.and_then(|idx| words.get(idx)).map_or("", |word| word.text.as_str());
         let before = text_at(idx.checked_sub(1));
         let after = text_at(idx.checked_add(1));
-        // "that" before "of" is a pronoun and opens no clause.
+        // Before "of", the word "that" is a pronoun and opens no clause.
         if SUBORDINATORS.contains(&word.text.as_str()) && !(word.text == "that" && after == "of") {
             is_subordinate = true;
         } else if is_verb(&word.text, before, after) {
