@@ -6,7 +6,7 @@
 //! random.
 //!
 //! Invariant: clock, disk and seeds are fake, so that each run executes the same instructions. A second run
-//! with more batches separates the cost of appends from that of startup.
+//! with more batches separates the cost of appends from the cost of startup.
 
 use chronolith_base::Env;
 use chronolith_head::{Head, HeadOptions, ReplayProgress};

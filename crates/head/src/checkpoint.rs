@@ -161,7 +161,7 @@ impl Checkpointer {
         Ok(stats)
     }
 
-    /// Returns a mark for the next slice of a round: a newer one than that of the round, unless series were
+    /// Returns a mark for the next slice of a round: newer than the mark of the round, unless series were
     /// created since, which the series file lacks.
     // PERF: a slice is copied with all samples of that moment, and a start replays each frame after its mark
     // as a duplicate, which looks up the stored sample. With one mark per round, replaying a tail of 6 M
@@ -329,7 +329,7 @@ impl Checkpointer {
         let mut rolling = self.rolling.lock();
         let sequence = self.state.wal.position().0;
         self.state.index.ids.reuse(|given| {
-            // The slices are those of ids assigned so far; they cannot be determined after the reuse.
+            // The slices contain the ids assigned so far; they cannot be determined after the reuse.
             self.note_given(&mut rolling, given, sequence);
         });
         rolling.ids = self.state.index.ids.mark();

@@ -7,7 +7,7 @@ use chronolith_model::{TenantId, TimeRange, WordKind};
 /// Kinds of a field name, in all measurements.
 pub type KindsOfName = (String, Vec<WordKind>);
 
-/// What is stored of fields outside of the head.
+/// Field types that blocks outside of the head have.
 pub trait FieldHistory: Send + Sync {
     /// Returns the kind of samples that a field may have in `range`; `None` if it has none.
     fn kind_in(

@@ -87,7 +87,7 @@ impl Head {
 
     /// Sets where fields are looked up that have left the head, once.
     pub fn set_field_history(&self, history: Box<dyn FieldHistory>) {
-        // A second history would be that of the same blocks.
+        // A second history would describe the same blocks.
         let _ = self.state.field_history.set(history);
     }
 

@@ -142,8 +142,8 @@ impl HeadIndex {
         }
     }
 
-    /// Removes the keys of departed series. Until then, such a key resolves to a series that does not exist,
-    /// and appends treat it as unknown.
+    /// Removes the keys of departed series. Until then, a key of a departed series resolves to an id without
+    /// series, and appends treat it as unknown.
     pub(crate) fn forget_keys(&self) {
         self.forget_stale_keys(&mut self.stale_keys.lock());
     }

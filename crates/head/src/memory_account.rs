@@ -1,7 +1,7 @@
 //! Memory accounts: the head's memory of one tenant, over all its stores.
 //!
-//! Invariants: the stores of a tenant have one account, that of their owner; a store without an owner has its
-//! own. An account lives as long as the head has one of its stores.
+//! Invariants: the stores of a tenant share the account of their owner; a store without an owner has its own.
+//! An account lives as long as the head has one of its stores.
 //! Not here: limits and shares (`memory_limit`).
 
 use std::sync::Arc;

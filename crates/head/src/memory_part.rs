@@ -18,7 +18,7 @@ impl MemoryPart {
         MemoryPart { name, bytes, count }
     }
 
-    /// Adds `parts` to those of the same name in `sums`.
+    /// Adds `parts` to the parts of the same name in `sums`.
     pub(crate) fn add(sums: &mut Vec<MemoryPart>, parts: impl IntoIterator<Item = MemoryPart>) {
         for part in parts {
             match sums.iter_mut().find(|sum| sum.name == part.name) {

@@ -75,7 +75,7 @@ pub struct SampleStats {
 pub struct HistogramStats {
     /// Bytes of open chunks and out-of-order samples.
     pub bytes: u64,
-    /// Number of times that those of a series were sealed early because of the memory limit.
+    /// Number of times that samples of a series were sealed early because of the memory limit.
     pub sealed_early_count: u64,
 }
 

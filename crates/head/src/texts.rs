@@ -1,4 +1,4 @@
-//! Texts of series of texts: a word of such a series is the id of a text in the dictionary of its tenant and
+//! Texts of series of texts: a word of a text series is the id of a text in the dictionary of its tenant and
 //! window.
 //!
 //! Invariants: within a dictionary an id has one text, and equal texts have equal ids. The frame of a new

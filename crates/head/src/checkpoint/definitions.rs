@@ -84,7 +84,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Makes the file durable, that of an earlier process as well.
+    /// Makes the file durable, also a file of an earlier process.
     pub(super) fn sync_definitions(&self, rolling: &mut CheckpointState) -> Result<(), HeadError> {
         let Some(file) = rolling.definitions.file.as_mut().filter(|file| file.is_open()) else {
             return Ok(());

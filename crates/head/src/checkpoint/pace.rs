@@ -1,5 +1,5 @@
-//! Rate control of the checkpoint: writes so many slices that replaying the WAL after the oldest slice takes
-//! about [`TAIL_NS_AIM`] of processor time, at a steady rate that leaves disk bandwidth to others.
+//! Rate control of the checkpoint: writes slices at a rate for which replaying the WAL after the oldest slice
+//! takes about [`TAIL_NS_AIM`] of processor time; the rate is steady and leaves disk bandwidth to others.
 //!
 //! Invariant: pure arithmetic; the caller passes time and sizes.
 

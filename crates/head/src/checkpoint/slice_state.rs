@@ -1,4 +1,4 @@
-//! Slices of the checkpoint: which series each has, and what is known of its two copies on disk.
+//! Slices of the checkpoint: the series of each, and the state of its two copies on disk.
 //!
 //! Invariant: the pages of all slices partition the series ids; a slice lies within one stripe.
 //! Not here: writing copies (`slices`).
@@ -94,7 +94,8 @@ impl SliceState {
         }
     }
 
-    /// Makes `copy_idx` with `header` the newest valid copy; `older_sequence` is that of the other one.
+    /// Makes `copy_idx` with `header` the newest valid copy; `older_sequence` is the sequence of the other
+    /// copy.
     pub(crate) fn set_copy(&mut self, copy_idx: usize, header: &SliceHeader, older_sequence: u64) {
         self.copy_idx = Some(copy_idx);
         self.older_sequence = older_sequence;

@@ -294,7 +294,7 @@ impl Checkpointer {
         Ok(copy_idx)
     }
 
-    /// Makes the newest copies durable, those of an earlier process as well.
+    /// Makes the newest copies durable, also copies of an earlier process.
     pub(super) fn sync_slices(&self, rolling: &mut CheckpointState) -> Result<(), HeadError> {
         let dir = wal_dir(&self.state.options.dir);
         let disk = &*self.state.env.disk;

@@ -1,10 +1,10 @@
 //! Reuses ids of departed series when few are left: whole pages of ids without a series, after a checkpoint.
 //!
 //! Invariant: when a page is released, none of its ids resolves to a former series. The steps, in this order:
-//! no thread holds such an id from before the page was free; wire keys and index forget the ids; no thread
-//! holds such an id from a lookup in those; then the series file and both copies of all slices are written
-//! without them, and the WAL before that is removed. So in all files that a later startup reads, an id has
-//! one series.
+//! no thread holds an id of the page from before the page was free; wire keys and index forget the ids; no
+//! thread holds one of the ids from a lookup in those; then the series file and both copies of all slices are
+//! written without them, and the WAL before that is removed. So in all files that a later startup reads, an
+//! id has one series.
 //! Not here: assigning ids (`index::ids`), the schedule (`tsdb`).
 
 use std::sync::Arc;

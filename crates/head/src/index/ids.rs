@@ -2,7 +2,7 @@
 //!
 //! Invariants: an id has one series until its page is released (`evict::reclaim`), and no page is released
 //! while a thread or a file may still resolve the id to the former series. Ids are assigned page by page:
-//! first those of released pages, ascending, then ids that were never assigned.
+//! first the ids of released pages, ascending, then ids that were never assigned.
 //! Not here: finding free pages (`evict::reclaim`).
 
 use std::sync::Arc;

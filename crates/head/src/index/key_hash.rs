@@ -1,7 +1,7 @@
 //! Keyed 128-bit hash of the wire key of a series, with tenant and protocol mixed in.
 //!
 //! Invariants: without the key of the WAL, no client can make two wire keys collide; the hash of a key
-//! without field is that of its raw bytes, whatever its kind, because hashes are persisted.
+//! without field is the hash of its raw bytes, whatever its kind, because hashes are persisted.
 
 use chronolith_model::WordKind;
 use xxhash_rust::xxh3::xxh3_128_with_secret;

@@ -46,7 +46,8 @@ pub(crate) struct TenantHead {
     pub(crate) texts: TenantTexts,
     /// Memory of the tenant that owns the store, once it is needed.
     pub(crate) account: OnceLock<Arc<MemoryAccount>>,
-    /// A lock of `base`: that of the series keys is taken under it, so the interleaving tests must see both.
+    /// A lock of `base`: the lock of the series keys is taken under it, so the interleaving tests must see
+    /// both.
     pub(crate) field_types: sync::Mutex<FieldTypes>,
     /// Set once `field_types` has the fields that had several kinds at the start.
     pub(crate) has_field_types: AtomicBool,

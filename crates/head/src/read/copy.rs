@@ -166,7 +166,7 @@ impl CopiedChunks {
     }
 }
 
-/// Appends those of ascending `samples` that are in `range` to `out`, by policy.
+/// Appends the samples in `range` to `out`, by policy; `samples` ascend.
 fn copy_out_of_order(samples: Vec<OooSample>, range: TimeRange, out: &mut Vec<HeadChunk>) {
     let mut parts =
         [DuplicatePolicy::KeepFirst, DuplicatePolicy::LastWins].map(|policy| (policy, Columns::default()));

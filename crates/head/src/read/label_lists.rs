@@ -178,7 +178,7 @@ impl HeadReader {
         Ok(Some(values))
     }
 
-    /// Calls `visit` with those of `ids` that have samples in the range, page by page.
+    /// Calls `visit` with the `ids` that have samples in the range, page by page.
     fn for_each_page(
         &self,
         tenant: &TenantHead,

@@ -1,8 +1,8 @@
 //! Radix sort of selected series by labels: at each position of a label the pairs that occur there are ranked
 //! once, then series are sorted by one position after the other, the last first.
 //!
-//! Invariants: the order is that of `Labels`. The index is locked for a slice of pairs at a time, and texts
-//! are compared without it; the numbers of pairs must be of one generation of the index.
+//! Invariants: the order equals the order of `Labels`. The index is locked for a slice of pairs at a time,
+//! and texts are compared without it; the numbers of pairs must be of one generation of the index.
 //! Not here: series that are sorted while the index is not rebuilt (`index::tables::order`).
 
 use chronolith_base::hash::HashMap;
@@ -12,7 +12,7 @@ use crate::index::tables::TenantIndex;
 
 /// Pairs whose texts are copied under one lock.
 const SLICE_COUNT: usize = 1024;
-/// Bytes of memory per label of a series: its cell, and those of the sort.
+/// Bytes of memory per label of a series: its cell, and the cells of the sort.
 pub(super) const LABEL_BYTES: usize = 8;
 
 /// Pair numbers of series, each in the order of label names.
@@ -73,7 +73,7 @@ impl Position {
 }
 
 /// Returns the indices of the series of `pages`, counted over all of them, by labels; `None` if the index is
-/// no longer of `generation`, that of the pairs.
+/// no longer of `generation`, the generation of the pairs.
 pub(super) fn order_by_labels<'a>(
     tables: &RwLock<TenantIndex>,
     generation: u32,
@@ -165,8 +165,8 @@ impl PairTexts {
     }
 }
 
-/// Returns the rank of each pair by name and value, counted from 1, at one more than its index; that of a
-/// missing label, 0, is first.
+/// Returns the rank of each pair by name and value, counted from 1, at one more than its index; a missing
+/// label has 0, which is first.
 fn rank(texts: &PairTexts) -> Vec<u32> {
     let count = texts.spans.len();
     let Some((first_name, first_value)) = (count > 0).then(|| texts.get(0)) else { return vec![0] };

@@ -104,9 +104,9 @@ impl SampleSource for HeadSamples {
         Ok(())
     }
 
-    // PERF: chunks are copied in the order of series ids and read in that of labels, so that each is a cache
-    // miss: a quarter of the time of an instant query over rates.
-    //   cargo xtask bench queries --head --only chronolith
+    // PERF: chunks are copied in the order of series ids and read in the order of labels, so that each is a
+    // cache miss: a quarter of the time of an instant query over rates. cargo xtask bench queries --head
+    // --only chronolith
     fn prefetch(&self) {
         let bytes = self.selected.copied.memory(&*self.selected.disk).open_bytes;
         for chunk in self.chunks() {

@@ -114,8 +114,8 @@ impl HeadReader {
         self.select_labels(tenant, selector, SampleNeed::Newest, None, ctx)
     }
 
-    /// As [`HeadReader::select`] or [`HeadReader::select_newest`], with the labels of `projection` alone. The
-    /// order is that of all labels.
+    /// As [`HeadReader::select`] or [`HeadReader::select_newest`], with the labels of `projection` alone.
+    /// Series are in the order of all their labels.
     ///
     /// # Errors
     /// As [`HeadReader::select`].

@@ -62,8 +62,8 @@ pub(crate) fn snapshot_window(
     take_window(state, tenant, window, &all, |_, _| true)
 }
 
-/// Takes the chunks in `window` of those of `series` (ascending) that `is_wanted` accepts. The caller keeps
-/// the ids in use.
+/// Takes the chunks in `window` of the `series` (ascending) that `is_wanted` accepts. The caller keeps the
+/// ids in use.
 pub(crate) fn take_window(
     state: &HeadState,
     tenant: Arc<TenantHead>,

@@ -20,7 +20,7 @@ use crate::series::stripe::Arrivals;
 pub(crate) enum HeadChunk {
     /// A chunk in a sealed file.
     Sealed { file: Arc<SealedFile>, node: SealedChunk },
-    /// A copy of the open chunk, with its bytes in those of its list.
+    /// A copy of the open chunk, with its bytes in the bytes of its list.
     Open(OpenChunkCopy),
     /// A copy of the out-of-order samples that were accepted under one policy, never empty.
     OutOfOrder(Box<Columns>, DuplicatePolicy),
@@ -36,7 +36,7 @@ const _: () = assert!(size_of::<HeadChunk>() <= 48);
 pub(crate) struct OpenChunkCopy {
     pub(crate) min_time: i64,
     pub(crate) max_time: i64,
-    /// Its bytes among those of its list.
+    /// Offset of its bytes in the bytes of its list.
     pub(crate) start: u32,
     pub(crate) len: u32,
     pub(crate) count: u16,
@@ -98,8 +98,8 @@ impl HeadChunk {
         }
     }
 
-    /// Returns a copy of a sealed chunk if it has no start timestamps. Those of others are encoded for blocks
-    /// with the samples.
+    /// Returns a copy of a sealed chunk if it has no start timestamps. Chunks with start timestamps are
+    /// encoded for blocks together with the samples.
     pub(crate) fn copy_plain(&self, disk: &dyn Disk) -> Result<Option<EncodedChunk>, QueryError> {
         match self {
             HeadChunk::Sealed { file, node } if !node.has_starts() => file.copy(disk, node).map(Some),
@@ -115,8 +115,8 @@ impl HeadChunk {
         }
     }
 
-    /// Returns true if the samples win against those that arrived before. In-order chunks overlap only those
-    /// of an earlier version, which they replace.
+    /// Returns true if the samples win against earlier arrivals. In-order chunks overlap only chunks of an
+    /// earlier version, which they replace.
     fn replaces(&self) -> bool {
         self.order() != ChunkOrder::OutOfOrder(DuplicatePolicy::KeepFirst)
     }

@@ -108,7 +108,7 @@ pub(super) fn choose(
         }
     }
     note_damage(files, newest, &copies, notes);
-    // Of copies that lost the same marks, one may have series that the other one lost with them.
+    // Among copies that lost the same marks, one may have series that the other one lost with them.
     copies.sort_by_key(|copy| {
         std::cmp::Reverse((copy.is_whole(), copy.generation, copy.mark_end, copy.copy.frames_end))
     });

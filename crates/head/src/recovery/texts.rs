@@ -1,4 +1,4 @@
-//! Restores texts: those of files at the start, those of WAL frames while they are replayed.
+//! Restores texts: texts of files at the start, texts of WAL frames during replay.
 //!
 //! Invariant: a text is added unless its id is known, so order and repetition do not matter.
 //! Not here: samples that name them, freeing those that no sample names (`text_cleanup::unused`).
@@ -17,7 +17,7 @@ use crate::recovery::progress::ReplayReport;
 use crate::texts::file::{SUFFIXES, TextFile};
 use crate::texts::{TextBudget, TextStore};
 
-/// Reads the files of texts; `tenants` are those of the checkpoint.
+/// Reads the files of texts; `tenants` are the tenants of the checkpoint.
 pub(super) fn load(
     env: &Env,
     files: &CheckpointFiles,

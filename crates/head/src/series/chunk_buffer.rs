@@ -70,7 +70,7 @@ pub(crate) struct BufferCopy {
     pub(crate) count: u16,
     /// Offset of the copy.
     pub(crate) start: usize,
-    /// Bytes of the chunk, at least those of its header.
+    /// Bytes of the chunk, including its header.
     pub(crate) len: usize,
 }
 
@@ -194,9 +194,8 @@ impl ChunkBuffers {
     }
 
     /// Copies several chunks, each to its part of `out`, with their headers filled in.
-    // PERF: nodes are read round by round, so that the cache misses of several chunks overlap; those of one
-    // chunk depend on each other.
-    //   cargo xtask bench queries --head --only chronolith
+    // PERF: nodes are read round by round, so that the cache misses of several chunks overlap; misses of one
+    // chunk depend on each other. cargo xtask bench queries --head --only chronolith
     pub(crate) fn copy_many(&self, copies: &[BufferCopy], out: &mut [u8]) {
         let mut cursors = [CopyCursor::DONE; COPIES_AT_ONCE];
         for group in copies.chunks(COPIES_AT_ONCE) {

@@ -67,7 +67,7 @@ pub(crate) const WINDOW_WIDTH_MAX: i64 = (u32::MAX as i64) << BOUND_SHIFT;
 pub(crate) enum ChunkOrder {
     /// Samples were appended in order, or have been merged.
     InOrder,
-    /// Samples arrived after those of in-order chunks; the policy applies to equal timestamps.
+    /// Samples arrived after the samples of in-order chunks; the policy applies to equal timestamps.
     OutOfOrder(DuplicatePolicy),
 }
 

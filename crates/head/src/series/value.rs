@@ -68,7 +68,7 @@ impl Value<'_> {
         if is_same { Stored::Same } else { Stored::Different }
     }
 
-    /// Appends a sample of series `id` to those of a WAL frame.
+    /// Appends a sample of series `id` to the samples of a WAL frame.
     pub(crate) fn put_logged(self, id: u32, time: i64, start_ms: i64, out: &mut wal::Samples) {
         match self {
             Value::Word(bits) => out.push(id, time, bits),

@@ -71,8 +71,8 @@ impl WindowTally {
     }
 
     /// Counts `count` samples at `time`.
-    // PERF: the bounds of the samples so far stand in for those of the window, so a sample between them, as
-    // are all but the first of a scrape, costs two comparisons.
+    // PERF: the bounds of the samples so far stand in for the bounds of the window, so a sample between them,
+    // as are all but the first of a scrape, costs two comparisons.
     pub(crate) fn add(&mut self, time: i64, count: i64) {
         if time < self.current.oldest || time > self.current.newest {
             self.widen(time);
@@ -95,7 +95,7 @@ impl WindowTally {
         self.current.newest = self.current.newest.max(newest);
     }
 
-    /// As [`WindowTally::add`] for a single sample among those of another window, which stays current.
+    /// As [`WindowTally::add`] for a single sample among samples of another window, which stays current.
     pub(crate) fn add_single(&mut self, time: i64, count: i64) {
         if self.current.start <= time && time < self.end {
             return self.add(time, count);
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(windows.by_start.keys().copied().collect::<Vec<_>>(), [200]);
     }
 
-    /// Regression: the bounds were those of the window, so the newest sample seemed to be up to two hours in
+    /// Regression: the bounds were bounds of the window, so the newest sample seemed to be up to two hours in
     /// the future.
     #[test]
     fn bounds_are_timestamps_of_samples() {

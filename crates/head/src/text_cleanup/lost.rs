@@ -1,8 +1,8 @@
 //! Deletes samples whose text is lost: its frame in the WAL or its file is damaged.
 //!
 //! Invariants: only samples without a text are deleted, each deletion has its WAL frame, and the number of
-//! deleted samples is returned to be reported. A power cut may keep the frame of a sample and lose that of
-//! its text, which lies before it; such a sample was never acknowledged.
+//! deleted samples is returned to be reported. A power cut may keep the frame of a sample and lose the frame
+//! of its text, which lies before it; a sample without its text was never acknowledged.
 //! Not here: freeing texts without samples (`unused`).
 
 use chronolith_format::head::wal;

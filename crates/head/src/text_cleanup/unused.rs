@@ -2,7 +2,7 @@
 //! short, single texts of the others.
 //!
 //! Invariants: no append or selection of the tenant uses ids meanwhile. A dictionary never loses a text: one
-//! with fewer takes its place, and readers keep the one that they have.
+//! with fewer takes its place, and readers keep the old one.
 
 use chronolith_base::hash::HashSet;
 use chronolith_base::sync::MutexGuard;

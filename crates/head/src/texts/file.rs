@@ -94,7 +94,7 @@ impl TextFile {
         self.file.iter_mut().for_each(AppendFile::close);
     }
 
-    /// Removes all copies but those of the current file.
+    /// Removes the files before the current one.
     ///
     /// # Errors
     /// As the operating system reports, with the path.

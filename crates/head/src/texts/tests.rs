@@ -1,4 +1,4 @@
-//! Dictionaries: equal texts have equal ids, the budget is that of all dictionaries in use.
+//! Dictionaries: equal texts have equal ids, all dictionaries in use share one budget.
 
 use chronolith_model::{Labels, TenantId, TenantLimits, WriteBatch};
 

@@ -234,7 +234,7 @@ pub(super) fn leave_out(refused: &[u32], scratch: &mut AppendScratch) {
     scratch.misses.retain(|idx| refused.binary_search(idx).is_err());
 }
 
-/// Adds the counts of an append to those of its tenant and of the head.
+/// Adds the counts of an append to the counts of its tenant and of the head.
 pub(super) fn count_outcome(job: &mut AppendJob<'_>) {
     job.tenant.windows.lock().merge(&mut job.cx.windows, job.now_ms);
     job.tenant.newest_time.fetch_max(job.newest_time, Ordering::Relaxed);

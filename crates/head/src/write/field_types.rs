@@ -1,10 +1,10 @@
 //! Refuses samples of a field that has another type in their shard group, for protocols with types.
 //!
-//! Invariants: only series that are not found by their wire key are checked; those of a field with several
-//! kinds never are found, and those of a field that gets its second kind by the batch are checked with it. No
-//! lock of the index is held while blocks are asked. A row of the batch is refused as a whole, and all rows
-//! of a shard group in which the batch gives a new field two kinds.
-//! Not here: what is known of fields (`index::field_types`).
+//! Invariants: only series that are not found by their wire key are checked; series of a field with several
+//! kinds are never found, and series of a field that gets its second kind by the batch are checked with it.
+//! No lock of the index is held while blocks are asked. A row of the batch is refused as a whole, and all
+//! rows of a shard group in which the batch gives a new field two kinds.
+//! Not here: the record of fields (`index::field_types`).
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +32,7 @@ struct Field<'a> {
 /// Checks the series of the batch that are not known, before they are resolved: removes those that are
 /// refused, and the others of their rows, from the batch, and counts their samples.
 ///
-/// As in InfluxDB, all rows are compared with what was stored before the batch, and only then do the new
+/// As in InfluxDB, all rows are compared with the kinds stored before the batch, and only then do the new
 /// fields of the others get their kinds, in the order of the batch.
 pub(super) fn check_field_types(job: &mut AppendJob<'_>, scratch: &mut AppendScratch) {
     if !job.batch.source.is_typed || scratch.misses.is_empty() {
@@ -163,8 +163,8 @@ fn with_field(job: &AppendJob<'_>, idx: u32, builder: &mut LabelsBuilder, visit:
     }
 }
 
-/// Returns the kind that the field had before the batch in a shard group of the samples, if it is another
-/// one than that of the series.
+/// Returns the kind that the field had before the batch in a shard group of the samples, if it differs from
+/// the kind of the series.
 fn stored_conflict(job: &AppendJob<'_>, field: &Field<'_>, idx: u32) -> Option<WordKind> {
     let kind = job.batch.kind_of(idx as usize);
     for group in groups_of(job, idx) {

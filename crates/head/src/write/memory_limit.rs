@@ -49,7 +49,7 @@ impl MemoryLimit {
 
     /// Sets where the owners of stores are looked up, once, before anything is appended.
     pub(crate) fn set_owners(&self, owners: Box<dyn StoreOwners>) {
-        // Later ones would be those of the same catalogue.
+        // Later owners would come from the same catalogue.
         let _ = self.owners.set(owners);
     }
 

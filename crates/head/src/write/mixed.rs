@@ -13,7 +13,7 @@ use crate::series::decide::AppendOutcome;
 use crate::series::stripe::Stripe;
 use crate::series::value::{Sample, Value};
 
-/// Work of an out-of-order histogram relative to that of a float in order: it may decode a chunk.
+/// Work of an out-of-order histogram relative to an in-order float: it may decode a chunk.
 const OOO_HISTOGRAM_WORK: usize = 256;
 
 /// Appends `samples` of one series that has histograms or start timestamps.
@@ -61,8 +61,8 @@ pub(super) fn append_mixed(
     }
 }
 
-/// Sets the start timestamp of a duplicate that was added to the next frame to that of the stored sample,
-/// which the WAL may have lost.
+/// Gives a duplicate that was added to the next frame the start timestamp of the stored sample, which the WAL
+/// may have lost.
 pub(super) fn set_relogged_start(
     job: &AppendJob<'_>,
     scratch: &mut AppendScratch,

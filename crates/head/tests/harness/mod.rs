@@ -233,7 +233,7 @@ fn groups_of(
     (groups, order)
 }
 
-/// Label values are sorted and distinct, and include those of all series with samples.
+/// Label values are sorted and distinct, and include the values of all series with samples.
 fn check_values(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>, all: &Model) {
     let ctx = test_env.context();
     let list =

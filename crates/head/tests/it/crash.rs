@@ -303,7 +303,7 @@ fn frames_after_a_damaged_one_are_kept() {
     assert!(complaints > 0 && kept >= 8, "one frame is lost, not those after it: {kept} of 10");
 }
 
-/// Without a checkpoint in between, the WAL has such a series under two ids.
+/// Without a checkpoint in between, the WAL has a series that left and came back under two ids.
 #[test]
 fn a_series_that_left_and_came_back_is_one_after_a_restart() {
     for with_checkpoint in [false, true] {

@@ -252,7 +252,7 @@ fn a_large_window_drop_runs_concurrently_with_writers() {
     let found = read_all(&test_env, &head, &["a"]);
     let count: usize = found.values().map(std::collections::BTreeMap::len).sum();
     assert_eq!(count as u64, SERIES / 7 + 3 * rounds);
-    // All of them again: known series are found, departed ones are created again.
+    // All series again: known series are found, departed ones are created again.
     let rows: Vec<_> = (0..SERIES).map(|i| (labels(i), vec![(NOW_MS + 50_000, i as f64)])).collect();
     let outcome = test_env.write(&head, &tenant("a"), &batch(&rows)).unwrap();
     assert_eq!((outcome.accepted_count, outcome.rejected_count()), (SERIES, 0));

@@ -139,7 +139,7 @@ impl Life {
             return Vec::new();
         }
         let rule = |interval_ms, len| ReorderRule::new(interval_ms, len, Update::Allow).expect("valid");
-        // A checkpoint seals the points of the long window in chunks, not those of the short one.
+        // A checkpoint seals the points of the long window in chunks, but not the points of the short one.
         vec![rule(700, 120), rule(1000, 5)]
     }
 

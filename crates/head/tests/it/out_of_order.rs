@@ -169,8 +169,8 @@ fn check_orders(kind: Kind, count: usize) {
     }
 }
 
-/// Of two values at a timestamp the first or the last wins, by the policy of the tenant, wherever the sample
-/// is stored by then; a restart and a power failure restore the same.
+/// The first or the last value at a timestamp wins, by the policy of the tenant, wherever the sample is
+/// stored by then; a restart and a power failure restore the same.
 #[test]
 fn second_values_are_decided_alike_in_any_order() {
     check_second_values(Kind::Float, 20_000);

@@ -18,7 +18,7 @@ fn series_labels(idx: u64) -> Labels {
 }
 
 /// Regression: `count` built and sorted the labels of every series, though it uses none. Groups, their order,
-/// and their series with a sample that is not stale are those of a plain select, for every time range.
+/// and their series with a sample that is not stale equal a plain select, for every time range.
 #[test]
 fn presence_matches_a_plain_select() {
     for seed in 0..12 {
@@ -50,8 +50,8 @@ fn presence_matches_a_plain_select() {
     }
 }
 
-/// Regression: label names and values for a part of the time range of the head read every series. They are
-/// those of all series, as in Prometheus, unless the range has no samples; deleted series are still excluded.
+/// Regression: label names and values for a part of the time range of the head read every series. The lists
+/// cover all series, as in Prometheus, unless the range has no samples; deleted series are still excluded.
 #[test]
 fn label_lists_without_matchers_read_no_series() {
     let test_env = TestEnv::new(1);

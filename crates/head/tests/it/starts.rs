@@ -332,7 +332,7 @@ fn time_of(round: i64) -> i64 {
     NOW_MS - 9_000_000 + round
 }
 
-/// Series without start timestamps use no memory for them, and that of departed series is released.
+/// Series without start timestamps use no memory for them, and departed series release theirs.
 #[test]
 fn memory_is_counted_and_freed() {
     let test_env = TestEnv::new(2);

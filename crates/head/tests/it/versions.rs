@@ -1,4 +1,4 @@
-//! Data directories of earlier versions open and answer alike; those of later versions are refused.
+//! Data directories of earlier versions open and answer alike; directories of later versions are refused.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -53,8 +53,8 @@ const VERSION_2: Golden = golden!(
 );
 
 /// Directory of WAL version 3 and slice version 3. Eight series: floats, noisy decimals, both kinds of
-/// values, histograms, without and with start timestamps, which are those of whole series in its slice. Slice
-/// and WAL have the parts that [`VERSION_2`] names, decimal-delta chunks among them.
+/// values, histograms, without and with start timestamps, which its slice has per series. Slice and WAL have
+/// the parts that [`VERSION_2`] names, decimal-delta chunks among them.
 const VERSION_3: Golden = golden!(
     "version-3",
     "wal/00000000.slice0",
@@ -258,7 +258,7 @@ fn append_frame(test_env: &TestEnv, change: impl FnOnce(&mut Samples)) {
     });
 }
 
-/// The policy of the append decides again at replay, not that of the replay.
+/// The policy of the append decides again at replay, not the policy of the replay.
 #[test]
 fn replay_applies_the_duplicate_policy_of_each_frame() {
     let value = |policies: &[DuplicatePolicy]| {

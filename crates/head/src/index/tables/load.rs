@@ -23,7 +23,7 @@ const UNKNOWN: u32 = u32::MAX;
 #[derive(Default)]
 pub(crate) struct LoadScratch {
     names: Vec<u32>,
-    /// Maps the pairs of the payload to those of the index.
+    /// Maps the pairs of the payload to the pairs of the index.
     pairs: Vec<u32>,
     members: Vec<u32>,
 }

@@ -127,8 +127,8 @@ impl LabelIndex for TenantIndex {
     }
 }
 
-/// Returns those of `pairs`, all pairs of the name of a regex matcher, for which `fits` returns true; it must
-/// depend on `matcher` alone. Cost: the pairs that were added since the last call.
+/// Returns the pairs for which `fits` returns true, among `pairs`, all pairs of the name of a regex matcher;
+/// `fits` must depend on `matcher` alone. Cost: the pairs that were added since the last call.
 pub(super) fn find_cached(
     cache: &RegexCache,
     matcher: &Matcher,

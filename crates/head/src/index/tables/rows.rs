@@ -8,7 +8,7 @@
 #[derive(Default)]
 pub(super) struct Rows {
     ids: Vec<u32>,
-    /// Rows whose id is not above that of the row before.
+    /// Rows whose id is not above the id of the row before.
     run_starts: Vec<u32>,
     /// One bit per row.
     dead: Vec<u64>,
@@ -62,7 +62,7 @@ impl Rows {
         4 * (self.ids.capacity() + self.run_starts.capacity()) + 8 * self.dead.capacity()
     }
 
-    /// Returns true if `id` is above that of the youngest series.
+    /// Returns true if `id` is above the id of the youngest series.
     fn ascends(&self, id: u32) -> bool {
         self.ids.last().is_none_or(|&last| last < id)
     }

@@ -1,6 +1,6 @@
 //! Values per tag of a measurement, for their limit: sets that exist only where the limit is near.
 //!
-//! Invariants: a set has the values of all live series of its measurement; it may have those of dead ones
+//! Invariants: a set has the values of all live series of its measurement; it may have values of dead series
 //! until it is counted again, which happens before it refuses anything.
 //! Not here: counting (`lookup`), the limit (`write::resolve`).
 

@@ -75,7 +75,7 @@ pub(crate) struct TenantIndex {
     pub(super) postings_bytes: usize,
     /// Heap bytes of the pair lists of all names.
     pub(super) name_list_bytes: usize,
-    /// Pairs whose values a regex matches; those of a name are only appended to.
+    /// Pairs whose values a regex matches; pairs of a name are only appended.
     pub(super) regex_cache: RegexCache,
     /// Values of tags that are near their limit.
     pub(super) tag_values: TagValueSets,

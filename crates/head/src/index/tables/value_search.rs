@@ -51,7 +51,7 @@ impl ValuePosition {
         ValuePosition { pairs: tables.pairs_of_name(name), generation: tables.generation(), idx: 0 }
     }
 
-    /// Returns true if the numbers of pairs are still those of the index.
+    /// Returns true if the numbers of pairs still refer to the index.
     pub(crate) fn is_valid(&self, tables: &TenantIndex) -> bool {
         self.generation == tables.generation()
     }

@@ -59,7 +59,7 @@ pub(super) fn replay_blocks(
     write_sealed(shared);
 }
 
-/// As [`replay_blocks`] with all frames in the order of the log: those of a series with two ids may lie in
+/// As [`replay_blocks`] with all frames in the order of the log: frames of a series with two ids may lie in
 /// two stripes.
 fn replay_in_log_order(
     block: &FrameBlock,

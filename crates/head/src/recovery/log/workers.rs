@@ -117,8 +117,8 @@ impl<'scope, 'a> Workers<'scope, 'a> {
     }
 }
 
-/// Returns the bytes of blocks that are passed on together: one block if there are so many series that none
-/// would have several samples in a group.
+/// Returns the bytes of blocks that are passed on together: one block if a group would have no series with
+/// several samples.
 fn group_bytes(series_count: usize) -> usize {
     let bytes = series_count.saturating_mul(SERIES_BYTES);
     if bytes > 2 * GROUP_BYTES_MAX { 1 } else { bytes.min(GROUP_BYTES_MAX) }

@@ -58,7 +58,7 @@ fn decimal_delta(code: u8) -> OpenState {
     DecimalDeltaState::new(Scale::from_code(code).expect("a scale")).into()
 }
 
-/// Copies of many chunks equal those of each alone, and leave the bytes between them.
+/// Requires that copies of many chunks equal single copies, and leave the bytes between them.
 fn check_copies(buffers: &ChunkBuffers, pairs: &[Pair]) {
     let mut out = vec![0xee; 1];
     let mut copies = Vec::new();

@@ -1,10 +1,10 @@
 //! Appends samples of every kind to a stripe.
 //!
 //! Invariants: a sample after the newest one of its series, of any kind, goes to the open chunk of its kind
-//! and seals that of the other, as in Prometheus, so chunks have the order of their samples; one at the
-//! newest timestamp is decided at once; an earlier one goes to the out-of-order log. That is compared with
-//! the stored samples only while the append has lookups left; otherwise the policy applies when the log is
-//! resolved (`resolve`).
+//! and seals the open chunk of the other kind, as in Prometheus, so chunks have the order of their samples;
+//! one at the newest timestamp is decided at once; an earlier one goes to the out-of-order log. That is
+//! compared with the stored samples only while the append has lookups left; otherwise the policy applies when
+//! the log is resolved (`resolve`).
 //! Not here: sealing (`seal`), the WAL (`write`).
 
 use std::cmp::Ordering;
@@ -117,7 +117,7 @@ impl Stripe {
     }
 
     /// As [`Stripe::append`] for a word after the newest sample of its series; returns
-    /// [`AppendOutcome::NotNewest`] for others, and [`AppendOutcome::SeriesGone`] for those of another
+    /// [`AppendOutcome::NotNewest`] for others, and [`AppendOutcome::SeriesGone`] for series of another
     /// tenant. The open chunk of the series has no start timestamps.
     // PERF: inlined into the loop over the samples of a batch.
     //   cargo xtask append-path
@@ -186,7 +186,7 @@ impl Stripe {
     }
 
     /// Returns the newest sample of a series, which is at `time`. A histogram that is not in the open chunk
-    /// and a start timestamp that another chunk may have are looked up as far as the append has lookups left.
+    /// and a start timestamp that another chunk may have are looked up while the append has lookups left.
     fn newest_sample(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64) -> Option<StoredSample> {
         let series = self.series(id)?;
         let bits = series.newest_bits();
@@ -253,7 +253,7 @@ impl Stripe {
         }
     }
 
-    /// Returns the visible sample of a series at `time`, as far as the append has lookups left.
+    /// Returns the visible sample of a series at `time` if the append has enough lookups left.
     fn look_up(&mut self, cx: &mut AppendContext<'_>, id: u32, time: i64) -> Option<StoredSample> {
         let mut budget = cx.lookups_left;
         if budget == 0 {
@@ -264,7 +264,7 @@ impl Stripe {
         found.ok().flatten()
     }
 
-    /// Adds a sample to the log; encodes those of the series when they are many.
+    /// Adds a sample to the log; encodes the series's samples when they are many.
     fn push_out_of_order(&mut self, cx: &mut AppendContext<'_>, id: u32, sample: Sample<'_>) {
         let Sample { time, value, start_ms } = sample;
         let Some(list) = self.series(id).map(|series| series.ooo) else { return };
@@ -298,7 +298,7 @@ impl Stripe {
         let found = self.find_in_chunks(cx, id, &series, time, budget, &mut decoded);
         self.decoded = decoded;
         let mut found = found?;
-        // Newest first: the newest one that replaces counts, else what is stored, else the oldest one.
+        // Newest first: the newest sample that replaces counts, else the stored sample, else the oldest one.
         let mut buffered = None;
         for one in self.ooo.samples(series.ooo).filter(|one| one.time() == time) {
             let is_last = one.replaces();

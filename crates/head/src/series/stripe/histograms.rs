@@ -2,7 +2,7 @@
 //!
 //! Invariant: a series has at most one open chunk: of words in its record, or of histograms here.
 //! Not here: chunk bytes (`format::chunk::histogram`), sealed chunks and out-of-order histograms, which are
-//! stored as those of words are.
+//! stored like words.
 
 mod budget;
 

@@ -1,12 +1,12 @@
-//! Out-of-order log of one stripe: samples of every kind and of all its series, in arrival order, until those
-//! of a series are encoded as an out-of-order chunk.
+//! Out-of-order log of one stripe: samples of every kind and of all its series, in arrival order, until the
+//! samples of a series are encoded as an out-of-order chunk.
 //!
 //! An append writes the next 24 bytes of the log and links them to the previous entry of the same series, so
 //! it touches no memory but the end of the log and the record of the series. The samples of a series are
 //! found by following the links; a page is freed once none of its entries is in use.
 //!
 //! Invariants: an entry belongs to one list, which starts at [`OooList`] in the record of its series; the
-//! count in an entry is that of its list up to there.
+//! count in an entry is the length of its list up to there.
 //! Not here: when a list is encoded, which sample of a timestamp is visible (`seal`, `resolve`).
 
 use std::sync::Arc;

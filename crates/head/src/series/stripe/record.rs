@@ -5,8 +5,8 @@
 //! [`CONVERSION_COUNT`] samples is encoded as decimal-delta if that is clearly smaller, and a chunk with a
 //! value that does not fit decimal-delta is encoded again with a finer scale or as XOR.
 //!
-//! Invariants: the state is that of the open chunk, and without one, of the last sample; no encoding changes
-//! a sample.
+//! Invariants: the state describes the open chunk and, without one, the last sample; no encoding changes a
+//! sample.
 //! Not here: nodes of chunks (`chunk_buffer`), the encodings and the rule that chooses
 //! (`format::chunk::decimal_delta`), sealing (`seal`).
 
@@ -99,7 +99,7 @@ impl SeriesState {
         self.state.time()
     }
 
-    /// Returns the bits of the newest sample, those of `HISTOGRAM_BITS` for a histogram.
+    /// Returns the bits of the newest sample; `HISTOGRAM_BITS` for a histogram.
     pub(crate) fn newest_bits(&self) -> u64 {
         self.state.value_bits()
     }

@@ -1,7 +1,7 @@
 //! Reorder buffers of the series of one stripe: samples that are in the WAL and not yet in chunks.
 //!
-//! Queries and checkpoints read buffered samples like those of the out-of-order log; a restart has them there
-//! or, if they are the newest of their series, in the open chunk.
+//! Queries and checkpoints read buffered samples like samples of the out-of-order log; a restart has them
+//! there or, if they are the newest of their series, in the open chunk.
 //!
 //! Invariants: buffered samples arrived after all others of their timestamp. The slots of a stripe are
 //! bounded; without one, samples take the out-of-order path.

@@ -24,7 +24,7 @@ pub(crate) struct Reordered {
 
 /// Appends a sample of a series with a rule. `None` if the interval has no valid timestamp after `time`.
 ///
-/// The policy of the rule applies to a second value inside the window, that of `cx` to all others.
+/// The policy of the rule applies to a second value inside the window, the policy of `cx` to all others.
 pub(crate) fn append_by_rule(
     stripe: &mut Stripe,
     cx: &mut AppendContext<'_>,
@@ -98,7 +98,7 @@ fn append_emitted(stripe: &mut Stripe, cx: &mut AppendContext<'_>, tenant: u32, 
     cx.windows.add(sample.time_ms, -1);
 }
 
-/// Moves the buffered samples of a series to its chunks; `cx` is that of its tenant.
+/// Moves the buffered samples of a series to its chunks; `cx` is the context of its tenant.
 pub(crate) fn flush(stripe: &mut Stripe, cx: &mut AppendContext<'_>, id: u32) {
     let Some(buffer) = stripe.reorder_buffers.remove(id) else { return };
     let Some(tenant) = stripe.series(id).map(|series| series.tenant) else { return };

@@ -81,7 +81,7 @@ impl Stripe {
         self.put_out_of_order(id, taken);
     }
 
-    /// Adds samples to the log; returns the number of those of the series, as far as they are counted.
+    /// Adds samples to the log; returns the number of samples that the log counts for the series.
     fn put_out_of_order(&mut self, id: u32, samples: Vec<OooSample>) -> usize {
         let Some(mut list) = self.series(id).map(|series| series.ooo) else { return 0 };
         let mut count = 0;
@@ -490,7 +490,7 @@ impl Stripe {
         }
     }
 
-    /// Adds the start timestamps of a checkpoint of an earlier version, which are those of all samples of a
+    /// Adds the start timestamps of a checkpoint of an earlier version, which apply to all samples of a
     /// series. Its chunks and out-of-order samples are restored already.
     pub(crate) fn restore_old_starts(&mut self, cx: &AppendContext<'_>, id: u32, runs: &[StartRun]) {
         if let Some((first, last)) = self.open_times(id) {
@@ -507,7 +507,7 @@ impl Stripe {
         if nodes.iter().all(|node| runs_of_chunk(node).is_empty()) {
             return;
         }
-        // All of them are sealed again, so that their order stays that of their arrival.
+        // Every chunk is sealed again, so that their order stays the order of arrival.
         nodes.sort_by_key(SealedChunk::chunk_ref);
         for node in nodes {
             // A chunk that cannot be read stays as it is: its readers report the damage.
@@ -553,8 +553,8 @@ fn store_chunk(cx: &AppendContext<'_>, id: u32, meta: &ChunkMeta, bytes: &[u8]) 
     SealedChunk::new(chunk_ref, meta).expect("chunks have few samples within a window")
 }
 
-/// Returns the timestamp of the newest sample of sealed chunks. Decodes those of which only a bound is known,
-/// as far as they may have it.
+/// Returns the timestamp of the newest sample of sealed chunks. Decodes chunks for which only a bound is
+/// known if they may have it.
 fn newest_sealed<'a>(cx: &AppendContext<'_>, chunks: impl Iterator<Item = &'a SealedChunk>) -> Option<i64> {
     let mut chunks: Vec<&SealedChunk> = chunks.collect();
     chunks.sort_by_key(|chunk| std::cmp::Reverse(chunk.max_time()));

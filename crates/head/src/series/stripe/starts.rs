@@ -1,7 +1,7 @@
 //! Start timestamps of open chunks: a column of runs per chunk, for the few series whose senders set them.
 //!
 //! Invariants: a column belongs to the open chunk of its series, of words or of histograms, and leaves with
-//! it; the times of its runs are those of samples of the chunk; a chunk without start timestamps has no
+//! it; the times of its runs are times of samples of the chunk; a chunk without start timestamps has no
 //! column.
 //! Not here: sealed chunks, whose bytes begin with their runs (`format::chunk::kinds`), and out-of-order
 //! samples, which have their own (`ooo_log`).

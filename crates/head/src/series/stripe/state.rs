@@ -86,7 +86,7 @@ pub(crate) struct AppendContext<'a> {
     store: &'a SealedStore,
     disk: &'a dyn Disk,
     histograms: &'a HistogramBudget,
-    /// Width of the narrowest windows of any tenant, of which those of every tenant are multiples.
+    /// Width of the narrowest windows of any tenant; the widths of all tenants are multiples of it.
     narrowest_width: i64,
     /// Applies to a second value at a timestamp.
     pub(crate) duplicates: DuplicatePolicy,

@@ -163,7 +163,7 @@ fn samples_before_all_chunks_of_their_series_use_up_the_lookups() {
     time -= 1;
     assert_eq!(stripe.append(&mut cx, 1, time, Value::Word(1)), AppendOutcome::OutOfOrder);
     assert_eq!(cx.lookups_left, 0, "one sample visits no more chunks than four lookups allow");
-    // A short list of chunks is searched to its end, and costs only what is decoded.
+    // A short list of chunks is searched to its end; only decoded chunks count as work.
     stripe.create(2, 0);
     (0..300).for_each(|at| {
         stripe.append(&mut cx, 2, 1000 + at * 10, Value::Word(1));

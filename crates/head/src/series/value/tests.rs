@@ -42,7 +42,7 @@ fn staleness_markers_of_both_kinds_are_the_same_sample() {
     check_compare(Value::Histogram(&stale), Value::Histogram(&live), Stored::Different);
 }
 
-/// Frames have words and histograms in any order; what was put in comes out.
+/// Frames have words and histograms in any order; reading returns them in order.
 #[test]
 fn logged_values_are_read_in_order() {
     let (one, two) = (histogram(1, 1.0), histogram(2, 2.0));

@@ -1,5 +1,5 @@
 //! Samples of both kinds in any order, duplicates, other values and deletions, with and without lookups
-//! before they are stored: each outcome and the stored samples are those of a map.
+//! before they are stored: each outcome and the stored samples equal a map's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -122,7 +122,7 @@ fn chunks_hold_the_appended_bits_at_every_cut_of_the_checkpoint() {
                 let before = stripe.series(ID).and_then(|series| Some(series.open_words()?.encoding()));
                 let after = append(&mut stripe, &mut cx, &words, at..at + 1)[0];
                 changes.insert((before, after));
-                // Samples of sealed chunks are not in the entry, so those of the open one are compared.
+                // Samples of sealed chunks are not in the entry, so the samples of the open one are compared.
                 let mut copy = restarted(&stripe);
                 let open_count = copy.series(ID).and_then(|series| Some(series.open_words()?.count()));
                 let first = at + 1 - usize::from(open_count.unwrap_or(0));
@@ -211,8 +211,8 @@ fn the_newest_sample_is_replaced_in_both_encodings() {
     }
 }
 
-/// A faulty writer may leave a state that is not that of its bytes: such a chunk is sealed as it is, and the
-/// sample that needs another encoding starts the next one.
+/// A faulty writer may leave a state that contradicts its bytes: the chunk is sealed as it is, and the sample
+/// that needs another encoding starts the next one.
 #[test]
 fn a_chunk_that_does_not_match_its_state_is_not_encoded_again() {
     let (env, _, _) = Env::fake(0, 7);
