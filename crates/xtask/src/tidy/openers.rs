@@ -10,9 +10,37 @@ use super::lexer::{self, Line};
 use super::text_file::TextFile;
 
 /// First words that make a comment a relative clause or a fragment of a sentence.
-const OPENERS: [&str; 20] = [
-    "all of", "as far", "as long", "as many", "as much", "how", "none of", "of", "so", "such", "that",
-    "those", "what", "whether", "where", "which", "who", "whom", "whose", "why",
+const OPENERS: [&str; 30] = [
+    "all of",
+    "as far",
+    "as long",
+    "as many",
+    "as much",
+    "by what",
+    "by which",
+    "from which",
+    "how",
+    "in which",
+    "it",
+    "its",
+    "none of",
+    "of",
+    "so",
+    "such",
+    "that",
+    "their",
+    "these",
+    "they",
+    "those",
+    "what",
+    "when",
+    "where",
+    "whether",
+    "which",
+    "who",
+    "whom",
+    "whose",
+    "why",
 ];
 
 /// Openers of later sentences, too. "So", "where" and "that" have a good use after another sentence.

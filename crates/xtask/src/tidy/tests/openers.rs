@@ -26,6 +26,13 @@ fn a_comment_opens_with_a_noun_or_a_verb() {
         "Where blocks lie",
         "Why it waits",
         "As many bytes",
+        "It waits",
+        "Its bytes",
+        "Their bytes",
+        "These blocks",
+        "They wait",
+        "When it waits",
+        "By which share it waits",
     ] {
         for mark in ["//!", "///", "//"] {
             check_comment(&format!("{mark} {opener}.\n"), &["seal.rs:1: a comment opens with"]);
@@ -34,6 +41,7 @@ fn a_comment_opens_with_a_noun_or_a_verb() {
     }
     check_comment("/// Office of the head: offsets, sources, whatever, thatched, whole blocks.\n", &[]);
     check_comment("/// The oneness, all samples, none left.\n", &[]);
+    check_comment("/// Items by size, in order, from the first one; itself, theirs.\n", &[]);
     check_comment("let x = \"// Of it\";\n", &[]);
     check_comment("/// `of` and [`What`] are words of the language.\n", &[]);
 }
@@ -71,7 +79,7 @@ fn a_noun_is_repeated_instead_of_a_pronoun() {
     check_comment("/// Reads so many, as far as the end.\n", &["\"so many\"", "\"as far as\""]);
     check_comment("/// Keeps the one that is older.\n", &["\"the one that\""]);
     check_comment("/// What was read.\n", &["a comment opens with \"what\"", "\"what was\""]);
-    check_comment("/// It knows that, of course; `that of`. Such. A block of those. Of it.\n", &[]);
+    check_comment("/// The head knows that, of course; `that of`. Such. A block of those. Of it.\n", &[]);
     check_comment("/// Says so: many blocks are such.\n///\n/// A block.\n", &[]);
     check_comment("let that_of = what; // a block\n", &[]);
 }
