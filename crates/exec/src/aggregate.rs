@@ -24,7 +24,7 @@ pub enum Aggregation {
 }
 
 impl Aggregation {
-    /// Its name in notes and reports.
+    /// Name of the aggregation in notes and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

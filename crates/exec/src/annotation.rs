@@ -25,11 +25,11 @@ pub struct Annotations<'q> {
 pub struct Annotation {
     /// The note.
     pub note: Note,
-    /// Its origin.
+    /// Node that emitted the note, and its position.
     pub origin: Origin,
     /// The steps that it is about, if they are known.
     pub steps: Option<StepSet>,
-    /// Its occurrences, if they are counted.
+    /// Counts of the note's occurrences, if they are counted.
     pub tally: Option<Tally>,
 }
 

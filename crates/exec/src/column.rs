@@ -37,7 +37,7 @@ pub enum Element<'a> {
 /// One series with all its steps.
 #[derive(Debug, Clone)]
 pub struct StepSeries {
-    /// Its labels.
+    /// Labels of the series.
     pub labels: Labels,
     /// The metric name is to be dropped at the end of the query (delayed name removal).
     pub drop_name: bool,
@@ -204,7 +204,7 @@ pub enum StepScalar {
 }
 
 impl StepScalar {
-    /// Its value in `step`.
+    /// Value of the scalar in `step`.
     pub fn at(&self, step: usize) -> f64 {
         match self {
             StepScalar::Constant(value) => *value,

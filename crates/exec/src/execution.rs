@@ -22,7 +22,7 @@ pub struct Settings {
     pub samples_max: u64,
     /// Threads that may be used, the calling one included.
     pub threads: usize,
-    /// When metric names are removed.
+    /// Time at which metric names are removed.
     pub name_removal: NameRemoval,
     /// True if equal subplans and selections are computed once.
     pub shares: bool,

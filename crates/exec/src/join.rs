@@ -167,7 +167,7 @@ struct Join<'j> {
     origin: Origin,
     /// Series of the "one" side by number of their signature.
     groups: Vec<Vec<StepSeries>>,
-    /// Their indices in `groups`, in input order.
+    /// Indices of the "one" side's series in `groups`, in input order.
     one_order: Vec<(usize, usize)>,
     signatures: Signatures<'j>,
     /// Signatures of both sides.

@@ -7,7 +7,7 @@ use crate::column::StepSeries;
 /// Labels that describe the values of a series: they are removed together with the metric name.
 pub const METADATA_LABELS: [&str; 3] = [METRIC_NAME, "__type__", "__unit__"];
 
-/// When the metric name is removed.
+/// Time at which the metric name is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NameRemoval {
     /// By the operator that computes the values.

@@ -78,7 +78,7 @@ pub enum Note {
 }
 
 impl Note {
-    /// Its severity.
+    /// Severity of the note.
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {

@@ -98,11 +98,11 @@ impl<'q> SeriesReader<'q> {
 /// Field of a sample that an instant selector returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InstantField {
-    /// Its value.
+    /// Value of the newest sample.
     Value,
-    /// Its time in seconds, for `timestamp()`.
+    /// Time of the newest sample in seconds, for `timestamp()`.
     Time,
-    /// Its start timestamp in seconds, for `start_timestamp()`.
+    /// Start timestamp of the newest sample in seconds, for `start_timestamp()`.
     StartTime,
 }
 

@@ -100,7 +100,7 @@ impl<'q> SharedPart<'q> {
         Rc::new(SharedPart { execution, build_annotations, node, id, state })
     }
 
-    /// Its number in reports, for its second and later uses.
+    /// Number of the part in reports, for its second and later uses.
     pub fn marked(&self) -> u32 {
         if let Some(node) = &self.node {
             node.mark_shared(self.id);

@@ -66,7 +66,7 @@ pub struct Node {
 /// Use of a shared subplan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// It is computed here.
+    /// First use, which computes the part.
     First,
     /// The series of the first use are read again.
     Again,
@@ -77,7 +77,7 @@ pub enum Use {
 pub struct TraceNode {
     /// Kind of the operator: `query` for the whole, `select`, or the word in the query.
     pub op: &'static str,
-    /// Its text in the query, cut at [`TRACE_TEXT_BYTES_MAX`].
+    /// Text of the node in the query, cut at [`TRACE_TEXT_BYTES_MAX`].
     pub text: String,
     /// Series that its selector selected.
     pub series_selected: u64,

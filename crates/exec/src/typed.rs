@@ -26,20 +26,20 @@ pub enum TypedFn {
     First,
     /// The latest sample.
     Last,
-    /// Their number.
+    /// Number of samples.
     Count,
-    /// Their sum.
+    /// Sum of the samples.
     Sum,
     /// The least.
     Min,
     /// The greatest.
     Max,
-    /// Their mean, as a float.
+    /// Mean of the samples, as a float.
     Mean,
 }
 
 impl TypedFn {
-    /// Its name in reports and hints.
+    /// Name of the function in reports and hints.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -29,7 +29,7 @@ pub type CounterCheck = fn(&Labels) -> Option<Note>;
 
 /// One series of a range vector.
 pub struct WindowSeries {
-    /// Its labels.
+    /// Labels of the series.
     pub labels: Labels,
     /// As in [`StepSeries::drop_name`].
     pub drop_name: bool,
@@ -51,9 +51,9 @@ pub enum WindowSource<'q> {
     Subquery {
         /// The inner expression.
         inner: BoxOperator<'q>,
-        /// Its evaluation times.
+        /// Evaluation times of the subquery.
         grid: Grid,
-        /// Its current series.
+        /// Current series of the inner operator.
         series: StepSeries,
         /// Memory of that series.
         memory: OperatorMemory<'q>,
@@ -274,7 +274,8 @@ impl RangeFn<'_> {
         }
     }
 
-    /// These steps, ascending; `None` within a subquery, whose steps are not steps of the query.
+    /// Returns `steps`, ascending, as steps of the query; `None` within a subquery, whose steps are not steps
+    /// of the query.
     fn steps_of_query(&self, steps: impl Iterator<Item = usize>) -> Option<StepSet> {
         let grid = &self.windows.grid;
         if self.execution.grid.as_ref() != Some(grid) {

@@ -179,7 +179,7 @@ impl Reject {
 pub struct BatchSeries {
     /// Wire key without field and kind, within [`WriteBatch::raw`].
     pub raw: Range<u32>,
-    /// Its samples, within [`WriteBatch::times`] and [`WriteBatch::values`].
+    /// Samples of the series, within [`WriteBatch::times`] and [`WriteBatch::values`].
     pub samples: Range<u32>,
 }
 

@@ -29,7 +29,7 @@ pub enum ExemplarReject {
     LabelsTooLong,
     /// A name or value is not UTF-8.
     InvalidUtf8,
-    /// Its labels refer to missing symbols of the request, or its series is refused.
+    /// The labels refer to missing symbols of the request, or the series is refused.
     BadReference,
     /// No exemplars are stored at all.
     Disabled,

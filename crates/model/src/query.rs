@@ -400,9 +400,9 @@ pub trait SampleSource: Send + Sync {
 
 /// One selected series.
 pub struct SeriesRead {
-    /// Its labels.
+    /// Labels of the series.
     pub labels: Labels,
-    /// Its samples.
+    /// Samples of the series.
     pub samples: Box<dyn SampleSource>,
 }
 
@@ -420,7 +420,7 @@ pub trait SeriesBatches: Send {
 pub struct ReadEstimate {
     /// Selected series.
     pub series: u64,
-    /// Their samples in the range.
+    /// Samples of the series in the range.
     pub samples: u64,
 }
 

@@ -9,9 +9,9 @@ pub const WINDOW_LEN_MAX: usize = 1 << 16;
 /// Policy for a second value at a buffered timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Update {
-    /// It replaces the first.
+    /// The second value replaces the first.
     Allow,
-    /// It is refused, even if it is equal.
+    /// The second value is refused, even if it is equal.
     Disallow,
 }
 

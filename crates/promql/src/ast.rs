@@ -44,9 +44,9 @@ impl Span {
 /// An expression and its span in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// Its kind.
+    /// Kind of the expression.
     pub kind: ExprKind,
-    /// Its position.
+    /// Position of the expression in the text.
     pub span: Span,
 }
 
@@ -127,7 +127,7 @@ pub enum ExprKind {
 /// A number as written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumberLiteral {
-    /// Its value (seconds for a duration).
+    /// Value of the literal (seconds for a duration).
     pub value: f64,
     /// Written as a duration (`5m`), which matters for printing.
     pub is_duration: bool,
@@ -196,7 +196,7 @@ impl DurationExpr {
     /// No time at all.
     pub const ZERO: DurationExpr = DurationExpr::Literal(0);
 
-    /// Its span if it is computed; literals have none.
+    /// Span of a computed duration; literals have none.
     #[must_use]
     pub fn span(&self) -> Span {
         match self {
@@ -234,7 +234,7 @@ pub enum DurationNode {
 pub struct Call {
     /// The called function.
     pub function: &'static Function,
-    /// Its arguments, checked against the function's types.
+    /// Arguments of the call, checked against the function's types.
     pub args: Vec<Expr>,
 }
 

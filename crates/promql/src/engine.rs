@@ -75,7 +75,7 @@ impl Engine {
         Engine { options, spare_threads: self.spare_threads.clone() }
     }
 
-    /// Its limits.
+    /// Options and limits of the engine.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {
         &self.options

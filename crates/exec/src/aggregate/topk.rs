@@ -29,7 +29,7 @@ pub enum TopKOp {
 }
 
 impl TopKOp {
-    /// Its name in notes and reports.
+    /// Name of the aggregation in notes and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -10,9 +10,9 @@ use chronolith_model::{FloatHistogram, ResetHint};
 /// Treatment of decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrowthKind {
-    /// They are counter resets: `rate`, `increase`, `irate`.
+    /// Decreases are counter resets: `rate`, `increase`, `irate`.
     Counter,
-    /// They are changes: `delta`, `idelta`.
+    /// Decreases are changes: `delta`, `idelta`.
     Gauge,
 }
 
@@ -192,7 +192,7 @@ pub fn starts_anew(start_times: &[i64], times: &[i64], at: usize) -> bool {
     after.is_restart_after(before)
 }
 
-/// When a counter started (0 if unknown) and when it was sampled.
+/// Start timestamp of a counter (0 if unknown) and time of the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Started {
     /// Start of the counter; 0 if unknown.
@@ -212,7 +212,8 @@ impl Started {
         if start_ms > before.time_ms {
             return true;
         }
-        // It starts where the sample before is: so do deltas, and counters with an unknown start.
+        // The start equals the previous sample's time, as in deltas and in counters with an unknown start:
+        // these are no restarts.
         before.start_ms <= before.time_ms && before.start_ms != 0 && before.start_ms != before.time_ms
     }
 }

@@ -21,7 +21,7 @@ use crate::samples::SampleParts;
 pub struct PlannedSelection<'p> {
     /// The matchers, sorted.
     pub matchers: &'p [Matcher],
-    /// Its windows over the steps that are computed.
+    /// Windows of the selection over the computed steps.
     pub windows: Windows,
     /// Times of samples that may be read, by the limits of the query and of subqueries; its steps need not
     /// reach as far.
@@ -145,7 +145,7 @@ fn of_operator(kind: &NodeKind, inputs: &[ReadEstimate]) -> ReadEstimate {
     let most = inputs.iter().map(|input| input.series).max().unwrap_or(0);
     let samples = inputs.iter().fold(0_u64, |sum, input| sum.saturating_add(input.samples));
     let series = match kind {
-        // It is not computed.
+        // The subquery is not computed.
         NodeKind::Subquery(_, None) => return ReadEstimate::default(),
         NodeKind::VectorScalar(ElementOp::FilterLeft(_) | ElementOp::FilterRight(_), _) => 0,
         NodeKind::Aggregate(_, labels) if labels.is_one() => most.min(1),

@@ -114,7 +114,7 @@ impl RollupNode {
 /// [`super::operators::Language::function`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FunctionNode {
-    /// Its name.
+    /// Name of the function.
     pub name: &'static str,
     /// Arguments that are texts.
     pub texts: Vec<String>,
@@ -149,9 +149,9 @@ impl FunctionNode {
 /// Effect of a function on metric names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameEffect {
-    /// They stay.
+    /// Metric names stay.
     Keeps,
-    /// They are removed, so that series may become equal.
+    /// Metric names are removed, so that series may become equal.
     Removes,
     /// Results have none, and cannot become equal.
     Drops,
@@ -187,7 +187,7 @@ impl ScalarFn {
 /// A function that is compared by its name.
 #[derive(Clone, Copy)]
 pub struct Named<F> {
-    /// Its name.
+    /// Name of the function.
     pub name: &'static str,
     /// The function, or what makes it of parameters.
     pub function: F,
@@ -364,7 +364,7 @@ impl NodeKind {
         kind
     }
 
-    /// Its windows, if it has some.
+    /// Windows of the node, if it has some.
     pub(super) fn windows(&self) -> Option<&Windows> {
         match self {
             NodeKind::Subquery(windows, _) => Some(windows),

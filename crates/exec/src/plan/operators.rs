@@ -89,7 +89,7 @@ struct Built<'q> {
 pub struct FunctionCall<'b, 'q> {
     builder: &'b OperatorBuilder<'q>,
     id: OccurrenceId,
-    /// Its name and arguments.
+    /// Name and arguments of the function.
     pub function: &'q FunctionNode,
     /// Evaluation times.
     pub grid: Grid,

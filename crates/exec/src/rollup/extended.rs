@@ -311,7 +311,7 @@ pub fn extend(
     end_ms: i64,
 ) -> (Vec<i64>, Vec<f64>) {
     let smoothed = extension == RangeExtension::Smoothed;
-    // It is not known to be a counter, so start timestamps do not matter.
+    // The selector is not known to be a counter, so start timestamps do not matter.
     let ends = Ends { start_ms, end_ms, lookback_start_ms: start_ms, smoothed, counter: false };
     let floats = Floats { times, values, start_times: &[] };
     let Some((first, last)) = decisive(times, &ends) else { return (Vec::new(), Vec::new()) };

@@ -35,7 +35,7 @@ struct Placement {
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     covered: f64,
-    /// By how many seconds the growth is extended to either side.
+    /// Seconds by which the growth is extended to either side.
     before: f64,
     after: f64,
     width: f64,

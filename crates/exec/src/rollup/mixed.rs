@@ -21,7 +21,7 @@ use crate::samples::RangeSamples;
 pub struct MixedWindow<'a> {
     /// The floats.
     pub floats: Window<'a>,
-    /// Their start timestamps, one per float; may be empty.
+    /// Start timestamps of the floats, one per float; may be empty.
     pub float_starts: &'a [i64],
     /// The histograms.
     pub histograms: HistogramRange<'a>,

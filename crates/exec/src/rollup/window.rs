@@ -20,7 +20,7 @@ pub struct Window<'a> {
     pub values: &'a [f64],
     /// The window is `(start_ms, end_ms]`.
     pub start_ms: i64,
-    /// Its end.
+    /// End of the window.
     pub end_ms: i64,
     /// Index of the first sample within the series.
     pub first_idx: usize,

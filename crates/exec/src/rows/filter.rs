@@ -21,7 +21,7 @@ pub(crate) enum SeriesFilter {
     All,
     /// No point meets it.
     None,
-    /// It depends on fields.
+    /// The condition depends on fields and is evaluated per row.
     Rows(Arc<Expr>),
 }
 

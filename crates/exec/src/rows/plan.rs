@@ -73,9 +73,9 @@ pub enum Source {
 /// Column of a result.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// Its name, by which an outer query refers to it.
+    /// Name of the column, by which an outer query refers to it.
     pub name: Arc<str>,
-    /// Its value. Integers are divided as floats in it.
+    /// Expression of the column. Integers are divided as floats in it.
     pub expr: Expr,
 }
 
@@ -93,7 +93,7 @@ pub enum Variable {
     },
     /// A tag; null if the series has none, and equal to the empty text in conditions on series.
     Tag {
-        /// Its key.
+        /// Key of the tag.
         name: Arc<str>,
     },
 }
@@ -222,7 +222,7 @@ pub enum MathFn {
 pub struct Call {
     /// The function.
     pub function: Function,
-    /// Its points.
+    /// Points that the call reads.
     pub input: Input,
 }
 
@@ -344,7 +344,7 @@ pub struct HoltWinters {
 /// Indicator of technical analysis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indicator {
-    /// Its formula.
+    /// Formula of the indicator.
     pub kind: IndicatorKind,
     /// Points of a period.
     pub period: usize,

@@ -37,7 +37,7 @@ pub(super) struct SeriesBuffer<'q> {
 pub(super) enum After {
     /// There may be some.
     Others,
-    /// None: the series can be moved out.
+    /// No reader follows: the series can be moved out.
     None,
 }
 

@@ -25,7 +25,7 @@ pub struct BucketDatabases {
 /// A database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketDatabase {
-    /// Its name.
+    /// Name of the database.
     pub name: String,
     /// Name of the policy that statements without one mean.
     pub default_policy: String,
@@ -38,7 +38,7 @@ pub struct BucketDatabase {
 /// A retention policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketPolicy {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
     /// Age in nanoseconds from which points are removed; 0 = none.
     pub duration_ns: i64,
@@ -53,7 +53,7 @@ pub struct BucketPolicy {
 /// A store whose objects are to be removed after a delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DroppedStore {
-    /// Its id.
+    /// Id of the store.
     pub id: StoreId,
     /// Milliseconds since 1970 at which the copy in the bucket recorded the drop.
     pub dropped_ms: i64,

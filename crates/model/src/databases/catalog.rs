@@ -47,7 +47,7 @@ pub struct DatabaseCatalog {
 pub struct BucketDrop {
     /// Tenant whose store it was.
     pub owner: TenantId,
-    /// Its id in the bucket.
+    /// Id of the store in the bucket.
     pub id: StoreId,
 }
 
@@ -65,7 +65,7 @@ pub struct TenantCatalog {
 /// A database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Database {
-    /// Its name.
+    /// Name of the database.
     pub name: String,
     /// Name of the policy that statements without one mean; there may be no such policy.
     pub default_policy: String,
@@ -78,7 +78,7 @@ pub struct Database {
 /// A retention policy, with the store of its points.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
     /// Age in nanoseconds from which points are refused and removed; 0 = none.
     pub duration_ns: i64,
@@ -95,7 +95,7 @@ pub struct RetentionPolicy {
 /// A continuous query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContinuousQuery {
-    /// Its name.
+    /// Name of the continuous query.
     pub name: String,
     /// The statement that created it, in canonical form.
     pub text: String,
@@ -106,7 +106,7 @@ pub struct ContinuousQuery {
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// Its name.
+    /// Name of the user.
     pub name: String,
     /// Hash of the password in PHC format.
     pub password_hash: String,

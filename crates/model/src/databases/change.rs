@@ -51,7 +51,7 @@ pub enum CatalogChange {
         database: String,
         /// Policy.
         name: String,
-        /// Its options; the duration is given.
+        /// Options of the policy; the duration is given.
         options: PolicyOptions,
         /// Set if it becomes the default one.
         is_default: bool,

@@ -30,7 +30,7 @@ impl StoreId {
         StoreId(bytes)
     }
 
-    /// Its bytes.
+    /// Returns the 16 bytes of the id.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         self.0

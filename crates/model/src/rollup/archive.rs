@@ -50,7 +50,7 @@ impl RollupArchive {
         self.slot_ms
     }
 
-    /// Its span and slot.
+    /// Span and slot of the archive.
     #[must_use]
     pub fn span(&self) -> RollupSpan {
         RollupSpan { span_ms: self.span_ms, slot_ms: self.slot_ms }

@@ -112,7 +112,7 @@ impl RollupMethods {
         self.0 == 0
     }
 
-    /// Its methods, by their numbers.
+    /// Methods of the set, by their numbers.
     pub fn iter(self) -> impl Iterator<Item = RollupMethod> {
         RollupMethod::ALL.into_iter().filter(move |method| self.has(*method))
     }

@@ -32,7 +32,7 @@ pub struct EngineOptions {
     pub timeout_ms: u64,
     /// Steps that a range query may have. For the server, which checks it before the query is parsed.
     pub points_per_series_max: u64,
-    /// When metric names are removed.
+    /// Time at which metric names are removed.
     pub name_removal: NameRemoval,
     /// Experimental parts that the parser accepts.
     pub parser: ParserOptions,

@@ -8,20 +8,20 @@ use chronolith_model::{FloatHistogram, Labels};
 /// One element of an instant vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorSample {
-    /// Its labels.
+    /// Labels of the sample.
     pub labels: Labels,
     /// The evaluation time.
     pub time_ms: i64,
-    /// Its value; NaN for a histogram.
+    /// Value of the sample; NaN for a histogram.
     pub value: f64,
-    /// Its value if that is a native histogram.
+    /// Value of the sample if it is a native histogram.
     pub histogram: Option<Arc<FloatHistogram>>,
 }
 
 /// One series of a matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixSeries {
-    /// Its labels.
+    /// Labels of the series.
     pub labels: Labels,
     /// Ascending.
     pub times: Vec<i64>,
@@ -38,14 +38,14 @@ pub enum Value {
     Scalar {
         /// The evaluation time.
         time_ms: i64,
-        /// Its value.
+        /// Value of the scalar.
         value: f64,
     },
     /// A string.
     String {
         /// The evaluation time.
         time_ms: i64,
-        /// Its text.
+        /// Text of the string.
         value: String,
     },
     /// Elements in the order of evaluation (`sort` and `topk` give them one).

@@ -70,7 +70,7 @@ impl Token<'_> {
         self.start + self.text.len()
     }
 
-    /// Its name in "unexpected ...".
+    /// Name of the token in "unexpected ...".
     pub(super) fn describe(&self) -> String {
         match self.kind {
             TokenKind::End => "end of input".to_owned(),

@@ -18,11 +18,11 @@ pub(crate) enum Point {
 /// A series and its values, one a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SeriesLiteral {
-    /// Its labels.
+    /// Labels of the series.
     pub(crate) labels: Labels,
-    /// Its values.
+    /// Values of the series.
     pub(crate) values: Vec<Point>,
-    /// When counters started, relative to the samples, in milliseconds; empty if not given.
+    /// Start timestamps of counters, relative to the samples, in milliseconds; empty if not given.
     pub(crate) start_offsets: Vec<Option<i64>>,
 }
 

@@ -24,12 +24,12 @@ pub(crate) struct Load {
     pub(crate) series: Vec<SeriesLiteral>,
 }
 
-/// When to evaluate.
+/// Evaluation times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum EvalKind {
     /// Once.
     Instant {
-        /// When.
+        /// Evaluation time in milliseconds.
         time_ms: i64,
     },
     /// At several times.
@@ -48,7 +48,7 @@ pub(crate) enum EvalKind {
 pub(crate) enum TextPattern {
     /// Any text.
     Any,
-    /// This one.
+    /// The text itself.
     Exact(String),
     /// One that fits.
     Regex(String),
@@ -59,9 +59,9 @@ pub(crate) enum TextPattern {
 pub(crate) struct Expectations {
     /// The eval fails, with this text.
     pub(crate) fail: Option<TextPattern>,
-    /// These warnings.
+    /// Expected warnings.
     pub(crate) warn: Vec<TextPattern>,
-    /// These infos.
+    /// Expected infos.
     pub(crate) info: Vec<TextPattern>,
     /// No warning.
     pub(crate) no_warn: bool,
@@ -80,7 +80,7 @@ pub(crate) struct Expectations {
 pub(crate) struct Eval {
     /// Line of the script, from 1.
     pub(crate) line: usize,
-    /// When.
+    /// Evaluation times.
     pub(crate) kind: EvalKind,
     /// Expression to evaluate.
     pub(crate) expr: String,

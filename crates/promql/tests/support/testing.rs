@@ -13,13 +13,13 @@ use chronolith_model::{
 /// A sample of any kind.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MemSample {
-    /// When.
+    /// Time of the sample in milliseconds.
     pub(crate) time_ms: i64,
     /// The value of a float.
     pub(crate) value: f64,
     /// The value of a histogram.
     pub(crate) histogram: Option<FloatHistogram>,
-    /// When the counter started; 0 if unknown.
+    /// Start timestamp of the counter; 0 if unknown.
     pub(crate) start_ms: i64,
 }
 

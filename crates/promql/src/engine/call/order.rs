@@ -6,7 +6,7 @@ use chronolith_exec::column::{ABSENT, StepSeries};
 use chronolith_exec::execution::Execution;
 use chronolith_exec::operator::{Blocking, BoxOperator, collect};
 
-/// By what elements are ordered.
+/// Key by which elements are ordered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SortKey {
     /// By value, NaN last.

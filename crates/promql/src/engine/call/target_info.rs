@@ -85,7 +85,8 @@ impl TargetInfo<'_> {
         names: &[Matcher],
         memory: &mut OperatorMemory<'_>,
     ) -> Result<Vec<InfoSeries>, Error> {
-        // By which labels are there: a target without `instance` is described by info series without it.
+        // Groups by the labels that are present: a target without `instance` is described by info series
+        // without it.
         let mut groups: BTreeMap<[bool; IDENTIFYING.len()], IdentifyingValues> = BTreeMap::new();
         for series in base {
             let own = IDENTIFYING.map(|label| series.labels.get(label));
@@ -137,7 +138,7 @@ impl TargetInfo<'_> {
         Ok(())
     }
 
-    /// When each step's sample was taken; `None` if no step has one.
+    /// Time of each step's sample; `None` if no step has one.
     fn read(
         &self,
         series: &SeriesRead,

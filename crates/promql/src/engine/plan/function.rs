@@ -148,7 +148,7 @@ impl Lowering<'_> {
         let inner = self.expr(vector, scope)?;
         let matchers = match selector.map(|selector| &selector.unwrap_parens().kind) {
             Some(ExprKind::Selector(selector)) => {
-                // Its offset is not used, but has to be a duration.
+                // The offset is not used, but has to be a duration.
                 self.selector_shift(selector)?;
                 &selector.matchers[..]
             }
