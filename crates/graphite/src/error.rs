@@ -25,7 +25,7 @@ pub enum EvalError {
     Limit {
         /// The limited quantity.
         what: &'static str,
-        /// Its amount.
+        /// Amount that the request needs.
         found: u64,
         /// The limit.
         limit: u64,

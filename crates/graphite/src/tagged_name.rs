@@ -25,7 +25,7 @@ pub enum TaggedNameError {
     Tag {
         /// Key of the tag.
         key: String,
-        /// Its value.
+        /// Value of the tag.
         value: String,
     },
 }

@@ -58,7 +58,7 @@ impl SeriesHeader {
 pub struct Message {
     /// `warning`
     pub level: &'static str,
-    /// Its text.
+    /// Text of the message.
     pub text: String,
 }
 

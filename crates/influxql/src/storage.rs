@@ -66,7 +66,7 @@ pub trait Storage: Send + Sync {
 /// Counters of one module.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
-    /// Its name.
+    /// Name of the module.
     pub module: String,
     /// Tags that name the counted thing, for example a database.
     pub tags: Vec<(String, String)>,
@@ -77,9 +77,9 @@ pub struct Statistics {
 /// A query that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningQuery {
-    /// Its number.
+    /// Number of the query.
     pub id: u64,
-    /// Its text.
+    /// Text of the query.
     pub text: String,
     /// Default database of its client.
     pub database: String,

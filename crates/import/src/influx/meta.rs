@@ -19,7 +19,7 @@ pub struct Meta {
 /// A database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MetaDatabase {
-    /// Its name.
+    /// Name of the database.
     pub name: String,
     /// Name of the default policy; empty if there is none.
     pub default_policy: String,
@@ -32,7 +32,7 @@ pub struct MetaDatabase {
 /// A retention policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MetaPolicy {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
     /// Nanoseconds; 0 = infinite.
     pub duration_ns: i64,
@@ -47,7 +47,7 @@ pub struct MetaPolicy {
 /// A user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MetaUser {
-    /// Its name.
+    /// Name of the user.
     pub name: String,
     /// Set if the user may do everything.
     pub is_admin: bool,

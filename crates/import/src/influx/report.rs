@@ -24,7 +24,7 @@ pub const KIND_NAMES: [&str; 5] = ["float", "integer", "unsigned", "boolean", "s
 pub struct RejectedSeries {
     /// Keys of shards.
     pub series: u64,
-    /// Their points in TSM files and WAL.
+    /// Points of the series in TSM files and WAL.
     pub points: u64,
     /// One of the keys.
     pub example: String,

@@ -31,11 +31,11 @@ pub struct InfluxSource {
 /// A shard with its files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceShard {
-    /// Its database.
+    /// Database of the shard.
     pub database: String,
-    /// Its retention policy.
+    /// Retention policy of the shard.
     pub policy: String,
-    /// Its number.
+    /// Number of the shard, the name of its directory.
     pub id: u64,
     /// Directory of its TSM files.
     pub dir: PathBuf,

@@ -32,7 +32,7 @@ pub struct SkippedSamples {
     pub conflicting: u64,
     /// Older than the end of the newest block, which holds them.
     pub in_block: u64,
-    /// Their series is in no record, and they are not older than the newest block.
+    /// Samples whose series is in no record, and which are not older than the newest block.
     pub unknown_series: u64,
     /// Timestamp out of the range that can be stored.
     pub out_of_bounds: u64,

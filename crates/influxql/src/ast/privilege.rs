@@ -5,7 +5,7 @@
 /// Privilege on a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Privilege {
-    /// None.
+    /// No privilege.
     None,
     /// READ.
     Read,

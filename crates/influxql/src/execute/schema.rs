@@ -33,7 +33,7 @@ pub(super) struct Schema<'a> {
 /// Meaning of a comparison of [`VALUE_COLUMN`] with a number or a boolean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NumbersOfValue {
-    /// It says nothing, as for any other name.
+    /// The comparison excludes nothing, as with any other name.
     Always,
     /// No series meets it: the column of a list of tags has texts.
     Never,

@@ -84,7 +84,7 @@ impl Schema for StoreSchema<'_> {
             (field, best.unwrap_or(data_type(WordKind::Float)))
         });
         let typed: Vec<(String, DataType)> = typed.collect();
-        // These, and the types by name that are made of them.
+        // Memory of the fields, and of the types by name that are made of them.
         self.reserve(typed.iter().map(|(field, _)| 3 * name_bytes(field)).sum())?;
         Ok(typed)
     }

@@ -97,7 +97,7 @@ fn subqueries_inherit_order_and_windows() {
     let outer = checked(text).unwrap();
     let [CheckedSource::Select(inner)] = outer.sources.as_slice() else { panic!("no subquery") };
     assert_eq!(inner.order, OrderBy::Descending);
-    // Its times are its own: a call of the outer query may read windows before the range of that one.
+    // The subquery has times of its own: a call of the outer query may read windows before the outer range.
     assert_eq!(inner.bounds, TimeBounds { min_ns: None, max_ns: Some(89) });
     let interval = inner.interval.unwrap();
     assert!(interval.is_inherited);

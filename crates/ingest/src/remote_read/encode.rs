@@ -92,7 +92,7 @@ pub struct ChunkOut<'a> {
     pub max_time_ms: i64,
     /// Number of the encoding, as Prometheus counts them.
     pub encoding: u8,
-    /// Its bytes.
+    /// Bytes of the chunk.
     pub bytes: &'a [u8],
 }
 

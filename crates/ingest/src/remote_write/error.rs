@@ -12,7 +12,7 @@ pub enum DecodeError {
     TooLarge {
         /// Name of the part.
         what: &'static str,
-        /// Its size.
+        /// Size of the part.
         found: u64,
         /// The limit.
         limit: u64,

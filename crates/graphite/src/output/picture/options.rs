@@ -34,7 +34,7 @@ pub enum LineMode {
 /// Series that are filled down to the axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AreaMode {
-    /// None.
+    /// No series is filled.
     None,
     /// The first one.
     First,

@@ -102,7 +102,7 @@ pub enum PickleFault {
     Opcode {
         /// The opcode as sent.
         byte: u8,
-        /// Its name in Python's documentation.
+        /// Name of the opcode in Python's documentation.
         name: &'static str,
     },
     /// A protocol that Python does not have.

@@ -20,7 +20,7 @@ pub struct SampleOut {
     pub time_ms: i64,
     /// Value.
     pub value: f64,
-    /// When its counter began, in milliseconds; 0 = unknown.
+    /// Start timestamp of the counter, in milliseconds; 0 if unknown.
     pub start_ms: i64,
 }
 

@@ -8,7 +8,7 @@ use crate::remote_write::wire::{Cursor, LEN};
 
 /// Number of the field that holds symbols.
 const FIELD_SYMBOLS: u64 = 4;
-/// Its tag byte.
+/// Tag byte of the field `symbols`.
 const TAG_SYMBOLS: u8 = 0x22;
 
 /// One string within the body.
