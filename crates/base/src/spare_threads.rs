@@ -17,7 +17,7 @@ pub struct ThreadPermits<'h> {
 }
 
 impl SpareThreads {
-    /// This many.
+    /// Returns a pool of `count` free threads.
     #[must_use]
     pub fn new(count: usize) -> SpareThreads {
         SpareThreads { free_count: AtomicUsize::new(count) }

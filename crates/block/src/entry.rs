@@ -56,7 +56,7 @@ impl BlockEntry {
         })
     }
 
-    /// Its catalogue record.
+    /// Catalogue record of the block.
     #[must_use]
     pub fn record(&self) -> &BlockRecord {
         &self.record

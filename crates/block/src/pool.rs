@@ -51,11 +51,11 @@ impl Default for PoolLimits {
 pub struct PoolStats {
     /// Blocks that are open.
     pub open_blocks: u64,
-    /// Their memory maps.
+    /// Memory maps of open blocks.
     pub maps: u64,
     /// Bytes of the mapped files.
     pub mapped_bytes: u64,
-    /// Their bytes on the heap.
+    /// Bytes of open blocks on the heap.
     pub bytes: u64,
     /// Opens since the start.
     pub opens: u64,

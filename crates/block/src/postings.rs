@@ -36,7 +36,7 @@ pub(crate) fn new_regex_cache() -> RegexCache {
 
 /// Source of the refs of one step.
 enum StepPlan {
-    /// They were found before.
+    /// Refs that were found before.
     Cached(Arc<[u32]>),
     /// The union of these lists of the plan.
     Lists(Range<usize>),

@@ -33,7 +33,7 @@ const NEVER: u64 = u64::MAX;
 pub struct CatalogFile {
     /// Number of changes since the first version.
     pub sequence: u64,
-    /// Its content.
+    /// Content of the file.
     pub catalog: DatabaseCatalog,
 }
 

@@ -127,7 +127,7 @@ pub enum WriteError {
         tenant: String,
         /// Bytes that it uses.
         used_bytes: u64,
-        /// Its share in bytes.
+        /// Memory share of the tenant in bytes.
         share_bytes: u64,
     },
     /// The batch alone needs more memory than the share of its tenant. No retry helps.
@@ -139,7 +139,7 @@ pub enum WriteError {
         tenant: String,
         /// Estimated bytes that it needs.
         needed_bytes: u64,
-        /// Its share in bytes.
+        /// Memory share of the tenant in bytes.
         share_bytes: u64,
     },
     /// The tenant exceeds its ingestion rate.

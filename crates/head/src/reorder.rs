@@ -39,12 +39,12 @@ impl Sample {
 /// Result of an accepted sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
-    /// It is the newest one; this many older samples were emitted, ascending, to the start of the caller's
-    /// slice.
+    /// The sample is the newest one; this many older samples were emitted, ascending, to the start of the
+    /// caller's slice.
     Newest(u32),
-    /// It is out of order and was stored inside the window: the sample counts as reordered.
+    /// The sample is out of order and was stored inside the window: it counts as reordered.
     Late,
-    /// It overwrote the value at its timestamp. Not counted as reordered.
+    /// The sample overwrote the value at its timestamp. Not counted as reordered.
     Updated,
 }
 
@@ -54,10 +54,10 @@ pub enum Refused {
     /// The window has moved past its timestamp.
     #[error("metric too old")]
     TooOld,
-    /// Its timestamp has a value, perhaps the same one, and the rule does not allow updates.
+    /// The timestamp has a value, perhaps the same one, and the rule does not allow updates.
     #[error("new value for existing timestamp")]
     TimestampTaken,
-    /// Its timestamp cannot be stored.
+    /// The timestamp cannot be stored.
     #[error("timestamp out of bounds")]
     OutOfBounds,
 }

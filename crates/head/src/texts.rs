@@ -89,7 +89,7 @@ pub(crate) struct Entries {
 pub(crate) enum Interned {
     /// The dictionary has it.
     Known(u64),
-    /// It was added; its frame must be queued before the dictionary is unlocked.
+    /// The text was added; its frame must be queued before the dictionary is unlocked.
     Added(u64),
     /// There is no memory left for it.
     Refused,

@@ -196,7 +196,7 @@ impl<'a> FrameStream<'a> {
                     return Ok(());
                 }
                 Found::Header { frame_len } if self.at + frame_len as u64 <= self.len => want = frame_len,
-                // Its payload does not fit the file.
+                // The payload of the frame does not fit the file.
                 Found::Header { .. } => self.at += FRAME_ALIGN_BYTES as u64,
                 Found::Nothing if skipped == 0 => self.at = self.len,
                 Found::Nothing => {}

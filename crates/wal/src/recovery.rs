@@ -257,7 +257,7 @@ impl Recovery {
             let keep = |bytes| SegmentFile::new(*number, bytes, end.last_sequence);
             sequence = sequence.max(end.last_sequence);
             if end.last_sequence == 0 && !end.is_damaged {
-                // Its number is reused, so that the log has no gap.
+                // The number of the segment is reused, so that the log has no gap.
                 next_segment = next_segment.max(*number);
                 unused.push(path);
                 continue;

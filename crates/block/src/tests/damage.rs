@@ -94,7 +94,7 @@ fn a_cut_or_flipped_meta_json_is_an_error_or_harmless() {
             let mut bad = good.clone();
             bad[at] ^= flip;
             overwrite(&env, &path, &bad);
-            // It has no checksum: another digit is another number. Nothing may be made up, though.
+            // `meta.json` has no checksum: another digit is another number. No sample may be made up, though.
             let Ok(block) = Block::open(&env, &dir) else { continue };
             let found = read_all(&env, &block).unwrap();
             assert!(found.iter().all(|(labels, samples)| want.get(labels) == Some(samples)), "byte {at}");

@@ -20,9 +20,9 @@ const NONE: u32 = u32::MAX;
 /// One series of a block.
 #[derive(Debug, Clone, Copy)]
 pub struct BulkSeries<'a> {
-    /// Its label pairs, by name.
+    /// Label pairs of the series, by name.
     pub pairs: &'a [u32],
-    /// Its chunks, ascending, none overlapping another; at least one.
+    /// Chunks of the series, ascending, none overlapping another; at least one.
     pub chunks: &'a [ChunkMeta],
     /// Samples in them.
     pub sample_count: u64,

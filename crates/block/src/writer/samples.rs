@@ -212,7 +212,7 @@ impl BlockWriter {
         let mut chunk = encode(&mut self.samples, chunk_times);
         let segment_idx = self.segments.segment_idx_of(self.samples.bytes.len());
         if shared.is_some() && segment_idx != self.samples.segment_idx {
-            // It does not fit into the segment of the chunk that has its times.
+            // The chunk does not fit into the segment of the chunk that has its times.
             shared = None;
             chunk = encode(&mut self.samples, ChunkTimes::Own(times));
         }

@@ -171,7 +171,7 @@ pub fn put_frame(key: u128, sequence: u64, payload: &[u8], out: &mut Vec<u8>) {
 pub struct Damage {
     /// Offset of the first one.
     pub offset: usize,
-    /// Their number.
+    /// Number of damaged bytes.
     pub len: usize,
     /// True if a good frame follows: changes are missing in the middle. Otherwise the end is torn.
     pub followed: bool,

@@ -159,7 +159,7 @@ pub enum MetaError {
     /// Written by something newer.
     #[error("meta.json: unexpected meta file version {0}, expected 1")]
     Version(u64),
-    /// It ends before it starts.
+    /// The block ends before it starts.
     #[error("meta.json: maxTime {max_time} is before minTime {min_time}")]
     Times {
         /// Stored value.

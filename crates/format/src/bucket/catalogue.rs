@@ -85,7 +85,7 @@ pub struct BucketBlock {
     pub etags: EtagSums,
     /// Its sidecar; `None` for a block of another program.
     pub sidecar: Option<SidecarObject>,
-    /// Its deletions, if there are any that its `tombstones` does not have.
+    /// Deletions of the block that its `tombstones` does not have, if there are any.
     pub tombstones: Option<TombstonesObject>,
     /// Blocks that it was made of.
     pub ancestry: Ancestry,

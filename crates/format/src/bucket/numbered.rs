@@ -64,7 +64,7 @@ pub trait NumberedSnapshot: Clone + Send + Sync + 'static {
     /// The snapshot before the first one.
     fn empty() -> Self;
 
-    /// Its number, writer and time.
+    /// Number, writer and time of the snapshot.
     fn stamp(&self) -> Stamp;
 
     /// Replaces number, writer and time.

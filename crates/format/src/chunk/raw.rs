@@ -12,7 +12,7 @@ const ENCODINGS_SHORT_COUNT: [u8; 2] = [5, 6];
 pub struct RawChunk<'a> {
     /// Encoding byte.
     pub encoding: u8,
-    /// Its bytes.
+    /// Bytes of the chunk.
     pub bytes: &'a [u8],
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn slice_path(dir: &Path, slice: u32, copy_idx: usize) -> PathBuf {
 pub(crate) enum Durability {
     /// Written by an earlier process: neither bytes nor name may be durable.
     Unknown,
-    /// Its bytes are durable, its name is not until the directory is synced.
+    /// The bytes are durable; the name is not until the directory is synced.
     Renamed,
     Durable,
 }

@@ -49,7 +49,7 @@ impl SelectedChunks {
 /// Samples of a selected series of the head.
 pub(crate) struct HeadSamples {
     selected: Arc<SelectedChunks>,
-    /// Its chunks in `selected`.
+    /// Chunks of the series in `selected`.
     range: Range<u32>,
 }
 

@@ -58,7 +58,7 @@ struct Selection<'a> {
 /// A series of a page.
 struct LabelledSeries {
     labels: Labels,
-    /// Its chunks in the page.
+    /// Chunks of the series in the page.
     start: u32,
     end: u32,
 }

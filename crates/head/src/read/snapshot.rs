@@ -28,8 +28,8 @@ use crate::texts::HeadTexts;
 pub struct WindowSeries {
     /// Labels of the series.
     pub labels: Labels,
-    /// Its chunks with start timestamps: ascending, disjoint, one sample per timestamp. Empty if all are
-    /// damaged.
+    /// Chunks of the series with start timestamps: ascending, disjoint, one sample per timestamp. Empty if
+    /// all are damaged.
     pub chunks: Vec<EncodedChunk>,
     /// Texts to which the words of a series of texts refer; `None` if the tenant has no texts.
     pub texts: Option<HeadTexts>,

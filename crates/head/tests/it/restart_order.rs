@@ -111,7 +111,7 @@ fn sealed_files_outlive_slices_that_are_not_synced() {
     let (head, report) = test_env.open();
     assert_eq!(report.notes, Vec::<String>::new());
     assert!(read_all(&test_env, &head, &["a"]) == want, "after the power cut");
-    // They are deleted in the end.
+    // The sealed files are deleted in the end.
     roll(&test_env, &head);
     head.checkpointer().checkpoint().expect("written");
     let before = test_env.disk.list(Path::new("/data/chunks")).expect("listed").len() as u64;

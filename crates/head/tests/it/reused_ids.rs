@@ -163,7 +163,7 @@ fn series_idx(labels: &str) -> u64 {
 fn the_id_space_is_reused_many_times() {
     let mut tiny = Tiny::new(1, 16);
     let base = TimeRange::window_of(NOW_MS, WINDOW_MS).start;
-    // They stay all the time, with one more sample per round.
+    // Series that stay all the time, with one more sample per round.
     let steady: Vec<u64> = (0..10).collect();
     tiny.series_ever = 10;
     for round in 0..40 {

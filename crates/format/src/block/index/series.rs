@@ -31,7 +31,7 @@ pub struct ChunkMeta {
 #[derive(Debug, Default)]
 pub struct SeriesEntry {
     builder: LabelsBuilder,
-    /// Its chunks, by start time.
+    /// Chunks of the series, by start time.
     pub chunks: Vec<ChunkMeta>,
 }
 
@@ -42,13 +42,13 @@ impl SeriesEntry {
         SeriesEntry::default()
     }
 
-    /// Its labels; one allocation.
+    /// Labels of the series; one allocation.
     #[must_use]
     pub fn labels(&mut self) -> Labels {
         self.builder.finish()
     }
 
-    /// Its label pairs as stored.
+    /// Label pairs of the series as stored.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.builder.iter()
     }

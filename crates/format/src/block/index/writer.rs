@@ -23,7 +23,7 @@ pub enum IndexWriteError {
     TooLarge {
         /// Section.
         what: &'static str,
-        /// Its length.
+        /// Length of the section.
         len: u64,
         /// Longest that the format allows.
         limit: u64,

@@ -34,7 +34,7 @@ impl Ulid {
         i64::try_from(self.0 >> 80).unwrap_or(i64::MAX)
     }
 
-    /// Its 16 bytes; they sort as the name does.
+    /// Returns the 16 bytes of the ULID; they sort as the name does.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()

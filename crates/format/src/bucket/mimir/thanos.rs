@@ -30,7 +30,7 @@ pub struct ThanosMeta {
     /// Names of its segments; earlier versions have these in place of `files`.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub segment_files: Vec<String>,
-    /// Its files, by name.
+    /// Files of the block, by name.
     #[serde(deserialize_with = "null_as_default")]
     pub files: Vec<ThanosFile>,
     /// Time at which `meta.json` was uploaded, RFC 3339; empty in blocks of programs that do not record it.

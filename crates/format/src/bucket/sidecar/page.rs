@@ -103,7 +103,7 @@ struct Scratch {
 pub struct PageSeries<'a> {
     /// Ref in the index of the block.
     pub series_ref: u32,
-    /// Its chunks, in the order of the index.
+    /// Chunks of the series, in the order of the index.
     pub chunks: &'a [SizedChunk],
     texts: &'a Texts,
     labels: &'a [LabelIdx],

@@ -44,7 +44,7 @@ pub enum SidecarError {
     TooLong {
         /// Ref of the series.
         series_ref: u32,
-        /// Its bytes, at most.
+        /// Upper bound of the bytes of labels and chunks.
         bytes: usize,
     },
     /// A chunk that no segment can have.

@@ -56,7 +56,7 @@ const ENTROPY_SHORT_SAMPLES_MAX: usize = 2047;
 /// Owner of the timestamps of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkTimes<'a> {
-    /// These, ascending strictly; they are stored in the chunk.
+    /// Own times, ascending strictly; they are stored in the chunk.
     Own(&'a [i64]),
     /// The times of the chunk at this offset of the same segment, which has its own.
     Shared {
@@ -68,7 +68,7 @@ pub enum ChunkTimes<'a> {
 /// A chunk as it has been written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedChunk {
-    /// Its encoding: the plain dense one if packing gains nothing.
+    /// Encoding of the chunk: the plain dense one if packing gains nothing.
     pub encoding: u8,
     /// Bytes of its times.
     pub times_bytes: usize,

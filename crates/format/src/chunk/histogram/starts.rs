@@ -108,7 +108,7 @@ struct Written {
     time: i64,
     start_ms: i64,
     age: i64,
-    /// From which sample on they are written.
+    /// Index of the first sample with a written start time.
     from: u16,
 }
 

@@ -18,7 +18,7 @@ const HAS_OLD_STARTS: u8 = 16;
 const HAS_OPEN_STARTS: u8 = 32;
 const FLAGS_KNOWN: u8 = HAS_OPEN | HAS_LAST | HAS_OOO | HAS_SEALED | HAS_OLD_STARTS | HAS_OPEN_STARTS;
 
-/// When the first sample of a window was received.
+/// Window with the time at which its first sample was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowEntry {
     /// Start of the window.

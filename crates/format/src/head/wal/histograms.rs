@@ -18,7 +18,7 @@ use chronolith_model::{FloatHistogram, Histogram, IntHistogram};
 
 /// Counts are floats.
 const IS_FLOAT: u8 = 1;
-/// It is a staleness marker: only the sum follows.
+/// The histogram is a staleness marker: only the sum follows.
 const IS_STALE: u8 = 2;
 /// Schema, threshold, spans and bounds equal the previous histogram's.
 const SAME_LAYOUT: u8 = 4;

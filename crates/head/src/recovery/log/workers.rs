@@ -25,7 +25,8 @@ const QUEUED_GROUPS: usize = 1;
 
 /// The threads, and blocks that are not passed on yet.
 pub(super) struct Workers<'scope, 'a> {
-    /// None: the reader replays everything. It also does the share of a thread that could not be started.
+    /// Empty: the reader replays everything. The reader also does the share of a thread that could not be
+    /// started.
     threads: Vec<Option<Worker<'scope>>>,
     pending: Vec<SegmentBlock>,
     pending_bytes: usize,
