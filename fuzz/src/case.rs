@@ -6,7 +6,7 @@ use chronolith_promql::{QueryResult, Value};
 
 use crate::series::Dataset;
 
-/// When a query is evaluated.
+/// Evaluation times of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
     /// First time.
@@ -43,7 +43,7 @@ pub(crate) struct Case<'d> {
     pub(crate) dataset: &'d Dataset,
     /// The text of the query.
     pub(crate) query: String,
-    /// When.
+    /// Evaluation times.
     pub(crate) times: Times,
     /// Delayed name removal.
     pub(crate) delayed: bool,

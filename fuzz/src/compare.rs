@@ -1,4 +1,4 @@
-//! When two answers differ.
+//! Comparison of two answers.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use chronolith_model::sample::is_stale;
 
 use crate::case::{Answer, AnswerSeries};
 
-/// By which share values may differ where last digits do not count.
+/// Relative difference of values that is ignored where last digits do not count.
 const TOLERANCE: f64 = 1e-9;
 
 /// The first thing that is not the same.

@@ -32,7 +32,7 @@ impl Oracle {
         Ok(Oracle { process, input, output, loaded: None })
     }
 
-    /// Its answer.
+    /// Returns the oracle's answer.
     pub(crate) fn ask(&mut self, case: &Case<'_>) -> Result<Answer> {
         let mut line = json!({
             "query": case.query,
@@ -50,7 +50,7 @@ impl Oracle {
         self.exchange(&line)
     }
 
-    /// Its parser's verdict.
+    /// Returns the verdict of the oracle's parser.
     pub(crate) fn parse(&mut self, query: &str) -> Result<Verdict> {
         let answer = self.exchange(&json!({ "query": query, "parse": true }))?;
         Ok(match answer.error {
@@ -72,7 +72,7 @@ impl Oracle {
 
 impl Drop for Oracle {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -69,7 +69,7 @@ impl Family {
     }
 }
 
-/// When samples are taken.
+/// Clock of a scraper: the times of its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClockKind {
     /// Every 15 s to the millisecond; one in 2000 is missed.

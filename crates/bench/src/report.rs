@@ -84,9 +84,9 @@ pub(crate) struct Target {
 /// The side on which a figure has to be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bound {
-    /// This or less.
+    /// The figure is met by this value or less.
     AtMost(f64),
-    /// This or more.
+    /// The figure is met by this value or more.
     AtLeast(f64),
 }
 

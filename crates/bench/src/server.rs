@@ -235,7 +235,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Its data directory.
+    /// Data directory of the server.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.join("data")
     }
@@ -244,7 +244,8 @@ impl Server {
     pub(crate) fn make_visible(&self) -> Result<()> {
         if self.kind == Kind::VictoriaMetrics {
             http::get(self.port, "/internal/force_flush")?;
-            // It does not wait for a flush that is under way already; the server begins one every second.
+            // The request does not wait for a flush that is under way already; the server begins one every
+            // second.
             std::thread::sleep(FLUSH_WAIT);
             http::get(self.port, "/internal/force_flush")?;
         }
@@ -292,7 +293,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; a directory that will not go is left to the operating system.
+        // The process may have ended already; a directory that will not go is left to the operating system.
         drop(self.child.kill());
         drop(self.child.wait());
         drop(std::fs::remove_dir_all(&self.dir));

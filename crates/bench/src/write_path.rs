@@ -95,7 +95,7 @@ struct Measured {
     commit_us: Vec<u32>,
 }
 
-/// When a case ends.
+/// End of a case.
 #[derive(Debug, Clone, Copy)]
 enum Extent {
     Seconds(f64),

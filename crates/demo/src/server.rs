@@ -126,7 +126,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It has ended already, unless an error ends this process.
+        // The process has ended already, unless an error ends this one.
         drop(self.child.kill());
         drop(self.child.wait());
     }

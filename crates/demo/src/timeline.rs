@@ -1,4 +1,4 @@
-//! When things happen in the world: steps of 15 s from the start to the end, and the events among them.
+//! Timeline of the generated data: steps of 15 s from the start to the end, and the events among them.
 //!
 //! Invariants: start and end are whole minutes; the history has the steps after the start up to the end; in a
 //! short history the events are shorter, and none leaves it.

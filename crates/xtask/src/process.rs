@@ -206,7 +206,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself, which the test that used it reports.
+        // The process may have ended by itself, which the test that used it reports.
         drop(self.child.kill());
         drop(self.child.wait());
     }

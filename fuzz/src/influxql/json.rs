@@ -5,7 +5,7 @@
 pub(crate) enum Json {
     Null,
     Bool(bool),
-    /// Its text.
+    /// Text of the number.
     Number(String),
     Text(String),
     Array(Vec<Json>),

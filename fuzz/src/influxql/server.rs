@@ -51,7 +51,7 @@ impl Server {
         command.arg("--http").arg(format!("127.0.0.1:{port}"));
         command.args(["--self-scrape", "off", "--influx.continuous-queries=false"]);
         command.arg("--influx.max-select-buckets").arg(BUCKETS_MAX.to_string());
-        // It answers `/ping` while it replays its log, too.
+        // The server answers `/ping` while it replays its log, too.
         Server::start(command, port, "/-/ready")
     }
 

@@ -1,4 +1,4 @@
-//! In which order the samples of a part of the series arrive.
+//! Order of arrival of the samples of a part of the series.
 //! Invariants: every sample arrives once; a sample in time arrives in the step of its time, a late one in any
 //! later step with equal chance.
 

@@ -35,9 +35,9 @@ pub(super) enum Ask {
 /// Agreement of VictoriaMetrics with Prometheus about a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It does: answers are compared.
+    /// Both mean the same: answers are compared.
     Shared,
-    /// It does not extrapolate rates, or looks back further: only times are compared.
+    /// VictoriaMetrics does not extrapolate rates, or looks back further: only times are compared.
     OwnInVictoriaMetrics,
 }
 

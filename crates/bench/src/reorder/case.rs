@@ -34,7 +34,7 @@ pub(super) const ALL: [Case; 24] = {
 };
 
 impl Case {
-    /// Its published name.
+    /// Published name of the case.
     pub(super) fn name(self) -> String {
         let shuffled =
             if self.group_len == 1 { String::new() } else { format!("Shuffled{}", self.group_len) };

@@ -23,7 +23,7 @@ pub(crate) struct SourceDatabase {
 /// Databases that are wanted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DatabaseSelection {
-    /// Their names; empty for all.
+    /// Names of the databases; empty for all.
     pub(crate) names: Vec<String>,
     /// Set if `_internal` is wanted although nothing names it.
     pub(crate) with_internal: bool,
