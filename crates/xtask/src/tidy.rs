@@ -11,6 +11,7 @@ mod edges;
 mod exceptions;
 mod finding;
 mod format_docs;
+mod function_docs;
 mod glossary;
 mod house_limits;
 mod language;
@@ -101,6 +102,7 @@ fn check(root: &Path, files: &[TextFile]) -> Result<Vec<Finding>> {
             findings.extend(source::check(file));
             findings.extend(language::check_source(file));
             findings.extend(openers::check(file));
+            findings.extend(function_docs::check(file));
         } else if file.path.ends_with(".md") {
             findings.extend(language::check_document(file));
             findings.extend(rendering::check(file));

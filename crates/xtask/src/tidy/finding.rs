@@ -17,10 +17,11 @@ pub(super) enum Rule {
     CellVerbs,
     CommentOpeners,
     CommentPhrases,
+    FunctionDocs,
 }
 
 impl Rule {
-    pub(super) const ALL: [Rule; 12] = [
+    pub(super) const ALL: [Rule; 13] = [
         Rule::TypeFiles,
         Rule::StructFields,
         Rule::TupleParameters,
@@ -33,6 +34,7 @@ impl Rule {
         Rule::CellVerbs,
         Rule::CommentOpeners,
         Rule::CommentPhrases,
+        Rule::FunctionDocs,
     ];
 
     /// Name in the list of exceptions and on the command line.
@@ -50,6 +52,7 @@ impl Rule {
             Rule::CellVerbs => "cell-verbs",
             Rule::CommentOpeners => "comment-openers",
             Rule::CommentPhrases => "comment-phrases",
+            Rule::FunctionDocs => "function-docs",
         }
     }
 

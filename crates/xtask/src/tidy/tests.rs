@@ -3,6 +3,7 @@
 mod adr;
 mod commits;
 mod exceptions;
+mod function_docs;
 mod house_limits;
 mod language;
 mod links;
