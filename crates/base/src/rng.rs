@@ -55,7 +55,7 @@ impl Rng {
     }
 }
 
-/// Random bytes of the operating system; zeros if it returns an error.
+/// Fills `out` with random bytes of the operating system; with zeros if it returns an error.
 fn os_random(out: &mut [u8]) {
     #[expect(clippy::disallowed_methods, reason = "a device, no file of the server")]
     let filled = File::open("/dev/urandom").and_then(|mut f| f.read_exact(out));

@@ -78,7 +78,7 @@ pub fn cpu_time_ns() -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Linux gives each thread a niceness of its own.
+/// Raises the niceness of the calling thread: Linux has one per thread.
 #[cfg(target_os = "linux")]
 fn raise_niceness(by: i32) {
     // If this fails, the work is still correct. The system limits the sum to its highest niceness.

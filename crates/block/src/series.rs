@@ -229,7 +229,7 @@ impl BlockSeries {
         decoded.map_err(|error| chunk_error(&self.bytes, chunk.chunk_ref, error))
     }
 
-    /// Overlapping chunks are rare (out-of-order blocks of other writers), so they are decoded and sorted.
+    /// Decodes and sorts overlapping chunks, which are rare (out-of-order blocks of other writers).
     #[cold]
     fn merge(&self, chunks: &[&ChunkMeta], range: TimeRange, out: &mut Columns) -> Result<(), QueryError> {
         let mut all = Columns::default();

@@ -135,7 +135,7 @@ impl BlockVerification {
         self.report(path, error.offset() as u64, error.to_string());
     }
 
-    /// A part that cannot be read; errors of the disk count as damage.
+    /// Records a part that cannot be read; errors of the disk count as damage.
     fn read_damage(&mut self, error: &QueryError) {
         self.report(self.contents.files().path(BlockFile::Index), 0, error.to_string());
     }
@@ -239,8 +239,9 @@ impl BlockVerification {
         }
     }
 
-    /// A series that is missing in the postings of one of its labels would be invisible to matchers, one too
-    /// many would be found by the wrong ones. Comparing sums finds that in one pass, but not which it is.
+    /// Compares postings with labels. A series that is missing in the postings of one of its labels would be
+    /// invisible to matchers, one too many would be found by the wrong ones. Comparing sums finds that in one
+    /// pass, but not which it is.
     fn compare_postings(&mut self) {
         if self.damages.is_empty() && self.sum_of_postings != self.sum_of_series {
             let offset = self.contents.header().toc().postings;

@@ -222,7 +222,8 @@ impl MemDisk {
         }))
     }
 
-    /// Power cut: everything not synced is lost, locks are released, and files opened before fail.
+    /// Simulates a power cut: everything not synced is lost, locks are released, and files opened before
+    /// fail.
     pub fn crash(&self) {
         let mut state = self.0.state.lock();
         self.end_process();
@@ -237,8 +238,9 @@ impl MemDisk {
         }
     }
 
-    /// Power cut as [`MemDisk::crash`], but a random part of the unsynced changes survives: sectors of files,
-    /// some of them torn, and either the names that `crash` keeps or a prefix of the changes of names.
+    /// Simulates a power cut as [`MemDisk::crash`] does, but a random part of the unsynced changes survives:
+    /// sectors of files, some of them torn, and either the names that `crash` keeps or a prefix of the
+    /// changes of names.
     pub fn crash_partly(&self, rng: &Rng) {
         let mut state = self.0.state.lock();
         self.end_process();
@@ -277,13 +279,13 @@ impl MemDisk {
         self.heal();
     }
 
-    /// After `op_count` more changing operations, fails every one until [`MemDisk::crash`] or `heal`.
-    /// Half of the bytes of a failed write are written.
+    /// Fails every changing operation after `op_count` more of them, until [`MemDisk::crash`] or `heal`. Half
+    /// of the bytes of a failed write are written.
     pub fn fail_after(&self, op_count: u64) {
         self.fail_some(op_count, u64::MAX);
     }
 
-    /// After `op_count` more changing operations, fails the next `failure_count`.
+    /// Fails `failure_count` changing operations after `op_count` more of them.
     pub fn fail_some(&self, op_count: u64, failure_count: u64) {
         self.0.failures_left.store(failure_count, Ordering::SeqCst);
         self.0.fuse.store(op_count, Ordering::SeqCst);
@@ -295,8 +297,8 @@ impl MemDisk {
         self.0.opens_left.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// After `open_count` more files and directories were opened, fails the next `failure_count` with
-    /// `EMFILE`; `u64::MAX` of them: until [`MemDisk::heal`].
+    /// Fails `failure_count` opens of files and directories with `EMFILE`, after `open_count` more of them;
+    /// `u64::MAX` of them: until [`MemDisk::heal`].
     pub fn fail_opens(&self, open_count: u64, failure_count: u64) {
         self.0.missing_descriptors.store(failure_count, Ordering::SeqCst);
         self.0.opens_left.store(open_count, Ordering::SeqCst);

@@ -100,7 +100,7 @@ fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL))
 }
 
-/// The system call itself: `posix_fallocate` writes a byte into each block where the file system cannot
+/// Calls `fallocate` itself: `posix_fallocate` writes a byte into each block where the file system cannot
 /// reserve.
 fn fallocate(file: &File, len: libc::off_t) -> io::Result<()> {
     loop {

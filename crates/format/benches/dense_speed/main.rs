@@ -47,7 +47,7 @@ fn encode_dense(columns: &Columns, count: usize, scratch: &mut dense::DenseScrat
     }
 }
 
-/// As blocks have it: a byte in front of each chunk tells its encoding.
+/// Encodes as blocks do: a byte in front of each chunk names its encoding.
 fn encode_packed(columns: &Columns, count: usize, scratch: &mut dense::DenseScratch, out: &mut Chunks) {
     for (times, values) in columns.times.chunks(count).zip(columns.values.chunks(count)) {
         let start = out.bytes.len();

@@ -226,7 +226,8 @@ fn append_head(record: &mut XorState, buf: &mut [u8], time: i64, integer: i64) {
     append_long_code(record, buf, integer);
 }
 
-/// Third sample and later: time and value are one field, which one word holds unless one of them is long.
+/// Appends the third sample and later ones: time and value are one field, which one word holds unless one of
+/// them is long.
 fn append_tail(record: &mut XorState, buf: &mut [u8], time: i64, integer: i64) {
     let t_delta = time.wrapping_sub(record.t).cast_unsigned();
     let dod = t_delta.wrapping_sub(record.t_delta).cast_signed();

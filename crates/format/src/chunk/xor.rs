@@ -205,8 +205,8 @@ impl XorState {
         put_wide(buf, &mut self.bit_len, field, field_bits);
     }
 
-    /// Third sample and later: time and value make one field of up to 101 bits after the bits in use, which
-    /// two words hold; only a delta of deltas beyond 20 bits takes the long way.
+    /// Appends the third sample and later ones: time and value make one field of up to 101 bits after the
+    /// bits in use, which two words hold; only a delta of deltas beyond 20 bits takes the long way.
     fn append_tail(&mut self, buf: &mut [u8], time: i64, value_bits: u64) {
         let t_delta = time.wrapping_sub(self.t).cast_unsigned();
         let dod = t_delta.wrapping_sub(self.t_delta).cast_signed();

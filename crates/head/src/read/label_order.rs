@@ -110,7 +110,7 @@ pub(super) fn order_by_labels<'a>(
     Some(order)
 }
 
-/// Stable sort of `items` by `rank`, below `rank_count`, to `out`, which has the same length.
+/// Sorts `items` stably by `rank`, below `rank_count`, to `out`, which has the same length.
 pub(super) fn counting_sort(items: &[u32], rank: impl Fn(u32) -> u32, rank_count: usize, out: &mut [u32]) {
     let mut next = vec![0u32; rank_count + 1];
     for &item in items {

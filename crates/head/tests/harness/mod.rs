@@ -131,7 +131,7 @@ pub fn read_once(test_env: &TestEnv, head: &Head, name: &str, selector: &Selecto
     out
 }
 
-/// `select_newest` must return the newest samples of `all`.
+/// Requires that `select_newest` returns the newest samples of `all`.
 fn check_newest(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>, all: &Model) {
     let found =
         head.reader().select_newest(&tenant(name), selector, &test_env.context()).expect("select works");
@@ -152,7 +152,7 @@ fn check_newest(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector
 /// Timestamps and staleness of the samples of some series.
 type Marks = Vec<Vec<(i64, bool)>>;
 
-/// `select_presence` must return the groups of all series with their samples.
+/// Requires that `select_presence` returns the groups of all series with their samples.
 pub fn check_presence(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>) {
     let all = head.reader().select(&tenant(name), selector, &test_env.context()).expect("select works");
     let choices: [(&[&str], bool); 5] =
@@ -176,7 +176,7 @@ pub fn check_presence(test_env: &TestEnv, head: &Head, name: &str, selector: &Se
     }
 }
 
-/// `select_labels` must return the series of `select` with the labels of the projection.
+/// Requires that `select_labels` returns the series of `select` with the labels of the projection.
 fn check_some_labels(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>) {
     let ctx = test_env.context();
     let read = |one: &SeriesRead| {
@@ -233,7 +233,7 @@ fn groups_of(
     (groups, order)
 }
 
-/// Label values are sorted and distinct, and include the values of all series with samples.
+/// Requires that label values are sorted and distinct, and include the values of all series with samples.
 fn check_values(test_env: &TestEnv, head: &Head, name: &str, selector: &Selector<'_>, all: &Model) {
     let ctx = test_env.context();
     let list =

@@ -98,7 +98,8 @@ fn histograms(base: i64, round: i64) -> Vec<(u64, Vec<(i64, Sample)>)> {
     vec![(5, run(12, &grown)), (6, run(5, &custom)), (7, mixed)]
 }
 
-/// A short script with rotation, sealing, out-of-order samples, a checkpoint, a window drop and a restart.
+/// Runs a short script with rotation, sealing, out-of-order samples, a checkpoint, a window drop and a
+/// restart.
 fn script(test_env: &TestEnv, ledger: &mut Ledger, full: bool) {
     let base = TimeRange::window_of(NOW_MS, WINDOW_MS).start - 4 * WINDOW_MS;
     let rows = |round: i64| -> Vec<(u64, Vec<(i64, f64)>)> {

@@ -114,7 +114,7 @@ impl Life {
         assert_eq!(delete(&self.head, "a", &[vec![matcher]], range), want, "{range:?}");
     }
 
-    /// A snapshot has exactly the chunks of its window, and dropping it removes them.
+    /// Requires that a snapshot has exactly the chunks of its window, and that dropping it removes them.
     fn flush_window(&mut self) {
         let windows = self.head.windows().list();
         if windows.is_empty() {

@@ -143,7 +143,7 @@ impl Life {
         vec![rule(700, 120), rule(1000, 5)]
     }
 
-    /// A deletion removes exactly the samples of the matched series in the range.
+    /// Requires that a deletion removes exactly the samples of the matched series in the range.
     fn delete(&mut self) {
         let name = TENANTS[self.below(2) as usize];
         let start = match self.below(3) {
@@ -180,7 +180,8 @@ impl Life {
         assert_eq!(left, alive.count(), "series without samples are not listed");
     }
 
-    /// A snapshot has exactly the samples of the window; dropping it removes them and nothing else.
+    /// Requires that a snapshot has exactly the samples of the window, and that dropping it removes them
+    /// alone.
     fn flush_window(&mut self) {
         let windows = self.head().windows().list();
         if windows.is_empty() {

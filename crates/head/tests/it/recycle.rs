@@ -21,7 +21,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// One sample for each of some series: a frame for each of their stripes.
+    /// Writes one sample for each of some series: a frame for each of their stripes.
     fn write(&mut self, test_env: &TestEnv, head: &Head, step: i64) {
         let rows: Vec<_> = (0..4).map(|idx| (labels(idx), vec![(NOW_MS + step, step as f64)])).collect();
         let written = test_env.write(head, &tenant("a"), &batch(&rows));

@@ -125,7 +125,7 @@ impl Tiny {
         out
     }
 
-    /// All acknowledged samples must exist; after a kill, flushed ones may reappear.
+    /// Requires that all acknowledged samples exist; after a kill, flushed ones may reappear.
     fn check(&self, may_have_more: bool) {
         for tenant_idx in 0..TENANTS.len() {
             let found = self.found(tenant_idx);

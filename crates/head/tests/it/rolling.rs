@@ -91,8 +91,8 @@ fn rows(round: i64, series: std::ops::Range<u64>) -> Vec<(u64, Vec<(i64, f64)>)>
     series.map(|i| (i, samples(i))).collect()
 }
 
-/// A script with checkpoint steps, out-of-order samples, a window drop, series that return, rewrites of the
-/// series file, whole checkpoints, a restart.
+/// Runs a script with checkpoint steps, out-of-order samples, a window drop, series that return, rewrites of
+/// the series file, whole checkpoints, a restart.
 fn script(test_env: &TestEnv, ledger: &mut Ledger) {
     let Ok((head, _)) = test_env.try_open() else { return };
     ledger.write(test_env, &head, &rows(0, 0..6));
@@ -250,7 +250,7 @@ fn is_redundant(path: &Path) -> bool {
     [".slice", ".definitions"].iter().any(|kind| path.to_string_lossy().contains(kind))
 }
 
-/// `path` is the damaged file.
+/// Opens `files`, of which the file at `path` is damaged, and checks the samples.
 fn check_damaged(
     ledger: &Ledger,
     files: &[(PathBuf, Vec<u8>)],

@@ -136,7 +136,7 @@ fn file(series: &[(u32, Vec<u8>)]) -> Vec<u8> {
     out
 }
 
-/// The end of a file names the same sections, with whatever is before its table.
+/// Requires that the end of a file names the same sections, with any bytes before its table.
 fn check_tails(bytes: &[u8], series: &[(u32, Vec<u8>)]) {
     let tail_bytes = usize::try_from(RollupTail::bytes_max(series.len() as u64)).expect("fits");
     for start in [0, 1, bytes.len() - tail_bytes] {

@@ -62,7 +62,7 @@ impl UlidTable {
         self.0.iter().flat_map(|ulid| ulid.to_bytes().into_iter().skip(6)).collect()
     }
 
-    /// A list in its order: positions as differences, of a list in order mostly 1.
+    /// Appends a list in its order: positions as differences, which are mostly 1 in an ordered list.
     fn put_list(&self, list: &[Ulid], out: &mut Vec<u8>) {
         put_uvarint(out, list.len() as u64);
         let mut last = 0i64;

@@ -386,8 +386,8 @@ impl<'a> ChunkColumns<'a> {
         self.read_lens(mode, chunks)
     }
 
-    /// Every chunk has a byte of its length at least, so counts that claim more are refused before they take
-    /// memory.
+    /// Refuses counts above the bytes at hand before they take memory: every chunk has a byte of its length
+    /// at least.
     fn check_count(&self, count: usize) -> Result<(), DecodeError> {
         let left = self.lens.remaining();
         if count <= left {

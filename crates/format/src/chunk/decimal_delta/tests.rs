@@ -299,7 +299,7 @@ fn the_scale_is_the_smallest_for_all_values() {
     check(&[(1u64 << 40) as f64], Some(31));
 }
 
-/// The loop over short codes gives the samples, and the error, of reading one sample at a time.
+/// Requires that the loop over short codes gives the samples, and the error, of reading one sample at a time.
 #[track_caller]
 fn check_decode_equals_iterator(bytes: &[u8], range: TimeRange) {
     let (mut out, mut want) = (Columns::default(), Columns::default());

@@ -447,7 +447,7 @@ fn unpack(payload: &[u8], width: u32, base: i64, out: &mut Block) {
     }
 }
 
-/// Several items a load while they fit: 8 up to width 8, 4 up to 14, 2 up to 28.
+/// Unpacks several items per load while they fit: 8 up to width 8, 4 up to 14, 2 up to 28.
 fn unpack_narrow(padded: &[u8; PAYLOAD_BYTES_MAX + WORD_BYTES], width: u32, base: i64, out: &mut Block) {
     match width {
         0..=8 => unpack_groups::<8>(padded, width, base, out),

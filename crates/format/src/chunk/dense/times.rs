@@ -591,7 +591,7 @@ impl Picked<'_> {
         self.idx += count;
     }
 
-    /// The times in the head, for the modes that count differences.
+    /// Takes the times in the head, for the modes that count differences.
     fn take_known(&mut self, head: &TimesHead<'_>) {
         let second = head.first.wrapping_add(head.first_delta);
         let known = [head.first, second];
@@ -600,7 +600,7 @@ impl Picked<'_> {
     }
 }
 
-/// All times are on the grid: those in the range follow by arithmetic.
+/// Appends times that are all on the grid: the ones in the range follow by arithmetic.
 fn append_grid(head: &TimesHead<'_>, picked: &mut Picked<'_>) -> Result<(), DecodeError> {
     let mut walk = GridWalk::new(head);
     let step = i128::from(head.step);

@@ -308,7 +308,7 @@ fn put_ordered(values: &[f64], shift: u8, scratch: &mut DenseScratch) -> Choice 
     choose(scratch)
 }
 
-/// Inverse of [`put_ordered`].
+/// Inverts [`put_ordered`].
 fn put_unordered(items: &[i64], shift: u8, out: &mut [f64]) {
     let shift = shift.min(BITS_SHIFT_MAX);
     for (value, &item) in out.iter_mut().zip(items) {
@@ -318,7 +318,7 @@ fn put_unordered(items: &[i64], shift: u8, out: &mut [f64]) {
     }
 }
 
-/// Inverse of the conversion in [`encode_integers`].
+/// Inverts the conversion in [`encode_integers`].
 fn put_words(items: &[i64], shift: u8, word_of: impl Fn(i64) -> u64, out: &mut [f64]) {
     let shift = shift.min(INTEGER_SHIFT_MAX);
     for (value, &item) in out.iter_mut().zip(items) {

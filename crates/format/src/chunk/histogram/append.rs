@@ -274,8 +274,8 @@ impl<C: ChunkCount> Appender<C> {
     }
 }
 
-/// A histogram whose counts were more or fewer than its buckets would be stored as another one, and one
-/// beyond the limits could not be read again.
+/// Asserts that the counts fit the spans and the limits. A histogram whose counts were more or fewer than its
+/// buckets would be stored as another one, and one beyond the limits could not be read again.
 fn check_shape<C: ChunkCount>(histogram: &HistogramOf<C>) {
     for side in [&histogram.positive, &histogram.negative] {
         assert_eq!(bucket_count(&side.spans), side.counts.len(), "spans and counts fit each other");

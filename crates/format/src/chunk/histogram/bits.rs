@@ -73,7 +73,7 @@ impl BitWriter {
         }
     }
 
-    /// Unsigned LEB128, at whatever bit.
+    /// Writes an unsigned LEB128 number, at whatever bit.
     pub(crate) fn put_uvarint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.put(value & 0x7f | 0x80, 8);
@@ -91,14 +91,14 @@ impl BitWriter {
         self.put(value, VARBIT_WIDTHS[class]);
     }
 
-    /// An unsigned number in the shortest class that holds it.
+    /// Writes an unsigned number in the shortest class that holds it.
     pub(super) fn put_varbit_uint(&mut self, value: u64) {
         let bits = 64 - value.leading_zeros();
         let class = VARBIT_WIDTHS.iter().position(|&width| bits <= width).unwrap_or(8);
         self.put_class(class, value);
     }
 
-    /// A signed number: a class of n bits reaches from -(2^(n-1) - 1) to 2^(n-1).
+    /// Writes a signed number: a class of n bits reaches from -(2^(n-1) - 1) to 2^(n-1).
     pub(crate) fn put_varbit_int(&mut self, value: i64) {
         let fits = |&width: &u32| match width {
             0 => value == 0,
@@ -109,7 +109,7 @@ impl BitWriter {
         self.put_class(class, value.cast_unsigned());
     }
 
-    /// The change of a float since the value before.
+    /// Writes the change of a float since the value before.
     pub(super) fn put_xor(&mut self, track: &mut XorTrack, bits: u64) {
         let delta = bits ^ track.bits;
         track.bits = bits;

@@ -31,7 +31,7 @@ pub(super) trait ChunkCount: Count + Debug {
     fn put_first_bucket(bits: &mut BitWriter, value: Self, before: Self) -> Self::Track;
     fn put_next(bits: &mut BitWriter, track: &mut Self::Track, value: Self);
     fn put_next_bucket(bits: &mut BitWriter, track: &mut Self::Track, value: Self, before: Self);
-    /// The staleness marker counts nothing.
+    /// Writes the counts of a staleness marker, which counts nothing.
     fn put_stale(bits: &mut BitWriter, track: &mut Self::Track);
 
     fn get_first(reader: &mut BitReader<'_>) -> Result<Self::Track, DecodeError>;

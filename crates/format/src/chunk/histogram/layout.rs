@@ -125,7 +125,7 @@ fn get_spans(reader: &mut BitReader<'_>) -> Result<Vec<Span>, DecodeError> {
     Ok(spans)
 }
 
-/// A power of two from 2^-243 to 2^10 takes one byte, zero too; all else nine.
+/// Writes a threshold: a power of two from 2^-243 to 2^10, or zero, takes one byte, others take nine.
 fn put_zero_threshold(bits: &mut BitWriter, threshold: f64) {
     if threshold == 0.0 {
         bits.put(0, 8);

@@ -102,7 +102,7 @@ impl Encoder {
         (self.start_ms, self.start_age) = (start_ms, age);
     }
 
-    /// Change of the time step and value of the third sample and later.
+    /// Writes change of the time step and value of the third sample and later ones.
     fn put_joint(&mut self, change: i64, value: u64) {
         let delta = value ^ self.baseline;
         match change {
@@ -130,7 +130,7 @@ impl Encoder {
         }
     }
 
-    /// Significant bits after the prefix for the window before or for a new one.
+    /// Writes the significant bits after the prefix for the window before or for a new one.
     fn put_window(&mut self, delta: u64, prefixes: [(u64, u32); 2]) {
         let (leading, trailing) = (delta.leading_zeros().min(LEADING_MAX), delta.trailing_zeros());
         let [(same, same_len), (new, new_len)] = prefixes;

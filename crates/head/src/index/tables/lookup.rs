@@ -374,7 +374,8 @@ impl TenantIndex {
     }
 }
 
-/// Comparing with an empty prefix is not free (see `model::regex`), and there are many values.
+/// Returns true if `value` begins with `prefix`. An empty prefix needs no comparison (see `model::regex`),
+/// and there are many values.
 fn begins_with(value: &str, prefix: &str) -> bool {
     prefix.is_empty() || value.starts_with(prefix)
 }

@@ -36,7 +36,7 @@ pub(crate) fn sort_by_labels(tables: &RwLock<TenantIndex>, ids: &mut Vec<u32>) {
     ids.extend(keyed.into_iter().map(|(_, id)| id));
 }
 
-/// Merge sort that takes the lock for a slice of work at a time.
+/// Sorts by merging, and takes the lock for a slice of work at a time.
 fn sort_in_slices<T: Copy>(
     tables: &RwLock<TenantIndex>,
     items: &mut Vec<T>,

@@ -51,7 +51,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Must be called each time after the index was locked.
+    /// Resets the state if the index was rebuilt; required each time after the index was locked.
     pub(crate) fn begin_page(&mut self, tables: &TenantIndex) {
         if self.generation != tables.generation() {
             self.by_pairs.clear();

@@ -98,7 +98,7 @@ fn any_integers_survive_in_any_range() {
     assert!(entropy_count > 10, "{entropy_count} chunks with entropy coding");
 }
 
-/// Times and values after the flags, of a chunk of few samples.
+/// Checks times and values after the flags, of a chunk of few samples.
 #[track_caller]
 fn check_values(kind: WordKind, integers: &[i64], want: &[u8]) {
     let (times, values) = (steady(integers.len()), words(kind, integers));

@@ -53,7 +53,7 @@ fn walk(rng: &Rng, count: usize) -> Vec<f64> {
     (0..count).map(step).collect()
 }
 
-/// A part of a chunk is what one would cut out of the whole, wherever it begins and ends.
+/// Requires that any part of a chunk equals the same part of the whole.
 fn check_parts(rng: &Rng, chunk: (u8, &[u8]), owner: (u8, &[u8]), (times, bits): (&[i64], &[u64])) {
     for round in 0..12 {
         let first = rng.below(times.len() as u64) as usize;
