@@ -119,7 +119,7 @@ impl<'q> SharedPart<'q> {
         state.count > 0 || state.end.is_some()
     }
 
-    /// No further readers will be added.
+    /// Closes the list of readers: no further ones will be added.
     pub fn seal(&self) {
         let mut state = self.state.borrow_mut();
         state.awaited = 0;
@@ -289,7 +289,7 @@ impl<'q> SharedReader<'q> {
         Ok(())
     }
 
-    /// The reader needs nothing before series number `count`.
+    /// Records that the reader needs nothing before series number `count`.
     fn set_count(&mut self, count: usize) {
         self.count = count;
         let mut state = self.part.state.borrow_mut();

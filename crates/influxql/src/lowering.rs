@@ -149,7 +149,7 @@ where
         Ok(lowered)
     }
 
-    /// The measurements that a source names or matches.
+    /// Adds the measurements that a source names or matches.
     fn measurements(
         &mut self,
         measurement: &Measurement,

@@ -70,7 +70,7 @@ pub trait LabelIndex {
     }
 }
 
-/// [`LabelIndex::search`] for an index without a regex cache: iterates the values.
+/// Implements [`LabelIndex::search`] for an index without a regex cache: iterates the values.
 ///
 /// # Errors
 /// As the index.

@@ -182,13 +182,13 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// `[a-zA-Z_:][a-zA-Z0-9_:]*`: a metric name that needs no quotes.
+/// Returns true for `[a-zA-Z_:][a-zA-Z0-9_:]*`: a metric name that needs no quotes.
 #[must_use]
 pub fn is_legacy_metric_name(name: &str) -> bool {
     legacy(name, |b| b == b':')
 }
 
-/// `[a-zA-Z_][a-zA-Z0-9_]*`: a label name that needs no quotes.
+/// Returns true for `[a-zA-Z_][a-zA-Z0-9_]*`: a label name that needs no quotes.
 #[must_use]
 pub fn is_legacy_label_name(name: &str) -> bool {
     legacy(name, |_| false)

@@ -196,7 +196,7 @@ impl ReadContext {
         ReadContext { may_wait: false, ..self }
     }
 
-    /// Called by a source before it waits for requests to other machines.
+    /// Marks the start of a wait: a source calls it before it waits for requests to other machines.
     ///
     /// # Errors
     /// [`QueryError::Timeout`] if the thread must not wait: the read has to start again on another one.

@@ -36,7 +36,7 @@ fn write_escaped(out: &mut impl fmt::Write, c: char) -> fmt::Result {
     }
 }
 
-/// Letters, marks, numbers, punctuation, symbols and the ASCII space.
+/// Returns true for letters, marks, numbers, punctuation, symbols and the ASCII space.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();

@@ -285,7 +285,7 @@ impl AggregateOp {
         }
     }
 
-    /// Enabled by `promql-experimental-functions`.
+    /// Returns true if `promql-experimental-functions` has to enable it.
     #[must_use]
     pub fn is_experimental(self) -> bool {
         matches!(self, AggregateOp::Select(TopKOp::Limitk | TopKOp::LimitRatio))

@@ -295,7 +295,7 @@ fn sift_down(heap: &mut [Chosen], less: impl Fn(f64, f64) -> bool) {
     }
 }
 
-/// Best first; NaN last either way. `limitk` and `limit_ratio` have no rank.
+/// Sorts the best first; NaN last either way. `limitk` and `limit_ratio` have no rank.
 fn sort_by_rank(list: &mut [Chosen], op: TopKOp) {
     let rank = |a: &Chosen, b: &Chosen| {
         let by_value = match op {

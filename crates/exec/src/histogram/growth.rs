@@ -47,7 +47,7 @@ impl RangeNotes {
         RangeNotes { mixed_schemas: true, ..RangeNotes::default() }
     }
 
-    /// Both.
+    /// Adds the notes of another part of the range.
     pub fn join(&mut self, other: RangeNotes) {
         self.mixed |= other.mixed;
         self.mixed_schemas |= other.mixed_schemas;

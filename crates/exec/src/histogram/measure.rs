@@ -89,7 +89,7 @@ fn settle_ends(bucket: &mut Bucket, histogram: &FloatHistogram) -> Result<(), f6
     Ok(())
 }
 
-/// Without buckets on one side of zero nothing in the zero bucket lies there either.
+/// Cuts the zero bucket at zero on a side without buckets: nothing in it lies there either.
 fn narrow_zero(bucket: &mut Bucket, histogram: &FloatHistogram) {
     match (histogram.negative.counts.is_empty(), histogram.positive.counts.is_empty()) {
         (true, false) => bucket.lower = 0.0,

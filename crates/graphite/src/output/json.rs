@@ -158,7 +158,7 @@ fn push_list(
     Ok(())
 }
 
-/// Target and tags, up to the first point.
+/// Appends target and tags, up to the first point.
 fn push_head(out: &mut String, series: &Series) {
     out.push_str("{\"target\": ");
     push_string(out, &series.name);

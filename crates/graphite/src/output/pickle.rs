@@ -43,7 +43,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An empty list, and the mark that its items follow.
+    /// Appends an empty list, and the mark that its items follow.
     fn open_list(&mut self) {
         self.out.extend(b"](");
     }

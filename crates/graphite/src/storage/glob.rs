@@ -246,7 +246,7 @@ fn class_chars(class: &[char]) -> Option<Vec<char>> {
     (!chars.iter().any(|c| matches!(c, '*' | '?' | '['))).then_some(chars)
 }
 
-/// Greedy matching with one point of return: the last `*`.
+/// Returns true if the whole text matches: greedily, with one point of return, the last `*`.
 fn matches_one(pattern: &[char], text: &[char]) -> bool {
     let mut p = 0;
     let mut t = 0;

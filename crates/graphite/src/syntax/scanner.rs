@@ -79,7 +79,7 @@ impl<'a> Scanner<'a> {
         rest.get(..end)
     }
 
-    /// One of the constants without quotes: `true`, `false`, `none`, `inf`, in any case.
+    /// Reads one of the constants without quotes: `true`, `false`, `none`, `inf`, in any case.
     pub(super) fn keyword(&mut self, keyword: &str) -> bool {
         let start = self.position;
         self.skip_space();

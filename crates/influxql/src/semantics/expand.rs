@@ -236,7 +236,7 @@ fn expand_field(field: Field, columns: &[VarRef], expanded: &mut Vec<Field>) -> 
     Ok(())
 }
 
-/// One call per field of a type that the innermost function takes: `mean(*)` to `mean_a`, `mean_b`.
+/// Adds one call per field of a type that the innermost function takes: `mean(*)` to `mean_a`, `mean_b`.
 fn expand_call(
     field: &Field,
     call: &Call,

@@ -79,7 +79,7 @@ fn scope(parser: &mut Parser) -> Result<ShowSeries, ParseError> {
     Ok(ShowSeries { database, sources, ..ShowSeries::default() })
 }
 
-/// ORDER BY, LIMIT and OFFSET.
+/// Parses ORDER BY, LIMIT and OFFSET.
 fn order_and_page(parser: &mut Parser, show: &mut ShowSeries) -> Result<(), ParseError> {
     show.sort = order_by(parser)?;
     show.page = page(parser, ["LIMIT", "OFFSET"])?;

@@ -483,7 +483,7 @@ fn check_length(name: &str) -> Result<String, CatalogError> {
     if name.len() <= NAME_BYTES_MAX { Ok(name.to_owned()) } else { Err(CatalogError::InvalidName) }
 }
 
-/// Names of databases and policies are names of directories in InfluxDB.
+/// Checks a name of a database or policy, which is the name of a directory in InfluxDB.
 fn check_name(name: &str) -> Result<(), CatalogError> {
     let is_legal = |c: char| !c.is_control() && c != '/' && c != '\\';
     if matches!(name, "" | "." | "..") || !name.chars().all(is_legal) {

@@ -494,8 +494,8 @@ fn merge_compensated(
     (*side, *rests) = (out, out_rests);
 }
 
-/// Merge join: calls `visit` with every index of `ours` or `theirs`, ascending, and position and count in
-/// each. The first `hidden_count` buckets of `theirs` are skipped.
+/// Joins by merging: calls `visit` with every index of `ours` or `theirs`, ascending, and position and count
+/// in each. The first `hidden_count` buckets of `theirs` are skipped.
 fn join(
     ours: &Buckets<f64>,
     theirs: &Buckets<f64>,

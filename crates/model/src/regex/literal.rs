@@ -306,8 +306,8 @@ impl Glob {
         self.first.is_empty() && self.rest.iter().all(is_free)
     }
 
-    /// Greedy match: every inner literal at its first occurrence, which leaves the most text for those after
-    /// it.
+    /// Matches greedily: every inner literal at its first occurrence, which leaves the most text for those
+    /// after it.
     pub(super) fn is_match(&self, text: &str) -> bool {
         let Some((last, inner)) = self.rest.split_last() else { return false };
         // Most texts that do not match have another end.

@@ -56,7 +56,7 @@ fn difference(row: &[String], inputs: &[String]) -> Option<String> {
     }
 }
 
-/// The compiled program, the set and the literals agree on `text`.
+/// Returns true if the compiled program, the set and the literals agree on `text`.
 fn is_consistent(regex: &GoRegex, text: &str) -> bool {
     let fits = regex.is_match(text);
     let in_set = regex.set_matches().is_none_or(|set| set.iter().any(|s| s == text) == fits);

@@ -34,7 +34,7 @@ pub(super) fn escape(rest: &str, fold: bool) -> Result<Option<(ClassSet, &str)>,
     }
 }
 
-/// A letter or a decimal digit of any script.
+/// Returns true for a letter or a decimal digit of any script.
 pub(super) fn is_letter_or_digit(c: char) -> bool {
     static LETTERS_AND_DIGITS: OnceLock<ClassUnicode> = OnceLock::new();
     if c.is_ascii() {

@@ -57,7 +57,7 @@ mod tests {
         cache_plan(&query, &EngineOptions::default())
     }
 
-    /// Lookback in seconds with a lookback of 5 m.
+    /// Checks the lookback in seconds for a default lookback of 5 m.
     #[track_caller]
     fn check(text: &str, want: Option<(i64, i64)>) {
         let got = lookback_of(text);
@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// Two different series may get the same labels.
+    /// Checks whether two different series may get the same labels.
     #[track_caller]
     fn check_collision(text: &str, want: bool) {
         assert_eq!(lookback_of(text).map(|lookback| !lookback.joins), Some(want), "{text}");

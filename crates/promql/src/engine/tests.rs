@@ -65,14 +65,14 @@ fn render(value: &Value) -> Vec<String> {
     lines
 }
 
-/// At 20 s, names going at once.
+/// Checks an instant query at 20 s, with names removed at once.
 #[track_caller]
 fn check(source: &MemQueryable, text: &str, want: &[&str]) {
     let value = run(EngineOptions::default(), source, text, (20_000, 20_000, 0)).unwrap();
     assert_eq!(render(&value), want, "{text}");
 }
 
-/// From 0 s to 20 s in steps of 10 s.
+/// Checks a range query from 0 s to 20 s in steps of 10 s.
 #[track_caller]
 fn check_range(source: &MemQueryable, text: &str, want: &[&str]) {
     let value = run(EngineOptions::default(), source, text, (0, 20_000, 10_000)).unwrap();

@@ -216,7 +216,7 @@ fn check_matching(op: BinaryOp, mut matching: VectorMatching) -> Result<VectorMa
     Ok(matching)
 }
 
-/// Matching where a side is a number: there is nothing to match.
+/// Refuses matching where a side is a number: there is nothing to match.
 fn check_no_matching(matching: &VectorMatching) -> Result<(), String> {
     if !matching.labels.is_empty() {
         return Err("vector matching only allowed between instant vectors".to_owned());

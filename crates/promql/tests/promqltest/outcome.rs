@@ -241,7 +241,8 @@ fn check_matrix(
     if left.is_empty() { Ok(()) } else { Err(format!("unexpected {left:?}")) }
 }
 
-/// Equal up to [`TOLERANCE`]; staleness markers only equal each other, other NaNs all do.
+/// Returns true if both are equal up to [`TOLERANCE`]; staleness markers only equal each other, other NaNs
+/// all do.
 fn equal(a: f64, b: f64) -> bool {
     if is_stale(a) || is_stale(b) {
         return is_stale(a) && is_stale(b);

@@ -35,7 +35,7 @@ fn check(times: &[i64], values: &[f64]) {
     }
 }
 
-/// The whole path over a grid of steps must give what the plain function gives, bit for bit.
+/// Requires that the whole path over a grid of steps equals the plain function, bit for bit.
 fn check_grid(times: &[i64], values: &[f64], start_ms: i64, step_ms: i64, width_ms: i64) {
     let mut resets = Vec::new();
     event::find(values, is_reset, &mut resets);

@@ -78,7 +78,7 @@ impl<'a> Svg<'a> {
         );
     }
 
-    /// A text that reads upwards, centred at the point.
+    /// Draws a text that reads upwards, centred at the point.
     pub(super) fn upward_text(&mut self, x: f64, y: f64, text: &str, size: f64, color: &str) {
         let text = escaped(text);
         let _ = writeln!(
@@ -106,7 +106,7 @@ impl<'a> Svg<'a> {
         );
     }
 
-    /// A path of the commands in `data`.
+    /// Draws a path of the commands in `data`.
     pub(super) fn stroke(&mut self, data: &str, stroke: &Stroke<'_>) {
         let Stroke { color, width, opacity, dash } = stroke;
         let dashes = if *dash > 0.0 { format!(r#" stroke-dasharray="{dash:.1}""#) } else { String::new() };

@@ -49,7 +49,7 @@ fn picture(list: &[Series], given: &[(&str, &str)]) -> String {
     out
 }
 
-/// Number of elements of a kind.
+/// Checks the number of elements of a kind.
 #[track_caller]
 fn check(list: &[Series], given: &[(&str, &str)], element: &str, count: usize) {
     let out = picture(list, given);
@@ -105,7 +105,7 @@ fn a_pie_has_a_slice_per_positive_series() {
     check(&list[..1], &[("graphType", "pie")], ">100%<", 1);
 }
 
-/// Labels of an axis of 200 pixels.
+/// Checks the labels of an axis of 200 pixels.
 #[track_caller]
 fn check_axis(low: f64, high: f64, given: &[(&str, &str)], want: &[&str]) {
     let lines = options(given).lines;

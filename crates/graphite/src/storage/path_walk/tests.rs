@@ -54,7 +54,7 @@ fn expected(paths: &Paths, pattern: &str) -> BTreeSet<(String, bool)> {
     nodes
 }
 
-/// As graphite-web's finder walks directories: `**` is the directory itself and all below.
+/// Matches as graphite-web's finder walks directories: `**` is the directory itself and all below.
 fn all_match(patterns: &[&str], elements: &[&str]) -> bool {
     match (patterns, elements) {
         (["**", rest @ ..], _) => (0..=elements.len()).any(|skipped| all_match(rest, &elements[skipped..])),

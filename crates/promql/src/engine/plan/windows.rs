@@ -78,7 +78,7 @@ impl Lowering<'_> {
         duration::positive_ms(self.query, duration)
     }
 
-    /// A computed duration may depend on the range or step of the query.
+    /// Notes that a computed duration may depend on the range or step of the query.
     fn note_computed(&mut self, duration: &DurationExpr) {
         if matches!(duration, DurationExpr::Computed(..)) {
             self.plan.set_depends_on_range();
