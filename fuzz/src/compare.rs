@@ -199,7 +199,8 @@ fn same_histogram(a: &FloatHistogram, b: &FloatHistogram, tolerance: f64) -> boo
         && all_near(&a.negative.counts, &b.negative.counts)
 }
 
-/// All NaNs are the same but staleness markers, which no result may hold.
+/// Returns true if both are equal within the tolerance. NaNs are equal except for staleness markers, which no
+/// result may hold.
 fn same(a: f64, b: f64, tolerance: f64) -> bool {
     if a.to_bits() == b.to_bits() {
         return true;

@@ -314,7 +314,7 @@ pub(crate) fn parser_options() -> ParserOptions {
     ParserOptions { experimental_functions: true, binop_fill_modifiers: true, unquoted_utf8_names: false }
 }
 
-/// `expr` first, then everything inside.
+/// Collects `expr` first, then everything inside.
 fn collect_parts<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
     out.push(expr);
     match &expr.kind {
@@ -359,14 +359,15 @@ fn without_parens(expr: &Expr) -> &Expr {
     }
 }
 
-/// `timestamp(x @ t offset d)`
+/// Returns true for `timestamp(x @ t offset d)`.
 fn is_time_of_shifted(expr: &Expr) -> bool {
     let ExprKind::Call(Call { function, args }) = &expr.kind else { return false };
     let shifted = |arg: &Expr| matches!(&without_parens(arg).kind, ExprKind::Selector(s) if s.at.is_some() && s.offset != DurationExpr::ZERO);
     ["timestamp", "start_timestamp"].contains(&function.name) && args.iter().any(shifted)
 }
 
-/// `@` in the parameter, or a varying parameter of a step-invariant aggregation (by `@` or a constant).
+/// Returns true for `@` in the parameter, or for a varying parameter of a step-invariant aggregation (by `@`
+/// or a constant).
 fn has_fixed_parameter(expr: &Expr) -> bool {
     let ExprKind::Aggregate(aggregate) = &expr.kind else { return false };
     let Some(param) = &aggregate.param else { return false };

@@ -218,8 +218,8 @@ fn ask(oracle: &mut Oracle, query: &str) -> Result<(Verdict, Verdict)> {
     Ok((ours, oracle.parse(query)?))
 }
 
-/// Intended differences: `offset nan`, which Prometheus takes for the smallest duration and prints with two
-/// signs.
+/// Returns true for intended differences: `offset nan`, which Prometheus takes for the smallest duration and
+/// prints with two signs.
 fn is_known(theirs: &Verdict) -> bool {
     theirs.as_ref().is_ok_and(|printed| printed.contains("--106751d"))
 }

@@ -105,7 +105,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.write(&options.out)
 }
 
-/// All cells over one block.
+/// Measures all cells over one block.
 fn measure_block(
     options: &Options,
     name: &str,

@@ -113,7 +113,7 @@ fn measure(options: &Options, work: &Path) -> Result<()> {
     report.write(&options.out)
 }
 
-/// The parts over an S3 server.
+/// Measures the parts over an S3 server.
 fn measure_gateway(options: &Options, work: &Path, end_ms: i64, report: &mut Report) -> Result<()> {
     let gateway = Gateway::start(&options.gateway_program()?, &work.join("gateway"))?;
     let blocks = work.join("blocks");

@@ -131,7 +131,7 @@ impl Watch {
         self.steps.iter().map(|step| step.load(Ordering::Acquire)).min().unwrap_or(0)
     }
 
-    /// From here on a request that fails is no error: the server is about to be killed.
+    /// Accepts failures of requests from here on: the server is about to be killed.
     pub(crate) fn expect_failures(&self) {
         self.failures_expected.store(true, Ordering::Release);
     }

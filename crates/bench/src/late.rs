@@ -296,7 +296,7 @@ fn query(server: &Server, plan: &Plan) -> Result<Queried> {
     Ok(queried)
 }
 
-/// Chronolith's answers must not depend on the order in which samples came.
+/// Requires that Chronolith's answers do not depend on the order in which samples came.
 fn check_answers(measured: &[Measured], one: &Measured) -> Result<()> {
     let first = measured.iter().find(|m| m.kind == one.kind);
     let equal = first.is_none_or(|m| m.after.answers == one.after.answers);

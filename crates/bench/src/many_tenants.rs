@@ -130,7 +130,7 @@ impl Run<'_> {
         Ok(day)
     }
 
-    /// An hour of samples of all tenants; the clock is at its end afterwards.
+    /// Appends an hour of samples of all tenants; the clock is at its end afterwards.
     fn append_hour(&self) -> Result<()> {
         let start_ms = self.clock.now_ms();
         self.clock.advance(Duration::from_millis(HOUR_MS.unsigned_abs()));

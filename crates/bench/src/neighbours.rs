@@ -129,7 +129,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Samples of the last hour, one request per [`LOAD_SERIES`] series and step.
+/// Sends samples of the last hour, one request per [`LOAD_SERIES`] series and step.
 fn send_history(server: &Server, tenant: &str, series_count: usize, start_ms: i64) -> Result<()> {
     let mut connection = WriteConnection::open_as(server.port, "/api/v1/write", tenant)?;
     for first in (0..series_count).step_by(LOAD_SERIES) {

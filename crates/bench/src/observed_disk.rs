@@ -10,9 +10,9 @@ use chronolith_base::{Disk, DiskFile, Mapped, RealDisk};
 
 /// Sees the operations of an [`ObservedDisk`].
 pub(crate) trait DiskObserver: Send + Sync {
-    /// A file is created.
+    /// Observes the creation of a file.
     fn creates_file(&self) {}
-    /// A directory is synced.
+    /// Observes the sync of a directory.
     fn syncs_dir(&self) {}
     /// Observer of a file that is opened or created; `None` if its operations are of no interest.
     fn observe_file(&self, path: &Path) -> Option<Box<dyn FileObserver>>;
@@ -20,9 +20,9 @@ pub(crate) trait DiskObserver: Send + Sync {
 
 /// Sees the operations of one open file.
 pub(crate) trait FileObserver: Send + Sync {
-    /// Before `bytes` are written at `offset`.
+    /// Observes a write of `bytes` at `offset`, before it.
     fn writes(&self, _bytes: &[u8], _offset: u64) {}
-    /// After a sync.
+    /// Observes a sync, after it.
     fn synced(&self) {}
 }
 

@@ -189,7 +189,7 @@ impl Failures {
         .ok()
     }
 
-    /// The result of the benchmark.
+    /// Returns the result of the benchmark.
     pub(crate) fn end(self) -> Result<()> {
         ensure!(self.titles.is_empty(), "not measured: {}", self.titles.join("; "));
         Ok(())

@@ -177,7 +177,7 @@ impl View {
     }
 }
 
-/// Our own log: every frame of every segment.
+/// Reads our own log: every frame of every segment.
 fn own(env: &Env, dir: &Path, view: &mut View) -> anyhow::Result<()> {
     let wal_dir = dir.join("wal");
     let entries = env.disk.list(&wal_dir).with_context(|| format!("reading {}", wal_dir.display()))?;

@@ -121,7 +121,7 @@ impl Instance {
         self.columns[ERRORS].push(step.time_ms, self.errors);
     }
 
-    /// The queue fills while an instance serves fewer requests than arrive.
+    /// Fills the queue while an instance serves fewer requests than arrive.
     fn wait_in_queue(&mut self, step: &Step, request_count: f64) {
         let noon_count = self.service.request_rate * STEP_S;
         let served_count = noon_count * (1.4 - 1.25 * step.incident * self.service.impact);

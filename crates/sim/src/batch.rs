@@ -153,7 +153,8 @@ impl BatchGenerator<'_> {
         }
     }
 
-    /// A tenth of the series of words has histograms, another tenth alternates between both kinds.
+    /// Returns true for histograms: a tenth of the series of words has them, another tenth alternates between
+    /// both kinds.
     fn is_histogram(&self, number: u32, time: i64) -> bool {
         let usual = match number % 10 {
             3 => true,

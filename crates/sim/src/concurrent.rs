@@ -108,7 +108,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Samples that are found after a power cut are durable.
+    /// Resolves uncertain writes: samples that are found after a power cut are durable.
     fn resolve(&mut self, reader: &Reader<'_>) -> Result<(), String> {
         for ledger in &mut self.ledgers {
             for number in ledger.uncertain() {

@@ -473,7 +473,7 @@ impl TestEnv {
         Ok(())
     }
 
-    /// Samples that are found after a power cut are durable.
+    /// Resolves uncertain writes: samples that are found after a power cut are durable.
     fn resolve(&mut self) -> Result<(), String> {
         let tsdb = self.tsdb();
         if let Some(bucket) = &self.bucket {

@@ -48,7 +48,7 @@ impl WalWriter {
         })
     }
 
-    /// One record of series: ref and labels, sorted by name.
+    /// Appends one record of series: ref and labels, sorted by name.
     pub(crate) fn series<'a, L, P>(&mut self, series: impl Iterator<Item = (u64, L)>) -> Result<()>
     where
         L: IntoIterator<Item = P, IntoIter: ExactSizeIterator>,
@@ -71,7 +71,7 @@ impl WalWriter {
         self.write()
     }
 
-    /// One record of samples: ref, time, value.
+    /// Appends one record of samples: ref, time, value.
     pub(crate) fn samples(&mut self, mut samples: impl Iterator<Item = (u64, i64, f64)>) -> Result<()> {
         let Some((base_ref, base_time, value)) = samples.next() else { return Ok(()) };
         self.record.clear();

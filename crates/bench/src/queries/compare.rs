@@ -36,7 +36,7 @@ impl Answer {
         Ok(Answer(series))
     }
 
-    /// Several answers as one; `idx` tells them apart.
+    /// Joins several answers into one; `idx` tells them apart.
     pub(super) fn join(&mut self, idx: usize, other: Answer) {
         self.0.extend(other.0.into_iter().map(|(labels, samples)| (format!("{idx} {labels}"), samples)));
     }

@@ -67,7 +67,7 @@ impl Load {
         Load { parts, series_count, start_ms }
     }
 
-    /// Back to before the first step, so that the next server gets the same samples.
+    /// Goes back to before the first step, so that the next server gets the same samples.
     pub(super) fn reset(&mut self) {
         for batch in self.parts.iter_mut().flatten() {
             batch.values = Values::new(batch.first_idx, batch.values.len());

@@ -170,7 +170,7 @@ fn histograms_in_blocks_are_those_of_the_library() {
     ask_prometheus(dir.path(), &blocks, start);
 }
 
-/// promtool and a Prometheus on our blocks answer as we do.
+/// Requires that promtool and a Prometheus on our blocks answer as we do.
 fn ask_prometheus(dir: &Path, blocks: &Path, start: i64) {
     if Command::new("promtool").arg("--version").output().is_err() {
         eprintln!("NOT RUN: promtool and prometheus are missing (apt-get install prometheus)");

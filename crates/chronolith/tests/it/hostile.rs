@@ -152,7 +152,7 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// A directory with a checkpoint, a block and a WAL after them.
+/// Fills a directory with a checkpoint, a block and a WAL after them.
 fn lived_in(dir: &Path) {
     let now = now_ms();
     let mut server = Server::start(dir, &["--self-scrape", "off", "--flush-delay", "0s"]);

@@ -157,7 +157,8 @@ mod tests {
         SampleValue::Histogram(Arc::new(Histogram::Int(IntHistogram::default())))
     }
 
-    /// A series whose newest float is (100, 7), with m-mapped chunks up to 50 and blocks up to 10.
+    /// Checks a decision for a series whose newest float is (100, 7), with m-mapped chunks up to 50 and
+    /// blocks up
     #[track_caller]
     fn check(log: Log, time: i64, value: SampleValue, want: Decision) {
         let newest = NewestFloat { time: 100, bits: 7 };

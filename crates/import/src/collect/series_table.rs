@@ -159,9 +159,9 @@ impl SeriesTable {
     }
 }
 
-/// Multi-key quicksort of series that share their first `depth` pairs: by the ranks of the next two pairs,
-/// then runs of equal keys by the two after them. Keys are contiguous, so that each level reads the pairs of
-/// a series once.
+/// Sorts series that share their first `depth` pairs by multi-key quicksort: by the ranks of the next two
+/// pairs, then runs of equal keys by the two after them. Keys are contiguous, so that each level reads the
+/// pairs of a series once.
 fn sort_from(
     table: &SeriesTable,
     ranks: &LabelRanks,

@@ -46,9 +46,9 @@ pub(crate) struct SeriesTable {
 
 /// Receives what the table leaves out.
 pub(crate) trait TableEvents {
-    /// The rest of the index of a file cannot be read.
+    /// Reports that the rest of the index of a file cannot be read.
     fn index_damage(&mut self, file: usize, error: &DecodeError);
-    /// A key that cannot be a series.
+    /// Reports a key that cannot be a series.
     fn rejected(&mut self, key: &[u8], reject: KeyReject, sources: &[KeySource]);
 }
 

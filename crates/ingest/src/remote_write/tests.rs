@@ -365,7 +365,7 @@ fn decode(body: &[u8], bytes_max: usize, batch: &mut WriteBatch) -> Result<Refus
     super::decode(body, bytes_max, &mut held, batch)
 }
 
-/// Both decoders say the same of `body`, or both refuse it.
+/// Requires that both decoders return the same for `body`, or that both refuse it.
 #[track_caller]
 fn check_body(body: &[u8], batch: &mut WriteBatch) {
     let want = slow_request(body);

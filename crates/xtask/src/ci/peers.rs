@@ -47,8 +47,8 @@ pub(super) fn need_prometheus() -> Result<(), String> {
     need_package("prometheus", || find_program("prometheus").is_some())
 }
 
-/// The package starts a server of its own, which must not run during the tests. Without systemd there is
-/// none.
+/// Stops a service: the package starts a server of its own, which must not run during the tests. Without
+/// systemd there is none.
 fn stop_service(sudo: &[&str], package: &str) {
     if find_program("systemctl").is_some() {
         succeeds(&[sudo, &["systemctl", "disable", "--now", package]].concat());

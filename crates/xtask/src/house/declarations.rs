@@ -166,7 +166,7 @@ impl Collector<'_> {
 }
 
 impl<'ast> Visit<'ast> for Collector<'_> {
-    /// Child modules are visited by [`Declarations::add`].
+    /// Skips child modules, which [`Declarations::add`] visits.
     fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {}
 
     fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {

@@ -66,7 +66,7 @@ impl Collector<'_> {
 }
 
 impl<'ast> Visit<'ast> for Collector<'_> {
-    /// Child modules are visited by [`DocSites::add`].
+    /// Skips child modules, which [`DocSites::add`] visits.
     fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {}
 
     /// Items within functions are an implementation detail.

@@ -81,7 +81,7 @@ impl EdgeCollector<'_> {
 }
 
 impl<'ast> Visit<'ast> for EdgeCollector<'_> {
-    /// Child modules are visited by [`add_edges`].
+    /// Skips child modules, which [`add_edges`] visits.
     fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {}
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {

@@ -107,7 +107,7 @@ fn is_heading(line: &str) -> bool {
     (1..=6).contains(&(line.len() - rest.len())) && rest.starts_with(' ')
 }
 
-/// A table: a blank line before and after it, a header, a separator, and the same columns in each row.
+/// Checks a table: a blank line before and after it, a header, a separator, and the same columns in each row.
 fn check_table(idx: usize, rows: &[&str], around: [Option<Line>; 2], findings: &mut Vec<(usize, String)>) {
     let mut add = |idx: usize, what: &str| findings.push((idx, what.to_owned()));
     if !matches!(around[0], None | Some(Line::Blank)) {

@@ -14,7 +14,7 @@ fn options() -> DecodeOptions {
     DecodeOptions::new(Precision::of_write("").expect("the default"), 1_700_000_000_000_000_000)
 }
 
-/// Everything of a batch as lines, with the ranges resolved.
+/// Renders everything of a batch as lines, with the ranges resolved.
 fn render(batch: &WriteBatch, out: &mut Vec<String>) {
     let mut row_before = None;
     for idx in 0..batch.series.len() {

@@ -115,7 +115,7 @@ fn encoders_write_histograms_as_prometheus_does() {
     assert_eq!(batch.start_times, [T0 - 7, 0, 0, 0, 0]);
 }
 
-/// Refused alone, with this text: a series with this histogram and a good one.
+/// Requires that a series with `histogram` is refused alone, with this text, next to a good one.
 #[track_caller]
 fn check_invalid(histogram: &Histogram, want: &str) {
     let good = Arc::new(Histogram::Int(IntHistogram::default()));

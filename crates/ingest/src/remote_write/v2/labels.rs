@@ -21,7 +21,7 @@ pub(super) struct LabelRefs {
 }
 
 impl LabelRefs {
-    /// For the next series. A series without bytes of its own cannot be copied from.
+    /// Prepares for the next series. A series without bytes of its own cannot be copied from.
     pub(super) fn clear(&mut self) {
         self.refs.clear();
         self.ends.clear();

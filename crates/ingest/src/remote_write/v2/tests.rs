@@ -220,7 +220,8 @@ fn said_of(batch: &WriteBatch, refused: &Refused) -> Said {
     said
 }
 
-/// Both decoders say the same of `body`, or both refuse it; gives whether it is a request.
+/// Requires that both decoders return the same for `body`, or that both refuse it; returns true if it is a
+/// request.
 #[track_caller]
 fn check_body(body: &[u8], batch: &mut WriteBatch) -> bool {
     let want = slow_request(body);
