@@ -308,7 +308,7 @@ fn put_ordered(values: &[f64], shift: u8, scratch: &mut DenseScratch) -> Choice 
     choose(scratch)
 }
 
-/// Inverts [`put_ordered`].
+/// Turns ordered integers back into floats: the inverse of [`put_ordered`].
 fn put_unordered(items: &[i64], shift: u8, out: &mut [f64]) {
     let shift = shift.min(BITS_SHIFT_MAX);
     for (value, &item) in out.iter_mut().zip(items) {
