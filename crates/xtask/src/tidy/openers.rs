@@ -106,12 +106,11 @@ fn starts_with(words: &[Word], phrase: &str) -> bool {
     let mut is_open = true;
     let mut found = words.iter();
     phrase.split(' ').all(|expected| {
-        let is_next = found.next().is_some_and(|word| {
+        found.next().is_some_and(|word| {
             let follows = is_open && word.text == expected;
             is_open = !word.ends_phrase;
             follows
-        });
-        is_next
+        })
     })
 }
 
