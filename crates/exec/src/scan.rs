@@ -51,7 +51,7 @@ pub enum ScanFn<'q> {
 /// Operator directly above a scan, for the source.
 #[derive(Clone, Copy, Default)]
 pub struct ScanReader<'a> {
-    /// Name of the function; empty if there is none, or several.
+    /// Name of the operator; empty if there is none, or several.
     pub function: &'a str,
     /// Grouping, if it is an aggregation.
     pub grouping: Option<&'a Grouping<'a>>,

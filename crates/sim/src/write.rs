@@ -14,9 +14,9 @@ use crate::value::{Value, text_of};
 /// Samples of a tenant that its ledger knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LedgerScope {
-    /// Deletes samples of all series of the tenant.
+    /// The ledger knows all series of the tenant.
     AllSeries,
-    /// Deletes samples of one writer's series; others write other series.
+    /// The ledger knows the series of one writer; others write other series.
     OwnSeries,
 }
 

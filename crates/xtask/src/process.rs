@@ -102,7 +102,7 @@ pub(crate) fn free_ports(count: u16) -> Result<u16> {
 
 /// An empty directory, removed when dropped.
 pub(crate) struct TempDir {
-    /// Path of the file.
+    /// Path of the directory.
     pub(crate) path: PathBuf,
 }
 

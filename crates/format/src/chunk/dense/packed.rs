@@ -180,7 +180,7 @@ fn is_worth_a_try(count: usize, packed_bytes: usize) -> bool {
     count >= ENTROPY_SAMPLES_MIN && packed_bytes * 8 >= count * ENTROPY_BITS_MIN
 }
 
-/// Position of the length of an entropy-coded column.
+/// End of an entropy-coded column: by a length in front of it, or the end of the chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Length {
     Before,
