@@ -5,11 +5,12 @@
 //! The staleness marker is a histogram whose sum is [`STALE_NAN`]. Bucket counts are absolute; the wire and
 //! chunks have deltas, see [`Buckets::from_deltas`] and [`Buckets::deltas`].
 //!
-//! # Histograms in columns [`Columns`](crate::Columns) and [`WriteBatch`](crate::WriteBatch) have, in
-//! addition to the columns of times and values, a side column `histograms` of `(index, Arc<Histogram>)`:
-//! indices into the columns, ascending. The value of a histogram sample is the histogram's sum, bit for bit,
-//! so that [`is_stale`](crate::sample::is_stale) on the values finds the staleness markers of both kinds. The
-//! side column of a series of floats is empty and costs nothing.
+//! # Histograms in columns
+//! [`Columns`](crate::Columns) and [`WriteBatch`](crate::WriteBatch) have, in addition to the columns of
+//! times and values, a side column `histograms` of `(index, Arc<Histogram>)`: indices into the columns,
+//! ascending. The value of a histogram sample is the histogram's sum, bit for bit, so that
+//! [`is_stale`](crate::sample::is_stale) on the values finds the staleness markers of both kinds. The side
+//! column of a series of floats is empty and costs nothing.
 //!
 //! Invariants: no function here panics on a histogram that was not validated; its result is meaningless then.
 //! Not here: bytes (`format`), protocols (`ingest`), quantiles (`promql`).

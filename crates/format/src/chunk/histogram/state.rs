@@ -11,7 +11,7 @@ use super::counts::ChunkCount;
 use super::header::{HEADER_BYTES, ResetHeader};
 use super::layout::{Layout, bucket_count, fold_empty};
 
-/// State of a histogram chunk that encoding the next sample needs.
+/// State of a histogram chunk between two samples.
 #[derive(Debug, Clone)]
 pub(super) struct State<C: ChunkCount> {
     pub(super) layout: Layout,
