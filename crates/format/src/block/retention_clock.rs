@@ -1,7 +1,7 @@
 //! `retention-clock`: the time that retention went by last, so that a restart does not make it forget that
 //! the clock has jumped (`docs/block/retention_clock.md`).
 //!
-//! Invariant: fixed length, checksum over all. Not here: when a jump is trusted (`tsdb`).
+//! Invariant: fixed length, checksum over all. Not here: trust in a jump (`tsdb`).
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};

@@ -3,7 +3,7 @@
 //! Invariants: a series has its windows in parts of at most [`PART_WINDOWS_MAX`], whose columns share the
 //! list of windows; head and parts have checksums, so that a missing window is an empty one. Readers take
 //! untrusted bytes, never panic, and allocate for no more windows than a part may have.
-//! Not here: values of windows (`model::rollup`), when a file is written and used (`block`, `tsdb`).
+//! Not here: values of windows (`model::rollup`), writing and use of a file (`block`, `tsdb`).
 
 mod file;
 mod part;

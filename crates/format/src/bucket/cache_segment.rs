@@ -4,8 +4,7 @@
 //! Invariants: each entry names its object and range under a checksum, and its bytes have a checksum of their
 //! own, so an entry never answers for another one; a segment without a table, or with a damaged one, is read
 //! entry by entry.
-//! Not here: which segments there are, and which are dropped (`bucket`). Layout:
-//! `docs/bucket/cache_segment.md`.
+//! Not here: creation and eviction of segments (`bucket`). Layout: `docs/bucket/cache_segment.md`.
 
 mod entry;
 mod table;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: checksums are verified before anything is returned; ids of stores are there once; users and
 //! password hashes are no part of it.
-//! Not here: which databases there are (`model::databases`). Layout: `docs/bucket/databases.md`.
+//! Not here: the catalogue of databases (`model::databases`). Layout: `docs/bucket/databases.md`.
 
 use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;

@@ -3,7 +3,7 @@
 //!
 //! Invariants: every value is verified bit for bit when it is appended, one that does not fit is refused and
 //! changes nothing; the decoder takes untrusted bytes and reads exactly as many samples as the header counts.
-//! Not here: who converts chunks and when they end (`head`), files that hold them.
+//! Not here: conversion and end of chunks (`head`), files that hold them.
 
 mod choice;
 mod open_state;

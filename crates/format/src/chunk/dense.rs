@@ -3,7 +3,7 @@
 //! Invariants: any `f64` bits and any strictly ascending `i64` times round-trip, 1 to 65535 of them; the
 //! decoder takes untrusted bytes, allocates for no more samples than a `u16` counts, and returns ascending
 //! times or an error.
-//! Not here: when a chunk is encoded (`head`, `block`), checksums (the container's).
+//! Not here: time of encoding (`head`, `block`), checksums (the container's).
 
 mod block;
 mod boolean;

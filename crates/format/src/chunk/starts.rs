@@ -3,7 +3,7 @@
 //!
 //! Invariant: times of runs ascend strictly; before the first run, and in a run of start 0, they are unknown;
 //! the decoder takes untrusted bytes and allocates in proportion to them.
-//! Not here: which samples there are (`head`, `block`), Prometheus's own codes for start times (`xor2`,
+//! Not here: choice of the samples (`head`, `block`), Prometheus's own codes for start times (`xor2`,
 //! `histogram`), the encodings of chunks after runs (`kinds`, `dense`).
 
 use chronolith_base::bytes::{put_uvarint, put_varint};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: any `f64` bits and any strictly ascending `i64` times round-trip; the decoder takes untrusted
 //! bytes and reads exactly as many samples as the header counts.
-//! Not here: when a chunk is cut (`head`), chunk files (`chunks`, `sealed`).
+//! Not here: end of a chunk (`head`), chunk files (`chunks`, `sealed`).
 
 pub(crate) mod bits;
 

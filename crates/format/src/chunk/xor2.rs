@@ -2,7 +2,7 @@
 //!
 //! Invariant: the decoder takes untrusted bytes, reads exactly as many samples as the header counts, and
 //! returns ascending times or an error; the encoder writes the same bytes as Prometheus's.
-//! Not here: which chunks are written so (`chunks::kinds`: those that have start times).
+//! Not here: choice of the encoding (`chunks::kinds`: chunks with start times).
 
 mod encode;
 

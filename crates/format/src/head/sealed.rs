@@ -1,7 +1,7 @@
 //! Sealed chunk files: header, then chunk records, appended only. Layout: `docs/head/sealed.md`.
 //!
 //! Invariants: a record is readable by its offset alone and carries its own checksum; a file can be walked.
-//! Not here: when chunks are sealed, when files are deleted (`head`).
+//! Not here: sealing of chunks, deletion of files (`head`).
 
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};

@@ -4,7 +4,7 @@
 //! Invariants: frames have the format of the WAL, under the WAL's key; a payload of series stands alone (it
 //! has its own dictionary of label pairs); readers take untrusted bytes and never panic. Layout:
 //! `docs/head/series_file.md`.
-//! Not here: when a file is extended or written again (`head`).
+//! Not here: schedule of extending and rewriting a file (`head`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;

@@ -1,7 +1,7 @@
 //! File of texts: frames of texts, as in the WAL, whose segments may have been removed.
 //!
 //! Invariant: readers take untrusted bytes and never panic. Layout: `docs/head/wal.md`.
-//! Not here: the payload of a frame (`wal`), when a file is written (`head`).
+//! Not here: the payload of a frame (`wal`), schedule of writing a file (`head`).
 
 use chronolith_base::crc::crc32c;
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: any `i64`s survive (arithmetic wraps); a reader takes untrusted bytes and never reads beyond
 //! them.
-//! Not here: which integers (`times`, `values`).
+//! Not here: meaning of the integers (`times`, `values`).
 
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 //!
 //! Invariants: every value is 0.0 or 1.0, bit for bit; the decoder takes untrusted bytes and appends nothing
 //! when it fails.
-//! Not here: which series are boolean (`model::kind`).
+//! Not here: choice of boolean series (`model::kind`).
 
 use std::ops::Range;
 

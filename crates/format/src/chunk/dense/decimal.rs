@@ -2,7 +2,7 @@
 //!
 //! Invariant: an integer is returned only when the inverse returns the very same bits. Division by a power of
 //! ten up to 10^14 rounds once, as parsing the decimal text does, so every short decimal passes.
-//! Not here: what happens to values that do not fit (`values`).
+//! Not here: coding of values that do not fit (`values`).
 
 /// Largest decimal exponent.
 pub(super) const EXPONENT_MAX: u8 = 14;

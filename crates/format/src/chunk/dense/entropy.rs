@@ -4,7 +4,7 @@
 //! Invariant: bit-exact; a reader takes untrusted bytes. Only pco's classic mode without delta coding is
 //! written and read: differences are taken here (`values`), and its other modes could be asked for memory
 //! without bound.
-//! Not here: when a column is worth it (`packed`).
+//! Not here: choice of the columns (`packed`).
 
 use std::ops::ControlFlow;
 

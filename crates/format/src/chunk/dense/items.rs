@@ -1,6 +1,6 @@
 //! Integers after the head of a column: in blocks, or entropy-coded as one run of bytes.
 //! Invariant: a reader takes untrusted bytes; unwanted pieces are not unpacked, except before wanted ones
-//! where the coding has no other way. Not here: what the integers mean (`times`, `values`).
+//! where the coding has no other way. Not here: meaning of the integers (`times`, `values`).
 
 use std::ops::ControlFlow;
 

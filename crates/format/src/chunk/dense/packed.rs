@@ -4,7 +4,7 @@
 //!
 //! Invariant: as for dense chunks. A chunk whose times are shared names one that has its own, so looking them
 //! up ends after one step.
-//! Not here: which chunk has the same times, the bytes of another chunk (`block`).
+//! Not here: finding a chunk with the same times, the bytes of another chunk (`block`).
 
 use std::ops::Range;
 

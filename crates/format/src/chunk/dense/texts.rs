@@ -3,7 +3,7 @@
 //!
 //! Invariants: any bytes round-trip; the decoder takes untrusted bytes, allocates for no more bytes of texts
 //! than [`TEXT_BYTES_MAX`], and appends nothing when it fails.
-//! Not here: how many texts go into a chunk (`block`).
+//! Not here: number of texts per chunk (`block`).
 
 use std::io::Read;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a slot is valid only if its checksum matches; the valid slot with the highest generation is the
 //! current one.
-//! Not here: when slots are written and synced (`wal`). Layout: `docs/head/wal.md`.
+//! Not here: schedule of writing and syncing slots (`wal`). Layout: `docs/head/wal.md`.
 
 use chronolith_base::ByteReader;
 use chronolith_base::crc::crc32c;
