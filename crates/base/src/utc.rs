@@ -2,7 +2,7 @@
 //!
 //! Invariants: every time has a date, also beyond the years of jiff (-9999 to 9999): the Gregorian calendar
 //! is extended in both directions. There are no leap seconds, as in Unix time.
-//! Not here: time zones; what the time is (`clock`).
+//! Not here: time zones; the current time (`clock`).
 
 use jiff::Timestamp;
 use jiff::civil::{DateTime, date};

@@ -6,8 +6,7 @@
 //! are applied, each output names its inputs as parents and is complete and durable when `compact` returns.
 //! Memory: one series at a time of every input, 4 bytes per series of every input, and the memory of
 //! `BlockWriter`.
-//! Not here: which blocks are compacted and when the inputs are removed (`tsdb`), the merge of chunks
-//! (`series_merge`).
+//! Not here: choice of the blocks and removal of the inputs (`tsdb`), the merge of chunks (`series_merge`).
 
 mod output;
 mod series_merge;

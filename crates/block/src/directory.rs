@@ -1,7 +1,7 @@
 //! A directory of blocks: opens all, removes leftovers of a crash, removes one.
 //!
 //! Invariant: a removed block disappears under its name at once (rename), its files afterwards.
-//! Not here: which blocks are removed (`tsdb`).
+//! Not here: choice of the removed blocks (`tsdb`).
 
 use std::io;
 use std::path::{Path, PathBuf};

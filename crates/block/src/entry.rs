@@ -2,7 +2,7 @@
 //!
 //! Invariant: the slot is filled and emptied by [`crate::BlockPool`] only; a block that was returned stays
 //! usable after the slot was emptied and after its files were removed.
-//! Not here: which blocks a tenant has (`tsdb`), when a block is closed (`pool`).
+//! Not here: the blocks of a tenant (`tsdb`), closing of blocks (`pool`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

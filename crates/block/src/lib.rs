@@ -1,7 +1,7 @@
 //! Immutable blocks on disk, in Prometheus's layout: written from sorted series, read as a `Queryable`.
 //!
 //! Invariant: a directory named by a ULID is a complete, synced block; a reader survives any bytes in it.
-//! Not here: which blocks exist and when they go (`tsdb`), byte layouts (`format`).
+//! Not here: creation and removal of blocks (`tsdb`), byte layouts (`format`).
 
 mod block;
 mod chunk;

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a plan names every list that combining it reads. A matcher that needs a label pair which no
 //! series has ends the plan before anything is read.
-//! Not here: which values a matcher needs, the order of combining (`model::index`), other uses of postings
+//! Not here: values that a matcher needs, the order of combining (`model::index`), other uses of postings
 //! (`label_queries`, `verify`).
 
 use std::ops::Range;

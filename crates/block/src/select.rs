@@ -1,7 +1,7 @@
 //! Selection from a block whose source blocks: each wave is read when it is due.
 //!
 //! Invariant: of a map no chunk is touched before samples are read.
-//! Not here: the waves and what becomes of their bytes (`selection`).
+//! Not here: the waves and the use of their bytes (`selection`).
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //! of the buffer, at most `window_len` samples per add. Nothing is allocated after [`ReorderBuffer::new`],
 //! nothing is locked. A series without a rule has no buffer: the owner creates one, exactly as long as the
 //! window, for the first sample of a series with a rule.
-//! Not here: which series has which rule (`ingest`), chunks for emitted samples (`series::stripe`).
+//! Not here: choice of the rule of a series (`ingest`), chunks for emitted samples (`series::stripe`).
 
 #[cfg(test)]
 mod tests;

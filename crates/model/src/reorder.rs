@@ -1,7 +1,7 @@
 //! Rule of a reorder buffer: interval, length of the window, update policy.
 //!
 //! Invariant: a rule is checked once; with it, dividing a distance inside the window is one multiplication.
-//! Not here: the buffer (`head::reorder`), which series has which rule (`ingest::carbon`).
+//! Not here: the buffer (`head::reorder`), choice of the rule of a series (`ingest::carbon`).
 
 /// Maximal number of slots of one buffer (16 bytes each).
 pub const WINDOW_LEN_MAX: usize = 1 << 16;

@@ -3,7 +3,7 @@
 //! Invariants: each process has a client of its own, and a process that has ended changes neither the bucket
 //! nor its disk; faults follow from the seed and the request, so a run repeats them as long as it sends the
 //! same requests.
-//! Not here: what the bucket must have (`bucket_ledger`), operations (`bucket_env`).
+//! Not here: expected content of the bucket (`bucket_ledger`), operations (`bucket_env`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a query may fail only while requests to the bucket may, and succeeds once they do; an answer
 //! from the bucket alone has no value that was never written, and has everything of earlier answers.
-//! Not here: the bucket (`bucket`), what it must have (`bucket_ledger`).
+//! Not here: the bucket (`bucket`), its expected content (`bucket_ledger`).
 
 use std::sync::Arc;
 use std::time::Duration;

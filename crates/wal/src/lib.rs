@@ -4,7 +4,8 @@
 //! Invariant: [`Wal::wait_durable`] returns `Ok` only once every frame up to its position is as durable as
 //! the sync mode promises; after a failed write or sync the log is poisoned and writes nothing more.
 //! Everything is synchronous.
-//! Not here: content and bytes of frames (`format`), which frames a restart still needs (`head`).
+//! Not here: content and bytes of frames (`format`), choice of the frames that a restart still needs
+//! (`head`).
 
 mod control;
 mod counters;

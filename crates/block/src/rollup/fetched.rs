@@ -3,7 +3,7 @@
 //!
 //! Invariant: a chunk is deferred only if a section of its series has the windows of all its samples; it is
 //! fetched when its samples are read.
-//! Not here: requests (`bucket`), which archives a query reads (`model::query`).
+//! Not here: requests (`bucket`), choice of archives (`model::query`).
 
 use std::sync::Arc;
 

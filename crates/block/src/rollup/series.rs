@@ -2,7 +2,7 @@
 //!
 //! Invariant: a window is returned only if it lies in the block as a whole and nothing in it is deleted;
 //! a section that cannot be read is answered by raw ranges.
-//! Not here: which sections are fetched (`fetched`), opening of files (`files`).
+//! Not here: choice of the fetched sections (`fetched`), opening of files (`files`).
 
 use std::sync::Arc;
 

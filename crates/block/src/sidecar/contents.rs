@@ -1,7 +1,7 @@
 //! A block that is read by its sidecar: the head in memory, parts that are read at their first use.
 //!
 //! Invariant: damage of the sidecar is recorded; a part is used only after its checksum was verified.
-//! Not here: which series match (`finder`), the waves of their chunks (`selection`).
+//! Not here: matching of series (`finder`), the waves of their chunks (`selection`).
 
 use std::sync::{Arc, OnceLock};
 

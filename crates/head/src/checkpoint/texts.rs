@@ -1,7 +1,7 @@
 //! Saves texts to files, and replaces the files once most of their texts are freed.
 //!
 //! Invariant: the texts of all frames that were queued before a call are in a file after it.
-//! Not here: the files themselves (`texts::file`), which texts are freed (`text_cleanup::unused`).
+//! Not here: the files themselves (`texts::file`), freeing of texts (`text_cleanup::unused`).
 
 use std::sync::Arc;
 

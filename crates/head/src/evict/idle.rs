@@ -3,7 +3,7 @@
 //! Invariants: evicted series are first sealed and put in a snapshot as a window is (`read::snapshot`), so
 //! that they can be read here until they are in a block; a series that was offered a sample since it was
 //! found idle stays. The arrival of samples counts, measured in generations, not their timestamps.
-//! Not here: the end of generations, which tenants are worth a block (`tsdb`), activity bits
+//! Not here: the end of generations, choice of the tenants that get a block (`tsdb`), activity bits
 //! (`stripe::idle`).
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: what the chunks refer to stays readable without the lock; the open chunks of one list share an
 //! allocation.
-//! Not here: decoding (`source`), which series are copied (`select`, `presence`, `snapshot`).
+//! Not here: decoding (`source`), choice of the series (`select`, `presence`, `snapshot`).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Values of every kind: borrowed ones of new samples, and owned ones of stored samples.
 //!
-//! Not here: which of two values stays (`decide`), open chunks of a kind (`stripe::kind`).
+//! Not here: choice between two values (`decide`), open chunks of a kind (`stripe::kind`).
 
 use std::sync::Arc;
 

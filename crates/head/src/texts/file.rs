@@ -3,7 +3,7 @@
 //!
 //! Invariants: a file has two copies with the same bytes; it is appended to, never changed. After a failed
 //! write the next texts go to another file.
-//! Not here: the bytes (`format::head::text_file`), when texts are saved (`checkpoint::texts`).
+//! Not here: the bytes (`format::head::text_file`), schedule of saving texts (`checkpoint::texts`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

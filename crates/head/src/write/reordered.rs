@@ -2,7 +2,7 @@
 //!
 //! Invariants: the WAL has a sample once it is in the buffer, at its rounded timestamp; nothing is allocated
 //! per sample. A series with a buffer that comes without a rule has its buffer emptied first.
-//! Not here: the buffers (`series::stripe`), which series has which rule (`ingest`).
+//! Not here: the buffers (`series::stripe`), choice of the rule of a series (`ingest`).
 
 use std::ops::Range;
 

@@ -4,7 +4,7 @@
 //! Invariants: users and their password hashes never leave the local catalogue; an id in the bucket that was
 //! dropped is not adopted again; where both have a policy of the same name with another id, the local one is
 //! kept and the conflict is returned by name.
-//! Not here: bytes (`format::bucket::databases`), requests (`bucket`), when they follow each other (`tsdb`).
+//! Not here: bytes (`format::bucket::databases`), requests (`bucket`), their schedule (`tsdb`).
 
 use super::change::graphite_policy;
 use super::{ContinuousQuery, Database, DatabaseCatalog, RetentionPolicy, StoreId, TenantCatalog};

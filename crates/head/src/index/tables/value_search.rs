@@ -1,7 +1,7 @@
 //! The pairs of a label name in the order of their values, and a position among them.
 //!
 //! Invariant: a position is valid for one generation of the index.
-//! Not here: which series have a pair (`lookup`), locking (`read::label_search`).
+//! Not here: series of a pair (`lookup`), locking (`read::label_search`).
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 //!
 //! Invariants: an entry belongs to one list, which starts at [`OooList`] in the record of its series; the
 //! count in an entry is the length of its list up to there.
-//! Not here: when a list is encoded, which sample of a timestamp is visible (`seal`, `resolve`).
+//! Not here: encoding of a list, visible sample of a timestamp (`seal`, `resolve`).
 
 use std::sync::Arc;
 
