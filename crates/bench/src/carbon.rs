@@ -2,7 +2,7 @@
 //!
 //! Invariants: a fresh process over an empty directory for every row and server; the CPU time of a pass ends
 //! when the server is idle; points are counted after the restart, of carbon in its files.
-//! Not here: how the figures read (BENCHMARKS.md).
+//! Not here: interpretation of the figures (BENCHMARKS.md).
 
 mod load;
 mod rows;

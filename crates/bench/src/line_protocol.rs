@@ -2,7 +2,7 @@
 //!
 //! Invariants: a fresh process over an empty directory for every row and server; values are counted by a
 //! query after the restart; bodies have their size before the clock starts.
-//! Not here: how the figures read (BENCHMARKS.md).
+//! Not here: interpretation of the figures (BENCHMARKS.md).
 
 mod after;
 mod body;

@@ -2,7 +2,7 @@
 //! Parts of this repository that are measured alone run in this process.
 //!
 //! Invariants: a figure is printed only after its answer was checked.
-//! Not here: how to read the figures (BENCHMARKS.md).
+//! Not here: interpretation of the figures (BENCHMARKS.md).
 
 // A benchmark measures the real machine; nothing here is replayed from a seed.
 #![allow(clippy::disallowed_methods, reason = "not part of the server")]

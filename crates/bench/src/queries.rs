@@ -4,7 +4,7 @@
 //! mean the same); every query starts without a cache of results. Prometheus gets old samples as blocks that
 //! Chronolith wrote. A peer that refuses a query, or does not live through it, is reported; a difference, or
 //! no answer of Chronolith, fails the run.
-//! Not here: how the figures read (BENCHMARKS.md).
+//! Not here: interpretation of the figures (BENCHMARKS.md).
 
 mod compare;
 mod corpus;

@@ -3,7 +3,7 @@
 //!
 //! Invariants: a fresh process over an empty directory for every measurement; the count of series and samples
 //! and the sum of values are read back before a figure counts; bodies are compressed before the clock starts.
-//! Not here: how the figures read (BENCHMARKS.md).
+//! Not here: interpretation of the figures (BENCHMARKS.md).
 
 mod load;
 mod report;

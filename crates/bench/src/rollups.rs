@@ -4,7 +4,7 @@
 //! Invariants: the blocks are written directly, as wide as compaction makes them, so that only roll-ups are
 //! left to do; an answer before and after must be the same; the roll-up of a block begins within seconds of
 //! the start, so the answers before may use some.
-//! Not here: how the figures read (BENCHMARKS.md).
+//! Not here: interpretation of the figures (BENCHMARKS.md).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

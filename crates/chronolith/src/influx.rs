@@ -1,6 +1,6 @@
 //! InfluxDB 1.x as another system: its line protocol, its export files and its HTTP API.
 //!
-//! Not here: flags (`import::influx`, `export::influx`); what a server of ours answers (`chronolith-server`).
+//! Not here: flags (`import::influx`, `export::influx`); answers of our server (`chronolith-server`).
 
 pub(crate) mod catalog;
 pub(crate) mod copy;

@@ -1,5 +1,5 @@
 //! The binary: `chronolith serve` and the tools. Invariant: every failure is reported with what to do,
-//! and ends in exit code 1. Not here: what a server does (`chronolith-server`).
+//! and ends in exit code 1. Not here: the server (`chronolith-server`).
 
 #[cfg(feature = "jemalloc")]
 mod allocator;

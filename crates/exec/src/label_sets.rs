@@ -3,7 +3,7 @@
 //! Invariants: numbers count from 0 in the order in which sets first appear. Looking a set up allocates
 //! nothing, and hashes nothing if the last lookup was for an equal set, which is frequent because series are
 //! sorted.
-//! Not here: which labels count (`grouping`, `join::matching`).
+//! Not here: choice of labels (`grouping`, `join::matching`).
 
 use chronolith_base::hash::HashTable;
 use chronolith_model::Labels;

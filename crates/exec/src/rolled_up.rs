@@ -8,7 +8,7 @@
 //! Invariants: a value of a window has the time of its start, which is in the same ranges as all its samples;
 //! sums are used if every order of addition has the same result; the first and the last sample of a range
 //! whose growth is computed are samples.
-//! Not here: what a window is made of (`model::rollup`), where roll-ups are kept (the source).
+//! Not here: content of a window (`model::rollup`), storage of roll-ups (the source).
 
 mod condensed;
 mod kind;

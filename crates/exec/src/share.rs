@@ -4,8 +4,8 @@
 //! positions, as if it had computed them. Aggregations over a shared subplan are sinks: the first that is
 //! pulled drives the subplan, and each series goes to all sinks at once, so nothing is buffered for them.
 //! Other readers read a [`SeriesBuffer`]; if it grows too large, the query ends with [`Error::BufferFull`].
-//! Not here: which subplans are equal (`plan::sharing`), the second try without sharing of a query that ran
-//! out of memory, which is the language's.
+//! Not here: finding equal subplans (`plan::sharing`), the second try without sharing of a query that ran out
+//! of memory, which is the language's.
 
 mod buffer;
 

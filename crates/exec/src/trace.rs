@@ -3,7 +3,7 @@
 //!
 //! Invariants: totals cost one atomic add per series; nodes (two clock readings per series and node) and
 //! steps are counted only on request. Times of a node include the times of the nodes below it.
-//! Not here: which operators have a node, how a report is printed.
+//! Not here: choice of the operators with a node, printing of a report.
 
 mod steps;
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants: values without a number are skipped, except where the definition says otherwise; sums are
 //! taken in order, without compensation, so that results equal graphite-web's to the bit.
-//! Not here: which series form a row (`functions::combine`).
+//! Not here: forming rows of series (`functions::combine`).
 
 use crate::absent::ABSENT;
 use crate::error::EvalError;

@@ -1,7 +1,7 @@
 //! Values of arguments and results: constants, lists of series, lists of lists.
 //!
 //! Invariant: conversions follow Python's, since names and tags print them.
-//! Not here: which parameter has which type (`registry`).
+//! Not here: types of parameters (`registry`).
 
 use crate::format_number::{general, repr, truncated};
 use crate::series::Series;

@@ -1,6 +1,6 @@
 //! Contract of statements with the server: catalogue, stores, writes and deletions of one tenant.
 //!
-//! Not here: who may do what (`execute`), its implementation (`server`).
+//! Not here: privileges (`execute`), its implementation (`server`).
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //!
 //! Invariants: fields in the order of their numbers, numbers not packed, zero values written out: the
 //! messages are proto2, and Prometheus writes them so.
-//! Not here: which samples make a family, sizes of answers (`server`).
+//! Not here: grouping of samples into families, sizes of answers (`server`).
 
 #[cfg(test)]
 mod tests;

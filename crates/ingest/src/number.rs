@@ -2,7 +2,7 @@
 //!
 //! Invariants: a float has the bits that [`str::parse`] gives; an integer that does not fit is `None`; only
 //! ASCII digits, signs, points and exponents are numbers.
-//! Not here: which error a bad number is (the grammar of a protocol).
+//! Not here: error of a bad number (the grammar of a protocol).
 
 /// Largest mantissa below which every integer is a float.
 const MANTISSA_MAX: u64 = 1 << 53;

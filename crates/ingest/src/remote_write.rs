@@ -2,7 +2,7 @@
 //!
 //! Invariants: the claimed size is checked before memory is taken; the body is decompressed straight into
 //! [`WriteBatch::raw`] and borrowed from there; a series costs no allocation; bytes never panic.
-//! Not here: HTTP headers, sizes of the compressed body (`server`); which labels are legal (`head`).
+//! Not here: HTTP headers, sizes of the compressed body (`server`); validity of labels (`head`).
 
 mod charge;
 pub mod encode;

@@ -4,7 +4,7 @@
 //! Invariants: one content hash names all files, so a page of one build never loads a file of another one;
 //! without a bundle there is a plain page, which needs no third party; a bundle of our modules is used if it
 //! was made of the sources in `web/`; otherwise the page loads them one by one.
-//! Not here: HTTP (`server/http/page`); how the bundle is built (`bundle.js`, `make ui`).
+//! Not here: HTTP (`server/http/page`); building of the bundle (`bundle.js`, `make ui`).
 
 mod preload;
 #[cfg(test)]

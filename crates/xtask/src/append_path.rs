@@ -4,7 +4,7 @@
 //!
 //! Invariants: the work is the same in each run (`crates/head/examples/append_path.rs`), and so are caches,
 //! environment and the instructions that libraries may choose; the cost of a start is subtracted.
-//! Not here: what a change costs in time (`cargo xtask bench write-path --against`).
+//! Not here: time that a change costs (`cargo xtask bench write-path --against`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

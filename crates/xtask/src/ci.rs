@@ -2,7 +2,7 @@
 //!
 //! Invariants: a step that cannot run here says so by name and counts as skipped, never as passed; the
 //! closing line is `N passed, N failed` with `, N skipped` where something was.
-//! Not here: what the black-box kits check; they live in `kits/`.
+//! Not here: checks of the black-box kits, which live in `kits/`.
 
 mod checkout;
 mod kits;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: inputs depend on the seed and the corpus only; the pool and the sets of outcomes are bounded;
 //! findings with the same text, but for its numbers, are saved once.
-//! Not here: what a reader checks (`reader`).
+//! Not here: checks of a reader (`reader`).
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

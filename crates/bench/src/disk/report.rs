@@ -1,4 +1,4 @@
-//! Figures of `disk`. Not here: how they are taken (`disk`).
+//! Figures of `disk`. Not here: measurement (`disk`).
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! Figures of `late`. Not here: how they are taken (`late`).
+//! Figures of `late`. Not here: measurement (`late`).
 
 use anyhow::Result;
 

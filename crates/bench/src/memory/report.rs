@@ -1,4 +1,4 @@
-//! Figures of `memory`. Not here: how they are taken (`memory`).
+//! Figures of `memory`. Not here: measurement (`memory`).
 
 use anyhow::Result;
 

@@ -4,7 +4,7 @@
 //! storing it; counters are whole numbers and only rise. Samples lie 15 s apart, half a second off every
 //! second: no step of a query or subquery meets one, so that servers agree about which samples are in a
 //! window, whether they count its first moment or not.
-//! Not here: how they are sent (`feed`).
+//! Not here: sending (`feed`).
 
 /// Distance of samples.
 pub(super) const STEP_MS: i64 = 15_000;

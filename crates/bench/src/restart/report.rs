@@ -1,4 +1,4 @@
-//! Figures of `restart`. Not here: how they are taken (`restart`).
+//! Figures of `restart`. Not here: measurement (`restart`).
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
 //! Stopwatch on the log: duration of each commit, from its first write to the end of its sync.
-//! Not here: what a batch waits for besides (`writer`).
+//! Not here: other waits of a batch (`writer`).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};

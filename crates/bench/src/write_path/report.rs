@@ -1,4 +1,4 @@
-//! Figures of `write-path`. Not here: how they are taken (`write_path`).
+//! Figures of `write-path`. Not here: measurement (`write_path`).
 
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Blocks of a tenant in the bucket: objects, `meta.json`, deletion mark, reason why queries leave them out.
 //!
 //! Invariant: the reasons equal the reasons in the server's listing.
-//! Not here: how they are shown (`ls`, `inspect`).
+//! Not here: printing (`ls`, `inspect`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the block has its name only once all of its files are synced; a file has its name only once it
 //! is complete, so another run keeps it. At most 4 parts of 8 MiB are in memory.
-//! Not here: which blocks are fetched (`download`, `verify`).
+//! Not here: choice of the blocks (`download`, `verify`).
 
 use std::path::{Path, PathBuf};
 

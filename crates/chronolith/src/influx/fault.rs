@@ -1,5 +1,5 @@
 //! Reason why a line cannot be stored, by the parser that the server has.
-//! Not here: what the server refuses of points that can be parsed.
+//! Not here: refusals of points that can be parsed, which the server reports.
 
 use chronolith_ingest::line_protocol::{self, DecodeOptions, Precision};
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a request that may be repeated without harm is repeated while the server is away or
 //! overloaded, for [`RETRY_FOR_NS`] at most; every failure names the address.
-//! Not here: the form of responses (`msgpack`), which statements to send.
+//! Not here: the form of responses (`msgpack`), the statements.
 
 use std::io::{ErrorKind, Read};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Limits of what one query reads from blocks in the bucket. Not here: what they apply to (`model::tenant`).
+//! Limits of what one query reads from blocks in the bucket. Not here: their application (`model::tenant`).
 
 use super::declaration::{Form, Setting};
 use super::value;

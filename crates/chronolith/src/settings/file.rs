@@ -1,5 +1,5 @@
 //! The configuration file: YAML, nested or with dots, flattened to keys with their line numbers.
-//! Not here: which keys there are.
+//! Not here: the list of keys.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Limits of tenants in the configuration file: `limits:` for all, `tenants:` for one.
 //! Invariants: a tenant has the limits of all but for those that its entry names; an unknown limit or a bad
-//! value is an error with line, tenant and limit. Not here: what a limit does (`model::TenantLimits`).
+//! value is an error with line, tenant and limit. Not here: effect of a limit (`model::TenantLimits`).
 
 use std::collections::HashSet;
 use std::path::Path;

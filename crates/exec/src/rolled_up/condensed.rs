@@ -1,7 +1,7 @@
 //! Samples of a series with values of roll-up windows in place of most of them.
 //!
 //! Invariants: times ascend; each value stands for a number of samples, one if it is a sample.
-//! Not here: which functions read them (`rolled_up`).
+//! Not here: functions over them (`rolled_up`).
 
 use chronolith_model::rollup::{RollupArchive, RollupMethod, RollupRead, is_small_integer};
 use chronolith_model::sample::is_stale;

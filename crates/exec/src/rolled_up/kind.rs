@@ -1,6 +1,6 @@
 //! Functions that may use roll-ups, and what they need of them.
 //!
-//! Not here: when a roll-up is used (`rolled_up`).
+//! Not here: conditions for using a roll-up (`rolled_up`).
 
 use chronolith_model::rollup::{RollupMethod, RollupMethods};
 

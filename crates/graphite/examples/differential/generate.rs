@@ -1,7 +1,7 @@
 //! Requests by grammar from a seed: targets over all functions, times, zones, formats, find.
 //!
 //! Invariants: the same seed makes the same requests; each function is as likely as any other.
-//! Not here: which arguments a function takes (`signatures` below is the table).
+//! Not here: arguments of a function (`signatures` below is the table).
 
 mod signatures;
 

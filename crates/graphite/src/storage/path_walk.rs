@@ -6,7 +6,7 @@
 //!
 //! Invariants: nodes are visited in the order of the paths within a parent, a leaf and a branch of the same
 //! name apart; the search position only moves forward within a parent.
-//! Not here: matching of one node (`glob`), where the paths come from.
+//! Not here: matching of one node (`glob`), source of the paths.
 
 use super::glob::{Element, Part, matches_parts};
 use crate::error::EvalError;

@@ -2,7 +2,7 @@
 //! open block. They are buffered up to a limit, then sorted and written to blocks of their own.
 //!
 //! Invariant: among samples of one series with the same timestamp, the first to arrive is returned.
-//! Not here: which samples are buffered (`sample::decide`), writing them (`collect`).
+//! Not here: choice of the samples (`sample::decide`), writing them (`collect`).
 
 use chronolith_model::{Columns, TimeRange};
 

@@ -3,7 +3,7 @@
 //! Invariants: the samples of an open chunk ascend and lie in one range; runs of start timestamps ascend with
 //! them.
 //! Memory: 112 bytes per series, packed samples, and 16 bytes per change of a start timestamp.
-//! Not here: packing (`open_chunk`), which samples are appended (`sample::decide`).
+//! Not here: packing (`open_chunk`), choice of the samples (`sample::decide`).
 
 use chronolith_base::hash::HashMap;
 use chronolith_format::chunk::starts::{self, StartRun};

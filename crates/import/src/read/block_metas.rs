@@ -1,6 +1,6 @@
 //! Lists the blocks of a Prometheus data directory from their `meta.json`.
 //!
-//! Not here: copying blocks (`write::copy`), which of them were imported before (`write::state`).
+//! Not here: copying blocks (`write::copy`), record of imported blocks (`write::state`).
 
 use std::path::{Path, PathBuf};
 

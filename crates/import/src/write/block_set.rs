@@ -3,7 +3,7 @@
 //! Invariants: a chunk lies within one range; no block is visible before `finish`; ULIDs ascend in the order
 //! in which blocks were begun, so that the first value wins: at equal timestamps the sample in the block
 //! begun first is read.
-//! Not here: which samples make a chunk (`collect`), their encoding (`chunk_encoder`).
+//! Not here: grouping of samples into chunks (`collect`), their encoding (`chunk_encoder`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

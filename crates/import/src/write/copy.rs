@@ -1,7 +1,7 @@
 //! Copies block directories of Prometheus unchanged.
 //!
 //! Invariants: a copy appears complete or not at all; a block that cannot be opened is not copied.
-//! Not here: the content of blocks (`block`), which blocks are copied (`import`).
+//! Not here: the content of blocks (`block`), choice of the blocks (`import`).
 
 use std::path::Path;
 

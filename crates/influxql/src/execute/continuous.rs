@@ -2,7 +2,7 @@
 //!
 //! Invariants: a window is computed again when late points have touched it, and after a pause of the server
 //! no window is left out, at most [`WINDOW_COUNT_MAX`] per run.
-//! Not here: when runs are started (`server`).
+//! Not here: schedule of the runs (`server`).
 
 use super::metadata::split_time;
 use super::session::{Session, StatementError};

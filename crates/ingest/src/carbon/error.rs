@@ -1,6 +1,6 @@
 //! Errors and notes of configuration files, with the line that they are about.
 //!
-//! Not here: which rules are errors (`schemas`, `aggregation`, `rewrite`).
+//! Not here: checks of the rules (`schemas`, `aggregation`, `rewrite`).
 
 /// A configuration file that is not used; the one in use stays.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

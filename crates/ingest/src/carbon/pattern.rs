@@ -2,7 +2,7 @@
 //!
 //! Invariants: a pattern means what Python 3.10's `re.search` makes of it; backtracking is bounded by
 //! [`BACKTRACK_MAX`] steps, and a search beyond it is counted and finds nothing.
-//! Not here: which rule a pattern belongs to.
+//! Not here: the rule of a pattern.
 
 mod translate;
 

@@ -1,7 +1,7 @@
 //! Points that are not stored: reasons, counters, and the newest refused text of each reason.
 //!
 //! Invariants: every refused point is counted by exactly one reason; texts are cut to [`TEXT_BYTES_MAX`].
-//! Not here: what the store refuses ([`chronolith_model::Reject`]).
+//! Not here: refusals by the store ([`chronolith_model::Reject`]).
 
 /// Bytes of a refused line that are kept at most.
 pub const TEXT_BYTES_MAX: usize = 256;

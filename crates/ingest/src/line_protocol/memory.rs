@@ -1,6 +1,6 @@
 //! Bounds of the memory that decoding takes, known from the size of a body and from the bytes of a line.
 //!
-//! Not here: who reserves it (`pieces`, `server`).
+//! Not here: its reservation (`pieces`, `server`).
 
 use chronolith_model::{BatchSeries, WordKind};
 

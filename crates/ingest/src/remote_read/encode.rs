@@ -1,7 +1,7 @@
 //! Answers of remote read: `prometheus.ReadResponse`, and frames of `prometheus.ChunkedReadResponse`.
 //!
 //! Invariants: fields in the order of their numbers, zero values left out, as Prometheus writes them.
-//! Not here: the bytes of chunks (the store gives them), how much is sent at once (`server`).
+//! Not here: the bytes of chunks (the store gives them), sizes of sent pieces (`server`).
 
 use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;

@@ -5,7 +5,7 @@
 //! unfolded size of a body is bounded, and its memory is reserved before it is written; bytes never panic.
 //! A fault of one series (references, no samples) or histogram refuses it alone; a fault of the message
 //! refuses the request.
-//! Not here: HTTP headers (`server`); which labels are legal (`head`).
+//! Not here: HTTP headers (`server`); validity of labels (`head`).
 
 pub mod encode;
 mod family;

@@ -1,7 +1,7 @@
 //! Protobuf's wire format over a borrowed body.
 //!
 //! Invariants: no read panics or leaves its message; offsets are offsets of the whole body. Groups (wire
-//! types 3 and 4) are refused: proto3 has none. Not here: what a field means.
+//! types 3 and 4) are refused: proto3 has none. Not here: meaning of fields.
 
 use super::WireError;
 

@@ -1,5 +1,5 @@
 //! PromQL for operators: functions that no other language has, notes about parameters, texts for reports.
-//! Not here: functions of every language (`exec`), which function a name means (`plan::function`).
+//! Not here: functions of every language (`exec`), functions by name (`plan::function`).
 
 use chronolith_exec::aggregate::Aggregation;
 use chronolith_exec::aggregate::topk::TopKOp;

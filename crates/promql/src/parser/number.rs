@@ -2,7 +2,7 @@
 //!
 //! Invariants: a duration is counted in nanoseconds that fit 63 bits, as Prometheus counts it, so that
 //! rounding and refusals agree.
-//! Not here: where a number ends (lexer).
+//! Not here: end of a number in the text (lexer).
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Coverage of our own scripts: functions, aggregations with their grouping, operators with their matching.
 //!
 //! Invariants: only evals with an answer count, so that a form is not covered by its refusal.
-//! Not here: whether the answers are right (the scripts themselves).
+//! Not here: checks of the answers (the scripts themselves).
 
 use std::collections::BTreeSet;
 

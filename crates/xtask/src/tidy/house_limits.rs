@@ -2,7 +2,7 @@
 //!
 //! Invariants: a crate without a line has no folder cycle, no `pub(crate)` field and at most
 //! [`METHODS_MAX`] methods per type; a figure that improved is recorded, so that it cannot get worse again.
-//! Not here: what the figures count (`crate::house`).
+//! Not here: computation of the figures (`crate::house`).
 
 use super::finding::Finding;
 use super::text_file::{TextFile, find};

@@ -1,7 +1,7 @@
 //! Comparison of one file with what a server returns for its series: each point of the file is there with its
 //! value. A server that carbon's relay writes to has more points.
 //!
-//! Not here: which files are compared (`whisper_server`).
+//! Not here: choice of the files (`whisper_server`).
 
 use std::collections::HashMap;
 

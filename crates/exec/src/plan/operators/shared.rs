@@ -1,7 +1,7 @@
 //! Operators of nodes with several readers: built at the first use, read at the others.
 //!
 //! Invariants: annotations of building a node are emitted at each of its uses, at the positions of that use.
-//! Not here: which nodes have several readers (`plan::sharing`), reading shared series (`share`).
+//! Not here: finding nodes with several readers (`plan::sharing`), reading shared series (`share`).
 
 use std::rc::Rc;
 

@@ -3,7 +3,7 @@
 //! Invariants: they are part of the bytes that name the series, so that the same labels always have the same
 //! series, and a series whose type changes becomes another one. Which naming a request has is decided once: a
 //! server that does not ask for these labels has no instruction for them in its loop over series.
-//! Not here: what queries make of the labels (`promql`).
+//! Not here: use of the labels by queries (`promql`).
 
 use chronolith_model::MetricKind;
 

@@ -1,6 +1,6 @@
 //! Lowering of functions by name.
 //! Invariants: every function of the language is here or refused with its name; none is silently wrong.
-//! Not here: what functions compute that only PromQL has (`language`).
+//! Not here: evaluation of the functions that only PromQL has (`language`).
 
 use chronolith_exec::column::StepScalar;
 use chronolith_exec::grid::{TimeShift, Windows};
