@@ -1,6 +1,5 @@
 //! Resource usage of a process, from /proc: CPU time of all its threads, current and peak memory; disk usage
-//! of a
-//! folder.
+//! of a folder.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
