@@ -9,14 +9,14 @@ use chronolith_model::{TenantId, TenantLimits};
 use chronolith_service::admission::Admission;
 use chronolith_service::admission::threads::QueryThreads;
 use chronolith_service::lifecycle::Lifecycle;
-use chronolith_service::metrics::tenants::TenantMetrics;
 use chronolith_service::query::context::QueryContext;
+use chronolith_service::write::Writes;
 use chronolith_tsdb::{BucketSources, LimitsTable, SourcePart, Tsdb, fanout};
 use parking_lot::RwLock;
 
+use crate::carbon::CarbonContext;
 use crate::carbon::rules::PathRules;
 use crate::http::influx::context::InfluxContext;
-use crate::http::write::context::WriteContext;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::options::{Reload, ServerOptions, ShownSetting};
@@ -31,10 +31,10 @@ pub(crate) struct App {
     pub(crate) admission: Admission,
     pub(crate) query_threads: QueryThreads,
     pub(crate) queries: QueryContext,
-    pub(crate) writes: WriteContext,
+    pub(crate) writes: Writes,
+    pub(crate) carbon: CarbonContext,
     pub(crate) influx: InfluxContext,
     pub(crate) metrics: Metrics,
-    pub(crate) tenant_metrics: TenantMetrics,
     pub(crate) connections: Connections,
     pub(crate) started_ms: i64,
     /// Blocks in the bucket, on a server that reads them.
@@ -75,10 +75,10 @@ impl App {
             admission: Admission::new(&options.service, &env.clock),
             query_threads: QueryThreads::default(),
             queries: QueryContext::new(&options.service),
-            writes: WriteContext::new(&options.service.write),
+            writes: Writes::new(env.clock.clone(), options.service.tenant_metrics_max),
+            carbon: CarbonContext::new(&options.service.write.carbon.listeners),
             influx: InfluxContext::new(&env.rng),
             metrics: Metrics::default(),
-            tenant_metrics: TenantMetrics::new(options.service.tenant_metrics_max),
             connections: Connections::new(&*env.disk),
             started_ms,
             bucket: OnceLock::new(),
@@ -98,7 +98,7 @@ impl App {
             let rules = PathRules::read(&*self.env.disk, files, self.env.rng.next_u64())?;
             // As in `set_store`: the store gets the latest rules, whichever comes first.
             let _shown = self.configuration.shown.write();
-            self.writes.carbon.set_rules(rules);
+            self.carbon.set_rules(rules);
             if let Ok(store) = self.lifecycle.store() {
                 store.set_rollup_rules(self.rollup_rules());
             }
@@ -108,7 +108,7 @@ impl App {
 
     /// Rules of roll-ups; `None` without a file of schemas.
     fn rollup_rules(&self) -> Option<Arc<dyn RollupRules>> {
-        let rules = self.writes.carbon.rules();
+        let rules = self.carbon.rules();
         let has_schemas = !rules.schemas().rules().is_empty();
         has_schemas.then_some(rules as Arc<dyn RollupRules>)
     }

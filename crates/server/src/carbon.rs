@@ -9,11 +9,10 @@ pub(crate) mod rules;
 
 use std::sync::Arc;
 
-use chronolith_ingest::carbon::{self, Refused, RefusedReason};
+use chronolith_ingest::carbon::{Refused, RefusedReason};
 use chronolith_service::counter::Counter;
 use chronolith_service::limits::CARBON_THREADS_MAX;
 use chronolith_service::options::CarbonListener;
-use chronolith_service::write::batches::BatchPool;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
@@ -24,7 +23,6 @@ const HTTP_INPUT: &str = "http";
 
 /// Parts that all inputs share.
 pub(crate) struct CarbonContext {
-    pub(crate) batches: BatchPool,
     /// Permits of the threads that decode, append and wait for the disk on behalf of listeners.
     pub(crate) threads: Arc<Semaphore>,
     /// Those of the listeners in order of the settings, then that of HTTP requests.
@@ -65,12 +63,7 @@ impl CarbonContext {
         let names = listeners.iter().map(CarbonListener::name).chain([HTTP_INPUT.to_owned()]);
         let inputs = names.map(|name| Arc::new(CarbonInput::new(name))).collect();
         let threads = Arc::new(Semaphore::new(CARBON_THREADS_MAX));
-        CarbonContext {
-            batches: BatchPool::new(carbon::new_batch),
-            threads,
-            inputs,
-            rules: RwLock::default(),
-        }
+        CarbonContext { threads, inputs, rules: RwLock::default() }
     }
 
     /// Returns the input of the listener at `idx` of the settings.

@@ -298,7 +298,7 @@ fn listen_for_points(
         let address = &options.listen;
         let socket = runtime.block_on(listen(address)).map_err(|error| bind(setting, address, error))?;
         let local = socket.local_addr().map_err(|error| bind(setting, address, error))?;
-        let input = app.writes.carbon.of_listener(idx);
+        let input = app.carbon.of_listener(idx);
         let listener =
             Arc::new(carbon::listener::Listener { app: app.clone(), options: options.clone(), input });
         tracing::info!(address = %local, listener = listener.input.name, "listening for carbon");

@@ -1,4 +1,326 @@
-//! Writes of all protocols.
+//! Writes of all protocols: one way from the bytes of a request to samples that are durable (ADR 0113).
+//!
+//! A protocol decodes its bytes piece by piece ([`Decode`]); [`Writing`] takes the batch, measures, applies
+//! each piece, waits for the disk and counts. The protocol chooses what a client reads of the result.
+//! Invariants: samples that were applied are counted once they are durable, and never before; a failure is
+//! counted once.
+//! Not here: permits of a request (`admission`), the protocols (`ingest`), texts of answers (`server`).
 
 pub mod batches;
 pub mod reject_log;
+
+use std::sync::Arc;
+
+use chronolith_base::Clock;
+use chronolith_ingest::{carbon, line_protocol, remote_write};
+use chronolith_model::databases::{CatalogChange, CatalogError};
+use chronolith_model::{TenantId, TimeUnit, WriteBatch, WriteOutcome};
+use chronolith_tsdb::{Applied, Tsdb, WriteError, Writer};
+
+use self::batches::BatchPool;
+use self::reject_log::RejectLog;
+use crate::activity::rejects::{RejectOrigin, Rejects, WriteSender};
+use crate::metrics::tenants::TenantMetrics;
+use crate::metrics::write::WriteMetrics;
+
+/// State that the writes of all protocols share.
+pub struct Writes {
+    clock: Arc<dyn Clock>,
+    /// Counters by tenant, of queries too.
+    pub tenants: TenantMetrics,
+    /// Counters of all writes.
+    pub metrics: WriteMetrics,
+    /// Refused samples of the last hour.
+    pub rejects: Rejects,
+    /// Rate limit of the log of refused samples.
+    pub reject_log: RejectLog,
+    /// Empty batches.
+    pub pools: BatchPools,
+}
+
+/// Empty batches by protocol.
+pub struct BatchPools {
+    /// Batches of remote write.
+    pub remote_write: BatchPool,
+    /// Batches of line protocol.
+    pub line_protocol: BatchPool,
+    /// Batches of carbon points.
+    pub carbon: BatchPool,
+}
+
+/// Decoder of one request.
+pub trait Decode {
+    /// Reason why nothing more can be decoded.
+    type Error;
+
+    /// Fills `batch`, which is empty, with the next piece. Returns false at the end of the request.
+    ///
+    /// # Errors
+    /// The request ends here; pieces before it are applied.
+    fn next_piece(&mut self, batch: &mut WriteBatch) -> Result<bool, Self::Error>;
+
+    /// Empties a batch whose samples are applied. A decoder that lent its bytes to the batch takes them back.
+    fn take_back(&mut self, batch: &mut WriteBatch) {
+        batch.clear();
+    }
+}
+
+/// Destination and origin of the samples of a request.
+#[derive(Clone, Copy)]
+pub struct WriteTarget<'a> {
+    /// Tenant that writes.
+    pub tenant: &'a TenantId,
+    /// Store of the samples.
+    pub store: TargetStore<'a>,
+    /// A client or a continuous query.
+    pub writer: Writer,
+}
+
+/// Store of the samples of a request.
+#[derive(Clone, Copy)]
+pub enum TargetStore<'a> {
+    /// A store that exists.
+    Id(&'a TenantId),
+    /// The Graphite store of the tenant, which is created before its first point.
+    Graphite,
+}
+
+/// Failure of a write. Samples that were applied before it are not acknowledged.
+#[derive(Debug)]
+pub enum WriteFailure<E> {
+    /// The request could not be decoded.
+    Decode(E),
+    /// The store refused a batch, or could not make it durable.
+    Store(StoreFailure),
+}
+
+/// A batch that the store refused.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreFailure {
+    /// The batch could not be applied or made durable.
+    #[error("{error}")]
+    Batch {
+        /// Error of the store.
+        error: WriteError,
+        /// Limit that refused it, as metrics name it.
+        limit: Option<&'static str>,
+    },
+    /// The store of the samples could not be created.
+    #[error("{0}")]
+    Catalog(#[from] CatalogError),
+}
+
+impl StoreFailure {
+    /// Limit that refused the batch, as metrics name it.
+    #[must_use]
+    pub fn limit(&self) -> Option<&'static str> {
+        match self {
+            StoreFailure::Batch { limit, .. } => *limit,
+            StoreFailure::Catalog(_) => None,
+        }
+    }
+}
+
+/// A request whose samples are being applied.
+pub struct Writing<'a> {
+    writes: &'a Writes,
+    store: &'a Tsdb,
+    target: WriteTarget<'a>,
+    applied: Option<Applied>,
+    start_time_count: u64,
+    /// Monotonic clock before the first piece, and time of decoding since then.
+    start_ns: u64,
+    decode_ns: u64,
+}
+
+impl Writes {
+    /// State without writes, with counters of at most `tenant_count_max` tenants.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, tenant_count_max: usize) -> Writes {
+        Writes {
+            clock,
+            tenants: TenantMetrics::new(tenant_count_max),
+            metrics: WriteMetrics::default(),
+            rejects: Rejects::default(),
+            reject_log: RejectLog::default(),
+            pools: BatchPools {
+                remote_write: BatchPool::new(remote_write::new_batch),
+                line_protocol: BatchPool::new(line_protocol::new_batch),
+                carbon: BatchPool::new(carbon::new_batch),
+            },
+        }
+    }
+
+    /// Begins a request.
+    pub fn begin<'a>(&'a self, store: &'a Tsdb, target: WriteTarget<'a>) -> Writing<'a> {
+        let start_ns = self.clock.mono_ns();
+        Writing { writes: self, store, target, applied: None, start_time_count: 0, start_ns, decode_ns: 0 }
+    }
+
+    /// Waits until samples are durable that [`Writing::into_applied`] returned, and counts them. Blocks the
+    /// thread.
+    ///
+    /// # Errors
+    /// [`StoreFailure`]: the samples may be lost.
+    pub fn wait(
+        &self,
+        store: &Tsdb,
+        tenant: &TenantId,
+        applied: Applied,
+    ) -> Result<WriteOutcome, StoreFailure> {
+        let outcome = store.wait_durable(applied).map_err(|error| self.failed(error))?;
+        self.count(tenant, &outcome);
+        Ok(outcome)
+    }
+
+    /// Records refused samples with examples; `fault` stands where an outcome has no series.
+    pub fn record_outcome(
+        &self,
+        outcome: &WriteOutcome,
+        unit: TimeUnit,
+        fault: &str,
+        tenant: &TenantId,
+        sender: &WriteSender,
+    ) {
+        if outcome.rejected_count() > 0 {
+            self.rejects.record_outcome(outcome, unit, fault, self.origin(tenant, sender));
+        }
+    }
+
+    /// Origin of refused samples at this moment.
+    #[must_use]
+    pub fn origin<'a>(&self, tenant: &'a TenantId, sender: &'a WriteSender) -> RejectOrigin<'a> {
+        RejectOrigin { tenant: Some(tenant), sender, now_ms: self.clock.now_ms() }
+    }
+
+    fn count(&self, tenant: &TenantId, outcome: &WriteOutcome) {
+        self.metrics.count(outcome);
+        self.tenants.of(tenant, self.clock.now_ms()).count(outcome);
+    }
+
+    #[cold]
+    fn failed(&self, error: WriteError) -> StoreFailure {
+        self.metrics.failures.add(1);
+        StoreFailure::Batch { limit: self.metrics.count_refused(&error), error }
+    }
+}
+
+impl Writing<'_> {
+    /// Decodes and applies all pieces. They are visible and not durable yet. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`WriteFailure`]: no later piece is applied; [`Writing::into_applied`] has those before it.
+    pub fn apply<D: Decode>(
+        &mut self,
+        pool: &BatchPool,
+        decoder: &mut D,
+    ) -> Result<(), WriteFailure<D::Error>> {
+        // There are as many batches as writes that are applied at a time: waiting for the disk needs none.
+        let mut batch = pool.take();
+        let result = self.apply_pieces(decoder, &mut batch);
+        pool.give(batch);
+        self.writes.metrics.decode.observe_ns(self.decode_ns);
+        result
+    }
+
+    fn apply_pieces<D: Decode>(
+        &mut self,
+        decoder: &mut D,
+        batch: &mut WriteBatch,
+    ) -> Result<(), WriteFailure<D::Error>> {
+        let clock = &self.writes.clock;
+        loop {
+            let start_ns = clock.mono_ns();
+            let decoded = decoder.next_piece(batch);
+            self.decode_ns += clock.mono_ns().saturating_sub(start_ns);
+            if !decoded.map_err(WriteFailure::Decode)? {
+                return Ok(());
+            }
+            self.apply_batch(batch).map_err(WriteFailure::Store)?;
+            decoder.take_back(batch);
+        }
+    }
+
+    /// Applies a batch of the server itself, which is not decoded. It is visible and not durable yet. Blocks
+    /// the thread.
+    ///
+    /// # Errors
+    /// [`StoreFailure`]: nothing of the batch is applied.
+    pub fn apply_batch(&mut self, batch: &WriteBatch) -> Result<(), StoreFailure> {
+        if !has_items(batch) {
+            return Ok(());
+        }
+        let created;
+        let store_id = match self.target.store {
+            TargetStore::Id(id) => id,
+            TargetStore::Graphite => {
+                created = graphite_store(self.store, self.target.tenant)?;
+                &created
+            }
+        };
+        let applied = self.store.apply_of(store_id, batch, self.target.writer);
+        let applied = applied.map_err(|error| self.writes.failed(error))?;
+        self.start_time_count += batch.start_times.iter().filter(|&&start| start != 0).count() as u64;
+        self.applied = Some(match self.applied.take() {
+            None => applied,
+            Some(before) => before.join(applied),
+        });
+        Ok(())
+    }
+
+    /// Waits until all pieces are durable, and counts them. `add_refused` adds samples that never reached the
+    /// store. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`StoreFailure`]: the samples may be lost.
+    pub fn wait(self, add_refused: impl FnOnce(&mut WriteOutcome)) -> Result<WriteOutcome, StoreFailure> {
+        let metrics = &self.writes.metrics;
+        let waited = self.applied.map(|applied| self.store.wait_durable(applied)).transpose();
+        let elapsed_ns = self.writes.clock.mono_ns().saturating_sub(self.start_ns);
+        metrics.append.observe_ns(elapsed_ns.saturating_sub(self.decode_ns));
+        let mut outcome = waited.map_err(|error| self.writes.failed(error))?.unwrap_or_default();
+        metrics.start_times.add(self.start_time_count);
+        add_refused(&mut outcome);
+        self.writes.count(self.target.tenant, &outcome);
+        Ok(outcome)
+    }
+
+    /// Samples that are applied, for [`Writes::wait`]; `None` if there are none.
+    #[must_use]
+    pub fn into_applied(self) -> Option<Applied> {
+        self.applied
+    }
+}
+
+/// Returns the Graphite store of a tenant; creates it if there is none.
+fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Result<TenantId, CatalogError> {
+    let find = || Some(store.databases().of(tenant)?.graphite.as_ref()?.store.clone());
+    if let Some(found) = find() {
+        return Ok(found);
+    }
+    store.change_databases(tenant, &CatalogChange::CreateGraphiteStore)?;
+    find().ok_or_else(|| CatalogError::Storage("the Graphite store was not created".to_owned()))
+}
+
+/// Returns true if the store has something to do for a batch.
+fn has_items(batch: &WriteBatch) -> bool {
+    !(batch.times.is_empty() && batch.exemplars.is_empty() && batch.metadata.is_empty())
+}
+
+/// Decoder of a request that is one piece.
+pub struct OnePiece<F>(Option<F>);
+
+impl<F> OnePiece<F> {
+    /// `decode` fills the batch.
+    pub fn new(decode: F) -> OnePiece<F> {
+        OnePiece(Some(decode))
+    }
+}
+
+impl<E, F: FnOnce(&mut WriteBatch) -> Result<(), E>> Decode for OnePiece<F> {
+    type Error = E;
+
+    fn next_piece(&mut self, batch: &mut WriteBatch) -> Result<bool, E> {
+        self.0.take().map_or(Ok(false), |decode| decode(batch).map(|()| true))
+    }
+}

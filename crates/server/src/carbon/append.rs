@@ -3,13 +3,15 @@
 //! Invariant: the store exists before its first point is appended.
 //! Not here: the protocols (`ingest::carbon`), counters of inputs (`crate::carbon`).
 
+use std::convert::Infallible;
+
 use chronolith_ingest::carbon::{
     INPUT_BYTES_MAX, InputEnd, LineDecoder, PointWriter, Refused, RefusedReason,
 };
-use chronolith_model::databases::CatalogChange;
 use chronolith_model::{Reject, TenantId, TimeUnit, WriteBatch, WriteOutcome};
 use chronolith_service::activity::rejects::{RejectOrigin, WriteSender};
-use chronolith_tsdb::{Applied, Tsdb};
+use chronolith_service::write::{OnePiece, TargetStore, WriteFailure, WriteTarget};
+use chronolith_tsdb::{Applied, Tsdb, Writer};
 
 use super::CarbonInput;
 use crate::app::App;
@@ -26,33 +28,39 @@ pub(crate) fn append_points(
     to: PointTarget<'_>,
     decode: impl FnOnce(&mut PointWriter<'_>),
 ) -> Result<Appended, NotStored> {
-    let mut batch: WriteBatch = app.writes.carbon.batches.take();
     let mut refused = Refused::default();
+    let mut point_count = 0;
     let now_ms = app.env.clock.now_ms();
-    let rules = app.writes.carbon.rules();
-    rules.with_rewriter(|rewriter| {
-        let points = PointWriter::new(&mut batch, &mut refused, now_ms).with_prefix(to.prefix);
-        match rewriter {
-            Some(rewriter) => decode(&mut points.with_rewriter(rewriter)),
-            None => decode(&mut { points }),
-        }
+    let rules = app.carbon.rules();
+    let target = WriteTarget { tenant: to.tenant, store: TargetStore::Graphite, writer: Writer::Client };
+    let mut writing = app.writes.begin(store, target);
+    let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
+        rules.with_rewriter(|rewriter| {
+            let points = PointWriter::new(batch, &mut refused, now_ms).with_prefix(to.prefix);
+            match rewriter {
+                Some(rewriter) => decode(&mut points.with_rewriter(rewriter)),
+                None => decode(&mut { points }),
+            }
+        });
+        rules.apply(batch);
+        point_count = batch.times.len() as u64;
+        Ok::<(), Infallible>(())
     });
-    rules.apply(&mut batch);
+    let stored = writing.apply(&app.writes.pools.carbon, &mut decoder);
     let reasons = refused_reasons(&refused);
     if reasons.is_some() {
         record_refused(app, &refused, to);
         input.add_refused(refused);
     }
-    let point_count = batch.times.len() as u64;
-    let applied = apply(app, store, to, &batch);
-    app.writes.carbon.batches.give(batch);
-    match applied {
-        Ok(applied) => {
-            input.points.add(point_count);
-            Ok(Appended { applied, point_count, refused: reasons })
+    if let Err(WriteFailure::Store(failure)) = stored {
+        let text = failure.to_string();
+        if let Some(reason) = failure.limit() {
+            app.writes.rejects.record_text(reason, 1, &text, to.origin(app));
         }
-        Err(text) => Err(NotStored { text, point_count }),
+        return Err(NotStored { text, point_count });
     }
+    input.points.add(point_count);
+    Ok(Appended { applied: writing.into_applied(), point_count, refused: reasons })
 }
 
 /// Points that the store refused, or that may not be durable: a sender that sends them again loses none.
@@ -137,28 +145,8 @@ pub(crate) struct PointTarget<'a> {
 
 impl<'a> PointTarget<'a> {
     fn origin(&self, app: &App) -> RejectOrigin<'a> {
-        let now_ms = app.env.clock.now_ms();
-        RejectOrigin { tenant: Some(self.tenant), sender: self.sender, now_ms }
+        app.writes.origin(self.tenant, self.sender)
     }
-}
-
-fn apply(
-    app: &App,
-    store: &Tsdb,
-    to: PointTarget<'_>,
-    batch: &WriteBatch,
-) -> Result<Option<Applied>, String> {
-    if batch.times.is_empty() {
-        return Ok(None);
-    }
-    let target = graphite_store(store, to.tenant)?;
-    store.apply(&target, batch).map(Some).map_err(|error| {
-        let text = error.to_string();
-        if let Some(reason) = app.metrics.write.count_refused(&error) {
-            app.writes.rejects.record_text(reason, 1, &text, to.origin(app));
-        }
-        text
-    })
 }
 
 /// Records refused lines with an example of each reason.
@@ -221,29 +209,8 @@ pub(crate) fn wait_durable(
     to: PointTarget<'_>,
     applied: Applied,
 ) -> Result<Rejected, String> {
-    match store.wait_durable(applied) {
-        Ok(outcome) => {
-            app.metrics.write.count(&outcome);
-            app.tenant_metrics.of(to.tenant, app.env.clock.now_ms()).count(&outcome);
-            if outcome.rejected_count() > 0 {
-                app.writes.rejects.record_outcome(&outcome, TimeUnit::Milli, "", to.origin(app));
-            }
-            Ok(Rejected::of(&outcome))
-        }
-        Err(error) => {
-            app.metrics.write.failures.add(1);
-            Err(error.to_string())
-        }
-    }
-}
-
-/// Returns the Graphite store of `tenant`; creates it if there is none.
-fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Result<TenantId, String> {
-    let find = || Some(store.databases().of(tenant)?.graphite.as_ref()?.store.clone());
-    if let Some(found) = find() {
-        return Ok(found);
-    }
-    let change = CatalogChange::CreateGraphiteStore;
-    store.change_databases(tenant, &change).map_err(|error| error.to_string())?;
-    find().ok_or_else(|| "the Graphite store was not created".to_owned())
+    let waited = app.writes.wait(store, to.tenant, applied);
+    let outcome = waited.map_err(|failure| failure.to_string())?;
+    app.writes.record_outcome(&outcome, TimeUnit::Milli, "", to.tenant, to.sender);
+    Ok(Rejected::of(&outcome))
 }

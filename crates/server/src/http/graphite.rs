@@ -107,7 +107,7 @@ pub(super) async fn refused(
         let why = format!("unknown reason {unknown:?}, expected one of {known}");
         return Err(ApiError::parameter("reason", why));
     }
-    let newest = app.writes.carbon.inputs().iter().flat_map(|input| input.newest_refused());
+    let newest = app.carbon.inputs().iter().flat_map(|input| input.newest_refused());
     let selected = newest.filter(|refused| reason.is_none_or(|reason| refused.reason.label() == reason));
     let values: Vec<Value> = selected
         .map(|refused| {
@@ -133,7 +133,7 @@ pub(super) async fn explain(
     params.parse(request.uri().query().unwrap_or(""))?;
     let path = params.get("path").filter(|path| !path.is_empty());
     let path = path.ok_or_else(|| ApiError::parameter("path", "is missing"))?;
-    let explanation = app.writes.carbon.rules().explain(path);
+    let explanation = app.carbon.rules().explain(path);
     let rule = |rule: &Option<RuleName>| {
         rule.as_ref().map(|rule| json!({ "section": rule.section, "pattern": rule.pattern }))
     };

@@ -176,7 +176,7 @@ async fn answer(
         call,
     };
     let tenant = request.call.tenant.clone();
-    app.tenant_metrics.of(&tenant, app.env.clock.now_ms()).queries.add(1);
+    app.writes.tenants.of(&tenant, app.env.clock.now_ms()).queries.add(1);
     let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
     let evaluate =
         move |app: &App, ctx: &ReadContext| request.partial.run(app, ctx, |ctx| evaluate(app, &request, ctx));

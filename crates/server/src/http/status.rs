@@ -219,7 +219,7 @@ fn storage_value(app: &App) -> Value {
         "diskFreeBytes": stats.disk_free_bytes,
         "walBytes": stats.head.wal.segment_bytes + stats.head.checkpoint.bytes,
         "samplesAppended": stats.head.samples.appended,
-        "samplesRejected": app.metrics.write.samples_rejected_count(),
+        "samplesRejected": app.writes.metrics.samples_rejected_count(),
         "replayMs": stats.replay.ms,
         "replayNotes": stats.replay.notes,
         "walPoisoned": stats.head.wal.is_poisoned,

@@ -6,7 +6,6 @@
 //! Not here: protobuf and snappy (`ingest`), negotiation (`write::message`).
 
 pub(crate) mod admit;
-pub(crate) mod context;
 mod message;
 mod sender;
 mod written;
@@ -21,7 +20,8 @@ use chronolith_ingest::remote_write::v2::{self, SeriesNaming};
 use chronolith_ingest::remote_write::{self, DecodeError, Refused};
 use chronolith_model::{Reject, TenantId, WriteBatch, WriteOutcome};
 use chronolith_service::admission::{Permit, WRITE_DECODED_FACTOR};
-use chronolith_tsdb::{Tsdb, WalError, WriteError};
+use chronolith_service::write::{OnePiece, StoreFailure, TargetStore, WriteFailure, WriteTarget};
+use chronolith_tsdb::{Tsdb, WalError, WriteError, Writer};
 use tokio::time::Duration;
 
 use self::admit::{BodyLimits, WritePermits};
@@ -60,12 +60,9 @@ struct Refusal {
     limit: Option<&'static str>,
 }
 
-impl<E> From<E> for Refusal
-where
-    ApiError: From<E>,
-{
-    fn from(error: E) -> Refusal {
-        Refusal { error: error.into(), limit: None }
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Refusal {
+        Refusal { error, limit: None }
     }
 }
 
@@ -85,11 +82,12 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
         budget: &memory.budget,
         memory_wait: Duration::ZERO,
     };
-    let (mut body, permits) = admit::admit(app, &tenant, request_body, limits).await?;
+    let admitted = admit::admit(app, &tenant, request_body, limits).await;
+    let (mut body, permits) = admitted.map_err(ApiError::from)?;
     let decompressed =
         decompressed_bytes(&body.bytes).filter(|n| *n <= options.decompressed_bytes_max as u64);
-    app.metrics.write.bytes_compressed.add(body.bytes.len() as u64);
-    app.metrics.write.bytes_decompressed.add(decompressed.unwrap_or(0));
+    app.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
+    app.writes.metrics.bytes_decompressed.add(decompressed.unwrap_or(0));
     // Only here: a request in the queue needs no more memory than what was sent.
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
@@ -128,27 +126,30 @@ fn store_body(
     apply: Permit,
 ) -> Result<Written, Refusal> {
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
-    let mut batch = app.writes.batches.take();
-    let decoded = decode(app, message, &mut body, &mut histograms_held, &mut batch);
-    let start_ns = app.env.clock.mono_ns();
-    let applied = decoded.map(|refused| (refused, store.apply(tenant, &batch)));
-    let start_count = batch.start_times.iter().filter(|&&start_ms| start_ms != 0).count();
-    // Waiting for the disk needs neither the batch nor a core: there are as many batches as writes that are
-    // applied at a time.
-    app.writes.batches.give(batch);
+    let mut refused = Refused::default();
+    let target = WriteTarget { tenant, store: TargetStore::Id(tenant), writer: Writer::Client };
+    let mut writing = app.writes.begin(store, target);
+    let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
+        refused = decode(app, message, &mut body, &mut histograms_held, batch)?;
+        Ok(())
+    });
+    let applied = writing.apply(&app.writes.pools.remote_write, &mut decoder);
+    // Waiting for the disk needs no core.
     drop((body, histograms_held, apply));
-    let (refused, applied) = applied?;
-    let appended = applied.and_then(|applied| store.wait_durable(applied));
-    let metrics = &app.metrics.write;
-    metrics.append.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
-    match appended {
-        Ok(outcome) => {
-            metrics.start_times.add(start_count as u64);
-            Ok(count(app, tenant, message, outcome, refused))
-        }
-        Err(error) => {
-            metrics.failures.add(1);
-            Err(Refusal { limit: metrics.count_refused(&error), error: write_error(&error) })
+    applied.map_err(|failure| match failure {
+        WriteFailure::Decode(error) => Refusal { error, limit: None },
+        WriteFailure::Store(failure) => failure.into(),
+    })?;
+    let outcome = writing.wait(|outcome| add_refused(outcome, &refused))?;
+    app.writes.metrics.metadata_rejected.add(refused.metadata_count);
+    Ok(Written { message, outcome, refused })
+}
+
+impl From<StoreFailure> for Refusal {
+    fn from(failure: StoreFailure) -> Refusal {
+        match &failure {
+            StoreFailure::Batch { error, limit } => Refusal { error: write_error(error), limit: *limit },
+            StoreFailure::Catalog(error) => ApiError::new(ErrorKind::Internal, error).into(),
         }
     }
 }
@@ -161,7 +162,6 @@ fn decode(
     batch: &mut WriteBatch,
 ) -> Result<Refused, ApiError> {
     let bytes_max = app.options.service.write.decompressed_bytes_max;
-    let start_ns = app.env.clock.mono_ns();
     let decoded = match message {
         Message::V1 => remote_write::decode(&body.bytes, bytes_max, histograms_held, batch),
         Message::V2 => {
@@ -172,26 +172,15 @@ fn decode(
             v2::decode(&body.bytes, bytes_max, &mut body.held, histograms_held, naming, batch)
         }
     };
-    app.metrics.write.decode.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
     decoded.map_err(decode_error)
 }
 
-/// Counts a batch that is durable.
-fn count(
-    app: &App,
-    tenant: &TenantId,
-    message: Message,
-    mut outcome: WriteOutcome,
-    refused: Refused,
-) -> Written {
+/// Adds samples that could not be decoded.
+fn add_refused(outcome: &mut WriteOutcome, refused: &Refused) {
     let refused_count = refused.sample_count + refused.histogram_count;
     outcome.rejected[Reject::BadReference as usize] += refused_count;
     outcome.rejected[Reject::HistogramInvalid as usize] += refused.invalid_histogram_count;
     outcome.exemplars_rejected.add_all(&refused.exemplars);
-    app.metrics.write.count(&outcome);
-    app.metrics.write.metadata_rejected.add(refused.metadata_count);
-    app.tenant_metrics.of(tenant, app.env.clock.now_ms()).count(&outcome);
-    Written { message, outcome, refused }
 }
 
 fn decode_error(error: DecodeError) -> ApiError {

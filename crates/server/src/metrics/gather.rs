@@ -23,9 +23,9 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     collect(http::HTTP, &metrics.http, out);
     collect(compression::COMPRESSION, &metrics.compression, out);
     collect(background::BACKGROUND, &metrics.background, out);
-    collect(write::WRITE, &metrics.write, out);
+    collect(write::WRITE, &app.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
-    collect(carbon::CARBON, &app.writes.carbon, out);
+    collect(carbon::CARBON, &app.carbon, out);
     collect(query::QUERY, &metrics.query, out);
     collect(query::QUERY_CACHE, &app.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
@@ -36,7 +36,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
         collect(table, &app.admission, out);
     }
     collect(memory::MEMORY, &Memory::read(app, 0), out);
-    collect(tenants::TENANTS, &app.tenant_metrics, out);
+    collect(tenants::TENANTS, &app.writes.tenants, out);
     if let Some(sources) = app.bucket.get() {
         collect(bucket::BUCKET, &BucketState::read(sources), out);
     }

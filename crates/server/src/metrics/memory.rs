@@ -44,7 +44,7 @@ impl Memory {
     /// Collects all parts; `tenant_count` tenants at most are listed.
     pub(crate) fn read(app: &App, tenant_count: usize) -> Memory {
         let cache = app.queries.cache.counts();
-        let (pool_bytes, pool_count) = app.writes.batches.bytes_and_len();
+        let (pool_bytes, pool_count) = app.writes.pools.remote_write.bytes_and_len();
         let admission = &app.admission;
         let mut server = vec![
             MemoryPart::new(

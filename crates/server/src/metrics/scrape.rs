@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, TenantId, WriteBatch};
 
+use chronolith_service::write::{TargetStore, WriteTarget};
+use chronolith_tsdb::{Tsdb, Writer};
+
 use crate::app::App;
 use crate::metrics::gather::gather;
 use crate::serve::rounds::guarded;
@@ -41,16 +44,21 @@ pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
     let seconds = app.env.clock.mono_ns().saturating_sub(start_ns) as f64 / 1e9;
     batch.push_labels(&plain("up", instance), &[(time_ms, 1.0)]);
     batch.push_labels(&plain("scrape_duration_seconds", instance), &[(time_ms, seconds)]);
-    match store.append(&TenantId::anonymous(), batch) {
-        Ok(outcome) if outcome.rejected_count() == 0 => {}
-        Ok(outcome) => {
-            app.metrics.background.scrape_failures.add(1);
-            tracing::warn!(first = ?outcome.first_reject, "self-scrape: samples rejected");
-        }
-        Err(error) => {
-            app.metrics.background.scrape_failures.add(1);
-            tracing::warn!(%error, "self-scrape failed");
-        }
+    if let Err(error) = store_round(app, store, batch) {
+        app.metrics.background.scrape_failures.add(1);
+        tracing::warn!(error, "self-scrape failed");
+    }
+}
+
+fn store_round(app: &App, store: &Tsdb, batch: &WriteBatch) -> Result<(), String> {
+    let tenant = TenantId::anonymous();
+    let target = WriteTarget { tenant: &tenant, store: TargetStore::Id(&tenant), writer: Writer::Client };
+    let mut writing = app.writes.begin(store, target);
+    writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
+    let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
+    match outcome.first_reject {
+        None => Ok(()),
+        Some(first) => Err(format!("samples rejected, the first: {first:?}")),
     }
 }
 

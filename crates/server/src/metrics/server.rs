@@ -68,7 +68,7 @@ pub(super) static SERVER: &[Metric<App>] = &[
         |app| app.writes.rejects.examples_dropped_count() as f64,
     ),
     Metric::gauge("chronolith_write_batches_pooled", "Empty batches at hand.", |app| {
-        app.writes.batches.free_count() as f64
+        app.writes.pools.remote_write.free_count() as f64
     }),
 ];
 
@@ -79,7 +79,7 @@ pub(super) static TENANT_SERIES: &[Metric<App>] = &[Metric::gauges(
     "Series in the head by tenant.",
     |app, samples| {
         let Some(store) = app.lifecycle.opened() else { return };
-        for (tenant, count) in app.tenant_metrics.split(store.head_series_by_tenant()) {
+        for (tenant, count) in app.writes.tenants.split(store.head_series_by_tenant()) {
             samples.push(&[&tenant], count as f64);
         }
     },

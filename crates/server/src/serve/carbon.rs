@@ -305,7 +305,7 @@ impl Connection {
     /// Decodes and appends on a thread that may wait, a bounded number of points.
     async fn append_step(&mut self, mut buffer: Vec<u8>, end: End) -> Result<Rest, NotStored> {
         let Some(mut points) = self.points.take() else { return Err(failed("a thread panicked")) };
-        let permit = self.listener.app.writes.carbon.threads.clone().acquire_owned().await;
+        let permit = self.listener.app.carbon.threads.clone().acquire_owned().await;
         let store = self.store.clone();
         let appending = tokio::task::spawn_blocking(move || {
             let appended = points.append(&store, &mut buffer, end == End::Closed);
@@ -339,7 +339,7 @@ impl Connection {
     /// Waits until what was applied is durable.
     async fn sync(&mut self) -> Result<(), NotStored> {
         let Some(Unsynced { applied, point_count, .. }) = self.unsynced.take() else { return Ok(()) };
-        let _permit = self.listener.app.writes.carbon.threads.acquire().await;
+        let _permit = self.listener.app.carbon.threads.acquire().await;
         let listener = self.listener.clone();
         let store = self.store.clone();
         let sender = self.sender.clone();

@@ -4,15 +4,17 @@
 //! are dropped and counted beyond it, since their senders cannot wait.
 //! Not here: the line protocol (`ingest`).
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_ingest::line_protocol::{self, DecodeOptions, ParseReason, Precision};
+use chronolith_ingest::line_protocol::{self, DecodeOptions, ParseReason, Precision, Refused};
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::{TenantId, WriteBatch};
-use chronolith_service::activity::rejects::{RejectOrigin, WriteSender};
+use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::options::UdpListener;
-use chronolith_tsdb::Tsdb;
+use chronolith_service::write::{OnePiece, TargetStore, WriteFailure, WriteTarget};
+use chronolith_tsdb::{Tsdb, Writer};
 use tokio::net::UdpSocket;
 // Tokio's `channel` has a limit, unlike that of the same name in the standard library.
 use tokio::sync::mpsc::{self, channel as bounded_channel};
@@ -108,7 +110,6 @@ async fn store_all(app: Arc<App>, protocol: impl DatagramStore, mut receiver: mp
             Ok(Err(error)) => error,
             Err(error) => error.to_string(),
         };
-        app.metrics.write.failures.add(1);
         tracing::warn!(error, listener = protocol.name(), "storing datagrams failed, their points are lost");
     }
 }
@@ -127,22 +128,29 @@ impl DatagramStore for LineProtocol {
             text_bytes_max: app.options.service.influx.text_bytes_max,
             ..DecodeOptions::new(precision, app.env.clock.now_ms().saturating_mul(1_000_000))
         };
-        let mut batch: WriteBatch = app.influx.batches.take();
-        let refused = line_protocol::decode(body, &decode, &mut batch);
+        let tenant = TenantId::anonymous();
+        let to = WriteTarget { tenant: &tenant, store: TargetStore::Id(&target), writer: Writer::Client };
+        let mut writing = app.writes.begin(store, to);
+        let mut refused = Refused::default();
+        let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
+            refused = line_protocol::decode(body, &decode, batch);
+            Ok::<(), Infallible>(())
+        });
+        let applied = writing.apply(&app.writes.pools.line_protocol, &mut decoder);
         app.metrics.line_protocol.count(&refused);
         let sender =
             WriteSender { listener: Some(format!("udp {}", options.listen)), ..WriteSender::default() };
-        let tenant = TenantId::anonymous();
-        let origin = RejectOrigin { tenant: Some(&tenant), sender: &sender, now_ms: app.env.clock.now_ms() };
+        let origin = app.writes.origin(&tenant, &sender);
         for (reason, count) in ParseReason::ALL.iter().zip(refused.unparsable) {
             let line = refused.messages.lines().next().unwrap_or("");
             app.writes.rejects.record_text(reason.label(), count, line, origin);
         }
-        let appended = store.append(&target, &batch);
-        app.influx.batches.give(batch);
-        let outcome = appended.map_err(|error| error.to_string())?;
-        app.metrics.write.count(&outcome);
-        app.writes.rejects.record_outcome(&outcome, target.time_unit(), "", origin);
+        match applied {
+            Ok(()) => {}
+            Err(WriteFailure::Store(failure)) => return Err(failure.to_string()),
+        }
+        let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
+        app.writes.record_outcome(&outcome, target.time_unit(), "", &tenant, &sender);
         Ok(())
     }
 }

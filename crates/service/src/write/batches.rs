@@ -29,6 +29,8 @@ impl BatchPool {
             return;
         }
         batch.clear();
+        // A decoder may have changed the parser of its wire keys.
+        batch.source = (self.new_batch)().source;
         let mut free = self.free.lock();
         if free.len() < BATCH_POOL_COUNT_MAX {
             free.push(batch);

@@ -159,8 +159,8 @@ fn has_calls_of_groups(e: &Evidence<'_>) -> bool {
     let calls = |text: &str| text::columns(text).iter().filter(|column| column.contains('(')).count();
     text::subqueries(&e.text).iter().any(|text| has_groups(text) && calls(text) > 1) && !e.is_error()
 }
-
-/// Returns true if both agree about each subquery by itself, with a LIMIT for its OFFSET. The points may be
+/// Returns true if both agree about each subquery by itself, with a LIMIT for its OFFSET. Each series may
+/// give points at other times.
 /// those of other times for each series.
 fn agree_about_subqueries(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     for subquery in text::subqueries(&e.text) {

@@ -42,7 +42,7 @@ pub(super) async fn tenants(
 fn tenants_value(app: &App, limit: usize, sort: &str) -> Value {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut has_overflow = false;
-    for (name, stat) in app.tenant_metrics.list() {
+    for (name, stat) in app.writes.tenants.list() {
         let rejected_count = stat.rejected.iter().map(|count| count.get()).sum::<u64>();
         if name == OVERFLOW {
             has_overflow = stat.accepted.get() + stat.queries.get() + rejected_count > 0;

@@ -165,7 +165,7 @@ fn select_paths(target: &Target<'_>) -> Result<Selected, ApiError> {
     let missing = || ApiError::bad_request("missing required parameter 'query'");
     let query = target.call.params.get("query").ok_or_else(missing)?;
     let limits = target.app.limits_of(&target.call.tenant).queries.graphite;
-    let settings = SourceSettings { rules: target.app.writes.carbon.rules(), limits, now_s: target.now_s };
+    let settings = SourceSettings { rules: target.app.carbon.rules(), limits, now_s: target.now_s };
     let source = TenantSource::new(target.source.clone(), target.ctx, settings)?;
     let found = source.find(query, None, None).map_err(|error| failed(&error, &source, target.ctx))?;
     let paths: Vec<String> = found.into_iter().filter(|node| node.is_leaf).map(|node| node.path).collect();

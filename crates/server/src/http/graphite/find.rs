@@ -80,7 +80,7 @@ async fn run(
     let now_s = app.env.clock.now_ms().div_euclid(1000);
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
         let limits = app.limits_of(&call.tenant).queries.graphite;
-        let settings = SourceSettings { rules: app.writes.carbon.rules(), limits, now_s };
+        let settings = SourceSettings { rules: app.carbon.rules(), limits, now_s };
         let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
         let printed = print(&Finding { call: &call, source: &source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;

@@ -43,7 +43,7 @@ fn read(reading: &Reading<'_>) -> Result<Value, ApiError> {
             parsed.ok_or_else(|| ApiError::parameter("limit", expected))?
         }
     };
-    let rules = reading.app.writes.carbon.rules();
+    let rules = reading.app.carbon.rules();
     let page = page_of(reading, after, limit)?;
     let list: Vec<Value> = page.iter().map(|(path, labels)| of_series(path, labels, &rules)).collect();
     Ok(json!({ "status": "success", "data": list }))

@@ -20,7 +20,7 @@ const AGGREGATION_METHOD: &str = "aggregationMethod";
 
 /// Method by which points of a path are aggregated, the first of several.
 fn aggregation_method(app: &App, path: &str) -> &'static str {
-    let rules = app.writes.carbon.rules();
+    let rules = app.carbon.rules();
     let method = rules.aggregations().match_path(path).and_then(|rule| rule.methods().first().copied());
     method.unwrap_or(AggregationMethod::Average).name()
 }

@@ -103,7 +103,7 @@ pub(super) fn evaluated(
     ctx: &ReadContext,
 ) -> Result<Evaluated, ApiError> {
     let of_tenant = app.limits_of(&call.tenant).queries.graphite;
-    let settings = SourceSettings { rules: app.writes.carbon.rules(), limits: of_tenant, now_s: targets.now };
+    let settings = SourceSettings { rules: app.carbon.rules(), limits: of_tenant, now_s: targets.now };
     let ctx = &app.queries.engine.with_threads(ctx);
     let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?
         .with_annotations(Annotations::of_tenant(app, &call.tenant)?)

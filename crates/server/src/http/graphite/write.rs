@@ -94,7 +94,7 @@ fn store_body(
     permits: WritePermits,
 ) -> Result<(), ApiError> {
     let WritePermits { write: _write, apply } = permits;
-    let metrics = &app.metrics.write;
+    let metrics = &app.writes.metrics;
     metrics.bytes_compressed.add(body.bytes.len() as u64);
     let BodyBytes { bytes, mut held } = body;
     let bytes = match request.is_gzip {
@@ -107,7 +107,7 @@ fn store_body(
     };
     metrics.bytes_decompressed.add(bytes.len() as u64);
     let to = PointTarget { tenant: &request.tenant, prefix: "", sender: &request.sender };
-    let input = app.writes.carbon.of_http();
+    let input = app.carbon.of_http();
     let (stored, outcome) = match request.form {
         Form::Lines => {
             let (appended, outcome) = append_lines(app, input, store, to, &bytes);
@@ -142,7 +142,7 @@ fn append_metrics(
     bytes: &[u8],
 ) -> (Appended, Result<(), ApiError>) {
     let mut failure = None;
-    let input = app.writes.carbon.of_http();
+    let input = app.carbon.of_http();
     match append_points(app, input, store, to, |points| failure = decode_metrics(bytes, points).err()) {
         Ok(appended) => (appended, failure.map_or(Ok(()), |error| Err(ApiError::bad_request(error)))),
         Err(error) => (Appended::default(), Err(unavailable(error.text))),

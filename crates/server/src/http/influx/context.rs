@@ -1,8 +1,6 @@
 //! Parts that all requests of the InfluxDB API share.
 
 use chronolith_base::Rng;
-use chronolith_ingest::line_protocol;
-use chronolith_service::write::batches::BatchPool;
 
 use super::password::Passwords;
 use super::running::RunningQueries;
@@ -10,7 +8,6 @@ use super::watched::ContinuousQueries;
 
 /// Parts that all requests share.
 pub(crate) struct InfluxContext {
-    pub(crate) batches: BatchPool,
     pub(crate) passwords: Passwords,
     pub(crate) queries: RunningQueries,
     pub(crate) continuous: ContinuousQueries,
@@ -19,7 +16,6 @@ pub(crate) struct InfluxContext {
 impl InfluxContext {
     pub(crate) fn new(rng: &Rng) -> InfluxContext {
         InfluxContext {
-            batches: BatchPool::new(line_protocol::new_batch),
             passwords: Passwords::new(rng),
             queries: RunningQueries::default(),
             continuous: ContinuousQueries::default(),

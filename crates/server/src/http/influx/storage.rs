@@ -7,6 +7,7 @@ use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
 use chronolith_model::{
     Matcher, QueryError, Queryable, ReadContext, Reject, TenantId, TimeRange, WriteBatch,
 };
+use chronolith_service::write::{TargetStore, WriteTarget};
 use chronolith_tsdb::{Tsdb, Writer};
 
 use super::databases::TenantDatabases;
@@ -59,9 +60,10 @@ impl Storage for TenantStorage<'_> {
     fn write(&self, store: &TenantId, batch: &WriteBatch) -> Result<(), String> {
         let writer = if self.is_continuous { Writer::ContinuousQuery } else { Writer::Client };
         let tsdb = self.store()?;
-        let applied = tsdb.apply_of(store, batch, writer).map_err(|error| error.to_string())?;
-        let outcome = tsdb.wait_durable(applied).map_err(|error| error.to_string())?;
-        self.app.metrics.write.count(&outcome);
+        let target = WriteTarget { tenant: self.tenant, store: TargetStore::Id(store), writer };
+        let mut writing = self.app.writes.begin(tsdb, target);
+        writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
+        let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
         match outcome.first_rejects().next() {
             None => Ok(()),
             Some((Reject::TooOld, ..)) => Err(format!(

@@ -5,11 +5,10 @@
 //! Not here: the line protocol (`ingest`), the answer (`outcome`).
 
 use chronolith_base::Reservation;
-use chronolith_ingest::line_protocol::{
-    self, BodyPieces, DecodeOptions, Refused, memory_bytes as columns_of,
-};
+use chronolith_ingest::line_protocol::{self, BodyPieces, DecodeOptions, memory_bytes as columns_of};
 use chronolith_model::WriteBatch;
-use chronolith_tsdb::{Applied, Tsdb, WriteError};
+use chronolith_service::write::Decode;
+use chronolith_tsdb::Tsdb;
 
 use super::super::reply::InfluxError;
 use super::outcome::{self, Counts};
@@ -28,14 +27,6 @@ pub(super) fn memory_bytes(app: &App, request: &WriteRequest, bytes: &[u8]) -> u
     unpacked_bytes as u64 + columns_of(unpacked_bytes)
 }
 
-/// Pieces of a body that are applied.
-#[derive(Default)]
-struct Stored {
-    applied: Option<Applied>,
-    counts: Counts,
-    decode_ns: u64,
-}
-
 /// Parses, appends, counts. Blocks the thread until the points are durable.
 pub(super) fn store_body(
     app: &App,
@@ -45,7 +36,7 @@ pub(super) fn store_body(
     permits: WritePermits,
 ) -> Result<(), InfluxError> {
     let WritePermits { write: _write, apply } = permits;
-    let metrics = &app.metrics.write;
+    let metrics = &app.writes.metrics;
     metrics.bytes_compressed.add(body.bytes.len() as u64);
     let BodyBytes { bytes, mut held } = body;
     let bytes = match request.is_gzip {
@@ -53,18 +44,23 @@ pub(super) fn store_body(
         false => bytes,
     };
     metrics.bytes_decompressed.add(bytes.len() as u64);
-    let start_ns = app.env.clock.mono_ns();
-    let mut batch = app.influx.batches.take();
-    let mut stored = Stored::default();
-    let refused = apply_pieces(app, store, request, bytes, &mut held, &mut batch, &mut stored);
-    // Waiting for the disk needs neither the batch nor a core.
-    app.influx.batches.give(batch);
+    let now_ms = app.env.clock.now_ms();
+    let mut lines = Lines {
+        pieces: BodyPieces::new(bytes),
+        options: decode_options(app, request, now_ms),
+        held: &mut held,
+        earliest_ns: outcome::earliest_ns(request, now_ms),
+        counts: Counts::default(),
+    };
+    let mut writing = app.writes.begin(store, request.write_target());
+    let applied = writing.apply(&app.writes.pools.line_protocol, &mut lines);
+    let counts = lines.counts;
+    let refused = lines.pieces.into_refused();
+    // Waiting for the disk needs no core.
     drop((held, apply));
-    let refused = refused?;
-    metrics.decode.observe_ns(stored.decode_ns);
+    applied.map_err(|failure| outcome::not_written(app, request, failure))?;
     app.metrics.line_protocol.count(&refused);
-    let outcome = outcome::wait_durable(app, request, store, stored.applied, start_ns + stored.decode_ns)?;
-    outcome::answer(app, request, &refused, outcome, stored.counts)
+    outcome::answer(app, request, &refused, writing, counts)
 }
 
 /// Unpacks a gzip body; `held` has memory for the size that it claims.
@@ -77,41 +73,38 @@ fn unpack(app: &App, packed: &[u8], held: &mut Reservation) -> Result<Vec<u8>, I
     Ok(bytes)
 }
 
-/// Parses and applies all pieces; returns the lines that are in none.
-fn apply_pieces(
-    app: &App,
-    store: &Tsdb,
-    request: &WriteRequest,
-    bytes: Vec<u8>,
-    held: &mut Reservation,
-    batch: &mut WriteBatch,
-    stored: &mut Stored,
-) -> Result<Refused, InfluxError> {
-    let clock = &app.env.clock;
-    let now_ms = clock.now_ms();
-    let options = DecodeOptions {
+fn decode_options(app: &App, request: &WriteRequest, now_ms: i64) -> DecodeOptions {
+    DecodeOptions {
         line_bytes_max: app.options.service.influx.line_bytes_max,
         text_bytes_max: app.options.service.influx.text_bytes_max,
         ..DecodeOptions::new(request.precision, now_ms.saturating_mul(1_000_000))
-    };
-    let mut pieces = BodyPieces::new(bytes);
-    loop {
-        let start_ns = clock.mono_ns();
-        let next = pieces.next_piece(&options, held, batch).map_err(|_| InfluxError::no_memory())?;
-        stored.decode_ns += clock.mono_ns().saturating_sub(start_ns);
-        if !next {
-            return Ok(pieces.into_refused());
+    }
+}
+
+/// Lines of a body, parsed piece by piece.
+struct Lines<'a> {
+    pieces: BodyPieces,
+    options: DecodeOptions,
+    held: &'a mut Reservation,
+    /// Earliest time that the retention policy keeps.
+    earliest_ns: i64,
+    counts: Counts,
+}
+
+impl Decode for Lines<'_> {
+    type Error = InfluxError;
+
+    fn next_piece(&mut self, batch: &mut WriteBatch) -> Result<bool, InfluxError> {
+        let next = self.pieces.next_piece(&self.options, self.held, batch);
+        if !next.map_err(|_| InfluxError::no_memory())? {
+            return Ok(false);
         }
-        stored.counts.points += line_protocol::point_count(batch);
-        stored.counts.too_old += outcome::points_before(batch, outcome::earliest_ns(request, now_ms));
-        if !batch.times.is_empty() {
-            let applied = store.apply(&request.target, batch);
-            let applied = applied.map_err(|error: WriteError| outcome::failed(app, request, &error))?;
-            stored.applied = Some(match stored.applied.take() {
-                None => applied,
-                Some(before) => before.join(applied),
-            });
-        }
-        pieces.take_back(batch);
+        self.counts.points += line_protocol::point_count(batch);
+        self.counts.too_old += outcome::points_before(batch, self.earliest_ns);
+        Ok(true)
+    }
+
+    fn take_back(&mut self, batch: &mut WriteBatch) {
+        self.pieces.take_back(batch);
     }
 }

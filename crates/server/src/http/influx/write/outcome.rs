@@ -6,7 +6,8 @@ use chronolith_ingest::line_protocol::{
 };
 use chronolith_model::{Reject, WriteBatch, WriteOutcome};
 use chronolith_service::activity::rejects::RejectOrigin;
-use chronolith_tsdb::{Applied, Tsdb, WalError, WriteError};
+use chronolith_service::write::{StoreFailure, WriteFailure, Writing};
+use chronolith_tsdb::{WalError, WriteError};
 
 use super::super::reply::InfluxError;
 use super::request::WriteRequest;
@@ -21,32 +22,30 @@ pub(super) struct Counts {
     pub(super) too_old: u64,
 }
 
-/// Waits until the batches of a request are durable; `start_ns` is when the first was handed to the store.
-pub(super) fn wait_durable(
+/// Words a failed write, and records which limit refused it.
+pub(super) fn not_written(
     app: &App,
     request: &WriteRequest,
-    store: &Tsdb,
-    applied: Option<Applied>,
-    start_ns: u64,
-) -> Result<WriteOutcome, InfluxError> {
-    let Some(applied) = applied else { return Ok(WriteOutcome::default()) };
-    let appended = store.wait_durable(applied);
-    app.metrics.write.append.observe_ns(app.env.clock.mono_ns().saturating_sub(start_ns));
-    appended.map_err(|error| failed(app, request, &error))
+    failure: WriteFailure<InfluxError>,
+) -> InfluxError {
+    match failure {
+        WriteFailure::Decode(error) => error,
+        WriteFailure::Store(failure) => failed(app, request, &failure),
+    }
 }
 
-/// Counts and words an error of the store.
-pub(super) fn failed(app: &App, request: &WriteRequest, error: &WriteError) -> InfluxError {
-    app.metrics.write.failures.add(1);
-    if let Some(reason) = app.metrics.write.count_refused(error) {
-        app.writes.rejects.record_text(reason, 1, &error.to_string(), origin(app, request));
+fn failed(app: &App, request: &WriteRequest, failure: &StoreFailure) -> InfluxError {
+    if let Some(reason) = failure.limit() {
+        app.writes.rejects.record_text(reason, 1, &failure.to_string(), origin(app, request));
     }
-    write_error(error)
+    match failure {
+        StoreFailure::Batch { error, .. } => write_error(error),
+        StoreFailure::Catalog(error) => InfluxError::new(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
 }
 
 fn origin<'a>(app: &App, request: &'a WriteRequest) -> RejectOrigin<'a> {
-    let now_ms = app.env.clock.now_ms();
-    RejectOrigin { tenant: Some(&request.tenant), sender: &request.sender, now_ms }
+    app.writes.origin(&request.tenant, &request.sender)
 }
 
 /// Records refused lines and points with an example of each reason.
@@ -61,17 +60,15 @@ fn record_rejects(app: &App, request: &WriteRequest, refused: &Refused, outcome:
     dropped.for_each(|(reason, count)| rejects.record_text(reason, count, fault, origin));
 }
 
-/// Counts a durable request, and answers it.
+/// Waits until a request is durable, and answers it.
 pub(super) fn answer(
     app: &App,
     request: &WriteRequest,
     refused: &Refused,
-    outcome: WriteOutcome,
+    writing: Writing<'_>,
     counts: Counts,
 ) -> Result<(), InfluxError> {
-    app.metrics.write.count(&outcome);
-    let now_ms = app.env.clock.now_ms();
-    app.tenant_metrics.of(&request.tenant, now_ms).count(&outcome);
+    let outcome = writing.wait(|_| {}).map_err(|failure| failed(app, request, &failure))?;
     match partial_write(app, request, refused, &outcome, counts) {
         None => Ok(()),
         Some(text) => {

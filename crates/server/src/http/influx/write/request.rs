@@ -3,6 +3,8 @@
 use chronolith_ingest::line_protocol::Precision;
 use chronolith_model::TenantId;
 use chronolith_service::activity::rejects::WriteSender;
+use chronolith_service::write::{TargetStore, WriteTarget};
+use chronolith_tsdb::Writer;
 
 /// Endpoint of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,4 +26,11 @@ pub(super) struct WriteRequest {
     pub(super) is_gzip: bool,
     /// As examples of refused points name it.
     pub(super) sender: WriteSender,
+}
+
+impl WriteRequest {
+    /// Destination of the points.
+    pub(super) fn write_target(&self) -> WriteTarget<'_> {
+        WriteTarget { tenant: &self.tenant, store: TargetStore::Id(&self.target), writer: Writer::Client }
+    }
 }

@@ -9,6 +9,7 @@ use chronolith_ingest::line_protocol::Refused;
 use chronolith_ingest::remote_write::{self, DecodeError};
 use chronolith_model::WriteBatch;
 use chronolith_service::admission::WRITE_DECODED_FACTOR;
+use chronolith_service::write::OnePiece;
 use chronolith_tsdb::Tsdb;
 
 use super::super::reply::InfluxError;
@@ -35,23 +36,20 @@ pub(super) fn store_body(
     permits: WritePermits,
 ) -> Result<(), InfluxError> {
     let WritePermits { write: _write, apply } = permits;
-    app.metrics.write.bytes_compressed.add(body.bytes.len() as u64);
-    let mut batch = app.writes.batches.take();
-    let start_ns = app.env.clock.mono_ns();
-    let decoded = decode(app, &mut body, &mut batch);
-    let decoded_ns = app.env.clock.mono_ns();
-    app.metrics.write.decode.observe_ns(decoded_ns.saturating_sub(start_ns));
+    app.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
     let earliest_ns = outcome::earliest_ns(request, app.env.clock.now_ms());
-    let points = batch.times.len() as u64;
-    let too_old = batch.times.iter().filter(|time| **time < earliest_ns).count() as u64;
-    let applied = decoded.map(|()| (points > 0).then(|| store.apply(&request.target, &batch)));
-    // The batch is one of remote write again.
-    batch.source = remote_write::new_batch().source;
-    app.writes.batches.give(batch);
+    let mut counts = Counts::default();
+    let mut writing = app.writes.begin(store, request.write_target());
+    let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
+        decode(app, &mut body, batch)?;
+        counts.points = batch.times.len() as u64;
+        counts.too_old = batch.times.iter().filter(|time| **time < earliest_ns).count() as u64;
+        Ok(())
+    });
+    let applied = writing.apply(&app.writes.pools.remote_write, &mut decoder);
     drop((body, apply));
-    let applied = applied?.transpose().map_err(|error| outcome::failed(app, request, &error))?;
-    let stored = outcome::wait_durable(app, request, store, applied, decoded_ns)?;
-    outcome::answer(app, request, &Refused::default(), stored, Counts { points, too_old })
+    applied.map_err(|failure| outcome::not_written(app, request, failure))?;
+    outcome::answer(app, request, &Refused::default(), writing, counts)
 }
 
 fn decode(app: &App, body: &mut BodyBytes, batch: &mut WriteBatch) -> Result<(), InfluxError> {
@@ -64,7 +62,7 @@ fn decode(app: &App, body: &mut BodyBytes, batch: &mut WriteBatch) -> Result<(),
         DecodeError::NoMemory(_) => InfluxError::no_memory(),
         error => InfluxError::bad_request(error),
     })?;
-    app.metrics.write.bytes_decompressed.add(batch.raw.len() as u64);
+    app.writes.metrics.bytes_decompressed.add(batch.raw.len() as u64);
     let left_out = remote_write::into_measurements(batch);
     app.metrics.line_protocol.note_left_out(left_out);
     Ok(())
