@@ -5,8 +5,10 @@
 
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::TenantId;
+use chronolith_model::databases::{BucketDatabases, StoreId};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use crate::folder::STORES_FOLDER;
 use crate::layout::BucketLayout;
 use crate::store::list::ListOptions;
 use crate::{BucketError, RequestContext, Store};
@@ -55,4 +57,26 @@ pub async fn remove_store(store: &Store, request: &RequestContext) -> Result<usi
             return Ok(removed_count);
         }
     }
+}
+
+/// Returns the stores that have a folder within that of `request`, ascending. Cost: two requests.
+///
+/// # Errors
+/// As [`Store::list`].
+pub async fn stores(store: &Store, request: &RequestContext) -> Result<Vec<StoreId>, BucketError> {
+    let parent = format!("{}/{STORES_FOLDER}", store.layout().folder_key(&request.folder));
+    let options = ListOptions { prefix: parent.clone(), is_delimited: true, ..ListOptions::default() };
+    let page = store.list_confirmed(request, &options).await?;
+    let id = |key: &String| key.strip_prefix(&parent)?.trim_matches('/').parse::<StoreId>().ok();
+    Ok(page.prefixes.iter().filter_map(id).collect())
+}
+
+/// Returns those of `stores` that `databases` do not name, dropped ones included.
+#[must_use]
+pub fn unnamed_stores(stores: &[StoreId], databases: &BucketDatabases) -> Vec<StoreId> {
+    let policies = databases.databases.iter().flat_map(|database| &database.policies);
+    let mut named: Vec<StoreId> = policies.map(|policy| policy.id).collect();
+    named.extend(databases.dropped.iter().map(|dropped| dropped.id));
+    named.extend(databases.has_graphite.then_some(StoreId::GRAPHITE));
+    stores.iter().filter(|id| !named.contains(id)).copied().collect()
 }

@@ -13,6 +13,9 @@ use crate::folder::{Folder, STORES_FOLDER};
 
 /// Folder of the writers of a bucket in Thanos's layout.
 pub(crate) const WRITERS_FOLDER: &str = "chronolith";
+/// Prefix of the names of tombstones that were made after the upload.
+const TOMBSTONES_PREFIX: &str = "tombstones-";
+const TOMBSTONES_DIGITS: usize = 16;
 
 /// Arrangement of the blocks in a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,8 +49,7 @@ impl BucketLayout {
     }
 
     /// Prefix of the catalogue, the databases and the leases of `folder`, without a slash at its end.
-    #[must_use]
-    pub fn folder_key(&self, folder: &Folder) -> String {
+    pub(crate) fn folder_key(&self, folder: &Folder) -> String {
         match (self.writer(), folder.store()) {
             (None, _) => folder.to_string(),
             (Some(writer), None) => format!("{WRITERS_FOLDER}/{}", writer.folder_name()),
@@ -110,6 +112,14 @@ impl BlockKeys {
 pub(crate) fn writer_of_catalogue<'k>(key: &'k str, catalogue: &str) -> Option<&'k str> {
     let (writer, name) = key.strip_prefix(WRITERS_FOLDER)?.strip_prefix('/')?.split_once('/')?;
     name.starts_with(catalogue).then_some(writer)
+}
+
+/// Returns true for the name of tombstones that were made after the upload.
+pub(crate) fn is_later_tombstones(name: &str) -> bool {
+    let digits = name.strip_prefix(TOMBSTONES_PREFIX);
+    digits.is_some_and(|digits| {
+        digits.len() == TOMBSTONES_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 #[cfg(test)]

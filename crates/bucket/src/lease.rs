@@ -102,6 +102,17 @@ impl Leases {
         Ok(())
     }
 
+    /// Returns the key of the newest epoch if another process may hold the lease of the folder of `request`:
+    /// it was not released. Cost: a listing and a read.
+    ///
+    /// # Errors
+    /// As other requests.
+    pub async fn held_by_other(&self, request: &RequestContext) -> Result<Option<String>, BucketError> {
+        let newest = self.newest(request).await?;
+        let held = newest.filter(|epoch| epoch.holder != self.holder && epoch.duration_ms > 0);
+        Ok(held.map(|epoch| self.key(&request.folder, epoch.number)))
+    }
+
     /// Creates the next epoch. Returns false if another process was first.
     async fn create(&self, request: &RequestContext, epoch: Epoch) -> Result<bool, BucketError> {
         let key = self.key(&request.folder, epoch.number);

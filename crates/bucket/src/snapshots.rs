@@ -8,6 +8,7 @@
 
 mod cleanup;
 mod reader;
+mod state;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use chronolith_format::bucket::catalogue::Snapshot;
 use chronolith_format::bucket::{NumberedSnapshot, Stamp};
 
 pub use self::reader::{Latest, SnapshotReader};
+pub use self::state::SnapshotState;
 
 use self::reader::Found;
 use crate::store::CreateOutcome;
@@ -28,6 +30,8 @@ use crate::{BucketError, RequestContext, Store};
 const UPDATE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Time for writing the hint.
 const HINT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Lost snapshots after which as many are created.
+const LOST_COUNT_MAX: u64 = 64;
 /// Bounds of the random pause after another writer was first.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -119,6 +123,56 @@ impl<S: NumberedSnapshot> Snapshots<S> {
             self.pause(request, lost_races).await?;
             found = self.reader.newest_after(request, found).await?;
         }
+    }
+
+    /// Creates the snapshots that follow those of `state`, all with the content of `next`, and names the last
+    /// one in the hint. Returns the last one.
+    ///
+    /// # Errors
+    /// [`BucketError::Refused`] if another process created one meanwhile, or too many are lost; as
+    /// [`Snapshots::update`].
+    pub async fn continue_after(
+        &self,
+        request: &RequestContext,
+        state: &SnapshotState<S>,
+        next: &S,
+    ) -> Result<Updated<S>, BucketError> {
+        let numbers = state.next_numbers();
+        let refused = |detail: String| {
+            let what = format!("repair of {}", state.newest_key);
+            BucketError::Refused { what, detail }
+        };
+        if numbers.end() - numbers.start() >= LOST_COUNT_MAX {
+            let lost = numbers.end() - numbers.start();
+            return Err(refused(format!(
+                "{lost} snapshots before it are lost, expected at most {LOST_COUNT_MAX}"
+            )));
+        }
+        let mut written = None;
+        for number in numbers {
+            let (body, snapshot) = self.encoded(request, next.clone(), number)?;
+            match self.create(request, number, body).await? {
+                CreateOutcome::Created => written = Some(snapshot),
+                CreateOutcome::Exists(_) => {
+                    let detail =
+                        format!("another process has created snapshot {number}; run the command again");
+                    return Err(refused(detail));
+                }
+            }
+        }
+        match written {
+            Some(snapshot) => Ok(self.written(request, snapshot).await),
+            None => Ok(Updated { snapshot: None, is_written: false }),
+        }
+    }
+
+    /// Names snapshot `number` in the hint.
+    ///
+    /// # Errors
+    /// As other requests.
+    pub async fn repair_hint(&self, request: &RequestContext, number: u64) -> Result<(), BucketError> {
+        let body = S::encode_hint(number).into();
+        self.reader.store.put(request, &self.reader.hint_key(&request.folder), body).await
     }
 
     /// Ends an update that created `snapshot`.

@@ -12,6 +12,7 @@ mod counters;
 mod first_catalogue;
 mod local;
 mod publish;
+pub mod rebuild;
 mod record;
 mod send;
 

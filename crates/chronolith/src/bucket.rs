@@ -1,7 +1,8 @@
-//! `chronolith bucket`: lists, verifies, downloads, uploads, copies and removes the blocks in a bucket.
+//! `chronolith bucket`: lists, verifies, downloads, uploads, copies and removes the blocks in a bucket, and
+//! repairs its catalogues.
 //!
-//! Invariants: only `upload`, `copy` and `gc` change a bucket; results go to standard output, progress and
-//! errors to standard error. Requests have the settings of the server.
+//! Invariants: only `upload`, `copy`, `gc` and `repair` change a bucket; results go to standard output,
+//! progress and errors to standard error. Requests have the settings of the server.
 //! Not here: requests (`chronolith-bucket`), content of blocks (`chronolith-block`).
 
 mod blocks;
@@ -12,6 +13,7 @@ mod fetch;
 mod gc;
 mod inspect;
 mod ls;
+mod repair;
 mod upload;
 mod verify;
 
@@ -30,7 +32,9 @@ use context::{Bucket, Outcome};
 
 pub(crate) fn command() -> Command {
     Command::new("bucket")
-        .about("List, verify, download, upload, copy and remove blocks in a bucket")
+        .about(
+            "List, verify, download, upload, copy and remove blocks in a bucket, and repair its catalogues",
+        )
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(tool(ls::command()))
@@ -40,6 +44,7 @@ pub(crate) fn command() -> Command {
         .subcommand(tool(copy::command()))
         .subcommand(tool(inspect::command()))
         .subcommand(tool(gc::command()))
+        .subcommand(tool(repair::command()))
 }
 
 /// Adds the arguments that all tools have.
@@ -64,6 +69,7 @@ fn outcome_of(env: &Env, matches: &ArgMatches) -> anyhow::Result<Outcome> {
         "copy" => copy::run(&bucket, matches),
         "upload" => upload::run(&bucket, matches),
         "gc" => gc::run(&bucket, matches),
+        "repair" => repair::run(&bucket, matches),
         _ => inspect::run(&bucket, matches),
     }
 }

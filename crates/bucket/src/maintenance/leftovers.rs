@@ -19,6 +19,7 @@ use chronolith_format::bucket::sidecar::SIDECAR_OBJECT;
 use super::{META, MaintenanceRun, as_ms, mark};
 use crate::BucketError;
 use crate::external_labels::ExternalLabels;
+use crate::layout::is_later_tombstones;
 use crate::layout::{BlockKeys, WRITERS_FOLDER};
 use crate::snapshots::Change;
 use crate::store::list::{ListOptions, ListedObject};
@@ -29,9 +30,6 @@ use crate::upload::claim::claim_of;
 pub const LEFTOVER_AGE: Duration = Duration::from_secs(48 * 60 * 60);
 /// Leftovers of one run; later runs find the others.
 const LEFTOVERS_MAX: usize = 10_000;
-/// Prefix of the names of tombstones that were made after the upload.
-const TOMBSTONES_PREFIX: &str = "tombstones-";
-const TOMBSTONES_DIGITS: usize = 16;
 
 /// Choice of leftovers.
 #[derive(Debug, Clone, Copy)]
@@ -310,12 +308,4 @@ impl<'a> Scan<'a> {
         let is_old = |ms: i64| ms.saturating_add(as_ms(self.rules.age)) <= self.run.now_ms;
         Ok(modified_ms.is_some_and(is_old))
     }
-}
-
-/// Returns true for the name of tombstones that were made after the upload.
-fn is_later_tombstones(name: &str) -> bool {
-    let digits = name.strip_prefix(TOMBSTONES_PREFIX);
-    digits.is_some_and(|digits| {
-        digits.len() == TOMBSTONES_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-    })
 }

@@ -79,7 +79,7 @@ impl<S: NumberedSnapshot> Found<S> {
 }
 
 /// Object `latest` of a folder.
-enum StoredHint {
+pub(super) enum StoredHint {
     Absent,
     Damaged,
     Read(Hint),
@@ -300,7 +300,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
     }
 
     /// The hint, whose number may be out of date.
-    async fn hint(&self, request: &RequestContext) -> Result<StoredHint, BucketError> {
+    pub(super) async fn hint(&self, request: &RequestContext) -> Result<StoredHint, BucketError> {
         let object = self.hint_key(&request.folder);
         for _ in 0..DECODE_ATTEMPTS {
             match self.store.read(request, &object, ReadRange::Whole, None).await {
@@ -344,7 +344,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
     }
 
     /// As [`SnapshotReader::listed`], by a listing with a delimiter.
-    async fn listed_by_directory(
+    pub(super) async fn listed_by_directory(
         &self,
         request: &RequestContext,
     ) -> Result<Vec<(u64, ListedObject)>, BucketError> {

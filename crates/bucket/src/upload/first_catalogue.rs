@@ -31,17 +31,17 @@ use crate::{BucketError, RequestContext};
 const INDEX: &str = "index";
 const CHUNKS: &str = "chunks/";
 /// Blocks that are read at the same time.
-const BLOCKS_AT_ONCE: usize = 16;
+pub(super) const BLOCKS_AT_ONCE: usize = 16;
 
 /// Objects of a block, by name within its folder.
-type Objects = BTreeMap<String, ObjectEntry>;
+pub(super) type Objects = BTreeMap<String, ObjectEntry>;
 
 /// An object of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ObjectEntry {
-    len: u64,
+pub(super) struct ObjectEntry {
+    pub(super) len: u64,
     /// Sum of its ETag, as a catalogue records it; 0 without one.
-    etag: u32,
+    pub(super) etag: u32,
 }
 
 impl ObjectEntry {
@@ -82,7 +82,10 @@ impl Publisher {
     }
 
     /// Objects of the blocks of a tenant that have no deletion marker.
-    async fn folders(&self, request: &RequestContext) -> Result<BTreeMap<Ulid, Objects>, BucketError> {
+    pub(super) async fn folders(
+        &self,
+        request: &RequestContext,
+    ) -> Result<BTreeMap<Ulid, Objects>, BucketError> {
         let layout = self.store.layout();
         let keys = layout.block_keys(&request.folder);
         let mut options = ListOptions { prefix: keys.prefix().to_owned(), ..ListOptions::default() };
@@ -111,7 +114,7 @@ impl Publisher {
     }
 
     /// The record of a block; `None` for one that is not read, with a line in the log.
-    async fn record_of(
+    pub(super) async fn record_of(
         &self,
         request: &RequestContext,
         ulid: Ulid,

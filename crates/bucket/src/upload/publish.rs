@@ -43,6 +43,10 @@ impl Publisher {
         Publisher { store, snapshots, env: env.clone(), counters }
     }
 
+    pub(super) fn now_ms(&self) -> i64 {
+        self.env.clock.now_ms()
+    }
+
     /// Catalogues of the bucket.
     #[must_use]
     pub fn snapshots(&self) -> &Snapshots {

@@ -414,3 +414,137 @@ fn errors_name_what_to_do() {
     assert!(open("ftp://x").contains("opening the bucket; docs/bucket.md"), "{}", open("ftp://x"));
     assert!(open("").contains("expected the URL of a bucket"), "{}", open(""));
 }
+
+impl Fixture {
+    /// A bucket whose blocks are those of tenant `a` of this one, uploaded to tenant `b` with a catalogue.
+    fn catalogued() -> (Fixture, Fixture) {
+        let (bucket, local) = (Fixture::new(), Fixture::new());
+        let blocks = local.dir.path().join("a").display().to_string();
+        bucket.run("upload", &["--tenant", "b", &blocks]).unwrap();
+        (bucket, local)
+    }
+
+    /// Names of the objects in a folder.
+    fn names(&self, folder: &str) -> Vec<String> {
+        let listed = self.env.disk.list(&self.dir.path().join(folder)).unwrap();
+        listed.into_iter().map(|entry| entry.name).collect()
+    }
+
+    /// Damages the newest snapshot in a folder, and returns its path.
+    fn damage_newest(&self, folder: &str, change: impl Fn(&mut Vec<u8>)) -> PathBuf {
+        let mut names = self.names(folder);
+        names.retain(|name| name != "latest");
+        let path = self.dir.path().join(folder).join(names.iter().max().unwrap());
+        let mut bytes = self.env.disk.read(&path).unwrap();
+        change(&mut bytes);
+        self.write(&path, &bytes);
+        path
+    }
+}
+
+/// Change of the bytes of an object.
+type Damage = Box<dyn Fn(&mut Vec<u8>)>;
+
+#[test]
+fn repair_makes_a_damaged_catalogue_again() {
+    let flip = |at: usize| move |bytes: &mut Vec<u8>| bytes[at] ^= 0x10;
+    let damages: [Damage; 7] = [
+        Box::new(flip(0)),
+        Box::new(flip(9)),
+        Box::new(flip(60)),
+        Box::new(|bytes| bytes.truncate(40)),
+        Box::new(Vec::clear),
+        Box::new(|bytes| bytes.fill(0)),
+        Box::new(|bytes| bytes.push(1)),
+    ];
+    for damage in damages {
+        let (bucket, _local) = Fixture::catalogued();
+        let tenant = ["--tenant", "b"];
+        // The last line has the number of the snapshot.
+        let blocks = || bucket.text("ls", &tenant).split("\ncatalogue").next().map(str::to_owned);
+        let before = blocks();
+        assert_eq!(
+            bucket.text("repair", &tenant),
+            "2 lists of snapshots, 0 to repair (--write), 0 not repaired\n"
+        );
+        let newest = bucket.damage_newest("b/catalog", damage);
+        bucket.check_error("ls", &tenant, "catalogue snapshot");
+        let names = bucket.names("b/catalog");
+        let dry = bucket.run("repair", &tenant).unwrap();
+        assert!(dry.is_sound && dry.text.contains(" damaged; to write: snapshot "), "{}", dry.text);
+        assert!(
+            dry.text.ends_with("2 lists of snapshots, 1 to repair (--write), 0 not repaired\n"),
+            "{}",
+            dry.text
+        );
+        assert_eq!(bucket.names("b/catalog"), names, "a dry run writes nothing");
+        let done = bucket.json("repair", &["--tenant", "b", "--write"]);
+        let states: Vec<&Value> =
+            done["snapshots"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
+        assert_eq!((&done["written"], states), (&true.into(), vec![&"sound".into(), &"repaired".into()]));
+        assert!(bucket.env.disk.exists(&newest), "nothing is removed");
+        assert_eq!(blocks(), before);
+        assert!(bucket.text("repair", &tenant).contains(" 0 to repair"), "a second run has nothing to do");
+    }
+}
+
+#[test]
+fn repair_waits_for_the_lease_and_makes_the_hint_again() {
+    let (bucket, _local) = Fixture::catalogued();
+    bucket.write(&bucket.dir.path().join("b/catalog/latest"), b"junk");
+    let hint = bucket.text("repair", &["--tenant", "b", "--write"]);
+    assert!(hint.starts_with("b/catalog/latest: damaged; written: the number "), "{hint}");
+    bucket.damage_newest("b/catalog", |bytes| bytes[3] ^= 1);
+    let lease = |text: &str, number: u64| {
+        bucket.write(&bucket.dir.path().join(format!("b/lease/{number:020}")), text.as_bytes());
+    };
+    lease("holder=00000000000000aa duration_ms=7200000\n", 1);
+    let write = ["--tenant", "b", "--write"];
+    bucket.check_error("repair", &write, "the lease b/lease/00000000000000000001 was not released");
+    assert!(bucket.text("repair", &["--tenant", "b"]).contains(" 1 to repair"), "a dry run needs no lease");
+    lease("junk", 2);
+    bucket.check_error("repair", &write, "b/lease/00000000000000000002");
+    assert!(bucket.text("repair", &[&write[..], &["--ignore-lease"]].concat()).contains(" 1 repaired"));
+    bucket.damage_newest("b/catalog", |bytes| bytes[3] ^= 1);
+    lease("holder=00000000000000aa duration_ms=0\n", 3);
+    assert!(bucket.text("repair", &write).contains(" 1 repaired"), "it was released");
+}
+
+#[test]
+fn repair_names_what_it_cannot_make_again() {
+    let (bucket, local) = Fixture::catalogued();
+    for number in [1, 2] {
+        bucket.write(&bucket.dir.path().join(format!("b/databases/{number:020}")), b"junk");
+    }
+    let newest = bucket.damage_newest("b/catalog", |bytes| bytes[3] ^= 1);
+    let meta = bucket.dir.path().join("b").join(local.ulid(0)).join("meta.json");
+    let text = bucket.env.disk.read(&meta).unwrap();
+    // A block of no readable snapshot, whose meta.json is damaged: the catalogue would lack it.
+    for entry in bucket.names("b/catalog").iter().filter(|name| *name != "latest") {
+        bucket.write(&bucket.dir.path().join("b/catalog").join(entry), b"junk");
+    }
+    bucket.write(&meta, &text[..text.len() / 2]);
+    let lost = bucket.run("repair", &["--tenant", "b", "--write"]).unwrap();
+    assert!(!lost.is_sound, "exit code 1");
+    assert!(
+        lost.text.contains("b/databases/00000000000000000002: damaged; not repaired: no snapshot"),
+        "{}",
+        lost.text
+    );
+    assert!(lost.text.contains(&format!("b/{}/meta.json", local.ulid(0))), "{}", lost.text);
+    assert!(lost.text.ends_with("0 repaired, 2 not repaired\n"), "{}", lost.text);
+    bucket.write(&meta, &text);
+    let done = bucket.run("repair", &["--tenant", "b", "--write"]).unwrap();
+    assert!(
+        done.text.contains("with 2 blocks: 0 of no snapshot, 0 with later deletions, 2 of their folders"),
+        "{}",
+        done.text
+    );
+    assert!(
+        done.text.contains(&format!("  {}: recorded by its meta.json and objects", local.ulid(1))),
+        "{}",
+        done.text
+    );
+    assert!(bucket.env.disk.exists(&newest) && !done.is_sound, "the databases are still lost");
+    assert!(bucket.text("ls", &["--tenant", "b"]).contains("2 blocks, 0 of them left out"));
+}

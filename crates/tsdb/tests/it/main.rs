@@ -7,6 +7,7 @@ mod booleans;
 mod bucket;
 mod bucket_damage;
 mod bucket_maintenance;
+mod bucket_repair;
 mod clock_guard;
 mod compaction;
 mod damage;

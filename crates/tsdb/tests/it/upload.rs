@@ -19,7 +19,7 @@ const HOURS: [i64; 4] = [-10, -8, -6, -4];
 /// A machine whose disk has the bucket as well.
 pub(crate) struct World {
     pub(crate) machine: Machine,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
 }
 
 impl World {
