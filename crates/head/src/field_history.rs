@@ -18,9 +18,15 @@ pub trait FieldHistory: Send + Sync {
         range: TimeRange,
     ) -> Option<WordKind>;
 
-    /// Returns the kinds of all field names.
-    fn kinds_by_name(&self, tenant: &TenantId) -> Vec<KindsOfName>;
+    /// Returns the kinds of all field names whose series may have samples in `range`.
+    fn kinds_by_name(&self, tenant: &TenantId, range: TimeRange) -> Vec<KindsOfName>;
 
-    /// Returns the measurements that have a field with samples of a kind.
-    fn measurements_of(&self, tenant: &TenantId, field: &str, kind: WordKind) -> Vec<String>;
+    /// Returns the measurements that have a field of a kind which may have samples in `range`.
+    fn measurements_of(
+        &self,
+        tenant: &TenantId,
+        field: &str,
+        kind: WordKind,
+        range: TimeRange,
+    ) -> Vec<String>;
 }

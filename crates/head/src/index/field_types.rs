@@ -1,5 +1,5 @@
 //! Types of the fields of one tenant, for protocols with types: per field and shard group, the kind of its
-//! samples, and per field all kinds that its series in the head and in blocks have.
+//! samples, and per field all kinds that its series in the head and in blocks of known shard groups have.
 //!
 //! Invariants: a field of one shard group has one kind; an entry is made before the first sample it stands
 //! for is stored. Wire keys of series of a field with several kinds are not cached, so that each of their
@@ -7,7 +7,7 @@
 //! Not here: looking the kinds up (`write::field_types`).
 
 use chronolith_base::hash::{HashMap, HashSet};
-use chronolith_model::{WordKind, WriteBatch};
+use chronolith_model::{TimeRange, WordKind, WriteBatch};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Keyed hash of measurement and field.
@@ -65,8 +65,10 @@ pub(crate) struct FieldTypes {
     by_group: HashMap<(FieldKey, i64), WordKind>,
     kinds: HashMap<FieldKey, KindSet>,
     contested: HashSet<FieldKey>,
-    /// Kinds of a field name in all measurements, in the head and in blocks.
+    /// Kinds of a field name in all measurements, in the head and in blocks of [`FieldTypes::asked`].
     by_name: HashMap<String, KindSet>,
+    /// Shard groups whose blocks have been asked for kinds, by their start.
+    asked: HashMap<i64, TimeRange>,
 }
 
 impl FieldTypes {
@@ -89,6 +91,21 @@ impl FieldTypes {
     pub(crate) fn set_kinds(&mut self, field: FieldKey, kinds: KindSet) -> bool {
         self.kinds.insert(field, kinds);
         kinds.has_several() && self.contested.insert(field)
+    }
+
+    /// Returns true if the blocks of a shard group have been asked.
+    pub(crate) fn has_asked(&self, group: TimeRange) -> bool {
+        self.asked.get(&group.start) == Some(&group)
+    }
+
+    /// Notes that the blocks of shard groups have been asked.
+    pub(crate) fn set_asked(&mut self, groups: &[TimeRange]) {
+        self.asked.extend(groups.iter().map(|group| (group.start, *group)));
+    }
+
+    /// Returns the shard groups whose blocks have been asked.
+    pub(crate) fn asked(&self) -> Vec<TimeRange> {
+        self.asked.values().copied().collect()
     }
 
     /// Adds kinds to a field name.

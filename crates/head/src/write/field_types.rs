@@ -6,6 +6,7 @@
 //! rows of a shard group in which the batch gives a new field two kinds.
 //! Not here: the record of fields (`index::field_types`).
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use chronolith_base::hash::{HashMap, HashSet};
@@ -228,11 +229,9 @@ fn kinds_of(job: &AppendJob<'_>, field: &Field<'_>) -> KindSet {
     let known = tenant.field_types.lock().kinds(field.key);
     known.unwrap_or_else(|| {
         let of_name = tenant.field_types.lock().kinds_of_name(field.name);
+        let asked = tenant.field_types.lock().asked();
         let is_in_blocks = |kind| {
-            history_of(job).is_some_and(|history| {
-                let names = history.measurements_of(&tenant.id, field.name, kind);
-                names.iter().any(|name| name == field.measurement)
-            })
+            measurements_in_blocks(job, field.name, kind, &asked).iter().any(|name| name == field.measurement)
         };
         let mut kinds = KindSet::default();
         let all = WordKind::ALL.into_iter().filter(|&one| of_name.contains(one));
@@ -266,50 +265,99 @@ fn history_of<'j>(job: &AppendJob<'j>) -> Option<&'j dyn FieldHistory> {
     history.filter(|_| job.limits.shard_group_ms > 0)
 }
 
-/// Finds the fields that have several kinds since before the start, whose wire keys the checkpoint has kept;
-/// done by the first typed batch of a tenant. Cost: postings of fields and kinds, in the head and in each
-/// block that [`history_of`] has; for names of fields with several kinds, also their series in the head.
+/// Returns the measurements that have a field of a kind in blocks of these shard groups.
+fn measurements_in_blocks(
+    job: &AppendJob<'_>,
+    name: &str,
+    kind: WordKind,
+    groups: &[TimeRange],
+) -> BTreeSet<String> {
+    let Some(history) = history_of(job) else { return BTreeSet::new() };
+    groups.iter().flat_map(|group| history.measurements_of(&job.tenant.id, name, kind, *group)).collect()
+}
+
+/// Returns the shard groups of the times of a batch whose blocks have not been asked; none if there are no
+/// blocks to ask. Cost: a pass over the times.
+fn groups_to_ask(job: &AppendJob<'_>) -> Vec<TimeRange> {
+    let mut found: Vec<TimeRange> = Vec::new();
+    if history_of(job).is_none() {
+        return found;
+    }
+    let unit = job.tenant.unit;
+    let width = unit.from_ms(job.limits.shard_group_ms);
+    let mut last: Option<TimeRange> = None;
+    for &time in &job.batch.times {
+        if last.is_some_and(|group| group.contains(time)) || job.bounds.refuse(time).is_some() {
+            continue;
+        }
+        let group = unit.shard_group_of(time, width);
+        last = Some(group);
+        found.push(group);
+    }
+    found.sort_unstable_by_key(|group| group.start);
+    found.dedup();
+    let types = job.tenant.field_types.lock();
+    found.retain(|group| !types.has_asked(*group));
+    found
+}
+
+/// Finds the fields that have several kinds since before the start, whose wire keys the checkpoint has kept:
+/// in the head with the first typed batch of a tenant, in blocks with the first one that has times of their
+/// shard groups. A known series is checked only if its field has several kinds, and a kind that is in other
+/// shard groups alone is no conflict. Cost: postings of fields and kinds, in the head and in each block of
+/// the groups; for names of fields with several kinds, also their series there.
 pub(super) fn find_contested(job: &AppendJob<'_>) {
-    let state = job.state;
     let tenant = job.tenant;
-    if tenant.has_field_types.load(Ordering::Acquire) {
+    let groups = groups_to_ask(job);
+    let is_first = !tenant.has_field_types.load(Ordering::Acquire);
+    if !is_first && groups.is_empty() {
         return;
     }
-    let history = history_of(job);
-    let mut by_name: HashMap<String, KindSet> = kinds_by_name_in_head(tenant);
-    for (name, kinds) in history.map(|history| history.kinds_by_name(&tenant.id)).unwrap_or_default() {
-        let known = by_name.entry(name).or_default();
-        kinds.into_iter().for_each(|kind| known.insert(kind));
-    }
-    let mut by_field: HashMap<FieldKey, KindSet> = HashMap::default();
-    let mut fields: HashMap<FieldKey, (String, String)> = HashMap::default();
-    let mut note = |measurement: &str, name: &str, kind| {
-        let key = FieldKey::new(state.texts.seed, measurement, name);
-        by_field.entry(key).or_default().insert(kind);
-        fields.entry(key).or_insert_with(|| (measurement.to_owned(), name.to_owned()));
-    };
-    for (name, kinds) in by_name.iter().filter(|(_, kinds)| kinds.has_several()) {
-        for (measurement, kind) in kinds_by_measurement_in_head(tenant, name) {
-            note(&measurement, name, kind);
-        }
-        for kind in WordKind::ALL.into_iter().filter(|&kind| kinds.contains(kind)) {
-            let of_kind = history.map(|history| history.measurements_of(&tenant.id, name, kind));
-            of_kind.unwrap_or_default().iter().for_each(|measurement| note(measurement, name, kind));
+    let mut by_name: HashMap<String, KindSet> =
+        if is_first { kinds_by_name_in_head(tenant) } else { HashMap::default() };
+    for group in &groups {
+        let of_group = history_of(job).map(|history| history.kinds_by_name(&tenant.id, *group));
+        for (name, kinds) in of_group.unwrap_or_default() {
+            let known = by_name.entry(name).or_default();
+            kinds.into_iter().for_each(|kind| known.insert(kind));
         }
     }
-    let mut types = tenant.field_types.lock();
-    by_name.into_iter().for_each(|(name, kinds)| types.add_kinds_of_name(&name, kinds));
-    drop(types);
-    for (key, kinds) in by_field.into_iter().filter(|(_, kinds)| kinds.has_several()) {
-        if tenant.field_types.lock().set_kinds(key, kinds)
-            && let Some((measurement, name)) = fields.get(&key)
-        {
-            let mut ids = ids_of(tenant, &Field { measurement, name, key }, None);
+    {
+        let mut types = tenant.field_types.lock();
+        for (name, kinds) in &mut by_name {
+            types.add_kinds_of_name(name, *kinds);
+            kinds.merge(types.kinds_of_name(name));
+        }
+    }
+    let several = by_name.iter().filter(|(_, kinds)| kinds.has_several());
+    several.for_each(|(name, kinds)| contest_fields(job, name, *kinds, &groups));
+    tenant.field_types.lock().set_asked(&groups);
+    tenant.has_field_types.store(true, Ordering::Release);
+}
+
+/// Notes the fields of a name that have several kinds, in the head and in blocks of `groups` and of those
+/// that have been asked before; the wire keys of their series are forgotten.
+fn contest_fields(job: &AppendJob<'_>, name: &str, kinds: KindSet, groups: &[TimeRange]) {
+    let state = job.state;
+    let tenant = job.tenant;
+    let mut by_measurement: HashMap<String, KindSet> = HashMap::default();
+    for (measurement, kind) in kinds_by_measurement_in_head(tenant, name) {
+        by_measurement.entry(measurement).or_default().insert(kind);
+    }
+    let asked: Vec<TimeRange> = [tenant.field_types.lock().asked(), groups.to_vec()].concat();
+    for kind in WordKind::ALL.into_iter().filter(|&kind| kinds.contains(kind)) {
+        for measurement in measurements_in_blocks(job, name, kind, &asked) {
+            by_measurement.entry(measurement).or_default().insert(kind);
+        }
+    }
+    for (measurement, kinds) in by_measurement.into_iter().filter(|(_, kinds)| kinds.has_several()) {
+        let key = FieldKey::new(state.texts.seed, &measurement, name);
+        if tenant.field_types.lock().set_kinds(key, kinds) {
+            let mut ids = ids_of(tenant, &Field { measurement: &measurement, name, key }, None);
             ids.sort_unstable();
             state.index.remove_keys_of(&ids);
         }
     }
-    tenant.has_field_types.store(true, Ordering::Release);
 }
 
 /// Returns the kinds of each name of a field in the head.

@@ -42,16 +42,17 @@ impl BlockFields {
         Ok(None)
     }
 
-    /// Returns the values of a label of the series that `matchers` select in any block.
+    /// Returns the values of a label of the series that `matchers` select in blocks of a range.
     fn values(
         &self,
         tenant: &TenantId,
         name: &str,
         matchers: &[Matcher],
+        range: TimeRange,
     ) -> Result<BTreeSet<String>, QueryError> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
-        let selector = Selector { matchers, range: TimeRange::ALL };
-        self.blocks.fold_in_range(tenant, TimeRange::ALL, BTreeSet::new, |values, block| {
+        let selector = Selector { matchers, range };
+        self.blocks.fold_in_range(tenant, range, BTreeSet::new, |values, block| {
             values.extend(block.label_values(name, &selector, 0, &ctx)?);
             Ok(())
         })
@@ -101,13 +102,13 @@ impl FieldHistory for BlockFields {
         })
     }
 
-    fn kinds_by_name(&self, tenant: &TenantId) -> Vec<KindsOfName> {
+    fn kinds_by_name(&self, tenant: &TenantId, range: TimeRange) -> Vec<KindsOfName> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let fresh = BTreeMap::<String, Vec<WordKind>>::new;
-        let by_name = self.blocks.fold_in_range(tenant, TimeRange::ALL, fresh, |by_name, block| {
+        let by_name = self.blocks.fold_in_range(tenant, range, fresh, |by_name, block| {
             for kind in WordKind::ALL {
                 let matchers = [kind_matcher(kind)];
-                let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
+                let selector = Selector { matchers: &matchers, range };
                 for name in block.label_values(FIELD_LABEL, &selector, 0, &ctx)? {
                     let kinds = by_name.entry(name).or_default();
                     if !kinds.contains(&kind) {
@@ -124,9 +125,15 @@ impl FieldHistory for BlockFields {
         by_name.into_iter().collect()
     }
 
-    fn measurements_of(&self, tenant: &TenantId, field: &str, kind: WordKind) -> Vec<String> {
+    fn measurements_of(
+        &self,
+        tenant: &TenantId,
+        field: &str,
+        kind: WordKind,
+        range: TimeRange,
+    ) -> Vec<String> {
         let matchers = [Matcher::equal(FIELD_LABEL, field), kind_matcher(kind)];
-        let names = self.values(tenant, "__name__", &matchers).unwrap_or_else(|error| {
+        let names = self.values(tenant, "__name__", &matchers, range).unwrap_or_else(|error| {
             tracing::warn!(%tenant, field, %error, "reading measurements of a field from blocks failed, assuming none");
             BTreeSet::new()
         });

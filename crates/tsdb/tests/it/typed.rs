@@ -501,6 +501,38 @@ fn types_in_blocks_hold_for_known_series() {
     }
 }
 
+/// The first batch after a start opened each block of the store, of whatever times.
+#[test]
+fn a_batch_opens_blocks_of_its_shard_groups_alone() {
+    let mut machine = Machine::new(17);
+    machine.options.limits.default.shard_group_ms = 4 * HOUR_MS;
+    let tsdb = machine.open();
+    let (float, integer) = (Value::Float(1f64.to_bits()), Value::Integer(1));
+    for hour in (-30..-4).step_by(2) {
+        assert!(takes(&tsdb, hour, "a", &float), "{hour}");
+    }
+    assert!(takes(&tsdb, -2, "b", &float));
+    tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
+    tsdb.close().expect("closes");
+    drop(tsdb);
+    let tsdb = machine.open();
+    let opens = || tsdb.stats().metric("block_opens_total").expect("a metric");
+    assert!(takes(&tsdb, -2, "b", &float));
+    let first = opens();
+    assert!(first <= 2.0, "{first} blocks for one group");
+    // Nothing is asked twice, and no group that the batch has no time in.
+    assert!(takes(&tsdb, -2, "c", &float));
+    assert_eq!(opens(), first);
+    assert!(!takes(&tsdb, -20, "a", &integer), "another type in its group");
+    assert!(takes(&tsdb, -20, "a", &float));
+    let second = opens();
+    assert!(first < second && second <= first + 2.0, "{second} blocks for two groups");
+    for hour in (-30..-4).step_by(2) {
+        assert!(!takes(&tsdb, hour, "d", &integer), "{hour}");
+    }
+    assert!(opens() >= 10.0, "{} blocks for all groups", opens());
+}
+
 #[test]
 fn two_types_in_one_batch_conflict() {
     let machine = Machine::new(15);
