@@ -384,7 +384,7 @@ impl<'s> Builder<'s> {
             }
         };
         let key = self.key_of(&tags)?;
-        // In a plan without calls, a column with a type has its rows, which are null if the subquery lacks it.
+        // In a plan without calls, a column with a type has rows, null ones if the subquery lacks it.
         let is_typed = |idx: &usize| match &self.variables.all[*idx] {
             Variable::Tag { .. } => true,
             Variable::Field { cast, .. } => cast.is_some(),
