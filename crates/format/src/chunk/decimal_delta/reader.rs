@@ -142,7 +142,9 @@ impl<'a> Samples<'a> {
 
     /// Appends samples in `range` up to the first one that is not before its end, has a long code, is near
     /// the end of the bytes, or is damaged; that one is not read.
-    // PERF: a loop over local variables, several codes of one word, samples collected in arrays.
+    // PERF: a loop over local variables, several codes of one word, samples collected in arrays. Each sample
+    // waits for the length of the one before; complemented bits that are shifted in place shorten that chain:
+    // 6.9 -> 6.5 ns per sample, 5.3 -> 4.9 before the range (the loop of both alone).
     //   cargo bench -p chronolith-format --bench decimal_delta_speed
     fn read_short_codes(&mut self, range: TimeRange, out: &mut Columns) {
         let Samples { bytes, scale, count, mut rice, mut bit_len, mut t, mut t_delta, mut integer, .. } =
@@ -152,32 +154,33 @@ impl<'a> Samples<'a> {
         'words: while read_count < count {
             let at = (bit_len / 8) as usize;
             let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else { break };
-            let word = u64::from_be_bytes(*word) << (bit_len % 8);
-            let mut used_bits = 0;
-            while read_count < count {
-                let Some(codes) = ShortCodes::read(word << used_bits, rice) else { break 'words };
-                if used_bits + codes.bits > WORD_BITS {
-                    if used_bits == 0 {
+            let mut rest = !u64::from_be_bytes(*word) << (bit_len % 8);
+            let mut left_bits = WORD_BITS;
+            decoded.make_room(scale, out);
+            loop {
+                let codes = ShortCodes::read(rest, rice).filter(|codes| codes.bits <= left_bits);
+                let Some(codes) = codes else {
+                    if left_bits == WORD_BITS {
                         break 'words;
                     }
                     break;
-                }
+                };
                 let next_delta = t_delta.wrapping_add_signed(codes.dod);
                 let time = t.wrapping_add_unsigned(next_delta);
                 let next = integer + codes.difference;
-                let is_valid = time > t && next.unsigned_abs() < INTEGER_LIMIT.unsigned_abs();
-                if !is_valid || time >= range.end {
+                let is_small = next.unsigned_abs() < INTEGER_LIMIT.unsigned_abs();
+                let is_short = codes.quotient < QUOTIENT_MAX;
+                if !(is_short & is_small & (time > t) & (time < range.end)) {
                     break 'words;
                 }
                 rice.adapt(codes.quotient);
                 (t, t_delta, integer) = (time, next_delta, next);
-                used_bits += codes.bits;
+                rest <<= codes.bits;
+                left_bits -= codes.bits;
                 bit_len += codes.bits;
                 read_count += 1;
-                if time >= range.start {
-                    decoded.push(time, next, scale, out);
-                }
-                if used_bits + CODE_BITS_MIN + rice.low_bits() > WORD_BITS {
+                decoded.push_if(time >= range.start, time, next);
+                if CODE_BITS_MIN + rice.low_bits() > left_bits || read_count >= count {
                     break;
                 }
             }
@@ -257,7 +260,8 @@ impl Iterator for Samples<'_> {
 /// Bits of the shortest codes of a sample, besides the low bits: a time, and the end of the quotient.
 const CODE_BITS_MIN: u32 = 2;
 
-/// Codes of one sample at the top of a word.
+/// Codes of one sample at the top of a word of complemented bits: ones of a quotient are leading zeros, and so
+/// are the bits after the end of the word.
 struct ShortCodes {
     dod: i64,
     difference: i64,
@@ -267,20 +271,18 @@ struct ShortCodes {
 }
 
 impl ShortCodes {
-    /// `None` if a code is long. The codes may be longer than the word has bits.
+    /// `None` if the time has the longest code. The codes may be longer than the word has bits, and the
+    /// quotient too large for a short code.
     // PERF: inlined into the loop over samples.
     #[inline(always)]
-    fn read(word: u64, rice: RiceParameter) -> Option<ShortCodes> {
-        let (dod, time_bits) = if word >> 63 == 0 { (0, 1) } else { time_field(word)? };
-        let code = word << time_bits;
+    fn read(complement: u64, rice: RiceParameter) -> Option<ShortCodes> {
+        let (dod, time_bits) = if complement >> 63 == 1 { (0, 1) } else { time_field(!complement)? };
+        let code = complement << time_bits;
         let low_bits = rice.low_bits();
         // The last bit, which no short code reaches, keeps the operand from being zero.
-        let quotient = (!code | 1).leading_zeros();
+        let quotient = (code | 1).leading_zeros();
         let bits = time_bits + quotient + 1 + low_bits;
-        if quotient >= QUOTIENT_MAX {
-            return None;
-        }
-        let difference = unzigzag(short_code_value(code, quotient, low_bits));
+        let difference = unzigzag(short_code_value(!code, quotient.min(QUOTIENT_MAX), low_bits));
         Some(ShortCodes { dod, difference, quotient, bits })
     }
 }
@@ -298,7 +300,11 @@ fn time_field(word: u64) -> Option<(i64, u32)> {
 }
 
 /// Samples that are appended to columns together.
-const DECODED_COUNT: usize = 32;
+const DECODED_COUNT: usize = 64;
+const _: () = assert!(DECODED_COUNT.is_power_of_two());
+/// Samples whose codes one word can hold.
+const WORD_SAMPLES_MAX: usize = (WORD_BITS / CODE_BITS_MIN) as usize;
+const _: () = assert!(WORD_SAMPLES_MAX < DECODED_COUNT);
 
 /// Samples on their way to columns.
 struct Decoded {
@@ -312,15 +318,21 @@ impl Decoded {
         Decoded { times: [0; DECODED_COUNT], integers: [0; DECODED_COUNT], len: 0 }
     }
 
-    // PERF: inlined into the loop over samples.
-    #[inline(always)]
-    fn push(&mut self, time: i64, integer: i64, scale: Scale, out: &mut Columns) {
-        if self.len >= DECODED_COUNT {
+    /// Leaves room for the samples of one word.
+    fn make_room(&mut self, scale: Scale, out: &mut Columns) {
+        if self.len > DECODED_COUNT - WORD_SAMPLES_MAX {
             self.flush(scale, out);
         }
-        self.times[self.len] = time;
-        self.integers[self.len] = integer;
-        self.len += 1;
+    }
+
+    /// Adds a sample if it is wanted; there must be room.
+    // PERF: inlined into the loop over samples, without a branch.
+    #[inline(always)]
+    fn push_if(&mut self, is_wanted: bool, time: i64, integer: i64) {
+        let at = self.len % DECODED_COUNT;
+        self.times[at] = time;
+        self.integers[at] = integer;
+        self.len += usize::from(is_wanted);
     }
 
     fn flush(&mut self, scale: Scale, out: &mut Columns) {
