@@ -17,6 +17,7 @@ use chronolith_base::{Clock, SystemClock, thread};
 
 use crate::body::Body;
 use crate::http::{QueryConnection, WriteConnection, query_path, range_path};
+use crate::proc::RunQueue;
 use crate::server::{Kind, Server, Setup};
 use crate::traffic::{STEP_MS, Values, labels};
 
@@ -146,9 +147,45 @@ fn send_history(server: &Server, tenant: &str, series_count: usize, start_ms: i6
 
 /// Latencies of the small tenant in one phase.
 struct Phase {
-    queries_ms: Vec<f64>,
-    writes_ms: Vec<f64>,
+    queries: Latencies,
+    writes: Latencies,
     refused: u64,
+}
+
+/// Latencies of one client, and the parts of them in which it waited for a core itself.
+#[derive(Default)]
+struct Latencies {
+    served_ms: Vec<f64>,
+    own_wait_ms: Vec<f64>,
+}
+
+impl Latencies {
+    /// Runs `request` and records its latency.
+    fn measure<T>(&mut self, queue: &RunQueue, request: impl FnOnce() -> Result<T>) -> Result<T> {
+        let waited_ns = queue.wait_ns()?;
+        let began = Instant::now();
+        let result = request()?;
+        let whole_ms = began.elapsed().as_secs_f64() * 1000.0;
+        let own_wait_ms = queue.wait_ns()?.saturating_sub(waited_ns) as f64 / 1e6;
+        self.own_wait_ms.push(own_wait_ms);
+        self.served_ms.push((whole_ms - own_wait_ms).max(0.0));
+        Ok(result)
+    }
+
+    fn sort(&mut self) {
+        self.served_ms.sort_unstable_by(f64::total_cmp);
+        self.own_wait_ms.sort_unstable_by(f64::total_cmp);
+    }
+
+    fn summary(&self, name: &str) -> String {
+        let [p50, p90, p99] = [50, 90, 99].map(|percent| percentile(&self.served_ms, percent));
+        let max = self.served_ms.last().copied().unwrap_or(f64::NAN);
+        let own_wait = percentile(&self.own_wait_ms, 99);
+        let count = self.served_ms.len();
+        format!(
+            "{count} {name}, p50 {p50:.1} p90 {p90:.1} p99 {p99:.1} max {max:.1} ms, own_wait p99 {own_wait:.1} ms"
+        )
+    }
 }
 
 impl Phase {
@@ -158,23 +195,16 @@ impl Phase {
         std::thread::scope(|scope| {
             let dashboard = scope.spawn(move || dashboard(port, start_ms, end));
             let writer = scope.spawn(move || writer(port, end));
-            let (mut queries_ms, refused_queries) = dashboard.join().expect("no panic")?;
-            let (mut writes_ms, refused_writes) = writer.join().expect("no panic")?;
-            queries_ms.sort_unstable_by(f64::total_cmp);
-            writes_ms.sort_unstable_by(f64::total_cmp);
-            Ok(Phase { queries_ms, writes_ms, refused: refused_queries + refused_writes })
+            let (mut queries, refused_queries) = dashboard.join().expect("no panic")?;
+            let (mut writes, refused_writes) = writer.join().expect("no panic")?;
+            queries.sort();
+            writes.sort();
+            Ok(Phase { queries, writes, refused: refused_queries + refused_writes })
         })
     }
 
     fn summary(&self) -> String {
-        let line = |name: &str, sorted: &[f64]| {
-            let [p50, p90, p99] = [50, 90, 99].map(|percent| percentile(sorted, percent));
-            let max = sorted.last().copied().unwrap_or(f64::NAN);
-            let count = sorted.len();
-            format!("{count} {name}, p50 {p50:.1} p90 {p90:.1} p99 {p99:.1} max {max:.1} ms")
-        };
-        let queries = line("queries", &self.queries_ms);
-        let writes = line("writes", &self.writes_ms);
+        let (queries, writes) = (self.queries.summary("queries"), self.writes.summary("writes"));
         format!("{queries}; {writes}; {} refused", self.refused)
     }
 
@@ -183,10 +213,10 @@ impl Phase {
     fn check(&self, alone: &Phase, factor: f64, more_ms: f64) -> Result<()> {
         ensure!(self.refused == 0, "{} requests of the small tenant were refused", self.refused);
         for (name, together, alone) in
-            [("queries", &self.queries_ms, &alone.queries_ms), ("writes", &self.writes_ms, &alone.writes_ms)]
+            [("queries", &self.queries, &alone.queries), ("writes", &self.writes, &alone.writes)]
         {
-            let found = percentile(together, 99);
-            let allowed = percentile(alone, 99) * factor + more_ms;
+            let found = percentile(&together.served_ms, 99);
+            let allowed = percentile(&alone.served_ms, 99) * factor + more_ms;
             ensure!(found <= allowed, "p99 of {name} is {found:.1} ms, allowed {allowed:.1} ms");
         }
         Ok(())
@@ -200,7 +230,7 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
 
 /// Panels of a dashboard one after the other, past the cache of results: latencies, and how many were
 /// refused.
-fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Vec<f64>, u64)> {
+fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Latencies, u64)> {
     let mut connection = QueryConnection::open_as(port, SMALL)?;
     let end_ms = start_ms + HISTORY_STEPS as i64 * STEP_MS;
     let hour = (start_ms, end_ms, 60);
@@ -210,38 +240,36 @@ fn dashboard(port: u16, start_ms: i64, end: Instant) -> Result<(Vec<f64>, u64)> 
         range_path("max by (namespace) ({__name__=~\"node_.*_current\"})", hour),
         range_path("node_disk_seconds_0_current", hour),
     ];
-    let mut latencies_ms = Vec::new();
+    let queue = RunQueue::of_this_thread()?;
+    let mut latencies = Latencies::default();
     let mut refused = 0;
     for panel in panels.iter().cycle() {
         if Instant::now() >= end {
             break;
         }
-        let asked = Instant::now();
-        let (status, body) = connection.get(panel)?;
-        latencies_ms.push(asked.elapsed().as_secs_f64() * 1000.0);
+        let (status, body) = latencies.measure(&queue, || connection.get(panel))?;
         refused += u64::from(is_refusal(status));
         ensure!(status == 200 || is_refusal(status), "HTTP {status}: {body:.300}");
         std::thread::sleep(SMALL_PAUSE);
     }
-    Ok((latencies_ms, refused))
+    Ok((latencies, refused))
 }
 
-fn writer(port: u16, end: Instant) -> Result<(Vec<f64>, u64)> {
+fn writer(port: u16, end: Instant) -> Result<(Latencies, u64)> {
     let mut connection = WriteConnection::open_as(port, "/api/v1/write", SMALL)?;
     let mut values = Values::new(0, SMALL_SERIES);
     let mut body = Body::new((0..SMALL_SERIES).map(labels));
-    let mut latencies_ms = Vec::new();
+    let queue = RunQueue::of_this_thread()?;
+    let mut latencies = Latencies::default();
     let mut refused = 0;
     while Instant::now() < end {
         body.set(SystemClock::new().now_ms(), values.step());
-        let sent = Instant::now();
-        let (status, text) = connection.send(body.bytes())?;
-        latencies_ms.push(sent.elapsed().as_secs_f64() * 1000.0);
+        let (status, text) = latencies.measure(&queue, || connection.send(body.bytes()))?;
         refused += u64::from(is_refusal(status));
         ensure!(status / 100 == 2 || is_refusal(status), "HTTP {status}: {text:.300}");
         std::thread::sleep(SMALL_PAUSE);
     }
-    Ok((latencies_ms, refused))
+    Ok((latencies, refused))
 }
 
 fn is_refusal(status: u16) -> bool {

@@ -1,7 +1,8 @@
 //! Resource usage of a process, from /proc: CPU time of all its threads, current and peak memory; disk usage
 //! of a folder.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -46,6 +47,35 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<CpuSeconds> {
         Ok(field.parse::<f64>()? / TICKS_PER_SECOND)
     };
     Ok(CpuSeconds { user: ticks(11)?, system: ticks(12)? })
+}
+
+/// Run queue of the scheduler, as one thread has seen it.
+pub(crate) struct RunQueue {
+    file: File,
+}
+
+impl RunQueue {
+    /// For the thread that calls it.
+    pub(crate) fn of_this_thread() -> Result<RunQueue> {
+        let path = "/proc/thread-self/schedstat";
+        Ok(RunQueue { file: File::open(path).context(path)? })
+    }
+
+    /// Returns the time that the thread was ready to run and waited for a core, since its start.
+    pub(crate) fn wait_ns(&self) -> Result<u64> {
+        let mut text = [0; 64];
+        let len = self.file.read_at(&mut text, 0)?;
+        let text = std::str::from_utf8(&text[..len])?;
+        run_queue_wait_ns(text).with_context(|| format!("/proc/thread-self/schedstat: {text:?}"))
+    }
+}
+
+/// The second of the three numbers: time on a core, time of waiting for one, time slices.
+fn run_queue_wait_ns(text: &str) -> Option<u64> {
+    let mut fields = text.split_ascii_whitespace();
+    let wait_ns = fields.nth(1)?.parse().ok()?;
+    fields.next()?;
+    Some(wait_ns)
 }
 
 /// Resident memory in bytes.
@@ -97,4 +127,37 @@ pub(crate) fn disk_bytes(dir: &Path) -> u64 {
 
 fn read(pid: u32, name: &str) -> Result<String> {
     std::fs::read_to_string(format!("/proc/{pid}/{name}")).with_context(|| format!("process {pid} is gone"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_for_a_core_is_the_second_of_three_numbers() {
+        for (text, want) in [
+            ("0 53880 1\n", Some(53_880)),
+            ("1 2 3", Some(2)),
+            ("  7\t0   9 \n", Some(0)),
+            ("4147208910 2150043 61235\n", Some(2_150_043)),
+            ("1 18446744073709551615 3\n", Some(u64::MAX)),
+            ("1 18446744073709551616 3\n", None),
+            ("1 -2 3\n", None),
+            ("1 2.5 3\n", None),
+            ("1 2\n", None),
+            ("1\n", None),
+            ("", None),
+            ("a b c\n", None),
+        ] {
+            assert_eq!(run_queue_wait_ns(text), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_wait_of_this_thread_never_shrinks() {
+        let queue = RunQueue::of_this_thread().expect("Linux");
+        let first = queue.wait_ns().expect("a number");
+        std::thread::yield_now();
+        assert!(queue.wait_ns().expect("a number") >= first);
+    }
 }
