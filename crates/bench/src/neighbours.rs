@@ -204,7 +204,8 @@ impl Phase {
     }
 
     fn summary(&self) -> String {
-        let (queries, writes) = (self.queries.summary("queries"), self.writes.summary("writes"));
+        let queries = self.queries.summary("queries");
+        let writes = self.writes.summary("writes");
         format!("{queries}; {writes}; {} refused", self.refused)
     }
 

@@ -260,8 +260,8 @@ impl Iterator for Samples<'_> {
 /// Bits of the shortest codes of a sample, besides the low bits: a time, and the end of the quotient.
 const CODE_BITS_MIN: u32 = 2;
 
-/// Codes of one sample at the top of a word of complemented bits: ones of a quotient are leading zeros, and so
-/// are the bits after the end of the word.
+/// Codes of one sample at the top of a word of complemented bits: ones of a quotient are leading zeros, and
+/// so are the bits after the end of the word.
 struct ShortCodes {
     dod: i64,
     difference: i64,
