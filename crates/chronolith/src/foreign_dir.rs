@@ -172,7 +172,7 @@ fn is_prometheus_wal(entry: &DirEntry) -> bool {
     number.len() >= 8 && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns true if `entry` is the directory of a block; those of Chronolith are below `tenants`.
+/// Returns true if `entry` is the directory of a block; Chronolith has its blocks below `tenants`.
 fn is_block(disk: &dyn Disk, dir: &Path, entry: &DirEntry) -> bool {
     let is_named_as_block = entry.name.len() == 26 && entry.name.bytes().all(|b| b.is_ascii_alphanumeric());
     entry.is_dir && is_named_as_block && disk.exists(&dir.join(&entry.name).join("meta.json"))

@@ -50,7 +50,7 @@ enum Columns {
     All(Vec<Vec<f64>>),
 }
 
-/// Makes a value of that of a step so far and the next one.
+/// Makes one value of the value of a step so far and the next one.
 #[derive(Debug, Clone, Copy)]
 enum Fold {
     Min,
@@ -192,7 +192,7 @@ fn add_to_sums(sums: &mut [f64], rests: &mut [f64], values: &[f64]) {
     }
 }
 
-/// Folds each value that is present into that of its step.
+/// Folds each value that is present into the value of its step.
 // PERF: a copy for each pair of functions, with choices instead of branches, so that several steps are folded
 // by an instruction: 1.7 -> 1.0 ns per value of `max`, 78 steps (a loop of both alone, minimum of 200 runs).
 //   cargo xtask bench queries --head --shapes max_over_time

@@ -49,7 +49,7 @@ struct Finding {
 /// Result for the snapshots of one kind in one folder.
 enum State {
     Sound,
-    /// Text of what is written.
+    /// Text about the written object.
     Repaired(String),
     /// Reason why it cannot be repaired.
     Lost(String),

@@ -416,7 +416,7 @@ fn errors_name_what_to_do() {
 }
 
 impl Fixture {
-    /// A bucket whose blocks are those of tenant `a` of this one, uploaded to tenant `b` with a catalogue.
+    /// A bucket with the blocks of tenant `a` of this one, uploaded to tenant `b` with a catalogue.
     fn catalogued() -> (Fixture, Fixture) {
         let (bucket, local) = (Fixture::new(), Fixture::new());
         let blocks = local.dir.path().join("a").display().to_string();

@@ -140,7 +140,7 @@ impl<'a> Evaluated<'a> {
     }
 }
 
-/// Evaluates the columns of a plan. The memory is that of the columns, and of a mark per row for those in
+/// Evaluates the columns of a plan. The returned memory covers the columns, and a mark per row of columns in
 /// which the outermost plan replaces NaN.
 pub(crate) fn shown_columns(
     plan: &RowPlan,

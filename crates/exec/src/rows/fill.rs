@@ -190,7 +190,7 @@ struct Line {
 }
 
 impl Line {
-    /// The order of the operations decides the last digit; it is that of InfluxDB.
+    /// The order of the operations decides the last digit; InfluxDB has the same order.
     fn value(&self, first: f64) -> f64 {
         self.slope * self.distance + first
     }

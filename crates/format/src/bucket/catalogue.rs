@@ -83,7 +83,7 @@ pub struct BucketBlock {
     pub files: BlockFiles,
     /// ETags of its objects.
     pub etags: EtagSums,
-    /// Its sidecar; `None` for a block of another program.
+    /// Sidecar of the block; `None` for a block of another program.
     pub sidecar: Option<SidecarObject>,
     /// Deletions of the block that its `tombstones` does not have, if there are any.
     pub tombstones: Option<TombstonesObject>,
@@ -123,13 +123,13 @@ pub struct BlockFiles {
 /// object is noticed; 0 for an ETag that is not known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtagSums {
-    /// That of `index`.
+    /// Sum of `index`.
     pub index: u32,
-    /// Those of the segments; shorter than their list if the rest is not known.
+    /// Sums of the segments; shorter than their list if the rest is not known.
     pub segments: Vec<u32>,
-    /// Those of the roll-up files, likewise.
+    /// Sums of the roll-up files, likewise.
     pub rollups: Vec<u32>,
-    /// That of the sidecar.
+    /// Sum of the sidecar.
     pub sidecar: u32,
 }
 

@@ -185,7 +185,7 @@ fn joined(left: TagCondition, op: BinaryOp, right: TagCondition) -> TagCondition
 
 fn comparison(left: &Expr, op: BinaryOp, right: &Expr) -> Option<TagCondition> {
     let (var, value) = match (left.without_parens(), right.without_parens()) {
-        // A wildcard is no tag: what is compared with it says nothing about series.
+        // A wildcard is no tag: a comparison with it says nothing about series.
         (Expr::Wildcard(_), _) | (_, Expr::Wildcard(_)) if op.is_comparison() => {
             return Some(TagCondition::Always);
         }

@@ -104,9 +104,9 @@ impl<'a> Scope<'a> {
         self.variable(var)
     }
 
-    /// The points of a call; those of a tag are none, unless a subquery has it.
+    /// The points of a call; a tag has none, unless a subquery has it.
     pub(super) fn points(&self, var: &VarRef) -> Variable {
-        // Of a column, points without a type are none.
+        // A column without a type has no points.
         let is_untyped = var.kind == DataType::AnyField && self.is_column(&var.name);
         let name = if is_untyped || self.is_never_stored(var) { NO_FIELD } else { &var.name };
         let cast = match var.kind {

@@ -161,7 +161,6 @@ fn has_calls_of_groups(e: &Evidence<'_>) -> bool {
 }
 /// Returns true if both agree about each subquery by itself, with a LIMIT for its OFFSET. Each series may
 /// give points at other times.
-/// those of other times for each series.
 fn agree_about_subqueries(e: &Evidence<'_>, runner: &mut Runner) -> Result<bool> {
     for subquery in text::subqueries(&e.text) {
         let limited = text::with_limits(subquery);

@@ -195,7 +195,7 @@ fn put_rollups(rollups: &[RollupObject], out: &mut Vec<u8>) {
     }
 }
 
-/// One sum per file of the record.
+/// Appends one sum per file of the record.
 fn put_etags(block: &BucketBlock, out: &mut Vec<u8>) {
     let EtagSums { index, segments, rollups, sidecar } = &block.etags;
     let mut put = |sum: u32| out.extend_from_slice(&sum.to_le_bytes());

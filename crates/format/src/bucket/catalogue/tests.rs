@@ -91,7 +91,7 @@ fn rollups_round_trip() {
     assert_eq!(Snapshot::decode(&encoded(&with_rollups()), KEY), Ok(with_rollups()));
 }
 
-/// ETags of all objects of the blocks, but for those of every fourth block.
+/// ETags of all objects of three in four blocks.
 fn with_etags() -> Snapshot {
     let mut with_etags = with_rollups();
     for (n, block) in (1u32..).zip(&mut with_etags.blocks).filter(|(n, _)| !n.is_multiple_of(4)) {
@@ -111,7 +111,7 @@ fn with_etags() -> Snapshot {
 #[test]
 fn etags_round_trip() {
     assert_eq!(Snapshot::decode(&encoded(&with_etags()), KEY), Ok(with_etags()));
-    // What is not known of a list is 0.
+    // Unknown sums of a list are 0.
     let mut partial = with_etags();
     partial.blocks[2].etags.segments.clear();
     let decoded = Snapshot::decode(&encoded(&partial), KEY).expect("decodes");

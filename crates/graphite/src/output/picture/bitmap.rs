@@ -4,7 +4,7 @@
 //! no font of the system is read); each side has at most [`BITMAP_SIDE_MAX`] pixels; one part of the SVG is
 //! in memory as a tree at a time. Cancellation is checked before each part, each band of rows of a long
 //! element, and while the pixels are encoded.
-//! Not here: what is drawn (the parent), the memory budget of the request (the server).
+//! Not here: the elements (the parent), the memory budget of the request (the server).
 
 use std::io::Write as _;
 use std::sync::{Arc, LazyLock};
@@ -113,7 +113,7 @@ pub fn render_png(
     encode(&pixels, is_canceled, out)
 }
 
-/// Draws the elements of a document, so many rows at a time.
+/// Draws the elements of a document, `row_count` rows at a time.
 fn draw(
     svg: &str,
     row_count: usize,
