@@ -47,6 +47,8 @@ const REMOTE_READ: ClassNames = ClassNames {
 };
 const FEDERATE: ClassNames =
     ClassNames { metric: "federate", requests: "federations", setting: "query.concurrency" };
+const CONTINUOUS: ClassNames =
+    ClassNames { metric: "continuous", requests: "continuous queries", setting: "fixed" };
 const STATUS: ClassNames =
     ClassNames { metric: "status", requests: "requests for metrics and status", setting: "fixed" };
 const ADMIN: ClassNames = ClassNames { metric: "admin", requests: "admin requests", setting: "fixed" };
@@ -63,6 +65,8 @@ pub struct Admission {
     pub query: Class,
     /// Remote reads.
     pub remote_read: Class,
+    /// Continuous queries: as many run at once as half of the cores, and none waits for a permit.
+    pub continuous: Class,
     /// Answers to federation, until the client has them. Reading their samples takes a permit of `query` too.
     pub federate: Class,
     /// `/metrics` and the status of memory and storage.
@@ -90,6 +94,12 @@ impl Class {
     /// Permits of a tenant with the limit `limit`, 0 = the default.
     pub fn tenant_permits(&self, limit: usize) -> usize {
         if limit == 0 { self.tenant_permits } else { limit }
+    }
+
+    /// Returns a permit of `tenant` if one is free; it never waits.
+    #[must_use]
+    pub fn try_acquire(&self, tenant: &TenantId, limit: usize) -> Option<Permit> {
+        self.queue.try_acquire(tenant, self.tenant_permits(limit))
     }
 
     /// Waits for a permit of `tenant`, at most `timeout`. `limit` is the tenant's own limit, 0 = the default.
@@ -141,6 +151,7 @@ impl Admission {
             query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
             remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
             federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
+            continuous: class(CONTINUOUS, cores.div_ceil(2), 1, cores.div_ceil(2)),
             // Asked by monitoring, for no tenant.
             status: class(STATUS, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, STATUS_CONCURRENCY),
             admin: class(ADMIN, ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, ADMIN_CONCURRENCY / 2),
@@ -158,12 +169,13 @@ impl Admission {
     }
 
     /// All classes, for metrics.
-    pub fn classes(&self) -> [&Class; 7] {
+    pub fn classes(&self) -> [&Class; 8] {
         [
             &self.write,
             &self.write_apply,
             &self.query,
             &self.remote_read,
+            &self.continuous,
             &self.federate,
             &self.status,
             &self.admin,

@@ -74,10 +74,22 @@ pub(super) async fn admit(
     let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
     let timeout = Duration::from_millis(timeout_ms);
     let permit = class.acquire(tenant, limits.concurrency_max, timeout).await?;
+    Ok(admitted(app, tenant, limits, deadline_ns, permit))
+}
+
+/// As [`admit`] on any thread, for work that can be done later: `None` if no permit of `class` is free.
+pub(super) fn try_admit(app: &App, class: &Class, tenant: &TenantId, timeout_ms: u64) -> Option<Admitted> {
+    let limits = app.limits_of(tenant).queries;
+    let permit = class.try_acquire(tenant, limits.concurrency_max)?;
+    let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ms.saturating_mul(1_000_000));
+    Some(admitted(app, tenant, limits, deadline_ns, permit))
+}
+
+fn admitted(app: &App, tenant: &TenantId, limits: QueryLimits, deadline_ns: u64, permit: Permit) -> Admitted {
     let memory = app.admission.query_memory.of(tenant, limits.memory_bytes_max);
     let budget = memory.budget.child("query", app.options.service.query.memory_bytes_max);
     let ctx = context(app, limits, deadline_ns, budget);
-    Ok(Admitted { ctx, deadline_ns, limits, _memory: memory, permit: Some(permit) })
+    Admitted { ctx, deadline_ns, limits, _memory: memory, permit: Some(permit) }
 }
 
 /// The context of a read of a tenant with `limits`.

@@ -165,6 +165,23 @@ impl FairQueue {
         }
     }
 
+    /// Returns a permit if one is free and no other request of the tenant waits; it never waits.
+    #[must_use]
+    pub fn try_acquire(self: &Arc<FairQueue>, tenant: &TenantId, tenant_permits: usize) -> Option<Permit> {
+        match self.arrive(tenant, tenant_permits.max(1)) {
+            Ok(Arrival::Runs(permit)) => {
+                self.wait.observe_ns(0);
+                Some(permit)
+            }
+            Ok(Arrival::Waits(id, granted)) => {
+                drop(Waiting { queue: self, tenant, id, granted });
+                self.refused.add(1);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
     /// Requests that run.
     pub fn running(&self) -> usize {
         self.state.lock().running_count

@@ -9,16 +9,21 @@ use std::sync::Arc;
 
 use chronolith_influxql::ast::{Measurement, MeasurementName, TargetName};
 use chronolith_influxql::execute::continuous::{Continuous, DueWindows};
-use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
+use chronolith_influxql::execute::{Access, Session, StatementError};
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::databases::{CatalogChange, ContinuousQuery, TenantCatalog};
 use chronolith_model::{ReadContext, TenantId};
+use chronolith_service::activity::active_queries::StartedQuery;
+use chronolith_service::activity::top_queries::{FinishedQuery, QueryLanguage};
 use chronolith_tsdb::Tsdb;
 
 use super::databases::TenantDatabases;
+use super::query::{query_error, select_limits};
 use super::storage::TenantStorage;
 use super::watched::{LINKS_MAX, Mark, QueryKey, Watched};
 use crate::app::App;
+use crate::http::dispatch;
+use crate::http::params::NS_PER_MS;
 
 /// A continuous query of the catalogue.
 struct Query<'a> {
@@ -80,7 +85,9 @@ fn run_if_due(app: &App, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Query<'_>]
         return;
     };
     let written = match compute(app, store, query, windows, now_ns) {
-        Ok(written) => written,
+        Ok(Some(written)) => written,
+        // The query stays due.
+        Ok(None) => return,
         Err(error) => return failed(app, query.tenant, query.database, &query.stored.name, &error),
     };
     app.influx.continuous.put(query.key(), watched);
@@ -141,41 +148,20 @@ fn may_be_same(a: &MeasurementName, b: &MeasurementName) -> bool {
     }
 }
 
-/// Computes windows, and makes their end durable; returns the number of points that were written.
+/// Computes windows, and makes their end durable; returns the number of points that were written, and `None`
+/// if no permit is free.
 fn compute(
     app: &App,
     store: &Arc<Tsdb>,
     query: &Query<'_>,
     windows: DueWindows,
     now_ns: i64,
-) -> Result<u64, String> {
-    let memory = app.admission.query_memory.of(query.tenant, 0);
-    let budget = memory.budget.child("continuous query", app.options.service.query.memory_bytes_max);
-    let deadline_ns = app
-        .env
-        .clock
-        .mono_ns()
-        .saturating_add(app.options.service.query.timeout_ms.saturating_mul(1_000_000));
-    let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, budget);
-    let databases = TenantDatabases::Local { store: store.clone(), tenant: query.tenant.clone() };
-    let storage = TenantStorage { app, databases, tenant: query.tenant, is_continuous: true };
-    let session = Session {
-        storage: &storage,
-        database: query.database,
-        policy: "",
-        access: Access::Anyone,
-        now_ns,
-        limits: SelectLimits::default(),
-        ctx: &ctx,
-    };
-    let result = session.run_continuous(&query.parsed, windows);
+) -> Result<Option<u64>, String> {
+    let class = &app.admission.continuous;
+    let timeout_ms = app.options.service.query.timeout_ms;
+    let Some(admitted) = dispatch::try_admit(app, class, query.tenant, timeout_ms) else { return Ok(None) };
     app.metrics.background.continuous_runs.add(1);
-    let written = match result {
-        Ok(written) => written,
-        Err(StatementError::Closed) => 0,
-        Err(StatementError::Text(error) | StatementError::Forbidden(error)) => return Err(error),
-        Err(StatementError::Query(error)) => return Err(error.to_string()),
-    };
+    let written = evaluate(app, store, query, windows, now_ns, &admitted.ctx)?;
     if query.stored.last_run_ns.is_none_or(|last_ns| last_ns < windows.end_ns) {
         let change = CatalogChange::SetLastRun {
             database: query.database.to_owned(),
@@ -184,7 +170,60 @@ fn compute(
         };
         store.change_databases(query.tenant, &change).map_err(|error| error.to_string())?;
     }
-    Ok(written)
+    Ok(Some(written))
+}
+
+/// Runs a query as a request with statements runs: listed, killable, counted, within the same limits.
+fn evaluate(
+    app: &App,
+    store: &Arc<Tsdb>,
+    query: &Query<'_>,
+    windows: DueWindows,
+    now_ns: i64,
+    ctx: &ReadContext,
+) -> Result<u64, String> {
+    let text = query.parsed.select().to_string();
+    let started_ns = app.env.clock.mono_ns();
+    let running =
+        app.influx.queries.enter(query.tenant, &text, query.database, started_ns, ctx.cancel_flag(), 0);
+    let _running = running.map_err(|refused| refused.to_string())?;
+    let _active = app.queries.active.enter(StartedQuery {
+        tenant: query.tenant,
+        text: &text,
+        times_ms: (windows.start_ns / NS_PER_MS, windows.end_ns / NS_PER_MS, 0),
+        mono_ns: started_ns,
+        ctx,
+        trace: Arc::default(),
+    });
+    let databases = TenantDatabases::Local { store: store.clone(), tenant: query.tenant.clone() };
+    let storage = TenantStorage { app, databases, tenant: query.tenant, is_continuous: true };
+    let session = Session {
+        storage: &storage,
+        database: query.database,
+        policy: "",
+        access: Access::Anyone,
+        now_ns,
+        limits: select_limits(app),
+        ctx,
+    };
+    let written = match session.run_continuous(&query.parsed, windows) {
+        Ok(written) => Ok(written),
+        Err(StatementError::Closed) => Ok(0),
+        Err(StatementError::Text(error) | StatementError::Forbidden(error)) => Err(error),
+        Err(StatementError::Query(error)) => Err(query_error(&error)),
+    };
+    let duration_ns = app.env.clock.mono_ns().saturating_sub(started_ns);
+    app.metrics.query.influxql.observe_ns(duration_ns);
+    app.queries.top.record(&FinishedQuery {
+        tenant: query.tenant,
+        language: QueryLanguage::InfluxQl,
+        text: &text,
+        duration_ns,
+        sample_count: 0,
+        is_error: written.is_err(),
+        ended_ms: app.env.clock.now_ms(),
+    });
+    written
 }
 
 fn failed(app: &App, tenant: &TenantId, database: &str, name: &str, error: &str) {

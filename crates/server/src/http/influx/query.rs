@@ -211,7 +211,7 @@ fn execute_all(
     sink.finish()
 }
 
-fn select_limits(app: &App) -> SelectLimits {
+pub(super) fn select_limits(app: &App) -> SelectLimits {
     SelectLimits {
         series_max: app.options.service.influx.select_series_max as u64,
         points_max: app.options.service.influx.select_point_max as u64,

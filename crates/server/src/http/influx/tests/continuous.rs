@@ -223,3 +223,36 @@ async fn queries_and_their_last_runs_survive_a_restart() {
     pass(&server);
     check_sums(&sums(&server).await, &[(MINUTE_S - 60, 3)]);
 }
+
+#[tokio::test]
+async fn without_a_permit_a_query_stays_due() {
+    let server = with_database();
+    check_results(&run(&server, CREATE).await, r#"{"statement_id":0}"#);
+    write_at(&server, MINUTE_S - 30, 1).await;
+    let class = &server.app.admission.continuous;
+    let tenant = TenantId::anonymous();
+    let held: Vec<_> = std::iter::from_fn(|| class.try_acquire(&tenant, 0)).collect();
+    pass(&server);
+    assert_eq!((runs(&server), class.queue.waiting()), (0, 0));
+    drop(held);
+    pass(&server);
+    assert_eq!((runs(&server), class.queue.running()), (1, 0));
+    check_sums(&sums(&server).await, &[(MINUTE_S - 60, 1)]);
+}
+
+#[tokio::test]
+async fn a_run_is_limited_and_listed_as_other_queries_are() {
+    let server = Fixture::with(|options| options.service.influx.select_bucket_max = 1).open();
+    change(&server, CatalogChange::CreateDatabase { name: "db".to_owned(), policy: None });
+    let create = "CREATE CONTINUOUS QUERY q ON db RESAMPLE FOR 10m BEGIN SELECT sum(v) INTO sums FROM m \
+         GROUP BY time(1m) END";
+    check_results(&run(&server, create).await, r#"{"statement_id":0}"#);
+    write_at(&server, MINUTE_S - 30, 1).await;
+    pass(&server);
+    assert_eq!(server.app.metrics.background.continuous_failures.as_f64(), 1.0, "ten windows of one");
+    let top = server.get("/api/v1/status/top_queries?sort=count").await;
+    assert!(top.text.contains("INTO db.autogen.sums FROM"), "{}", top.text);
+    assert!(server.app.queries.active.list(None).is_empty(), "it has ended");
+    let shown = run(&server, "SHOW QUERIES").await;
+    assert!(!shown.text.contains("INTO"), "{}", shown.text);
+}
