@@ -30,7 +30,7 @@ use crate::options::ServiceOptions;
 struct ClassNames {
     /// In the names of metrics.
     metric: &'static str,
-    /// Its requests, in refusals.
+    /// Requests of the class, in refusals.
     requests: &'static str,
     /// The setting of its permits, in refusals.
     setting: &'static str,
@@ -146,7 +146,7 @@ impl Admission {
         Admission {
             compressors: QueryThreads::bounded("compress", cores),
             write: class(WRITE, write.concurrency, WRITE_QUEUE_FACTOR, share(write.concurrency)),
-            // Those that wait hold a permit of `write`, which bounds them.
+            // Waiting writes hold a permit of `write`, which bounds their number.
             write_apply: class(WRITE_APPLY, apply, write.concurrency, apply.saturating_sub(1)),
             query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
             remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),

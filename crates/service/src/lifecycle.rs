@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 pub struct Lifecycle {
     store: OnceLock<Opened>,
     replay: Arc<ReplayProgress>,
-    /// Why the store could not be opened.
+    /// Reason that the store could not be opened.
     start_failure: OnceLock<String>,
     /// Readiness is withdrawn, everything is still answered.
     is_draining: AtomicBool,
@@ -56,7 +56,7 @@ impl Lifecycle {
         self.answering()?.store.as_ref().ok_or(Refusal::ReadOnly)
     }
 
-    /// What queries read: the store and other sources.
+    /// Sources that queries read: the store and others.
     ///
     /// # Errors
     /// `unavailable` while the replay runs or the server stops.
@@ -114,7 +114,7 @@ impl Lifecycle {
         self.is_closing.store(true, Ordering::Relaxed);
     }
 
-    /// Why a load balancer should send nothing here: the server starts, stops, or cannot write. `None` =
+    /// Reason for a load balancer to send nothing here: the server starts, stops, or cannot write. `None` =
     /// ready.
     pub fn unready_reason(&self) -> Option<String> {
         if self.is_draining.load(Ordering::Relaxed) || self.is_closing.load(Ordering::Relaxed) {
@@ -127,7 +127,7 @@ impl Lifecycle {
         opened.store.as_ref().and_then(|store| store.failure()).map(|failure| failure.to_string())
     }
 
-    /// Why only a restart helps, if that is so.
+    /// Failure of the start or of the store that only a restart ends; `None` if there is none.
     pub fn failure(&self) -> Option<String> {
         let of_store = || self.opened().and_then(|store| store.failure()).map(|failure| failure.to_string());
         self.start_failure.get().cloned().or_else(of_store)
@@ -138,7 +138,7 @@ impl Lifecycle {
         self.unready_reason().is_none()
     }
 
-    /// Where the replay records its progress.
+    /// Progress counters that the replay updates.
     pub fn replay_progress(&self) -> Arc<ReplayProgress> {
         self.replay.clone()
     }

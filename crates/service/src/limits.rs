@@ -7,15 +7,15 @@ pub const REMOTE_READ_QUEUE_FACTOR: usize = 64;
 /// Requests for `/metrics` and for the status of memory and storage that are answered at once. Each takes
 /// milliseconds.
 pub const STATUS_CONCURRENCY: usize = 4;
-/// Those that wait for a permit, per permit.
+/// Status requests that wait for a permit, per permit.
 pub const STATUS_QUEUE_FACTOR: usize = 64;
-/// Longest wait of them.
+/// Longest wait of a status request for a permit.
 pub const STATUS_QUEUE_WAIT: Duration = Duration::from_secs(10);
 /// Requests of the admin API and reloads that run at once.
 pub const ADMIN_CONCURRENCY: usize = 2;
-/// Those that wait for a permit, per permit.
+/// Admin requests that wait for a permit, per permit.
 pub const ADMIN_QUEUE_FACTOR: usize = 32;
-/// Longest wait of them: a snapshot may take minutes.
+/// Longest wait of an admin request for a permit: a snapshot may take minutes.
 pub const ADMIN_QUEUE_WAIT: Duration = Duration::from_secs(600);
 /// Writes that wait for a permit, per permit.
 pub const WRITE_QUEUE_FACTOR: usize = 16;
@@ -24,7 +24,7 @@ pub const WRITE_QUEUE_FACTOR: usize = 16;
 pub const QUERY_QUEUE_FACTOR: usize = 64;
 /// A query with a longer text is not taken for a small one.
 pub const SMALL_QUERY_BYTES_MAX: usize = 2 << 10;
-/// How long a query may take on the thread that read it.
+/// Longest run of a query on the async worker that read it.
 pub const SMALL_QUERY_SLICE_NS: u64 = 500_000;
 /// Texts of queries that are remembered because they took longer.
 pub const SMALL_QUERY_MEMORY_COUNT: usize = 1024;

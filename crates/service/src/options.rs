@@ -10,7 +10,7 @@ use chronolith_tsdb::{HeadMemory, HeadMemoryOptions, TsdbOptions};
 /// Options of the service.
 #[derive(Debug, Clone)]
 pub struct ServiceOptions {
-    /// Whether there is more than one tenant; otherwise all belong to `anonymous`.
+    /// True if there is more than one tenant; otherwise all requests belong to `anonymous`.
     pub multitenancy: bool,
     /// The store.
     pub tsdb: TsdbOptions,
@@ -71,7 +71,7 @@ pub struct QueryOptions {
     pub memory_bytes_max: u64,
     /// Memory of all queries together.
     pub memory_total_bytes_max: u64,
-    /// How far an instant selector looks back.
+    /// Lookback of instant selectors.
     pub lookback_ms: i64,
     /// Queries that take longer are written to the log with their plan; 0 = none.
     pub log_slow_ms: u64,
@@ -150,7 +150,7 @@ impl Default for WriteOptions {
 /// Limits of the InfluxDB API, with InfluxDB's defaults where it has them.
 #[derive(Debug, Clone)]
 pub struct InfluxOptions {
-    /// Whether requests need the credentials of a user.
+    /// True if requests need the credentials of a user.
     pub auth_enabled: bool,
     /// Secret of JSON web tokens; empty = none are accepted.
     pub shared_secret: String,
@@ -172,11 +172,11 @@ pub struct InfluxOptions {
     pub select_point_max: usize,
     /// Windows of a SELECT; 0 = no limit.
     pub select_bucket_max: usize,
-    /// Longest run of a request with statements; 0 = that of all queries.
+    /// Longest run of a request with statements; 0 = the timeout of all queries.
     pub query_timeout_ms: u64,
     /// Requests with statements of a tenant at once; 0 = no limit.
     pub concurrent_query_max: usize,
-    /// Whether continuous queries run.
+    /// True if continuous queries run.
     pub runs_continuous_queries: bool,
     /// UDP listeners.
     pub udp: Vec<UdpListener>,
@@ -218,7 +218,7 @@ impl Default for InfluxOptions {
 }
 
 impl InfluxOptions {
-    /// Returns the longest run of a request with statements, given that of all queries.
+    /// Returns the longest run of a request with statements, at most `of_all_ms`, the timeout of all queries.
     #[must_use]
     pub fn query_timeout_ms(&self, of_all_ms: u64) -> u64 {
         if self.query_timeout_ms == 0 { of_all_ms } else { self.query_timeout_ms.min(of_all_ms) }
@@ -275,7 +275,7 @@ pub enum CarbonProtocol {
 pub struct CarbonListener {
     /// `host:port` to listen on.
     pub listen: String,
-    /// Its protocol.
+    /// Wire format of the points.
     pub protocol: CarbonProtocol,
     /// Tenant of the points.
     pub tenant: TenantId,

@@ -19,7 +19,7 @@ pub const ACTIVE_TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// One running query.
 pub struct ActiveQuery {
-    /// Its number, by which it is killed.
+    /// Number that `kill` takes.
     pub id: u64,
     /// Tenant that asked.
     pub tenant: TenantId,
@@ -31,7 +31,7 @@ pub struct ActiveQuery {
     pub started_mono_ns: u64,
     /// Memory that it has reserved.
     pub budget: MemoryBudget,
-    /// Its plan with times and counts.
+    /// Trace of the plan: times and counts per operator.
     pub trace: Arc<Trace>,
     canceled: Arc<AtomicBool>,
     killed: AtomicBool,
@@ -47,9 +47,9 @@ pub struct StartedQuery<'a> {
     pub times_ms: (i64, i64, i64),
     /// Monotonic clock at its start.
     pub mono_ns: u64,
-    /// Its deadline, budget and cancellation.
+    /// Deadline, memory budget and cancellation of the query.
     pub ctx: &'a ReadContext,
-    /// Its plan, with times and counts while it runs.
+    /// Trace of the plan, updated while the query runs.
     pub trace: Arc<Trace>,
 }
 
@@ -86,7 +86,7 @@ impl ActiveQueries {
         ActiveEntry { list: self, query }
     }
 
-    /// Those of `tenant`, or of all, oldest first.
+    /// Running queries of `tenant`, or of all tenants if it is `None`, oldest first.
     pub fn list(&self, tenant: Option<&TenantId>) -> Vec<Arc<ActiveQuery>> {
         let fits = |query: &&Arc<ActiveQuery>| tenant.is_none_or(|tenant| query.tenant == *tenant);
         self.by_id.lock().values().filter(fits).cloned().collect()

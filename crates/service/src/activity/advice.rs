@@ -1,4 +1,4 @@
-//! What an operator can do about refused samples: a sentence and the setting, by reason.
+//! Advice for operators about refused samples, by reason: a sentence, and the setting that refuses.
 //!
 //! Invariant: every reason of writes has an entry; a reason without one has the text of its message alone.
 
@@ -7,7 +7,7 @@
 pub struct Advice {
     /// Name of the setting that refuses, if one does.
     pub setting: Option<&'static str>,
-    /// What to do, in one or two sentences.
+    /// Instructions for the operator, in one or two sentences.
     pub text: &'static str,
 }
 

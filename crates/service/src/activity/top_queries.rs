@@ -1,7 +1,7 @@
 //! Queries of the last hour by tenant, language and text: how often, how long, how many samples.
 //!
 //! Invariants: at most [`QUERIES_PER_MINUTE_MAX`] entries per minute. Beyond that a query takes the place of
-//! the shortest one if it was longer, so that the costliest are kept; what is left out is counted. Texts are
+//! the shortest one if it was longer, so that the costliest are kept; queries left out are counted. Texts are
 //! cut to [`TEXT_BYTES_MAX`]; equal texts of several minutes share one copy.
 //! Not here: running queries (`http::query::active`).
 
@@ -62,7 +62,7 @@ pub struct FinishedQuery<'a> {
     pub duration_ns: u64,
     /// Samples that it read.
     pub sample_count: u64,
-    /// Whether it failed.
+    /// True if the query failed.
     pub is_error: bool,
     /// Clock at its end.
     pub ended_ms: i64,

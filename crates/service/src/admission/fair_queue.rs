@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::counter::{Counter, Seconds};
 
-/// Why there is no permit.
+/// Reason that a request got no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
     /// The queue is full.
@@ -220,7 +220,7 @@ impl FairQueue {
         let refused = if state.waiting_count < self.waiting_max {
             None
         } else {
-            // Of the longest queue, its newest request: the ones before it have waited longer.
+            // The newest request of the longest queue is refused: the ones before it have waited longer.
             let longest = state.tenants.values_mut().max_by_key(|one| one.waiters.len());
             let Some(longest) = longest.filter(|longest| longest.waiters.len() > waiting_here + 1) else {
                 state.forget_if_idle(tenant);
@@ -277,7 +277,7 @@ impl FairQueue {
             let Some(tenant) = state.turns.pop_front() else { break };
             let Some(one) = state.tenants.get_mut(&tenant) else { continue };
             one.has_turn = false;
-            // Its waiters may have left meanwhile, or its limit may be lower.
+            // The tenant's waiters may have left meanwhile, or its limit may be lower.
             if one.running_count >= one.permit_count {
                 continue;
             }

@@ -21,7 +21,7 @@ pub struct TenantBudget {
 
 /// Budgets of the tenants of one class.
 pub struct TenantMemory {
-    /// Of all tenants.
+    /// Budget of all tenants together.
     pub total: MemoryBudget,
     what: &'static str,
     default_bytes: u64,
@@ -66,8 +66,8 @@ pub struct MemoryUse {
 }
 
 impl TenantMemory {
-    /// Returns the memory of `tenant`, whose own limit is `limit_bytes` unless that is 0. Without limits of
-    /// tenants it is that of all.
+    /// Returns the memory of `tenant`, whose own limit is `limit_bytes` unless that is 0; without a limit
+    /// below the total, the memory of all tenants.
     pub fn use_of(&self, tenant: &TenantId, limit_bytes: u64) -> MemoryUse {
         let limit_bytes = if limit_bytes == 0 { self.default_bytes } else { limit_bytes };
         if limit_bytes >= self.total.limit_bytes() {

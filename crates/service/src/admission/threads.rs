@@ -47,10 +47,10 @@ struct PoolState {
     idle_count: usize,
 }
 
-/// Why work has no result.
+/// Reason that a request has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadError {
-    /// It panicked; the message is on stderr.
+    /// The request panicked; the message is on stderr.
     #[error("the thread of the request panicked")]
     Panicked,
     /// There is no thread for it.
@@ -59,7 +59,7 @@ pub enum ThreadError {
 }
 
 impl QueryThreads {
-    /// A pool of at most so many threads; jobs wait for one.
+    /// A pool of at most `thread_count_max` threads; further jobs wait for a free one.
     pub fn bounded(name: &'static str, thread_count_max: usize) -> QueryThreads {
         let pool = Pool { name, thread_count_max, state: Mutex::default(), has_job: Condvar::new() };
         QueryThreads(Arc::new(pool))

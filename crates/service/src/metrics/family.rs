@@ -1,5 +1,5 @@
 //! Families of samples: name, type, help text and values of a metric at one moment.
-//! Not here: their text (`server`), what is declared (`definition`).
+//! Not here: the text formats (`server`), the declarations of metrics (`definition`).
 
 use chronolith_model::{MetadataEntry, MetricKind};
 

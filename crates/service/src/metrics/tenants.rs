@@ -144,8 +144,8 @@ impl TenantMetrics {
         list
     }
 
-    /// Values of tenants as they are shown: those with counters of their own, then those with the highest
-    /// values as far as there is room, then the sum of the rest.
+    /// Values as metrics show them: at most `shown_max` tenants by id, then the sum of the rest. Tenants with
+    /// counters of their own come before the others, then higher values before lower ones.
     pub fn split(&self, mut values: Vec<(TenantId, u64)>) -> Vec<(String, u64)> {
         let by_id = self.by_id.read();
         values.sort_by(|a, b| {

@@ -33,7 +33,7 @@ pub struct WriteMetrics {
     requests_refused: [Counter; REFUSED_REASONS.len()],
 }
 
-/// Why a limit refuses a whole write request.
+/// Reasons for which a limit refuses a whole write request.
 const REFUSED_REASONS: [&str; 5] = [
     "head_memory",
     "head_memory_never_fits",

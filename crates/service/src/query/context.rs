@@ -16,7 +16,7 @@ use crate::options::{Features, ServiceOptions};
 pub struct QueryContext {
     /// Evaluation of PromQL.
     pub engine: Engine,
-    /// Which experimental syntax the parser takes.
+    /// Experimental syntax that the parser accepts.
     pub parser: ParserOptions,
     /// Queries on async workers.
     pub small: SmallQueries,

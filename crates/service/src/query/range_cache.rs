@@ -27,7 +27,7 @@ const ENTRY_SHARE: u64 = 8;
 /// Results of one query and step over different ranges.
 const EXTENTS_PER_KEY_MAX: usize = 4;
 
-/// What makes two range queries parts of the same series of steps.
+/// Key of cached results: range queries with equal keys are ranges of one sequence of steps.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     /// Tenant that asked.
@@ -38,7 +38,7 @@ pub struct CacheKey {
     pub step_ms: i64,
     /// Offset of the steps from multiples of the step.
     pub phase_ms: i64,
-    /// How far instant selectors look back.
+    /// Lookback of instant selectors.
     pub lookback_ms: i64,
     /// True if functions use start timestamps.
     pub start_times: bool,
@@ -60,7 +60,7 @@ struct Extent {
 pub struct Annotations {
     /// The query's text; empty without annotations.
     pub query: String,
-    /// Their steps are not known.
+    /// Warnings, whose steps are not known.
     pub warnings: Vec<String>,
     /// Infos, with the steps that they are about if those are known.
     pub infos: Vec<(String, Option<StepSet>)>,
@@ -76,10 +76,10 @@ pub struct Reused {
     pub annotations: Annotations,
 }
 
-/// What is asked for.
+/// Range query that looks for cached steps.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
-    /// How far a step reads before its time.
+    /// Range around a step's time that its evaluation reads.
     pub lookback: Lookback,
     /// First step.
     pub first_ms: i64,
@@ -121,7 +121,7 @@ pub struct CacheCounts {
     pub evictions: u64,
     /// Results at hand.
     pub entries: usize,
-    /// Their memory.
+    /// Memory of the cached results.
     pub bytes: u64,
 }
 
@@ -160,7 +160,7 @@ impl RangeCache {
         reused
     }
 
-    /// What the extent that reaches furthest gives.
+    /// Reusable steps of the extent that reaches furthest; marks that extent as used.
     fn usable(&self, key: &CacheKey, wanted: Wanted<'_>, changed: impl Fn(u64) -> Changed) -> Option<Reused> {
         let mut entries = self.entries.lock();
         entries.clock += 1;
@@ -176,9 +176,9 @@ impl RangeCache {
         Some(reused)
     }
 
-    /// Keeps a result whose evaluation began after `generation` was taken, unless it is too large. It
-    /// replaces those that it covers and those of about the same length that it overlaps: the same panel,
-    /// some steps earlier.
+    /// Keeps a result whose evaluation began after `generation` was taken, unless it is too large. The
+    /// result replaces extents that it covers, and extents of about the same length that it overlaps: the
+    /// same panel, some steps earlier.
     pub fn keep(
         &self,
         key: CacheKey,
@@ -232,7 +232,7 @@ impl RangeCache {
         true
     }
 
-    /// Counts since the start, and what is kept now.
+    /// Counts since the start, and number and memory of the cached results.
     pub fn counts(&self) -> CacheCounts {
         let entries = self.entries.lock();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -317,13 +317,13 @@ impl Annotations {
         self.query.len() + warning_bytes + self.infos.iter().map(info_bytes).sum::<usize>()
     }
 
-    /// All of them; `None` if the query was written otherwise.
+    /// All annotations; `None` if they quote a query with another text.
     fn of(&self, text: &str) -> Option<Annotations> {
         (self.is_empty() || self.query == text).then(|| self.clone())
     }
 
-    /// Those that a fresh evaluation of these steps would give; `None` if that is not known, or the query was
-    /// written otherwise.
+    /// Annotations that a fresh evaluation of these steps would give; `None` if that is not known, or if they
+    /// quote a query with another text.
     fn within(&self, first_ms: i64, last_ms: i64, text: &str) -> Option<Annotations> {
         if !self.warnings.is_empty() {
             return None;

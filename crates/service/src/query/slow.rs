@@ -2,7 +2,7 @@
 //! `explain` shows.
 //! Invariants: a line is no longer than [`SLOW_LINE_BYTES_MAX`], and there are at most
 //! [`SLOW_LINES_PER_SECOND_MAX`] a second, so that a flood of slow queries does not become a flood of lines;
-//! what is left out is counted.
+//! queries left out are counted.
 //! Not here: where lines go (ADR 0024: the process's own log, target `slow_query`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ pub const SLOW_LINE_BYTES_MAX: usize = 64 << 10;
 /// Lines in one second.
 pub const SLOW_LINES_PER_SECOND_MAX: u64 = 10;
 
-/// How many lines went out lately.
+/// Rate limiter of the log: lines of the current second, and counts since the start.
 #[derive(Default)]
 pub struct SlowLog {
     second: AtomicU64,
@@ -24,7 +24,7 @@ pub struct SlowLog {
 }
 
 impl SlowLog {
-    /// Whether another line may go out in this second.
+    /// Returns true if another line may be written in this second; counts the query as written or left out.
     fn admit(&self, now_mono_ns: u64) -> bool {
         let second = now_mono_ns / 1_000_000_000;
         if self.second.swap(second, Ordering::Relaxed) != second {

@@ -1,7 +1,7 @@
 //! Rate limit of the log of refused writes: one line per reason, tenant and [`LINE_EVERY_NS`]. Repeats within
 //! that time are counted, and the next line of that reason and tenant has their count.
-//! Invariants: at most [`KEY_COUNT_MAX`] pairs of reason and tenant have lines of their own; all others share
-//! those of one.
+//! Invariants: at most [`KEY_COUNT_MAX`] pairs of reason and tenant have lines of their own; all other
+//! tenants share one line per reason.
 //! Not here: the lines (`sender`).
 
 use chronolith_base::hash::HashMap;
@@ -18,7 +18,7 @@ type Key = (&'static str, Option<TenantId>);
 
 #[derive(Default)]
 struct Line {
-    /// When the next line may follow.
+    /// Time from which the next line may be written.
     due_ns: u64,
     suppressed: u64,
 }

@@ -66,7 +66,7 @@ fn granted(asking: &mut Asking) -> Option<Permit> {
     poll(asking).map(|done| done.expect("a permit"))
 }
 
-/// 40 clients of one tenant made another tenant's query wait for all of them: all tenants shared one FIFO.
+/// Covers a regression: with one FIFO for all tenants, a query waited for 40 clients of another tenant.
 #[tokio::test]
 async fn forty_waiting_requests_of_one_tenant_delay_another_by_one() {
     let bench = Bench::new(1, 2, 100);
@@ -99,7 +99,7 @@ async fn a_tenant_at_its_limit_leaves_permits_to_others() {
     assert!(bench.queue.state.lock().tenants.is_empty(), "nothing is kept of tenants without requests");
 }
 
-/// 260 clients of one tenant filled the queue, and another tenant's queries were refused.
+/// Covers a regression: 260 clients of one tenant filled the queue, and queries of another were refused.
 #[tokio::test]
 async fn a_full_queue_refuses_the_tenant_with_the_longest_one() {
     let bench = Bench::new(1, 2, 3);
@@ -123,7 +123,7 @@ async fn a_client_that_leaves_frees_its_slot_and_its_permit() {
     drop(left_early);
     assert_eq!(bench.counts(), (1, 2, 0));
     drop(running);
-    // It has its permit by now and does not know it yet.
+    // The request has its permit by now, and has not been polled since.
     drop(left_late);
     assert!(granted(&mut stays).is_some());
     drop(stays);
@@ -143,7 +143,7 @@ async fn the_wait_has_an_end() {
     assert_eq!(bench.counts(), (1, 0, 1));
 }
 
-/// Random arrivals, departures and ends of requests against the invariants.
+/// Checks the invariants over random arrivals, departures and ends of requests.
 #[tokio::test]
 async fn whatever_comes_and_goes_counts_agree_and_nobody_is_forgotten() {
     let rng = chronolith_base::Rng::from_seed(7);
