@@ -304,7 +304,7 @@ impl BucketBlock {
         format!("block {ulid} ({} to {})", text(range.start), text(range.end))
     }
 
-    /// Order of blocks: of two samples with the same timestamp, that of the lower one is read.
+    /// Order of blocks: of two samples with the same timestamp, the sample of the lower block is read.
     #[must_use]
     pub fn precedence(&self) -> (Ulid, Ulid) {
         self.identity.precedence
@@ -344,7 +344,7 @@ impl BucketBlock {
         }
     }
 
-    /// Returns false if what is in memory shows that no series has the label; true otherwise.
+    /// Returns false if the parts in memory prove that no series has the label; true otherwise.
     #[must_use]
     pub fn may_have_label_name(&self, name: &str) -> bool {
         self.opened.lock().all().all(|opened| opened.reader.may_have_label_name(name))
@@ -419,7 +419,7 @@ impl BucketBlock {
         deadline_ns: u64,
     ) -> Result<OpenedBlock, QueryError> {
         let opened = match self.read_header(&objects, ends, deadline_ns).await {
-            // The damage may be that of the transfer.
+            // The transfer may have caused the damage.
             Err(QueryError::Corrupt { .. }) => {
                 self.forget();
                 self.read_header(&objects, Vec::new(), deadline_ns).await
@@ -592,7 +592,7 @@ impl BucketBlock {
         }
         let read = || read_head(&self.remote, self.ulid(), self.record(), self.cache.disk(), deadline_ns);
         let found = match read().await {
-            // The damage may be that of the transfer.
+            // The transfer may have caused the damage.
             Err(HeadError::Damaged(_)) => {
                 self.forget_on_disk();
                 read().await
@@ -639,8 +639,8 @@ impl BucketBlock {
         }
     }
 
-    /// Returns a reader that is in memory; for [`ReaderChoice::Any`] that of the index only if the sidecar
-    /// cannot be used.
+    /// Returns a reader that is in memory; for [`ReaderChoice::Any`] the reader by the index only if the
+    /// sidecar cannot be used.
     fn used(&self, choice: ReaderChoice) -> Option<Arc<OpenedBlock>> {
         let is_unusable = self.is_sidecar_unusable.load(Ordering::Relaxed);
         let has_sidecar = !is_unusable || self.local_sidecar.may_exist();

@@ -3,7 +3,7 @@
 //!
 //! Invariants: cached ranges, headers and requests in flight have at most `bytes_max` bytes together, unless
 //! the requests of a tenant or one header alone exceed its fair share; parts of a block never overlap. A part
-//! is handed out by reference: once it is evicted, its memory is that of the queries that still read it.
+//! is handed out by reference: once it is evicted, its memory belongs to the queries that still read it.
 //! Not here: the parts and their eviction (`cache::state`), reading a wave (`cache::round`), the requests
 //! (`remote`).
 
@@ -70,7 +70,7 @@ pub(crate) struct Lookup {
 }
 
 impl BlockCache {
-    /// A cache of at most `bytes_max` bytes, with a directory for what is not in memory.
+    /// A cache of at most `bytes_max` bytes, with a directory for ranges that are not in memory.
     pub(crate) fn new(bytes_max: u64, disk: Option<Arc<DiskCache>>) -> Arc<BlockCache> {
         Arc::new(BlockCache {
             disk,

@@ -1,7 +1,7 @@
 //! Catalog of the blocks in the bucket: which blocks a folder has, refreshed in the background.
 //!
 //! Invariants: a folder with catalogue snapshots has the blocks of the newest one, and no other; without them
-//! it is listed, but for that of a writer in Thanos's layout, which is empty then. It is looked up at its
+//! it is listed, but for a writer's folder in Thanos's layout, which is empty then. It is looked up at its
 //! first query, which waits within its deadline; a list younger than the poll interval is complete, an older
 //! one is used while it is refreshed, for an hour. A failed refresh keeps the list. A block stays
 //! the same object over refreshes.
@@ -56,7 +56,7 @@ pub struct CatalogOptions {
     pub poll: Duration,
     /// Memory of index headers and ranges of all blocks, requests in flight included.
     pub memory_bytes_max: u64,
-    /// Keeps ranges of chunks in memory, not only those of the index.
+    /// Keeps ranges of chunks in memory, not only ranges of the index.
     pub keeps_chunks: bool,
     /// Verifies the checksums of chunks when they are fetched, not only when they are decoded.
     pub verifies_chunks: bool,
@@ -95,15 +95,15 @@ pub struct BlockCatalog {
 #[derive(Default)]
 struct FolderBlocks {
     list: RwLock<Option<BlockList>>,
-    /// Newest catalogue snapshot; `None` if the list is that of a listing.
+    /// Newest catalogue snapshot; `None` if the list comes from a listing.
     latest: Mutex<Option<Latest>>,
-    /// Held by the one that lists.
+    /// Held by the task that lists.
     listing: tokio::sync::Mutex<()>,
     /// Time of the last use, ns.
     used_ns: AtomicU64,
 }
 
-/// What is known of the blocks of one folder.
+/// Summary of the listed blocks of one folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FolderSummary {
     /// Key of the folder, without a slash at its end.
@@ -156,7 +156,7 @@ struct BlockList {
     listed_ns: u64,
     /// Ascends with each list that differs from the one before.
     generation: u64,
-    /// Which of several samples with one timestamp is read.
+    /// Policy for several samples with one timestamp.
     duplicates: DuplicatePolicy,
     /// True once the newest catalogue was found damaged: blocks may be missing.
     is_outdated: bool,
@@ -251,8 +251,8 @@ impl BlockCatalog {
         slots.iter().filter_map(summary).collect()
     }
 
-    /// Which of several samples with one timestamp is read in `folder`: the first one, unless its catalogue
-    /// says otherwise or is not known yet.
+    /// Policy for several samples with one timestamp in `folder`: the first one is read, unless its catalogue
+    /// is known and has another policy.
     #[must_use]
     pub fn duplicates(&self, folder: &Folder) -> DuplicatePolicy {
         let slot = self.folders.lock().get(folder).cloned();
@@ -260,7 +260,7 @@ impl BlockCatalog {
     }
 
     /// Runs `work` for each block on threads that may wait, several at the same time, after its header was
-    /// read. The result of a block that fails is that of `recover`. Returns the results in the order of
+    /// read. For a block that fails, `recover` returns the result. Returns the results in the order of
     /// `blocks`. Waits on the calling thread, which is none of the runtime, until the time of sources ends.
     ///
     /// # Errors
@@ -328,7 +328,7 @@ impl BlockCatalog {
             let worked_on = block.clone();
             let reading = opened.clone();
             let work = work.clone();
-            // Such a thread waits for nothing but requests, which need no thread of its kind.
+            // A blocking thread waits for nothing but requests, which need no thread of its kind.
             let task = self.handle.spawn_blocking(move || work(&worked_on, &reading));
             let result = task.await.map_err(|_| QueryError::Canceled)?;
             block.note_memory();
@@ -354,7 +354,7 @@ impl BlockCatalog {
         }
     }
 
-    /// Reads the list of `folder` again, so that queries see what was written before the call.
+    /// Reads the list of `folder` again, so that queries see blocks written before the call.
     ///
     /// # Errors
     /// As other requests; the last list stays in use.

@@ -1,15 +1,15 @@
 //! Folder of a store in the bucket: the prefix of the keys of its blocks and of its catalogue.
 //!
 //! Invariants: the default store of a tenant has the folder `<tenant>`, as in Mimir's layout; the store of a
-//! retention policy has `<tenant>/stores/<id>`, which readers of that layout skip. Limits and counters are
-//! those of the tenant in both.
+//! retention policy has `<tenant>/stores/<id>`, which readers of that layout skip. Both have
+//! the limits and counters of the tenant.
 
 use std::fmt;
 
 use chronolith_model::TenantId;
 use chronolith_model::databases::StoreId;
 
-/// Folder of the stores of retention policies, within that of their tenant.
+/// Folder of the stores of retention policies, within the folder of their tenant.
 pub const STORES_FOLDER: &str = "stores";
 
 /// Folder of one store. It is displayed as a key without a slash at its end.

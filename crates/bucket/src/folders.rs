@@ -1,4 +1,4 @@
-//! Folders of a bucket: which tenants have one, removal of that of a dropped store.
+//! Folders of a bucket: tenants that have one, removal of the folder of a dropped store.
 //!
 //! Invariant: only the folder of the store of a retention policy is removed as a whole.
 //! Not here: keys of a folder (`folder`), blocks that were replaced (`maintenance`).
@@ -34,7 +34,7 @@ pub async fn tenants(store: &Store, request: &RequestContext) -> Result<Vec<Tena
     Ok(names.filter_map(|name| TenantId::new(name).ok()).collect())
 }
 
-/// Removes all objects in the folder of `request`, which is that of the store of a retention policy. Returns
+/// Removes all objects in the folder of `request`, which belongs to the store of a retention policy. Returns
 /// their number. It can be repeated after it died anywhere.
 ///
 /// # Errors

@@ -42,7 +42,7 @@ impl BucketLayout {
         }
     }
 
-    /// Returns true if the blocks of `folder` lie at the top level, next to those of other writers.
+    /// Returns true if the blocks of `folder` lie at the top level, next to blocks of other writers.
     #[must_use]
     pub fn is_flat(&self, folder: &Folder) -> bool {
         matches!(self, BucketLayout::Thanos { .. }) && folder.store().is_none()
@@ -98,8 +98,8 @@ impl BlockKeys {
         if self.parent.is_empty() { Some(key) } else { key.strip_prefix(&self.parent)?.strip_prefix('/') }
     }
 
-    /// Returns the block of an object and its name within the folder of the block; `None` if it is that of no
-    /// block.
+    /// Returns the block of an object and its name within the folder of the block; `None` if it belongs to
+    /// no block.
     #[must_use]
     pub fn split<'k>(&self, key: &'k str) -> Option<(Ulid, &'k str)> {
         let (folder, name) = self.below(key)?.split_once('/')?;

@@ -151,7 +151,7 @@ impl Leases {
         }
     }
 
-    /// The newest epoch; one that cannot be read counts as that of another process.
+    /// The newest epoch; one that cannot be read counts as another process's.
     async fn newest(&self, request: &RequestContext) -> Result<Option<Epoch>, BucketError> {
         let Some(number) = self.numbers(request).await?.into_iter().max() else { return Ok(None) };
         let key = self.key(&request.folder, number);

@@ -30,13 +30,13 @@ pub(crate) const META: &str = "meta.json";
 pub struct MaintenanceRun<'a> {
     /// The bucket.
     pub store: &'a Store,
-    /// Its catalogues.
+    /// Catalogue snapshots of the bucket.
     pub snapshots: &'a Snapshots,
     /// Tenant and deadline. A run must end long before a mark of the same age is dropped, so its deadline is
     /// some minutes away at most.
     pub request: &'a RequestContext,
-    /// Time by which blocks expire and marks are due, in milliseconds since 1970: that of the clock, or an
-    /// earlier one if the clock is not trusted.
+    /// Time by which blocks expire and marks are due, in milliseconds since 1970: the clock's time, or
+    /// an earlier one if the clock is not trusted.
     pub now_ms: i64,
 }
 

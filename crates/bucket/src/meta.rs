@@ -8,7 +8,7 @@ use chronolith_format::bucket::mimir::ThanosMeta;
 pub(crate) enum Unread {
     /// Queries do not read such blocks.
     LeftOut(String),
-    /// It is damaged, or of a later version: queries of its time fail.
+    /// `meta.json` is damaged, or of a later version: queries of its time fail.
     Damaged(String),
 }
 
@@ -16,7 +16,7 @@ pub(crate) enum Unread {
 /// be used.
 ///
 /// # Errors
-/// If it is too long, damaged, or that of another block.
+/// If it is too long, damaged, or of another block.
 pub fn decode_meta(ulid: Ulid, text: &[u8]) -> Result<(BlockMeta, Option<ThanosMeta>), String> {
     if text.len() > META_BYTES_MAX {
         return Err(format!("{} bytes, expected at most {META_BYTES_MAX}", text.len()));

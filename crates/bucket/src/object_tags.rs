@@ -3,7 +3,7 @@
 //!
 //! Invariants: an answer whose ETag is the recorded one costs no request. With another one the head of the
 //! object is asked: the answer is damage if that differs, too, else the object was copied or written again
-//! since, and its ETag is the one that counts from then on.
+//! since, and its ETag replaces the recorded one from then on.
 //! Not here: where the recorded ETags come from (`cache::disk::FileVersions`).
 
 use std::collections::BTreeMap;
@@ -38,10 +38,10 @@ impl ObjectTags {
     }
 
     /// Compares the ETag of an answer from `key`, the object of `file`. Objects of a local directory are not
-    /// compared: a copy of the directory has other ETags, and no answer is that of another file.
+    /// compared: a copy of the directory has other ETags, and no answer comes from another file.
     ///
     /// # Errors
-    /// [`BucketError::Corrupt`] if it is that of another object; as [`Store::head`].
+    /// [`BucketError::Corrupt`] if it comes from another object; as [`Store::head`].
     pub(crate) async fn check(
         &self,
         store: &Store,

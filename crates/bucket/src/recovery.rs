@@ -39,12 +39,12 @@ impl Recovery {
             return false;
         }
         match (damage, self.has_reread) {
-            // Damage may be that of cached bytes: all of the block are dropped, as others may be damaged too.
+            // Cached bytes may be damaged: all of the block are dropped, as others may be damaged too.
             (_, false) => block.forget(),
             (Some(damage), true) => block.refuse_sidecar(damage),
             (None, true) => return false,
         }
-        // What was read by a header of another block, or from a listing that lacked an object, is read again.
+        // Ranges read by a header of another block, or from a listing that lacked an object, are read again.
         block.close(opened);
         self.has_reread = !self.has_reread;
         true

@@ -1,7 +1,7 @@
 //! Files of a block in the bucket: waves of byte ranges, all requests of a round at once.
 //!
 //! Invariants: a wave is read in rounds, and the ranges of a round are all known before its first request;
-//! memory of what is fetched is reserved before the requests are sent.
+//! memory for the fetched bytes is reserved before the requests are sent.
 //! Not here: the ranges of a wave (`block`), retries and limits of requests (`store`).
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(crate) const REQUESTS_AHEAD: usize = 16;
 /// Time of the requests of a query without a deadline.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Speed that is assumed before it was measured: that of S3 within a region.
+/// Speed of S3 within a region, assumed until the speed was measured.
 const FIRST_BYTE_US: f64 = 30_000.0;
 const BYTES_PER_US: f64 = 90.0;
 /// Speed of a local directory: a read is a system call and a copy, and none waits for another.
@@ -91,7 +91,7 @@ impl Remote {
         }
     }
 
-    /// Its objects in the cache directory that serves `bucket`.
+    /// Objects of the block in the cache directory that serves `bucket`.
     pub(crate) fn folder(&self, bucket: &str) -> ObjectFolder {
         ObjectFolder::new(self.folder.tenant(), bucket, &self.key)
     }
@@ -118,12 +118,12 @@ pub(crate) struct RemoteFiles {
     files: Arc<BlockFiles>,
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) cache_key: BlockKey,
-    /// Its files in the cache directory, if there is one.
+    /// Files of the block in the cache directory, if there is one.
     pub(crate) objects: Option<Arc<CachedObjects>>,
-    /// Length and CRC-32C of whole files, as far as they are known.
+    /// Length and CRC-32C of whole files, where both are known.
     sums: BTreeMap<BlockFile, (u64, u32)>,
     tags: ObjectTags,
-    /// Of a local sidecar, which the cache alone has: true once a part of it was missing.
+    /// Loss of a local sidecar, which the cache alone has: true once a part of it was missing.
     local_sidecar_loss: Option<AtomicBool>,
 }
 
@@ -169,8 +169,9 @@ impl RemoteFiles {
     /// by `reread`, if there is one. `count` gets the bytes of each round before they are requested.
     ///
     /// # Errors
-    /// That of `count`; [`QueryError::Memory`] without room in the budget; [`QueryError::Unavailable`] if the
-    /// bucket does not answer or the object is gone, [`QueryError::Corrupt`] if it is shorter than it was.
+    /// The error of `count`; [`QueryError::Memory`] without room in the budget;
+    /// [`QueryError::Unavailable`] if the bucket does not answer or the object is gone,
+    /// [`QueryError::Corrupt`] if it is shorter than it was.
     pub(crate) async fn read(
         &self,
         wave: &dyn Wave,

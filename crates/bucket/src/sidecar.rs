@@ -28,7 +28,7 @@ pub(crate) struct HeadRead {
     pub(crate) head: SidecarHead,
     pub(crate) files: BlockFiles,
     pub(crate) versions: FileVersions,
-    /// What was read of the sidecar, from this offset to its end.
+    /// Offset of `read`, which goes to the end of the sidecar.
     pub(crate) read_from: u64,
     pub(crate) read: Bytes,
 }
@@ -45,7 +45,7 @@ pub(crate) enum HeadError {
 }
 
 /// Reads the head of the sidecar of block `ulid` below the key of `remote`; `None` if it has no sidecar.
-/// `record` is that of the catalogue, if the block has one.
+/// `record` is the catalogue's record of the block, if there is one.
 pub(crate) async fn read_head(
     remote: &Remote,
     ulid: Ulid,

@@ -84,7 +84,7 @@ impl<S: NumberedSnapshot> Snapshots<S> {
     /// Applies `change` to the newest snapshot, an empty one if the folder of `request` has none, and creates
     /// the next one. If another writer was first, `change` is applied again to what that one wrote.
     ///
-    /// Cost: that of [`SnapshotReader::read_latest`], creation, hint: six requests; at every 16th number
+    /// Cost: [`SnapshotReader::read_latest`], creation, hint: six requests; at every 16th number
     /// also the removal of old ones.
     ///
     /// # Errors

@@ -381,7 +381,7 @@ impl Store {
         }
     }
 
-    /// Writes an object, replacing what is there. For content that does not depend on the writer, so that
+    /// Writes an object, replacing an existing one. For content that does not depend on the writer, so that
     /// writing again does no harm.
     ///
     /// # Errors

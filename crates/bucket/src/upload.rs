@@ -2,8 +2,8 @@
 //! of the folder comes first.
 //!
 //! Invariants: `meta.json` is written once all other objects have the bytes of the local files, so a block
-//! without it is incomplete; an upload can be repeated after it died anywhere, and does not send again what
-//! is there; at most [`PARTS_AT_ONCE`](crate::store::multipart::PARTS_AT_ONCE) parts of a file, or a small
+//! without it is incomplete; an upload can be repeated after it died anywhere, and does not send uploaded
+//! bytes again; at most [`PARTS_AT_ONCE`](crate::store::multipart::PARTS_AT_ONCE) parts of a file, or a small
 //! file twice, are in memory.
 //! Not here: which blocks to upload and when, removal of the local copy (`tsdb`).
 

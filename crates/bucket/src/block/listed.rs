@@ -2,7 +2,7 @@
 //! the index are read at the same time, as most such blocks have no sidecar.
 //!
 //! Invariants: a block that lacks its index or a chunk segment is unavailable; ends of the index are used
-//! only if they are those of an index of the listed length.
+//! only if they belong to an index of the listed length.
 //! Not here: blocks of a catalogue (`recorded`), the header that is made of both ends (`crate::block`).
 
 use std::path::PathBuf;
@@ -34,8 +34,8 @@ pub(super) struct IndexPart {
     pub(super) bytes: Bytes,
 }
 
-/// Reads what is needed to open the block below the key of `remote`: `meta.json` unless `known_meta` has it,
-/// and both ends of its index only if `reads_index`.
+/// Reads the objects that opening the block needs, below the key of `remote`: `meta.json` unless `known_meta`
+/// has it, and both ends of its index only if `reads_index`.
 ///
 /// # Errors
 /// [`QueryError::Unavailable`], [`QueryError::Corrupt`] if `meta.json` is damaged.
@@ -78,7 +78,7 @@ pub(super) async fn objects(
     Ok((objects, ends))
 }
 
-/// Reads both ends of the index. They only save a round, so failures are those of the reads that follow.
+/// Reads both ends of the index. They only save a round, so the reads that follow report failures.
 async fn read_ends(remote: &Remote, deadline_ns: u64) -> Vec<ObjectBytes> {
     let key = remote.key_of(INDEX);
     let request = remote.request(deadline_ns);
@@ -134,7 +134,7 @@ fn name_below<'a>(key: &str, object: &'a ListedObject) -> Option<&'a str> {
     object.key.strip_prefix(key)?.strip_prefix('/')
 }
 
-/// Reads `meta.json`, once more if it is damaged: the damage may be that of the transfer.
+/// Reads `meta.json`, once more if it is damaged: the transfer may have caused the damage.
 async fn read_meta(remote: &Remote, deadline_ns: u64) -> Result<BlockMeta, QueryError> {
     let read = async || {
         let text = remote.read_whole(META, deadline_ns).await.map_err(query_error)?;

@@ -43,7 +43,7 @@ pub(super) fn objects(record: &BucketBlock, key: &str) -> BlockObjects {
     }
 }
 
-/// Content of `meta.json`, as far as the record has it.
+/// The part of `meta.json` that the record has.
 fn meta(record: &BucketBlock) -> BlockMeta {
     let counts = &record.counts;
     let ancestry = &record.ancestry;

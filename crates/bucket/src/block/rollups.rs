@@ -1,6 +1,6 @@
 //! Tables of the roll-ups of a block, read at their first use: which series have windows, and where.
 //!
-//! Invariants: a table is read once for all queries, and its memory counts as that of the header; queries
+//! Invariants: a table is read once for all queries, and its memory counts with the header's; queries
 //! read samples instead of an archive whose table is damaged or gone.
 //! Not here: the windows, which are fetched with the chunks of their series (`block`).
 
@@ -72,7 +72,7 @@ impl RollupTables {
             Err(error @ (QueryError::Timeout | QueryError::Canceled)) => return Err(error),
             Err(error) => Err(error.to_string()),
         };
-        // The memory of the table is that of the header.
+        // The header accounts for the memory of the table.
         files.drop_cached(&[range]);
         let tail = match tail {
             Ok(tail) => Some(Arc::new(tail)),

@@ -4,7 +4,7 @@
 //! Invariants: the files never have more than `bytes_max` bytes; bytes that fail a checksum are a miss; an
 //! error of the disk turns the cache off, and fails no query. Bytes that were fetched before a damaged range
 //! was removed are not written after that.
-//! Not here: bytes of a segment (`format`), memory (`cache`), requests for what is missing
+//! Not here: bytes of a segment (`format`), memory (`cache`), requests for missing ranges
 //! (`cache::through`).
 
 mod counters;

@@ -42,9 +42,9 @@ pub struct CacheSnapshot {
     pub evictions: u64,
     /// Items that failed their checksums and were read once more from the bucket.
     pub damages: u64,
-    /// Those of sidecars that this process made.
+    /// Counters of sidecars that this process made.
     pub local_sidecars: LocalSidecarSnapshot,
-    /// Those of the cache directory.
+    /// Counters of the cache directory.
     pub disk: DiskCacheSnapshot,
 }
 

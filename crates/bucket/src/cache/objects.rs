@@ -1,7 +1,7 @@
 //! Files of one block in the cache directory.
 //!
 //! Invariant: a file of which no version is known is not in the directory.
-//! Not here: what is read from the bucket instead (`cache::through`).
+//! Not here: requests to the bucket for missing ranges (`cache::through`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Parts of one round of ranges: from the cache, own requests and those of other queries.
+//! Parts of one round of ranges: from the cache, own requests and requests of other queries.
 //!
 //! Invariant: sorted by file and offset; no part lies within another, so that ends ascend with starts.
 //! Not here: where the parts come from (`round`).
@@ -43,7 +43,7 @@ impl PartSet {
     /// before it copies, for `reserve`.
     ///
     /// # Errors
-    /// That of `reserve`.
+    /// The error of `reserve`.
     pub(crate) fn stitch<E>(
         &mut self,
         wanted: &[ByteRange],

@@ -62,7 +62,7 @@ struct Header {
     chances: u8,
 }
 
-/// What a tenant has in the cache.
+/// Part of the cache that a tenant uses.
 #[derive(Default)]
 struct Share {
     /// In the order of insertion; slots of removed items stay until they are met.

@@ -143,7 +143,7 @@ fn a_scan_of_one_tenant_leaves_the_share_of_another() {
     assert_eq!(state.share_bytes(&tenant("large")), 1100);
 }
 
-/// A tenant that arrives at a full cache gets its share from the one that has more.
+/// A tenant that arrives at a full cache gets its share from the tenant that has more.
 #[test]
 fn a_tenant_that_arrives_gets_its_share() {
     let cache = BlockCache::new(2000, None);

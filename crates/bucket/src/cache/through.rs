@@ -1,7 +1,7 @@
 //! Reads of the cache directory on behalf of a query: requests of a round whose bytes are there.
 //!
-//! Invariants: the disk is read by threads that may wait, never by those of the runtime; a range that cannot
-//! be read from the directory is requested from the bucket.
+//! Invariants: the disk is read by threads that may wait, never by threads of the runtime; a range that
+//! cannot be read from the directory is requested from the bucket.
 //! Not here: the directory itself (`disk`), rounds through the cache in memory (`round`).
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const READS_PER_THREAD_MIN: usize = 8;
 #[derive(Default)]
 pub(super) struct ReadFlights {
     pub(super) parts: Vec<FetchedPart>,
-    /// Those that are not in the directory any more, or damaged there.
+    /// Requests whose bytes are not in the directory any more, or damaged there.
     pub(super) failed: Vec<OwnFlight>,
 }
 

@@ -65,7 +65,7 @@ pub(super) struct Listed {
 enum Found {
     Block(Arc<BucketBlock>),
     LeftOut(String),
-    /// Its upload is not complete, or its removal has begun.
+    /// The upload of the block is not complete, or its removal has begun.
     Incomplete,
 }
 
@@ -83,8 +83,8 @@ impl Listing<'_> {
         }
     }
 
-    /// Blocks of a snapshot, whose series get `external_labels`. Those that have the same record as before
-    /// stay the same objects.
+    /// Blocks of a snapshot, whose series get `external_labels`. Blocks with the same record as
+    /// before stay the same objects.
     pub(super) fn recorded(
         &self,
         snapshot: &Snapshot,
@@ -204,7 +204,7 @@ impl Listing<'_> {
         unsure.extend(folders.difference(&left_out));
         let ulids = complete.difference(&unread).chain(&unsure).copied().collect();
         let mut listed = self.look_at(ulids, &unsure, &BTreeMap::new()).await?;
-        // Its catalogue decides: the block is being uploaded, was replaced or is left over.
+        // The writer's catalogue decides: the block is being uploaded, was replaced or is left over.
         listed.blocks.retain(|block| {
             let is_of = |catalogue: &WriterCatalogue| block.external_labels() == Some(&catalogue.labels);
             !block.is_of_chronolith() || !catalogues.iter().any(is_of)
@@ -214,7 +214,7 @@ impl Listing<'_> {
         Ok(listed)
     }
 
-    /// Blocks by their `meta.json`, unless they are known or in the bucket index. Those of `unsure`, which a
+    /// Blocks by their `meta.json`, unless they are known or in the bucket index. Blocks of `unsure`, which a
     /// listing lacks, are not there if their `meta.json` has no head.
     async fn look_at(
         &self,
@@ -307,7 +307,7 @@ impl Listing<'_> {
     /// Reads `meta.json` of a block.
     async fn look(&self, ulid: Ulid) -> Result<Found, BucketError> {
         let key = self.remote.key_of(&format!("{ulid}/{META}"));
-        // It has no checksum: one wrong digit would make the block shorter in silence.
+        // `meta.json` has no checksum: one wrong digit would make the block shorter in silence.
         let Some(read) = self.remote.store.read_confirmed(self.request, &key).await? else {
             return Ok(Found::Incomplete);
         };

@@ -92,7 +92,7 @@ fn names_of(batches: &mut dyn SeriesBatches) -> Result<Vec<Labels>, QueryError> 
     Ok(series.into_iter().map(|series| series.labels).collect())
 }
 
-/// What the block of `series` answers, compared with the model.
+/// Compares the answers of the block of `series` with the model.
 fn check(rng: &Rng, series: Vec<Labels>, labels: &ExternalLabels) {
     let (env, _, _) = Env::fake(0, 1);
     let ctx = ReadContext::unlimited(env.clock);

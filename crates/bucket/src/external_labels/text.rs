@@ -15,7 +15,7 @@ impl ExternalLabels {
     /// Parses labels as in `cluster="eu",replica="a"`, at least one.
     ///
     /// # Errors
-    /// A text with what is expected.
+    /// A text that names the expected form.
     pub fn parse(text: &str) -> Result<ExternalLabels, String> {
         let mut labels = BTreeMap::new();
         let mut rest = text.trim();

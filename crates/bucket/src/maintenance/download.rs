@@ -49,7 +49,7 @@ pub enum DownloadError {
 /// Cost: a request per 8 MiB of each file.
 ///
 /// # Errors
-/// [`BucketError::NotFound`] and [`BucketError::Corrupt`] if objects are not those of the record.
+/// [`BucketError::NotFound`] and [`BucketError::Corrupt`] if objects differ from the record.
 pub async fn download_block(
     store: &Store,
     env: &Env,

@@ -3,8 +3,8 @@
 //! Invariants: nothing younger than the age of [`LeftoverRules`] is a leftover, by the times of the storage;
 //! what has no known time is none. A folder is not removed here but marked in the catalogue, where an upload
 //! that goes on meanwhile loses against the mark or the mark against it. Blocks of other programs are counted
-//! only, unless the caller asks for them. In Thanos's layout all folders without the claim of this writer are
-//! those of others, complete or not, and stay in any case.
+//! only, unless the caller asks for them. In Thanos's layout all folders without the claim of this writer
+//! belong to others, complete or not, and stay in any case.
 //! Not here: multipart uploads that were not aborted, which need a lifecycle rule of the storage; temporary
 //! files of a local directory (`store::local`).
 
@@ -38,18 +38,18 @@ pub struct LeftoverRules<'a> {
     pub age: Duration,
     /// Blocks that are none: they are being uploaded.
     pub kept: &'a BTreeSet<Ulid>,
-    /// Whether blocks of other programs that the catalogue does not name are leftovers.
+    /// True if blocks of other programs that the catalogue does not name are leftovers.
     pub includes_foreign: bool,
 }
 
 /// State of a folder that the catalogue does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftoverKind {
-    /// It has no `meta.json`: an upload or a removal that did not end.
+    /// No `meta.json`: an upload or a removal that did not end.
     Incomplete,
-    /// It has `meta.json` and a sidecar: the process died before it published the block.
+    /// `meta.json` and a sidecar: the process died before it published the block.
     Unpublished,
-    /// It has `meta.json` and no sidecar: a block of another program. In Thanos's layout a folder that this
+    /// `meta.json` and no sidecar: a block of another program. In Thanos's layout a folder that this
     /// writer has not claimed.
     Foreign,
 }
@@ -59,7 +59,7 @@ pub enum LeftoverKind {
 pub struct LeftoverFolder {
     /// Name of the block.
     pub ulid: Ulid,
-    /// Its state.
+    /// State of the folder.
     pub kind: LeftoverKind,
     /// Bytes of its objects.
     pub bytes: u64,

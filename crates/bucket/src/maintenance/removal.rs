@@ -41,7 +41,7 @@ pub struct Removed {
     pub blocks: Vec<Ulid>,
     /// Objects that were removed.
     pub object_count: u64,
-    /// Their bytes.
+    /// Bytes of the removed objects.
     pub bytes: u64,
     /// Marks that were dropped because their blocks had no objects.
     pub dropped_marks: usize,
@@ -110,7 +110,7 @@ async fn remove_block(run: &MaintenanceRun<'_>, block: &DueBlock) -> Result<(), 
     Ok(())
 }
 
-/// Renews the marks of blocks that were removed, and drops those of blocks without objects.
+/// Renews the marks of blocks that were removed, and drops marks of blocks without objects.
 async fn update_marks(run: &MaintenanceRun<'_>, due: &[DueBlock]) -> Result<usize, BucketError> {
     let due: BTreeMap<Ulid, &DueBlock> = due.iter().map(|block| (block.mark.ulid, block)).collect();
     let mut dropped = 0;

@@ -41,12 +41,12 @@ impl QueryReread {
 impl Reread for QueryReread {
     fn reread(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError> {
         self.files.remove_ranges(&ranges);
-        // The entries that name the chunks may be those of another block: the next query reads them again.
+        // The entries that name the chunks may be another block's: the next query reads them again.
         self.block.reopen();
         self.fetch(ranges)
     }
 
-    /// The requests are those of a task, as a thread of the runtime may be the caller.
+    /// A task sends the requests, as a thread of the runtime may be the caller.
     fn fetch(&self, ranges: Vec<ByteRange>) -> Result<FetchedBatch, QueryError> {
         let files = self.files.clone();
         let handle = files.remote.handle.clone();

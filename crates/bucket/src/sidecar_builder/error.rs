@@ -6,16 +6,16 @@ use chronolith_model::QueryError;
 /// Reason why a sidecar was not made.
 #[derive(Debug)]
 pub(super) enum BuildError {
-    /// It can never be made.
+    /// The sidecar can never be made.
     Refused(String),
-    /// It may be made later.
+    /// The sidecar may be made later.
     Failed(String),
 }
 
 impl From<BlockError> for BuildError {
     fn from(error: BlockError) -> BuildError {
         match error {
-            // The damage may be that of the transfer.
+            // The transfer may have caused the damage.
             BlockError::Corrupt { .. } => BuildError::Failed(error.to_string()),
             error => BuildError::Refused(error.to_string()),
         }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::error::BuildError;
 use crate::remote::RemoteFiles;
 
-/// Bytes of a piece: that of an entry of the cache directory.
+/// Bytes of a piece, as of an entry of the cache directory.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Writes a sidecar to the cache.

@@ -88,7 +88,7 @@ pub(super) enum StoredHint {
 /// Result of reading one snapshot.
 pub(super) enum Loaded<S> {
     Decoded(Arc<S>),
-    /// It is there and cannot be used.
+    /// The snapshot is there and cannot be used.
     Damaged,
     Absent,
 }

@@ -142,7 +142,7 @@ pub struct FaultStore {
     inner: Arc<dyn Backend>,
     plan: watch::Sender<FaultPlan>,
     seed: u64,
-    /// How often each request was sent, by the hash of its kind, key and range.
+    /// Times each request was sent, by the hash of its kind, key and range.
     sent_counts: Mutex<HashMap<u64, u64>>,
     pub(crate) requests: AtomicU64,
     pub(crate) injected: AtomicU64,
@@ -303,7 +303,7 @@ impl FaultStore {
         Ok(done)
     }
 
-    /// The end of a process whose request was carried out.
+    /// Ends the process whose request was carried out, if `injected` kills it then.
     async fn end_after(&self, injected: Injected) -> Result<()> {
         match injected.kill {
             Some(Kill::RefusedAfter) => return Err(status(403)),
@@ -320,7 +320,7 @@ impl FaultStore {
         let _ = tokio::time::timeout(longest, plans.wait_for(|plan| plan.stalled == 0)).await;
     }
 
-    /// Nothing is done from here on; the test drops the future.
+    /// Waits forever, as a dead process does nothing; the test drops the future.
     async fn die(&self) {
         self.died.notify_one();
         std::future::pending().await

@@ -31,7 +31,7 @@ const PARTS_MAX: u64 = 10_000;
 const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// Writes a file as an object, replacing what is there; small files in one request.
+    /// Writes a file as an object, replacing an existing one; small files in one request.
     ///
     /// Cost: memory of [`PARTS_AT_ONCE`] parts; two requests more than there are parts.
     ///

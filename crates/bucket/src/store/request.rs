@@ -27,7 +27,7 @@ pub enum Purpose {
 /// Folder, deadline and purpose of one or more requests.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
-    /// Folder of the objects; limits and counters are those of its tenant.
+    /// Folder of the objects; its tenant's limits and counters apply.
     pub folder: Folder,
     /// Deadline in nanoseconds of [`Clock::mono_ns`]; waiting and retries end there.
     pub deadline_ns: u64,

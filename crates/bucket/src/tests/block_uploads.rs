@@ -120,7 +120,7 @@ impl Bench {
         self.rig.store.read(&self.request(), key, ReadRange::Whole, None).await.unwrap().bytes
     }
 
-    /// Each object that the record names has the bytes of its file.
+    /// Checks that each object that the record names has the bytes of its file.
     pub(super) async fn check_block(&self, record: &BucketBlock) {
         let dir = PathBuf::from(format!("/blocks/{}", record.ulid));
         let folder = self.folder(record.ulid);
@@ -224,7 +224,7 @@ async fn check_kill(bench: &Bench, dir: &Path, parents: &[u64], kill_at: u64, ki
         }
     }
     let is_killed = !bench.rig.faults.is_alive();
-    // A reader at this moment: what is recorded is complete.
+    // A reader at this moment: recorded blocks are complete.
     if let Some(snapshot) = bench.latest().await {
         for record in &snapshot.blocks {
             bench.check_block(record).await;

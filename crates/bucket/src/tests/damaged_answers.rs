@@ -32,8 +32,8 @@ fn damage(answers: &AnswerFaults, operation: &'static str, way: AnswerWay) {
     answers.set(Some(AnswerDamage { way, matches, count_max: u64::MAX, seed: 7 }));
 }
 
-/// An empty listing hid all blocks of a tenant without a catalogue if it was empty every time; so did the
-/// listing of another folder.
+/// Covers a regression: a listing that was empty every time hid all blocks of a tenant without a catalogue,
+/// and so did the listing of another folder.
 #[tokio::test]
 async fn an_empty_listing_is_compared_with_one_of_the_other_form() {
     let (store, answers, request) = damaged_store().await;
@@ -75,7 +75,7 @@ async fn an_object_without_a_checksum_is_read_until_two_answers_are_equal() {
     assert_eq!(store.read_confirmed(&request, "gone").await.expect("an answer"), None);
 }
 
-/// A proxy that mixes up answers sends those of another object, whose length is another one in most cases.
+/// Covers a proxy that mixes up answers: the object that it sends has another length in most cases.
 #[tokio::test]
 async fn a_part_of_an_object_of_another_length_is_damage() {
     let (store, answers, request) = damaged_store().await;
@@ -97,7 +97,8 @@ async fn a_part_of_an_object_of_another_length_is_damage() {
     assert!(matches!(error, BucketError::Corrupt { .. }), "{error}");
 }
 
-/// A cache that answers reads as of an earlier time made an old snapshot the newest one, if the hint was old.
+/// Covers a regression: a cache with answers of an earlier time made an old snapshot the newest one, if the
+/// hint was old.
 #[tokio::test]
 async fn a_snapshot_that_reads_do_not_find_is_found_by_its_head() {
     use chronolith_format::bucket::NumberedSnapshot;
@@ -169,7 +170,7 @@ fn a_block_that_one_form_of_listing_lacks_is_read() {
     for operation in ["list", "list-directory"] {
         for way in [AnswerWay::Bit, AnswerWay::Cut, AnswerWay::Older, AnswerWay::Broken, AnswerWay::Longer] {
             for seed in 0..8 {
-                // Those of the folder of the tenant: the objects of each block are listed, too.
+                // Listings of the tenant's folder only: the objects of each block are listed, too.
                 let matches = Box::new(move |sent: &crate::store::faults::answers::SentRead| {
                     sent.operation == operation && sent.key == tenant().as_str()
                 });

@@ -1,4 +1,4 @@
-//! Blocks by way of the cache directory: a restart finds what was read before; damage on disk, damage of
+//! Blocks by way of the cache directory: a restart finds ranges read before; damage on disk, damage of
 //! transfers and a disk that fails change no answer.
 
 use std::path::{Path, PathBuf};

@@ -71,7 +71,7 @@ pub(super) fn rounds_of(
     rounds
 }
 
-/// A latency of each read, so that those of a round start before one of them ends.
+/// A latency of each read, so that all reads of a round start before one of them ends.
 fn latency() -> FaultPlan {
     FaultPlan { stalled: 1000, stall_ms: 100, ..FaultPlan::default() }
 }
@@ -83,7 +83,7 @@ fn a_cold_query_for_one_metric_takes_four_rounds() {
     let mut world = World::new(CatalogOptions::default());
     let local = add_wide_block(&mut world, 100);
     let block = world.blocks().unwrap().remove(0);
-    // No sidecar is made, whose requests would be among those of the queries.
+    // No sidecar is made, whose requests would be counted with the queries'.
     block.local_sidecar().give_up();
     world.rig.faults.set_plan(latency());
     let first = rounds_of(&world, &block, &local, 42);
@@ -93,13 +93,13 @@ fn a_cold_query_for_one_metric_takes_four_rounds() {
     assert!(rounds_of(&world, &block, &local, 43).is_empty(), "from the cache");
 }
 
-/// All of a small index comes with its header: postings and series entries take no request.
+/// A small index comes with its header as a whole: postings and series entries take no request.
 #[test]
 fn a_small_index_is_read_at_once() {
     let mut world = World::new(CatalogOptions::default());
     let local = add_wide_block(&mut world, 3);
     let block = world.blocks().unwrap().remove(0);
-    // No sidecar is made, whose requests would be among those of the queries.
+    // No sidecar is made, whose requests would be counted with the queries'.
     block.local_sidecar().give_up();
     world.rig.faults.set_plan(latency());
     let first = rounds_of(&world, &block, &local, 1);

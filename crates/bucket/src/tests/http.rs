@@ -55,7 +55,7 @@ fn context(env: &Env) -> RequestContext {
     RequestContext::with_timeout(&*env.clock, TenantId::anonymous(), timeout, Purpose::Query)
 }
 
-/// The failure is counted as `outcome` and the read that follows succeeds, or the error is final.
+/// Checks that the failure is counted as `outcome`, and the read that follows succeeds or the error is final.
 async fn check(answer: &str, outcome: Outcome, is_retried: bool) {
     let good = body(5, "right");
     let (env, store) = serve(&[answer, good.as_str()]).await;

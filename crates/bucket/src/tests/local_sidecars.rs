@@ -1,5 +1,5 @@
-//! Local sidecars of blocks of other programs: requests, answers equal to those of the block on disk, damage,
-//! loss, restarts.
+//! Local sidecars of blocks of other programs: requests, the same answers as from the block on disk,
+//! damage, loss, restarts.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn take_small(world: &World) {
     world.catalog.sidecars().set_rules(BuildRules { index_bytes_min: 0, delay: Duration::ZERO });
 }
 
-/// Every block is read by a sidecar that was made of its index.
+/// Checks that every block is read by a sidecar that was made of its index.
 #[track_caller]
 fn check_made(world: &World) {
     wait(world);
@@ -121,7 +121,7 @@ fn drawn_matchers(all: &Series, rng: &chronolith_base::Rng) -> Vec<Matcher> {
     (0..draw(4)).map(matcher).collect()
 }
 
-/// Drawn selections over drawn times, with all columns bit by bit, and the label names of these.
+/// Checks drawn selections over drawn times, with all columns bit by bit, and their label names.
 #[track_caller]
 fn check_drawn(world: &World, seed: u64) {
     let rng = chronolith_base::Rng::from_seed(seed);
@@ -190,7 +190,7 @@ fn foreign_world() -> World {
     world.upload(meta.ulid, &[]);
     add_golden(&mut world, "prometheus-2.42", "01M7WK3E014HA48J5BYXZ0VZ3Q");
     add_golden(&mut world, "prometheus-3", "01M7WK3E024HA48J5BYXZ0VZ3Q");
-    // The order of the list is that of the oldest sources.
+    // The list is in order of the oldest sources.
     let blocks = world.blocks().unwrap();
     let position = |block: &Block| blocks.iter().position(|other| other.ulid() == block.meta().ulid);
     world.local.sort_by_key(|block| position(block).unwrap());

@@ -59,7 +59,7 @@ impl Bench {
         self.run(&self.uploader(), &dir).await.unwrap()
     }
 
-    /// Each block of the catalogue is complete.
+    /// Checks that each block of the catalogue is complete.
     pub(super) async fn check_live(&self, want: &[u64]) {
         let snapshot = self.latest().await.unwrap();
         let live: Vec<Ulid> = snapshot.blocks.iter().map(|block| block.ulid).collect();

@@ -209,7 +209,7 @@ pub(super) fn selections() -> Vec<Vec<Matcher>> {
     ]
 }
 
-/// Every selection of every block, over parts of its time, has the samples of the block on disk, bit by bit.
+/// Checks every selection of every block, over parts of its time, against the block on disk, bit by bit.
 #[track_caller]
 pub(super) fn check_equal(world: &World) {
     let blocks = world.blocks().unwrap();

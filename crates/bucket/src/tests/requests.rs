@@ -76,7 +76,7 @@ async fn reads_return_the_bytes_asked_for_in_a_directory() {
     check_reads(local_backend(dir.path())).await;
 }
 
-/// A store as the server opens it, with files that stay open.
+/// Opens the store as the server does, with files that stay open.
 #[tokio::test(flavor = "multi_thread")]
 async fn positional_reads_of_a_directory_return_the_bytes_asked_for() {
     let dir = tempfile::tempdir().unwrap();

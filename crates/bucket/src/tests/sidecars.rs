@@ -178,7 +178,7 @@ fn deletions_come_with_the_pages() {
         let block = recorded(&world, &record);
         assert!(select(&world, &block, &matchers) == select_local(&world, &later, &matchers), "{sidecar:?}");
     }
-    // Those of the sidecar are not of the block any more.
+    // Tombstones of the sidecar are not the block's any more.
     let mut undeleted = catalogue::BucketBlock { sidecar: Some(place), tombstones: None, ..record.clone() };
     undeleted.counts.tombstones = 0;
     let undeleted = recorded(&world, &undeleted);
@@ -188,7 +188,7 @@ fn deletions_come_with_the_pages() {
     let sidecar = Some(SidecarObject { len: place.len - 1, ..place });
     let shorter = catalogue::BucketBlock { sidecar, tombstones: tombstones.clone(), ..record.clone() };
     assert!(select(&world, &recorded(&world, &shorter), &matchers) == want);
-    // Deletions that are not those of the record: of another block, or damaged.
+    // Deletions that differ from the record: of another block, or damaged.
     let others = [(0, crc), (len - 1, crc), (len + 1, crc), (len, crc ^ 1), (len, 0)];
     for (sidecar, (len, crc)) in
         [None, Some(place)].into_iter().flat_map(|one| others.map(|other| (one, other)))

@@ -91,7 +91,7 @@ async fn update_until_done(store: Arc<Store>, env: Env, n: u64) {
     }
 }
 
-/// One update per writer, each with a store of its own.
+/// Checks concurrent updates, one per writer, each with a store of its own.
 async fn check_races(backends: Vec<Arc<dyn Backend>>, plan: FaultPlan, seed: u64) {
     let mut writers = tokio::task::JoinSet::new();
     let rigs: Vec<Rig> =
@@ -104,7 +104,7 @@ async fn check_races(backends: Vec<Arc<dyn Backend>>, plan: FaultPlan, seed: u64
     rigs.iter().for_each(|rig| rig.faults.set_plan(FaultPlan::default()));
     let count = rigs.len() as u64;
     assert!(injected > count, "{injected} faults");
-    // As many snapshots as blocks: no update was lost, and none was made twice.
+    // One snapshot per block: no update was lost, and none was made twice.
     assert_eq!(newest(&rigs[0]).await, Some((count, rigs.len())));
 }
 
@@ -193,8 +193,9 @@ async fn a_poll_without_news_is_one_request() {
     assert_eq!((polled.snapshot.number, polled.snapshot.blocks.len()), (30, 30));
 }
 
-/// A damaged newest snapshot was passed over for an older one: answers lacked blocks, or all databases, with
-/// status 200. It is an error that names the object, for readers, polls and updates alike.
+/// Covers a regression: a damaged newest snapshot was passed over for an older one, and answers lacked
+/// blocks, or all databases, with status 200. It is an error that names the object, for readers, polls and
+/// updates alike.
 #[tokio::test]
 async fn a_damaged_newest_snapshot_is_refused_and_not_built_upon() {
     let rig = Rig::memory(FaultPlan::default());
@@ -225,7 +226,8 @@ fn check_refused<T: std::fmt::Debug>(result: Result<T, BucketError>, number: u64
     assert!(matches!(&error, BucketError::Corrupt { key, .. } if key.ends_with(&name)), "{error}");
 }
 
-/// A missing newest snapshot looked like a folder whose newest one is older, or like one without any.
+/// Covers a regression: a missing newest snapshot looked like a folder whose newest one is older, or like a
+/// folder without any.
 #[tokio::test]
 async fn a_newest_snapshot_that_the_hint_proves_is_not_replaced_by_an_older_one() {
     for count in [1, 2, 20] {
@@ -247,7 +249,8 @@ async fn a_hint_of_any_kind_without_snapshots_is_an_error() {
     }
 }
 
-/// A name that was damaged on its way was missing in a listing: a tenant had no databases until a restart.
+/// Covers a regression: a name damaged on its way was missing in a listing, and a tenant had no databases
+/// until a restart.
 #[tokio::test]
 async fn a_listing_that_lacks_a_key_hides_no_tenant_and_no_databases() {
     let rig = Rig::memory(FaultPlan::default());
@@ -317,8 +320,8 @@ async fn an_update_that_reads_its_own_snapshot_damaged_is_made_once() {
     assert_eq!(Snapshot::decode(&body, key).unwrap(), *updated.snapshot.unwrap());
 }
 
-/// The object of another tenant under the key of a snapshot was read as the own one: answers had the blocks
-/// of the other tenant, and none of the own ones.
+/// Covers a regression: the object of another tenant under the key of a snapshot was read as the own one,
+/// and answers had the blocks of the other tenant, and none of the own ones.
 #[tokio::test]
 async fn a_snapshot_of_another_tenant_or_store_is_damage() {
     let rig = Rig::memory(FaultPlan::default());

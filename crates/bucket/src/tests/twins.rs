@@ -1,5 +1,5 @@
-//! Two blocks whose objects have the same lengths and the same times: no answer of one is taken for that of
-//! the other, whichever source has named the block.
+//! Two blocks whose objects have the same lengths and the same times: no answer of one is taken for an
+//! answer of the other, whichever source has named the block.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -120,7 +120,7 @@ impl Twins {
         read_all(&mut *local.select(&selector, &self.world.ctx(60_000)).unwrap(), TimeRange::ALL).unwrap()
     }
 
-    /// Answers to reads of this object of the first block are those of the second one.
+    /// Answers reads of this object of the first block with the second one's.
     fn swap(&self, name: &str, count_max: u64, seed: u64) {
         let key = format!("{TENANT}/{}/{name}", self.records[0].ulid);
         let matches = Box::new(move |sent: &SentRead| sent.operation == "get" && sent.key == key);
@@ -171,7 +171,7 @@ fn the_objects_of_twins_differ_in_their_bytes_alone() {
     assert_ne!(one.etags.segments, other.etags.segments);
 }
 
-/// Chunks of another block were taken for those of this one: their checksums and times were right.
+/// Chunks of another block were taken for chunks of this one: their checksums and times were right.
 #[test]
 fn answers_of_a_twin_are_refused_or_read_again() {
     let mut hits = [0, 0];

@@ -213,7 +213,7 @@ fn answer(env: &Env, store: Arc<Store>) -> Answer {
     series.into_iter().collect()
 }
 
-/// Upload, compaction by way of a local directory, removal of the inputs.
+/// Covers upload, compaction by way of a local directory, removal of the inputs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn blocks_are_compacted_and_removed_on_an_s3_server() {
     let dir = tempfile::tempdir().unwrap();

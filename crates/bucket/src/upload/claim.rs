@@ -29,7 +29,7 @@ pub(crate) fn is_upload_of(thanos: Option<&ThanosMeta>, writer: &ExternalLabels)
     thanos.is_some_and(|thanos| thanos.is_of_chronolith() && thanos.labels == writer.to_map())
 }
 
-/// Checks that a local block has no external labels but those of `writer`.
+/// Checks that a local block has no external labels but the labels of `writer`.
 fn check_labels(local: &LocalBlock, writer: &ExternalLabels) -> Result<(), BucketError> {
     let labels = local.thanos.as_ref().and_then(|thanos| ExternalLabels::new(&thanos.labels));
     match labels.filter(|labels| labels != writer) {

@@ -15,7 +15,7 @@ pub enum UploadOutcome {
     Completed,
     /// An error ended it.
     Failed,
-    /// Its future was dropped.
+    /// The future of the upload was dropped.
     Canceled,
 }
 

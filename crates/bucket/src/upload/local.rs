@@ -1,7 +1,7 @@
-//! Files of a local block: names, sizes, what is small and read as a whole.
+//! Files of a local block: names, sizes, small files that are read as a whole.
 //!
 //! Invariants: segments are numbered from 1 without a gap; tombstones without an interval are left out; the
-//! number of deleted intervals in the returned `meta.json` is that of the tombstones.
+//! number of deleted intervals in the returned `meta.json` comes from the tombstones.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ impl LocalBlock {
     }
 }
 
-/// Reads what is small and opens the rest, on a thread of `handle` that may block.
+/// Reads small files and opens the others, on a thread of `handle` that may block.
 pub(super) async fn open_local(
     env: &Env,
     handle: &Handle,

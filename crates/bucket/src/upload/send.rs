@@ -76,7 +76,7 @@ impl Uploader {
         Err(differs(key))
     }
 
-    /// Returns the ETag of the object if it has the content of the file, as far as it is compared.
+    /// Returns the ETag of the object if its compared parts have the content of the file.
     async fn has_content(
         &self,
         request: &RequestContext,

@@ -20,7 +20,7 @@ const ENTRY_HEAP_BYTES: u64 = 60;
 /// Estimated memory of an object without its key.
 const OBJECT_HEAP_BYTES: u64 = 160;
 
-/// Number of a segment; those of later segments are greater.
+/// Number of a segment; numbers ascend in order of creation.
 pub(super) type SegmentNumber = u32;
 type ObjectId = u64;
 
@@ -159,10 +159,10 @@ impl Index {
         self.insert_slot(id, start, len, position)
     }
 
-    /// Adds the entries of a segment by its table, but for those of which another one has some bytes.
+    /// Adds the entries of a segment by its table, without entries that overlap another one.
     pub(super) fn insert_table(&mut self, number: SegmentNumber, table: &SegmentTable) {
         let mut entries: Vec<EntryPosition> = table.entries().filter(|entry| entry.len > 0).collect();
-        // Of two entries with the same bytes, the later one counts.
+        // The later one of two entries with the same bytes counts.
         entries.reverse();
         entries.sort_by_key(|entry| entry.key_idx);
         for of_key in entries.chunk_by(|a, b| a.key_idx == b.key_idx) {

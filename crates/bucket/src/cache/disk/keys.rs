@@ -49,7 +49,7 @@ impl FileVersions {
         self.etags.extend(etag.map(|etag| (file, etag_sum(etag))));
     }
 
-    /// Adds the ETags of the objects of a block in the catalogue, as far as it has them.
+    /// Adds the ETags that the catalogue records for the objects of a block.
     pub(crate) fn add_recorded_etags(&mut self, record: &BucketBlock) {
         let EtagSums { index, segments, rollups, sidecar } = &record.etags;
         let segments = (0..).zip(segments).map(|(idx, sum)| (BlockFile::Segment(idx), *sum));
@@ -69,7 +69,7 @@ impl FileVersions {
         &self.etags
     }
 
-    /// Length and CRC-32C of whole files, as far as they are known.
+    /// Length and CRC-32C of whole files, where both are known.
     pub(crate) fn sums(&self) -> &BTreeMap<BlockFile, (u64, u32)> {
         &self.sums
     }
@@ -79,8 +79,8 @@ impl FileVersions {
         self.texts.insert(file, format!("uploaded {len} {}", record.uploaded_ms));
     }
 
-    /// Adds the sidecar that is made of the index, whose version is that of all files that it describes.
-    /// There is none if one of their versions is not known.
+    /// Adds the sidecar that is made of the index. The versions of all files that it describes make up its
+    /// version; without one of them it is not added.
     pub(crate) fn add_local_sidecar(&mut self, segment_count: usize) {
         let Some(index) = self.texts.get(&BlockFile::Index) else { return };
         let mut sum = Crc32c::new();

@@ -24,7 +24,7 @@ const SEGMENTS_MAX: u64 = 1024;
 const SEGMENTS_MIN: u64 = 16;
 /// Bytes of the directory per entry at least, which bounds the memory of the index.
 const BYTES_PER_ENTRY_MIN: u64 = 8 << 10;
-/// Bytes of an entry at most: what is read for a part of it, and verified.
+/// Bytes of an entry at most: a read of any part of it reads and verifies all of them.
 const PIECE_BYTES_MAX: u64 = 256 << 10;
 
 /// Sizes of a cache directory.
@@ -56,7 +56,7 @@ impl Geometry {
     }
 }
 
-/// Closed segments and the one that is appended to.
+/// Closed segments and the open segment.
 pub(super) struct SegmentLog {
     disk: Arc<dyn Disk>,
     dir: PathBuf,

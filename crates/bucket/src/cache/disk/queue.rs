@@ -29,7 +29,7 @@ pub(super) struct WriteQueue(Mutex<State>);
 #[derive(Default)]
 struct State {
     writes: VecDeque<QueuedWrite>,
-    /// Bytes of `writes` and of the one that is written.
+    /// Bytes of `writes` and of the write in progress.
     bytes: u64,
     writing_bytes: u64,
     has_writer: bool,

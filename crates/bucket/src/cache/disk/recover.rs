@@ -1,6 +1,6 @@
 //! Opens the segments of a cache directory again: by the table of each, or entry by entry.
 //!
-//! Invariants: an entry of a later segment counts before those of earlier ones; a segment without a table, as
+//! Invariants: an entry of a later segment takes precedence over earlier ones; a segment without a table, as
 //! a killed process leaves it, is cut after its last complete entry and gets one. Bytes of entries are not
 //! read: they are verified when they are used.
 
@@ -77,7 +77,7 @@ pub(super) fn recover(disk: &dyn Disk, dir: &Path, geometry: &Geometry) -> io::R
     Ok(recovered)
 }
 
-/// Whether a segment ends with its table.
+/// State of the table at the end of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableState {
     Sound,

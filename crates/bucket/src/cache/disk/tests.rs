@@ -102,8 +102,8 @@ fn a_range_that_several_entries_have_together_is_found() {
     assert!(!read(&cache, &other, 120, 390), "another tenant");
 }
 
-/// The process is killed after each of its writes to the disk, half of the last one done. What is found again
-/// is right, and nothing that was complete before is lost.
+/// The process is killed after each of its writes to the disk, half of the last one done. Reads
+/// return the right bytes, and nothing that was complete before is lost.
 #[test]
 fn a_process_killed_at_any_write_loses_nothing_else() {
     let runtime = runtime();
@@ -143,7 +143,7 @@ fn a_process_killed_at_any_write_loses_nothing_else() {
     assert!(op_count > 60);
 }
 
-/// A power cut leaves any part of what was written: reads are right or find nothing.
+/// A power cut leaves any part of the written bytes: reads are right or find nothing.
 #[test]
 fn a_power_cut_leaves_no_wrong_bytes() {
     let runtime = runtime();
@@ -218,7 +218,7 @@ fn entries_that_are_read_outlive_a_scan() {
 fn a_scan_of_one_tenant_leaves_what_another_one_reads() {
     let (disk, runtime) = (MemDisk::new(), runtime());
     let cache = open(&disk, small(32_000), &runtime);
-    // What the large tenant read comes first, and would fill the room for copies.
+    // Entries that the large tenant read come first, and would fill the room for copies.
     for object in 1000..1005 {
         write(&cache, &key("large", object), 0, 300);
         assert!(read(&cache, &key("large", object), 0, 300));

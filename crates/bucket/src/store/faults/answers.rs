@@ -35,11 +35,11 @@ pub enum AnswerWay {
     Cut,
     /// Nothing is left, of the body alone or as if the object were empty.
     Empty,
-    /// The answer is that of another object or folder.
+    /// The answer comes from another object or folder.
     Other,
     /// There is more, in the body alone or as if the object were longer; a listed object that is none.
     Longer,
-    /// The answer is that of an earlier time, at which the object may have been absent.
+    /// The answer is of an earlier time, at which the object may have been absent.
     Older,
     /// An error in the middle; of a listing also one without an error, in which keys are missing.
     Broken,
@@ -74,7 +74,7 @@ type Matches = Box<dyn Fn(&SentRead) -> bool + Send + Sync>;
 
 /// Damage of the answers to some reads.
 pub struct AnswerDamage {
-    /// How they are damaged.
+    /// Kind of the damage.
     pub way: AnswerWay,
     /// Reads that are hit.
     pub matches: Matches,
@@ -174,7 +174,7 @@ impl AnswerFaults {
         let etag = self.inner.head(location).await.ok().and_then(|meta| meta.e_tag);
         let serve = |bytes: Bytes, location: &Path| served(location, bytes, options, etag.clone());
         let Some(bytes) = self.bytes_of(location).await? else {
-            // An absent object: the answer is that of another one, or an error.
+            // An absent object: the answer comes from another one, or is an error.
             return match self.other(location, &rng).await? {
                 Some(other) if way != AnswerWay::Broken => self.served_as(&other, location, options).await,
                 _ => Err(reset()),

@@ -156,7 +156,7 @@ impl Files {
         self.env.disk.open(&self.temporary(id)?)?.sync_data()
     }
 
-    /// Renames a synced temporary file to the name of `key`, replacing what is there.
+    /// Renames a synced temporary file to the name of `key`, replacing an existing file.
     pub(super) fn replace(&self, id: &str, key: &str) -> io::Result<()> {
         let target = self.path(key)?;
         let parent = self.parent(&target)?;
