@@ -1,4 +1,4 @@
-//! Blocks of one tenant as status pages list them: local ones, and those of the bucket's catalogue.
+//! Blocks of one tenant as status pages list them: local ones, and blocks of the bucket's catalogue.
 //!
 //! Invariants: a block is listed once, with all its locations; blocks with the latest ends come first.
 //! Not here: which blocks a query reads (`query::blocks`).

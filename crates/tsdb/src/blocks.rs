@@ -274,7 +274,7 @@ impl BlockStore {
             for entry in blocks.in_range(range) {
                 match self.open(&blocks, &entry) {
                     Ok(block) => visit(&mut value, block)?,
-                    // Its samples are in the block that replaced it, or expired.
+                    // The samples are in the block that replaced this one, or expired.
                     Err(_) if !blocks.has(&entry) && tries < LIST_TRIES_MAX => {
                         tries += 1;
                         continue 'list;

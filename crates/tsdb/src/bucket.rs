@@ -53,11 +53,11 @@ const CACHE_DIR_BYTES_MAX: u64 = 10 << 30;
 /// A bucket whose blocks are read, and to which a store uploads its own.
 #[derive(Debug, Clone)]
 pub struct BucketOptions {
-    /// Where it is.
+    /// Location of the bucket, and limits of requests to it.
     pub store: StoreConfig,
     /// List of its blocks, and memory of their headers.
     pub catalog: CatalogOptions,
-    /// Whether its blocks are served alone, without a store and without writes.
+    /// True if its blocks are served alone, without a store and without writes.
     pub is_read_only: bool,
     /// Directory of the cache on local disk; `None` for a cache in memory alone.
     pub cache_dir: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub struct BucketOptions {
     /// Text between measurement and field in the names of metrics that PromQL sees of databases, on a
     /// read-only server.
     pub field_separator: String,
-    /// Whether blocks without a local copy are compacted.
+    /// True if blocks without a local copy are compacted.
     pub compacts: bool,
 }
 
@@ -295,8 +295,8 @@ impl BucketSources {
         self.wait(chronolith_bucket::tenants(&self.store, request))
     }
 
-    /// Removes all objects in the folder of `request`, that of the store of a retention policy; returns their
-    /// number.
+    /// Removes all objects in the folder of `request`, which belongs to the store of a retention policy;
+    /// returns their number.
     ///
     /// # Errors
     /// As other requests; part of the objects may be gone then. [`BucketError::Canceled`] after
@@ -341,7 +341,7 @@ impl BucketSources {
     /// Runs requests and waits for them on the calling thread.
     ///
     /// # Errors
-    /// Those of `work`; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
+    /// Errors of `work`; [`BucketError::Canceled`] after [`BucketSources::stop_uploads`].
     pub(crate) fn wait<T, E: From<BucketError>>(
         &self,
         work: impl Future<Output = Result<T, E>>,

@@ -93,7 +93,7 @@ enum Next {
     Later,
 }
 
-/// One run of a store: the default one of a tenant, or that of a retention policy.
+/// One run of a store: the default one of a tenant, or one of a retention policy.
 struct StoreRun<'a> {
     parts: BucketParts<'a>,
     owner: &'a BucketMaintenance,

@@ -136,7 +136,7 @@ impl Changes {
         has_room.then(|| all.by_tenant.entry(tenant.clone()).or_insert_with(fresh).clone())
     }
 
-    /// Stops watching the tenants for which `is_gone` holds. Everything of such a tenant counts as changed
+    /// Stops watching the tenants for which `is_gone` holds. All their data counts as changed
     /// since any earlier generation.
     pub(crate) fn forget(&self, is_gone: impl Fn(&TenantId) -> bool) {
         if !self.0.read().by_tenant.keys().any(&is_gone) {

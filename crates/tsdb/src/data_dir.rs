@@ -24,7 +24,7 @@ const LOCK_RETRY: Duration = Duration::from_millis(50);
 pub(crate) fn make_dir(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     let missing: Vec<&Path> = dir.ancestors().take_while(|path| !disk.exists(path)).collect();
     disk.create_dir_all(dir)?;
-    // Also that of `dir` itself if it existed: a process may have ended between making and syncing it.
+    // The parent of an existing `dir` is synced, too: a process may have ended between making and syncing it.
     for parent in std::iter::once(dir).chain(missing).filter_map(Path::parent) {
         // The parent of a relative path of one part has the empty name.
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };

@@ -28,7 +28,7 @@ use crate::options::OpenError;
 /// Names of the two copies in the data directory.
 pub(crate) const FILE_NAMES: [&str; 2] = ["databases", "databases.mirror"];
 
-/// Bytes of labels of a series: the length limit of keys is that of the protocol.
+/// Bytes of labels of a series: the protocol limits the length of keys.
 const LABEL_BYTES_MAX: usize = 64 << 10;
 /// Labels of a series.
 const LABEL_COUNT_MAX: usize = 1024;
@@ -271,7 +271,7 @@ impl DatabaseStore {
         Some(Folder::of_store(&policy.owner, policy.bucket_id?))
     }
 
-    /// Returns the limits of a store, given those of its owner by `limits_of`; `None` if it is not in the
+    /// Returns the limits of a store, from its owner's, which `limits_of` returns; `None` if it is not in the
     /// catalogue.
     pub(crate) fn limits_of(
         &self,

@@ -1,7 +1,7 @@
 //! Exemplars in memory: one FIFO buffer per tenant, with one limit for all tenants.
 //!
-//! Invariants: never more exemplars than the limit. At the limit the tenant with most exemplars loses the one
-//! that arrived first, so no tenant evicts those of a smaller one. The exemplars of a series are ordered by
+//! Invariants: never more exemplars than the limit. At the limit the tenant with most exemplars loses its
+//! earliest arrival, so no tenant evicts exemplars of a smaller one. The exemplars of a series are ordered by
 //! time, whatever their order of arrival. Exemplars are not durable, as in Prometheus.
 
 mod order;
@@ -169,7 +169,7 @@ impl Buffers {
     }
 }
 
-/// Relation of an exemplar to those of its series.
+/// Relation of an exemplar to the stored ones of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     New,

@@ -3,8 +3,9 @@
 //!
 //! Invariants: what [`GraphiteLog::add_event`] and [`GraphiteLog::change_meta_tags`] return is durable; ids
 //! of a tenant ascend and are not used again. Events of a tenant are bounded in number and bytes: the one
-//! with the earliest time leaves first and is counted. Limits are those of the tenant at a change
-//! ([`AnnotationLimits`]); lowered ones apply from the next event on, and rules above one may get fewer.
+//! with the earliest time leaves first and is counted. A change is checked by the limits that the
+//! tenant has then ([`AnnotationLimits`]); lowered ones apply from the next event on, and rules above
+//! one may get fewer.
 //! Not here: the file (`log`), its bytes (`format::graphite`), what rules mean (`chronolith_graphite`).
 
 mod log;
@@ -39,7 +40,7 @@ pub enum GraphiteLogError {
     Limit {
         /// The limited quantity.
         what: &'static str,
-        /// Its amount.
+        /// Amount of the quantity.
         found: usize,
         /// The limit.
         limit: usize,
@@ -146,7 +147,7 @@ fn bytes_of_rules(rules: &[StoredMetaTags]) -> usize {
     rules.iter().map(tenant::rule_bytes).sum()
 }
 
-/// Checks the rules of a tenant after a change; those of fewer rules or bytes are accepted above a limit.
+/// Checks the rules of a tenant after a change; above a limit, fewer rules or bytes are accepted.
 fn check_rules(
     before: &[StoredMetaTags],
     rules: &[StoredMetaTags],

@@ -44,8 +44,8 @@ impl IngestionRates {
     /// Takes `sample_count` tokens of `tenant`.
     ///
     /// # Errors
-    /// [`WriteError::BurstExceeded`] if the bucket never holds so many, [`WriteError::RateLimited`] if it has
-    /// too few at the moment.
+    /// [`WriteError::BurstExceeded`] if the bucket never holds as many tokens, [`WriteError::RateLimited`] if
+    /// it has too few at the moment.
     pub(crate) fn take(
         &self,
         tenant: &TenantId,

@@ -65,7 +65,7 @@ pub struct JobStats {
     pub busy_ns: u64,
     /// Queued jobs.
     pub queued_count: u64,
-    /// Their estimated bytes.
+    /// Estimated bytes of the queued jobs.
     pub queued_bytes: u64,
     /// Time since the first queued job was due, in ms; 0 if none is due.
     pub overdue_ms: u64,

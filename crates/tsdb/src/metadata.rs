@@ -74,11 +74,11 @@ struct TenantMetadata {
 /// Outcome of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It was the newest of its metric already.
+    /// The entry was the newest of its metric already.
     Known,
-    /// It was known and became the newest of its metric.
+    /// The entry was known and became the newest of its metric.
     Moved,
-    /// It was unknown.
+    /// The entry was unknown.
     Added,
     /// A limit is exceeded.
     Refused,

@@ -1,6 +1,6 @@
 //! Metrics without labels: name, type, help text and value.
 //!
-//! Invariants: the name of a counter ends in `_total`, that of a gauge does not.
+//! Invariants: the name of a counter ends in `_total`, a gauge's does not.
 //! Not here: text formats, metrics with labels (`server::metrics`).
 
 use std::sync::atomic::{AtomicU64, Ordering};

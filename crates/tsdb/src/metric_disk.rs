@@ -17,7 +17,7 @@ const NAME_BYTES: u64 = 2 * size_of::<(Box<str>, u64)>() as u64 + 16;
 /// Metrics whose bytes are asked for.
 #[derive(Debug, Clone, Copy)]
 pub enum MetricFilter<'a> {
-    /// Those with these names.
+    /// Metrics with these names.
     Named(&'a [&'a str]),
     /// All.
     All,
@@ -45,7 +45,7 @@ impl MetricDiskBytes {
 /// Sums of the bytes in the blocks of `tenant`.
 ///
 /// # Errors
-/// Those of blocks that are damaged or cannot be read; as [`ReadContext::check`];
+/// Errors of blocks that are damaged or cannot be read; as [`ReadContext::check`];
 /// [`QueryError::Memory`] without room for the names.
 pub(crate) fn read(
     blocks: &BlockStore,

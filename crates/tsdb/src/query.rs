@@ -91,7 +91,7 @@ impl TenantQueryable {
         Ok((!has_blocks()).then_some(head))
     }
 
-    /// Merges the series of the head with those of each block, and those of each kind with the others.
+    /// Merges the series of the head and of each block, and the series of all kinds.
     fn select_samples(
         &self,
         selector: &Selector<'_>,

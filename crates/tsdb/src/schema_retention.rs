@@ -32,7 +32,7 @@ pub(crate) struct OldBlock {
 }
 
 impl SchemaRetentions {
-    /// Takes the rules in effect; forgets those of other ones.
+    /// Sets the rules in effect; forgets retentions by other rules.
     pub(crate) fn set_rules(&mut self, rules: &Arc<dyn RollupRules>) {
         if !self.rules.as_ref().is_some_and(|known| Arc::ptr_eq(known, rules)) {
             self.rules = Some(rules.clone());
@@ -45,7 +45,7 @@ impl SchemaRetentions {
         self.longest_ms.retain(|ulid, _| is_kept(*ulid));
     }
 
-    /// Returns those of `old` that have expired at `now_ms`. `visit_labels` calls its argument with the
+    /// Returns the blocks of `old` that have expired at `now_ms`. `visit_labels` calls its argument with the
     /// labels of each series of a block until that returns false. Cost: the labels of some blocks; further
     /// ones are looked at by the next call.
     pub(crate) fn expired(

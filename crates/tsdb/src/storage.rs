@@ -1,6 +1,6 @@
 //! Storage: head, blocks, metadata and settings of all tenants, shared by writes, queries and maintenance.
 //!
-//! Invariants: limits are replaced as a whole, so no reader sees those of two configurations.
+//! Invariants: limits are replaced as a whole, so no reader sees limits of two configurations.
 //! Not here: background work (`maintenance`), the public interface (`tsdb`).
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::options::TsdbOptions;
 use crate::query::blocks::FolderSource;
 use crate::upload::state::{BlockPlace, UploadState};
 
-/// Stores of what is not a sample, each with a file of its own.
+/// Stores of everything but samples, each with a file of its own.
 pub(crate) struct SideStores {
     pub(crate) metadata: MetadataStore,
     pub(crate) databases: Arc<DatabaseStore>,
@@ -135,8 +135,8 @@ impl Storage {
         }
     }
 
-    /// Returns the latest name of a block of a store, of those in the bucket as far as they are known: the
-    /// next block gets a later one.
+    /// Returns the latest name of a block of a store, known blocks of the bucket included: the next block
+    /// gets a later one.
     pub(crate) fn newest_ulid(&self, blocks: &TenantBlocks) -> Option<Ulid> {
         let uploads = self.uploads.as_ref().zip(self.folder_of(blocks.tenant()));
         let in_bucket = uploads.and_then(|(uploads, folder)| {

@@ -25,7 +25,7 @@ pub struct TenantSize {
 /// Use of one limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitUse {
-    /// Name of what is limited.
+    /// Name of the limited quantity.
     pub name: String,
     /// Setting of the limit; `None` if it is fixed.
     pub setting: Option<&'static str>,

@@ -381,8 +381,8 @@ impl Tsdb {
         self.storage.databases().catalog()
     }
 
-    /// Returns true if [`Tsdb::databases`] has all databases of `tenant`. Those that only the bucket has are
-    /// read in the background after the start: until then a name that is not in the catalogue may exist.
+    /// Returns true if [`Tsdb::databases`] has all databases of `tenant`. Databases that only the bucket has
+    /// are read in the background after the start: until then a name that is not in the catalogue may exist.
     #[must_use]
     pub fn knows_databases(&self, tenant: &TenantId) -> bool {
         knows_databases(&self.storage, tenant)
@@ -567,9 +567,9 @@ impl Tsdb {
     /// written later are visible, whatever their time. The bytes go with the next compaction or
     /// [`Tsdb::clean_tombstones`].
     ///
-    /// Windows of the head with such samples are flushed first, due or not: a block can record what is
-    /// deleted, and flushed samples cannot come back from the WAL. Cost: these windows, and the matching
-    /// series of each block.
+    /// Windows of the head with such samples are flushed first, due or not: a block can record deletions, and
+    /// flushed samples cannot come back from the WAL. Cost: these windows, and the matching series of each
+    /// block.
     ///
     /// # Errors
     /// [`AdminError`]; part of the samples may be deleted then.
@@ -589,7 +589,7 @@ impl Tsdb {
     /// blocks.
     ///
     /// # Errors
-    /// [`AdminError`]; blocks before the one that failed are clean, the others are unchanged.
+    /// [`AdminError`]; blocks before the failed one are clean, the others are unchanged.
     pub fn clean_tombstones(&self, tenant: &TenantId) -> Result<u64, AdminError> {
         self.admin()?.clean_tombstones(tenant)
     }
@@ -688,7 +688,8 @@ impl Tsdb {
     /// block; see [`chronolith_block::metric_bytes`].
     ///
     /// # Errors
-    /// Those of blocks that are damaged or cannot be read; as [`ReadContext::check`]; [`QueryError::Memory`].
+    /// Errors of blocks that are damaged or cannot be read; as [`ReadContext::check`];
+    /// [`QueryError::Memory`].
     pub fn metric_disk_bytes(
         &self,
         tenant: &TenantId,
@@ -742,7 +743,7 @@ impl TenantSources for Tsdb {
     }
 }
 
-/// Opens the files of what is not a sample.
+/// Opens the files of everything but samples.
 fn open_side_stores(
     env: &Env,
     options: &TsdbOptions,

@@ -43,7 +43,7 @@ const ROLLUPS_WAIT_MS: i64 = 3_600_000;
 /// Uploads of all tenants, by one thread.
 #[derive(Default)]
 pub(crate) struct Uploads {
-    /// Of tenants with local blocks.
+    /// Progress of tenants with local blocks.
     tenants: Mutex<BTreeMap<TenantId, Progress>>,
     databases: DatabaseUploads,
     expiry: Expiry,

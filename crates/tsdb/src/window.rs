@@ -43,7 +43,7 @@ impl BlockRanges {
 
     /// Returns the width of aligned ranges to which the old ones of `ranges`, ascending, are to be widened:
     /// they must not become thousands of blocks when a client writes points of many years at once. `None` if
-    /// they are few, and for stores in milliseconds, whose blocks stay those of Prometheus.
+    /// they are few, and for stores in milliseconds, whose blocks keep Prometheus's ranges.
     pub(crate) fn width_of_old(&self, ranges: &[TimeRange]) -> Option<i64> {
         let old: Vec<i64> = ranges.iter().filter(|r| r.end <= self.old_end).map(|r| r.start).collect();
         if self.unit == TimeUnit::Milli || old.len() <= OLD_BLOCK_COUNT_MAX {

@@ -161,7 +161,7 @@ impl State {
 /// Reason why the file is not continued.
 struct FileDamage {
     what: String,
-    /// The records that were read are good; the ones that were written last are missing.
+    /// The records that were read are good; the records written last are missing.
     is_torn_end: bool,
 }
 

@@ -2,7 +2,7 @@
 //! directories.
 //!
 //! Invariants: a block that is missing in the catalogue is read and added, one without a directory is
-//! reported as lost; so are missing files and files of a wrong size, as far as a bounded time allows.
+//! reported as lost; so are missing files and files of a wrong size, within a bounded time.
 //! Directories that a crash left incomplete or partly removed are removed. No block is opened.
 //! Not here: the file of the catalogue (`catalogue`), damage within blocks (`maintenance::scrub`).
 
@@ -203,7 +203,7 @@ fn load_tenant(
 /// A block of the catalogue after its files were compared.
 struct Compared {
     record: BlockRecord,
-    /// The record differs from that of the catalogue.
+    /// The record differs from the catalogue's.
     is_changed: bool,
     is_damaged: bool,
 }

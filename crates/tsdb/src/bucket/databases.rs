@@ -40,7 +40,7 @@ pub(crate) struct RemoteDatabases {
 #[derive(Default)]
 struct Slot {
     current: Mutex<Option<Version>>,
-    /// Held by the one that reads.
+    /// Held by the task that reads.
     reading: tokio::sync::Mutex<()>,
     /// Monotonic time of the last use, ns.
     used_ns: AtomicU64,
@@ -96,8 +96,8 @@ impl RemoteDatabases {
         })
     }
 
-    /// Returns the databases of `tenant` as far as they are known, without a request, and the number of their
-    /// version.
+    /// Returns the databases of `tenant` and the number of their version, without a request; `None` if they
+    /// are not known yet.
     pub(crate) fn known(&self, tenant: &TenantId) -> Option<(Arc<TenantCatalog>, u64)> {
         let slot = self.tenants.lock().get(tenant).cloned()?;
         let current = slot.current.lock();

@@ -4,7 +4,7 @@
 //! Invariants: inputs have no local copy, and no local block that waits for its upload overlaps them; outputs
 //! enter the catalogue in the snapshot in which all inputs leave it, and only if these are as they were
 //! downloaded: a deletion meanwhile is not lost. One step runs at a time; its files are removed after it, and
-//! those of an earlier process before it.
+//! files of an earlier process before it.
 //! Not here: which blocks (`maintenance::compaction::plan`), the merge of their series (`block::compact`).
 
 use std::collections::BTreeSet;
@@ -54,7 +54,7 @@ pub(super) enum StepEnd {
     Idle,
     /// Blocks were replaced; there may be more to do.
     Replaced,
-    /// These blocks cannot be read.
+    /// Blocks that cannot be read, and the error.
     Damaged(Vec<Ulid>, String),
 }
 
@@ -110,7 +110,7 @@ impl BucketCompaction<'_> {
         };
         let mut candidates: Vec<Candidate> =
             snapshot.blocks.iter().map(|record| candidate(record, is_excluded(record))).collect();
-        // Those that wait are between others in order of precedence.
+        // Blocks without a record, not uploaded yet, are between others in order of precedence.
         let unit = self.store.time_unit();
         candidates.extend(waiting.iter().map(|entry| {
             let range = unit.range_to_ms(entry.range());

@@ -1,4 +1,4 @@
-//! Which exemplars of a series are accepted, by time, value and labels.
+//! Decision whether an exemplar of a series is accepted, by time, value and labels.
 //!
 //! Invariant: the decisions are Prometheus's for the same out-of-order window. A tenant without a window
 //! takes exemplars of any age, as it takes samples.

@@ -1,4 +1,4 @@
-//! Which exemplars are stored, in which order, and whose are evicted.
+//! Stored exemplars, their order, and the tenants whose exemplars are evicted.
 
 use super::*;
 use chronolith_model::TenantLimits;
@@ -57,7 +57,7 @@ fn check(out_of_order_ms: i64, requests: &[&[(&str, f64, i64)]], accepted: &[u64
 /// window; without a window exemplars of any age are stored, as samples are. Checked against Prometheus 3.16.
 #[test]
 fn exemplars_are_taken_in_any_order_of_time() {
-    // Equal values ascend by the hash of the labels: that of trace `b` is the largest, that of `c` the least.
+    // Equal values ascend by the hash of the labels: trace `b` has the largest, `c` the least.
     for ms in [0, HOUR_MS] {
         check(ms, &[&[("a", 1.0, 0)], &[("b", 2.0, 0)]], &[1, 1], &["a", "b"]);
         check(ms, &[&[("a", 2.0, 0)], &[("b", 1.0, 0)]], &[1, 0], &["a"]);
@@ -105,7 +105,7 @@ fn the_oldest_arrivals_are_evicted_and_tenants_are_separate() {
     assert_eq!((accepted, rejects.of(ExemplarReject::Disabled), none.len()), (0, 1, 0));
 }
 
-/// With one buffer for all, a tenant that sent many exemplars evicted those of all others.
+/// With one buffer for all, a tenant that sent many exemplars evicted all others'.
 #[test]
 fn a_busy_tenant_does_not_evict_exemplars_of_others() {
     let storage = ExemplarStorage::new(100);

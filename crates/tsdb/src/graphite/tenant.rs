@@ -1,6 +1,6 @@
 //! Events and rules of one tenant in memory.
 //!
-//! Invariants: the count of a tag is that of the kept events that have it; the limits of events hold after
+//! Invariants: the count of a tag is the number of kept events that have it; the limits of events hold after
 //! each event.
 //! Not here: other tenants, the file.
 
@@ -21,9 +21,9 @@ pub enum EventTags<'a> {
     Any,
     /// At least one of the tags.
     OneOf(&'a [String]),
-    /// All of the tags.
+    /// Every one of the tags.
     AllOf(&'a [String]),
-    /// All of those of the tags that any event of the tenant has, and at least one.
+    /// Every one of the tags that occur in events of the tenant, and at least one.
     KnownOf(&'a [String]),
 }
 

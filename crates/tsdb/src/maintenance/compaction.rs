@@ -47,7 +47,7 @@ pub(super) struct CompactionJobs {
 }
 
 impl CompactionJobs {
-    /// Plans the blocks of `tenant` and returns the job of the first step, or that of a block with deletions.
+    /// Plans the blocks of `tenant` and returns the job of the first step, or of a block with deletions.
     fn plan_tenant(&mut self, storage: &Storage, tenant: &TenantId, now_ms: i64) -> Option<Job> {
         self.planned.remove(tenant);
         let blocks = storage.blocks().tenant(tenant)?;

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Signals, set by any thread and read by the one that runs jobs.
+/// Signals, set by any thread and read by the thread that runs jobs.
 #[derive(Default)]
 pub(crate) struct Control {
     is_stopped: AtomicBool,

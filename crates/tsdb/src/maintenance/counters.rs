@@ -18,7 +18,7 @@ pub(crate) struct Counters {
     jobs: [KindCounters; JobKind::COUNT],
 }
 
-/// Flushes, also those of idle series.
+/// Flushes, also of idle series.
 #[derive(Default)]
 pub(crate) struct FlushCounters {
     pub(crate) windows: MetricValue,

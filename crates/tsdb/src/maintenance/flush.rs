@@ -36,7 +36,7 @@ impl FlushJobs {
         windows.visit(|series_count, windows| {
             let end_ms = |window: &WindowStat| window.tenant.time_unit().to_ms_ceil(window.range.end);
             let closed = windows.partition_point(|window| end_ms(window) <= now_ms);
-            // They are due whenever their first sample came.
+            // Closed windows are due whenever their first sample came.
             let mut closed = windows[..closed].to_vec();
             closed.iter_mut().for_each(|window| window.first_arrival_ms = end_ms(window));
             planner.add_tenant(series_count, &closed);

@@ -1,5 +1,5 @@
-//! Retention job: expired blocks of one tenant leave its list of blocks, by age and then by total size, and
-//! those of Graphite stores by the schemas of their series.
+//! Retention job: expired blocks of one tenant leave its list of blocks, by age and then by total size;
+//! blocks of Graphite stores by the schemas of their series.
 //!
 //! Invariants: age is measured by a clock that does not follow jumps (`clock_guard`); by size, every block
 //! older than the first one beyond the limit goes. Files are removed by a later job, after the files of

@@ -24,7 +24,7 @@ const BATCH_SCAN_MAX: usize = 256;
 /// Intervals and limits of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KindRules {
-    /// Time between two searches for jobs; `None` if other jobs add those of this kind.
+    /// Time between two searches for jobs; `None` if other jobs add the jobs of this kind.
     pub(super) search_interval_ms: Option<i64>,
     /// The first search comes with the first run, else one interval later.
     pub(super) is_searched_at_start: bool,

@@ -57,7 +57,7 @@ impl Current {
     }
 }
 
-/// What damage means for queries.
+/// Effect of damage on queries.
 const EFFECT_OF_DAMAGE: &str =
     "block is damaged; queries that need the damaged part fail until it is restored or removed";
 const EFFECT_OF_DAMAGED_ROLLUPS: &str =
@@ -233,7 +233,7 @@ impl Scrub {
                 return Ok(None);
             }
         };
-        // The start compares sizes too, as far as it has time.
+        // The start compares sizes too, for as long as it has time.
         if let Err(error) = block.compare_sizes(entry.record())
             && !entry.is_damaged()
             && blocks.has(&entry)

@@ -1,4 +1,4 @@
-//! What is kept: bounds, order, what counts as known.
+//! Bounds and order of kept entries, known entries.
 
 use super::*;
 use chronolith_model::MetricKind;

@@ -1,6 +1,6 @@
 //! Blocks that a query of one tenant reads: local ones, and those that only the bucket has.
 //!
-//! Invariants: the local list is read before that of the bucket, so a block whose local copy is being removed
+//! Invariants: the local list is read before the bucket's, so a block whose local copy is being removed
 //! is seen at least once; a bucket block is left out if local blocks have its samples. A block that cannot be
 //! read fails the query, but for bucket blocks and their list in one that allows a partial result: they are
 //! named in its warnings.
@@ -254,7 +254,7 @@ impl FolderSource {
         Ok(blocks)
     }
 
-    /// Which of several samples with one timestamp is read, as its catalogue says.
+    /// Policy for several samples with one timestamp, from the catalogue.
     pub(super) fn duplicates(&self) -> DuplicatePolicy {
         self.catalog.duplicates(&self.folder)
     }
@@ -369,7 +369,7 @@ impl QueryBlocks {
     /// `limit` entries.
     ///
     /// # Errors
-    /// As [`QueryBlocks::in_range`], and those of the blocks.
+    /// As [`QueryBlocks::in_range`], and errors of the blocks.
     pub(super) fn label_query(
         &self,
         query: LabelQuery,

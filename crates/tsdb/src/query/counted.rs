@@ -6,7 +6,7 @@
 use chronolith_model::query::FetchLimit;
 use chronolith_model::{QueryError, ReadContext, SeriesBatches, SeriesRead};
 
-/// Returns `batches`, which are those of all sources together, counted.
+/// Returns `batches`, the series of all sources together, and counts their series in `ctx`.
 pub(super) fn counted(batches: Box<dyn SeriesBatches>, ctx: &ReadContext) -> Box<dyn SeriesBatches> {
     Box::new(CountedBatches { batches, ctx: ctx.clone() })
 }

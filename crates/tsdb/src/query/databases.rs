@@ -1,5 +1,5 @@
-//! View of a tenant's InfluxDB databases for PromQL: the series of every retention policy next to those of
-//! the tenant's default store.
+//! View of a tenant's InfluxDB databases for PromQL: the series of every retention policy next to the
+//! series of the tenant's default store.
 //!
 //! Invariants: a field of a measurement is the metric `<measurement><separator><field>`, with the labels `db`
 //! and `rp` unless tags have these names; reserved labels are hidden; texts are left out. Series are sorted
@@ -27,7 +27,7 @@ const POLICY_LABEL: &str = "rp";
 pub(crate) struct PolicySource {
     pub(crate) database: String,
     pub(crate) policy: String,
-    /// Its series in milliseconds, without the label of the kind.
+    /// Series of the store in milliseconds, without the label of the kind.
     pub(crate) source: Arc<dyn Queryable>,
 }
 

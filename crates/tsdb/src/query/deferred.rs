@@ -1,6 +1,6 @@
 //! Source that is looked up when it is read: what it consists of is known only then.
 //!
-//! Invariant: the lookup runs within the deadline of the read, and its error is that of the read.
+//! Invariant: the lookup runs within the deadline of the read, and its error is the error of the read.
 //! Not here: which sources a tenant has (`view`, `remote`).
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! View of typed series for PromQL: the reserved label of the kind is hidden, and series of all kinds are
 //! numbers.
 //!
-//! Invariants: series of one kind are selected apart from those of others and stay sorted without the label;
+//! Invariants: series of one kind are selected apart from other kinds and stay sorted without the label;
 //! a source without typed series is asked exactly what the reader asked.
 //! Not here: the kinds and their label (`model::kind`), the merge of the sources.
 

@@ -1,6 +1,6 @@
 //! Queries of one store for languages with types: series with all their labels, samples of their own types.
 //!
-//! Invariants: as in `query`; the kind of a series is that of its label, so samples of two kinds are never
+//! Invariants: as in `query`; the label of a series determines its kind, so samples of two kinds are never
 //! merged.
 //! Not here: the view of PromQL, which hides labels and reads floats (`query`, `kinds`).
 

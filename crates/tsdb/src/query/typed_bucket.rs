@@ -1,6 +1,6 @@
 //! Queries of the store of a retention policy over the bucket alone, for languages with types.
 //!
-//! Invariants: the kind of a series is that of its label; all blocks of a query are fetched at the same time.
+//! Invariants: the label of a series determines its kind; all blocks of a query are fetched at the same time.
 //! Not here: head and local blocks (`typed`), the view of PromQL (`bucket`).
 
 use chronolith_model::query::{ColumnType, VecBatches};

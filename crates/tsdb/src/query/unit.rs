@@ -1,7 +1,7 @@
 //! View of a source in nanoseconds with times in milliseconds, for languages that know no others.
 //!
 //! Invariants: a time is rounded down to its millisecond; of several samples in one millisecond the last one
-//! counts, so times ascend and each has one sample. Ranges and labels are those of the source.
+//! counts, so times ascend and each has one sample. Ranges and labels stay the source's.
 //! Not here: which stores a query reads (`server`).
 
 use std::sync::Arc;

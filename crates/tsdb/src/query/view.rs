@@ -32,7 +32,7 @@ pub(crate) fn tenant_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn 
     Arc::new(DeferredSource::new(move |ctx| awaited_view(&storage, &tenant, ctx)))
 }
 
-/// Returns true if the local catalogue has all databases of `tenant`, also those of the bucket.
+/// Returns true if the local catalogue has all databases of `tenant`, also the bucket's.
 pub(crate) fn knows_databases(storage: &Storage, tenant: &TenantId) -> bool {
     // The store of a retention policy has no databases itself.
     tenant.is_store() || storage.uploads().is_none_or(|uploads| is_known(storage, uploads, tenant))

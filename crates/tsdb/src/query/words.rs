@@ -11,7 +11,7 @@ use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 pub(super) struct TypedSource {
     pub(super) words: Box<dyn SampleSource>,
     pub(super) kind: WordKind,
-    /// Type that readers see: that of the kind, or floats.
+    /// Type that readers see: the type of the kind, or floats.
     pub(super) column_type: ColumnType,
 }
 

@@ -33,7 +33,7 @@ const REMOVAL_DELAY_MS: i64 = 12 * 3_600_000;
 #[derive(Default)]
 pub(super) struct DatabaseUploads {
     owners: Mutex<BTreeMap<TenantId, OwnerProgress>>,
-    /// Of reading the databases of all tenants.
+    /// Backoff of reading the databases of all tenants.
     adoption: Mutex<Backoff>,
 }
 

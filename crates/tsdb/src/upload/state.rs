@@ -36,7 +36,7 @@ pub(crate) const BLOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Pauses after failures of a folder.
 pub(super) const RETRY_PAUSES: PauseBounds = PauseBounds { min_ns: 5_000_000_000, max_ns: 300_000_000_000 };
 
-/// Position of a block of the bucket among those of its store.
+/// Position of a block of the bucket among the blocks of its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
     pub(crate) ulid: Ulid,
@@ -70,7 +70,7 @@ impl UploadedBlock {
     }
 }
 
-/// Blocks in the bucket, as far as this process knows.
+/// Blocks in the bucket that this process knows of.
 pub(crate) struct UploadState {
     bucket: Arc<BucketSources>,
     clock: Arc<dyn Clock>,
@@ -164,7 +164,7 @@ impl UploadState {
         };
     }
 
-    /// Returns the latest name of a block of a folder, as far as its catalogue was read.
+    /// Returns the latest name of the known blocks of a folder; `None` before its catalogue was read.
     pub(crate) fn newest_ulid(&self, folder: &Folder) -> Option<Ulid> {
         self.folders.lock().get(folder)?.keys().next_back().copied()
     }
@@ -179,8 +179,8 @@ impl UploadState {
         has_count && !self.has(folder, entry)
     }
 
-    /// Takes `tombstones`, the local file of a block, to be those of `entry`: if the bucket has the same, it
-    /// has all deletions of the block.
+    /// Compares `tombstones`, the local file of `entry`, with the bucket's: if they are equal, the bucket has
+    /// all deletions of the block.
     pub(super) fn confirm(&self, folder: &Folder, entry: &Arc<BlockEntry>, tombstones: &[u8]) {
         let mut folders = self.folders.lock();
         let block = folders.get_mut(folder).and_then(|blocks| blocks.get_mut(&entry.ulid()));

@@ -28,7 +28,7 @@ fn sample(day: i64) -> (i64, f64) {
     (START_MS - day * 24 * HOUR_MS + HOUR_MS, day as f64)
 }
 
-/// `tenant_count` tenants with a block a day for `day_count` days.
+/// Writes `tenant_count` tenants with one block per day for `day_count` days.
 fn fill(machine: &Machine, tsdb: &Tsdb, tenant_count: usize, day_count: i64) {
     for day in (2..day_count + 2).rev() {
         for n in 0..tenant_count {
@@ -74,8 +74,8 @@ fn a_start_reads_the_catalogue_and_opens_no_block() {
     fill(&machine, &tsdb, 20, 6);
     tsdb.close().expect("closes");
     drop(tsdb);
-    // What is not read cannot be missed: without their files blocks are known, and their queries fail by
-    // name. The start lists directories only.
+    // Files that are not read cannot be missed: without their files blocks are known, and their queries fail
+    // by name. The start lists directories only.
     for dir in block_dirs(&machine, 3) {
         machine.env.disk.remove_file(&dir.join("meta.json")).expect("removes");
     }
@@ -374,7 +374,7 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
         }
     };
     check(&tsdb);
-    // What is deleted of one of them goes with a compaction of it alone.
+    // Samples deleted in one of them go with a compaction of that block alone.
     let matchers = vec![Matcher::equal("__name__", names[0].as_str())];
     tsdb.delete_series(&TenantId::anonymous(), &[matchers], TimeRange::ALL).expect("deletes");
     for _ in 0..20 {

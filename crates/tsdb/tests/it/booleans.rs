@@ -93,7 +93,7 @@ fn booleans_pass_every_stage() {
         tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
         compare(&machine, &tsdb, &stored, "flushed");
         put(&tsdb, &mut stored, hour, 650, 40);
-        // The values of the second round lose against those of the first.
+        // The values of the second round lose against the first round's.
         stored.extend((0..650).filter(|_| hour == -10).map(|i| {
             let time = START_MS + hour * HOUR_MS + i * 10_000;
             (time, (i + hour) % 2 == 0)

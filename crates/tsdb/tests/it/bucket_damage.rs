@@ -103,7 +103,7 @@ pub(crate) fn fill(world: &World) -> Files {
     earlier
 }
 
-/// All series of `source` with their samples.
+/// Adds all series of `source` with their samples to `answers`.
 fn dump(source: &Arc<dyn Queryable>, ctx: &ReadContext, answers: &mut Answers) -> Result<(), QueryError> {
     let mut batches = source.select(&Selector { matchers: &[], range: TimeRange::ALL }, ctx)?;
     let mut series = Vec::new();
@@ -167,7 +167,7 @@ struct Tally {
     refused: usize,
 }
 
-/// One damaged object: what is wrong with the answer, if anything.
+/// Checks the answer over one damaged object; the error names the wrong part.
 fn check(world: &World, want: &Answers, tally: &mut Tally) -> Result<(), String> {
     match ask(world, &world.open_read_only()) {
         Ok(answers) if answers == *want => tally.right += 1,
@@ -261,7 +261,7 @@ fn two_damaged_snapshots_give_the_right_answer_or_an_error() {
 }
 
 /// A start on an empty directory took a damaged snapshot for a tenant without databases: names were unknown
-/// until the next start, and CREATE DATABASE made a new store over those of the bucket.
+/// until the next start, and CREATE DATABASE made a new store over the bucket's.
 #[test]
 fn an_empty_data_directory_waits_for_damaged_databases_and_heals() {
     let world = World::new(43);

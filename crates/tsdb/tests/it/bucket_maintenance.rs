@@ -92,7 +92,7 @@ impl BucketMachine {
         has_failed()
     }
 
-    /// Samples of all names, as the process reads them, without those of `b` in `deleted`.
+    /// Compares the samples of all names, as the process reads them, without samples of `b` in `deleted`.
     #[track_caller]
     fn compare(&self, tsdb: &Tsdb, hours: &[i64], deleted: TimeRange, when: &str) {
         for (place, name) in (0..).zip(NAMES) {

@@ -1,4 +1,4 @@
-//! The clock jumps ahead: what is stored must not be gone a few seconds later, for good.
+//! The clock jumps ahead: stored samples must not be gone a few seconds later, for good.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -70,7 +70,7 @@ fn overlapping_blocks_and_complete_ranges_are_compacted() {
     assert!(gauge(&tsdb, "compaction_read_bytes_total") > gauge(&tsdb, "compaction_written_bytes_total"));
     assert!(tsdb.stats().block_bytes < bytes_before);
     compare(&machine, &tsdb, &want, "merged");
-    // What comes late after that is written last and loses against what is there.
+    // Out-of-order samples after that are written last and lose against stored ones.
     let first = want["b"][0];
     write(&tsdb, &TenantId::anonymous(), "b", &[(first.0, -1.0)]).expect("stored");
     tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");

@@ -31,7 +31,7 @@ const SEEDS: u64 = 2;
 const NAMES: u64 = 5;
 /// Random pairs of damaged files per life.
 const PAIRS: u64 = 40;
-/// Parts of the time that the samples of a life cover: those of two blocks and of the head.
+/// Parts of the time that the samples of a life cover: two blocks and the head.
 const SLOTS: [(i64, i64); 3] = [(-8, -6), (-6, -4), (-4, 2)];
 
 /// A tombstones file without deletions.
@@ -80,7 +80,7 @@ pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
 /// Samples with their start times.
 type Samples = BTreeMap<i64, (String, i64)>;
 
-/// What a store answers: samples by series and slot, or the error, and metadata.
+/// Answers of a store: samples by series and slot, or the error, and metadata.
 #[derive(Default, PartialEq)]
 struct Answers {
     slots: BTreeMap<(u64, usize), Result<Samples, String>>,
@@ -252,7 +252,7 @@ pub(crate) fn damage(rng: &Rng, files: &mut Files, path: &Path, way: Way) {
     }
 }
 
-/// What is damaged, and what must hold nevertheless.
+/// Damage of files, and the invariants that hold nevertheless.
 struct Case<'a> {
     want: &'a Answers,
     files: &'a Files,
@@ -268,9 +268,9 @@ struct Case<'a> {
 /// A store that was opened on damaged files, and what it names.
 struct Outcome {
     found: Answers,
-    /// Of the start alone.
+    /// Notes of the start alone.
     start_notes: Vec<String>,
-    /// Of the start and the verifications after it.
+    /// Notes of the start and the verifications after it.
     notes: Vec<String>,
     /// Blocks that the metrics count as damaged or lost.
     bad_block_count: f64,
@@ -296,7 +296,7 @@ fn names(text: &str, path: &Path) -> bool {
 }
 
 impl Case<'_> {
-    /// Opens the damaged directory; the error says what is wrong.
+    /// Opens the damaged directory; the error names the broken invariant.
     fn check(&self) -> Result<(), String> {
         let machine = machine_with(self.files);
         let damages = check_dir(&machine.env, Path::new("/data")).map_err(|e| e.to_string())?.damages;
@@ -424,8 +424,8 @@ fn report(failures: &[String], case_count: usize) {
     assert!(failures.is_empty(), "{} of {case_count} cases:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// What broke: flipped bits and missing files lost acknowledged samples, deletions and metadata without a
-/// word.
+/// Covers a regression: flipped bits and missing files lost acknowledged samples, deletions and metadata in
+/// silence.
 #[test]
 fn every_damaged_file_loses_nothing_or_is_named() {
     let (mut case_count, mut failures, mut kinds) = (0, Vec::new(), BTreeSet::new());

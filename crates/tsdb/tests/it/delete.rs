@@ -44,7 +44,7 @@ fn by_name(name: &str) -> Vec<Vec<Matcher>> {
     vec![vec![Matcher::equal("__name__", name)]]
 }
 
-/// What `filled` has stored of series `place`, without `deleted`.
+/// Samples that `filled` has stored of series `place`, without `deleted`.
 fn want(place: i64, deleted: TimeRange) -> Vec<(i64, u64)> {
     let all = [-10, -8, -6, -4, -1].into_iter().flat_map(|hour| samples(hour, place));
     all.filter(|(time, _)| !deleted.contains(*time)).map(|(time, value)| (time, value.to_bits())).collect()
@@ -291,7 +291,7 @@ fn a_deletion_removes_chunks_that_out_of_order_samples_were_merged_into() {
 
 #[test]
 fn a_deletion_that_a_kill_interrupted_is_durable_when_it_is_repeated() {
-    // What broke: a kill between the rename of the tombstones and the sync of their directory left them
+    // Regression: a kill between the rename of the tombstones and the sync of their directory left them
     // visible, so the same deletion again had nothing to write, was acknowledged, and a power cut brought the
     // samples back.
     for survived in 0.. {
@@ -313,7 +313,7 @@ fn a_deletion_that_a_kill_interrupted_is_durable_when_it_is_repeated() {
     }
 }
 
-/// What broke: the first deletion flushed the newer window, and the series remembered its last sample to
+/// Regression: the first deletion flushed the newer window, and the series remembered its last sample to
 /// recognize duplicates. The second one found nothing to flush, so the series kept it; the sample that
 /// was written again was acknowledged as a repeat and not stored, and another value in its place was refused.
 #[test]

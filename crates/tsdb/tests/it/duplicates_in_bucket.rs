@@ -1,5 +1,5 @@
-//! Of samples with one timestamp in several blocks, every process reads the value that the policy of the
-//! tenant says, wherever the blocks lie.
+//! Samples with one timestamp in several blocks: every process reads the value that the policy of the tenant
+//! selects, wherever the blocks lie.
 
 use std::sync::Arc;
 use std::time::Duration;

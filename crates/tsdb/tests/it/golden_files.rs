@@ -9,7 +9,7 @@ use chronolith_model::{Matcher, TenantId, TimeRange};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
-/// Number, bytes and checksum of all files of a data directory.
+/// Adds number, bytes and checksum of all files of a data directory to `sum`.
 fn digest(disk: &dyn Disk, dir: &Path, sum: &mut (u32, u64, u32)) {
     let mut entries = disk.list(dir).expect("lists");
     entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -64,5 +64,5 @@ fn files_of_milliseconds_are_unchanged() {
     assert_eq!(sum, GOLDEN, "files, bytes and checksum");
 }
 
-/// Of commit d1e92c1, in which all stores were in milliseconds.
+/// Digest of commit d1e92c1, in which all stores were in milliseconds.
 const GOLDEN: (u32, u64, u32) = (42, 1_109_325, 4_221_229_822);

@@ -39,8 +39,8 @@ fn gauge(tsdb: &Tsdb, name: &str) -> u64 {
     tsdb.stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value as u64
 }
 
-/// The limit of series is one of each tenant, so many tenants, or one with the default of 50 million, took
-/// all memory there was. The head has a budget; at its end a batch is refused whole, and there is room again
+/// The limit of series is one of each tenant: many tenants, or one with the default of 50 million, took all
+/// memory there was. The head has a budget; at its end a batch is refused whole, and there is room again
 /// when windows are blocks.
 #[test]
 fn the_head_as_a_whole_had_no_bound() {

@@ -52,8 +52,7 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, model: &mut Model) {
     push(&mut batch, &labels(&name), &samples);
     let known = model.entry(name).or_default();
     for (time, sample) in &samples {
-        // The head does not read blocks: there such a sample is accepted, and the first written one
-        // answers.
+        // The head does not read blocks: it accepts the sample, and queries return the first one.
         known.entry(*time).or_insert_with(|| text(sample));
     }
     let outcome = tsdb.append(&TenantId::anonymous(), &batch).expect("stored");

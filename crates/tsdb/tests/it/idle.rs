@@ -10,7 +10,7 @@ use chronolith_tsdb::Tsdb;
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
-/// What is stored, by tenant and name.
+/// Stored samples, by tenant and name.
 type Model = BTreeMap<(String, String), BTreeMap<i64, u64>>;
 
 const IDLE_AFTER_MS: i64 = 900_000;
@@ -26,7 +26,7 @@ fn machine(seed: u64) -> Machine {
     machine
 }
 
-/// One maintenance run in which a generation of series ends.
+/// Runs maintenance once, so that a generation of series ends.
 fn age(machine: &Machine, tsdb: &Tsdb) {
     machine.clock.advance(Duration::from_millis(IDLE_AFTER_MS as u64 / 2));
     tsdb.run_maintenance();
@@ -71,7 +71,7 @@ fn an_idle_series_leaves_the_head_and_stays_readable() {
     assert_eq!(machine.read(&tsdb, &t, "busy").len(), 302);
     assert_eq!(names(&machine, &tsdb, &t), ["busy", "silent"]);
 
-    // It comes back: a further sample, one that the block has, and a late one.
+    // The series comes back: a further sample, one that the block has, and a late one.
     let back = [(START_MS + 1, 7.0), (row(300)[5].0, 5.0), (START_MS - HOUR_MS, 8.0)];
     write(&tsdb, &t, "silent", &back).expect("works");
     let mut want: BTreeMap<i64, u64> = bits(&row(300)).into_iter().collect();
@@ -84,7 +84,7 @@ fn an_idle_series_leaves_the_head_and_stays_readable() {
     let tsdb = machine.open();
     assert_eq!(machine.read(&tsdb, &t, "silent"), want);
 
-    // The block of idle series waits for that of the whole window, then they are compacted.
+    // The block of idle series waits for the block of the whole window, then they are compacted.
     assert!(tsdb.stats().blocks == 1);
     machine.clock.set_now_ms(START_MS + 6 * HOUR_MS);
     for _ in 0..4 {
@@ -318,7 +318,7 @@ fn readers_see_all_while_idle_series_leave() {
             }
         });
         for round in 0..30 {
-            // What is written is there already: series come and go, and what is read stays the same.
+            // Written samples are stored already: series come and go, and answers stay the same.
             for i in (round % 5..40).step_by(5) {
                 write(&tsdb, &tenant("t"), &format!("m{i}"), &[(row(150)[0].0 + i, 0.0)]).expect("works");
             }

@@ -147,7 +147,7 @@ fn a_kill_during_a_flush_and_then_a_power_cut() {
     panic!("the flush never comes to its end");
 }
 
-/// Times at the ends of what is accepted could overflow on their way to a window, a block or a checkpoint.
+/// Times at the ends of the accepted range could overflow on their way to a window, a block or a checkpoint.
 /// They are flushed, kept and read like any other.
 #[test]
 fn extreme_times_are_flushed() {

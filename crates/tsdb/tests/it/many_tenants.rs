@@ -17,8 +17,7 @@ fn gauge(tsdb: &Tsdb, name: &str) -> f64 {
     tsdb.stats().metrics.iter().find(|metric| metric.name == name).expect("a metric").value
 }
 
-/// A machine whose tenants are written to for `hours`, one sample in five minutes, with a maintenance run
-/// each time.
+/// Writes to all tenants for `hours`, one sample in five minutes, with a maintenance run each time.
 fn run_for(machine: &Machine, tsdb: &Tsdb, hours: i64) {
     for _ in 0..hours * 12 {
         machine.clock.advance(Duration::from_secs(300));
@@ -56,8 +55,8 @@ fn small_tenants_make_one_block_a_day() {
     }
 }
 
-/// What waits is in the log and the checkpoint alone: neither a kill nor a power cut nor an orderly stop
-/// loses it, and each start goes on waiting where the last one was.
+/// Windows that wait are in the log and the checkpoint alone: neither a kill nor a power cut nor an orderly
+/// stop loses them, and each start goes on waiting where the last one was.
 #[test]
 fn waiting_windows_survive_restarts_and_go_when_they_are_due() {
     let machine = waiting_machine();

@@ -38,7 +38,7 @@ fn all(tsdb: &Tsdb) -> Vec<Vec<MetadataEntry>> {
     tenants().iter().map(|tenant| tsdb.metadata(tenant, None, 0)).collect()
 }
 
-/// What was acknowledged and what was sent, by tenant.
+/// Acknowledged and sent entries, by tenant.
 #[derive(Default)]
 struct Told {
     acked: [Vec<MetadataEntry>; 2],
@@ -63,7 +63,7 @@ impl Told {
     }
 }
 
-/// A short life with new, known and returning entries and a file that is replaced.
+/// Runs a short life with new, known and returning entries and a file that is replaced.
 fn script(machine: &Machine, told: &mut Told) {
     let progress = || Arc::new(ReplayProgress::default());
     let open = || Tsdb::open(machine.env.clone(), machine.options.clone(), progress());
@@ -186,8 +186,8 @@ fn a_full_disk_refuses_and_comes_back() {
     assert_eq!(machine.open().metadata(tenant, Some("m"), 0).len(), 2);
 }
 
-/// What broke: one flipped bit in the only file emptied `/api/v1/metadata`. Each of two copies replaces the
-/// other, whatever happens to it, and is replaced at the start.
+/// Covers a regression: one flipped bit in the only file emptied `/api/v1/metadata`. Each of two copies
+/// replaces the other, whatever happens to it, and is replaced at the start.
 #[test]
 fn one_damaged_copy_of_the_metadata_loses_nothing() {
     let machine = Machine::new(12);

@@ -42,7 +42,7 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, mode
                 known.insert(*time, value.to_bits());
             }
             Some(bits) if *bits == value.to_bits() => {}
-            // The head does not read blocks: such a sample is accepted, and queries return the first one.
+            // The head does not read blocks: it accepts the sample, and queries return the first one.
             Some(_) => {
                 flushed_conflict += 1;
                 want_rejected += 1;

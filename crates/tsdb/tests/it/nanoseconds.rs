@@ -188,7 +188,7 @@ fn the_extremes_are_stored() {
     options.data_dir = PathBuf::from("/data/snapshots").join(snapshot);
     let copy = Tsdb::open(machine.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens");
     compare(&machine, &copy, &stored, "in the snapshot");
-    // All windows, those of the year 2262 as well.
+    // All windows, also of the year 2262.
     tsdb.flush_closed(i64::MAX).expect("flushes");
     compare(&machine, &tsdb, &stored, "all flushed");
     assert_eq!(tsdb.stats().head.series, 0);

@@ -15,7 +15,7 @@ use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 /// Samples of each write: some writes fill a segment of the WAL.
 const SAMPLE_COUNT: i64 = 800;
 
-/// What must be there.
+/// Expected content of the store.
 #[derive(Default)]
 struct Ledger {
     /// Acknowledged samples by series.
@@ -64,7 +64,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Writes samples of a series, `round` after those of earlier rounds.
+    /// Writes samples of a series, `round` after samples of earlier rounds.
     fn write(&mut self, name: &str, round: i64) {
         let first = START_MS - HOUR_MS + round * SAMPLE_COUNT;
         // Values that do not compress well.
@@ -122,7 +122,7 @@ impl Run<'_> {
         let _ = self.tsdb.delete_series(&TenantId::anonymous(), &selectors, TimeRange::ALL);
     }
 
-    /// Everything that opens files.
+    /// Runs everything that opens files.
     fn sequence(&mut self) {
         for round in 0..12 {
             self.write("a", round);

@@ -1,4 +1,4 @@
-//! Snapshots hold what was acknowledged before them, open as data directories, and are there completely or
+//! Snapshots have all samples acknowledged before them, open as data directories, and are there completely or
 //! not at all.
 
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Writers, readers and maintenance at the same time, with kills, power cuts and full disks: what was
-//! acknowledged is there at every moment, in time order, with its value.
+//! Writers, readers and maintenance at the same time, with kills, power cuts and full disks: acknowledged
+//! samples are there at every moment, in time order, with their values.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ const WRITER_COUNT: u64 = 4;
 /// ahead.
 const BATCHES_PER_ROUND: u64 = 20;
 const ROUNDS_AHEAD_MAX: u64 = 4;
-/// Where the writers begin.
+/// Time of the first sample of the writers.
 const BEGIN_MS: i64 = START_MS - 60 * HOUR_MS;
 
 /// Samples that were acknowledged to one writer.
@@ -74,7 +74,7 @@ impl Fleet {
         }
     }
 
-    /// Compares what is stored with what was acknowledged before.
+    /// Compares stored samples with samples acknowledged before.
     fn check(&self, machine: &Machine, tsdb: &Tsdb, what: &str) {
         for (writer, acked) in self.acked.iter().enumerate() {
             let want = acked.lock().clone();

@@ -1,5 +1,5 @@
 //! Two servers upload to one bucket in Thanos's layout: each answers with its own samples as stored, to the
-//! bit, whatever moves; a read-only process sees those of both with their external labels.
+//! bit, whatever moves; a read-only process sees both with their external labels.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const NOTHING: TimeRange = TimeRange { start: 0, end: 0 };
 /// Samples of one series: times and bits of values.
 type Samples = Vec<(i64, u64)>;
 
-/// A server with external labels, whose samples differ from those of others by `offset`.
+/// A server with external labels, whose samples differ from other servers' by `offset`.
 struct Server {
     cluster: &'static str,
     offset: i64,
@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// Samples of a series, without those of `b` in `deleted`.
+    /// Samples of a series, without samples of `b` in `deleted`.
     fn want(&self, place: i64, deleted: TimeRange) -> Samples {
         let all = HOURS.iter().flat_map(|hour| self.samples(*hour, place));
         let kept = all.filter(|(time, _)| place != 1 || !deleted.contains(*time));
@@ -105,7 +105,7 @@ fn read_all(world: &World, bucket: &BucketSources, matchers: &[Matcher]) -> Vec<
     read.collect()
 }
 
-/// A read-only process has the series of both servers with their labels.
+/// Checks that a read-only process has the series of both servers with their labels.
 #[track_caller]
 fn compare_read_only(world: &World, deleted: TimeRange, when: &str) {
     let bucket = world.open_read_only_in(BucketLayout::Thanos { writer: None });
@@ -178,7 +178,7 @@ fn two_servers_in_one_bucket_keep_apart() {
     assert_eq!(others.collect::<Vec<_>>(), ["chronolith"]);
 }
 
-/// Labels of a data directory that change would make the blocks those of two servers.
+/// Labels of a data directory that change would make the blocks look like two servers'.
 #[test]
 fn a_data_directory_keeps_its_external_labels() {
     let world = World::new(32);

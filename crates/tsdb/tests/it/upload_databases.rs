@@ -156,7 +156,7 @@ fn stores_of_databases_answer_alike_from_the_bucket_alone() {
     let fields = typed.label_values(FIELD_LABEL, &ALL, 0, &ctx).expect("fields");
     assert_eq!(fields, ["boolean", "float", "integer", "text", "unsigned"]);
 
-    // What is written there joins the samples of the bucket in the same store.
+    // Samples written there join the samples of the bucket in the same store.
     put(&other, &policy(&other, "db").store, -1);
     put(&tsdb, &store, -1);
     assert!(answers(&world, &other, "db") == answers(&world, &tsdb, "db"), "head and bucket");

@@ -37,7 +37,7 @@ const _: () = {
     }
 };
 
-/// A block, as far as planning needs it.
+/// The part of a block's record that planning needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) ulid: Ulid,

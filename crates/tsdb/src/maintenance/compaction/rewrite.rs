@@ -83,8 +83,8 @@ impl<'a> BlockRewriter<'a> {
                 store.schedule_removal(blocks, dirs.clone());
             }
         })?;
-        // Without a local block that stands for it, queries would read the block of the bucket, and see what
-        // was deleted here.
+        // Without a local block that stands for it, queries would read the block of the bucket, and see
+        // samples that were deleted here.
         let has_deletions = |entry: &Arc<BlockEntry>| self.storage.has_bucket_deletions(tenant, entry);
         if outputs.is_empty() && !inputs.iter().all(has_deletions) {
             tracing::info!(%tenant, blocks = inputs.len(), "blocks without samples kept until the bucket has their deletions");

@@ -14,7 +14,7 @@ use chronolith_model::{TenantId, TimeRange};
 
 use crate::window::BlockRanges;
 
-/// A small window waits at most so many times the flush delay.
+/// Longest wait of a small window, in flush delays.
 const WAIT_FACTOR: i64 = 24;
 /// Estimate of a sample in a block: a float takes about 1.3 bytes when regular, and up to 9.
 const SAMPLE_BYTES: u64 = 4;

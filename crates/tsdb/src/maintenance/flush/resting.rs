@@ -21,7 +21,7 @@ const REST_MS: i64 = 120_000;
 #[derive(Clone, Copy)]
 struct Seen {
     sample_count: u64,
-    /// Time at which the window had so many for the first time.
+    /// Time at which the window first had `sample_count` samples.
     since_ms: i64,
 }
 

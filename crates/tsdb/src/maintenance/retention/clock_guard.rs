@@ -3,7 +3,7 @@
 //! Invariants: a pure state machine over observations of the clock, one per second. The trusted time is the
 //! clock's or an earlier one: after the clock has gained more than [`STEP_MS`] on the monotonic clock, it
 //! advances from the time before the jump, until `guard_ms` have passed or the clock is back. The gain is a
-//! leaky bucket that loses an hour per day, so many small jumps count as one, and a slightly fast clock does
+//! leaky bucket that loses an hour per day: many small jumps count as one, and a slightly fast clock does
 //! not. A start cannot compare with the monotonic clock of the last process: it trusts a clock up to
 //! [`START_MS_MAX`] after the last trusted time, or after the newest sample if that is unknown.
 //! Not here: the file for restarts (`clock_file`), removal of blocks (`retention`).

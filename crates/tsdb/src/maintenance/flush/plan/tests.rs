@@ -1,4 +1,4 @@
-//! When windows are flushed, by table.
+//! Times at which windows are flushed, by table.
 
 use chronolith_head::WindowStat;
 use chronolith_model::{TenantId, TimeRange};
