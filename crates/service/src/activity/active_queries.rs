@@ -3,7 +3,7 @@
 //!
 //! Invariants: a query is listed from the moment it has a permit until its response is encoded or it has
 //! failed.
-//! Not here: the endpoints that list and kill (`http::active`).
+//! Not here: the endpoints that list and kill (`server`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

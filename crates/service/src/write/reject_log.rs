@@ -2,7 +2,7 @@
 //! that time are counted, and the next line of that reason and tenant has their count.
 //! Invariants: at most [`KEY_COUNT_MAX`] pairs of reason and tenant have lines of their own; all other
 //! tenants share one line per reason.
-//! Not here: the lines (`sender`).
+//! Not here: the lines (`server`).
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::TenantId;
