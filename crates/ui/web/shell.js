@@ -47,26 +47,32 @@ function Zone() {
  * @param {{ isNeeded: boolean }} props */
 function Tenant({ isNeeded }) {
   const tenant = route.value.params.get("tenant") ?? "";
-  const [known, setKnown] = useState(/** @type {string[] | null} */ (null));
+  const [known, setKnown] = useState(/** @type {{ names: string[], isWhole: boolean } | null} */ (null));
+  // The field is drawn again when the list of tenants comes, which must not take back a name that is being typed.
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
   useEffect(() => {
     const stop = new AbortController();
     data(`api/v1/status/tenants?limit=${TENANTS_MAX}&sort=series`, {}, stop.signal).then(
-      found => setKnown(found.tenants.map((/** @type {{ tenant: string }} */ one) => one.tenant)), () => { /* The field still takes a name. */ });
+      found => {
+        const stored = found.tenants.filter((/** @type {{ stored?: boolean }} */ one) => one.stored !== false);
+        setKnown({ names: stored.map((/** @type {{ tenant: string }} */ one) => one.tenant), isWhole: found.tenants.length < TENANTS_MAX });
+      }, () => { /* The field still takes a name. */ });
     return () => stop.abort();
   }, [tenant]);
   useEffect(() => {
-    if (tenant || !isNeeded || !known?.length) return;
+    if (tenant || !isNeeded || !known?.names.length) return;
     const last = rememberedTenant();
-    patch({ tenant: known.includes(last) ? last : known[0] }, "replace");
+    patch({ tenant: known.names.includes(last) ? last : known.names[0] }, "replace");
   }, [tenant, isNeeded, known]);
   const choose = (/** @type {string} */ name) => {
     try { localStorage.setItem("tenant", name); } catch { /* Storage may be off; the choice is in the address. */ }
     patch({ tenant: name });
   };
-  const isUnknown = tenant && known && known.length < TENANTS_MAX && !known.includes(tenant);
-  return html`<label class="tenant">Tenant <input value=${tenant} size="12" list="tenants" autocapitalize="off" spellcheck=${false} aria-invalid=${isUnknown ? "true" : undefined}
-      onChange=${(/** @type {any} */ event) => choose(event.target.value.trim())} /></label>
-    <datalist id="tenants">${(known ?? []).map(name => html`<option key=${name} value=${name}></option>`)}</datalist>
+  const isUnknown = tenant && known?.isWhole && !known.names.includes(tenant);
+  return html`<label class="tenant">Tenant <input value=${typed ?? tenant} size="12" list="tenants" autocapitalize="off" spellcheck=${false} aria-invalid=${isUnknown ? "true" : undefined}
+      onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} onBlur=${() => setTyped(null)}
+      onChange=${(/** @type {any} */ event) => { choose(event.target.value.trim()); setTyped(null); }} /></label>
+    <datalist id="tenants">${(known?.names ?? []).map(name => html`<option key=${name} value=${name}></option>`)}</datalist>
     ${isUnknown && html`<span class="soft" role="status">no such tenant</span>`}`;
 }
 

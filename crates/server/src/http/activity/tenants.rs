@@ -26,6 +26,7 @@ struct Row {
     query_count: u64,
     series_count: u64,
     memory_bytes: u64,
+    is_stored: bool,
 }
 
 pub(super) async fn tenants(
@@ -58,6 +59,7 @@ fn tenants_value(app: &App, limit: usize, sort: &str) -> Value {
         let row = rows.entry(tenant.as_str().to_owned()).or_default();
         row.series_count = size.series_count;
         row.memory_bytes = size.memory_bytes;
+        row.is_stored = true;
     }
     let rank = |row: &Row| match sort {
         "memory" => row.memory_bytes,
@@ -82,6 +84,8 @@ fn row_value(app: &App, name: &str, row: &Row) -> Value {
         "queries": row.query_count,
         "series": row.series_count,
         "memoryBytes": row.memory_bytes,
+        // Nothing is known of the data of a read-only server.
+        "stored": row.is_stored || app.lifecycle.is_read_only(),
         "limits": limits.iter().map(limit_value).collect::<Vec<_>>(),
     })
 }

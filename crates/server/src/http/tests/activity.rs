@@ -54,6 +54,17 @@ async fn queries_of_all_languages_are_added_up() {
     assert_eq!(data(&server, "top_queries?limit=1").await["queries"].as_array().map(Vec::len), Some(1));
 }
 
+/// The page named an unknown tenant only until it had asked for its series.
+#[tokio::test]
+async fn a_tenant_that_only_asked_is_not_stored() {
+    let server = two_tenants();
+    assert_eq!(server.get_as("nobody", "/api/v1/query?query=m").await.status, StatusCode::OK);
+    let found = data(&server, "tenants").await;
+    let list = found["tenants"].as_array().expect("a list");
+    let shown: Vec<_> = list.iter().map(|one| (one["tenant"].as_str(), one["stored"].as_bool())).collect();
+    assert_eq!(shown, [(Some("a"), Some(true)), (Some("b"), Some(true)), (Some("nobody"), Some(false))]);
+}
+
 #[tokio::test]
 async fn tenants_see_their_own_activity_only() {
     let server = two_tenants();
