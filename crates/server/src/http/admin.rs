@@ -2,7 +2,7 @@
 //! compaction.
 //!
 //! Invariants: nothing of it answers unless `--web.enable-admin-api` is set; a request is for its own tenant.
-//! Not here: what is done (`tsdb`).
+//! Not here: deletion, removal of tombstones, snapshots (`tsdb`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `status/tsdb/blocks`: blocks of the tenant, local ones and those of the bucket's catalogue, as Prometheus
+//! `status/tsdb/blocks`: blocks of the tenant, local ones and blocks of the bucket's catalogue, as Prometheus
 //! lists its blocks; `bytes`, `location`, `store` and `total` are additions.
 //!
 //! Invariant: at most [`BLOCK_LIST_MAX`] blocks, those with the latest ends.

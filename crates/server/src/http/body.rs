@@ -54,8 +54,8 @@ pub(crate) async fn read_waiting(
     result
 }
 
-/// Reads what is left of a refused body, within bounds: a connection that is closed with unread bytes is
-/// reset, and the client may never see why it was refused.
+/// Reads the rest of a refused body, within bounds: a connection that is closed with unread bytes is reset,
+/// and the client may never see why it was refused.
 pub(crate) async fn discard(mut body: Body) {
     let rest = async {
         let mut left = DISCARDED_BYTES_MAX;
@@ -179,7 +179,7 @@ impl HttpBody for Parts {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if Instant::now() >= self.deadline {
-            // An error ends the connection, and what is left gives its memory back.
+            // An error ends the connection, and the parts that are not sent give their memory back.
             self.parts.clear();
             let late = io::Error::new(io::ErrorKind::TimedOut, "the client reads its response too slowly");
             return Poll::Ready(Some(Err(late)));

@@ -18,7 +18,7 @@ use crate::app::App;
 /// Folders of the answer, those with most bytes first.
 const FOLDERS_MAX: usize = 50;
 
-/// What the server knows of its bucket; `data` is null without one. Sends no request to it.
+/// State of the bucket as the server knows it, without a request to the bucket; `data` is null without one.
 pub(super) async fn bucket(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
     let value = dispatch::run_status(&app, |app| match app.bucket.get() {
         Some(sources) => bucket_value(app, sources),
@@ -35,7 +35,7 @@ fn bucket_value(app: &App, sources: &BucketSources) -> Value {
     json!({
         "url": sources.url(),
         "readOnly": sources.is_read_only(),
-        // Of folders that a query or an upload has read; the others are not known.
+        // Folders that a query or an upload has read; the others are not known.
         "folderCount": folders.len(),
         "blocks": folders.iter().map(|folder| folder.block_count as u64).sum::<u64>(),
         "blockBytes": folders.iter().map(|folder| folder.bytes).sum::<u64>(),
@@ -113,7 +113,8 @@ fn requests_value(requests: &MeterSnapshot) -> Value {
     })
 }
 
-/// Outcomes that requests expect: those of the search for the newest snapshot, for example.
+/// Returns true for an outcome that requests expect, such as a missing object in the search for the newest
+/// snapshot.
 fn is_answer(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Ok | Outcome::NotFound | Outcome::Exists)
 }

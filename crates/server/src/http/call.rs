@@ -22,7 +22,7 @@ pub(super) struct Call {
     pub(super) params: Params,
     pub(super) method: Method,
     pub(super) path: String,
-    /// In which the answer is printed, if it may be large.
+    /// Coding of the answer, if it may be large.
     pub(super) coding: Coding,
     pub(super) info: RequestInfo,
     /// Memory of the parameters: they wait in the queue with their request.

@@ -1,5 +1,4 @@
-//! Cardinality of selected series, those of head and blocks, for `status/tsdb` with `match[]`, `start` or
-//! `end`.
+//! Cardinality of selected series in head and blocks, for `status/tsdb` with `match[]`, `start` or `end`.
 //!
 //! Invariants: a series of several selectors counts once; at most [`CARDINALITY_SERIES_MAX`] series are read,
 //! and the memory of their names and values is reserved.

@@ -75,7 +75,7 @@ fn is_compressible(response: &Response<Body>) -> bool {
         && response.body().size_hint().exact().is_none_or(|bytes| bytes >= COMPRESSION_BYTES_MIN)
 }
 
-/// A strong validator names bytes, and those differ between codings.
+/// Makes a strong validator weak: it names bytes, and bytes differ between codings.
 fn weaken_etag(headers: &mut HeaderMap) {
     let Some(etag) = headers.get(header::ETAG) else { return };
     if etag.as_bytes().starts_with(b"W/") {

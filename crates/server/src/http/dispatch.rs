@@ -37,7 +37,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// What a query holds while it runs.
+/// Read context and permit of a running query.
 pub(super) struct Admitted {
     pub(super) ctx: ReadContext,
     deadline_ns: u64,
@@ -216,8 +216,8 @@ async fn run_aside<T: Send + 'static>(
     let mut guard = CancelOnDrop::of(&admitted.ctx);
     let shared = app.clone();
     let done = app.query_threads.run(move || {
-        // All of it, or the closure takes the context alone and a client that leaves frees the permit of work
-        // that goes on.
+        // The whole value is moved, or the closure takes the context alone and a client that leaves frees the
+        // permit of work that goes on.
         let admitted = admitted;
         admitted.ctx.begin_long_work();
         let result = work(&shared, &admitted.ctx);

@@ -1,8 +1,8 @@
 //! `/federate`: the latest sample of every series that a `match[]` selects, for another scraper: as text, or
 //! as protobuf, which has native histograms too.
 //! Invariants: series of one metric and type follow each other; series that are stale or silent for longer
-//! than the lookback are left out. Memory is that of the latest samples, and of the parts that wait for the
-//! client. Not here: formats (`print`), which of them the client wants (`accept`).
+//! than the lookback are left out. Memory is bounded by the latest samples, and by the parts that wait for
+//! the client. Not here: formats (`print`), which of them the client wants (`accept`).
 
 mod accept;
 mod escaping;

@@ -21,13 +21,13 @@ pub(crate) enum InflateError {
     Invalid(String),
 }
 
-/// Returns the size that the end of a gzip body claims, at most `bytes_max`: that of its last member.
+/// Returns the size that the end of a gzip body, its last member, claims; at most `bytes_max`.
 pub(crate) fn claimed_bytes(packed: &[u8], bytes_max: usize) -> usize {
     let claimed = packed.last_chunk::<4>().map_or(0, |size| u32::from_le_bytes(*size));
     usize::try_from(claimed).unwrap_or(usize::MAX).min(bytes_max)
 }
 
-/// Unpacks `packed` to at most `bytes_max` bytes. `held` grows by what is more than `reserved_bytes`, which
+/// Unpacks `packed` to at most `bytes_max` bytes. `held` grows by the bytes beyond `reserved_bytes`, which
 /// are reserved already.
 pub(crate) fn inflate(
     packed: &[u8],

@@ -1,5 +1,5 @@
-//! `metadata`, `targets/metadata` and `query_exemplars`. Invariant: shapes are Prometheus's; what is not
-//! stored is an empty response.
+//! `metadata`, `targets/metadata` and `query_exemplars`. Invariant: shapes are Prometheus's; the response is
+//! empty for kinds of records that are not stored.
 
 use std::sync::Arc;
 

@@ -43,7 +43,7 @@ pub(super) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     response
 }
 
-/// What the access log has of a request.
+/// Fields of a request in the access log.
 struct Access {
     method: Method,
     /// Without the query string, which may be long, and which the query log has.

@@ -55,7 +55,7 @@ static DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
         yaml::put_entry(&mut out, key, &value, 0);
     }
     out.push_str("paths:\n");
-    // In the order of the table, which is that of the documentation.
+    // The table has the order of the documentation.
     for (path, item) in &paths {
         yaml::put_entry(&mut out, path, item, 1);
     }

@@ -39,7 +39,7 @@ impl Params {
     }
 
     /// Reads one urlencoded text. A pair with a broken escape or a semicolon is left out and remembered, as
-    /// Prometheus does: most endpoints answer with what is left, a few ask [`Params::well_formed`].
+    /// Prometheus does: most endpoints answer with the other pairs, a few ask [`Params::well_formed`].
     pub(crate) fn parse(&mut self, encoded: &str) -> Result<(), ApiError> {
         for pair in encoded.split('&').filter(|pair| !pair.is_empty()) {
             if let Some(why) = pair_fault(pair) {
@@ -64,10 +64,10 @@ impl Params {
         Ok(())
     }
 
-    /// Whether every pair could be read.
+    /// Checks that every pair could be read.
     ///
     /// # Errors
-    /// Names the first that could not.
+    /// Names the first pair that could not.
     pub(crate) fn well_formed(&self) -> Result<(), ApiError> {
         match &self.malformed {
             None => Ok(()),
@@ -127,7 +127,7 @@ impl Params {
     }
 }
 
-/// Why a number cannot be read, as Go's `strconv` says it.
+/// Reason why a number cannot be read, in the words of Go's `strconv`.
 pub(crate) fn int_fault(text: &str, error: &ParseIntError, function: &str) -> String {
     let why = match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
@@ -136,7 +136,7 @@ pub(crate) fn int_fault(text: &str, error: &ParseIntError, function: &str) -> St
     format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
-/// Why a `name=value` pair cannot be read, in Prometheus's words.
+/// Reason why a `name=value` pair cannot be read, in Prometheus's words.
 fn pair_fault(pair: &str) -> Option<String> {
     if pair.contains(';') {
         return Some("invalid semicolon separator in query".to_owned());
@@ -227,7 +227,7 @@ pub(crate) fn show_duration_ns(ns: i64) -> String {
     format!("{sign}{text}")
 }
 
-/// What both Go and Rust read as a float; words such as `infinity` included.
+/// Parses texts that both Go and Rust read as a float; words such as `infinity` included.
 fn parse_float(text: &str) -> Option<f64> {
     text.parse().ok()
 }

@@ -15,7 +15,7 @@ use crate::app::App;
 pub(super) enum PartialResponse {
     /// The read fails with them.
     Refused,
-    /// They are left out and named.
+    /// Failed sources are left out and named.
     Allowed,
 }
 

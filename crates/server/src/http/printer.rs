@@ -43,7 +43,7 @@ impl Printer {
         Ok(Printer { packed: packing.answer(), ..printer })
     }
 
-    /// To be called after each item: pays for what has been printed and notices the end of the query.
+    /// Reserves memory for the printed bytes and notices the end of the query; to be called after each item.
     pub(super) fn settle(&mut self, ctx: &ReadContext) -> Result<(), ApiError> {
         let grown = (self.out.capacity() as u64).saturating_sub(self.held.bytes());
         if grown > 0 {

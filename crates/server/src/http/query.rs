@@ -211,7 +211,7 @@ fn steps(params: &Params) -> Result<EvalTimes, ApiError> {
     Ok(EvalTimes::Steps { start_ms, end_ms, step_ms: (step_ns / NS_PER_MS).max(1) })
 }
 
-/// How far this query looks back; what is not positive means the default.
+/// Lookback of this query; zero and negative values mean the default.
 fn lookback_ms(params: &Params) -> Result<Option<i64>, ApiError> {
     let Some(text) = params.get("lookback_delta") else { return Ok(None) };
     let parsed = parse_duration_ns(text)
@@ -390,7 +390,7 @@ impl Running<'_> {
         }
     }
 
-    /// The line of the query log, in Prometheus's field names; those of our own are `tenant` and `requestID`.
+    /// The line of the query log, in Prometheus's field names; `tenant` and `requestID` are additions.
     fn log_line(&self, app: &App, error: Option<&ApiError>) -> serde_json::Value {
         let call = &self.request.call;
         let (start_ms, end_ms, step_ms) = self.times_ms;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: series come sorted, samples bit for bit, staleness markers among them; an answer as one
 //! message is complete or an error; a streamed one that cannot be completed ends the connection instead of
-//! the body, so that no client takes a part for the whole. Memory of a streamed answer is that of one series
+//! the body, so that no client takes a part for the whole. A streamed answer needs the memory of one series
 //! and some frames, whatever is read. Not here: protobuf and snappy (`ingest`), bytes of chunks (the store),
 //! the body that is streamed (`stream`).
 

@@ -68,7 +68,7 @@ fn trace_id(traceparent: &str) -> Option<&str> {
     (id.len() == TRACE_ID_DIGITS && is_hex).then_some(id)
 }
 
-/// Who sent a request.
+/// Sender and identifier of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestInfo {
     pub(crate) id: RequestId,

@@ -90,7 +90,7 @@ async fn answer(app: &Arc<App>, call: Call, searched: Searched) -> Result<Respon
     stream::answer(app, admitted, kind, print).await
 }
 
-/// Returns the best names, one more than the limit if there are so many.
+/// Returns the best names, one more than the limit if there are more.
 fn search(
     source: &dyn Queryable,
     searched: &Searched,
@@ -144,7 +144,7 @@ impl Search {
             for prefix in &prefixes {
                 self.scan_part(source, &LabelValueScan { prefix, ..scan }, ctx)?;
             }
-            // Names without such a start have lower scores, or none.
+            // Names without the prefix have lower scores, or none.
             let is_done = self.ranking.is_full() || self.terms.is_of_prefixes();
             if !prefixes.is_empty() && is_done {
                 return Ok(());

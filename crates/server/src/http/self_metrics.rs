@@ -2,7 +2,7 @@
 //! messages.
 //!
 //! Invariants: families and their series are sorted; 64-bit integers are strings, as in the JSON mapping of
-//! protobuf. The bucket of `+Inf` is left out, its count is that of all samples.
+//! protobuf. The bucket of `+Inf` is left out, its count equals the count of all samples.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

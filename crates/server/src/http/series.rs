@@ -1,4 +1,4 @@
-//! `series`, `labels`, `label/<name>/values`: what is stored, by selectors.
+//! `series`, `labels`, `label/<name>/values`: stored series, label names and values, by selectors.
 //! Invariants: answers are sorted, each item once, over all `match[]`; collected items count in the query's
 //! budget. Small requests begin on the async worker that read them (ADR 0040).
 

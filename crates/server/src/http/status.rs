@@ -228,7 +228,7 @@ fn storage_value(app: &App) -> Value {
     })
 }
 
-/// Where the memory of the process is. An endpoint of our own; answers during the replay, too.
+/// Memory of the process by consumer. An endpoint of our own; answers during the replay, too.
 pub(super) async fn memory(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
     let value = dispatch::run_status(&app, |app| Memory::read(app, MEMORY_TENANTS).to_json()).await?;
     Ok(success(&value))

@@ -16,7 +16,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, Response, header};
 use chronolith_model::{QueryError, ReadContext};
 use hyper::body::Frame;
-// Tokio's `channel` has a limit, unlike that of the same name in the standard library.
+// Tokio's `channel` has a limit, unlike the function of the same name in the standard library.
 use tokio::sync::mpsc::{self, channel as bounded_channel};
 use tokio::time::Instant;
 
@@ -27,7 +27,7 @@ use crate::app::App;
 use crate::limits::STREAM_PARTS_MAX;
 use crate::metrics::{Metrics, StreamMetrics};
 
-/// What all streams of one endpoint have in common.
+/// Properties that all streams of one endpoint share.
 #[derive(Clone, Copy)]
 pub(super) struct StreamKind {
     /// As logs and errors name it.
@@ -55,7 +55,7 @@ enum Part {
     Failed(ApiError),
 }
 
-/// Where the printing thread puts its parts.
+/// Sink of the printing thread for its parts.
 pub(super) struct Parts {
     app: Arc<App>,
     kind: StreamKind,
@@ -196,7 +196,7 @@ mod tests {
     use crate::http::tests::Fixture;
     use http_body_util::BodyExt as _;
 
-    /// Which frames of a body come without an error: a part, then whatever `end` sends.
+    /// Frames of a body, true for one without an error: a part, then whatever `end` sends.
     async fn read_to_end(end: impl FnOnce(mpsc::Sender<Part>)) -> Vec<bool> {
         let server = Fixture::ready();
         let ctx = ReadContext::unlimited(server.app.env.clock.clone());

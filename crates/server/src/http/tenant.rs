@@ -8,7 +8,7 @@ use chronolith_model::tenant::TenantIdError;
 /// Header that names the tenant, as Mimir, Loki and Cortex have it.
 pub(crate) const TENANT_HEADER: &str = "x-scope-orgid";
 
-/// Why a request has no tenant.
+/// Reason why a request has no tenant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TenantError {
     /// The header is not there.

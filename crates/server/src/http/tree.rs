@@ -75,7 +75,7 @@ fn chain(expr: &Expr) -> Value {
             "matching": binary.matching.as_ref().map(matching_node),
             "bool": binary.return_bool,
         });
-        // Moved in, not copied as `json!` does it: what is on the left may be long.
+        // Moved in, not copied as `json!` does it: the left side may be long.
         node["lhs"] = left;
         node
     })
@@ -149,7 +149,7 @@ fn put_at(node: &mut Value, at: Option<AtModifier>) {
     node["startOrEnd"] = json!(word);
 }
 
-/// `name` in milliseconds, and `nameExpr` where it is computed.
+/// Sets `name` in milliseconds, and `nameExpr` where it is computed.
 fn put_duration(node: &mut Value, name: &str, duration: Option<&DurationExpr>) {
     let (ms, computed) = match duration {
         None => (0, Value::Null),

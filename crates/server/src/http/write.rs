@@ -34,7 +34,7 @@ use crate::app::App;
 use crate::http::tenant::tenant_of;
 use crate::limits::HEAD_FULL_RETRY_AFTER_SECONDS;
 
-/// Counts of what is stored, in answers to remote write 2.0.
+/// Counts of stored samples, histograms and exemplars, in answers to remote write 2.0.
 const SAMPLES_WRITTEN_HEADER: &str = "x-prometheus-remote-write-samples-written";
 const HISTOGRAMS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-histograms-written";
 const EXEMPLARS_WRITTEN_HEADER: &str = "x-prometheus-remote-write-exemplars-written";
@@ -88,7 +88,7 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
         decompressed_bytes(&body.bytes).filter(|n| *n <= options.decompressed_bytes_max as u64);
     app.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
     app.writes.metrics.bytes_decompressed.add(decompressed.unwrap_or(0));
-    // Only here: a request in the queue needs no more memory than what was sent.
+    // Only here: a request in the queue needs no more memory than its bytes as sent.
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
     let shared = app.clone();
@@ -216,7 +216,7 @@ fn write_error(error: &WriteError) -> ApiError {
     ApiError::new(kind, error)
 }
 
-/// What a snappy block claims to unpack to.
+/// Size that the start of a snappy block claims.
 fn decompressed_bytes(body: &[u8]) -> Option<u64> {
     ByteReader::new(body).uvarint("decompressed length").ok()
 }

@@ -94,7 +94,7 @@ fn limit_value(one: &LimitUse) -> Value {
     json!({ "name": one.name, "setting": one.setting, "used": one.used, "limit": one.limit })
 }
 
-/// Use of the limits of the storage, then of those of requests.
+/// Use of the limits of the storage, then of the limits of requests.
 fn limit_uses(app: &App, tenant: &TenantId) -> Vec<LimitUse> {
     let mut uses = app.lifecycle.opened().map(|store| store.limit_uses(tenant)).unwrap_or_default();
     let queries = app.limits_of(tenant).queries;

@@ -148,7 +148,7 @@ async fn every_protocol_of_the_port_is_refused_alike() {
     }
 }
 
-/// A request may name its host several times, or not at all.
+/// Checks requests that name their host several times, or not at all.
 #[tokio::test]
 async fn all_names_of_a_request_are_compared() {
     let hosts = AllowedHosts::parse("localhost").expect("valid");

@@ -1,7 +1,7 @@
 //! Content negotiation by `Accept-Encoding` (RFC 9110, 12.5.3): zstd, gzip or identity.
 //!
-//! Invariants: a header that cannot be parsed never causes a coding that its client may not read; of codings
-//! of equal weight the one that costs the server least is sent.
+//! Invariants: a header that cannot be parsed never causes a coding that its client may not read; among
+//! codings of equal weight the cheapest for the server is sent.
 //! Not here: Brotli and deflate (ADR 0105).
 
 use axum::http::{HeaderMap, Method, header};
@@ -102,7 +102,7 @@ impl Weights {
         } else {
             return;
         };
-        // Of several entries of one coding the highest counts.
+        // The highest weight counts if a coding has several entries.
         *slot = Some(slot.map_or(weight, |known| known.max(weight)));
     }
 }

@@ -21,7 +21,7 @@ use crate::limits::{COMPRESSION_BLOCK_BYTES, COMPRESSION_BLOCKS_AHEAD_MAX};
 /// Progress of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// Nothing is sent: the header goes with what is sent first.
+    /// Nothing is sent: the header goes with the first bytes.
     Start,
     Blocks,
     /// The response is complete, or the body has failed.

@@ -29,7 +29,7 @@ pub(super) struct Packed {
     crc: Option<Crc>,
 }
 
-/// Why a block has no result.
+/// Reason why a block has no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PackError {
     /// The memory of the query is used up.

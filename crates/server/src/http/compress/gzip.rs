@@ -2,8 +2,8 @@
 //!
 //! Invariants: a block ends on a byte boundary (sync flush), so blocks follow one another in one deflate
 //! stream; a block but for the first is compressed with the last [`WINDOW_BYTES`] in front of it as the
-//! dictionary, so a matrix keeps its matches between rows. The checksum of the member is combined from those
-//! of the blocks.
+//! dictionary, so a matrix keeps its matches between rows. The checksum of the member is combined from the
+//! checksums of the blocks.
 
 use std::cell::RefCell;
 
@@ -78,7 +78,7 @@ pub(super) fn dictionary(parts: &[Bytes]) -> Vec<u8> {
     dictionary
 }
 
-/// End of a member in blocks; `crc` is that of its whole content.
+/// End of a member in blocks; `crc` is the checksum of its whole content.
 pub(super) fn end(crc: &Crc) -> Vec<u8> {
     [LAST_BLOCK.as_slice(), &trailer(crc)].concat()
 }

@@ -137,7 +137,7 @@ fn codings_are_negotiated_by_weight() {
 }
 
 /// Blocks that are compressed on their own, each with the end of the one before as its dictionary, are one
-/// member with the content of all, and those of zstd one frame.
+/// gzip member with the content of all, and zstd blocks are one frame.
 #[test]
 fn blocks_are_one_member_or_frame() {
     let content = matrix(300_000);
@@ -239,7 +239,7 @@ async fn streams_of_any_parts_have_the_content_of_their_body() {
     }
 }
 
-/// What can be decoded of a response without its end.
+/// Content that can be decoded from a response without its end.
 fn decoded_so_far(coding: Coding, bytes: &[u8]) -> Vec<u8> {
     let mut seen = vec![0; 100];
     let seen_bytes = match coding {

@@ -46,13 +46,13 @@ async fn what_is_not_small_is_begun_anew_elsewhere_and_starts_there_next_time() 
         assert_eq!((result, threads[0], threads.len()), (Ok(7), begun, 2));
         assert_ne!(threads[1], begun);
         assert_eq!(app.metrics.query.timed_out.get(), 0, "it was not over");
-        // It is remembered: its first attempt is not here, so that its time is over indeed.
+        // The restart is remembered: the next query does not begin here, so that its time is over indeed.
         let begun = here();
         let (result, threads) = run_one(&app, "large", false).await;
         assert_eq!((result, threads.len()), (Err(ErrorKind::Timeout), 1));
         assert_ne!(threads[0], begun);
         assert_eq!(app.metrics.query.timed_out.get(), 1);
-        // That took no time, so the next one begins here.
+        // The query that timed out took no time, so the next one begins here.
         let begun = here();
         let (result, threads) = run_one(&app, "large", true).await;
         assert_eq!((result, threads), (Ok(7), vec![begun]));

@@ -169,7 +169,7 @@ mod tests {
             check(text, Format::Text);
         }
         check(PROTOBUF, Format::Protobuf);
-        // What Prometheus sends with and without native histograms.
+        // Header of Prometheus with and without native histograms.
         let scrape = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
                       text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         check(&format!("{PROTOBUF};q=0.6,{scrape}"), Format::Protobuf);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     /// Names were sent as UTF-8 whatever the scraper asked for, so one with names of the classic format alone
-    /// lost the whole target. Right values: those of Prometheus 3.16, but for quotes, which it does not know.
+    /// lost the whole target. The right values are Prometheus 3.16's, but for quotes, which it does not know.
     #[test]
     fn names_are_escaped_unless_the_scraper_takes_utf8() {
         let om = "application/openmetrics-text;version=1.0.0";

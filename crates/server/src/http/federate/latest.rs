@@ -147,8 +147,8 @@ fn escaped_labels(labels: &Labels, escaping: Escaping) -> Option<Box<[(String, S
     Some(others.map(|(name, value)| (escaping.label_name(name).into_owned(), value.to_owned())).collect())
 }
 
-/// Memory of a histogram with its bounds, which the histograms of a series share, but not those of different
-/// series.
+/// Memory of a histogram with its bounds, which the histograms of one series share; histograms of different
+/// series do not.
 fn memory_bytes(histogram: &Histogram) -> u64 {
     let bound_count = match histogram {
         Histogram::Int(histogram) => histogram.custom_values.len(),

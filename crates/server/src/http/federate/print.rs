@@ -80,8 +80,8 @@ fn exposed_labels<'a>(
         .chain(key.labels.get("instance").is_none().then_some(("instance", "")))
 }
 
-/// Prints a family. Each metric is encoded twice: its length stands before it, and that of the family before
-/// all.
+/// Prints a family. Each metric is encoded twice: its length stands before it, and the length of the family
+/// before all.
 fn print_protobuf<'a>(
     metric: &str,
     family_type: FamilyType,

@@ -277,7 +277,7 @@ async fn names_are_escaped_as_the_scraper_asks() {
     assert!(found[0].starts_with("name=\"vat_temp\"") && found[0].contains("name=\"my_id\""), "{found:?}");
 }
 
-/// The advice for long URLs was to send a form, which this path refused.
+/// Covers a regression: the advice for long URLs was to send a form, which this path refused.
 #[tokio::test]
 async fn many_selectors_are_sent_as_a_form() {
     let server = written().await;
@@ -322,8 +322,8 @@ async fn long() -> Fixture {
     server
 }
 
-/// The whole answer was printed before its first byte was sent, and was held in memory together with the
-/// samples.
+/// Covers a regression: the whole answer was printed before its first byte was sent, and was held in memory
+/// together with the samples.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_client_holds_samples_and_a_few_parts() {
     let server = long().await;

@@ -7,8 +7,8 @@ use chronolith_model::FloatHistogram;
 
 use super::{put_display, put_float, put_time};
 
-/// `[time, {"count": "3", "sum": "4", "buckets": [[0, "1", "2", "3"]]}]`; the first number of a bucket says
-/// which of its ends belong to it.
+/// Appends `[time, {"count": "3", "sum": "4", "buckets": [[0, "1", "2", "3"]]}]`; the first number of a
+/// bucket says which of its ends belong to it.
 pub(crate) fn put_histogram(out: &mut Vec<u8>, time_ms: i64, histogram: &FloatHistogram) {
     out.push(b'[');
     put_time(out, time_ms);
@@ -38,7 +38,7 @@ fn put_quoted(out: &mut Vec<u8>, value: f64) {
     out.push(b'"');
 }
 
-/// A list of them.
+/// Appends a list of histograms with their times.
 pub(crate) fn put_histograms(out: &mut Vec<u8>, histograms: &[(i64, Arc<FloatHistogram>)]) {
     out.push(b'[');
     for (idx, (time_ms, histogram)) in histograms.iter().enumerate() {

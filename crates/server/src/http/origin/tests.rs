@@ -1,4 +1,4 @@
-//! What pages of other origins may do, and which headers tell them so.
+//! Requests that pages of other origins may send, and the headers that allow them.
 
 use super::*;
 use crate::http::CorsOrigin;
@@ -22,8 +22,8 @@ fn with_origin(pattern: &str) -> Fixture {
     .open()
 }
 
-/// Any page that a developer had open could write to the server on his machine, reload it and, with the admin
-/// API on, delete.
+/// Covers a regression: any page that a developer had open could write to the server on his machine, reload
+/// it and, with the admin API on, delete.
 #[tokio::test]
 async fn a_page_of_another_origin_cannot_change_anything() {
     let server = Fixture::with(|options| {

@@ -55,7 +55,7 @@ async fn files_of_the_page_are_immutable_and_those_of_other_builds_absent() {
     let mut addresses = FILES.page().split(['"']).filter(|part| part.starts_with("ui/"));
     let script = addresses.clone().find(|address| address.ends_with(".js")).expect("a script");
     assert!(addresses.all(|address| address.contains(FILES.hash())));
-    // What is stored as gzip costs nothing; a client that prefers zstd gets it as any other response.
+    // Files that are stored as gzip cost nothing; a client that prefers zstd gets them as any other response.
     for (encoding, coding) in [
         ("", None),
         ("gzip", Some("gzip")),

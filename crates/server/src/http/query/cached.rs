@@ -44,7 +44,7 @@ impl Running<'_> {
             start_times: request.engine.options().start_times,
         };
         let sources = app.lifecycle.source()?;
-        // Before anything is read: what is written from here on counts as changed for the next reader.
+        // Before anything is read: samples written from here on count as changed for the next reader.
         let generation = sources.generation(&request.call.tenant);
         let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: self.text() };
         let changed = |since| {
@@ -94,7 +94,7 @@ fn annotations_of(result: &QueryResult, text: &str) -> Annotations {
     Annotations { query: text.to_owned(), warnings: result.warnings.clone(), infos: infos.collect() }
 }
 
-/// Adds those of the steps that were not computed, before the others.
+/// Adds the annotations of the steps that were not computed, before the others.
 fn join_annotations(result: &mut QueryResult, before: Annotations) {
     let fresh = std::mem::take(&mut result.infos);
     let mut steps: Vec<Option<StepSet>> = Vec::with_capacity(fresh.len());

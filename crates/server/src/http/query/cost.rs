@@ -1,7 +1,8 @@
 //! `query_cost` and `query_range_cost`: estimates of what a query would read, without running it.
 //!
-//! Invariants: parameters are those of `query` and `query_range`, checked in Prometheus's order and with its
-//! texts, also those that an estimate does not use. Without the feature `query-cost` there are no such paths.
+//! Invariants: parameters are the ones of `query` and `query_range`, checked in Prometheus's order and with
+//! its texts, also parameters that an estimate does not use. Without the feature `query-cost` there are no
+//! such paths.
 
 use std::sync::Arc;
 

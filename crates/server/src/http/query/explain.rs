@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::http::json;
 
-/// How long the parts of a query took.
+/// Durations of the parts of a query.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Timings {
     pub(super) queue_ns: u64,
@@ -64,7 +64,7 @@ pub(super) fn tree(node: &TraceNode) -> Value {
     tree
 }
 
-/// Which statistics a request asks for.
+/// Statistics that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StatsMode {
     None,

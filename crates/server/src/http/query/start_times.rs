@@ -1,7 +1,7 @@
 //! The header `X-Prometheus-Use-Start-Timestamps`, which overrides the feature `use-start-timestamps` for one
 //! query.
 //!
-//! Invariant: values and texts of errors are those of Prometheus, which reads booleans as Go does.
+//! Invariant: values and texts of errors are Prometheus's, which reads booleans as Go does.
 
 use axum::extract::Request;
 use chronolith_model::quote::write_quoted;

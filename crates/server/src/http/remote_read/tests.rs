@@ -161,12 +161,12 @@ async fn samples_come_as_one_message() {
     let b = format!("__name__=up,job=b -2:{:x} -1:{STALE_NAN_BITS:x}", (-0.0f64).to_bits());
     let a = format!("__name__=up,job=a 0:{:x}", 1.5f64.to_bits());
     assert_eq!(samples_of(&body), [format!("0 {a}"), format!("0 {b}"), format!("2 {b}")]);
-    // Who lists no form is from before there were two.
+    // A client that lists no form is from before there were two.
     let (_, headers, old) = send(&server, request(&asked, &[])).await;
     assert_eq!((&headers["content-encoding"], old), (&"snappy".parse().unwrap(), body));
 }
 
-/// As Prometheus answers: labels alone in one message, chunks in frames.
+/// Checks that labels alone come in one message, and chunks in frames, as Prometheus answers.
 #[tokio::test]
 async fn a_reader_of_labels_gets_no_samples() {
     let server = written().await;

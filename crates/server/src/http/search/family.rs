@@ -5,7 +5,8 @@
 
 use chronolith_model::{MetadataEntry, MetricKind};
 
-/// Returns the metadata of `metric` or of its family; `stored` returns that of one name, the newest first.
+/// Returns the metadata of `metric` or of its family; `stored` returns the metadata of one name, the newest
+/// first.
 pub(super) fn metadata_of(
     metric: &str,
     stored: impl Fn(&str) -> Vec<MetadataEntry>,
@@ -14,7 +15,7 @@ pub(super) fn metadata_of(
         return Some(own);
     }
     let (family, suffix) = metric.rsplit_once('_')?;
-    // The series of such a family have its name.
+    // The series of a family with this suffix have its name.
     if matches!(suffix, "total" | "info") && family.rsplit('_').next() == Some(suffix) && family.contains('_')
     {
         return None;

@@ -11,7 +11,8 @@ use memchr::memmem::Finder;
 const ALL_STARTS_CHARS_MAX: usize = 1024;
 /// Characters of names and terms that Jaro-Winkler compares, from their starts.
 const JARO_WINKLER_CHARS_MAX: usize = 256;
-/// Factor of a subsequence that is not at the start of its name, so that only such a start has a score of 1.
+/// Factor of a subsequence that is not at the start of its name, so that only one at the start has a score of
+/// 1.
 const SUBSEQUENCE_SCALE: f64 = 0.999;
 /// Part of the score, for `jarowinkler`, that a term loses at the end of a name.
 const INSIDE_RANGE: f64 = 0.9;
@@ -29,7 +30,7 @@ pub(super) enum FuzzyAlgorithm {
     JaroWinkler,
 }
 
-/// How names are matched.
+/// Settings of the comparison of names with terms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Matching {
     pub(super) algorithm: FuzzyAlgorithm,
@@ -165,7 +166,7 @@ fn subsequence<T: Copy + PartialEq>(pattern: &[T], text: &[T]) -> f64 {
     };
     let mut best = 0.0_f64;
     for (start, _) in text[..=last_start].iter().enumerate().filter(|(_, item)| **item == first) {
-        // What does not follow this start follows no later one.
+        // A pattern that is no subsequence from this start is none from a later one.
         let Some(score) = subsequence_from(start, pattern, text) else { break };
         best = best.max(score);
         if text.len() > ALL_STARTS_CHARS_MAX {
@@ -178,7 +179,7 @@ fn subsequence<T: Copy + PartialEq>(pattern: &[T], text: &[T]) -> f64 {
 /// Sum of the squared lengths of runs, less the part of the text that is in gaps; the gap at the end counts
 /// half. Greedy: each item of the pattern takes the next equal one of the text.
 fn subsequence_from<T: Copy + PartialEq>(start: usize, pattern: &[T], text: &[T]) -> Option<f64> {
-    // Clients compare scores, so the order of operations is that of Prometheus.
+    // Clients compare scores, so the order of operations is the same as in Prometheus.
     let per_item = 1.0 / text.len() as f64;
     let mut score = 0.0;
     let mut at = 0;
@@ -267,7 +268,7 @@ mod tests {
         check(SUBSEQUENCE, &["ab"], "xacab", Some(0.999 * (4.0 - 3.0 / 5.0) / 4.0));
     }
 
-    /// They matched every name, also next to other terms.
+    /// Empty terms matched every name, also next to other terms.
     #[test]
     fn empty_terms_are_left_out() {
         check(SUBSEQUENCE, &["", "up"], "down", None);

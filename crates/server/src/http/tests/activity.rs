@@ -215,7 +215,7 @@ async fn metrics_are_listed_by_use() {
     assert_eq!((&idle["queries"], &idle["lastQueriedMs"]), (&0.into(), &Value::Null));
 }
 
-/// Bytes are those of the chunks in the blocks, whose metrics may have left the head.
+/// Checks that bytes are counted from the chunks in the blocks, whose metrics may have left the head.
 #[tokio::test]
 async fn metrics_have_bytes_on_disk() {
     let server = Fixture::ready();
@@ -237,7 +237,7 @@ async fn metrics_have_bytes_on_disk() {
     assert_eq!(rows, [("m", 1, chunk_bytes), ("new", 1, 0)], "those of the head alone");
 }
 
-/// A damaged block leaves the bytes unknown, and the rest of the list as it is.
+/// Checks that a damaged block leaves the bytes unknown, and the rest of the list as it is.
 #[tokio::test]
 async fn damage_on_disk_leaves_the_list_of_metrics() {
     let server = Fixture::ready();

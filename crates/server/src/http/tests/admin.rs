@@ -151,7 +151,7 @@ async fn a_snapshot_is_named_and_compaction_can_be_paused() {
     );
 }
 
-/// A tenant deletes its own series only.
+/// Checks that a tenant deletes its own series only.
 #[tokio::test]
 async fn a_request_is_for_its_tenant() {
     let server = Fixture::with(|options| {

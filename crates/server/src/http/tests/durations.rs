@@ -1,12 +1,12 @@
 //! Durations that are wrong only for the times of a query, steps and the header of start timestamps: status,
-//! kind and text of the answer are those of Prometheus 3.16.
+//! kind and text of the answer are Prometheus 3.16's.
 
 use axum::http::Request;
 use chronolith_ingest::remote_write::v2::encode::{RequestEncoder, SampleOut, SeriesExtras};
 
 use super::{Answer, Fixture, NOW_MS};
 
-/// Bad data of the parameter `query`, or 200 for an empty text.
+/// Checks for bad data of the parameter `query`, or for 200 if the text is empty.
 #[track_caller]
 fn check(answer: &Answer, want: &str, path: &str) {
     if want.is_empty() {
@@ -72,8 +72,8 @@ const WRONG_DURATIONS: [(&str, [&str; 3]); 25] = [
     ("x[5m]", ["", WRONG_TYPE, WRONG_TYPE]),
 ];
 
-/// A duration that is wrong only for the step or range of the query was 422 execution, because it is computed
-/// with the plan. Prometheus computes it before the query runs: 400 bad_data.
+/// Covers a regression: a duration that is wrong only for the step or range of the query was 422 execution,
+/// because it is computed with the plan. Prometheus computes it before the query runs: 400 bad_data.
 #[tokio::test]
 async fn durations_that_are_wrong_at_query_time_are_bad_data() {
     let server = Fixture::ready();
@@ -90,7 +90,7 @@ async fn durations_that_are_wrong_at_query_time_are_bad_data() {
     }
 }
 
-/// A range or step below a millisecond was refused at the position `0:0`.
+/// Covers a regression: a range or step below a millisecond was refused at the position `0:0`.
 #[tokio::test]
 async fn ranges_below_a_millisecond_are_refused_where_they_stand() {
     let server = Fixture::ready();
@@ -107,7 +107,7 @@ async fn ranges_below_a_millisecond_are_refused_where_they_stand() {
     }
 }
 
-/// A step below a millisecond was rounded up to one.
+/// Covers a regression: a step below a millisecond was rounded up to one.
 #[tokio::test]
 async fn steps_below_a_millisecond_are_refused() {
     let server = Fixture::ready();
@@ -129,7 +129,7 @@ async fn steps_below_a_millisecond_are_refused() {
     assert_eq!(refused["error"], text);
 }
 
-/// The header overrides the feature for one query, instant or range, cached or not.
+/// Checks that the header overrides the feature for one query, instant or range, cached or not.
 #[tokio::test]
 async fn a_header_chooses_start_timestamps_for_one_query() {
     const WITH: &str = "36.57142857142857";

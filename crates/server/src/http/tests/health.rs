@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// After a failed sync nothing is written until a restart, and both probes kept answering 200: no
-/// orchestrator restarted it.
+/// Covers a regression: after a failed sync nothing is written until a restart, and both probes kept
+/// answering 200: no orchestrator restarted it.
 #[tokio::test]
 async fn a_poisoned_log_is_neither_healthy_nor_ready() {
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);
@@ -38,7 +38,8 @@ async fn a_stop_withdraws_readiness_while_requests_are_still_answered() {
     assert_eq!(server.write(&[(&labels, &[(NOW_MS, 1.0)])]).await.status, StatusCode::NO_CONTENT);
 }
 
-/// After a panic of the replay both probes and the start page went on saying that the log is replayed.
+/// Covers a regression: after a panic of the replay both probes and the start page went on saying that the
+/// log is replayed.
 #[tokio::test]
 async fn a_failed_start_is_neither_healthy_nor_ready() {
     let (env, _clock, disk) = Env::fake(NOW_MS, 1);

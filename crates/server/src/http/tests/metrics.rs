@@ -1,5 +1,5 @@
 //! The server's own metrics: names, types, units and help texts as `promtool check metrics` wants them, times
-//! that are those of samples, metadata.
+//! of samples, metadata.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::metrics::scrape;
 
 const UP: Pairs<'_> = &[("__name__", "up")];
 
-/// What is wrong with a family, by the rules of `promtool check metrics` and of Prometheus's naming guide.
+/// Faults of a family, by the rules of `promtool check metrics` and of Prometheus's naming guide.
 fn faults(family: &Family) -> Vec<String> {
     let name = family.name.as_str();
     let mut faults = Vec::new();
@@ -54,7 +54,7 @@ fn faults(family: &Family) -> Vec<String> {
     faults
 }
 
-/// 25 counters were gauges without `_total`, with the help text "Gauge of the store.".
+/// Covers a regression: 25 counters were gauges without `_total`, with the help text "Gauge of the store.".
 #[tokio::test]
 async fn every_metric_has_a_name_type_help_and_unit() {
     let server = Fixture::starting();
@@ -75,7 +75,8 @@ fn value(server: &Fixture, name: &str) -> Option<f64> {
     families.iter().find(|family| family.name == name).map(|family| family.samples[0].value)
 }
 
-/// The bounds were those of two-hour windows, so that the newest sample lay up to two hours in the future.
+/// Covers a regression: the bounds were the ends of two-hour windows, so that the newest sample lay up to two
+/// hours in the future.
 #[tokio::test]
 async fn times_of_the_head_are_those_of_samples() {
     let server = Fixture::ready();
@@ -95,7 +96,8 @@ async fn times_of_the_head_are_those_of_samples() {
     );
 }
 
-/// Each request for `/metrics` took a thread of its own, of those that writes need too.
+/// Covers a regression: each request for `/metrics` took a thread of its own from the pool that writes need
+/// too.
 #[tokio::test]
 async fn many_requests_for_metrics_share_a_few_threads() {
     let server = Fixture::ready();
@@ -140,7 +142,7 @@ fn poll_once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> 
     future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
 }
 
-/// Grafana's builder showed no type for the server's own metrics: they had no metadata.
+/// Covers a regression: Grafana's builder showed no type for the server's own metrics: they had no metadata.
 #[tokio::test]
 async fn own_metrics_have_metadata() {
     let server = Fixture::ready();
@@ -154,7 +156,7 @@ async fn own_metrics_have_metadata() {
     assert_eq!(all, families.len());
 }
 
-/// `status/tsdb` of a tenant without data showed chunks and times of all tenants.
+/// Covers a regression: `status/tsdb` of a tenant without data showed chunks and times of all tenants.
 #[tokio::test]
 async fn status_tsdb_is_of_the_tenant_that_asks() {
     let server = Fixture::with(|options| options.service.multitenancy = true).open();

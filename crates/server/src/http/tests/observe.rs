@@ -1,5 +1,5 @@
-//! What an operator sees of single requests: ids, log of refused samples, query log, metrics by tenant; and
-//! what tenants must not see of each other.
+//! Records of single requests for the operator: ids, log of refused samples, query log, metrics by tenant;
+//! and records that tenants must not see of each other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -89,13 +89,13 @@ fn write_request(tenant: Option<&str>, samples: &[(i64, f64)]) -> Request<Body> 
     request.extension(RemoteAddress(remote)).body(Body::from(encoder.compressed())).unwrap()
 }
 
-/// Refused samples left no line in the log: only their sender knew why.
+/// Covers a regression: refused samples left no line in the log: only their sender knew why.
 #[tokio::test]
 async fn refused_samples_leave_one_line_per_reason_tenant_and_ten_seconds() {
     let (server, clock) = server(|options| options.service.multitenancy = true);
     let lines = Lines::default();
-    // With a single subscriber in the process, `tracing` asks that of whatever thread comes first to a line
-    // of code whether the line is wanted; other tests have none.
+    // With a single subscriber in the process, `tracing` asks the subscriber of whatever thread comes first
+    // to a line of code whether the line is wanted; other tests have none.
     let _second = tracing::Dispatch::new(Lines::default());
     let _log = tracing::subscriber::set_default(lines.clone());
     let far = NOW_MS + 86_400_000;
@@ -201,7 +201,7 @@ async fn metrics_by_tenant_are_bounded() {
     assert!(!text.contains("tenant=\"c\""));
 }
 
-/// The first of two tenant headers won.
+/// Covers a regression: the first of two tenant headers won.
 #[tokio::test]
 async fn two_tenant_headers_are_refused() {
     let (server, _clock) = server(|options| options.service.multitenancy = true);
@@ -211,7 +211,7 @@ async fn two_tenant_headers_are_refused() {
     check_error(&answer, 400, "bad_data", "more than one X-Scope-OrgID header");
 }
 
-/// These were not looked at: Prometheus refuses them.
+/// Covers a regression: the parameters of rules were not looked at, and Prometheus refuses wrong ones.
 #[tokio::test]
 async fn parameters_of_rules_are_checked_as_in_prometheus() {
     let server = Fixture::ready();
@@ -239,7 +239,7 @@ async fn parameters_of_rules_are_checked_as_in_prometheus() {
     assert_eq!(good.status.as_u16(), 200);
 }
 
-/// Keys were invented; clients look for those of Prometheus.
+/// Keys were invented; clients look for Prometheus's.
 #[tokio::test]
 async fn features_have_the_keys_of_prometheus() {
     let server = Fixture::ready();
@@ -293,7 +293,7 @@ async fn features_have_the_keys_of_prometheus() {
     assert_eq!(keys("promql_operators").len(), 35);
 }
 
-/// `lifecycle` was true on servers that refuse `/-/reload` with 403.
+/// Covers a regression: `lifecycle` was true on servers that refuse `/-/reload` with 403.
 #[tokio::test]
 async fn features_follow_the_switches_of_the_apis() {
     for is_on in [false, true] {

@@ -138,7 +138,8 @@ pub(super) fn instant(query: &str) -> String {
     format!("/api/v1/query?query={query}&time={NOW_S}")
 }
 
-/// The second block fails without the parameter with `status`; with it, it alone is left out and named.
+/// Checks that the second block fails without the parameter with `status`; with it, the block alone is left
+/// out and named.
 async fn check_left_out(bucket: &BucketOfThree, status: u16) {
     let server = bucket.server();
     let (refused, partial) = both(&server, &instant(SUM)).await;
@@ -216,8 +217,8 @@ async fn damaged_blocks_are_left_out_and_named() {
     check_left_out(&bucket, 500).await;
 }
 
-/// A block without a catalogue whose `meta.json` was damaged was left out with a line in the log alone:
-/// status 200, and its samples were missing.
+/// Covers a regression: a block without a catalogue whose `meta.json` was damaged was left out with a line in
+/// the log alone: status 200, and its samples were missing.
 #[tokio::test]
 async fn a_block_with_a_damaged_meta_json_fails_queries_and_is_named() {
     let bucket = BucketOfThree::without_catalogue().await;
@@ -319,7 +320,7 @@ async fn without_the_list_of_blocks_the_store_answers_alone() {
     }
 }
 
-/// A server without a store has nothing to answer from.
+/// Checks that a server without a store, which has nothing to answer from, is unavailable.
 #[tokio::test]
 async fn without_the_list_of_blocks_a_read_only_server_is_unavailable() {
     let (env, ..) = Env::fake(NOW_MS, 1);

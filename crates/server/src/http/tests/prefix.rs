@@ -80,7 +80,7 @@ async fn redirects_stay_below_the_prefix() {
     }
 }
 
-/// A client that chooses paths must not create labels.
+/// Checks labels of routes: a client that chooses paths must not create labels.
 #[tokio::test]
 async fn metrics_have_the_name_of_the_route() {
     let fixture = Fixture::ready();
@@ -97,7 +97,7 @@ async fn metrics_have_the_name_of_the_route() {
     assert!(line.is_some_and(|line| line.ends_with(" 2")), "{line:?}");
 }
 
-/// A page of another origin cannot use the prefix to change something.
+/// Checks that a page of another origin cannot use the prefix to change something.
 #[tokio::test]
 async fn other_origins_are_refused_below_the_prefix() {
     let fixture = Fixture::with(|options| options.web.admin_api = true).open();

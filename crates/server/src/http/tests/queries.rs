@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Three series of `m` with a sample every 10 s, the last one at [`NOW_S`].
+/// Writes three series of `m` with a sample every 10 s, the last one at [`NOW_S`].
 async fn with_samples(server: &Fixture) {
     let samples: Vec<(i64, f64)> = (0..100).map(|k| (NOW_MS - (99 - k) * 10_000, k as f64)).collect();
     for id in ["1", "2", "3"] {
@@ -213,7 +213,7 @@ async fn slow_queries_are_counted() {
     assert_eq!(server.app.queries.slow_log.counts(), (0, 0));
 }
 
-/// A query that cannot end well is refused before it reads anything.
+/// Checks that a query that cannot end well is refused before it reads anything.
 #[tokio::test]
 async fn over_large_queries_are_refused_with_their_estimate() {
     let server = Fixture::with(|options| {
@@ -296,9 +296,9 @@ async fn kept_results_serve_the_next_query() {
     );
 }
 
-/// A range with one of two metrics, then a longer one with both: the series lose the name that tells them
-/// apart, which is an error only where both have a value in a step, those of a subquery that no step of the
-/// query looks at included.
+/// Reads a range with one of two metrics, then a longer one with both: the series lose the name that tells
+/// them apart, which is an error only where both have a value in a step, steps of a subquery that no step of
+/// the query looks at included.
 #[tokio::test]
 async fn a_kept_result_does_not_hide_that_two_metrics_collide() {
     let server = Fixture::ready();
@@ -324,7 +324,7 @@ async fn a_kept_result_does_not_hide_that_two_metrics_collide() {
     }
 }
 
-/// `rate` of a gauge has an info in every answer; before, its results were never kept.
+/// Covers a regression: `rate` of a gauge has an info in every answer, and its results were never kept.
 #[tokio::test]
 async fn results_with_infos_are_kept() {
     let server = Fixture::ready();
@@ -340,12 +340,13 @@ async fn results_with_infos_are_kept() {
     let moved = server.get(&path(15, "")).await;
     assert_eq!(moved.text, server.get(&path(15, "&nocache=1")).await.text);
     assert_eq!(finds(&server), (1, 1, 1));
-    // Positions are those of the text.
+    // Positions refer to the text of the query.
     let spaced = server.get(&path(0, "").replace("rate", "%20%20rate")).await;
     assert_ne!(spaced.json()["infos"], first.json()["infos"]);
 }
 
-/// A warning says nothing about steps: its result is kept for the range that was asked for.
+/// Checks that the result of a query with a warning, which says nothing about steps, is kept for the range
+/// that was asked for.
 #[tokio::test]
 async fn results_with_warnings_are_kept_for_their_range() {
     let server = Fixture::ready();
@@ -382,7 +383,8 @@ async fn steps_are_aligned_by_choice() {
     assert_eq!(finds(&server), (1, 0, 1));
 }
 
-/// Random writes (some out of order) and random windows: with and without the cache answers are equal.
+/// Compares answers with and without the cache, after random writes (some out of order) and for random
+/// windows.
 #[tokio::test]
 async fn answers_equal_fresh_ones_whatever_was_written_between() {
     let server = Fixture::ready();

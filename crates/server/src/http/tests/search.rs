@@ -214,7 +214,7 @@ async fn measure(server: &Fixture, query: &str, terms: &[String]) -> (std::time:
     (times[times.len() * 95 / 100], bytes_max)
 }
 
-/// A million metric names: a typed prefix and a rare substring.
+/// Searches a million metric names for a typed prefix and a rare substring.
 #[tokio::test]
 #[ignore = "measures: cargo test --release -p chronolith-server a_million_names -- --ignored --show-output"]
 async fn a_million_names_are_searched_in_place() {

@@ -51,7 +51,7 @@ async fn no_pool_is_found() {
     }
 }
 
-/// They asked for a tenant, though they have nothing of one.
+/// Covers a regression: endpoints of the server asked for a tenant, though they have nothing of one.
 #[tokio::test]
 async fn endpoints_of_the_server_need_no_tenant() {
     let fixture = Fixture::with(|options| options.service.multitenancy = true).open();
@@ -67,7 +67,7 @@ async fn endpoints_of_the_server_need_no_tenant() {
     }
 }
 
-/// Three places named a version alone.
+/// Covers a regression: three places named a version alone.
 #[tokio::test]
 async fn the_commit_is_in_buildinfo_and_metrics() {
     let build = BuildInfo { revision: "0123abcd", branch: "main", date: "20261128-08:55:01" };

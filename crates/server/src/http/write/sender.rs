@@ -1,5 +1,5 @@
-//! Sender of a write, and the log lines and examples of what was refused of it: with the series, the time of
-//! the sample and the client's address.
+//! Sender of a write, and the log lines and examples of its refused samples: with the series, the time of the
+//! sample and the client's address.
 //! Not here: how many lines (`reject_log`), metrics, texts of answers.
 
 use axum::extract::Request;
@@ -12,7 +12,7 @@ use crate::http::error::ApiError;
 use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
 
-/// Who sent a write.
+/// Identity of the client that sent a write.
 pub(super) struct Sender {
     /// `None` where the request names none, or a wrong one.
     tenant: Option<TenantId>,

@@ -1,4 +1,4 @@
-//! Remote write 2.0 through the router: negotiation, counts of what is stored, partial writes.
+//! Remote write 2.0 through the router: negotiation, counts of stored samples, partial writes.
 //! Not here: version 1.0, whose answers `http::tests` looks at.
 
 use std::sync::Arc;
@@ -183,7 +183,8 @@ async fn type_and_unit_can_be_selected_where_they_are_asked_for() {
     assert_eq!(series["data"].as_array().map(Vec::len), Some(1));
 }
 
-/// One tenant, or many, could take all memory and all of the log: nothing ever answered 429.
+/// Covers a regression: one tenant, or many, could take all memory and all of the log: nothing ever answered
+/// 429.
 #[tokio::test]
 async fn a_tenant_above_its_rate_is_told_when_to_come_again() {
     let server = Fixture::with(|options| {
@@ -212,7 +213,8 @@ async fn a_tenant_above_its_rate_is_told_when_to_come_again() {
     }
 }
 
-/// The kernel ended the process when the series of all tenants took more memory than there is.
+/// Covers a regression: the kernel ended the process when the series of all tenants took more memory than
+/// there is.
 #[tokio::test]
 async fn a_full_head_answers_429_and_what_never_fits_400() {
     let server = Fixture::with(|options| {
@@ -251,8 +253,9 @@ async fn a_full_head_answers_429_and_what_never_fits_400() {
     assert!(metrics.contains("chronolith_head_memory_limit_bytes 4.194304e+06\n"), "{metrics}");
 }
 
-/// New series of one tenant had every write of the others refused. The answer to the loud tenant names it,
-/// its share and the setting; the others write on, and one request larger than the share is a 400.
+/// Covers a regression: new series of one tenant had every write of the others refused. The answer to the
+/// loud tenant names it, its share and the setting; the others write on, and one request larger than the
+/// share is a 400.
 #[tokio::test]
 async fn new_series_above_the_share_of_a_tenant_are_refused_to_it_alone() {
     let server = Fixture::with(|options| {
@@ -299,7 +302,8 @@ async fn new_series_above_the_share_of_a_tenant_are_refused_to_it_alone() {
     assert!(metrics.contains(&line), "{metrics}");
 }
 
-/// The answer printed the raw wire key of a series whose label is not UTF-8, with line breaks.
+/// Covers a regression: the answer printed the raw wire key of a series whose label is not UTF-8, with line
+/// breaks.
 #[tokio::test]
 async fn a_series_with_a_bad_label_is_named_in_one_line() {
     let server = Fixture::ready();

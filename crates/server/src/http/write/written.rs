@@ -9,12 +9,12 @@ use super::message::Message;
 pub(super) struct Written {
     pub(super) message: Message,
     pub(super) outcome: WriteOutcome,
-    /// What did not come as far as the store.
+    /// Samples that were refused before the store.
     pub(super) refused: Refused,
 }
 
 impl Written {
-    /// Why the answer is 400, if it is.
+    /// Reason why the answer is 400, if it is.
     pub(super) fn fault(&self) -> Option<String> {
         let outcome = &self.outcome;
         let rejected = outcome.rejected_count();

@@ -36,7 +36,7 @@ async fn fill(server: &Fixture) {
     }
 }
 
-/// Each kind of answer that is compressed while it is printed, longer than several blocks.
+/// Covers each kind of answer that is compressed while it is printed, longer than several blocks.
 #[tokio::test]
 async fn a_large_answer_has_the_bytes_of_a_plain_one() {
     let server = Fixture::ready();
@@ -97,7 +97,7 @@ fn context(server: &Fixture, memory_bytes: u64) -> ReadContext {
     ReadContext::new(server.app.env.clock.clone(), u64::MAX, MemoryBudget::new("query", memory_bytes))
 }
 
-/// Before, all of an answer was in memory as plain text until its client had taken it.
+/// Covers a regression: all of an answer was in memory as plain text until its client had taken it.
 #[tokio::test]
 async fn a_compressed_answer_takes_less_memory_than_its_text() {
     let server = Fixture::ready();
@@ -126,7 +126,7 @@ async fn a_compressed_answer_takes_less_memory_than_its_text() {
     }
 }
 
-/// An error has a status: nothing is sent before all is printed.
+/// Checks that an error has its status: nothing is sent before all is printed.
 #[tokio::test]
 async fn a_compressed_answer_that_does_not_fit_is_an_error() {
     let server = Fixture::ready();
@@ -173,7 +173,7 @@ fn occupy_compressors(server: &Fixture) -> Vec<SyncSender<()>> {
     (0..chronolith_base::thread::core_count()).map(occupy).collect()
 }
 
-/// A query on an async worker is restarted on another thread instead of waiting for blocks.
+/// Checks that a query on an async worker is restarted on another thread instead of waiting for blocks.
 #[tokio::test]
 async fn a_thread_that_must_not_wait_gives_up() {
     let server = Fixture::ready();
