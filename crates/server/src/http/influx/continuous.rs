@@ -74,7 +74,7 @@ fn run_if_due(app: &App, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Query<'_>]
     let before = app.influx.continuous.of(&query.key());
     let sent = before.stores.iter().map(|(of, since)| store.sent_since(of, *since));
     let sent_ns = sent.min().filter(|ms| *ms != i64::MAX).map(|ms| ms.saturating_mul(1_000_000));
-    // Before the run: what is written meanwhile is of the next one.
+    // Before the run: points written meanwhile belong to the next one.
     let stores = query.sources().into_iter().map(|(of, _)| (of.clone(), store.generation(&of)));
     let watched = Watched { stores: stores.collect(), mark: None };
     let last_run_ns = query.stored.last_run_ns;

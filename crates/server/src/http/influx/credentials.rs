@@ -18,7 +18,7 @@ use super::token;
 use crate::app::App;
 use crate::http::params::Params;
 
-/// Who sends a request.
+/// Sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// Authentication is off.
@@ -29,7 +29,7 @@ pub(crate) enum Caller {
     Known(Box<User>),
 }
 
-/// How a request names its user.
+/// Form in which a request names its user.
 enum Credentials {
     Password { user: String, password: String },
     Bearer(String),
@@ -39,8 +39,8 @@ impl Caller {
     /// Returns the caller of a request with these headers and parameters.
     ///
     /// # Errors
-    /// 401 for missing or wrong credentials. Cost: that of a password hash for a password that was not right
-    /// before; to be called on a thread that may take that long.
+    /// 401 for missing or wrong credentials. Cost: a password hash for a password that was not right before;
+    /// to be called on a thread that may take that long.
     pub(crate) fn of(
         app: &App,
         databases: &Databases,

@@ -1,4 +1,4 @@
-//! Databases of a tenant: those of the store, or on a read-only server those in the bucket.
+//! Databases of a tenant: the store's, or on a read-only server the databases in the bucket.
 //!
 //! Invariants: a request sees one version of the catalogue of a read-only server; a name that is not in the
 //! catalogue is missing only if all databases of the bucket are known.

@@ -51,8 +51,8 @@ impl Passwords {
         Passwords { right: Mutex::default(), key }
     }
 
-    /// Returns true if `password` is the one whose hash is `stored`. Cost: that of [`hash`] unless the
-    /// password was right before.
+    /// Returns true if `password` is the one whose hash is `stored`. Cost: one [`hash`] unless the password
+    /// was right before.
     pub(crate) fn is_right(&self, stored: &str, password: &str) -> bool {
         let mut of_pair = hmac::Context::with_key(&self.key);
         of_pair.update(&(stored.len() as u64).to_le_bytes());

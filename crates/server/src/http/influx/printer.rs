@@ -1,7 +1,7 @@
 //! Printers of query results: JSON, CSV and MessagePack, whole or in chunks.
 //!
-//! Invariants: rows are printed as they come, and what is printed can be sent before the rest is known. Only
-//! MessagePack, whose lists start with their length, keeps a whole document.
+//! Invariants: rows are printed as they come, and the printed bytes can be sent before the rest is known.
+//! Only MessagePack, whose lists start with their length, keeps a whole document.
 //! Not here: the rows (`influxql`), sending (`query`).
 
 mod csv;

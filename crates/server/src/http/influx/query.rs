@@ -250,7 +250,7 @@ impl Caller {
 }
 
 impl QueryRequest {
-    /// The statements as text. Those that change something are printed, because they may have passwords.
+    /// The statements as text. Statements that change something are printed, because they may have passwords.
     fn text_without_passwords(&self) -> Cow<'_, str> {
         if !self.statements.iter().any(Statement::is_writing) {
             return Cow::Borrowed(&self.text);

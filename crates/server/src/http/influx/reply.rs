@@ -16,7 +16,7 @@ const ERROR_HEADER: HeaderName = HeaderName::from_static("x-influxdb-error");
 const ERROR_HEADER_BYTES_MAX: usize = 4096;
 /// Challenge of a 401.
 const CHALLENGE: &str = "Basic realm=\"InfluxDB\"";
-/// What clients expect of a full queue.
+/// Text of InfluxDB for a full queue, which clients expect.
 const QUEUE_FULL: &str = "request throttled, queue full";
 const QUEUE_TIMEOUT: &str = "request throttled, exceeds timeout";
 

@@ -19,7 +19,7 @@ pub(super) struct TenantStorage<'a> {
     pub(super) app: &'a App,
     pub(super) databases: TenantDatabases,
     pub(super) tenant: &'a TenantId,
-    /// The statements are those of continuous queries.
+    /// The statements come from continuous queries.
     pub(super) is_continuous: bool,
 }
 

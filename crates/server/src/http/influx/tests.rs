@@ -1,4 +1,4 @@
-//! The InfluxDB API through the router: writes, their errors, PromQL over what was written.
+//! The InfluxDB API through the router: writes, their errors, PromQL over the written points.
 
 mod access;
 mod continuous;
@@ -203,7 +203,7 @@ async fn asynchronous_statements_run_after_the_answer() {
     while count(run(&server, "SELECT count(v) FROM later").await) != Some(2) {
         tokio::task::yield_now().await;
     }
-    // What is no statement is refused at once.
+    // Text that is no statement is refused at once.
     let parse = "error parsing query: found EOF, expected identifier, string, number, bool at line 1, char 8";
     check_error(&post(&server, "/query?db=db&async=true&q=SELECT", "").await, 400, parse);
 }

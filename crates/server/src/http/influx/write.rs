@@ -79,7 +79,7 @@ async fn receive(app: &Arc<App>, api: Api, request: Request) -> Result<(), Influ
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
     let admitted = admit::admit(app, &request.tenant, request_body, limits).await;
     let (mut body, permits) = admitted.map_err(not_admitted)?;
-    // Only here: a request in the queue needs no more memory than what was sent.
+    // Only here: a request in the queue needs no more memory than its bytes as sent.
     reserve_columns(app, &request, &mut body, deadline).await?;
     let shared = app.clone();
     // The thread continues when the client disconnects: the append is completed, and the permits are held
@@ -117,7 +117,7 @@ async fn reserve_columns(
     };
     let grown = body::grow_waiting(&mut body.held, more, deadline).await;
     grown.map_err(|full| match more > full.limit_bytes {
-        // It can never fit, so it must not be sent again.
+        // A write that can never fit must not be sent again.
         true => InfluxError::new(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
         false => InfluxError::no_memory(),
     })
@@ -220,7 +220,7 @@ fn missing_database(app: &App, name: &str) -> InfluxError {
     InfluxError::new(StatusCode::NOT_FOUND, format!("database not found: {name:?}"))
 }
 
-/// There is one copy of the data, so all levels mean the same.
+/// Checks the name of a level; there is one copy of the data, so all levels mean the same.
 fn check_consistency(level: &str) -> Result<(), InfluxError> {
     match level.to_ascii_lowercase().as_str() {
         "" | "any" | "one" | "quorum" | "all" => Ok(()),

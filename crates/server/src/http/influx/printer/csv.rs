@@ -1,4 +1,4 @@
-//! CSV: columns `name`, `tags` and those of the series; times are integers.
+//! CSV: columns `name`, `tags` and the columns of the series; times are integers.
 
 use chronolith_influxql::result::{Cell, Message, SeriesHeader};
 use chronolith_model::decimal::decimal;
@@ -85,8 +85,8 @@ impl Printer for CsvPrinter {
 
     fn end_series(&mut self, _is_partial: bool) {}
 
-    /// InfluxDB prints neither messages nor errors of statements as CSV; an error is printed as that of a
-    /// request, so that it is not lost.
+    /// Ends a statement. InfluxDB prints neither messages nor errors of statements as CSV; an error is
+    /// printed as the error of a request, so that it is not lost.
     fn end_result(&mut self, _messages: &[Message], _is_partial: bool, error: Option<&str>) {
         if let Some(error) = error {
             self.error(error);

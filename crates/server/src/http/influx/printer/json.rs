@@ -16,9 +16,9 @@ pub(in crate::http::influx) struct JsonPrinter {
     is_pretty: bool,
     /// Per open object or list: whether it has an item.
     open: Vec<bool>,
-    /// Whether the list of series of the current result is open.
+    /// True while the list of series of the current result is open.
     has_series: bool,
-    /// Whether the list of rows of the current series is open: a series without rows has none.
+    /// True while the list of rows of the current series is open: a series without rows has none.
     has_rows: bool,
 }
 

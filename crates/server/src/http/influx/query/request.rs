@@ -65,7 +65,7 @@ impl QueryRequest {
                 file = String::from_utf8(body.bytes).ok();
             }
         }
-        // After those of the form: the first one of a name counts, as in InfluxDB.
+        // After the parameters of the form: the first one of a name counts, as in InfluxDB.
         params.parse(parts.uri.query().unwrap_or(""))?;
         let trimmed = params.get("q").map(str::trim).filter(|text| !text.is_empty());
         let text = file.or_else(|| trimmed.map(str::to_owned));

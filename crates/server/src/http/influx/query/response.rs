@@ -99,7 +99,7 @@ impl<'a> ResponseSink<'a> {
         if bytes.is_empty() { Ok(()) } else { self.parts.send(bytes, self.ctx) }
     }
 
-    /// Sends what is ready if it is a part, and reserves memory for what is not.
+    /// Sends the printed bytes if they fill a part, and reserves memory for them otherwise.
     fn settle(&mut self) -> Result<(), SinkClosed> {
         if self.printer.out().len() >= ANSWER_PART_BYTES {
             if let Err(error) = self.send() {

@@ -50,7 +50,8 @@ async fn late_points_compute_their_windows_again() {
     check_sums(&sums(&server).await, &[(MINUTE_S - 180, 5), (MINUTE_S - 60, 3)]);
 }
 
-/// The points that the query wrote counted as late points of its source, so that it ran every second.
+/// Covers a regression: the points that the query wrote counted as late points of its source, so that it ran
+/// every second.
 #[tokio::test]
 async fn a_query_does_not_run_for_its_own_points() {
     let server = with_database();
@@ -64,9 +65,9 @@ async fn a_query_does_not_run_for_its_own_points() {
     check_sums(&sums(&server).await, &[(MINUTE_S - 60, 4)]);
 }
 
-/// Two queries that wrote to the store that they read started each other every second, without an end: each
-/// took the points of the other for late points of its source. Points of a continuous query are no reason to
-/// run another one, unless it reads their measurement.
+/// Covers a regression: two queries that wrote to the store that they read started each other every second,
+/// without an end: each took the points of the other for late points of its source. Points of a continuous
+/// query are no reason to run another one, unless it reads their measurement.
 #[tokio::test]
 async fn queries_of_one_store_do_not_start_each_other() {
     let server = with_database();
@@ -85,8 +86,8 @@ async fn queries_of_one_store_do_not_start_each_other() {
     assert_eq!(runs(&server), 12, "once more each for the late point");
 }
 
-/// A query that reads the results of another one computes them again after it, and queries that read each
-/// other's results come to an end.
+/// Checks that a query that reads the results of another one computes them again after it, and that queries
+/// that read each other's results come to an end.
 #[tokio::test]
 async fn late_points_pass_through_a_chain_of_queries_that_ends() {
     let server = with_database();
@@ -117,8 +118,9 @@ async fn late_points_pass_through_a_chain_of_queries_that_ends() {
     assert_eq!(runs(&server), before, "no run without new points");
 }
 
-/// A time in the condition of a continuous query stayed in force: a window was computed from the points of
-/// its last seconds, and its right result was overwritten. The windows take the place of such times.
+/// Covers a regression: a time in the condition of a continuous query stayed in force: a window was computed
+/// from the points of its last seconds, and its right result was overwritten. The windows take the place of
+/// such times.
 #[tokio::test]
 async fn windows_take_the_place_of_times_in_the_condition() {
     let conditions = [
@@ -151,9 +153,9 @@ async fn windows_take_the_place_of_times_in_the_condition() {
     }
 }
 
-/// A run over several windows, for late points, wrote rows for the windows between them: 0 for counts and
-/// `fill(0)`, the value before for `fill(previous)`. InfluxDB computes one window at a time, which has no row
-/// without points; RESAMPLE FOR asks for several.
+/// Covers a regression: a run over several windows, for late points, wrote rows for the windows between them:
+/// 0 for counts and `fill(0)`, the value before for `fill(previous)`. InfluxDB computes one window at a time,
+/// which has no row without points; RESAMPLE FOR asks for several.
 #[tokio::test]
 async fn windows_without_points_have_no_rows_however_many_are_computed_at_once() {
     let cases = [
@@ -187,7 +189,7 @@ async fn windows_without_points_have_no_rows_however_many_are_computed_at_once()
     }
 }
 
-/// A query that failed for an infinite value would never come to its next window.
+/// Covers infinite values: a query that failed for one would never come to its next window.
 #[tokio::test]
 async fn rows_with_an_infinite_value_are_left_out() {
     let server = with_database();

@@ -1,4 +1,4 @@
-//! Limits of InfluxDB 1.8: each answers its text, and what is within the limit is stored or read.
+//! Limits of InfluxDB 1.8: each answers its text, and requests within the limit are stored or read.
 
 use super::*;
 use crate::options::ServerOptions;
@@ -121,7 +121,8 @@ async fn bodies_lines_and_texts_have_limits() {
     check_error(&post(&server, "/write?db=db", "m s=\"123456\"\nm s=\"12345\"").await, 400, text);
 }
 
-/// Memory of writes that others hold is waited for; what can never fit is refused at once.
+/// Checks that writes wait for memory that others hold, and that a write that can never fit is refused at
+/// once.
 #[tokio::test]
 async fn writes_wait_for_memory_and_are_never_told_to_stop() {
     let server = limited(|options| options.service.write.memory_bytes_max = 1 << 20);
@@ -138,7 +139,7 @@ async fn writes_wait_for_memory_and_are_never_told_to_stop() {
     assert_eq!(budget.used_bytes(), 0);
 }
 
-/// A body of tiny fields is parsed in pieces, and acknowledged once for all.
+/// Checks that a body of tiny fields is parsed in pieces, and acknowledged once for all.
 #[tokio::test]
 async fn a_body_of_many_pieces_is_stored_as_a_whole() {
     let server = with_database();
@@ -159,8 +160,8 @@ async fn a_body_of_many_pieces_is_stored_as_a_whole() {
     check_results(&post(&server, counted, "").await, want);
 }
 
-/// The memory of a plan was reserved per level as if each level had tables and names of its own: 40 levels
-/// of 300 fields needed 14 MB of `query.memory`, and take less than 4.
+/// Covers a regression: the memory of a plan was reserved per level as if each level had tables and names of
+/// its own: 40 levels of 300 fields needed 14 MB of `query.memory`, and take less than 4.
 #[tokio::test]
 async fn nested_selects_of_wide_measurements_fit_a_small_memory() {
     let server = limited(|options| options.service.query.memory_bytes_max = 6 << 20);

@@ -19,7 +19,8 @@ async fn refused_statements_name_what_to_do() {
     assert!(sql.text.contains("error parsing query: found UPDATE, expected SELECT"), "{}", sql.text);
 }
 
-/// Without a database the error was that of the missing name: InfluxDB refuses the condition first.
+/// Covers a regression: without a database the error named the missing database: InfluxDB refuses the
+/// condition first.
 #[tokio::test]
 async fn a_time_that_a_list_cannot_have_is_refused_before_the_database_is_needed() {
     let server = Fixture::ready();

@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// A field that is a float in one shard group and an integer in the next was an integer for a range that has
-/// points of the second one only, although it overlaps the first: `fill(-1.5)` was cut to -1.
+/// Covers a regression: a field that is a float in one shard group and an integer in the next was an integer
+/// for a range that has points of the second one only, although it overlaps the first: `fill(-1.5)` was cut
+/// to -1.
 #[tokio::test]
 async fn a_range_that_overlaps_a_shard_group_has_its_type() {
     let server = with_database();

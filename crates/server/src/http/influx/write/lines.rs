@@ -1,7 +1,7 @@
 //! Bodies in line protocol: parsed and appended piece by piece, and durable together.
 //!
-//! Invariants: the columns of a piece are within what is reserved for the body; one wait for the disk covers
-//! all pieces.
+//! Invariants: the columns of a piece are within the memory that is reserved for the body; one wait for the
+//! disk covers all pieces.
 //! Not here: the line protocol (`ingest`), the answer (`outcome`).
 
 use chronolith_base::Reservation;

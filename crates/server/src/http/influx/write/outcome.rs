@@ -78,7 +78,7 @@ pub(super) fn answer(
     }
 }
 
-/// Words what was refused, as InfluxDB does; `None` if all points are stored.
+/// Describes the refused points in the words of InfluxDB; `None` if all points are stored.
 fn partial_write(
     app: &App,
     request: &WriteRequest,
