@@ -46,7 +46,7 @@ use crate::app::App;
 /// Version of graphite-web that clients ask for.
 const GRAPHITE_WEB_VERSION: &str = "1.1.10";
 
-/// Routes of Graphite clients, but for those of points.
+/// Routes of Graphite clients, but for the routes of points.
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/render", get(render::render).post(render::render))

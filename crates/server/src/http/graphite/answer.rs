@@ -118,7 +118,7 @@ pub(super) fn json_of(app: &App, call: &Call, body: &[u8]) -> Result<Value, ApiE
 pub(super) fn of_error(error: ApiError) -> Response<Body> {
     let status = error.kind.status();
     let message = json!({ "error": error.message });
-    // The status, the log and `Retry-After` are those of errors as text.
+    // The status, the log and `Retry-After` are the same as of errors as text.
     let mut response = error.into_text();
     *response.body_mut() = Body::from(message.to_string());
     *response.status_mut() = status;

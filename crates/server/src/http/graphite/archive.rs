@@ -44,8 +44,8 @@ pub(super) struct Choice<'a> {
     pub(super) archive: ChosenArchive,
 }
 
-/// Returns the archive of `path` for a range; `None` if no schema applies to it. Of those that cover the
-/// range it is the finest with at most `points_max` points, or else the coarsest.
+/// Returns the archive of `path` for a range; `None` if no schema applies to it. It is the finest archive
+/// that covers the range with at most `points_max` points, or else the coarsest.
 pub(super) fn choose<'a>(
     rules: &'a PathRules,
     path: &str,

@@ -81,7 +81,7 @@ pub(super) async fn tagged_series(State(app): State<Arc<App>>, request: Request)
     run(&app, request, select_named, |_| Value::Bool(true)).await
 }
 
-/// Selects series with the permit of a query, and deletes them with that of the admin API.
+/// Selects series with the permit of a query, and deletes them with the permit of the admin API.
 async fn run(
     app: &Arc<App>,
     request: Request,
@@ -180,7 +180,7 @@ fn select_paths(target: &Target<'_>) -> Result<Selected, ApiError> {
     Ok(Selected { selectors, series_count: paths.len() as u64 })
 }
 
-/// Adds to `matchers` that a series has no labels but those of `labels` and the metric name.
+/// Adds to `matchers` that a series has no labels but `labels` and the metric name.
 fn without_other_labels(
     index: &TagIndex<'_>,
     mut matchers: Vec<Matcher>,

@@ -20,7 +20,7 @@ pub(super) const NO_CONSOLIDATOR: &str = "NoneConsolidator";
 pub(super) struct LoggedArchive {
     /// Section of storage-schemas.conf; empty without one.
     schema_name: String,
-    /// Its archives; empty without a schema.
+    /// Archives of the section; empty without a schema.
     retentions: String,
     /// Index of the archive; 0 is the finest.
     archive_idx: usize,

@@ -32,7 +32,7 @@ pub(super) struct WaitingSeries<'a> {
     pub(super) samples: Box<dyn SampleSource>,
 }
 
-/// What is read of each series.
+/// Settings of a read of the points of each series.
 pub(super) struct PointsRead<'a> {
     pub(super) request: &'a FetchRequest,
     /// Range of the samples of a series without an archive.
@@ -117,9 +117,9 @@ fn empty_values(grid: &Grid, held: &mut Reservation) -> Result<Vec<f64>, QueryEr
 /// Interval of a series by its last points before `end_ms`, in seconds.
 ///
 /// Points that are missing make gaps of several intervals, which may be more frequent than the interval
-/// itself. So the interval is that of the gaps close to the shortest common one, if most gaps
-/// are multiples of it, and else their greatest common divisor: too long a step loses points, too short
-/// a one shows empty points.
+/// itself. So the interval is taken from the gaps close to the shortest common one, if most gaps are
+/// multiples of it, and else is their greatest common divisor: too long a step loses points, too short a one
+/// shows empty points.
 pub(super) fn step_of(columns: &Columns, end_ms: i64) -> i64 {
     let end = columns.times.partition_point(|time| *time < end_ms);
     let start = end.saturating_sub(STEP_POINTS);
@@ -158,7 +158,7 @@ fn center_of<'a>(gaps: impl Iterator<Item = (&'a i64, &'a usize)> + Clone) -> i6
     frequent.map_or(mean.round() as i64, |(gap, _)| *gap).max(1)
 }
 
-/// One of so many gaps is rare: it does not determine the interval.
+/// Divisor of the number of gaps: a rarer gap does not determine the interval.
 const RARE_GAP_SHARE: usize = 20;
 /// Jitter of an interval, as a divisor of it.
 const JITTER_SHARE: i64 = 10;
@@ -171,7 +171,7 @@ fn greatest_common_divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// Steps of an answer: the one after that of `from` up to that of `until`, as whisper has them.
+/// Steps of an answer: from the one after the step of `from` up to the step of `until`, as whisper has them.
 pub(super) struct Grid {
     pub(super) start: i64,
     pub(super) step: i64,

@@ -2,9 +2,9 @@
 //! are labels.
 //!
 //! Invariants: a point lies in the step that holds its time, and the last one of a step counts; the step of a
-//! series is that of the archive that its schema selects (`archive`), and without a schema the most frequent
-//! gap among its last points before the end of the range. Memory of the points is reserved before they are
-//! read.
+//! series comes from the archive that its schema selects (`archive`), and without a schema from the most
+//! frequent gap among its last points before the end of the range. Memory of the points is reserved before
+//! they are read.
 //! Not here: the language (`graphite`), HTTP (`render`, `find`).
 
 use std::cell::{Cell, RefCell};
@@ -47,7 +47,7 @@ const NODE_BYTES: u64 = 512;
 const TAGS_BYTES: usize = 640;
 /// Bytes of a tag apart from its texts.
 const TAG_BYTES: usize = 160;
-/// Names in one selection: a regex of so many literals is a set of names.
+/// Names in one selection: a regex of at most as many literals is a set of names.
 const NAMES_PER_SELECT: usize = 512;
 
 /// Rules, limits and clock of a request.
@@ -79,7 +79,7 @@ pub(super) struct TenantSource<'a> {
     /// Memory of the fetched points.
     held_by_points: RefCell<Vec<Reservation>>,
     annotations: Annotations,
-    /// Why the store failed, if it did: the language has it as text only.
+    /// Reason why the store failed, if it did: the language has it as text only.
     failure: RefCell<Option<QueryError>>,
     reading: Reading,
     log: RefCell<FetchLog>,
@@ -609,7 +609,7 @@ fn subtree_matcher(pattern: &str) -> Result<Matcher, EvalError> {
         .map_err(|error| EvalError::Parameter(format!("invalid path {pattern:?}: {error}")))
 }
 
-/// Series that a selector selects: what is parsed of it is parsed once for all series.
+/// Series that a selector selects: its path or expressions are parsed once for all series.
 enum SeriesFilter<'a> {
     /// The series with this canonical path; none if the path is malformed.
     Tagged(Option<String>),

@@ -37,7 +37,7 @@ pub(super) struct TagIndex<'a> {
     meta: Arc<MetaTags>,
     /// Limit of series, keys or values of one answer.
     results_max: u64,
-    /// Memory of what was found.
+    /// Memory of the found series.
     held: RefCell<Reservation>,
 }
 
@@ -104,7 +104,7 @@ impl<'a> TagIndex<'a> {
                 values.extend(self.label_values(key, &matchers)?);
                 return Ok(values);
             }
-            // A series without tags has no name either: the names are those of the series of each label.
+            // A series without tags has no name either: the names come from the series of each label.
             for label in self.tag_labels(&matchers)? {
                 let tagged: Vec<Matcher> = matchers.iter().cloned().chain(has_label(&label)).collect();
                 values.extend(self.label_values(METRIC_NAME, &tagged)?);
@@ -206,7 +206,7 @@ impl<'a> TagIndex<'a> {
         })
     }
 
-    /// Tags of a series with those of rules; none if it has its name only.
+    /// Tags of a series with the tags of rules; none if it has its name only.
     fn tags(&self, labels: &Labels) -> Result<Tags, ApiError> {
         if labels.len() == 1 {
             return Ok(BTreeMap::new());

@@ -34,7 +34,7 @@ pub(super) fn label_of(tag: &str) -> &str {
     if tag == NAME_TAG { METRIC_NAME } else { tag }
 }
 
-/// Tags of a series, `name` and those of rules among them; of a series without tags its name alone.
+/// Tags of a series, `name` and the tags of rules among them; of a series without tags its name alone.
 pub(super) fn tags_of(labels: &Labels, meta: &MetaTags) -> Result<BTreeMap<String, String>, EvalError> {
     let tag = |label: &str| if label == METRIC_NAME { NAME_TAG.to_owned() } else { label.to_owned() };
     let mut tags = labels.iter().map(|(label, value)| (tag(label), value.to_owned())).collect();

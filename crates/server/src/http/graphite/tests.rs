@@ -152,7 +152,7 @@ async fn requests_that_cannot_be_answered_are_refused_with_the_reason() {
     }
 }
 
-/// The samples of a series that is read need memory, however few points the answer has.
+/// Checks that the samples of a series that is read need memory, however few points the answer has.
 #[tokio::test]
 async fn a_series_that_does_not_fit_into_the_memory_of_a_query_is_refused() {
     let server = Fixture::with(|options| options.service.query.memory_bytes_max = 64 << 10).open();
@@ -238,7 +238,7 @@ async fn points_are_quantised_and_sorted_by_their_schema() {
     );
 }
 
-/// The archive that covers the range answers; a point needs half of its parts.
+/// Checks that the archive that covers the range answers; a point needs half of its parts.
 #[tokio::test]
 async fn the_archive_of_a_range_is_made_of_raw_points() {
     let server = with_rules();
@@ -293,8 +293,8 @@ async fn rules_of_a_path_are_explained_and_reloaded() {
     assert_eq!(server.get("/api/v1/graphite/explain").await.status.as_u16(), 400);
 }
 
-/// The head alone left out all labels, because only the presence of the series was asked for, so that no path
-/// was found.
+/// Covers a regression: the head alone left out all labels, because only the presence of the series was asked
+/// for, so that no path was found.
 #[tokio::test]
 async fn paths_of_remote_write_are_found_without_points_of_carbon() {
     let server = Fixture::ready();
@@ -336,7 +336,7 @@ impl Queryable for Listing {
     }
 }
 
-/// Regression: a view did not pass the search on, so that each step of the walk listed all names.
+/// Covers a regression: a view did not pass the search on, so that each step of the walk listed all names.
 #[tokio::test]
 async fn paths_are_searched_in_the_store_and_listed_otherwise() {
     let server = with_points().await;

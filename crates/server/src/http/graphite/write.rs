@@ -116,7 +116,7 @@ fn store_body(
         Form::Metrics => append_metrics(app, store, to, &bytes),
     };
     drop((held, apply));
-    // What was appended before a failure is visible, and durable before the answer.
+    // Points that were appended before a failure are visible, and durable before the answer.
     let rejected = match stored.applied {
         Some(applied) => wait_durable(app, store, to, applied).map_err(unavailable)?,
         None => Rejected::default(),

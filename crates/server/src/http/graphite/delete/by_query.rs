@@ -65,7 +65,7 @@ struct Search {
 struct Outcome {
     count: usize,
     left_count: usize,
-    /// Where the next request goes on, if there may be more series.
+    /// Series at which the next request goes on, if there may be more.
     next: Option<Labels>,
 }
 
@@ -114,7 +114,7 @@ async fn execute(
     Ok(search.outcome(count))
 }
 
-/// Deletes the found series until the time ends, those of one step at least. Returns their number.
+/// Deletes the found series until the time ends, at least the series of one step. Returns their number.
 async fn delete_in_steps(
     app: &Arc<App>,
     call: &Arc<Call>,

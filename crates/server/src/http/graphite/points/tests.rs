@@ -1,4 +1,4 @@
-//! Tests of steps and grids; what is selected is tested over HTTP.
+//! Tests of steps and grids; the selection of series is tested over HTTP.
 
 use super::*;
 

@@ -111,7 +111,8 @@ async fn a_read_only_server_renders_the_rollups_of_the_bucket() {
     assert_eq!(found.as_array().map(Vec::len), Some(2), "{found}");
 }
 
-/// An object with roll-ups that has wrong bytes, ends early or is gone costs samples, and changes no answer.
+/// Checks that an object with roll-ups that has wrong bytes, ends early or is gone costs samples, and changes
+/// no answer.
 #[tokio::test]
 async fn damaged_rollups_of_the_bucket_change_no_answer() {
     let bucket = Bucket::new().await;

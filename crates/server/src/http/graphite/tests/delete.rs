@@ -88,7 +88,7 @@ async fn series_are_deleted_by_expressions() {
     }
 }
 
-/// Series `disk;dc=x;host=hN` with a point at 1000 s, every third one also at 5000 s.
+/// Writes series `disk;dc=x;host=hN` with a point at 1000 s, every third one also at 5000 s.
 async fn write_hosts(server: &Fixture, count: usize) {
     let lines: String = (0..count)
         .map(|n| {

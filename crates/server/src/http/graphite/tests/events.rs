@@ -70,7 +70,7 @@ async fn an_event_is_read_by_its_id() {
     }
 }
 
-/// curl sends every body as a form, which left the event out.
+/// Covers a regression: curl sends every body as a form, which left the event out.
 #[tokio::test]
 async fn an_event_of_any_content_type_is_stored() {
     let server = Fixture::ready();

@@ -69,7 +69,7 @@ async fn each_request_of_the_data_source_is_answered() {
         assert_eq!(answer.json().pointer(pointer), Some(&want), "{path} {}", answer.text);
     }
     assert_eq!(server.get("/version/").await.text, "1.1.10\n");
-    // Its numbers are JSON, but not all of them are floats of 64 bits.
+    // Numbers of the list of functions are JSON, but not all of them are floats of 64 bits.
     let functions = server.get("/functions").await;
     assert_eq!(functions.status.as_u16(), 200);
     assert!(functions.text.contains(r#""sumSeries": {"name": "sumSeries""#), "{}", functions.text);

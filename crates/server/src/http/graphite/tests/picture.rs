@@ -34,7 +34,7 @@ async fn a_request_without_a_format_is_answered_with_a_picture() {
     assert!(raw.text.starts_with("dc.a.cpu,"), "{}", raw.text);
 }
 
-/// The pixels count in the memory of the request.
+/// Checks that the pixels count in the memory of the request.
 #[tokio::test]
 async fn a_picture_that_does_not_fit_into_the_memory_of_a_query_is_refused() {
     let server = Fixture::with(|options| options.service.query.memory_bytes_max = 2 << 20).open();

@@ -21,7 +21,7 @@ async fn with_three_hours() -> Fixture {
     server
 }
 
-/// Target and values of each series; times are those of steps of 60 s from `from` on.
+/// Target and values of each series; times are steps of 60 s from `from` on.
 async fn rendered(server: &Fixture, target: &str, range: &str) -> String {
     let url = format!("/render?target={target}&{range}&now={NOW_S}&format=json");
     let answer = server.get(&url).await;
@@ -35,8 +35,8 @@ async fn rendered(server: &Fixture, target: &str, range: &str) -> String {
     series.collect::<Vec<_>>().join("; ")
 }
 
-/// A path without points in an older range was missing there, where graphite-web has it without values: a
-/// ratio to last week was refused with 400.
+/// Covers a regression: a path without points in an older range was missing there, where graphite-web has it
+/// without values: a ratio to last week was refused with 400.
 #[tokio::test]
 async fn a_path_without_points_in_an_older_range_is_empty_and_not_missing() {
     let server = with_three_hours().await;
@@ -122,7 +122,7 @@ async fn two_asterisks_match_any_depth_in_all_requests() {
     assert_eq!(all["results"], serde_json::json!(["n.a", "n.a.b", "n.a.b.rps", "n.c", "n.c.rps"]));
 }
 
-/// `maxDataPoints` made dygraph a 400: graphite-web ignores it but for JSON.
+/// Covers a regression: `maxDataPoints` made dygraph a 400: graphite-web ignores it but for JSON.
 #[tokio::test]
 async fn the_number_of_points_holds_for_json_alone() {
     let server = with_three_hours().await;
@@ -142,7 +142,7 @@ async fn the_number_of_points_holds_for_json_alone() {
     }
 }
 
-/// `/metrics/find` ignored `leavesOnly`, and read -1 as a time.
+/// Covers a regression: `/metrics/find` ignored `leavesOnly`, and read -1 as a time.
 #[tokio::test]
 async fn find_shows_leaves_only_if_asked() {
     let server = with_three_hours().await;
@@ -176,7 +176,8 @@ async fn an_unclosed_call_is_refused_with_a_text() {
     }
 }
 
-/// One rule of 3.7 MB took 2.2 GB before its 422: its size is checked before anything is compiled.
+/// Covers a regression: one rule of 3.7 MB took 2.2 GB before its 422: its size is checked before anything is
+/// compiled.
 #[tokio::test]
 async fn large_meta_tag_rules_are_refused_before_they_are_compiled() {
     let server = Fixture::ready();

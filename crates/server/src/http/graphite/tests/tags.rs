@@ -109,7 +109,7 @@ async fn completion_answers_from_the_selected_series() {
     );
 }
 
-/// urllib3 sends forms as multipart.
+/// Checks that forms are read as multipart, which urllib3 sends.
 #[tokio::test]
 async fn multipart_forms_are_read() {
     let server = with_tags().await;
