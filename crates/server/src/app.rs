@@ -39,7 +39,7 @@ pub(crate) struct App {
     pub(crate) started_ms: i64,
     /// Blocks in the bucket, on a server that reads them.
     pub(crate) bucket: OnceLock<Arc<BucketSources>>,
-    /// When a request that is not valid HTTP was last logged; 0 = never.
+    /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
     invalid_logged_ns: AtomicU64,
 }
 
@@ -135,7 +135,7 @@ impl App {
         assert!(self.bucket.set(sources).is_ok(), "the bucket is opened once");
     }
 
-    /// Limits of a tenant: those of the latest reload.
+    /// Limits of a tenant, as of the latest reload.
     pub(crate) fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
         match self.lifecycle.opened() {
             Some(store) => store.limits_of(tenant),

@@ -25,7 +25,7 @@ const HTTP_INPUT: &str = "http";
 pub(crate) struct CarbonContext {
     /// Permits of the threads that decode, append and wait for the disk on behalf of listeners.
     pub(crate) threads: Arc<Semaphore>,
-    /// Those of the listeners in order of the settings, then that of HTTP requests.
+    /// Inputs of the listeners in order of the settings, then the input of HTTP requests.
     inputs: Vec<Arc<CarbonInput>>,
     rules: RwLock<Arc<PathRules>>,
 }

@@ -23,15 +23,15 @@ pub const HEADER_COUNT_MAX: usize = 256;
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Room made at once for a body of announced length. Pages without bytes take no memory.
 pub const BODY_GROWTH_BYTES: usize = 1 << 20;
-/// A write of at most so many bytes is read before it waits for a permit.
+/// A write with a body up to this size is read before it waits for a permit.
 pub const UNADMITTED_BODY_BYTES: u64 = 64 << 10;
-/// How long a write may take to send its body while it holds a permit: a megabyte at 40 Mbit/s.
+/// Longest time for which a write may send its body while it holds a permit: a megabyte at 40 Mbit/s.
 pub const PERMIT_READ_TIME: Duration = Duration::from_millis(250);
 /// A whole body.
 pub const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a refused body that are still read, so that the client sees the answer.
 pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
-/// How long they are read.
+/// Longest time for which the bytes of a refused body are read.
 pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest a client may take no byte of an answer.
 pub const ANSWER_STALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -59,14 +59,14 @@ pub const QUERY_BYTES_MAX: usize = 256 << 10;
 pub const POINTS_PER_SERIES_MAX: i64 = 11_000;
 /// `Retry-After` of refused requests.
 pub const RETRY_AFTER_SECONDS: u32 = 5;
-/// When a client that met the memory limit of the head may try again: windows and idle series leave in
-/// minutes.
+/// Seconds after which a client that met the memory limit of the head may try again: windows and idle series
+/// leave in minutes.
 pub const HEAD_FULL_RETRY_AFTER_SECONDS: u32 = 30;
 /// A stop, from the signal to the end of the process: as long as Kubernetes waits before it kills.
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(29);
 /// The part of it that closing the store always has.
 pub const STOP_CLOSE_TIME: Duration = Duration::from_secs(7);
-/// How long requests may finish after the listener has closed.
+/// Longest time in which requests may finish after the listener has closed.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
 /// Longest time for which readiness may be withdrawn before the listener closes.
 pub const SHUTDOWN_DELAY_MAX: Duration = Duration::from_secs(20);

@@ -17,15 +17,15 @@ use crate::version::BuildInfo;
 pub struct ServerOptions {
     /// `host:port` to listen on; port 0 takes a free one.
     pub listen: String,
-    /// Who may use the API from a page, what may be asked of the process, how it stops.
+    /// Access of pages to the API, requests that control the process, and its shutdown.
     pub web: WebOptions,
     /// Bucket with blocks of all tenants.
     pub bucket: Option<BucketOptions>,
     /// Writes and queries; with multi-tenancy `X-Scope-OrgID` names the tenant.
     pub service: ServiceOptions,
-    /// Whether each HTTP request is logged.
+    /// True if each HTTP request is logged.
     pub access_log: bool,
-    /// How often the server stores its own metrics; 0 = never.
+    /// Interval at which the server stores its own metrics; 0 = never.
     pub self_scrape_interval_ms: u64,
     /// Settings for `/api/v1/status/flags` and `/api/v1/status/settings`.
     pub shown: Vec<ShownSetting>,
@@ -59,11 +59,11 @@ pub struct WebOptions {
     pub allowed_hosts: Option<AllowedHosts>,
     /// Commit of the binary, for status endpoints and metrics.
     pub build: BuildInfo,
-    /// Whether the admin API answers.
+    /// True if the admin API answers.
     pub admin_api: bool,
-    /// Whether `/-/reload` answers.
+    /// True if `/-/reload` answers.
     pub lifecycle: bool,
-    /// How long `/-/ready` says no before the listener closes.
+    /// Time for which `/-/ready` says no before the listener closes.
     pub shutdown_delay: Duration,
 }
 
@@ -80,7 +80,7 @@ pub struct ShownSetting {
     pub origin: String,
 }
 
-/// What a reload of the configuration file changes in a running server.
+/// Settings that a reload of the configuration file changes in a running server.
 #[derive(Debug, Clone)]
 pub struct Reloaded {
     /// Limits of all tenants.

@@ -45,12 +45,12 @@ use crate::options::{Reload, ServerOptions};
 
 /// Pause between two rounds of background work.
 const TICK_PAUSE: Duration = Duration::from_secs(1);
-/// Blocking threads of tokio, in addition to those of writes and queries.
+/// Blocking threads of tokio, in addition to the threads of writes and queries.
 const BLOCKING_THREADS_EXTRA: usize = 16;
 /// Async workers for requests to the bucket, which decode postings and series as well.
 const BUCKET_WORKERS: usize = 2;
 
-/// How far the opening of the store is.
+/// Progress of the opening of the store.
 #[derive(Clone)]
 pub(crate) enum Opening {
     Running,
@@ -191,7 +191,7 @@ impl Server {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -372,7 +372,7 @@ async fn accept(app: Arc<App>, listener: TcpListener, router: Router, mut closed
     }
 }
 
-/// Serves a connection if there is room, or makes room by closing the one that has been idle longest.
+/// Serves a connection if there is room, or makes room by closing the connection that has been idle longest.
 fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Receiver<bool>) {
     app.metrics.http.connections_accepted.add(1);
     if app.connections.is_full() {

@@ -152,7 +152,7 @@ fn metric_names() -> BTreeSet<String> {
     text.lines().filter_map(name).collect()
 }
 
-/// All strings under the key `key`, at any depth.
+/// Collects all strings under the key `key`, at any depth.
 fn strings<'a>(value: &'a Value, key: &str, out: &mut Vec<&'a str>) {
     match value {
         Value::Object(fields) => {

@@ -62,7 +62,7 @@ struct Reply {
     body: Vec<u8>,
 }
 
-/// A request of a script with its line and what is expected.
+/// A request of a script with its line and the expected answer.
 struct Case {
     line: usize,
     title: String,

@@ -111,7 +111,7 @@ fn raw_quotes_work_in_every_request_of_a_connection() {
     let mut stream = TcpStream::connect(server.address()).expect("connects");
     stream.set_read_timeout(Some(ANSWER_WAIT)).expect("timeout");
     let get = "GET /api/v1/query?query=up{job=\"<x>\"} HTTP/1.1\r\nHost: x\r\n\r\n";
-    // Its quotes must arrive as they are.
+    // The quotes of the form must arrive as they are.
     let form = "query=count(up{job=\"x\"})or%20vector(1)";
     let length = form.len();
     let post = format!(
@@ -152,7 +152,7 @@ fn headers_of_proxies_are_taken_and_a_missing_host_is_refused() {
     server.stop().expect("stops");
 }
 
-/// What the HTTP parser refused had an empty body, no line in the log and no count.
+/// Requests that the HTTP parser refused had an empty body, no line in the log and no count.
 #[test]
 fn what_is_no_http_is_refused_with_a_reason_and_counted() {
     let dir = tempfile::tempdir().expect("directory");

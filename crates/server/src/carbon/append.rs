@@ -74,7 +74,7 @@ pub(crate) struct NotStored {
 /// Appends all lines of a body, piece by piece. Blocks the thread.
 ///
 /// # Errors
-/// [`NotStored`], with what was appended before: it is visible, and not durable yet.
+/// [`NotStored`], with the points that were appended before: they are visible, and not durable yet.
 pub(crate) fn append_lines(
     app: &App,
     input: &CarbonInput,
@@ -169,7 +169,7 @@ pub(crate) struct Rejected {
 }
 
 impl Rejected {
-    /// Adds what was rejected of a later append.
+    /// Adds the rejected points of a later append.
     pub(crate) fn add(&mut self, later: Rejected) {
         self.point_count += later.point_count;
         self.retryable_count += later.retryable_count;

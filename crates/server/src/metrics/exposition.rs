@@ -7,7 +7,7 @@ use chronolith_service::metrics::Family;
 
 use crate::http::json::{put_display, put_float_general};
 
-/// Which text format.
+/// A text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextFormat {
     Prometheus,
@@ -55,8 +55,8 @@ pub(crate) fn write(families: &[Family], format: TextFormat, out: &mut Vec<u8>) 
     }
 }
 
-/// `name{label="value",...} 1.5` without the end of the line. Names that the classic format does not know
-/// are quoted inside the braces.
+/// Appends `name{label="value",...} 1.5` without the end of the line. Names that the classic format does not
+/// know are quoted inside the braces.
 pub(crate) fn put_line<'a>(
     out: &mut Vec<u8>,
     name: &str,

@@ -1,8 +1,8 @@
 //! Memory of the process by consumer, compared with what the operating system reports.
 //!
-//! Invariants: a byte is in one part only. What is in no part (connections, stacks, pieces that the allocator
-//! keeps or adds) is the difference to the resident memory that belongs to no file.
-//! Not here: what the parts of the store are (`tsdb`, `head`).
+//! Invariants: a byte is in one part only. Bytes of no part (connections, stacks, pieces that the allocator
+//! keeps or adds) are the difference to the resident memory that belongs to no file.
+//! Not here: the parts of the store (`tsdb`, `head`).
 
 use chronolith_service::metrics::Metric;
 use chronolith_tsdb::{MemoryPart, TsdbMemory};

@@ -13,9 +13,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct ProcessStats {
     pub(crate) resident_bytes: Option<f64>,
-    /// Of that, pages of no file: heap and stacks.
+    /// Resident pages of no file: heap and stacks.
     pub(crate) anonymous_bytes: Option<f64>,
-    /// Of that, pages of files, which can be dropped and read again.
+    /// Resident pages of files, which can be dropped and read again.
     pub(crate) file_bytes: Option<f64>,
     /// Most that was resident so far.
     pub(crate) peak_bytes: Option<f64>,

@@ -14,8 +14,8 @@ use crate::metrics::gather::gather;
 use crate::serve::rounds::guarded;
 use crate::serve::stop::Stop;
 
-/// How often it looks whether the store is open; the first round follows at once, so that there is something
-/// to see.
+/// Pause between two checks whether the store is open; the first round follows at once, so that there is
+/// something to see.
 const OPEN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs until stopped. `instance` is the address of the server.

@@ -1,4 +1,4 @@
-//! Tables of metrics against what is gathered from a server, and docs/reference/metrics.md.
+//! Tables of metrics against the metrics that a server gathers, and docs/reference/metrics.md.
 #![expect(clippy::disallowed_methods, reason = "the page is in the repository, not below a data directory")]
 
 use chronolith_service::metrics::definition::Definition;
@@ -39,7 +39,7 @@ async fn gathered() -> Vec<Family> {
     families
 }
 
-/// The files of `/proc` and the size of the disk are not there in tests.
+/// Returns true for metrics of the files of `/proc` and the size of the disk, which are not there in tests.
 fn is_of_the_system(name: &str) -> bool {
     let others = ["chronolith_memory_unaccounted_bytes", "chronolith_disk_free_bytes"];
     name.starts_with("process_") || others.contains(&name)

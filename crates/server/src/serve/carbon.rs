@@ -58,7 +58,7 @@ impl udp::DatagramStore for Datagrams {
         let sender = WriteSender { listener: Some(input.name.clone()), ..WriteSender::default() };
         let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
         let (appended, outcome) = append_lines(app, input, store, to, &body);
-        // What was appended before a failure becomes durable as well.
+        // Points that were appended before a failure become durable as well.
         let durable = match appended.applied {
             Some(applied) => wait_durable(app, store, to, applied).map(drop),
             None => Ok(()),
@@ -189,14 +189,14 @@ struct Rest {
     has_more: bool,
 }
 
-/// End of what was read from a connection.
+/// End of the bytes that were read from a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// More may follow.
     Open,
     /// The sender has closed it: the last line needs no newline.
     Closed,
-    /// It is reset: the last line may be cut off.
+    /// The connection is reset: the last line may be cut off.
     Reset,
 }
 
@@ -336,7 +336,7 @@ impl Connection {
         Ok(Rest { buffer, has_more })
     }
 
-    /// Waits until what was applied is durable.
+    /// Waits until the applied points are durable.
     async fn sync(&mut self) -> Result<(), NotStored> {
         let Some(Unsynced { applied, point_count, .. }) = self.unsynced.take() else { return Ok(()) };
         let _permit = self.listener.app.carbon.threads.acquire().await;

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::limits::{CONNECTION_COUNT_MAX, CONNECTION_COUNT_MIN, FILES_RESERVED};
 use crate::metrics::open_files_max;
 
-/// What is known of one connection outside its task.
+/// State of one connection that is visible outside of its task.
 pub(crate) struct ConnectionState {
     clock: Arc<dyn Clock>,
     in_flight: AtomicUsize,
@@ -23,7 +23,7 @@ pub(crate) struct ConnectionState {
 }
 
 impl ConnectionState {
-    /// True if a request is running.
+    /// Returns true if a request is running.
     pub(super) fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) > 0
     }
@@ -72,7 +72,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// As many connections as the limit of open files leaves after the store's files.
+    /// Allows as many connections as the limit of open files leaves after the store's files.
     pub(crate) fn new(disk: &dyn Disk) -> Connections {
         let files = open_files_max(disk).unwrap_or(CONNECTION_COUNT_MAX + FILES_RESERVED);
         let count_max =

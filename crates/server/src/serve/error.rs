@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chronolith_tsdb::{BucketError, HeadError, OpenError};
 
-/// Why a server does not start, or ends with an error.
+/// Reason why a server does not start, or ends with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The address is not to be had.

@@ -10,7 +10,7 @@ use tokio::io::AsyncWrite;
 
 use crate::http::json;
 
-/// How an answer of the parser begins.
+/// First bytes of an answer of the parser.
 const VERSION: &[u8] = b"HTTP/1.1 ";
 
 /// An answer with a body in place of one without.
@@ -52,7 +52,7 @@ impl Refusal {
         Some(Refusal { status, bytes, written: 0 })
     }
 
-    /// Writes what is left; ready with `replaced` when that is all.
+    /// Writes the bytes that are left; ready with `replaced` when all are written.
     pub(super) fn poll_write(
         &mut self,
         mut stream: Pin<&mut impl AsyncWrite>,

@@ -9,23 +9,23 @@
 /// A header line is looked at up to here: names and values of framing are shorter.
 const HEADER_PREFIX_BYTES_MAX: usize = 128;
 
-/// Where the next byte belongs.
+/// Part of the request that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     /// Before or in a request line; true once its first byte has arrived.
     Line(bool),
     Headers,
-    /// So many bytes are left.
+    /// Bytes that are left.
     Body(u64),
     ChunkSize,
-    /// So many bytes are left, the end of the line included.
+    /// Bytes that are left, the end of the line included.
     Chunk(u64),
     Trailers,
     /// Nothing is known.
     Lost,
 }
 
-/// How the body of the current request is framed.
+/// Framing of the body of the current request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Bytes(u64),
@@ -154,7 +154,7 @@ impl RequestLines {
     }
 }
 
-/// Where the reader is when `left` bytes are left: `next` after the last.
+/// Position of the reader when `left` bytes are left: `next` after the last.
 fn after_bytes(left: u64, next: At, within: impl Fn(u64) -> At) -> At {
     if left == 0 { next } else { within(left) }
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariants: `/-/ready` is 503 before the listener closes; a stop takes [`STOP_TIME_MAX`] at most, and a
 //! second signal ends it at once, unless it comes with the first. A stop that is cut short loses nothing
-//! acknowledged: it is what a kill is, and the next start replays the log.
-//! Not here: what is closed (`tsdb`).
+//! acknowledged: it is equal to a kill, and the next start replays the log.
+//! Not here: closing of the store (`tsdb`).
 
 use std::future::{self, Future};
 use std::pin::pin;
@@ -38,7 +38,7 @@ impl StopSignals {
         })
     }
 
-    /// The next of them.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -140,7 +140,7 @@ async fn run(
     first_of(stop, abort_signal(signals.as_mut()), deadline).await
 }
 
-/// The result of `stop`, unless a signal or the deadline comes first.
+/// Returns the result of `stop`, unless a signal or the deadline comes first.
 async fn first_of(
     stop: impl Future<Output = Result<(), RunError>>,
     signal: impl Future<Output = ()>,
@@ -187,7 +187,8 @@ mod tests {
         assert!(first_of(future::ready(Ok(())), future::pending(), later).await.is_ok());
     }
 
-    /// `timeout 10 chronolith serve` aborted every stop: it signals the process and its group.
+    /// Covers a regression: `timeout 10 chronolith serve` aborted every stop: it signals the process and its
+    /// group.
     #[tokio::test(start_paused = true)]
     async fn signals_at_the_same_time_are_one() {
         let start = Instant::now();

@@ -20,7 +20,7 @@ use super::request_lines::RequestLines;
 use crate::app::App;
 use crate::limits::{ANSWER_STALL_TIMEOUT, HEADER_READ_TIMEOUT, KEEP_ALIVE_IDLE_TIMEOUT};
 
-/// What the peer is expected to do.
+/// Step that the peer is expected to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Send a request, some time.
@@ -66,7 +66,7 @@ impl TimedStream {
         self.read_deadline.as_mut().reset(deadline(timeout));
     }
 
-    /// A request that began and ended unseen ends the phase before it, too.
+    /// Ends the phase before a request, also one that began and ended unseen.
     fn note_requests(&mut self) {
         let served = self.state.served();
         if served != self.served_before {
@@ -102,7 +102,7 @@ impl TimedStream {
         Some(refusal.poll_write(Pin::new(&mut self.stream), cx, bytes.len()))
     }
 
-    /// Counts what was written, or lets the deadline run.
+    /// Counts the written bytes, or lets the deadline run.
     fn after_write(
         &mut self,
         result: Poll<io::Result<usize>>,

@@ -16,13 +16,13 @@ use chronolith_service::options::UdpListener;
 use chronolith_service::write::{OnePiece, TargetStore, WriteFailure, WriteTarget};
 use chronolith_tsdb::{Tsdb, Writer};
 use tokio::net::UdpSocket;
-// Tokio's `channel` has a limit, unlike that of the same name in the standard library.
+// Tokio's `channel` has a limit, unlike the function of the same name in the standard library.
 use tokio::sync::mpsc::{self, channel as bounded_channel};
 use tokio::sync::watch;
 
 use crate::app::App;
 
-/// Largest datagram in bytes: that of UDP.
+/// Largest datagram of UDP in bytes.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// Datagrams that wait to be stored.
 const QUEUE_COUNT_MAX: usize = 4096;
@@ -78,7 +78,7 @@ pub(super) async fn listen(
         }
     }
     drop(sender);
-    // What was received is stored before the store closes.
+    // Datagrams that were received are stored before the store closes.
     let _ = storing.await;
 }
 

@@ -2,14 +2,14 @@
 //!
 //! Invariants: a step never grows its output beyond the capacity that it was given, so that a member that
 //! expands a thousandfold takes many steps and no memory; the bytes before damage are returned. Checksum and
-//! length are those of a whole member: they are compared after its bytes have been returned.
+//! length belong to a whole member: they are compared after its bytes have been returned.
 //! The gzip decoders of flate2 drop what they decompressed before damage, so only its inflater is used.
 //! Not here: lines (`ingest::carbon`), gzip bodies of requests (`http::inflate`).
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 /// First bytes of a gzip member. A line may begin with the first, which is a blank, and its path with the
-/// second: such a path is not UTF-8 and refused.
+/// second: a path that does is not UTF-8 and refused.
 pub(super) const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 const METHOD_DEFLATE: u8 = 8;
@@ -27,7 +27,7 @@ const TRAILER_BYTES: usize = 8;
 pub(super) struct GzipStream {
     part: Part,
     inflater: Decompress,
-    /// Of the decompressed bytes of the member.
+    /// Checksum of the decompressed bytes of the member.
     content_crc: Crc,
     /// Members that have begun.
     member_count: u64,
@@ -165,7 +165,7 @@ impl GzipStream {
     }
 }
 
-/// The trailer is the checksum, then the length modulo 2^32, both little-endian.
+/// Compares the trailer: the checksum, then the length modulo 2^32, both little-endian.
 fn check_trailer(trailer: u64, content: &Crc) -> Result<(), GzipFault> {
     let found = Crc32AndLength { crc: content.sum(), len: content.amount() };
     let expected = Crc32AndLength { crc: trailer as u32, len: (trailer >> 32) as u32 };

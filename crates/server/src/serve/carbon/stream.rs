@@ -31,7 +31,7 @@ pub(super) struct PointStream {
 }
 
 enum Decoder {
-    /// Of a plaintext listener, before the bytes that tell lines from gzip.
+    /// State of a plaintext listener before the bytes that tell lines from gzip.
     Start,
     Lines(LineDecoder),
     GzippedLines(Box<GzippedLines>),
@@ -80,8 +80,8 @@ impl PointStream {
         PointStream { listener, sender, decoder, failure: None }
     }
 
-    /// Appends the points of `buffer`, to its end if `is_end`, and removes what was read. They are visible
-    /// and not durable yet. Blocks the thread.
+    /// Appends the points of `buffer`, to its end if `is_end`, and removes the bytes that were read. The
+    /// points are visible and not durable yet. Blocks the thread.
     ///
     /// # Errors
     /// [`NotStored`]: the store refuses points.

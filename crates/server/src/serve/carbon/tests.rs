@@ -98,7 +98,7 @@ async fn lines_are_read_by_promql_and_bad_ones_refuse_themselves_alone() {
     assert_eq!(carbon.listener.input.refused_count(RefusedReason::MissingValue), 1);
 }
 
-/// The last value of a time wins, and no limit of the default store refuses its age.
+/// Checks that the last value of a time wins, and that no limit of the default store refuses its age.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_later_value_replaces_an_earlier_one_of_the_same_time() {
     let carbon = Carbon::start(CarbonProtocol::Plaintext, "site.").await;
@@ -125,8 +125,9 @@ async fn an_open_connection_is_read_without_waiting_for_its_end() {
     assert_eq!(carbon.listener.input.refused_count(RefusedReason::MissingValue), 1, "d has no value");
 }
 
-/// A stop took the start of a line for a point, did not read what had arrived, and closed connections in
-/// order, after which a relay's first write succeeds and is lost. They are reset after their last whole line.
+/// Covers a regression: a stop took the start of a line for a point, did not read the bytes that had arrived,
+/// and closed connections in order, after which a relay's first write succeeds and is lost. They are reset
+/// after their last whole line.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_reads_whole_lines_and_resets_connections() {
     let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
@@ -141,7 +142,7 @@ async fn a_stop_reads_whole_lines_and_resets_connections() {
     assert_eq!(carbon.points(), 200_000, "all that had arrived but the start of a line");
 }
 
-/// More bytes than one input has, in pieces that end anywhere.
+/// Sends more bytes than one input has, in pieces that end anywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_line_of_a_long_stream_is_a_point() {
     let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
@@ -227,7 +228,7 @@ async fn gzip_is_read_as_lines_in_pieces_and_several_members() {
     assert_eq!(carbon.listener.input.gzip_connections.as_f64(), 2.0);
 }
 
-/// A connection may begin with the first byte of gzip and go on without the second.
+/// Checks that a connection may begin with the first byte of gzip and go on without the second.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_byte_of_gzip_is_a_line() {
     let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;
@@ -265,7 +266,8 @@ async fn damaged_gzip_ends_the_connection_and_keeps_the_lines_before_it() {
     assert!(refused.json().to_string().contains("the stream ends within it"));
 }
 
-/// 64 MiB of zeros are 64 KiB of gzip and one line that is too long; the line after it is a point.
+/// Sends 64 MiB of zeros, which are 64 KiB of gzip and one line that is too long; the line after it is a
+/// point.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_of_gzip_that_does_not_end_is_refused_once() {
     let carbon = Carbon::start(CarbonProtocol::Plaintext, "").await;

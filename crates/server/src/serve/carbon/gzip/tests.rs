@@ -85,7 +85,7 @@ fn a_stream_is_decompressed_at_every_split() {
     assert_eq!(unpack(&each_byte), want);
 }
 
-/// What has arrived is returned without waiting for more, if the sender flushes.
+/// Bytes that have arrived are returned without waiting for more, if the sender flushes.
 #[test]
 fn flushed_bytes_are_returned_at_once() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());

@@ -118,8 +118,9 @@ fn limit(options: &mut ServerOptions, change: fn(&mut TenantLimits)) {
     options.service.tsdb.limits = LimitsTable::from(limits);
 }
 
-/// A connection whose points the store refused ended by the same FIN as after success: senders that wait for
-/// the end of a connection dropped 20,460 points in silence. It is reset, and the points are counted.
+/// Covers a regression: a connection whose points the store refused ended by the same FIN as after success:
+/// senders that wait for the end of a connection dropped 20,460 points in silence. It is reset, and the
+/// points are counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_connection_ends_in_order_with_a_point_lost() {
     let of_listener = [
@@ -145,7 +146,8 @@ async fn no_connection_ends_in_order_with_a_point_lost() {
     }
 }
 
-/// The same connections over a healthy store end in order, also with points that no retry can save.
+/// Checks that the same connections over a healthy store end in order, also with points that no retry can
+/// save.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_whose_valid_points_are_durable_end_in_order() {
     let (carbon, _disk) = start(CarbonProtocol::Plaintext, |_, _| {}).await;
@@ -174,7 +176,7 @@ async fn connections_whose_valid_points_are_durable_end_in_order() {
     assert_eq!(carbon.listener.input.connections_reset.get(), 0);
 }
 
-/// Bytes in which no further point can be found: some may be lost, which the sender has to know.
+/// Sends bytes in which no further point can be found: some may be lost, which the sender has to know.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_is_cut_or_damaged_is_reset() {
     let whole = gzipped(b"a 1 1000\nb 1 1000\n");
