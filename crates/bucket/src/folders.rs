@@ -59,7 +59,7 @@ pub async fn remove_store(store: &Store, request: &RequestContext) -> Result<usi
     }
 }
 
-/// Returns the stores that have a folder within that of `request`, ascending. Cost: two requests.
+/// Returns the stores that have a folder within the folder of `request`, ascending. Cost: two requests.
 ///
 /// # Errors
 /// As [`Store::list`].
@@ -71,7 +71,7 @@ pub async fn stores(store: &Store, request: &RequestContext) -> Result<Vec<Store
     Ok(page.prefixes.iter().filter_map(id).collect())
 }
 
-/// Returns those of `stores` that `databases` do not name, dropped ones included.
+/// Returns the members of `stores` that `databases` do not name, dropped ones included.
 #[must_use]
 pub fn unnamed_stores(stores: &[StoreId], databases: &BucketDatabases) -> Vec<StoreId> {
     let policies = databases.databases.iter().flat_map(|database| &database.policies);

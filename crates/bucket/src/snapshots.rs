@@ -125,8 +125,8 @@ impl<S: NumberedSnapshot> Snapshots<S> {
         }
     }
 
-    /// Creates the snapshots that follow those of `state`, all with the content of `next`, and names the last
-    /// one in the hint. Returns the last one.
+    /// Creates the snapshots that follow the ones of `state`, all with the content of `next`, and names the
+    /// last one in the hint. Returns the last one.
     ///
     /// # Errors
     /// [`BucketError::Refused`] if another process created one meanwhile, or too many are lost; as

@@ -31,9 +31,9 @@ use crate::{BucketError, RequestContext};
 pub enum RebuiltFrom {
     /// The newest snapshot that can be read.
     Snapshot,
-    /// That one, with later deletions.
+    /// The newest readable snapshot, with later deletions.
     SnapshotAndDeletions,
-    /// Its `meta.json` and objects.
+    /// `meta.json` and objects in the folder of the block.
     Folder,
 }
 
@@ -42,7 +42,7 @@ pub enum RebuiltFrom {
 pub struct RebuiltCatalogue {
     /// Without number and writer.
     pub snapshot: Snapshot,
-    /// Its blocks, ascending.
+    /// Blocks of the catalogue, ascending.
     pub blocks: BTreeMap<Ulid, RebuiltFrom>,
     /// Blocks that others were made of, and one of those.
     pub replaced: BTreeMap<Ulid, Ulid>,

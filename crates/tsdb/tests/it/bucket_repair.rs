@@ -1,6 +1,6 @@
 //! Repair of the snapshots of a bucket: each newest snapshot and hint of a bucket with all kinds of stores is
-//! damaged in seven ways, made again, and a read-only server answers as before. What cannot be made again is
-//! refused.
+//! damaged in seven ways, made again, and a read-only server answers as before. Damage that cannot be
+//! repaired is refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -145,7 +145,7 @@ fn a_damaged_bucket_answers_as_before_once_it_is_repaired() {
     assert!(repaired > 40, "{repaired}");
 }
 
-/// All snapshots of each catalogue are lost, and those of the databases are not.
+/// All snapshots of each catalogue are lost, and the snapshots of the databases are not.
 #[test]
 fn a_catalogue_is_made_of_the_folders_of_blocks_alone() {
     let world = World::new(44);
