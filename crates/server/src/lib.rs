@@ -1,10 +1,11 @@
-//! HTTP server of Chronolith: Prometheus's API, remote write and remote read, admission control, the server's
-//! own metrics, start and shutdown.
+//! HTTP server of Chronolith: Prometheus's API, remote write and remote read, the APIs of InfluxDB and
+//! Graphite, the server's own metrics, start and shutdown.
 //!
 //! Invariants: no request uses memory without a budget, waits without a deadline or queues without a bound;
 //! HTTP status codes are chosen here and in no crate below.
-//! Not here: storage (`tsdb`), evaluation of queries (`promql`), decoding of protocol messages (`ingest`),
-//! flags and the settings file (the binary `chronolith`).
+//! Not here: permits, limits and counters of writes and queries (`service`), storage (`tsdb`), evaluation of
+//! queries (`promql`), decoding of protocol messages (`ingest`), flags and the settings file (the binary
+//! `chronolith`).
 
 mod app;
 mod carbon;

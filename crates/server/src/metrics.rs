@@ -1,5 +1,5 @@
-//! The server's own metrics: counters, and tables that declare each metric (`definition`).
-//! Not here: counting within the store (`tsdb`).
+//! The server's own metrics: counters, and tables that declare each metric.
+//! Not here: the form of a declaration (`service::metrics::definition`), counting within the store (`tsdb`).
 
 mod background;
 mod bucket;

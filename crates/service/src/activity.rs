@@ -3,7 +3,7 @@
 //!
 //! Invariants: each list has a limit of entries and of bytes, whatever clients send; recording takes one
 //! lock. All lists together have at most [`ACTIVITY_BYTES_MAX`].
-//! Not here: counters since the start (`metrics`), the endpoints (`http::activity`).
+//! Not here: counters since the start (`metrics`), the endpoints (`server::http::activity`).
 
 pub mod active_queries;
 pub mod advice;

@@ -4,7 +4,7 @@
 //! Invariants: every class has a concurrency limit and a bounded wait queue that serves tenants in turn; with
 //! multi-tenancy no tenant has more than a quarter of the permits of a class unless its limits say so, and no
 //! more of the memory than leaves some for others.
-//! Not here: who is a tenant (`tenant`), what runs (`http`).
+//! Not here: who is a tenant (`server::http::tenant`), what runs (`server::http`).
 
 pub mod fair_queue;
 pub mod small;

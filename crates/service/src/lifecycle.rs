@@ -2,7 +2,7 @@
 //! sources that queries read.
 //! Invariants: store and sources are set once, when the replay is done; before that, and once the store is
 //! being closed, only endpoints that need neither answer.
-//! Not here: who opens and closes it (`serve`).
+//! Not here: who opens and closes it (`server::serve`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,6 @@
 //! `status/active_queries` and its `kill`: endpoints of our own.
 //! Invariants: with multi-tenancy a tenant sees and kills its own queries only. Not here: the list
-//! (`chronolith_service::activity::active_queries`).
+//! (`service::activity::active_queries`).
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //!
 //! Invariants: with multi-tenancy a tenant sees its own entries only, but for `status/tenants`, which is for
 //! operators as `status/memory` is: it lists all tenants and needs none. Every list has a limit.
-//! Not here: recording (`crate::activity`), rows of metrics (`metrics`).
+//! Not here: recording (`service::activity`), rows of metrics (`metrics`).
 
 mod metrics;
 mod parameters;

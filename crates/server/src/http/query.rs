@@ -2,7 +2,8 @@
 //!
 //! Invariants: texts of refusals equal Prometheus's; a query holds its permit, deadline and memory budget
 //! until its response is encoded.
-//! Not here: admission and threads (`dispatch`), evaluation (`promql`), the result cache (`query::cached`).
+//! Not here: threads (`dispatch`), admission (`service::admission`), evaluation (`promql`), requests through
+//! the result cache (`query::cached`).
 
 mod cached;
 pub(super) mod cost;

@@ -4,7 +4,7 @@
 //! Invariants: an error before the first part is a response with its status code; an error or panic after it
 //! aborts the connection, so no client takes a part for the whole, unless the last part names the error. The
 //! thread stops when the client disconnects or the stream exceeds its time.
-//! Not here: content of the parts (`remote_read`, `federate`), permits (`admission`).
+//! Not here: content of the parts (`remote_read`, `federate`), permits (`service::admission`).
 
 use std::io;
 use std::pin::Pin;

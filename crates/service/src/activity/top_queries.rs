@@ -3,7 +3,7 @@
 //! Invariants: at most [`QUERIES_PER_MINUTE_MAX`] entries per minute. Beyond that a query takes the place of
 //! the shortest one if it was longer, so that the costliest are kept; queries left out are counted. Texts are
 //! cut to [`TEXT_BYTES_MAX`]; equal texts of several minutes share one copy.
-//! Not here: running queries (`http::query::active`).
+//! Not here: running queries (`active_queries`).
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;

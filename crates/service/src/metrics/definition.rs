@@ -3,7 +3,7 @@
 //! docs/reference/metrics.md come from the tables.
 //! Invariants: samples have the labels of the declaration, in its order. The unit is the last word of the
 //! name before `_total` and is written nowhere else.
-//! Not here: text formats (`exposition`), the list of tables (`gather`).
+//! Not here: text formats (`server::metrics::exposition`), the list of tables (`server::metrics::gather`).
 
 use super::family::{Family, FamilyKind, FamilySample};
 use crate::counter::Seconds;

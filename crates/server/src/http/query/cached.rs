@@ -1,7 +1,7 @@
 //! Range queries through the result cache.
 //! Invariants: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an
 //! expression without a lookback; a result with warnings of a source is not cached.
-//! Not here: the cache (`range_cache`), its exactness (ADR 0025).
+//! Not here: the cache (`service::query::range_cache`), its exactness (ADR 0025).
 
 use chronolith_model::{QueryError, Queryable};
 use chronolith_promql::engine::lookback::{CachePlan, cache_plan};

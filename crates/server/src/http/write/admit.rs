@@ -4,7 +4,7 @@
 //! Invariants: a body of more than [`UNADMITTED_BODY_BYTES`] is read after its request got a permit; a client
 //! that takes longer than [`PERMIT_READ_TIME`] to send it gives the permit back, and gets one again when the
 //! body is there: slow clients delay no other client.
-//! Not here: permits (`admission`), reading with limits (`body`).
+//! Not here: permits (`service::admission`), reading with limits (`body`).
 
 use axum::body::{Body, HttpBody};
 use chronolith_base::MemoryBudget;

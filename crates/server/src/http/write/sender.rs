@@ -1,6 +1,6 @@
 //! Sender of a write, and the log lines and examples of its refused samples: with the series, the time of the
 //! sample and the client's address.
-//! Not here: how many lines (`reject_log`), metrics, texts of answers.
+//! Not here: how many lines (`service::write::reject_log`), metrics, texts of answers.
 
 use axum::extract::Request;
 use chronolith_model::{ExemplarReject, TenantId, TimeUnit};
