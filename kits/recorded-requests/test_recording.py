@@ -125,6 +125,9 @@ class Varying(unittest.TestCase):
         self.assertEqual(entry("", headers=[("request-id", "21f101e4eeb9c435")])["headers"]["request-id"], "<id>")
         self.assertEqual(entry("", headers=[("x-request-id", "own")])["headers"]["x-request-id"], "own")
 
+    def test_the_bundle_of_the_page(self):
+        self.assertEqual(entry('href="ui/7d0c20b85fbfa111/app.js"')["body"], 'href="ui/<bundle>/app.js"')
+
     def test_rules(self):
         self.check('{"a":1.5,"b2":"x 3"}', '{"a":<number>,"b2":"x <number>"}', numbers)
         self.check("took 1.5ms and 2m3s, 5 series", "took <duration> and <duration>, 5 series", durations)

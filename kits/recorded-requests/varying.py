@@ -8,6 +8,7 @@ import time
 
 SECONDS_PER_DAY = 86400
 ULID = re.compile(r"\b0[1-3][0-9A-HJKMNP-TV-Z]{24}\b")
+BUNDLE = re.compile(r"\bui/[0-9a-f]{16}/")
 RFC3339 = re.compile(r"\b(20\d\d-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?")
 LONG_NUMBER = re.compile(r"(?<![\w.])\d{10,19}(?:\.\d+)?(?![\w])")
 NUMBER = re.compile(r"(?<![\w.\-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w])")
@@ -34,6 +35,7 @@ class Run:
         for old, word in self.texts:
             text = re.sub(r"(?<![\w.])%s(?!\w|\.\d)" % re.escape(old), word, text)
         text = ULID.sub("<ulid>", text)
+        text = BUNDLE.sub("ui/<bundle>/", text)
         text = RFC3339.sub(self.of_date, text)
         return LONG_NUMBER.sub(self.of_number, text)
 

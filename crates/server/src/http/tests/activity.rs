@@ -54,7 +54,7 @@ async fn queries_of_all_languages_are_added_up() {
     assert_eq!(data(&server, "top_queries?limit=1").await["queries"].as_array().map(Vec::len), Some(1));
 }
 
-/// The page named an unknown tenant only until it had asked for its series.
+/// Covers a regression: the page named an unknown tenant only until it had asked for its series.
 #[tokio::test]
 async fn a_tenant_that_only_asked_is_not_stored() {
     let server = two_tenants();
