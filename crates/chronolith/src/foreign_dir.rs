@@ -69,14 +69,16 @@ pub(crate) fn content_of(disk: &dyn Disk, dir: &Path) -> Content {
     if names.is_empty() { Content::Empty } else { Content::Unknown(names) }
 }
 
-/// Refuses a directory that has data of another program, before anything is written to it.
-pub(crate) fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> anyhow::Result<()> {
+/// Refuses a directory that has data of another program, before anything is written to it. Returns a warning
+/// about one with files of unknown origin.
+pub(crate) fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> anyhow::Result<Option<String>> {
     match content_of(disk, dir) {
+        Content::Unknown(names) => Ok(Some(unknown_files_warning(dir, &names))),
         Content::Foreign(program, proof) => {
             let advice = "choose another directory with --data-dir (from the checkout: make run DATA=DIR)";
             anyhow::bail!("{}\n  {advice}{}", holds(dir, program, &proof), import_advice(program, dir))
         }
-        _ => Ok(()),
+        Content::Own | Content::Empty => Ok(None),
     }
 }
 
@@ -98,15 +100,13 @@ pub(crate) fn require_own(disk: &dyn Disk, dir: &Path) -> anyhow::Result<()> {
     Err(anyhow::anyhow!(why))
 }
 
-/// Returns a warning about a data directory with files of unknown origin.
-pub(crate) fn unknown_files_warning(disk: &dyn Disk, dir: &Path) -> Option<String> {
-    let Content::Unknown(names) = content_of(disk, dir) else { return None };
+fn unknown_files_warning(dir: &Path, names: &[String]) -> String {
     let names = names.join(", ");
     let dir = dir.display();
-    Some(format!(
+    format!(
         "data directory {dir} has files of another program and none of Chronolith, found {names}: use a directory \
          of its own"
-    ))
+    )
 }
 
 fn holds(dir: &Path, program: Program, proof: &str) -> String {

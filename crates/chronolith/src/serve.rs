@@ -31,8 +31,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
     let data_dir = (!is_read_only).then_some(settings.server.service.tsdb.data_dir.as_path());
     if let Some(dir) = data_dir {
-        foreign_dir::refuse_foreign(&*env.disk, dir)?;
-        foreign_dir::unknown_files_warning(&*env.disk, dir).iter().for_each(|text| tracing::warn!("{text}"));
+        let warning = foreign_dir::refuse_foreign(&*env.disk, dir)?;
+        warning.iter().for_each(|text| tracing::warn!("{text}"));
     }
     let data_dir = data_dir.map(|dir| dir.display().to_string());
     tracing::info!(version, data_dir, "starting");

@@ -61,7 +61,7 @@ fn send(tsdb: &Tsdb, first: i64, count: i64) -> WriteOutcome {
     tsdb.append(&TenantId::anonymous(), &batch).expect("durable")
 }
 
-/// Checks the life of a query, steps 2 to 7: a query over whatever holds the samples by now.
+/// Checks the life of a query, steps 2 to 7: a query over head and blocks.
 #[track_caller]
 fn check(machine: &Machine, tsdb: &Tsdb, query: &str, at_ms: i64, want: f64) {
     let expr = parse_expr(query, ParserOptions::default()).expect("a good query");

@@ -65,7 +65,7 @@ pub struct Admission {
     pub query: Class,
     /// Remote reads.
     pub remote_read: Class,
-    /// Continuous queries: as many run at once as half of the cores, and none waits for a permit.
+    /// Continuous queries: one runs at a time, and none waits for a permit.
     pub continuous: Class,
     /// Answers to federation, until the client has them. Reading their samples takes a permit of `query` too.
     pub federate: Class,
@@ -151,7 +151,7 @@ impl Admission {
             query: class(QUERY, query.concurrency, QUERY_QUEUE_FACTOR, query_share),
             remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
             federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
-            continuous: class(CONTINUOUS, cores.div_ceil(2), 1, cores.div_ceil(2)),
+            continuous: class(CONTINUOUS, 1, 0, 1),
             // Asked by monitoring, for no tenant.
             status: class(STATUS, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, STATUS_CONCURRENCY),
             admin: class(ADMIN, ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, ADMIN_CONCURRENCY / 2),

@@ -1,9 +1,10 @@
-//! The floor between protocols and the store: every write and every query of a client, a rule or the server
-//! itself enters here, so that permits, limits, budgets, lists and counters hold for all of them (ADR 0113).
+//! The floor between protocols and the store: writes of clients and of the server itself, permits and memory
+//! by tenant, lists of running and costly queries, refused samples, counters (ADR 0113).
 //!
-//! Invariants: no work runs without a permit, a deadline and a memory budget; a refusal is a value, and the
-//! protocol that received the call chooses its status and text.
-//! Not here: HTTP, sockets and bytes on the wire (`server`), storage (`tsdb`), languages.
+//! Invariants: all samples go to the store through `write`; a refusal is a value, and the protocol that
+//! received the call chooses its status and text.
+//! Not here: HTTP, sockets and bytes on the wire, the evaluation of queries (`server`), storage (`tsdb`),
+//! languages.
 
 pub mod activity;
 pub mod admission;

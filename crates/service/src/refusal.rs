@@ -25,7 +25,4 @@ pub enum Refusal {
     /// No memory.
     #[error(transparent)]
     Memory(#[from] BudgetExceeded),
-    /// A bug ended the work; the message of the panic is in the log.
-    #[error("internal error: the {0} panicked, see the server's log")]
-    Panicked(&'static str),
 }

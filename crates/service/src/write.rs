@@ -275,10 +275,13 @@ impl Writing<'_> {
     /// [`StoreFailure`]: the samples may be lost.
     pub fn wait(self, add_refused: impl FnOnce(&mut WriteOutcome)) -> Result<WriteOutcome, StoreFailure> {
         let metrics = &self.writes.metrics;
-        let waited = self.applied.map(|applied| self.store.wait_durable(applied)).transpose();
-        let elapsed_ns = self.writes.clock.mono_ns().saturating_sub(self.start_ns);
-        metrics.append.observe_ns(elapsed_ns.saturating_sub(self.decode_ns));
-        let mut outcome = waited.map_err(|error| self.writes.failed(error))?.unwrap_or_default();
+        let mut outcome = WriteOutcome::default();
+        if let Some(applied) = self.applied {
+            let waited = self.store.wait_durable(applied);
+            let elapsed_ns = self.writes.clock.mono_ns().saturating_sub(self.start_ns);
+            metrics.append.observe_ns(elapsed_ns.saturating_sub(self.decode_ns));
+            outcome = waited.map_err(|error| self.writes.failed(error))?;
+        }
         metrics.start_times.add(self.start_time_count);
         add_refused(&mut outcome);
         self.writes.count(self.target.tenant, &outcome);

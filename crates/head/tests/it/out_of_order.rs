@@ -125,8 +125,8 @@ fn check_samples(test_env: &TestEnv, head: &Head, want: &BTreeMap<i64, u64>) {
     assert!(samples == want, "{} samples instead of {}", samples.len(), want.len());
 }
 
-/// Checks the bound: each out-of-order sample is encoded once, in whatever order and batches the samples
-/// arrive.
+/// Checks the bound: each out-of-order sample is encoded once, in any order of samples and
+/// batches.
 #[track_caller]
 fn check_encoded(head: &Head, count: usize, what: &str) {
     let encoded = head.statistics().stats().samples.ooo_sealed;

@@ -196,7 +196,7 @@ mod tests {
     use crate::http::tests::Fixture;
     use http_body_util::BodyExt as _;
 
-    /// Frames of a body, true for one without an error: a part, then whatever `end` sends.
+    /// Frames of a body, true for one without an error: a part, then the parts that `end` sends.
     async fn read_to_end(end: impl FnOnce(mpsc::Sender<Part>)) -> Vec<bool> {
         let server = Fixture::ready();
         let ctx = ReadContext::unlimited(server.app.env.clock.clone());

@@ -54,19 +54,19 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
 }
 
 /// A request of which nothing is stored.
-struct Refusal {
+struct NotWritten {
     error: ApiError,
     /// Reason in metrics if a limit refused it.
     limit: Option<&'static str>,
 }
 
-impl From<ApiError> for Refusal {
-    fn from(error: ApiError) -> Refusal {
-        Refusal { error, limit: None }
+impl From<ApiError> for NotWritten {
+    fn from(error: ApiError) -> NotWritten {
+        NotWritten { error, limit: None }
     }
 }
 
-async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written), Refusal> {
+async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written), NotWritten> {
     let (parts, request_body) = request.into_parts();
     let (message, tenant, store) = match check(app, &parts.headers) {
         Ok(admitted) => admitted,
@@ -124,7 +124,7 @@ fn store_body(
     mut body: BodyBytes,
     memory: &MemoryBudget,
     apply: Permit,
-) -> Result<Written, Refusal> {
+) -> Result<Written, NotWritten> {
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut refused = Refused::default();
     let target = WriteTarget { tenant, store: TargetStore::Id(tenant), writer: Writer::Client };
@@ -137,7 +137,7 @@ fn store_body(
     // Waiting for the disk needs no core.
     drop((body, histograms_held, apply));
     applied.map_err(|failure| match failure {
-        WriteFailure::Decode(error) => Refusal { error, limit: None },
+        WriteFailure::Decode(error) => NotWritten { error, limit: None },
         WriteFailure::Store(failure) => failure.into(),
     })?;
     let outcome = writing.wait(|outcome| add_refused(outcome, &refused))?;
@@ -145,10 +145,10 @@ fn store_body(
     Ok(Written { message, outcome, refused })
 }
 
-impl From<StoreFailure> for Refusal {
-    fn from(failure: StoreFailure) -> Refusal {
+impl From<StoreFailure> for NotWritten {
+    fn from(failure: StoreFailure) -> NotWritten {
         match &failure {
-            StoreFailure::Batch { error, limit } => Refusal { error: write_error(error), limit: *limit },
+            StoreFailure::Batch { error, limit } => NotWritten { error: write_error(error), limit: *limit },
             StoreFailure::Catalog(error) => ApiError::new(ErrorKind::Internal, error).into(),
         }
     }

@@ -168,18 +168,15 @@ impl FairQueue {
     /// Returns a permit if one is free and no other request of the tenant waits; it never waits.
     #[must_use]
     pub fn try_acquire(self: &Arc<FairQueue>, tenant: &TenantId, tenant_permits: usize) -> Option<Permit> {
-        match self.arrive(tenant, tenant_permits.max(1)) {
-            Ok(Arrival::Runs(permit)) => {
-                self.wait.observe_ns(0);
-                Some(permit)
-            }
-            Ok(Arrival::Waits(id, granted)) => {
-                drop(Waiting { queue: self, tenant, id, granted });
-                self.refused.add(1);
-                None
-            }
-            Err(_) => None,
+        let mut state = self.state.lock();
+        let permit = self.try_run(&mut state, tenant, tenant_permits.max(1));
+        state.forget_if_idle(tenant);
+        drop(state);
+        match &permit {
+            Some(_) => self.wait.observe_ns(0),
+            None => self.refused.add(1),
         }
+        permit
     }
 
     /// Requests that run.
@@ -202,21 +199,34 @@ impl FairQueue {
         AdmissionError::QueueFull { what: self.what, waiting_max: self.waiting_max, setting: self.setting }
     }
 
+    /// Takes a permit if one is free and no other request of the tenant waits.
+    fn try_run(
+        self: &Arc<FairQueue>,
+        state: &mut State,
+        tenant: &TenantId,
+        tenant_permits: usize,
+    ) -> Option<Permit> {
+        let has_permit = state.running_count < self.permit_count;
+        let one = state.tenants.entry(tenant.clone()).or_default();
+        one.permit_count = tenant_permits;
+        if !has_permit || !one.waiters.is_empty() || one.running_count >= tenant_permits {
+            return None;
+        }
+        one.running_count += 1;
+        state.running_count += 1;
+        Some(Permit { queue: self.clone(), tenant: tenant.clone() })
+    }
+
     fn arrive(
         self: &Arc<FairQueue>,
         tenant: &TenantId,
         tenant_permits: usize,
     ) -> Result<Arrival, AdmissionError> {
         let mut state = self.state.lock();
-        let has_permit = state.running_count < self.permit_count;
-        let one = state.tenants.entry(tenant.clone()).or_default();
-        one.permit_count = tenant_permits;
-        if has_permit && one.waiters.is_empty() && one.running_count < tenant_permits {
-            one.running_count += 1;
-            state.running_count += 1;
-            return Ok(Arrival::Runs(Permit { queue: self.clone(), tenant: tenant.clone() }));
+        if let Some(permit) = self.try_run(&mut state, tenant, tenant_permits) {
+            return Ok(Arrival::Runs(permit));
         }
-        let waiting_here = one.waiters.len();
+        let waiting_here = state.tenants.get(tenant).map_or(0, |one| one.waiters.len());
         let refused = if state.waiting_count < self.waiting_max {
             None
         } else {

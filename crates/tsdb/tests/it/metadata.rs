@@ -187,7 +187,7 @@ fn a_full_disk_refuses_and_comes_back() {
 }
 
 /// Covers a regression: one flipped bit in the only file emptied `/api/v1/metadata`. Each of two copies
-/// replaces the other, whatever happens to it, and is replaced at the start.
+/// stands in for the other, which the start writes again.
 #[test]
 fn one_damaged_copy_of_the_metadata_loses_nothing() {
     let machine = Machine::new(12);

@@ -501,7 +501,7 @@ fn types_in_blocks_hold_for_known_series() {
     }
 }
 
-/// The first batch after a start opened each block of the store, of whatever times.
+/// The first batch after a start opened each block of the store, also blocks of other times.
 #[test]
 fn a_batch_opens_blocks_of_its_shard_groups_alone() {
     let mut machine = Machine::new(17);

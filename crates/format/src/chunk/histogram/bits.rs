@@ -73,7 +73,7 @@ impl BitWriter {
         }
     }
 
-    /// Writes an unsigned LEB128 number, at whatever bit.
+    /// Writes an unsigned LEB128 number, which need not begin at a byte.
     pub(crate) fn put_uvarint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.put(value & 0x7f | 0x80, 8);
