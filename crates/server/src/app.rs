@@ -5,13 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
 use chronolith_model::rollup::RollupRules;
-use chronolith_model::{TenantId, TenantLimits};
-use chronolith_service::admission::Admission;
-use chronolith_service::admission::threads::QueryThreads;
-use chronolith_service::lifecycle::Lifecycle;
-use chronolith_service::query::context::QueryContext;
-use chronolith_service::write::Writes;
-use chronolith_tsdb::{BucketSources, LimitsTable, SourcePart, Tsdb, fanout};
+use chronolith_service::Service;
+use chronolith_tsdb::BucketSources;
 use parking_lot::RwLock;
 
 use crate::carbon::CarbonContext;
@@ -24,14 +19,9 @@ use crate::serve::connections::Connections;
 
 /// State shared by all handlers.
 pub(crate) struct App {
-    pub(crate) env: Env,
+    pub(crate) service: Arc<Service>,
     pub(crate) options: ServerOptions,
     pub(crate) configuration: Configuration,
-    pub(crate) lifecycle: Lifecycle,
-    pub(crate) admission: Admission,
-    pub(crate) query_threads: QueryThreads,
-    pub(crate) queries: QueryContext,
-    pub(crate) writes: Writes,
     pub(crate) carbon: CarbonContext,
     pub(crate) influx: InfluxContext,
     pub(crate) metrics: Metrics,
@@ -52,7 +42,6 @@ pub(crate) struct Configuration {
 
 /// Settings as the status pages show them.
 pub(crate) struct Shown {
-    pub(crate) limits: LimitsTable,
     pub(crate) settings: Vec<ShownSetting>,
     pub(crate) config_yaml: String,
     pub(crate) reloaded_ms: i64,
@@ -63,7 +52,6 @@ impl App {
     pub(crate) fn new(env: Env, options: ServerOptions, reload: Option<Reload>) -> App {
         let started_ms = env.clock.now_ms();
         let shown = RwLock::new(Shown {
-            limits: options.service.tsdb.limits.clone(),
             settings: options.shown.clone(),
             config_yaml: options.config_yaml.clone(),
             reloaded_ms: started_ms,
@@ -71,11 +59,6 @@ impl App {
         });
         App {
             configuration: Configuration { shown, reload },
-            lifecycle: Lifecycle::default(),
-            admission: Admission::new(&options.service, &env.clock),
-            query_threads: QueryThreads::default(),
-            queries: QueryContext::new(&options.service),
-            writes: Writes::new(env.clock.clone(), options.service.tenant_metrics_max),
             carbon: CarbonContext::new(&options.service.write.carbon.listeners),
             influx: InfluxContext::new(&env.rng),
             metrics: Metrics::default(),
@@ -83,7 +66,7 @@ impl App {
             started_ms,
             bucket: OnceLock::new(),
             invalid_logged_ns: AtomicU64::new(0),
-            env,
+            service: Arc::new(Service::new(env, options.service.clone())),
             options,
         }
     }
@@ -93,15 +76,12 @@ impl App {
     /// # Errors
     /// The text for the operator.
     pub(crate) fn read_rules(&self) -> Result<(), String> {
-        let files = &self.options.service.write.carbon.rules;
+        let service = &self.service;
+        let files = &service.options.write.carbon.rules;
         if !files.is_empty() {
-            let rules = PathRules::read(&*self.env.disk, files, self.env.rng.next_u64())?;
-            // As in `set_store`: the store gets the latest rules, whichever comes first.
-            let _shown = self.configuration.shown.write();
+            let rules = PathRules::read(&*service.env.disk, files, service.env.rng.next_u64())?;
             self.carbon.set_rules(rules);
-            if let Ok(store) = self.lifecycle.store() {
-                store.set_rollup_rules(self.rollup_rules());
-            }
+            service.set_rollup_rules(self.rollup_rules());
         }
         Ok(())
     }
@@ -113,20 +93,6 @@ impl App {
         has_schemas.then_some(rules as Arc<dyn RollupRules>)
     }
 
-    /// Takes the store into use, with the limits of the latest reload. Queries read it and `others`.
-    ///
-    /// # Panics
-    /// If there is one already.
-    pub(crate) fn set_store(&self, store: Arc<Tsdb>, others: Vec<SourcePart>) {
-        // The lock is held over both steps so that a reload comes before or after them, not between.
-        let shown = self.configuration.shown.read();
-        store.set_limits(shown.limits.clone());
-        store.set_rollup_rules(self.rollup_rules());
-        let local = SourcePart { name: "local store".to_owned(), sources: store.clone(), is_required: true };
-        let parts = std::iter::once(local).chain(others).collect();
-        self.lifecycle.set_store(store, fanout(parts));
-    }
-
     /// Sets the bucket whose metrics are exposed.
     ///
     /// # Panics
@@ -135,18 +101,10 @@ impl App {
         assert!(self.bucket.set(sources).is_ok(), "the bucket is opened once");
     }
 
-    /// Limits of a tenant, as of the latest reload.
-    pub(crate) fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
-        match self.lifecycle.opened() {
-            Some(store) => store.limits_of(tenant),
-            None => self.configuration.shown.read().limits.of(tenant).clone(),
-        }
-    }
-
     /// Counts and logs a request that the HTTP parser has refused; no handler has seen it.
     pub(crate) fn note_invalid_request(&self, status: u16) {
         self.metrics.http.count_request("invalid", status, 0, 0);
-        let now_ns = self.env.clock.mono_ns().max(1);
+        let now_ns = self.service.env.clock.mono_ns().max(1);
         let is_due = |last: u64| {
             (last == 0 || now_ns.saturating_sub(last) >= INVALID_REQUEST_LOG_PAUSE_NS).then_some(now_ns)
         };

@@ -19,7 +19,6 @@ mod tsdb;
 mod tests;
 
 use chronolith_service::metrics::line_protocol::LineProtocolMetrics;
-use chronolith_service::metrics::query::QueryMetrics;
 
 pub(crate) use process::open_files_max;
 pub(crate) use stream::StreamMetrics;
@@ -30,7 +29,6 @@ pub(crate) struct Metrics {
     pub(crate) http: http::HttpMetrics,
     pub(crate) compression: compression::CompressionMetrics,
     pub(crate) line_protocol: LineProtocolMetrics,
-    pub(crate) query: QueryMetrics,
     pub(crate) remote_read: stream::RemoteReadMetrics,
     pub(crate) federate: StreamMetrics,
     pub(crate) search: StreamMetrics,

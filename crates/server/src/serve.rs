@@ -78,7 +78,7 @@ impl Server {
         let listener = runtime.block_on(listen(&options.listen)).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let app = Arc::new(App::new(env, options, reload));
-        app.queries.log.open(&*app.env.disk).map_err(RunError::QueryLog)?;
+        app.service.queries.log.open(&*app.service.env.disk).map_err(RunError::QueryLog)?;
         app.read_rules().map_err(RunError::GraphiteRules)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed.clone()));
@@ -96,11 +96,11 @@ impl Server {
         let app = self.running.app.clone();
         let mut options = app.options.bucket.clone();
         if let Some(options) = &mut options {
-            options.field_separator.clone_from(&app.options.service.tsdb.field_separator);
+            options.field_separator.clone_from(&app.service.options.tsdb.field_separator);
         }
         let bucket = options.map(|options| self.open_bucket(&options)).transpose()?;
         if let Some(bucket) = bucket.clone().filter(|bucket| bucket.is_read_only()) {
-            app.lifecycle.set_sources(bucket);
+            app.service.lifecycle.set_sources(bucket);
             tracing::info!("ready, read-only over the bucket");
             let _ = opened.send(Opening::Done);
             return Ok(());
@@ -109,8 +109,13 @@ impl Server {
         let open = move || {
             // The receiver is gone when the server stops during the replay.
             let open = |app: &App| {
-                let options = app.options.service.tsdb_options();
-                Tsdb::open_with_bucket(app.env.clone(), options, app.lifecycle.replay_progress(), bucket)
+                let options = app.service.options.tsdb_options();
+                Tsdb::open_with_bucket(
+                    app.service.env.clone(),
+                    options,
+                    app.service.lifecycle.replay_progress(),
+                    bucket,
+                )
             };
             let _ = opened.send(open_store(&app, open));
         };
@@ -149,7 +154,8 @@ impl Server {
             .worker_threads(BUCKET_WORKERS)
             .build()
             .map_err(RunError::Threads)?;
-        let sources = BucketSources::open(options, &app.env, runtime.handle()).map_err(RunError::Bucket)?;
+        let sources =
+            BucketSources::open(options, &app.service.env, runtime.handle()).map_err(RunError::Bucket)?;
         tracing::info!(url = options.store.url, "bucket opened");
         let sources = Arc::new(sources);
         app.set_bucket(sources.clone());
@@ -162,7 +168,7 @@ impl Server {
         let stop = self.running.stop.clone();
         let run = move || {
             while !stop.wait(TICK_PAUSE) {
-                let Some(store) = app.lifecycle.opened() else { continue };
+                let Some(store) = app.service.lifecycle.opened() else { continue };
                 guarded(&app, "continuous-queries", || continuous::run(&app, store));
             }
         };
@@ -181,8 +187,8 @@ impl Server {
         let app = self.running.app.clone();
         let stop = self.running.stop.clone();
         let run = move || {
-            while !stop.wait(app.lifecycle.opened().map_or(TICK_PAUSE, |store| pause(store))) {
-                let Some(store) = app.lifecycle.opened() else { continue };
+            while !stop.wait(app.service.lifecycle.opened().map_or(TICK_PAUSE, |store| pause(store))) {
+                let Some(store) = app.service.lifecycle.opened() else { continue };
                 // A bug in one round must not end flushing, syncs or the checkpoint for good.
                 guarded(&app, name, || round(store));
             }
@@ -245,16 +251,17 @@ pub(crate) fn open_store(app: &App, open: impl FnOnce(&App) -> Result<Arc<Tsdb>,
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| open(app))) {
         Ok(Ok(store)) => {
             report(&store);
-            app.set_store(store, Vec::new());
+            app.service.set_store(store, Vec::new());
             Opening::Done
         }
         Ok(Err(error)) => {
-            app.lifecycle.set_start_failure(format!("start failed: {error}"));
+            app.service.lifecycle.set_start_failure(format!("start failed: {error}"));
             Opening::Failed(Arc::new(error))
         }
         Err(_) => {
             app.metrics.background.thread_panics.add(1);
-            app.lifecycle
+            app.service
+                .lifecycle
                 .set_start_failure("start failed: the replay panicked, see standard error".to_owned());
             Opening::Panicked
         }
@@ -286,11 +293,11 @@ fn listen_for_points(
     let udp_socket = |setting, address: &str| {
         runtime.block_on(UdpSocket::bind(address)).map_err(|error| bind(setting, address, error))
     };
-    for options in app.options.service.influx.udp.clone() {
+    for options in app.service.options.influx.udp.clone() {
         let socket = udp_socket("influx.udp", &options.listen)?;
         runtime.spawn(udp::listen(app.clone(), udp::LineProtocol(options), socket, closed.clone()));
     }
-    for (idx, options) in app.options.service.write.carbon.listeners.iter().enumerate() {
+    for (idx, options) in app.service.options.write.carbon.listeners.iter().enumerate() {
         let setting = match options.protocol {
             CarbonProtocol::Plaintext => "carbon.listen",
             CarbonProtocol::Pickle => "carbon.pickle-listen",
@@ -386,6 +393,6 @@ fn admit(app: &Arc<App>, stream: TcpStream, router: &Router, closed: &watch::Rec
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
-    let guard = app.connections.register(app.env.clock.clone());
+    let guard = app.connections.register(app.service.env.clock.clone());
     tokio::spawn(connection::serve(guard, stream, app.clone(), router.clone(), closed.clone()));
 }

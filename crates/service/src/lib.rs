@@ -15,7 +15,9 @@ pub mod metrics;
 pub mod options;
 pub mod query;
 pub mod refusal;
+pub mod service;
 pub mod write;
 
 pub use options::ServiceOptions;
 pub use refusal::Refusal;
+pub use service::Service;

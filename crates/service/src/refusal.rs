@@ -25,4 +25,7 @@ pub enum Refusal {
     /// No memory.
     #[error(transparent)]
     Memory(#[from] BudgetExceeded),
+    /// A bug: the call, named here, has panicked.
+    #[error("internal error: the {0} panicked, see the server's log")]
+    Panicked(&'static str),
 }

@@ -30,10 +30,10 @@ pub(crate) fn append_points(
 ) -> Result<Appended, NotStored> {
     let mut refused = Refused::default();
     let mut point_count = 0;
-    let now_ms = app.env.clock.now_ms();
+    let now_ms = app.service.env.clock.now_ms();
     let rules = app.carbon.rules();
     let target = WriteTarget { tenant: to.tenant, store: TargetStore::Graphite, writer: Writer::Client };
-    let mut writing = app.writes.begin(store, target);
+    let mut writing = app.service.writes.begin(store, target);
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
         rules.with_rewriter(|rewriter| {
             let points = PointWriter::new(batch, &mut refused, now_ms).with_prefix(to.prefix);
@@ -46,7 +46,7 @@ pub(crate) fn append_points(
         point_count = batch.times.len() as u64;
         Ok::<(), Infallible>(())
     });
-    let stored = writing.apply(&app.writes.pools.carbon, &mut decoder);
+    let stored = writing.apply(&app.service.writes.pools.carbon, &mut decoder);
     let reasons = refused_reasons(&refused);
     if reasons.is_some() {
         record_refused(app, &refused, to);
@@ -55,7 +55,7 @@ pub(crate) fn append_points(
     if let Err(WriteFailure::Store(failure)) = stored {
         let text = failure.to_string();
         if let Some(reason) = failure.limit() {
-            app.writes.rejects.record_text(reason, 1, &text, to.origin(app));
+            app.service.writes.rejects.record_text(reason, 1, &text, to.origin(app));
         }
         return Err(NotStored { text, point_count });
     }
@@ -145,7 +145,7 @@ pub(crate) struct PointTarget<'a> {
 
 impl<'a> PointTarget<'a> {
     fn origin(&self, app: &App) -> RejectOrigin<'a> {
-        app.writes.origin(self.tenant, self.sender)
+        app.service.writes.origin(self.tenant, self.sender)
     }
 }
 
@@ -154,7 +154,7 @@ impl<'a> PointTarget<'a> {
 fn record_refused(app: &App, refused: &Refused, to: PointTarget<'_>) {
     for reason in RefusedReason::ALL {
         let line = refused.newest(reason).map_or("", |line| &line.text);
-        app.writes.rejects.record_text(reason.label(), refused.count(reason), line, to.origin(app));
+        app.service.writes.rejects.record_text(reason.label(), refused.count(reason), line, to.origin(app));
     }
 }
 
@@ -209,8 +209,8 @@ pub(crate) fn wait_durable(
     to: PointTarget<'_>,
     applied: Applied,
 ) -> Result<Rejected, String> {
-    let waited = app.writes.wait(store, to.tenant, applied);
+    let waited = app.service.writes.wait(store, to.tenant, applied);
     let outcome = waited.map_err(|failure| failure.to_string())?;
-    app.writes.record_outcome(&outcome, TimeUnit::Milli, "", to.tenant, to.sender);
+    app.service.writes.record_outcome(&outcome, TimeUnit::Milli, "", to.tenant, to.sender);
     Ok(Rejected::of(&outcome))
 }

@@ -45,8 +45,8 @@ async fn rejects(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     let call = call::open(&app, request).await?;
     let limit = limit(&call.params, LIMIT_DEFAULT)?;
     let value = dispatch::run_status(&app, move |app| {
-        let now_ms = app.env.clock.now_ms();
-        let list = app.writes.rejects.list(own_tenant(app, &call), now_ms, limit);
+        let now_ms = app.service.env.clock.now_ms();
+        let list = app.service.writes.rejects.list(own_tenant(app, &call), now_ms, limit);
         json!({
             "minutes": MINUTE_COUNT,
             "endMs": now_ms,
@@ -59,7 +59,7 @@ async fn rejects(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 
 /// The tenant of the entries in an answer; `None` for all.
 fn own_tenant<'a>(app: &App, call: &'a Call) -> Option<&'a chronolith_model::TenantId> {
-    app.options.service.multitenancy.then_some(&call.tenant)
+    app.service.options.multitenancy.then_some(&call.tenant)
 }
 
 fn counts_value(counts: &RejectCounts) -> Value {
@@ -92,7 +92,7 @@ async fn top_queries(State(app): State<Arc<App>>, request: Request) -> Result<Re
     let limit = limit(&call.params, QUERIES_DEFAULT)?;
     let sort = sort(&call.params, &["seconds", "count", "samples"])?;
     let value = dispatch::run_status(&app, move |app| {
-        let mut list = app.queries.top.list(own_tenant(app, &call), app.env.clock.now_ms());
+        let mut list = app.service.queries.top.list(own_tenant(app, &call), app.service.env.clock.now_ms());
         let rank = |counts: &QueryCounts| match sort {
             "count" => counts.count,
             "samples" => counts.sample_count,

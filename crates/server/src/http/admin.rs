@@ -86,7 +86,7 @@ pub(super) async fn compaction(
     request: Request,
 ) -> Result<Response<Body>, ApiError> {
     let call = open(&app, request).await?;
-    let store = app.lifecycle.store()?;
+    let store = app.service.lifecycle.store()?;
     let Some(paused) = switch(&call.params, "paused")? else {
         return Err(ApiError::bad_request("no paused parameter provided"));
     };
@@ -103,7 +103,7 @@ async fn open(app: &App, request: Request) -> Result<Call, ApiError> {
     if !app.options.web.admin_api {
         return Err(ApiError::new(ErrorKind::Unavailable, "admin APIs disabled (web.enable-admin-api)"));
     }
-    app.lifecycle.store()?;
+    app.service.lifecycle.store()?;
     call::open(app, request).await
 }
 
@@ -113,8 +113,8 @@ async fn run<T: Send + 'static>(
     tenant: &TenantId,
     work: impl FnOnce(&Tsdb) -> Result<T, AdminError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let store = app.lifecycle.store()?.clone();
-    let class = &app.admission.admin;
+    let store = app.service.lifecycle.store()?.clone();
+    let class = &app.service.admission.admin;
     let done = dispatch::run_to_end(app, class, tenant, ADMIN_QUEUE_WAIT, move |_| work(&store)).await?;
     done.map_err(|error| {
         tracing::error!(%error, "admin API request failed");

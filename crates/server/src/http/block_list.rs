@@ -27,9 +27,9 @@ pub(super) async fn blocks(
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let listed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
+    let listed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         let tenant = &call.tenant;
-        let list = match (app.lifecycle.opened(), app.bucket.get()) {
+        let list = match (app.service.lifecycle.opened(), app.bucket.get()) {
             (Some(store), _) => store.block_list(tenant, BLOCK_LIST_MAX, ctx)?,
             (None, Some(bucket)) => bucket.block_list(tenant, BLOCK_LIST_MAX, ctx)?,
             (None, None) => BlockList::default(),

@@ -31,7 +31,7 @@ fn bucket_value(app: &App, sources: &BucketSources) -> Value {
     let requests = sources.requests();
     let mut folders = sources.folders();
     folders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.folder.cmp(&b.folder)));
-    let stats = app.lifecycle.opened().map(|store| store.stats());
+    let stats = app.service.lifecycle.opened().map(|store| store.stats());
     json!({
         "url": sources.url(),
         "readOnly": sources.is_read_only(),

@@ -50,9 +50,9 @@ enum BodyUse {
 
 async fn read(app: &App, request: Request, body_use: BodyUse) -> Result<(Call, Vec<u8>), ApiError> {
     let (parts, request_body) = request.into_parts();
-    let tenant = tenant_of(app.options.service.multitenancy, &parts.headers)?;
-    let memory_max = app.limits_of(&tenant).queries.memory_bytes_max;
-    let memory = app.admission.query_memory.of(&tenant, memory_max);
+    let tenant = tenant_of(app.service.options.multitenancy, &parts.headers)?;
+    let memory_max = app.service.limits_of(&tenant).queries.memory_bytes_max;
+    let memory = app.service.admission.query_memory.of(&tenant, memory_max);
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     let query = parts.uri.query().unwrap_or("");
     let mut held = memory.budget.reserve(query.len() as u64).map_err(no_memory)?;

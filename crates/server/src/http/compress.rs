@@ -108,7 +108,7 @@ async fn whole(app: &Arc<App>, coding: Coding, mut body: Body) -> Body {
     if bytes <= COMPRESSION_INLINE_BYTES_MAX {
         return job().map_or_else(|error| failed(axum::Error::new(error)), Body::from);
     }
-    match app.admission.compressors.run(job).await {
+    match app.service.admission.compressors.run(job).await {
         Ok(Ok(packed)) => Body::from(packed),
         Ok(Err(error)) => failed(axum::Error::new(error)),
         Err(error) => failed(axum::Error::new(error)),

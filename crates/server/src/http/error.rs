@@ -190,6 +190,7 @@ impl From<Refusal> for ApiError {
                 ErrorKind::Unavailable
             }
             Refusal::ReadOnly => ErrorKind::ReadOnly,
+            Refusal::Panicked(_) => ErrorKind::Internal,
         };
         ApiError::new(kind, refusal)
     }

@@ -59,7 +59,7 @@ const EXPERIMENTAL_AGGREGATIONS: [&str; 2] = ["limit_ratio", "limitk"];
 
 pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
     let options = &app.options;
-    let on = app.options.service.features;
+    let on = app.service.options.features;
     success(&json!({
         "api": {
             "admin": options.web.admin_api,
@@ -113,7 +113,7 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
 }
 
 fn promql(app: &App) -> Map<String, Value> {
-    let on = app.options.service.features;
+    let on = app.service.options.features;
     let switched = [
         ("anchored", true),
         ("smoothed", true),

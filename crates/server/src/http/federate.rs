@@ -22,7 +22,7 @@ use chronolith_model::{Selector, TimeRange};
 use self::accept::Negotiated;
 use self::latest::Latest;
 use super::call;
-use super::dispatch::{self, refuse_partial};
+use super::dispatch::refuse_partial;
 use super::error::ApiError;
 use super::series::all_selectors;
 use super::stream::{self, StreamKind};
@@ -37,12 +37,12 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     let negotiated = Negotiated::of(accept.unwrap_or(""));
     let call = call::open(app, request).await?;
     call.params.well_formed()?;
-    let timeout_ms = app.options.service.query.timeout_ms;
+    let timeout_ms = app.service.options.query.timeout_ms;
     let timeout = Duration::from_millis(timeout_ms);
     // A slow client holds this one until it has everything, and the one of queries only while samples are
     // read.
-    let streaming = app.admission.federate.acquire(&call.tenant, 0, timeout).await?;
-    let admitted = dispatch::admit(app, &app.admission.query, &call.tenant, timeout_ms).await?;
+    let streaming = app.service.admission.federate.acquire(&call.tenant, 0, timeout).await?;
+    let admitted = app.service.admit(&app.service.admission.query, &call.tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "federation",
         content_type: negotiated.content_type(),
@@ -52,19 +52,19 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     let written = stream::answer(app, admitted, kind, move |app, mut admitted, parts| {
         let _streaming = streaming;
         let selectors = all_selectors(&call.params)?;
-        let now_ms = app.env.clock.now_ms();
+        let now_ms = app.service.env.clock.now_ms();
         let range =
-            TimeRange::inclusive(now_ms.saturating_sub(app.options.service.query.lookback_ms) + 1, now_ms);
-        let source = app.lifecycle.source()?.queryable(&call.tenant);
-        let mut latest = Latest::new(negotiated, &admitted.ctx)?;
+            TimeRange::inclusive(now_ms.saturating_sub(app.service.options.query.lookback_ms) + 1, now_ms);
+        let source = app.service.lifecycle.source()?.queryable(&call.tenant);
+        let mut latest = Latest::new(negotiated, admitted.ctx())?;
         // As in Prometheus, `{}` selects nothing, and other selectors that match the empty string do.
         for matchers in selectors.iter().filter(|matchers| !matchers.is_empty()) {
-            latest.collect(&*source, &Selector { matchers, range }, &admitted.ctx)?;
+            latest.collect(&*source, &Selector { matchers, range }, admitted.ctx())?;
         }
         drop(source);
-        refuse_partial(&admitted.ctx)?;
+        refuse_partial(admitted.ctx())?;
         admitted.release_permit();
-        print::print(latest.samples(), negotiated, &admitted.ctx, parts)
+        print::print(latest.samples(), negotiated, admitted.ctx(), parts)
     });
     written.await
 }

@@ -62,7 +62,7 @@ async fn add_headers(State(app): State<Arc<App>>, request: Request, next: Next) 
     let info = RequestInfo::of(request.extensions());
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
-    if let Ok(version) = HeaderValue::try_from(app.options.service.influx.version.as_str()) {
+    if let Ok(version) = HeaderValue::try_from(app.service.options.influx.version.as_str()) {
         headers.insert(VERSION_HEADER, version);
     }
     headers.insert(BUILD_HEADER, HeaderValue::from_static("OSS"));

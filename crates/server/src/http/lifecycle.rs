@@ -18,14 +18,14 @@ use crate::metrics::gather::gather;
 
 /// 503 once nothing but a restart helps, so that an orchestrator restarts the process.
 pub(super) async fn healthy(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.lifecycle.failure() {
+    match app.service.lifecycle.failure() {
         None => text(StatusCode::OK, "Chronolith is Healthy."),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Chronolith is not Healthy: {why}")),
     }
 }
 
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.lifecycle.unready_reason() {
+    match app.service.lifecycle.unready_reason() {
         None => text(StatusCode::OK, "Chronolith is Ready."),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("Service Unavailable: {why}")),
     }
@@ -38,7 +38,7 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
             .body(Body::from("Lifecycle API is not enabled."))
             .unwrap_or_default();
     }
-    let class = &app.admission.admin;
+    let class = &app.service.admission.admin;
     let tenant = TenantId::anonymous();
     match dispatch::run_to_end(&app, class, &tenant, ADMIN_QUEUE_WAIT, reload_now).await {
         Ok(Ok(())) => text(StatusCode::OK, "configuration reloaded"),
@@ -49,9 +49,9 @@ pub(super) async fn reload(State(app): State<Arc<App>>) -> Response<Body> {
 
 /// Reads the configuration again and applies what may change in a running server.
 pub(crate) fn reload_now(app: &App) -> Result<(), String> {
-    let has_rules = !app.options.service.write.carbon.rules.is_empty();
+    let has_rules = !app.service.options.write.carbon.rules.is_empty();
     let Some(reload) = &app.configuration.reload else {
-        if !app.queries.log.is_on() && !has_rules {
+        if !app.service.queries.log.is_on() && !has_rules {
             return Err("cannot reload: started without --config".to_owned());
         }
         return reopen_files(app);
@@ -61,13 +61,10 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
     shown.reload_ok = result.is_ok();
     match result {
         Ok(reloaded) => {
-            if let Some(store) = app.lifecycle.opened() {
-                store.set_limits(reloaded.limits.clone());
-            }
-            shown.limits = reloaded.limits;
+            app.service.set_limits(reloaded.limits);
             shown.settings = reloaded.shown;
             shown.config_yaml = reloaded.config_yaml;
-            shown.reloaded_ms = app.env.clock.now_ms();
+            shown.reloaded_ms = app.service.env.clock.now_ms();
             tracing::info!("configuration reloaded");
             Ok(())
         }
@@ -81,7 +78,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
 
 /// Opens the query log again and reads the files of Graphite's rules again.
 fn reopen_files(app: &App) -> Result<(), String> {
-    app.queries.log.open(&*app.env.disk)?;
+    app.service.queries.log.open(&*app.service.env.disk)?;
     app.read_rules()
 }
 

@@ -28,12 +28,13 @@ pub(super) async fn metadata(
     let limit = limit_given(&call.params, "limit")?;
     let per_metric = limit_given(&call.params, "limit_per_metric")?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         let metric = call.params.get("metric");
         // Entries of one metric follow each other; one metric may have several, so that the limit counts
         // here.
         let entries_max = limit.filter(|n| *n > 0).unwrap_or(0);
-        let found = app.lifecycle.opened().map(|store| store.metadata(&call.tenant, metric, entries_max));
+        let found =
+            app.service.lifecycle.opened().map(|store| store.metadata(&call.tenant, metric, entries_max));
         let entries = found.unwrap_or_default();
         let mut printer = Printer::open(ctx)?;
         put_metadata(&mut printer.out, &entries, limit.unwrap_or(usize::MAX), per_metric.unwrap_or(0));
@@ -107,14 +108,15 @@ pub(super) async fn exemplars(
         return Err(ApiError::bad_request("end timestamp must not be before start timestamp"));
     }
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         let text = call.params.get("query").unwrap_or("");
         let expr = query::parse_text(app, text).map_err(ApiError::bad_request)?;
         let selectors: Vec<Vec<Matcher>> = selectors_of(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
         if selectors.is_empty() {
             return Ok(None);
         }
-        let found = app.lifecycle.opened().map(|store| store.exemplars(&call.tenant, &selectors, range));
+        let found =
+            app.service.lifecycle.opened().map(|store| store.exemplars(&call.tenant, &selectors, range));
         let found = found.unwrap_or_default();
         let mut printer = Printer::open(ctx)?;
         printer.out.push(b'[');

@@ -18,12 +18,12 @@ use crate::http::tenant::tenant_of;
 pub(super) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response<Body> {
     let matched = request.extensions().get::<MatchedPath>();
     let route = matched.map_or("other", MatchedPath::as_str).to_owned();
-    let info = RequestInfo::read(request.extensions(), request.headers(), &app.env.rng);
+    let info = RequestInfo::read(request.extensions(), request.headers(), &app.service.env.rng);
     request.extensions_mut().insert(info.clone());
     let access = app.options.access_log.then(|| Access::of(&app, &request));
-    let start_ns = app.env.clock.mono_ns();
+    let start_ns = app.service.env.clock.mono_ns();
     let mut response = next.run(request).await;
-    let duration_ns = app.env.clock.mono_ns().saturating_sub(start_ns);
+    let duration_ns = app.service.env.clock.mono_ns().saturating_sub(start_ns);
     let status = response.status();
     let bytes = response.body().size_hint().exact().unwrap_or(0);
     app.metrics.http.count_request(&route, status.as_u16(), duration_ns, bytes);
@@ -53,7 +53,7 @@ struct Access {
 
 impl Access {
     fn of(app: &App, request: &Request) -> Access {
-        let tenant = tenant_of(app.options.service.multitenancy, request.headers());
+        let tenant = tenant_of(app.service.options.multitenancy, request.headers());
         Access {
             method: request.method().clone(),
             path: request.uri().path().to_owned(),

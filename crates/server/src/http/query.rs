@@ -112,7 +112,7 @@ pub(super) async fn instant(
     let start_times = StartTimesHeader::of(&request);
     let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
-    let time_ms = call.params.time_ms("time", app.env.clock.now_ms())?;
+    let time_ms = call.params.time_ms("time", app.service.env.clock.now_ms())?;
     answer(&app, call, limit, EvalTimes::At(time_ms), &start_times).await
 }
 
@@ -121,7 +121,7 @@ pub(super) async fn range(State(app): State<Arc<App>>, request: Request) -> Resu
     let call = call::open(&app, request).await?;
     let limit = call.params.limit("limit")?;
     let times = steps(&call.params)?;
-    let times = if app.options.service.query.align_steps { times.aligned() } else { times };
+    let times = if app.service.options.query.align_steps { times.aligned() } else { times };
     answer(&app, call, limit, times, &start_times).await
 }
 
@@ -131,7 +131,7 @@ pub(super) async fn format(
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_string(&mut printer.out, &pretty(&expr));
@@ -146,7 +146,7 @@ pub(super) async fn parse_tree(
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let tenant = call.tenant.clone();
-    let printed = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
+    let printed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         let expr = parse(app, &call.params)?;
         let mut printer = Printer::open(ctx)?;
         json::put_display(&mut printer.out, tree::translate(&expr));
@@ -172,12 +172,12 @@ async fn answer(
         stats: StatsMode::parse(call.params.get("stats")),
         explain: Explain::parse(call.params.get("explain"))?,
         partial: PartialResponse::parse(&call.params)?,
-        received_ns: app.env.clock.mono_ns(),
+        received_ns: app.service.env.clock.mono_ns(),
         times,
         call,
     };
     let tenant = request.call.tenant.clone();
-    app.writes.tenants.of(&tenant, app.env.clock.now_ms()).queries.add(1);
+    app.service.writes.tenants.of(&tenant, app.service.env.clock.now_ms()).queries.add(1);
     let candidate = Candidate::of(request.call.params.get("query").unwrap_or(""));
     let evaluate =
         move |app: &App, ctx: &ReadContext| request.partial.run(app, ctx, |ctx| evaluate(app, &request, ctx));
@@ -222,7 +222,7 @@ fn lookback_ms(params: &Params) -> Result<Option<i64>, ApiError> {
 
 /// The server's timeout, or a shorter one of the request.
 fn timeout_ms(app: &App, params: &Params) -> Result<u64, ApiError> {
-    let most = app.options.service.query.timeout_ms;
+    let most = app.service.options.query.timeout_ms;
     let Some(text) = params.get("timeout") else { return Ok(most) };
     let ns = parse_duration_ns(text).map_err(|why| ApiError::parameter("timeout", why))?;
     match u64::try_from(ns) {
@@ -243,7 +243,7 @@ fn parse(app: &App, params: &Params) -> Result<Expr, ApiError> {
 /// Parses the text of a query or a selector.
 pub(super) fn parse_text(app: &App, text: &str) -> Result<Expr, String> {
     check_length(text)?;
-    parse_expr(text, app.queries.parser).map_err(|why| why.to_string())
+    parse_expr(text, app.service.queries.parser).map_err(|why| why.to_string())
 }
 
 /// Refuses texts that are too long to be parsed.
@@ -269,9 +269,9 @@ struct Running<'a> {
 fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, ApiError> {
     let times_ms = request.times.bounds();
     let trace = Arc::new(new_trace(app, request));
-    let started_ns = app.env.clock.mono_ns();
+    let started_ns = app.service.env.clock.mono_ns();
     let running = Running { request, ctx, trace, times_ms, started_ns, evaluated: Cell::new(None) };
-    let entry = app.queries.active.enter(StartedQuery {
+    let entry = app.service.queries.active.enter(StartedQuery {
         tenant: &request.call.tenant,
         text: request.call.params.get("query").unwrap_or(""),
         times_ms,
@@ -287,8 +287,8 @@ fn evaluate(app: &App, request: &Checked, ctx: &ReadContext) -> Result<Printer, 
 /// Counts as much as the request, or the slow query log, wants to know.
 fn new_trace(app: &App, request: &Checked) -> Trace {
     let mut trace = Trace::new();
-    if request.explain == Explain::Plan || app.options.service.query.log_slow_ms > 0 {
-        trace = trace.with_nodes(app.env.clock.clone());
+    if request.explain == Explain::Plan || app.service.options.query.log_slow_ms > 0 {
+        trace = trace.with_nodes(app.service.env.clock.clone());
     }
     if request.stats == StatsMode::None { trace } else { trace.with_steps() }
 }
@@ -310,10 +310,10 @@ impl Running<'_> {
     }
 
     fn evaluate(&self, app: &App) -> Result<Printer, ApiError> {
-        let (clock, request, ctx) = (&app.env.clock, self.request, self.ctx);
+        let (clock, request, ctx) = (&app.service.env.clock, self.request, self.ctx);
         let expr = parse(app, &request.call.params)?;
         let prepared_ns = clock.mono_ns();
-        let source = app.lifecycle.source()?.queryable(&request.call.tenant);
+        let source = app.service.lifecycle.source()?.queryable(&request.call.tenant);
         let (start_ms, end_ms, step_ms) = self.times_ms;
         let lookback_ms = request.lookback_ms;
         let query = Query { text: self.text(), expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
@@ -330,12 +330,16 @@ impl Running<'_> {
         let printed = self.print(&result, timings);
         // A query whose deadline passed during encoding may be restarted, and would count twice.
         if printed.is_ok() {
-            app.metrics.query.samples.add(result.samples_read);
-            let duration = if step_ms > 0 { &app.metrics.query.range } else { &app.metrics.query.instant };
+            app.service.queries.metrics.samples.add(result.samples_read);
+            let duration = if step_ms > 0 {
+                &app.service.queries.metrics.range
+            } else {
+                &app.service.queries.metrics.instant
+            };
             duration.observe_ns(clock.mono_ns().saturating_sub(self.started_ns));
             let selectors = selectors_of(&expr);
             let names = selectors.iter().flat_map(|matchers| selected_names(matchers));
-            app.queries.metric_usage.record(&request.call.tenant, names, clock.now_ms());
+            app.service.queries.metric_usage.record(&request.call.tenant, names, clock.now_ms());
         }
         printed
     }
@@ -364,7 +368,7 @@ impl Running<'_> {
 
     /// Writes to the query log, and to the slow query log if this query belongs there.
     fn log(&self, app: &App, error: Option<&ApiError>) {
-        let now_ns = app.env.clock.mono_ns();
+        let now_ns = app.service.env.clock.mono_ns();
         // Not its deadline, but the one of small queries: it is restarted on the pool.
         let is_given_up = error.is_some_and(|error| error.kind == ErrorKind::Timeout)
             && now_ns.saturating_sub(self.request.received_ns)
@@ -377,17 +381,17 @@ impl Running<'_> {
         if error.is_some_and(|error| error.kind == ErrorKind::BadRequest) {
             return;
         }
-        app.queries.top.record(&FinishedQuery {
+        app.service.queries.top.record(&FinishedQuery {
             tenant: &self.request.call.tenant,
             language: QueryLanguage::PromQl,
             text: self.text(),
             duration_ns: now_ns.saturating_sub(self.started_ns),
             sample_count: self.trace.samples_read(),
             is_error: error.is_some(),
-            ended_ms: app.env.clock.now_ms(),
+            ended_ms: app.service.env.clock.now_ms(),
         });
-        if app.queries.log.is_on() {
-            app.queries.log.write(self.log_line(app, error).to_string());
+        if app.service.queries.log.is_on() {
+            app.service.queries.log.write(self.log_line(app, error).to_string());
         }
     }
 
@@ -398,7 +402,7 @@ impl Running<'_> {
         let (timings, peak) = self.evaluated.get().unwrap_or_default();
         let client_ip = call.info.remote.map_or_else(String::new, |address| address.ip().to_string());
         let mut line = serde_json::json!({
-            "time": rfc3339_ms(app.env.clock.now_ms()),
+            "time": rfc3339_ms(app.service.env.clock.now_ms()),
             "level": "INFO",
             "source": "query_log",
             "msg": "promql query logged",
@@ -424,7 +428,7 @@ impl Running<'_> {
 
     /// Writes to the slow query log if this query took long enough.
     fn note_slow(&self, app: &App, now_ns: u64, error: Option<&ApiError>) {
-        let limit_ms = app.options.service.query.log_slow_ms;
+        let limit_ms = app.service.options.query.log_slow_ms;
         let took_ns = now_ns.saturating_sub(self.started_ns);
         if limit_ms == 0 || took_ns < limit_ms.saturating_mul(NS_PER_MS as u64) {
             return;
@@ -432,7 +436,7 @@ impl Running<'_> {
         let (start_ms, end_ms, step_ms) = self.times_ms;
         let about = || {
             serde_json::json!({
-                "time": app.env.clock.now_ms(),
+                "time": app.service.env.clock.now_ms(),
                 "tenant": self.request.call.tenant.as_str(),
                 "requestID": self.request.call.info.id.to_string(),
                 "remote": self.request.call.info.remote_text(),
@@ -448,7 +452,7 @@ impl Running<'_> {
                 "error": error.map(|error| error.message.as_str()),
             })
         };
-        app.queries.slow_log.write(now_ns, || slow::line(about(), self.plan()));
+        app.service.queries.slow_log.write(now_ns, || slow::line(about(), self.plan()));
     }
 }
 

@@ -46,20 +46,21 @@ pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Respo
 
 async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let (parts, request_body) = request.into_parts();
-    let admitted = tenant_of(app.options.service.multitenancy, &parts.headers).map_err(ApiError::from);
-    let (tenant, sources) = match admitted.and_then(|tenant| Ok((tenant, app.lifecycle.source()?.clone()))) {
-        Ok(admitted) => admitted,
-        Err(refused) => {
-            body::discard(request_body).await;
-            return Err(refused);
-        }
-    };
-    let memory_max = app.limits_of(&tenant).queries.memory_bytes_max;
-    let memory = app.admission.query_memory.of(&tenant, memory_max);
+    let admitted = tenant_of(app.service.options.multitenancy, &parts.headers).map_err(ApiError::from);
+    let (tenant, sources) =
+        match admitted.and_then(|tenant| Ok((tenant, app.service.lifecycle.source()?.clone()))) {
+            Ok(admitted) => admitted,
+            Err(refused) => {
+                body::discard(request_body).await;
+                return Err(refused);
+            }
+        };
+    let memory_max = app.service.limits_of(&tenant).queries.memory_bytes_max;
+    let memory = app.service.admission.query_memory.of(&tenant, memory_max);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = decode(app, &tenant, body).await?;
     let names = request.queries.iter().flat_map(|query| selected_names(&query.matchers));
-    app.queries.metric_usage.record(&tenant, names, app.env.clock.now_ms());
+    app.service.queries.metric_usage.record(&tenant, names, app.service.env.clock.now_ms());
     match request.response {
         ResponseKind::Samples => samples_answer(app, tenant, sources, request.queries).await,
         ResponseKind::StreamedChunks => streamed_answer(app, tenant, sources, request.queries).await,
@@ -73,8 +74,8 @@ pub(super) async fn decode(
     tenant: &TenantId,
     body: BodyBytes,
 ) -> Result<ReadRequest, ApiError> {
-    let wait_max = Duration::from_millis(app.options.service.query.timeout_ms);
-    let class = &app.admission.remote_read;
+    let wait_max = Duration::from_millis(app.service.options.query.timeout_ms);
+    let class = &app.service.admission.remote_read;
     let decoded = dispatch::run_to_end(app, class, tenant, wait_max, move |_| {
         remote_read::decode(&body.bytes, REMOTE_READ_BYTES_MAX)
     });
@@ -94,11 +95,12 @@ pub(super) async fn samples_answer(
     sources: Arc<dyn TenantSources>,
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
-    let timeout_ms = app.options.service.query.timeout_ms;
+    let timeout_ms = app.service.options.query.timeout_ms;
     let asked = tenant.clone();
-    let done = dispatch::run_as(app, &app.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
-        read_samples(app, &*sources.queryable(&asked), &queries, ctx)
-    });
+    let done =
+        dispatch::run_as(app, &app.service.admission.remote_read, &tenant, timeout_ms, move |app, ctx| {
+            read_samples(app, &*sources.queryable(&asked), &queries, ctx)
+        });
     let (bytes, held) = done.await?;
     app.metrics.remote_read.messages.add(1);
     app.metrics.remote_read.message_bytes.add(bytes.len() as u64);
@@ -117,7 +119,7 @@ async fn streamed_answer(
     queries: Vec<ReadQuery>,
 ) -> Result<Response<Body>, ApiError> {
     let timeout_ms = ANSWER_TIMEOUT.as_secs() * 1000;
-    let admitted = dispatch::admit(app, &app.admission.remote_read, &tenant, timeout_ms).await?;
+    let admitted = app.service.admit(&app.service.admission.remote_read, &tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "remote read",
         content_type: STREAM_CONTENT_TYPE,
@@ -125,7 +127,7 @@ async fn streamed_answer(
         metrics: |metrics| &metrics.remote_read.stream,
     };
     let response = stream::answer(app, admitted, kind, move |app, admitted, parts| {
-        read_frames(app, &*sources.queryable(&tenant), &queries, &admitted.ctx, parts)
+        read_frames(app, &*sources.queryable(&tenant), &queries, admitted.ctx(), parts)
     });
     let response = response.await?;
     app.metrics.remote_read.streams.add(1);
@@ -142,7 +144,7 @@ fn read_samples(
     let mut reader = SeriesReader::new(app, ctx)?;
     let mut held = reserve(ctx, 0)?;
     let mut encoder = SamplesEncoder::default();
-    let limit = app.options.service.remote_read.samples_max;
+    let limit = app.service.options.remote_read.samples_max;
     for query in queries {
         let mut sample_count = 0;
         let needs = if query.is_labels_only { Needs::Labels } else { Needs::Samples };
@@ -190,7 +192,7 @@ fn read_frames(
             label_fields.clear();
             put_labels(&mut label_fields, labels.iter());
             let chunk_bytes_max =
-                app.options.service.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
+                app.service.options.remote_read.frame_bytes_max.saturating_sub(label_fields.len());
             let mut chunks = prometheus_chunks(samples).peekable();
             while let Some(chunk) = chunks.next() {
                 let min_time_ms = chunk.min_time;

@@ -69,8 +69,8 @@ async fn label_values(State(app): State<Arc<App>>, request: Request) -> Result<R
 
 async fn answer(app: &Arc<App>, call: Call, searched: Searched) -> Result<Response<Body>, ApiError> {
     let request = SearchRequest::parse(app, &call.params)?;
-    let timeout_ms = app.options.service.query.timeout_ms;
-    let admitted = dispatch::admit(app, &app.admission.query, &call.tenant, timeout_ms).await?;
+    let timeout_ms = app.service.options.query.timeout_ms;
+    let admitted = app.service.admit(&app.service.admission.query, &call.tenant, timeout_ms).await?;
     let kind = StreamKind {
         name: "search",
         content_type: CONTENT_TYPE,
@@ -78,8 +78,8 @@ async fn answer(app: &Arc<App>, call: Call, searched: Searched) -> Result<Respon
         metrics: |metrics| &metrics.search,
     };
     let print = move |app: &App, mut admitted: dispatch::Admitted, parts: &Parts| {
-        let ctx = admitted.ctx.clone();
-        let source = app.lifecycle.source()?.queryable(&call.tenant);
+        let ctx = admitted.ctx().clone();
+        let source = app.service.lifecycle.source()?.queryable(&call.tenant);
         let found = search(&*source, &searched, &request, &ctx)?;
         drop(source);
         // A client that reads slowly holds memory, and no permit.
@@ -265,7 +265,7 @@ impl Lines<'_> {
 
     /// Appends the newest metadata of a metric, or of the family that its series belong to.
     fn put_metadata(&self, out: &mut Vec<u8>, metric: &str) {
-        let Some(store) = self.app.lifecycle.opened() else { return };
+        let Some(store) = self.app.service.lifecycle.opened() else { return };
         let stored = |metric: &str| store.metadata(&self.call.tenant, Some(metric), 1);
         let Some(entry) = family::metadata_of(metric, stored) else { return };
         for (key, text) in [("type", entry.kind.as_str()), ("help", &entry.help), ("unit", &entry.unit)] {

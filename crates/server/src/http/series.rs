@@ -46,7 +46,7 @@ pub(super) async fn series(
     let partial = PartialResponse::parse(&call.params)?;
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
-    let timeout_ms = app.options.service.query.timeout_ms;
+    let timeout_ms = app.service.options.query.timeout_ms;
     let packing = Packing::new(&app, call.coding);
     let printed = dispatch::run_small_first(&app, &tenant, timeout_ms, candidate, move |app, ctx| {
         partial.run(app, ctx, |ctx| {
@@ -66,7 +66,7 @@ fn print_series(
     ctx: &ReadContext,
 ) -> Result<Printer, ApiError> {
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
-    let source = app.lifecycle.source()?.queryable(&call.tenant);
+    let source = app.service.lifecycle.source()?.queryable(&call.tenant);
     let mut found = Collected::new(ctx)?;
     for matchers in &selectors {
         found.add_series(&*source, &Selector { matchers, range }, ctx)?;
@@ -129,7 +129,7 @@ async fn list(
     let partial = PartialResponse::parse(&call.params)?;
     let tenant = call.tenant.clone();
     let candidate = candidate(&call);
-    let timeout_ms = app.options.service.query.timeout_ms;
+    let timeout_ms = app.service.options.query.timeout_ms;
     let packing = Packing::new(app, call.coding);
     let printed = dispatch::run_small_first(app, &tenant, timeout_ms, candidate, move |app, ctx| {
         partial.run(app, ctx, |ctx| {
@@ -155,7 +155,7 @@ fn print_list(
     if selectors.is_empty() {
         selectors.push(Vec::new());
     }
-    let source = app.lifecycle.source()?.queryable(&call.tenant);
+    let source = app.service.lifecycle.source()?.queryable(&call.tenant);
     let mut found = Vec::new();
     let mut held = ctx.budget.reserve(0).map_err(QueryError::from)?;
     for matchers in &selectors {

@@ -122,14 +122,14 @@ pub(super) async fn alertmanagers() -> Response<Body> {
 
 pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
     let shown = app.configuration.shown.read();
-    let stats = app.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
-    let retention = match shown.limits.default.retention_ms {
+    let stats = app.service.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
+    let retention = match app.service.default_limits().retention_ms {
         0 => "unlimited".to_owned(),
         ms => crate::duration::show_duration_ms(ms),
     };
     success(&json!({
         "startTime": rfc3339_seconds(app.started_ms),
-        "serverTime": rfc3339_seconds(app.env.clock.now_ms()),
+        "serverTime": rfc3339_seconds(app.service.env.clock.now_ms()),
         "reloadConfigSuccess": shown.reload_ok,
         "lastConfigTime": rfc3339_seconds(shown.reloaded_ms),
         "corruptionCount": stats.replay.notes.len(),
@@ -165,12 +165,12 @@ pub(super) async fn tsdb(State(app): State<Arc<App>>, request: Request) -> Resul
         selectors.push(Vec::new());
     }
     let tenant = call.tenant.clone();
-    let value = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
+    let value = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         // A read-only server has no head.
-        let store = app.lifecycle.opened();
+        let store = app.service.lifecycle.opened();
         let stats = store.map(|store| store.head_stats_of(&call.tenant)).unwrap_or_default();
         let cardinality = if is_selected {
-            let source = app.lifecycle.source()?.queryable(&call.tenant);
+            let source = app.service.lifecycle.source()?.queryable(&call.tenant);
             cardinality::of_selected(&*source, &selectors, range, limit, ctx)?
         } else {
             store.map(|store| store.cardinality(&call.tenant, limit)).unwrap_or_default()
@@ -203,10 +203,10 @@ pub(super) async fn storage(State(app): State<Arc<App>>) -> Result<Response<Body
 }
 
 fn storage_value(app: &App) -> Value {
-    let stats = app.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
+    let stats = app.service.lifecycle.opened().map(|store| store.stats()).unwrap_or_default();
     json!({
-        "ready": app.lifecycle.is_ready(),
-        "progress": if app.lifecycle.is_ready() { Value::Null } else { Value::from(app.lifecycle.replay_text()) },
+        "ready": app.service.lifecycle.is_ready(),
+        "progress": if app.service.lifecycle.is_ready() { Value::Null } else { Value::from(app.service.lifecycle.replay_text()) },
         "version": crate::version::VERSION,
         "startTime": rfc3339_seconds(app.started_ms),
         "tenants": stats.tenants,
@@ -219,12 +219,12 @@ fn storage_value(app: &App) -> Value {
         "diskFreeBytes": stats.disk_free_bytes,
         "walBytes": stats.head.wal.segment_bytes + stats.head.checkpoint.bytes,
         "samplesAppended": stats.head.samples.appended,
-        "samplesRejected": app.writes.metrics.samples_rejected_count(),
+        "samplesRejected": app.service.writes.metrics.samples_rejected_count(),
         "replayMs": stats.replay.ms,
         "replayNotes": stats.replay.notes,
         "walPoisoned": stats.head.wal.is_poisoned,
         "diskFull": stats.head.wal.is_disk_full,
-        "multitenancy": app.options.service.multitenancy,
+        "multitenancy": app.service.options.multitenancy,
     })
 }
 
@@ -254,6 +254,6 @@ pub(super) async fn config(State(app): State<Arc<App>>) -> Response<Body> {
 }
 
 pub(super) async fn replay(State(app): State<Arc<App>>) -> Response<Body> {
-    let at = app.lifecycle.replay_snapshot();
+    let at = app.service.lifecycle.replay_snapshot();
     success(&json!({ "min": at.segment_first, "max": at.segment_last, "current": at.segment_now }))
 }

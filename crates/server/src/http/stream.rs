@@ -15,13 +15,14 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, Response, header};
 use chronolith_model::{QueryError, ReadContext};
+use chronolith_service::query::run::CallError as _;
 use hyper::body::Frame;
 // Tokio's `channel` has a limit, unlike the function of the same name in the standard library.
 use tokio::sync::mpsc::{self, channel as bounded_channel};
 use tokio::time::Instant;
 
 use super::body;
-use super::dispatch::{self, Admitted, CancelOnDrop};
+use super::dispatch::{Admitted, CancelOnDrop};
 use super::error::{ApiError, ErrorKind};
 use crate::app::App;
 use crate::limits::STREAM_PARTS_MAX;
@@ -91,14 +92,14 @@ pub(super) async fn answer(
     kind: StreamKind,
     print: impl FnOnce(&App, Admitted, &Parts) -> Result<(), ApiError> + Send + 'static,
 ) -> Result<Response<Body>, ApiError> {
-    let guard = CancelOnDrop::of(&admitted.ctx);
+    let guard = CancelOnDrop::of(admitted.ctx());
     let (sender, mut receiver) = bounded_channel(STREAM_PARTS_MAX);
     let parts = Parts { app: app.clone(), kind, sender };
     let job = move || {
-        admitted.ctx.begin_long_work();
-        let ctx = admitted.ctx.clone();
+        admitted.ctx().begin_long_work();
+        let ctx = admitted.ctx().clone();
         let printed = print(&parts.app, admitted, &parts);
-        dispatch::count_end(&parts.app, &ctx, printed.as_ref().err());
+        parts.app.service.count_end(&ctx, printed.as_ref().err().map(|error| error.end()));
         let last = match printed {
             Ok(()) => Part::End,
             Err(error) => Part::Failed(error),
@@ -107,7 +108,7 @@ pub(super) async fn answer(
         drop(parts.sender.blocking_send(last));
     };
     let no_thread = |error| ApiError::new(ErrorKind::Unavailable, format_args!("starting a thread: {error}"));
-    app.query_threads.start(Box::new(job)).map_err(no_thread)?;
+    app.service.threads.start(Box::new(job)).map_err(no_thread)?;
     let first = match receiver.recv().await {
         Some(Part::Bytes(bytes) | Part::Last(bytes)) => Some(bytes),
         Some(Part::End) => None,
@@ -199,7 +200,7 @@ mod tests {
     /// Frames of a body, true for one without an error: a part, then the parts that `end` sends.
     async fn read_to_end(end: impl FnOnce(mpsc::Sender<Part>)) -> Vec<bool> {
         let server = Fixture::ready();
-        let ctx = ReadContext::unlimited(server.app.env.clock.clone());
+        let ctx = ReadContext::unlimited(server.app.service.env.clock.clone());
         let (sender, receiver) = bounded_channel(STREAM_PARTS_MAX);
         sender.try_send(Part::Bytes(Bytes::from_static(b"frame"))).expect("room");
         end(sender);

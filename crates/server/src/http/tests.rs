@@ -87,10 +87,11 @@ impl Fixture {
         static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads"));
         let fixture = Fixture::with(|options| options.web.admin_api = true);
         let bucket = BucketOptions { is_read_only: true, ..BucketOptions::new("memory://") };
-        let sources = BucketSources::open(&bucket, &fixture.app.env, RUNTIME.handle()).expect("valid");
+        let sources =
+            BucketSources::open(&bucket, &fixture.app.service.env, RUNTIME.handle()).expect("valid");
         let sources = Arc::new(sources);
         fixture.app.set_bucket(sources.clone());
-        fixture.app.lifecycle.set_sources(sources);
+        fixture.app.service.lifecycle.set_sources(sources);
         fixture
     }
 
@@ -100,10 +101,10 @@ impl Fixture {
 
     /// Opens a store next to other sources.
     pub(crate) fn open_with(self, others: Vec<SourcePart>) -> Fixture {
-        let options = self.app.options.service.tsdb_options();
+        let options = self.app.service.options.tsdb_options();
         let progress = Arc::new(ReplayProgress::default());
-        let store = Tsdb::open(self.app.env.clone(), options, progress).expect("opens");
-        self.app.set_store(store, others);
+        let store = Tsdb::open(self.app.service.env.clone(), options, progress).expect("opens");
+        self.app.service.set_store(store, others);
         self
     }
 
@@ -133,13 +134,14 @@ impl Fixture {
             batch.push_labels(&labels, &[(NOW_MS + offset_ms, 1.0)]);
         }
         let tenant = TenantId::new(tenant).expect("valid");
-        let stored = self.app.lifecycle.store().expect("open").append(&tenant, &batch).expect("stored");
+        let stored =
+            self.app.service.lifecycle.store().expect("open").append(&tenant, &batch).expect("stored");
         assert_eq!(stored.first_reject, None);
     }
 
     /// Flushes all windows that have ended to blocks.
     async fn flush(&self) {
-        let store = self.app.lifecycle.store().expect("open").clone();
+        let store = self.app.service.lifecycle.store().expect("open").clone();
         let flushed = tokio::task::spawn_blocking(move || store.flush_closed(NOW_MS + 24 * 3_600_000));
         flushed.await.expect("no panic").expect("flushes");
     }
@@ -582,11 +584,11 @@ async fn a_reload_changes_limits_and_a_bad_file_changes_nothing() {
         StatusCode::OK
     );
     let server = server.open();
-    assert_eq!(server.app.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(server.app.service.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
     let refused = server.send(Request::post("/-/reload").body(Body::empty()).unwrap()).await;
     assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(refused.text.contains("line 3"), "{}", refused.text);
-    assert_eq!(server.app.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
+    assert_eq!(server.app.service.lifecycle.store().unwrap().limits().default.retention_ms, 86_400_000);
     assert_eq!(server.get("/api/v1/status/flags").await.json()["data"]["retention"], "1d");
     let runtime = server.get("/api/v1/status/runtimeinfo").await.json();
     assert_eq!(
@@ -654,7 +656,7 @@ async fn long_answers_hold_memory_until_each_part_is_taken() {
         ids.iter().map(|id| [("__name__", "m"), ("id", id), ("long", value.as_str())]).collect();
     let series: Vec<(Pairs<'_>, &[(i64, f64)])> = labels.iter().map(|pairs| (&pairs[..], samples)).collect();
     assert_eq!(server.write(&series).await.status, StatusCode::NO_CONTENT);
-    let used = || server.app.admission.query_memory.total.used_bytes();
+    let used = || server.app.service.admission.query_memory.total.used_bytes();
     let request = Request::get("/api/v1/query?query=m").body(Body::empty()).unwrap();
     let mut body = router(server.app.clone()).oneshot(request).await.unwrap().into_body();
     let total = axum::body::HttpBody::size_hint(&body).exact().expect("a known length");

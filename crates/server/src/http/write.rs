@@ -75,8 +75,8 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
             return Err(refused.into());
         }
     };
-    let options = &app.options.service.write;
-    let memory = app.admission.write_memory.of(&tenant, 0);
+    let options = &app.service.options.write;
+    let memory = app.service.admission.write_memory.of(&tenant, 0);
     let limits = BodyLimits {
         bytes_max: options.compressed_bytes_max,
         budget: &memory.budget,
@@ -86,8 +86,8 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
     let (mut body, permits) = admitted.map_err(ApiError::from)?;
     let decompressed =
         decompressed_bytes(&body.bytes).filter(|n| *n <= options.decompressed_bytes_max as u64);
-    app.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
-    app.writes.metrics.bytes_decompressed.add(decompressed.unwrap_or(0));
+    app.service.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
+    app.service.writes.metrics.bytes_decompressed.add(decompressed.unwrap_or(0));
     // Only here: a request in the queue needs no more memory than its bytes as sent.
     let no_memory = |full| ApiError::new(ErrorKind::Unavailable, full);
     body.held.grow(decompressed.unwrap_or(0).saturating_mul(WRITE_DECODED_FACTOR)).map_err(no_memory)?;
@@ -111,8 +111,8 @@ async fn receive(app: &Arc<App>, request: Request) -> Result<(Message, Written),
 /// Checks that need only the headers.
 fn check(app: &App, headers: &HeaderMap) -> Result<(Message, TenantId, Arc<Tsdb>), ApiError> {
     let message = message_of(headers).map_err(|why| ApiError::new(ErrorKind::UnsupportedMedia, why))?;
-    let tenant = tenant_of(app.options.service.multitenancy, headers)?;
-    Ok((message, tenant, app.lifecycle.store()?.clone()))
+    let tenant = tenant_of(app.service.options.multitenancy, headers)?;
+    Ok((message, tenant, app.service.lifecycle.store()?.clone()))
 }
 
 /// Decodes, appends, counts. Blocks the thread until the batch is durable.
@@ -128,12 +128,12 @@ fn store_body(
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut refused = Refused::default();
     let target = WriteTarget { tenant, store: TargetStore::Id(tenant), writer: Writer::Client };
-    let mut writing = app.writes.begin(store, target);
+    let mut writing = app.service.writes.begin(store, target);
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
         refused = decode(app, message, &mut body, &mut histograms_held, batch)?;
         Ok(())
     });
-    let applied = writing.apply(&app.writes.pools.remote_write, &mut decoder);
+    let applied = writing.apply(&app.service.writes.pools.remote_write, &mut decoder);
     // Waiting for the disk needs no core.
     drop((body, histograms_held, apply));
     applied.map_err(|failure| match failure {
@@ -141,7 +141,7 @@ fn store_body(
         WriteFailure::Store(failure) => failure.into(),
     })?;
     let outcome = writing.wait(|outcome| add_refused(outcome, &refused))?;
-    app.writes.metrics.metadata_rejected.add(refused.metadata_count);
+    app.service.writes.metrics.metadata_rejected.add(refused.metadata_count);
     Ok(Written { message, outcome, refused })
 }
 
@@ -161,11 +161,11 @@ fn decode(
     histograms_held: &mut Reservation,
     batch: &mut WriteBatch,
 ) -> Result<Refused, ApiError> {
-    let bytes_max = app.options.service.write.decompressed_bytes_max;
+    let bytes_max = app.service.options.write.decompressed_bytes_max;
     let decoded = match message {
         Message::V1 => remote_write::decode(&body.bytes, bytes_max, histograms_held, batch),
         Message::V2 => {
-            let naming = match app.options.service.features.type_and_unit_labels {
+            let naming = match app.service.options.features.type_and_unit_labels {
                 true => SeriesNaming::TypeAndUnit,
                 false => SeriesNaming::AsSent,
             };

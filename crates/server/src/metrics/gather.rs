@@ -18,34 +18,34 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     let mut families = Vec::new();
     let out = &mut families;
     let metrics = &app.metrics;
-    collect(process::PROCESS, &process::read(&app.env), out);
+    collect(process::PROCESS, &process::read(&app.service.env), out);
     collect(server::SERVER, app, out);
     collect(http::HTTP, &metrics.http, out);
     collect(compression::COMPRESSION, &metrics.compression, out);
     collect(background::BACKGROUND, &metrics.background, out);
-    collect(write::WRITE, &app.writes.metrics, out);
+    collect(write::WRITE, &app.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(carbon::CARBON, &app.carbon, out);
-    collect(query::QUERY, &metrics.query, out);
-    collect(query::QUERY_CACHE, &app.queries.cache.counts(), out);
+    collect(query::QUERY, &app.service.queries.metrics, out);
+    collect(query::QUERY_CACHE, &app.service.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);
     collect(stream::FEDERATE, &metrics.federate, out);
     collect(stream::SEARCH, &metrics.search, out);
     collect(stream::INFLUX_QUERY, &metrics.influx_query, out);
     for table in admission::tables() {
-        collect(table, &app.admission, out);
+        collect(table, &app.service.admission, out);
     }
     collect(memory::MEMORY, &Memory::read(app, 0), out);
-    collect(tenants::TENANTS, &app.writes.tenants, out);
+    collect(tenants::TENANTS, &app.service.writes.tenants, out);
     if let Some(sources) = app.bucket.get() {
         collect(bucket::BUCKET, &BucketState::read(sources), out);
     }
-    match app.lifecycle.opened() {
+    match app.service.lifecycle.opened() {
         Some(store) => {
             collect(server::TENANT_SERIES, app, out);
             collect_store(&store.stats(), out);
         }
-        None if app.lifecycle.is_read_only() => {}
+        None if app.service.lifecycle.is_read_only() => {}
         None => collect(server::REPLAY, app, out),
     }
     families

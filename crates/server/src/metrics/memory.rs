@@ -43,9 +43,9 @@ pub(crate) static MEMORY: &[Metric<Memory>] = &[
 impl Memory {
     /// Collects all parts; `tenant_count` tenants at most are listed.
     pub(crate) fn read(app: &App, tenant_count: usize) -> Memory {
-        let cache = app.queries.cache.counts();
-        let (pool_bytes, pool_count) = app.writes.pools.remote_write.bytes_and_len();
-        let admission = &app.admission;
+        let cache = app.service.queries.cache.counts();
+        let (pool_bytes, pool_count) = app.service.writes.pools.remote_write.bytes_and_len();
+        let admission = &app.service.admission;
         let mut server = vec![
             MemoryPart::new(
                 "write_requests",
@@ -61,8 +61,9 @@ impl Memory {
             MemoryPart::new("query_cache", cache.bytes, cache.entries as u64),
         ];
         server.extend(activity(app));
-        let store = app.lifecycle.opened().map(|store| store.memory(tenant_count)).unwrap_or_default();
-        Memory { process: process::read(&app.env), store, server }
+        let store =
+            app.service.lifecycle.opened().map(|store| store.memory(tenant_count)).unwrap_or_default();
+        Memory { process: process::read(&app.service.env), store, server }
     }
 
     /// Parts on the heap.
@@ -108,7 +109,11 @@ impl Memory {
 
 /// Lists of recent activity.
 pub(super) fn activity(app: &App) -> [MemoryPart; 3] {
-    [app.queries.top.memory(), app.queries.metric_usage.memory(), app.writes.rejects.memory()]
+    [
+        app.service.queries.top.memory(),
+        app.service.queries.metric_usage.memory(),
+        app.service.writes.rejects.memory(),
+    ]
 }
 
 fn tree(parts: &[MemoryPart]) -> Map<String, Value> {

@@ -22,7 +22,7 @@ const OPEN_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
     let pause = Duration::from_millis(app.options.self_scrape_interval_ms);
     let mut batch = WriteBatch::from_labels();
-    while app.lifecycle.store().is_err() {
+    while app.service.lifecycle.store().is_err() {
         if stop.wait(OPEN_PAUSE) {
             return;
         }
@@ -37,11 +37,11 @@ pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
 
 /// Stores all metrics once.
 pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
-    let Ok(store) = app.lifecycle.store() else { return };
-    let start_ns = app.env.clock.mono_ns();
-    let time_ms = app.env.clock.now_ms();
+    let Ok(store) = app.service.lifecycle.store() else { return };
+    let start_ns = app.service.env.clock.mono_ns();
+    let time_ms = app.service.env.clock.now_ms();
     fill(app, instance, time_ms, batch);
-    let seconds = app.env.clock.mono_ns().saturating_sub(start_ns) as f64 / 1e9;
+    let seconds = app.service.env.clock.mono_ns().saturating_sub(start_ns) as f64 / 1e9;
     batch.push_labels(&plain("up", instance), &[(time_ms, 1.0)]);
     batch.push_labels(&plain("scrape_duration_seconds", instance), &[(time_ms, seconds)]);
     if let Err(error) = store_round(app, store, batch) {
@@ -53,7 +53,7 @@ pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
 fn store_round(app: &App, store: &Tsdb, batch: &WriteBatch) -> Result<(), String> {
     let tenant = TenantId::anonymous();
     let target = WriteTarget { tenant: &tenant, store: TargetStore::Id(&tenant), writer: Writer::Client };
-    let mut writing = app.writes.begin(store, target);
+    let mut writing = app.service.writes.begin(store, target);
     writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
     let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
     match outcome.first_reject {
@@ -73,7 +73,7 @@ fn fill(app: &App, instance: &str, time_ms: i64, batch: &mut WriteBatch) {
             labels.push(METRIC_NAME, &format!("{}{}", family.name, sample.suffix));
             labels.push("job", "chronolith");
             labels.push("instance", instance);
-            if app.options.service.features.type_and_unit_labels {
+            if app.service.options.features.type_and_unit_labels {
                 labels.push("__type__", family.kind.as_str());
             }
             for (name, value) in &sample.labels {

@@ -20,7 +20,7 @@ pub(super) static SERVER: &[Metric<App>] = &[
         app.started_ms as f64 / 1000.0
     }),
     Metric::gauge("chronolith_ready", "1 if queries and writes are served.", |app| {
-        f64::from(u8::from(app.lifecycle.is_ready()))
+        f64::from(u8::from(app.service.lifecycle.is_ready()))
     }),
     Metric::gauge("chronolith_http_connections", "Open connections.", |app| app.connections.count() as f64),
     Metric::gauge("chronolith_http_connections_limit", "Connections at most.", |app| {
@@ -29,22 +29,22 @@ pub(super) static SERVER: &[Metric<App>] = &[
     Metric::counter(
         "chronolith_query_killed_total",
         "Queries killed by status/active_queries/kill.",
-        |app| app.queries.active.killed_count() as f64,
+        |app| app.service.queries.active.killed_count() as f64,
     ),
     Metric::counter(
         "chronolith_query_log_failures_total",
         "Lines of the query log that could not be written.",
-        |app| app.queries.log.failures.as_f64(),
+        |app| app.service.queries.log.failures.as_f64(),
     ),
     Metric::counter("chronolith_query_slow_logged_total", "Lines of the slow query log.", |app| {
-        let (logged_count, _) = app.queries.slow_log.counts();
+        let (logged_count, _) = app.service.queries.slow_log.counts();
         logged_count as f64
     }),
     Metric::counter(
         "chronolith_query_slow_left_out_total",
         "Slow queries without a log line because of the rate limit of lines.",
         |app| {
-            let (_, left_out_count) = app.queries.slow_log.counts();
+            let (_, left_out_count) = app.service.queries.slow_log.counts();
             left_out_count as f64
         },
     ),
@@ -60,15 +60,15 @@ pub(super) static SERVER: &[Metric<App>] = &[
     Metric::counter(
         "chronolith_metric_usage_evictions_total",
         "Metric names whose counts of queries were dropped for others.",
-        |app| app.queries.metric_usage.evicted_count() as f64,
+        |app| app.service.queries.metric_usage.evicted_count() as f64,
     ),
     Metric::counter(
         "chronolith_reject_examples_dropped_total",
         "Examples of refused samples that were not kept for lack of room.",
-        |app| app.writes.rejects.examples_dropped_count() as f64,
+        |app| app.service.writes.rejects.examples_dropped_count() as f64,
     ),
     Metric::gauge("chronolith_write_batches_pooled", "Empty batches at hand.", |app| {
-        app.writes.pools.remote_write.free_count() as f64
+        app.service.writes.pools.remote_write.free_count() as f64
     }),
 ];
 
@@ -78,8 +78,8 @@ pub(super) static TENANT_SERIES: &[Metric<App>] = &[Metric::gauges(
     &["tenant"],
     "Series in the head by tenant.",
     |app, samples| {
-        let Some(store) = app.lifecycle.opened() else { return };
-        for (tenant, count) in app.writes.tenants.split(store.head_series_by_tenant()) {
+        let Some(store) = app.service.lifecycle.opened() else { return };
+        for (tenant, count) in app.service.writes.tenants.split(store.head_series_by_tenant()) {
             samples.push(&[&tenant], count as f64);
         }
     },
@@ -88,9 +88,9 @@ pub(super) static TENANT_SERIES: &[Metric<App>] = &[Metric::gauges(
 /// Progress of the replay, until the store is open.
 pub(super) static REPLAY: &[Metric<App>] = &[
     Metric::gauge("chronolith_replay_bytes", "Bytes replayed so far.", |app| {
-        app.lifecycle.replay_snapshot().bytes_done as f64
+        app.service.lifecycle.replay_snapshot().bytes_done as f64
     }),
     Metric::gauge("chronolith_replay_expected_bytes", "Bytes to replay.", |app| {
-        app.lifecycle.replay_snapshot().bytes_total as f64
+        app.service.lifecycle.replay_snapshot().bytes_total as f64
     }),
 ];

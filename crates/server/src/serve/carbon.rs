@@ -258,10 +258,11 @@ impl Connection {
         let point_count = failure.point_count + self.rejected.retryable_count;
         input.connections_reset.add(1);
         input.points_not_stored.add(point_count);
-        let now_ns = app.env.clock.mono_ns();
+        let now_ns = app.service.env.clock.mono_ns();
         let reason = "carbon_reset";
         // Senders connect again at once and send the same points.
-        let admitted = app.writes.reject_log.admit(now_ns, reason, Some(&options.tenant), point_count);
+        let admitted =
+            app.service.writes.reject_log.admit(now_ns, reason, Some(&options.tenant), point_count);
         let Some(suppressed) = admitted else { return };
         tracing::warn!(
             error = failure.text,
@@ -317,7 +318,7 @@ impl Connection {
         let Appended { applied, point_count, bytes, has_more } = appended?;
         if let Some(applied) = applied {
             let due = Instant::now()
-                + Duration::from_millis(self.listener.app.options.service.write.carbon.sync_ms);
+                + Duration::from_millis(self.listener.app.service.options.write.carbon.sync_ms);
             self.unsynced = Some(match self.unsynced.take() {
                 Some(before) => Unsynced {
                     applied: before.applied.join(applied),

@@ -82,14 +82,14 @@ impl Running {
     /// Stops everything; one of `signals` cuts it short.
     pub(super) fn stop(mut self, signals: Option<StopSignals>) -> Result<(), RunError> {
         tracing::info!("stopping");
-        self.app.lifecycle.begin_drain();
+        self.app.service.lifecycle.begin_drain();
         let (closed, closing) = oneshot::channel();
         let app = self.app.clone();
         let stop = self.stop.clone();
         let threads = std::mem::take(&mut self.threads);
         let close = move || {
             stop.stop();
-            if let Some(store) = app.lifecycle.opened() {
+            if let Some(store) = app.service.lifecycle.opened() {
                 store.stop_uploads();
             }
             for joined in threads {
@@ -98,7 +98,7 @@ impl Running {
                 }
             }
             // The receiver is gone when the shutdown was aborted.
-            drop(closed.send(app.lifecycle.opened().map_or(Ok(()), |store| store.close())));
+            drop(closed.send(app.service.lifecycle.opened().map_or(Ok(()), |store| store.close())));
         };
         let ended = self.runtime.block_on(run(&self, signals, close, closing));
         // Requests that go on by now hold nothing that is acknowledged.
@@ -130,7 +130,7 @@ async fn run(
         // There is no listener if the server never became ready.
         let _ = running.closing.send(true);
         drained(&running.app, (deadline - STOP_CLOSE_TIME).min(Instant::now() + DRAIN_TIME_MAX)).await;
-        running.app.lifecycle.begin_close();
+        running.app.service.lifecycle.begin_close();
         thread::spawn("shutdown", close).map_err(RunError::Threads)?;
         match closing.await {
             Ok(closed) => closed.map_err(RunError::Close),

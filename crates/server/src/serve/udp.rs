@@ -85,7 +85,7 @@ pub(super) async fn listen(
 /// Returns the store once it is open.
 pub(super) async fn opened(app: &App) -> Arc<Tsdb> {
     loop {
-        match app.lifecycle.opened() {
+        match app.service.lifecycle.opened() {
             Some(store) => return store.clone(),
             None => tokio::time::sleep(OPENING_PAUSE).await,
         }
@@ -124,33 +124,33 @@ impl DatagramStore for LineProtocol {
         let target = target(store, options)?;
         let precision = Precision::of_write(&options.precision)?;
         let decode = DecodeOptions {
-            line_bytes_max: app.options.service.influx.line_bytes_max,
-            text_bytes_max: app.options.service.influx.text_bytes_max,
-            ..DecodeOptions::new(precision, app.env.clock.now_ms().saturating_mul(1_000_000))
+            line_bytes_max: app.service.options.influx.line_bytes_max,
+            text_bytes_max: app.service.options.influx.text_bytes_max,
+            ..DecodeOptions::new(precision, app.service.env.clock.now_ms().saturating_mul(1_000_000))
         };
         let tenant = TenantId::anonymous();
         let to = WriteTarget { tenant: &tenant, store: TargetStore::Id(&target), writer: Writer::Client };
-        let mut writing = app.writes.begin(store, to);
+        let mut writing = app.service.writes.begin(store, to);
         let mut refused = Refused::default();
         let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
             refused = line_protocol::decode(body, &decode, batch);
             Ok::<(), Infallible>(())
         });
-        let applied = writing.apply(&app.writes.pools.line_protocol, &mut decoder);
+        let applied = writing.apply(&app.service.writes.pools.line_protocol, &mut decoder);
         app.metrics.line_protocol.count(&refused);
         let sender =
             WriteSender { listener: Some(format!("udp {}", options.listen)), ..WriteSender::default() };
-        let origin = app.writes.origin(&tenant, &sender);
+        let origin = app.service.writes.origin(&tenant, &sender);
         for (reason, count) in ParseReason::ALL.iter().zip(refused.unparsable) {
             let line = refused.messages.lines().next().unwrap_or("");
-            app.writes.rejects.record_text(reason.label(), count, line, origin);
+            app.service.writes.rejects.record_text(reason.label(), count, line, origin);
         }
         match applied {
             Ok(()) => {}
             Err(WriteFailure::Store(failure)) => return Err(failure.to_string()),
         }
         let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
-        app.writes.record_outcome(&outcome, target.time_unit(), "", &tenant, &sender);
+        app.service.writes.record_outcome(&outcome, target.time_unit(), "", &tenant, &sender);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use crate::activity::active_queries::ActiveQueries;
 use crate::activity::metric_usage::MetricUsage;
 use crate::activity::top_queries::TopQueries;
 use crate::admission::small::SmallQueries;
+use crate::metrics::query::QueryMetrics;
 use crate::options::{Features, ServiceOptions};
 
 /// State that all queries share.
@@ -32,6 +33,8 @@ pub struct QueryContext {
     pub top: TopQueries,
     /// Metrics that queries select.
     pub metric_usage: MetricUsage,
+    /// Counters.
+    pub metrics: QueryMetrics,
 }
 
 impl QueryContext {
@@ -48,6 +51,7 @@ impl QueryContext {
             slow_log: SlowLog::default(),
             top: TopQueries::default(),
             metric_usage: MetricUsage::default(),
+            metrics: QueryMetrics::default(),
         }
     }
 }

@@ -117,7 +117,7 @@ pub(super) async fn metric_usage(
         _ => RowOrder::Series,
     };
     let tenant = call.tenant.clone();
-    let value = dispatch::run(&app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
+    let value = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         let search = call.params.get("search").unwrap_or("").to_lowercase();
         let mut rows = FirstRows { order, limit, rows: Vec::new(), least: None, total: 0 };
         let disk_error = if order == RowOrder::Disk {
@@ -150,7 +150,7 @@ fn disk_bytes(
     filter: MetricFilter<'_>,
     ctx: &ReadContext,
 ) -> Result<Option<MetricDiskBytes>, QueryError> {
-    app.lifecycle.opened().map(|store| store.metric_disk_bytes(tenant, filter, ctx)).transpose()
+    app.service.lifecycle.opened().map(|store| store.metric_disk_bytes(tenant, filter, ctx)).transpose()
 }
 
 /// Adds the bytes on disk. Returns the damage because of which they are not known: the rest of the list is
@@ -184,14 +184,14 @@ fn collect(
     rows: &mut FirstRows,
     ctx: &ReadContext,
 ) -> Result<(), ApiError> {
-    let mut usage: HashMap<Box<str>, NameUsage> = app.queries.metric_usage.of_tenant(tenant);
+    let mut usage: HashMap<Box<str>, NameUsage> = app.service.queries.metric_usage.of_tenant(tenant);
     let mut lower = String::new();
     let mut is_searched = move |name: &str| {
         lower.clear();
         lower.extend(name.chars().flat_map(char::to_lowercase));
         search.is_empty() || lower.contains(search)
     };
-    if let Some(store) = app.lifecycle.opened() {
+    if let Some(store) = app.service.lifecycle.opened() {
         store.scan_metrics(tenant, ctx, &mut |name, series_count| {
             let usage = usage.remove(name);
             let disk_bytes = disk.as_mut().map(|disk| disk.remove(name));
@@ -217,7 +217,7 @@ fn collect(
 
 /// Memory of the tenant in the head per series.
 fn bytes_per_series(app: &App, tenant: &TenantId) -> f64 {
-    let sizes = app.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
+    let sizes = app.service.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
     sizes.get(tenant).map_or(0.0, |size| size.memory_bytes as f64 / size.series_count.max(1) as f64)
 }
 

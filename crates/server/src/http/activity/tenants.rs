@@ -43,7 +43,7 @@ pub(super) async fn tenants(
 fn tenants_value(app: &App, limit: usize, sort: &str) -> Value {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut has_overflow = false;
-    for (name, stat) in app.writes.tenants.list() {
+    for (name, stat) in app.service.writes.tenants.list() {
         let rejected_count = stat.rejected.iter().map(|count| count.get()).sum::<u64>();
         if name == OVERFLOW {
             has_overflow = stat.accepted.get() + stat.queries.get() + rejected_count > 0;
@@ -54,7 +54,7 @@ fn tenants_value(app: &App, limit: usize, sort: &str) -> Value {
         row.rejected_count = rejected_count;
         row.query_count = stat.queries.get();
     }
-    let sizes = app.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
+    let sizes = app.service.lifecycle.opened().map(|store| store.tenant_sizes()).unwrap_or_default();
     for (tenant, size) in sizes {
         let row = rows.entry(tenant.as_str().to_owned()).or_default();
         row.series_count = size.series_count;
@@ -85,7 +85,7 @@ fn row_value(app: &App, name: &str, row: &Row) -> Value {
         "series": row.series_count,
         "memoryBytes": row.memory_bytes,
         // Nothing is known of the data of a read-only server.
-        "stored": row.is_stored || app.lifecycle.is_read_only(),
+        "stored": row.is_stored || app.service.lifecycle.is_read_only(),
         "limits": limits.iter().map(limit_value).collect::<Vec<_>>(),
     })
 }
@@ -96,14 +96,14 @@ fn limit_value(one: &LimitUse) -> Value {
 
 /// Use of the limits of the storage, then of the limits of requests.
 fn limit_uses(app: &App, tenant: &TenantId) -> Vec<LimitUse> {
-    let mut uses = app.lifecycle.opened().map(|store| store.limit_uses(tenant)).unwrap_or_default();
-    let queries = app.limits_of(tenant).queries;
-    let permits = app.admission.query.tenant_permits(queries.concurrency_max);
-    let memory = app.admission.query_memory.use_of(tenant, queries.memory_bytes_max);
+    let mut uses = app.service.lifecycle.opened().map(|store| store.limit_uses(tenant)).unwrap_or_default();
+    let queries = app.service.limits_of(tenant).queries;
+    let permits = app.service.admission.query.tenant_permits(queries.concurrency_max);
+    let memory = app.service.admission.query_memory.use_of(tenant, queries.memory_bytes_max);
     uses.push(LimitUse {
         name: "queries".to_owned(),
         setting: Some("query.tenant-concurrency"),
-        used: app.queries.active.list(Some(tenant)).len() as u64,
+        used: app.service.queries.active.list(Some(tenant)).len() as u64,
         limit: Some(permits as u64),
     });
     uses.push(LimitUse {

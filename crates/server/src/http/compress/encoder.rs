@@ -113,7 +113,7 @@ impl Encoder {
         };
         if is_inline {
             job();
-        } else if self.app.admission.compressors.start(job).is_err()
+        } else if self.app.service.admission.compressors.start(job).is_err()
             && let Codec::Zstd(chain) = &self.codec
         {
             chain.abandon();

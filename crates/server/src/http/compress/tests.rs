@@ -286,7 +286,7 @@ async fn a_body_that_fails_has_no_end() {
 #[tokio::test]
 async fn blocks_of_a_dropped_body_are_dropped() {
     let server = Fixture::ready();
-    let threads = &server.app.admission.compressors;
+    let threads = &server.app.service.admission.compressors;
     for coding in CODINGS {
         let mut held = Vec::new();
         for _ in 0..chronolith_base::thread::core_count() {

@@ -249,7 +249,7 @@ async fn text_has_floats_and_classic_histograms() {
     let nothing = get(&server, "match[]=gone", "").await;
     assert_eq!(nothing.status().as_u16(), 200);
     assert!(nothing.into_body().collect().await.unwrap().to_bytes().is_empty());
-    assert_eq!(server.app.admission.query_memory.total.used_bytes(), 0);
+    assert_eq!(server.app.service.admission.query_memory.total.used_bytes(), 0);
 }
 
 /// Names were UTF-8 whatever the scraper asked for, and a scraper of classic names lost the whole target.
@@ -337,11 +337,12 @@ async fn a_slow_client_holds_samples_and_a_few_parts() {
         let parts_max = (STREAM_PARTS_MAX + 3) * 2 * ANSWER_PART_BYTES;
         tokio::task::yield_now().await;
         assert!(sent() - before < parts_max, "{} bytes are printed", sent() - before);
-        let (used, labels) = (server.app.admission.query_memory.total.used_bytes(), LONG_COUNT * 1200);
+        let (used, labels) =
+            (server.app.service.admission.query_memory.total.used_bytes(), LONG_COUNT * 1200);
         assert!((used as usize) < labels + parts_max, "{used} bytes are held");
         // Printing needs no permit of queries.
-        assert_eq!(server.app.admission.query.queue.running(), 0);
-        assert_eq!(server.app.admission.federate.queue.running(), 1);
+        assert_eq!(server.app.service.admission.query.queue.running(), 0);
+        assert_eq!(server.app.service.admission.federate.queue.running(), 1);
         let mut all = first.to_vec();
         while let Some(frame) = body.frame().await {
             all.extend_from_slice(&frame.unwrap().into_data().unwrap());
@@ -363,8 +364,8 @@ async fn a_client_that_leaves_stops_the_work() {
     assert!(!body.is_end_stream());
     drop((first, body));
     let is_free = || {
-        server.app.admission.federate.queue.running() == 0
-            && server.app.admission.query_memory.total.used_bytes() == 0
+        server.app.service.admission.federate.queue.running() == 0
+            && server.app.service.admission.query_memory.total.used_bytes() == 0
     };
     let all_free = async {
         while !is_free() {
@@ -391,5 +392,5 @@ async fn an_error_before_the_first_part_has_a_code() {
     let answer = small.get("/federate?match[]=long").await;
     assert_eq!(answer.status.as_u16(), 422, "{}", answer.text);
     assert!(answer.text.contains("memory"), "{}", answer.text);
-    assert_eq!(small.app.admission.query_memory.total.used_bytes(), 0);
+    assert_eq!(small.app.service.admission.query_memory.total.used_bytes(), 0);
 }

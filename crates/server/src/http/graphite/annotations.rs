@@ -23,7 +23,7 @@ pub(super) struct Annotations {
 
 impl Annotations {
     pub(super) fn of_tenant(app: &App, tenant: &TenantId) -> Result<Annotations, ApiError> {
-        let store = app.lifecycle.store().ok().map(|store| (store.clone(), tenant.clone()));
+        let store = app.service.lifecycle.store().ok().map(|store| (store.clone(), tenant.clone()));
         Ok(Annotations { store, meta_tags: meta_tags::of_tenant(app, tenant)? })
     }
 

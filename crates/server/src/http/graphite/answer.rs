@@ -40,8 +40,8 @@ pub(super) async fn of_reading(
     let answer = async {
         let call = call::open(app, request).await?;
         let tenant = call.tenant.clone();
-        let now_s = app.env.clock.now_ms().div_euclid(1000);
-        let printed = dispatch::run(app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
+        let now_s = app.service.env.clock.now_ms().div_euclid(1000);
+        let printed = dispatch::run(app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
             let regexes = ctx.budget.reserve(regex_bytes(&call)).map_err(QueryError::from)?;
             let value = read(&Reading { app, call: &call, ctx, now_s })?;
             dispatch::refuse_partial(ctx)?;
@@ -106,8 +106,8 @@ fn regex_bytes(call: &Call) -> u64 {
 /// # Errors
 /// 400 if the body is not JSON, 503 without memory for it.
 pub(super) fn json_of(app: &App, call: &Call, body: &[u8]) -> Result<Value, ApiError> {
-    let memory_max = app.limits_of(&call.tenant).queries.memory_bytes_max;
-    let memory = app.admission.query_memory.of(&call.tenant, memory_max);
+    let memory_max = app.service.limits_of(&call.tenant).queries.memory_bytes_max;
+    let memory = app.service.admission.query_memory.of(&call.tenant, memory_max);
     let parsed = memory.budget.reserve((body.len() as u64).saturating_mul(PARSED_FACTOR));
     let _held = parsed.map_err(|full| ApiError::new(ErrorKind::Unavailable, full))?;
     serde_json::from_slice(body)

@@ -65,7 +65,7 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     fn index(&self) -> Result<TagIndex<'a>, ApiError> {
-        let limits = self.app.limits_of(&self.call.tenant).queries.graphite;
+        let limits = self.app.service.limits_of(&self.call.tenant).queries.graphite;
         TagIndex::new(self.source.clone(), Arc::default(), ALL_TIMES, &limits, self.ctx)
     }
 }
@@ -90,7 +90,7 @@ async fn run(
 ) -> Response<Body> {
     let answered = async {
         check_enabled(app)?;
-        let store = app.lifecycle.store()?.clone();
+        let store = app.service.lifecycle.store()?.clone();
         let call = Arc::new(call::open(app, request).await?);
         let found = match graphite_store(&store, &call.tenant) {
             Some(graphite) => {
@@ -129,8 +129,8 @@ async fn read<T: Send + 'static>(
     let source = store.queryable(graphite);
     let call = call.clone();
     let tenant = call.tenant.clone();
-    let now_s = app.env.clock.now_ms().div_euclid(1000);
-    dispatch::run(app, &tenant, app.options.service.query.timeout_ms, move |app, ctx| {
+    let now_s = app.service.env.clock.now_ms().div_euclid(1000);
+    dispatch::run(app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         let read = work(&Target { app, call: &call, source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
         Ok(read)
@@ -149,7 +149,7 @@ async fn delete(
     if selectors.is_empty() {
         return Ok(());
     }
-    let class = &app.admission.admin;
+    let class = &app.service.admission.admin;
     dispatch::run_to_end(app, class, &call.tenant, ADMIN_QUEUE_WAIT, move |_| {
         target.store.delete_series(&target.graphite, &selectors, range).map(drop)
     })
@@ -164,7 +164,7 @@ async fn delete(
 fn select_paths(target: &Target<'_>) -> Result<Selected, ApiError> {
     let missing = || ApiError::bad_request("missing required parameter 'query'");
     let query = target.call.params.get("query").ok_or_else(missing)?;
-    let limits = target.app.limits_of(&target.call.tenant).queries.graphite;
+    let limits = target.app.service.limits_of(&target.call.tenant).queries.graphite;
     let settings = SourceSettings { rules: target.app.carbon.rules(), limits, now_s: target.now_s };
     let source = TenantSource::new(target.source.clone(), target.ctx, settings)?;
     let found = source.find(query, None, None).map_err(|error| failed(&error, &source, target.ctx))?;

@@ -52,12 +52,12 @@ fn read_list(reading: &Reading<'_>) -> Result<Value, ApiError> {
 async fn create(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let answered = async {
         let (call, body) = call::open_with_body(&app, request).await?;
-        let now_s = app.env.clock.now_ms().div_euclid(1000);
+        let now_s = app.service.env.clock.now_ms().div_euclid(1000);
         let event = event_of(answer::json_of(&app, &call, &body)?, now_s)?;
-        let store = app.lifecycle.store()?.clone();
+        let store = app.service.lifecycle.store()?.clone();
         let tenant = call.tenant;
         // The thread continues when the client disconnects: the event is stored completely.
-        let class = &app.admission.write;
+        let class = &app.service.admission.write;
         let owner = tenant.clone();
         let stored = dispatch::run_to_end(&app, class, &tenant, WRITE_QUEUE_WAIT, move |_| {
             let limits = store.limits_of(&owner).annotations;
@@ -73,7 +73,7 @@ async fn detail(State(app): State<Arc<App>>, Path(id): Path<String>, request: Re
     let answered = async {
         let call = call::open(&app, request).await?;
         let id = id.parse::<u64>().ok();
-        let event = app.lifecycle.store()?.graphite();
+        let event = app.service.lifecycle.store()?.graphite();
         let event = id.and_then(|id| event.event(&call.tenant, id));
         let missing = || ApiError::new(ErrorKind::NotFound, "Event matching query does not exist");
         let event = event.ok_or_else(missing)?;
@@ -109,7 +109,7 @@ fn selected(reading: &Reading<'_>) -> Result<Vec<StoredEvent>, ApiError> {
         // As in graphite-web: a tag that no event has does not count.
         _ => EventTags::KnownOf(&tags),
     };
-    Ok(app.lifecycle.store()?.graphite().events(&call.tenant, range_s, selection))
+    Ok(app.service.lifecycle.store()?.graphite().events(&call.tenant, range_s, selection))
 }
 
 /// Reads a posted event.

@@ -76,12 +76,13 @@ async fn run(
 ) -> Result<Response<Body>, ApiError> {
     let call = call::open(app, request).await?;
     let tenant = call.tenant.clone();
-    let timeout_ms = app.options.service.query.timeout_ms;
-    let now_s = app.env.clock.now_ms().div_euclid(1000);
+    let timeout_ms = app.service.options.query.timeout_ms;
+    let now_s = app.service.env.clock.now_ms().div_euclid(1000);
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
-        let limits = app.limits_of(&call.tenant).queries.graphite;
+        let limits = app.service.limits_of(&call.tenant).queries.graphite;
         let settings = SourceSettings { rules: app.carbon.rules(), limits, now_s };
-        let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
+        let source =
+            TenantSource::new(app.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
         let printed = print(&Finding { call: &call, source: &source, ctx, now_s })?;
         dispatch::refuse_partial(ctx)?;
         Ok(printed)

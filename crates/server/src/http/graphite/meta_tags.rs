@@ -36,7 +36,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
 
 /// Rules of a tenant; none on a server without a store.
 pub(super) fn of_tenant(app: &App, tenant: &TenantId) -> Result<Arc<MetaTags>, ApiError> {
-    let stored = match app.lifecycle.store() {
+    let stored = match app.service.lifecycle.store() {
         Ok(store) => store.graphite().meta_tags(tenant),
         Err(Refusal::ReadOnly) => Arc::default(),
         Err(refusal) => return Err(refusal.into()),
@@ -55,7 +55,7 @@ fn parsed(rules: &[StoredMetaTags]) -> Result<MetaTags, EvalError> {
 async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let answered = async {
         let call = call::open(&app, request).await?;
-        let rules = app.lifecycle.store()?.graphite().meta_tags(&call.tenant);
+        let rules = app.service.lifecycle.store()?.graphite().meta_tags(&call.tenant);
         let rules: Vec<Value> = rules.iter().map(of_rule).collect();
         Ok(answer::of_value(&rules.into(), &call))
     };
@@ -114,12 +114,12 @@ where
 {
     let answered = async {
         let (call, body) = call::open_with_body(app, request).await?;
-        let bytes_max = app.limits_of(&call.tenant).annotations.all_rules_bytes_max as u64;
+        let bytes_max = app.service.limits_of(&call.tenant).annotations.all_rules_bytes_max as u64;
         let change = read(&answer::json_of(app, &call, &body)?, bytes_max)?;
         drop(body);
-        let store = app.lifecycle.store()?.clone();
+        let store = app.service.lifecycle.store()?.clone();
         let owner = call.tenant.clone();
-        let class = &app.admission.write;
+        let class = &app.service.admission.write;
         let changed = dispatch::run_to_end(app, class, &call.tenant, WRITE_QUEUE_WAIT, move |_| {
             let limits = store.limits_of(&owner).annotations;
             store.graphite().change_meta_tags(&owner, &limits, change)

@@ -39,7 +39,7 @@ pub(crate) async fn render(State(app): State<Arc<App>>, request: Request) -> Res
 async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = call::open(app, request).await?;
     let format = Format::of(&call)?;
-    let now_s = app.env.clock.now_ms().div_euclid(1000);
+    let now_s = app.service.env.clock.now_ms().div_euclid(1000);
     let targets = targets_of(&call, now_s)?;
     let form = Form {
         format,
@@ -61,20 +61,20 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
         },
     };
     let tenant = call.tenant.clone();
-    let timeout_ms = app.options.service.query.timeout_ms;
+    let timeout_ms = app.service.options.query.timeout_ms;
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
-        let started_ns = app.env.clock.mono_ns();
+        let started_ns = app.service.env.clock.mono_ns();
         let evaluated = evaluated(app, &call, &targets, form.reading, ctx);
         let sample_count = evaluated.as_ref().map_or(0, |evaluated| evaluated.sample_count);
         let printed = evaluated.and_then(|evaluated| print(evaluated, &targets, &form, ctx));
-        app.queries.top.record(&FinishedQuery {
+        app.service.queries.top.record(&FinishedQuery {
             tenant: &call.tenant,
             language: QueryLanguage::Graphite,
             text: &targets.targets.join("&"),
-            duration_ns: app.env.clock.mono_ns().saturating_sub(started_ns),
+            duration_ns: app.service.env.clock.mono_ns().saturating_sub(started_ns),
             sample_count,
             is_error: printed.is_err(),
-            ended_ms: app.env.clock.now_ms(),
+            ended_ms: app.service.env.clock.now_ms(),
         });
         printed
     });
@@ -102,10 +102,10 @@ pub(super) fn evaluated(
     reading: Reading,
     ctx: &ReadContext,
 ) -> Result<Evaluated, ApiError> {
-    let of_tenant = app.limits_of(&call.tenant).queries.graphite;
+    let of_tenant = app.service.limits_of(&call.tenant).queries.graphite;
     let settings = SourceSettings { rules: app.carbon.rules(), limits: of_tenant, now_s: targets.now };
-    let ctx = &app.queries.engine.with_threads(ctx);
-    let source = TenantSource::new(app.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?
+    let ctx = &app.service.queries.engine.with_threads(ctx);
+    let source = TenantSource::new(app.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?
         .with_annotations(Annotations::of_tenant(app, &call.tenant)?)
         .with_reading(reading);
     let limits = Limits {

@@ -34,13 +34,13 @@ pub(super) async fn showplan(State(app): State<Arc<App>>, request: Request) -> R
 
 async fn respond(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let call = call::open(app, request).await?;
-    let now_s = app.env.clock.now_ms().div_euclid(1000);
+    let now_s = app.service.env.clock.now_ms().div_euclid(1000);
     let targets = targets_of(&call, now_s)?;
     let tenant = call.tenant.clone();
-    let timeout_ms = app.options.service.query.timeout_ms;
+    let timeout_ms = app.service.options.query.timeout_ms;
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
         let log = evaluated(app, &call, &targets, Reading::Plan, ctx)?.log;
-        let plan = plan_of(&targets, &log, app.limits_of(&call.tenant).queries.graphite);
+        let plan = plan_of(&targets, &log, app.service.limits_of(&call.tenant).queries.graphite);
         let mut printer = Printer::new(ctx)?;
         printer.out = answer::text_of(&plan, &call).into_bytes();
         printer.settle(ctx)?;

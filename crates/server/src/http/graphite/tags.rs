@@ -100,8 +100,8 @@ const ALL_TIMES: TimeRange = TimeRange { start: TIME_MIN_MS, end: TIME_MAX_MS };
 
 fn index<'a>(reading: &Reading<'a>, range: TimeRange) -> Result<TagIndex<'a>, ApiError> {
     let Reading { app, call, ctx, .. } = *reading;
-    let source = app.lifecycle.source()?.queryable(&call.tenant);
-    let limits = app.limits_of(&call.tenant).queries.graphite;
+    let source = app.service.lifecycle.source()?.queryable(&call.tenant);
+    let limits = app.service.limits_of(&call.tenant).queries.graphite;
     TagIndex::new(source, meta_tags::of_tenant(app, &call.tenant)?, range, &limits, ctx)
 }
 

@@ -195,7 +195,7 @@ const SCHEMAS: &str = "[sorted]\npattern = ^sorted\nretentions = 10s:1h,1m:1d\nr
 const AGGREGATION: &str = "[sum]\npattern = ^plain\naggregationMethod = sum,max\nxFilesFactor = 0.5\n";
 
 fn put(server: &Fixture, path: &str, text: &str) {
-    let disk = &server.app.env.disk;
+    let disk = &server.app.service.env.disk;
     disk.create_dir_all(std::path::Path::new("/rules")).expect("created");
     let file = disk.create(std::path::Path::new(path)).expect("created");
     file.write_at(text.as_bytes(), 0).expect("written");
@@ -340,8 +340,8 @@ impl Queryable for Listing {
 #[tokio::test]
 async fn paths_are_searched_in_the_store_and_listed_otherwise() {
     let server = with_points().await;
-    let source = server.app.lifecycle.source().expect("open").queryable(&TenantId::anonymous());
-    let ctx = ReadContext::unlimited(server.app.env.clock.clone());
+    let source = server.app.service.lifecycle.source().expect("open").queryable(&TenantId::anonymous());
+    let ctx = ReadContext::unlimited(server.app.service.env.clock.clone());
     let search = SoleLabelValues { name: METRIC_NAME, range: TimeRange::ALL };
     let mut values = source.sole_label_values(&search, &ctx).expect("read").expect("searched");
     for (start, found) in

@@ -46,9 +46,9 @@ struct WriteRequest {
 /// Stores the points of a request.
 pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Result<(), ApiError> {
     let (parts, request_body) = request.into_parts();
-    let checked = tenant_of(app.options.service.multitenancy, &parts.headers)
+    let checked = tenant_of(app.service.options.multitenancy, &parts.headers)
         .map_err(ApiError::from)
-        .and_then(|tenant| Ok((tenant, app.lifecycle.store()?.clone())));
+        .and_then(|tenant| Ok((tenant, app.service.lifecycle.store()?.clone())));
     let (tenant, store) = match checked {
         Ok(checked) => checked,
         Err(refused) => {
@@ -60,12 +60,12 @@ pub(super) async fn receive(app: &Arc<App>, form: Form, request: Request) -> Res
     let is_gzip = encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case(b"gzip"));
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + WRITE_QUEUE_WAIT;
-    let memory = app.admission.write_memory.of(&tenant, 0);
-    let bytes_max = app.options.service.write.compressed_bytes_max;
+    let memory = app.service.admission.write_memory.of(&tenant, 0);
+    let bytes_max = app.service.options.write.compressed_bytes_max;
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
     let (mut body, permits) = admit::admit(app, &tenant, request_body, limits).await?;
     let unpacked_bytes = match is_gzip {
-        true => claimed_bytes(&body.bytes, app.options.service.write.decompressed_bytes_max) as u64,
+        true => claimed_bytes(&body.bytes, app.service.options.write.decompressed_bytes_max) as u64,
         false => 0,
     };
     let piece_bytes = (body.bytes.len() as u64).max(unpacked_bytes).min(INPUT_BYTES_MAX as u64);
@@ -94,12 +94,12 @@ fn store_body(
     permits: WritePermits,
 ) -> Result<(), ApiError> {
     let WritePermits { write: _write, apply } = permits;
-    let metrics = &app.writes.metrics;
+    let metrics = &app.service.writes.metrics;
     metrics.bytes_compressed.add(body.bytes.len() as u64);
     let BodyBytes { bytes, mut held } = body;
     let bytes = match request.is_gzip {
         true => {
-            let bytes_max = app.options.service.write.decompressed_bytes_max;
+            let bytes_max = app.service.options.write.decompressed_bytes_max;
             let claimed = claimed_bytes(&bytes, bytes_max);
             inflate(&bytes, bytes_max, claimed, &mut held)?
         }

@@ -22,7 +22,6 @@ use super::query::{query_error, select_limits};
 use super::storage::TenantStorage;
 use super::watched::{LINKS_MAX, Mark, QueryKey, Watched};
 use crate::app::App;
-use crate::http::dispatch;
 use crate::http::params::NS_PER_MS;
 
 /// A continuous query of the catalogue.
@@ -36,7 +35,7 @@ struct Query<'a> {
 
 /// Runs the queries that are due.
 pub(crate) fn run(app: &App, store: &Arc<Tsdb>) {
-    if !app.options.service.influx.runs_continuous_queries {
+    if !app.service.options.influx.runs_continuous_queries {
         return;
     }
     let catalog = store.databases();
@@ -54,7 +53,7 @@ pub(crate) fn run(app: &App, store: &Arc<Tsdb>) {
 
 /// The continuous queries of a tenant. One that cannot be parsed is logged.
 fn queries_of<'a>(app: &App, tenant: &'a TenantId, own: &'a TenantCatalog) -> Vec<Query<'a>> {
-    let now_ns = app.env.clock.now_ms().saturating_mul(1_000_000);
+    let now_ns = app.service.env.clock.now_ms().saturating_mul(1_000_000);
     let mut queries = Vec::new();
     for database in &own.databases {
         for stored in &database.continuous_queries {
@@ -70,7 +69,7 @@ fn queries_of<'a>(app: &App, tenant: &'a TenantId, own: &'a TenantCatalog) -> Ve
 }
 
 fn run_if_due(app: &App, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Query<'_>]) {
-    let now_ns = app.env.clock.now_ms().saturating_mul(1_000_000);
+    let now_ns = app.service.env.clock.now_ms().saturating_mul(1_000_000);
     let before = app.influx.continuous.of(&query.key());
     let sent = before.stores.iter().map(|(of, since)| store.sent_since(of, *since));
     let sent_ns = sent.min().filter(|ms| *ms != i64::MAX).map(|ms| ms.saturating_mul(1_000_000));
@@ -157,11 +156,11 @@ fn compute(
     windows: DueWindows,
     now_ns: i64,
 ) -> Result<Option<u64>, String> {
-    let class = &app.admission.continuous;
-    let timeout_ms = app.options.service.query.timeout_ms;
-    let Some(admitted) = dispatch::try_admit(app, class, query.tenant, timeout_ms) else { return Ok(None) };
+    let class = &app.service.admission.continuous;
+    let timeout_ms = app.service.options.query.timeout_ms;
+    let Some(admitted) = app.service.try_admit(class, query.tenant, timeout_ms) else { return Ok(None) };
     app.metrics.background.continuous_runs.add(1);
-    let written = evaluate(app, store, query, windows, now_ns, &admitted.ctx)?;
+    let written = evaluate(app, store, query, windows, now_ns, admitted.ctx())?;
     if query.stored.last_run_ns.is_none_or(|last_ns| last_ns < windows.end_ns) {
         let change = CatalogChange::SetLastRun {
             database: query.database.to_owned(),
@@ -183,11 +182,11 @@ fn evaluate(
     ctx: &ReadContext,
 ) -> Result<u64, String> {
     let text = query.parsed.select().to_string();
-    let started_ns = app.env.clock.mono_ns();
+    let started_ns = app.service.env.clock.mono_ns();
     let running =
         app.influx.queries.enter(query.tenant, &text, query.database, started_ns, ctx.cancel_flag(), 0);
     let _running = running.map_err(|refused| refused.to_string())?;
-    let _active = app.queries.active.enter(StartedQuery {
+    let _active = app.service.queries.active.enter(StartedQuery {
         tenant: query.tenant,
         text: &text,
         times_ms: (windows.start_ns / NS_PER_MS, windows.end_ns / NS_PER_MS, 0),
@@ -212,16 +211,16 @@ fn evaluate(
         Err(StatementError::Text(error) | StatementError::Forbidden(error)) => Err(error),
         Err(StatementError::Query(error)) => Err(query_error(&error)),
     };
-    let duration_ns = app.env.clock.mono_ns().saturating_sub(started_ns);
-    app.metrics.query.influxql.observe_ns(duration_ns);
-    app.queries.top.record(&FinishedQuery {
+    let duration_ns = app.service.env.clock.mono_ns().saturating_sub(started_ns);
+    app.service.queries.metrics.influxql.observe_ns(duration_ns);
+    app.service.queries.top.record(&FinishedQuery {
         tenant: query.tenant,
         language: QueryLanguage::InfluxQl,
         text: &text,
         duration_ns,
         sample_count: 0,
         is_error: written.is_err(),
-        ended_ms: app.env.clock.now_ms(),
+        ended_ms: app.service.env.clock.now_ms(),
     });
     written
 }

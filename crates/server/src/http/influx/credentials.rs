@@ -48,7 +48,7 @@ impl Caller {
         headers: &HeaderMap,
         params: &Params,
     ) -> Result<Caller, InfluxError> {
-        if !app.options.service.influx.auth_enabled {
+        if !app.service.options.influx.auth_enabled {
             return Ok(Caller::Anyone);
         }
         let Some(own) = databases.local_catalog(tenant).filter(|own| own.has_admin()) else {
@@ -70,11 +70,11 @@ impl Caller {
                 found
             }
             Credentials::Bearer(token) => {
-                let secret = app.options.service.influx.shared_secret.as_str();
+                let secret = app.service.options.influx.shared_secret.as_str();
                 if secret.is_empty() {
                     return Err(unauthorized("bearer auth disabled"));
                 }
-                let name = token::user_of(&token, secret, app.env.clock.now_ms() / 1000);
+                let name = token::user_of(&token, secret, app.service.env.clock.now_ms() / 1000);
                 own.user(&name.map_err(unauthorized)?).ok_or_else(failed)?
             }
         };
@@ -89,7 +89,7 @@ impl Caller {
         headers: &HeaderMap,
         params: &Params,
     ) -> Result<Caller, InfluxError> {
-        if !app.options.service.influx.auth_enabled {
+        if !app.service.options.influx.auth_enabled {
             return Ok(Caller::Anyone);
         }
         let app = app.clone();

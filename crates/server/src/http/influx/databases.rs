@@ -34,8 +34,8 @@ impl Databases {
     /// # Errors
     /// `unavailable` while the server starts or stops.
     pub(super) fn of(app: &App) -> Result<Databases, ApiError> {
-        app.lifecycle.source()?;
-        match (app.lifecycle.opened(), app.bucket.get()) {
+        app.service.lifecycle.source()?;
+        match (app.service.lifecycle.opened(), app.bucket.get()) {
             (Some(store), _) => Ok(Databases::Local(store.clone())),
             (None, Some(bucket)) => Ok(Databases::Bucket(bucket.clone())),
             (None, None) => Err(ApiError::new(ErrorKind::Unavailable, "the store is not open")),

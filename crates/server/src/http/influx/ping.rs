@@ -18,7 +18,7 @@ pub(super) async fn ping(State(app): State<Arc<App>>, request: Request) -> Respo
     if !is_verbose {
         return empty();
     }
-    json(StatusCode::OK, serde_json::json!({ "version": app.options.service.influx.version }))
+    json(StatusCode::OK, serde_json::json!({ "version": app.service.options.influx.version }))
 }
 
 /// `GET /status`: 204.
@@ -28,13 +28,13 @@ pub(super) async fn status() -> Response<Body> {
 
 /// `GET /health`: 200 if queries and writes are answered, else 503.
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response<Body> {
-    let reason = app.lifecycle.unready_reason();
+    let reason = app.service.lifecycle.unready_reason();
     let (code, status) = match reason {
         None => (StatusCode::OK, "pass"),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "fail"),
     };
     let message = reason.unwrap_or_else(|| "ready for queries and writes".to_owned());
-    let version = app.options.service.influx.version.as_str();
+    let version = app.service.options.influx.version.as_str();
     json(
         code,
         serde_json::json!({

@@ -39,7 +39,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, Infl
             return Err(refused);
         }
     };
-    let memory = app.admission.query_memory.of(&tenant, 0);
+    let memory = app.service.admission.query_memory.of(&tenant, 0);
     let body = body::read(request_body, REMOTE_READ_BYTES_MAX, &memory.budget).await?;
     let request = remote_read::decode(app, &tenant, body).await?;
     // InfluxDB answers with samples, whatever else the client accepts.
@@ -54,7 +54,7 @@ async fn check(
 ) -> Result<(TenantId, DatabaseMetrics), InfluxError> {
     let mut params = Params::default();
     params.parse(query)?;
-    let tenant = tenant_of(app.options.service.multitenancy, headers).map_err(ApiError::from)?;
+    let tenant = tenant_of(app.service.options.multitenancy, headers).map_err(ApiError::from)?;
     let databases = Databases::of(app)?;
     let name = params.get("db").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| InfluxError::bad_request("database is required"))?;
@@ -81,9 +81,13 @@ async fn known(
     databases: Databases,
     tenant: &TenantId,
 ) -> Result<TenantDatabases, InfluxError> {
-    let timeout_ns = app.options.service.query.timeout_ms.saturating_mul(1_000_000);
-    let deadline_ns = app.env.clock.mono_ns().saturating_add(timeout_ns);
-    let ctx = ReadContext::new(app.env.clock.clone(), deadline_ns, MemoryBudget::new("databases", u64::MAX));
+    let timeout_ns = app.service.options.query.timeout_ms.saturating_mul(1_000_000);
+    let deadline_ns = app.service.env.clock.mono_ns().saturating_add(timeout_ns);
+    let ctx = ReadContext::new(
+        app.service.env.clock.clone(),
+        deadline_ns,
+        MemoryBudget::new("databases", u64::MAX),
+    );
     let tenant = tenant.clone();
     let known = tokio::task::spawn_blocking(move || databases.known(&tenant, &ctx)).await;
     let known = known.map_err(|error| ApiError::new(ErrorKind::Internal, error))?;

@@ -33,7 +33,7 @@ use super::printer::Epoch;
 use super::reply::InfluxError;
 use super::storage::TenantStorage;
 use crate::app::App;
-use crate::http::dispatch::{self, Admitted};
+use crate::http::dispatch::Admitted;
 use crate::http::error::ApiError;
 use crate::http::page;
 use crate::http::stream::{self, Parts, StreamKind};
@@ -69,7 +69,7 @@ async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxE
     let is_writing = request.statements.iter().any(Statement::is_writing);
     if is_writing {
         // A read-only server has no store.
-        app.lifecycle.store()?;
+        app.service.lifecycle.store()?;
     }
     if request.is_foreign_get && is_writing {
         let text = "cross-origin request refused: changes need an origin allowed by --web.cors.origin";
@@ -78,8 +78,8 @@ async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxE
     let caller =
         Caller::of_request(app, &databases, &request.tenant, &request.headers, &request.params).await?;
     caller.check_statements(&request.statements, &request.database)?;
-    let timeout_ms = app.options.service.influx.query_timeout_ms(app.options.service.query.timeout_ms);
-    let admitted = dispatch::admit(app, &app.admission.query, &request.tenant, timeout_ms).await?;
+    let timeout_ms = app.service.options.influx.query_timeout_ms(app.service.options.query.timeout_ms);
+    let admitted = app.service.admit(&app.service.admission.query, &request.tenant, timeout_ms).await?;
     let content_type = request.format.content_type();
     let kind = StreamKind {
         name: "InfluxQL query",
@@ -139,18 +139,18 @@ fn execute_all(
     admitted: Admitted,
     parts: &Parts,
 ) -> Result<(), ApiError> {
-    let ctx = &admitted.ctx;
+    let ctx = admitted.ctx();
     let _statements = ctx.budget.reserve(statements_bytes(&request.text)).map_err(QueryError::from)?;
-    let started_ns = app.env.clock.mono_ns();
+    let started_ns = app.service.env.clock.mono_ns();
     let running = app.influx.queries.enter(
         &request.tenant,
         &request.text,
         &request.database,
         started_ns,
         ctx.cancel_flag(),
-        app.options.service.influx.concurrent_query_max,
+        app.service.options.influx.concurrent_query_max,
     );
-    let mut sink = ResponseSink::new(request, parts, ctx, app.options.service.influx.row_count_max);
+    let mut sink = ResponseSink::new(request, parts, ctx, app.service.options.influx.row_count_max);
     let _running = match running {
         Ok(running) => running,
         Err(refused) => {
@@ -166,7 +166,7 @@ fn execute_all(
         database: &request.database,
         policy: &request.policy,
         access: caller.access(),
-        now_ns: app.env.clock.now_ms().saturating_mul(1_000_000),
+        now_ns: app.service.env.clock.now_ms().saturating_mul(1_000_000),
         limits: select_limits(app),
         ctx,
     };
@@ -197,25 +197,25 @@ fn execute_all(
             break;
         }
     }
-    let duration_ns = app.env.clock.mono_ns().saturating_sub(started_ns);
-    app.metrics.query.influxql.observe_ns(duration_ns);
-    app.queries.top.record(&FinishedQuery {
+    let duration_ns = app.service.env.clock.mono_ns().saturating_sub(started_ns);
+    app.service.queries.metrics.influxql.observe_ns(duration_ns);
+    app.service.queries.top.record(&FinishedQuery {
         tenant: &request.tenant,
         language: QueryLanguage::InfluxQl,
         text: &request.text_without_passwords(),
         duration_ns,
         sample_count: 0,
         is_error,
-        ended_ms: app.env.clock.now_ms(),
+        ended_ms: app.service.env.clock.now_ms(),
     });
     sink.finish()
 }
 
 pub(super) fn select_limits(app: &App) -> SelectLimits {
     SelectLimits {
-        series_max: app.options.service.influx.select_series_max as u64,
-        points_max: app.options.service.influx.select_point_max as u64,
-        buckets_max: app.options.service.influx.select_bucket_max as u64,
+        series_max: app.service.options.influx.select_series_max as u64,
+        points_max: app.service.options.influx.select_point_max as u64,
+        buckets_max: app.service.options.influx.select_bucket_max as u64,
     }
 }
 

@@ -29,7 +29,7 @@ impl TenantStorage<'_> {
         match &self.databases {
             TenantDatabases::Local { store, .. } => Ok(store),
             TenantDatabases::Bucket { .. } => {
-                self.app.lifecycle.store().map_err(|refusal| refusal.to_string())
+                self.app.service.lifecycle.store().map_err(|refusal| refusal.to_string())
             }
         }
     }
@@ -49,7 +49,7 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn read_only(&self) -> Option<(String, Arc<dyn Queryable>)> {
-        let name = self.app.options.service.influx.prometheus_database.clone()?;
+        let name = self.app.service.options.influx.prometheus_database.clone()?;
         Some((name, self.databases.as_measurements()))
     }
 
@@ -61,7 +61,7 @@ impl Storage for TenantStorage<'_> {
         let writer = if self.is_continuous { Writer::ContinuousQuery } else { Writer::Client };
         let tsdb = self.store()?;
         let target = WriteTarget { tenant: self.tenant, store: TargetStore::Id(store), writer };
-        let mut writing = self.app.writes.begin(tsdb, target);
+        let mut writing = self.app.service.writes.begin(tsdb, target);
         writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
         let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
         match outcome.first_rejects().next() {
@@ -77,11 +77,11 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn hash_password(&self, text: &str) -> String {
-        password::hash(text, &self.app.env.rng)
+        password::hash(text, &self.app.service.env.rng)
     }
 
     fn queries(&self) -> Vec<RunningQuery> {
-        self.app.influx.queries.list(self.tenant, self.app.env.clock.mono_ns())
+        self.app.influx.queries.list(self.tenant, self.app.service.env.clock.mono_ns())
     }
 
     fn kill(&self, id: u64) -> bool {
@@ -93,13 +93,13 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn mono_ns(&self) -> u64 {
-        self.app.env.clock.mono_ns()
+        self.app.service.env.clock.mono_ns()
     }
 
     fn diagnostics(&self) -> Vec<(String, Vec<(String, String)>)> {
         let text = |name: &str, value: String| (name.to_owned(), value);
         let started_ms = self.app.started_ms;
-        let uptime_s = (self.app.env.clock.now_ms() - started_ms).max(0) / 1000;
+        let uptime_s = (self.app.service.env.clock.now_ms() - started_ms).max(0) / 1000;
         vec![
             (
                 "build".to_owned(),
@@ -107,14 +107,17 @@ impl Storage for TenantStorage<'_> {
                     text("Branch", "chronolith".to_owned()),
                     text("Build Time", String::new()),
                     text("Commit", String::new()),
-                    text("Version", self.app.options.service.influx.version.clone()),
+                    text("Version", self.app.service.options.influx.version.clone()),
                 ],
             ),
             (
                 "system".to_owned(),
                 vec![
                     text("PID", std::process::id().to_string()),
-                    text("currentTime", chronolith_base::utc::rfc3339_ms(self.app.env.clock.now_ms())),
+                    text(
+                        "currentTime",
+                        chronolith_base::utc::rfc3339_ms(self.app.service.env.clock.now_ms()),
+                    ),
                     text("started", chronolith_base::utc::rfc3339_ms(started_ms)),
                     text("uptime", format!("{uptime_s}s")),
                 ],

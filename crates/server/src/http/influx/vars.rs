@@ -18,7 +18,7 @@ use crate::http::error::ApiError;
 use crate::http::tenant::tenant_of;
 
 pub(super) async fn vars(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    let tenant = tenant_of(app.options.service.multitenancy, request.headers()).map_err(ApiError::from);
+    let tenant = tenant_of(app.service.options.multitenancy, request.headers()).map_err(ApiError::from);
     let read = match tenant {
         Ok(tenant) => read(&app, tenant).await,
         Err(error) => Err(error),
@@ -27,7 +27,7 @@ pub(super) async fn vars(State(app): State<Arc<App>>, request: Request) -> Respo
 }
 
 async fn read(app: &Arc<App>, tenant: TenantId) -> Result<Response<Body>, ApiError> {
-    let store = app.lifecycle.store()?.clone();
+    let store = app.service.lifecycle.store()?.clone();
     let text = dispatch::run_status(app, move |app| {
         let databases = TenantDatabases::Local { store, tenant: tenant.clone() };
         let storage = TenantStorage { app, databases, tenant: &tenant, is_continuous: false };

@@ -71,10 +71,10 @@ async fn receive(app: &Arc<App>, api: Api, request: Request) -> Result<(), Influ
     request.sender = RequestInfo::of(&parts.extensions).write_sender(&parts.headers);
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let deadline = Instant::now() + WRITE_QUEUE_WAIT;
-    let memory = app.admission.write_memory.of(&request.tenant, 0);
+    let memory = app.service.admission.write_memory.of(&request.tenant, 0);
     let bytes_max = match api {
-        Api::Prometheus => app.options.service.write.compressed_bytes_max,
-        Api::V1 | Api::V2 => app.options.service.influx.body_bytes_max,
+        Api::Prometheus => app.service.options.write.compressed_bytes_max,
+        Api::V1 | Api::V2 => app.service.options.influx.body_bytes_max,
     };
     let limits = BodyLimits { bytes_max, budget: &memory.budget, memory_wait: WRITE_QUEUE_WAIT };
     let admitted = admit::admit(app, &request.tenant, request_body, limits).await;
@@ -133,8 +133,8 @@ async fn check(
     let mut params = Params::default();
     params.parse(query)?;
     let tenant =
-        tenant_of(app.options.service.multitenancy, headers).map_err(crate::http::error::ApiError::from)?;
-    let store = app.lifecycle.store()?.clone();
+        tenant_of(app.service.options.multitenancy, headers).map_err(crate::http::error::ApiError::from)?;
+    let store = app.service.lifecycle.store()?.clone();
     let precision = params.get("precision").unwrap_or("");
     let precision = match api {
         Api::V1 => Precision::of_write(precision),
@@ -214,7 +214,7 @@ impl Target {
 }
 
 fn missing_database(app: &App, name: &str) -> InfluxError {
-    if app.options.service.influx.prometheus_database.as_deref() == Some(name) {
+    if app.service.options.influx.prometheus_database.as_deref() == Some(name) {
         return InfluxError::new(StatusCode::FORBIDDEN, format!("database {name:?} is read only"));
     }
     InfluxError::new(StatusCode::NOT_FOUND, format!("database not found: {name:?}"))

@@ -24,12 +24,12 @@ impl Running<'_> {
             self.request.engine.run_traced(source, query, self.ctx, &self.trace).map_err(eval_error)
         };
         let request = self.request;
-        let bypassed = !app.queries.cache.is_on()
+        let bypassed = !app.service.queries.cache.is_on()
             || query.step_ms <= 0
             || request.stats != StatsMode::None
             || request.explain == Explain::Plan
             || matches!(request.call.params.get("nocache"), Some("1" | "true"));
-        let lookback_ms = query.lookback_ms.unwrap_or(app.options.service.query.lookback_ms);
+        let lookback_ms = query.lookback_ms.unwrap_or(app.service.options.query.lookback_ms);
         let planned = Query { lookback_ms: Some(lookback_ms), ..*query };
         let plan = if bypassed { None } else { cache_plan(&planned, request.engine.options()) };
         let Some(CachePlan { lookback, key: plan }) = plan else { return run(query) };
@@ -43,7 +43,7 @@ impl Running<'_> {
             lookback_ms,
             start_times: request.engine.options().start_times,
         };
-        let sources = app.lifecycle.source()?;
+        let sources = app.service.lifecycle.source()?;
         // Before anything is read: samples written from here on count as changed for the next reader.
         let generation = sources.generation(&request.call.tenant);
         let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: self.text() };
@@ -54,7 +54,7 @@ impl Running<'_> {
             }
             changed
         };
-        let result = match app.queries.cache.find(&key, wanted, changed) {
+        let result = match app.service.queries.cache.find(&key, wanted, changed) {
             None => run(query)?,
             Some(reused) => {
                 let _held = self.ctx.budget.reserve(reused.bytes()).map_err(QueryError::from)?;
@@ -78,7 +78,7 @@ impl Running<'_> {
             && self.ctx.warnings().texts().is_empty()
         {
             let annotations = annotations_of(&result, self.text());
-            app.queries.cache.keep(key, generation, query.start_ms..=last_ms, series, annotations);
+            app.service.queries.cache.keep(key, generation, query.start_ms..=last_ms, series, annotations);
         }
         Ok(result)
     }

@@ -22,21 +22,21 @@ use crate::http::printer::Printer;
 use crate::http::{dispatch, json, paths};
 
 pub(in crate::http) async fn instant(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    if !app.options.service.features.query_cost {
+    if !app.service.options.features.query_cost {
         return paths::unknown(request).await;
     }
     let start_times = StartTimesHeader::of(&request);
     let answer = async {
         let call = call::open(&app, request).await?;
         check_unused(&call.params)?;
-        let time_ms = call.params.time_ms("time", app.env.clock.now_ms())?;
+        let time_ms = call.params.time_ms("time", app.service.env.clock.now_ms())?;
         estimate(&app, call, EvalTimes::At(time_ms), &start_times).await
     };
     answer.await.unwrap_or_else(|error: ApiError| error.into_response())
 }
 
 pub(in crate::http) async fn range(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
-    if !app.options.service.features.query_cost {
+    if !app.service.options.features.query_cost {
         return paths::unknown(request).await;
     }
     let start_times = StartTimesHeader::of(&request);
@@ -44,7 +44,7 @@ pub(in crate::http) async fn range(State(app): State<Arc<App>>, request: Request
         let call = call::open(&app, request).await?;
         check_unused(&call.params)?;
         let times = steps(&call.params)?;
-        let times = if app.options.service.query.align_steps { times.aligned() } else { times };
+        let times = if app.service.options.query.align_steps { times.aligned() } else { times };
         estimate(&app, call, times, &start_times).await
     };
     answer.await.unwrap_or_else(|error: ApiError| error.into_response())
@@ -75,7 +75,7 @@ fn own_limits(app: &App, params: &Params) -> Result<u64, ApiError> {
             ApiError::bad_request(format_args!("error parsing {name}: {why}"))
         })?;
     }
-    let most_ms = app.options.service.query.timeout_ms;
+    let most_ms = app.service.options.query.timeout_ms;
     let Some(text) = params.get("max_query_duration") else { return Ok(most_ms) };
     let refused =
         |why: String| ApiError::bad_request(format_args!("error parsing max_query_duration: {why}"));
@@ -110,7 +110,7 @@ async fn estimate(
         let expr = parse(app, &call.params)?;
         let text = call.params.get("query").unwrap_or("");
         let query = Query { text, expr: &expr, start_ms, end_ms, step_ms, lookback_ms };
-        let source = app.lifecycle.source()?.queryable(&call.tenant);
+        let source = app.service.lifecycle.source()?.queryable(&call.tenant);
         let cost =
             engine.estimate_cost(&*source, &query, ctx).map_err(|error| too_slow(eval_error(error)))?;
         let mut printer = Printer::open(ctx)?;

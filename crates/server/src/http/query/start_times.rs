@@ -23,7 +23,7 @@ impl StartTimesHeader {
 
     /// The engine for this query.
     pub(super) fn engine(&self, app: &App) -> Result<Engine, ApiError> {
-        let engine = &app.queries.engine;
+        let engine = &app.service.queries.engine;
         let is_on = match self.0.as_str() {
             "" => return Ok(engine.clone()),
             "1" | "t" | "T" | "TRUE" | "true" | "True" => true,

@@ -290,11 +290,11 @@ async fn a_stream_stops_when_its_client_leaves() {
     let first = body.frame().await.expect("a part").expect("no error").into_data().expect("bytes");
     assert!(!body.is_end_stream());
     assert!(first.len() < 400 * 8000 / STREAM_PARTS_MAX, "not all at once");
-    assert_eq!(server.app.admission.remote_read.queue.running(), 1);
+    assert_eq!(server.app.service.admission.remote_read.queue.running(), 1);
     drop((first, body));
     // The only place is free again as soon as the thread notices.
     let (status, _, all) = send(&server, asked()).await;
     assert_eq!((status.as_u16(), frames_of(&all).len()), (200, 400));
     assert_eq!(server.app.metrics.remote_read.stream.aborted.get(), 1);
-    assert_eq!(server.app.admission.query_memory.total.used_bytes(), 0, "all memory is given back");
+    assert_eq!(server.app.service.admission.query_memory.total.used_bytes(), 0, "all memory is given back");
 }

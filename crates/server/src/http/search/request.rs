@@ -66,7 +66,7 @@ impl SearchRequest {
 }
 
 fn range(app: &App, params: &Params) -> Result<TimeRange, ApiError> {
-    let now_ms = app.env.clock.now_ms();
+    let now_ms = app.service.env.clock.now_ms();
     let start_ms = params.time_ms("start", now_ms.saturating_sub(RANGE_DEFAULT_MS))?;
     let end_ms = params.time_ms("end", now_ms)?;
     if end_ms < start_ms {

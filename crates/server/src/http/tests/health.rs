@@ -28,7 +28,7 @@ async fn a_poisoned_log_is_neither_healthy_nor_ready() {
 #[tokio::test]
 async fn a_stop_withdraws_readiness_while_requests_are_still_answered() {
     let server = Fixture::ready();
-    server.app.lifecycle.begin_drain();
+    server.app.service.lifecycle.begin_drain();
     let ready = server.get("/-/ready").await;
     assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(ready.text.contains("server is shutting down"), "{}", ready.text);
@@ -49,9 +49,9 @@ async fn a_failed_start_is_neither_healthy_nor_ready() {
     disk.fail_after(0);
     crate::serve::open_store(&refused.app, |app| {
         chronolith_tsdb::Tsdb::open(
-            app.env.clone(),
-            app.options.service.tsdb_options(),
-            app.lifecycle.replay_progress(),
+            app.service.env.clone(),
+            app.service.options.tsdb_options(),
+            app.service.lifecycle.replay_progress(),
         )
     });
     for (server, why) in [(panicked, "the replay panicked"), (refused, "start failed: ")] {

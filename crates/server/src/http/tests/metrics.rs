@@ -102,7 +102,7 @@ async fn times_of_the_head_are_those_of_samples() {
 async fn many_requests_for_metrics_share_a_few_threads() {
     let server = Fixture::ready();
     // All permits are taken: every request waits.
-    let admission = &server.app.admission;
+    let admission = &server.app.service.admission;
     let mut permits = Vec::new();
     for _ in 0..STATUS_CONCURRENCY {
         let wait_max = std::time::Duration::from_secs(60);
@@ -113,7 +113,7 @@ async fn many_requests_for_metrics_share_a_few_threads() {
     for answer in &mut asked {
         assert!(poll_once(answer.as_mut()).is_pending());
     }
-    assert_eq!((admission.status.queue.waiting(), server.app.query_threads.thread_count()), (200, 0));
+    assert_eq!((admission.status.queue.waiting(), server.app.service.threads.thread_count()), (200, 0));
     assert!(
         gather(&server.app)
             .iter()
@@ -131,7 +131,7 @@ async fn many_requests_for_metrics_share_a_few_threads() {
     let mut thread_count_max = 0;
     for answer in asked {
         assert_eq!(answer.await.status.as_u16(), 200);
-        thread_count_max = thread_count_max.max(server.app.query_threads.thread_count());
+        thread_count_max = thread_count_max.max(server.app.service.threads.thread_count());
     }
     // A permit is given back shortly before its thread is idle.
     assert!(thread_count_max <= 4 * STATUS_CONCURRENCY, "{thread_count_max} threads");
@@ -160,7 +160,7 @@ async fn own_metrics_have_metadata() {
 #[tokio::test]
 async fn status_tsdb_is_of_the_tenant_that_asks() {
     let server = Fixture::with(|options| options.service.multitenancy = true).open();
-    let store = server.app.lifecycle.store().unwrap().clone();
+    let store = server.app.service.lifecycle.store().unwrap().clone();
     let mut batch = chronolith_model::WriteBatch::from_labels();
     batch.push_labels(&chronolith_model::Labels::from_pairs(UP.iter().copied()), &[(NOW_MS, 1.0)]);
     store.append(&chronolith_model::TenantId::new("a").unwrap(), &batch).unwrap();

@@ -70,7 +70,7 @@ fn server(change: impl FnOnce(&mut ServerOptions)) -> (Fixture, Arc<ManualClock>
     let mut options = ServerOptions::new("/data".into());
     change(&mut options);
     let fixture = Fixture { app: Arc::new(App::new(env, options, None)) };
-    fixture.app.queries.log.open(&*fixture.app.env.disk).unwrap();
+    fixture.app.service.queries.log.open(&*fixture.app.service.env.disk).unwrap();
     (fixture.open(), clock)
 }
 
@@ -150,7 +150,7 @@ async fn answers_carry_the_id_of_their_request() {
 async fn the_query_log_has_the_fields_of_prometheus() {
     let (server, _clock) = server(|options| options.service.query.log_file = Some("/log/q".into()));
     let path = std::path::Path::new("/log/q");
-    let disk = server.app.env.disk.clone();
+    let disk = server.app.service.env.disk.clone();
     let read = |path| String::from_utf8(disk.read(path).unwrap()).unwrap();
     server.get(&format!("/api/v1/query_range?query=sum(up)&start={NOW_S}&end={NOW_S}&step=15")).await;
     server.get("/api/v1/query?query=sum(").await;

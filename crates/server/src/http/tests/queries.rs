@@ -210,7 +210,7 @@ async fn slow_queries_are_counted() {
     let server = Fixture::with(|options| options.service.query.log_slow_ms = 1).open();
     // The clock of the fixture stands still, so that nothing is slow.
     server.get("/api/v1/query?query=1").await;
-    assert_eq!(server.app.queries.slow_log.counts(), (0, 0));
+    assert_eq!(server.app.service.queries.slow_log.counts(), (0, 0));
 }
 
 /// Checks that a query that cannot end well is refused before it reads anything.
@@ -240,7 +240,7 @@ async fn over_large_queries_are_refused_with_their_estimate() {
         "query would need about 80 MB for its result (1000 series, 10001 steps), the limit is 1.0 MB: select fewer \
          series, aggregate them, or ask for a shorter range or a longer step",
     );
-    assert_eq!(server.app.metrics.query.samples.get(), 0, "nothing was read");
+    assert_eq!(server.app.service.queries.metrics.samples.get(), 0, "nothing was read");
     for query in ["m%2B1", "abs(m)", "max_over_time(m[1m:1s])", "m%3Ebool%200"] {
         assert_eq!(server.get(&path(query)).await.status, 422, "{query}");
     }
@@ -261,7 +261,7 @@ async fn reading_is_limited_by_estimate() {
 }
 
 fn finds(server: &Fixture) -> (u64, u64, u64) {
-    let counts = server.app.queries.cache.counts();
+    let counts = server.app.service.queries.cache.counts();
     (counts.hits, counts.partial_hits, counts.misses)
 }
 

@@ -199,7 +199,7 @@ async fn results_with_warnings_of_sources_are_not_cached() {
     for _ in 0..2 {
         assert_eq!(server.get(&path).await.json()["warnings"][0], "block 7 is not replicated");
     }
-    assert_eq!(server.app.queries.cache.counts().entries, 0);
+    assert_eq!(server.app.service.queries.cache.counts().entries, 0);
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn sources_get_hints_and_the_remaining_time() {
     }
     remote.selections.lock().unwrap().clear();
     server.get("/api/v1/series?match[]=m").await;
-    let seconds = server.app.options.service.query.timeout_ms / 1000;
+    let seconds = server.app.service.options.query.timeout_ms / 1000;
     let want = format!(" by None step 0 range 0 in {seconds} s");
     assert_eq!(*remote.selections.lock().unwrap(), [want]);
 }

@@ -69,7 +69,7 @@ pub(crate) async fn admit(
     // Timers are the runtime's own business; nothing that is stored depends on them.
     let mut deadline = Instant::now() + WRITE_QUEUE_WAIT;
     let (body, write) = read_with_permit(app, tenant, request_body, limits).await?;
-    let admission = &app.admission;
+    let admission = &app.service.admission;
     let write = match write {
         Some(write) => write,
         None => {
@@ -95,7 +95,7 @@ async fn read_with_permit(
     let write = if is_small || is_too_large {
         None
     } else {
-        match app.admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await {
+        match app.service.admission.write.acquire(tenant, 0, WRITE_QUEUE_WAIT).await {
             Ok(write) => Some(write),
             Err(refused) => {
                 body::discard(request_body).await;

@@ -23,7 +23,7 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn of(app: &App, request: &Request) -> Sender {
-        let tenant = tenant_of(app.options.service.multitenancy, request.headers()).ok();
+        let tenant = tenant_of(app.service.options.multitenancy, request.headers()).ok();
         let info = RequestInfo::of(request.extensions());
         let name = info.write_sender(request.headers());
         Sender { tenant, info, name }
@@ -46,14 +46,14 @@ impl Sender {
             return;
         }
         let fault = refused.first.as_deref().unwrap_or("");
-        app.writes.rejects.record_outcome(&written.outcome, TimeUnit::Milli, fault, self.origin(app));
+        app.service.writes.rejects.record_outcome(&written.outcome, TimeUnit::Milli, fault, self.origin(app));
         self.log_rejects(app, written);
     }
 
     /// Records and logs exemplars or texts of metadata that were dropped; `first` is the first of them.
     fn note_dropped(&self, app: &App, reason: &'static str, count: u64, first: Option<&String>) {
         let Some(error) = first else { return };
-        app.writes.rejects.record_text(reason, count, error, self.origin(app));
+        app.service.writes.rejects.record_text(reason, count, error, self.origin(app));
         let Some(suppressed) = self.admit(app, reason, count) else { return };
         let (request_id, remote, tenant) = self.fields();
         tracing::warn!(
@@ -71,12 +71,12 @@ impl Sender {
     /// Records and logs a request of which nothing was stored; `reason` is the limit that refused it.
     pub(super) fn note_refusal(&self, app: &App, refused: &ApiError, reason: Option<&'static str>) {
         let reason = reason.unwrap_or_else(|| refused.kind.error_type());
-        app.writes.rejects.record_text(reason, 1, &refused.message, self.origin(app));
+        app.service.writes.rejects.record_text(reason, 1, &refused.message, self.origin(app));
         self.log_refusal(app, refused);
     }
 
     fn origin(&self, app: &App) -> RejectOrigin<'_> {
-        let now_ms = app.env.clock.now_ms();
+        let now_ms = app.service.env.clock.now_ms();
         RejectOrigin { tenant: self.tenant.as_ref(), sender: &self.name, now_ms }
     }
 
@@ -123,7 +123,12 @@ impl Sender {
     }
 
     fn admit(&self, app: &App, reason: &'static str, count: u64) -> Option<u64> {
-        app.writes.reject_log.admit(app.env.clock.mono_ns(), reason, self.tenant.as_ref(), count)
+        app.service.writes.reject_log.admit(
+            app.service.env.clock.mono_ns(),
+            reason,
+            self.tenant.as_ref(),
+            count,
+        )
     }
 
     /// Id of the request, address of the client, tenant.

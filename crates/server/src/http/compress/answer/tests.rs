@@ -94,7 +94,7 @@ fn print(
 }
 
 fn context(server: &Fixture, memory_bytes: u64) -> ReadContext {
-    ReadContext::new(server.app.env.clock.clone(), u64::MAX, MemoryBudget::new("query", memory_bytes))
+    ReadContext::new(server.app.service.env.clock.clone(), u64::MAX, MemoryBudget::new("query", memory_bytes))
 }
 
 /// Covers a regression: all of an answer was in memory as plain text until its client had taken it.
@@ -156,9 +156,9 @@ async fn wait_for_compressors(server: &Fixture) {
         }
     };
     for _ in 1..count {
-        server.app.admission.compressors.start(Box::new(wait())).expect("a thread");
+        server.app.service.admission.compressors.start(Box::new(wait())).expect("a thread");
     }
-    server.app.admission.compressors.run(wait()).await.expect("runs");
+    server.app.service.admission.compressors.run(wait()).await.expect("runs");
 }
 
 fn occupy_compressors(server: &Fixture) -> Vec<SyncSender<()>> {
@@ -167,7 +167,7 @@ fn occupy_compressors(server: &Fixture) -> Vec<SyncSender<()>> {
         let job = move || {
             let _ = wait.recv();
         };
-        server.app.admission.compressors.start(Box::new(job)).expect("a thread");
+        server.app.service.admission.compressors.start(Box::new(job)).expect("a thread");
         release
     };
     (0..chronolith_base::thread::core_count()).map(occupy).collect()

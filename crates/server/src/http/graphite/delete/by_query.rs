@@ -73,9 +73,9 @@ struct Outcome {
 pub(in crate::http::graphite) async fn run(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let answered = async {
         check_enabled(&app)?;
-        let store = app.lifecycle.store()?.clone();
+        let store = app.service.lifecycle.store()?.clone();
         let call = Arc::new(call::open(&app, request).await?);
-        let query = Query::of(&call, app.env.clock.now_ms().div_euclid(1000))?;
+        let query = Query::of(&call, app.service.env.clock.now_ms().div_euclid(1000))?;
         let is_executed = query.is_executed;
         let outcome = match graphite_store(&store, &call.tenant) {
             Some(graphite) => execute(&app, &call, StoreOfTenant { store, graphite }, query).await?,
@@ -92,8 +92,8 @@ async fn execute(
     target: StoreOfTenant,
     query: Query,
 ) -> Result<Outcome, ApiError> {
-    let start_ns = app.env.clock.mono_ns();
-    let timeout_ns = app.options.service.query.timeout_ms.saturating_mul(1_000_000);
+    let start_ns = app.service.env.clock.mono_ns();
+    let timeout_ns = app.service.options.query.timeout_ms.saturating_mul(1_000_000);
     let search_end_ns = start_ns.saturating_add(timeout_ns / 2);
     let query = Arc::new(query);
     let searched = query.clone();
@@ -132,7 +132,7 @@ async fn delete_in_steps(
             ApiError { message, ..error }
         })?;
         deleted_count += step.len();
-        if app.env.clock.mono_ns() >= end_ns {
+        if app.service.env.clock.mono_ns() >= end_ns {
             break;
         }
     }
@@ -197,7 +197,7 @@ impl Query {
                     search.found.push(series.labels.clone());
                 }
             }
-            if target.app.env.clock.mono_ns() < end_ns {
+            if target.app.service.env.clock.mono_ns() < end_ns {
                 return Ok(ControlFlow::Continue(()));
             }
             search.stopped_at = Some(series.labels.clone());

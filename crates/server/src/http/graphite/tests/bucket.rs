@@ -72,7 +72,7 @@ impl Bucket {
         reader.app.read_rules().expect("valid");
         let bucket = sources(&self.env, &bucket_options());
         reader.app.set_bucket(bucket.clone());
-        reader.app.lifecycle.set_sources(bucket);
+        reader.app.service.lifecycle.set_sources(bucket);
         reader
     }
 

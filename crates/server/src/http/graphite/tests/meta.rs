@@ -170,7 +170,7 @@ async fn points_of_rollups_are_counted() {
     assert_eq!(counts().await, [0, 300]);
     let app = server.app.clone();
     let maintained = tokio::task::spawn_blocking(move || {
-        let store = app.lifecycle.store().expect("open");
+        let store = app.service.lifecycle.store().expect("open");
         store.flush_closed(crate::http::tests::NOW_MS).expect("flushes");
         (0..8).for_each(|_| store.run_maintenance());
     });

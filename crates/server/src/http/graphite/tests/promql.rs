@@ -53,7 +53,7 @@ async fn long_ranges_read_rollups_and_have_the_same_results() {
     }
     let app = server.app.clone();
     let maintained = tokio::task::spawn_blocking(move || {
-        let store = app.lifecycle.store().expect("open");
+        let store = app.service.lifecycle.store().expect("open");
         store.flush_closed(crate::http::tests::NOW_MS + 86_400_000).expect("flushes");
         (0..40).for_each(|_| store.run_maintenance());
     });

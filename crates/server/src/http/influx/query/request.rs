@@ -46,8 +46,8 @@ pub(super) struct QueryRequest {
 impl QueryRequest {
     pub(super) async fn read(app: &App, request: Request) -> Result<QueryRequest, InfluxError> {
         let (parts, request_body) = request.into_parts();
-        let tenant = tenant_of(app.options.service.multitenancy, &parts.headers).map_err(ApiError::from)?;
-        let memory = app.admission.query_memory.of(&tenant, 0);
+        let tenant = tenant_of(app.service.options.multitenancy, &parts.headers).map_err(ApiError::from)?;
+        let memory = app.service.admission.query_memory.of(&tenant, 0);
         let mut params = Params::default();
         let is_get = parts.method != Method::POST;
         let mut file = None;

@@ -10,7 +10,7 @@ use crate::http::influx::continuous;
 const MINUTE_S: i64 = NOW_MS / 1000 / 60 * 60;
 
 fn pass(server: &Fixture) {
-    let store = server.app.lifecycle.store().expect("open").clone();
+    let store = server.app.service.lifecycle.store().expect("open").clone();
     continuous::run(&server.app, &store);
 }
 
@@ -212,8 +212,8 @@ async fn queries_and_their_last_runs_survive_a_restart() {
     check_results(&run(&server, CREATE).await, r#"{"statement_id":0}"#);
     write_at(&server, MINUTE_S - 30, 1).await;
     pass(&server);
-    let (env, options) = (server.app.env.clone(), server.app.options.clone());
-    let store = server.app.lifecycle.store().expect("open").clone();
+    let (env, options) = (server.app.service.env.clone(), server.app.options.clone());
+    let store = server.app.service.lifecycle.store().expect("open").clone();
     store.close().expect("closes");
     drop((store, server));
     let server = Fixture { app: Arc::new(App::new(env, options, None)) }.open();
@@ -231,7 +231,7 @@ async fn without_a_permit_a_query_stays_due() {
     let server = with_database();
     check_results(&run(&server, CREATE).await, r#"{"statement_id":0}"#);
     write_at(&server, MINUTE_S - 30, 1).await;
-    let class = &server.app.admission.continuous;
+    let class = &server.app.service.admission.continuous;
     let tenant = TenantId::anonymous();
     let held: Vec<_> = std::iter::from_fn(|| class.try_acquire(&tenant, 0)).collect();
     pass(&server);
@@ -254,7 +254,7 @@ async fn a_run_is_limited_and_listed_as_other_queries_are() {
     assert_eq!(server.app.metrics.background.continuous_failures.as_f64(), 1.0, "ten windows of one");
     let top = server.get("/api/v1/status/top_queries?sort=count").await;
     assert!(top.text.contains("INTO db.autogen.sums FROM"), "{}", top.text);
-    assert!(server.app.queries.active.list(None).is_empty(), "it has ended");
+    assert!(server.app.service.queries.active.list(None).is_empty(), "it has ended");
     let shown = run(&server, "SHOW QUERIES").await;
     assert!(!shown.text.contains("INTO"), "{}", shown.text);
 }

@@ -128,7 +128,7 @@ async fn writes_wait_for_memory_and_are_never_told_to_stop() {
     let server = limited(|options| options.service.write.memory_bytes_max = 1 << 20);
     let body = "m v=1\n".repeat(100_000);
     check_error(&post(&server, "/write?db=db", &body).await, 413, "Request Entity Too Large");
-    let budget = server.app.admission.write_memory.total.clone();
+    let budget = server.app.service.admission.write_memory.total.clone();
     let held = budget.reserve((1 << 20) - 10).expect("room");
     let release = async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

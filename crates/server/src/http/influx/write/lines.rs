@@ -23,7 +23,7 @@ pub(super) fn memory_bytes(app: &App, request: &WriteRequest, bytes: &[u8]) -> u
     if !request.is_gzip {
         return columns_of(bytes.len());
     }
-    let unpacked_bytes = claimed_bytes(bytes, app.options.service.write.decompressed_bytes_max);
+    let unpacked_bytes = claimed_bytes(bytes, app.service.options.write.decompressed_bytes_max);
     unpacked_bytes as u64 + columns_of(unpacked_bytes)
 }
 
@@ -36,7 +36,7 @@ pub(super) fn store_body(
     permits: WritePermits,
 ) -> Result<(), InfluxError> {
     let WritePermits { write: _write, apply } = permits;
-    let metrics = &app.writes.metrics;
+    let metrics = &app.service.writes.metrics;
     metrics.bytes_compressed.add(body.bytes.len() as u64);
     let BodyBytes { bytes, mut held } = body;
     let bytes = match request.is_gzip {
@@ -44,7 +44,7 @@ pub(super) fn store_body(
         false => bytes,
     };
     metrics.bytes_decompressed.add(bytes.len() as u64);
-    let now_ms = app.env.clock.now_ms();
+    let now_ms = app.service.env.clock.now_ms();
     let mut lines = Lines {
         pieces: BodyPieces::new(bytes),
         options: decode_options(app, request, now_ms),
@@ -52,8 +52,8 @@ pub(super) fn store_body(
         earliest_ns: outcome::earliest_ns(request, now_ms),
         counts: Counts::default(),
     };
-    let mut writing = app.writes.begin(store, request.write_target());
-    let applied = writing.apply(&app.writes.pools.line_protocol, &mut lines);
+    let mut writing = app.service.writes.begin(store, request.write_target());
+    let applied = writing.apply(&app.service.writes.pools.line_protocol, &mut lines);
     let counts = lines.counts;
     let refused = lines.pieces.into_refused();
     // Waiting for the disk needs no core.
@@ -65,7 +65,7 @@ pub(super) fn store_body(
 
 /// Unpacks a gzip body; `held` has memory for the size that it claims.
 fn unpack(app: &App, packed: &[u8], held: &mut Reservation) -> Result<Vec<u8>, InfluxError> {
-    let bytes_max = app.options.service.write.decompressed_bytes_max;
+    let bytes_max = app.service.options.write.decompressed_bytes_max;
     let claimed_bytes = claimed_bytes(packed, bytes_max);
     let bytes = inflate(packed, bytes_max, claimed_bytes, held)?;
     let more = columns_of(bytes.len()).saturating_sub(columns_of(claimed_bytes));
@@ -75,8 +75,8 @@ fn unpack(app: &App, packed: &[u8], held: &mut Reservation) -> Result<Vec<u8>, I
 
 fn decode_options(app: &App, request: &WriteRequest, now_ms: i64) -> DecodeOptions {
     DecodeOptions {
-        line_bytes_max: app.options.service.influx.line_bytes_max,
-        text_bytes_max: app.options.service.influx.text_bytes_max,
+        line_bytes_max: app.service.options.influx.line_bytes_max,
+        text_bytes_max: app.service.options.influx.text_bytes_max,
         ..DecodeOptions::new(request.precision, now_ms.saturating_mul(1_000_000))
     }
 }

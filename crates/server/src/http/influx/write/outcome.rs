@@ -36,7 +36,7 @@ pub(super) fn not_written(
 
 fn failed(app: &App, request: &WriteRequest, failure: &StoreFailure) -> InfluxError {
     if let Some(reason) = failure.limit() {
-        app.writes.rejects.record_text(reason, 1, &failure.to_string(), origin(app, request));
+        app.service.writes.rejects.record_text(reason, 1, &failure.to_string(), origin(app, request));
     }
     match failure {
         StoreFailure::Batch { error, .. } => write_error(error),
@@ -45,12 +45,12 @@ fn failed(app: &App, request: &WriteRequest, failure: &StoreFailure) -> InfluxEr
 }
 
 fn origin<'a>(app: &App, request: &'a WriteRequest) -> RejectOrigin<'a> {
-    app.writes.origin(&request.tenant, &request.sender)
+    app.service.writes.origin(&request.tenant, &request.sender)
 }
 
 /// Records refused lines and points with an example of each reason.
 fn record_rejects(app: &App, request: &WriteRequest, refused: &Refused, outcome: &WriteOutcome, fault: &str) {
-    let rejects = &app.writes.rejects;
+    let rejects = &app.service.writes.rejects;
     let origin = origin(app, request);
     rejects.record_outcome(outcome, request.target.time_unit(), fault, origin);
     let unparsable = ParseReason::ALL.iter().map(|reason| reason.label()).zip(refused.unparsable);
@@ -99,7 +99,7 @@ fn partial_write(
     let first_other = outcome
         .first_rejects()
         .find(|(kind, ..)| !matches!(kind, Reject::FieldTypeConflict | Reject::TooOld));
-    let limits = app.lifecycle.opened().map(|store| store.limits_of(&request.target));
+    let limits = app.service.lifecycle.opened().map(|store| store.limits_of(&request.target));
     let limits = limits.unwrap_or_default();
     let series_limit = first_other.map(|(kind, ..)| DroppedPoints {
         message: match (kind, &outcome.full_tag) {

@@ -23,7 +23,7 @@ use crate::http::write::admit::WritePermits;
 pub(super) fn memory_bytes(app: &App, bytes: &[u8]) -> u64 {
     let claimed_bytes = ByteReader::new(bytes).uvarint("length of the decompressed body").unwrap_or(0);
     claimed_bytes
-        .min(app.options.service.write.decompressed_bytes_max as u64)
+        .min(app.service.options.write.decompressed_bytes_max as u64)
         .saturating_mul(WRITE_DECODED_FACTOR)
 }
 
@@ -36,24 +36,24 @@ pub(super) fn store_body(
     permits: WritePermits,
 ) -> Result<(), InfluxError> {
     let WritePermits { write: _write, apply } = permits;
-    app.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
-    let earliest_ns = outcome::earliest_ns(request, app.env.clock.now_ms());
+    app.service.writes.metrics.bytes_compressed.add(body.bytes.len() as u64);
+    let earliest_ns = outcome::earliest_ns(request, app.service.env.clock.now_ms());
     let mut counts = Counts::default();
-    let mut writing = app.writes.begin(store, request.write_target());
+    let mut writing = app.service.writes.begin(store, request.write_target());
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
         decode(app, &mut body, batch)?;
         counts.points = batch.times.len() as u64;
         counts.too_old = batch.times.iter().filter(|time| **time < earliest_ns).count() as u64;
         Ok(())
     });
-    let applied = writing.apply(&app.writes.pools.remote_write, &mut decoder);
+    let applied = writing.apply(&app.service.writes.pools.remote_write, &mut decoder);
     drop((body, apply));
     applied.map_err(|failure| outcome::not_written(app, request, failure))?;
     outcome::answer(app, request, &Refused::default(), writing, counts)
 }
 
 fn decode(app: &App, body: &mut BodyBytes, batch: &mut WriteBatch) -> Result<(), InfluxError> {
-    let bytes_max = app.options.service.write.decompressed_bytes_max;
+    let bytes_max = app.service.options.write.decompressed_bytes_max;
     let decoded = remote_write::decode(&body.bytes, bytes_max, &mut body.held, batch);
     decoded.map_err(|error| match error {
         DecodeError::TooLarge { .. } => {
@@ -62,7 +62,7 @@ fn decode(app: &App, body: &mut BodyBytes, batch: &mut WriteBatch) -> Result<(),
         DecodeError::NoMemory(_) => InfluxError::no_memory(),
         error => InfluxError::bad_request(error),
     })?;
-    app.writes.metrics.bytes_decompressed.add(batch.raw.len() as u64);
+    app.service.writes.metrics.bytes_decompressed.add(batch.raw.len() as u64);
     let left_out = remote_write::into_measurements(batch);
     app.metrics.line_protocol.note_left_out(left_out);
     Ok(())
