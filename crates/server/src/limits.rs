@@ -53,8 +53,6 @@ pub const REMOTE_READ_ANSWER_BYTES_MAX: usize = 1 << 30;
 pub const STREAM_PARTS_MAX: usize = 4;
 /// Parameters of one request.
 pub const PARAM_COUNT_MAX: usize = 4096;
-/// Text of one query or selector.
-pub const QUERY_BYTES_MAX: usize = 256 << 10;
 /// Points of one series that a range query may ask for, as in Prometheus.
 pub const POINTS_PER_SERIES_MAX: i64 = 11_000;
 /// `Retry-After` of refused requests.

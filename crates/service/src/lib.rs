@@ -9,6 +9,7 @@
 pub mod activity;
 pub mod admission;
 pub mod counter;
+pub mod evaluation;
 pub mod lifecycle;
 pub mod limits;
 pub mod metrics;

@@ -44,3 +44,5 @@ pub const BATCH_POOL_BYTES_MAX: usize = 8 << 20;
 pub const THREAD_STACK_BYTES: usize = 32 << 20;
 /// Threads that work for carbon connections at the same time.
 pub const CARBON_THREADS_MAX: usize = 32;
+/// Longest text of a query or a selector.
+pub const QUERY_BYTES_MAX: usize = 256 << 10;

@@ -3,6 +3,5 @@
 pub mod context;
 pub mod log;
 pub mod range_cache;
-pub mod run;
 pub mod selectors;
 pub mod slow;

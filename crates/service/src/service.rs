@@ -2,7 +2,7 @@
 //! writes. Every protocol, and the server's own work, calls it.
 //!
 //! Invariants: limits of a reload reach the store, whichever comes first.
-//! Not here: protocols, sockets, pages (`server`); how a query runs (`query::run`) and a write (`write`).
+//! Not here: protocols, sockets, pages (`server`); how a query runs (`evaluation`) and a write (`write`).
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use crate::admission::Admission;
 use crate::admission::threads::QueryThreads;
 use crate::lifecycle::Lifecycle;
+use crate::metrics::query::QueryMetrics;
 use crate::options::ServiceOptions;
 use crate::query::context::QueryContext;
 use crate::write::Writes;
@@ -33,6 +34,8 @@ pub struct Service {
     pub threads: QueryThreads,
     /// State of queries.
     pub queries: QueryContext,
+    /// Counters of queries.
+    pub query_metrics: QueryMetrics,
     /// State of writes.
     pub writes: Writes,
     settings: RwLock<StoreSettings>,
@@ -53,6 +56,7 @@ impl Service {
             admission: Admission::new(&options, &env.clock),
             threads: QueryThreads::default(),
             queries: QueryContext::new(&options),
+            query_metrics: QueryMetrics::default(),
             writes: Writes::new(env.clock.clone(), options.tenant_metrics_max),
             settings: RwLock::new(StoreSettings { limits: options.tsdb.limits.clone(), rollup_rules: None }),
             options,

@@ -47,6 +47,7 @@ fn show(query: &ActiveQuery, now_ns: u64) -> Value {
     json!({
         "id": query.id,
         "tenant": query.tenant.as_str(),
+        "language": query.language.as_str(),
         "query": query.text,
         "startMs": start_ms,
         "endMs": end_ms,

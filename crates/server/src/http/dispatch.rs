@@ -1,5 +1,5 @@
 //! Execution of requests by the service, for handlers that need the server's own state too.
-//! Not here: permits, deadlines and threads (`service::query::run`).
+//! Not here: permits, deadlines and threads (`service::evaluation::run`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use chronolith_model::{ReadContext, TenantId};
 use chronolith_service::admission::Class;
 use chronolith_service::admission::small::Candidate;
-pub(super) use chronolith_service::query::run::{Admitted, CancelOnDrop};
-use chronolith_service::query::run::{CallError, End};
+pub(super) use chronolith_service::evaluation::run::{Admitted, CancelOnDrop};
+use chronolith_service::evaluation::run::{CallError, End};
 
 use super::error::{ApiError, ErrorKind};
 use crate::app::App;
@@ -21,6 +21,10 @@ impl CallError for ApiError {
             ErrorKind::BadRequest => End::Invalid,
             _ => End::Failed,
         }
+    }
+
+    fn text(&self) -> &str {
+        &self.message
     }
 }
 

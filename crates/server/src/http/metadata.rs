@@ -9,6 +9,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse as _;
 use chronolith_model::{Exemplar, Labels, Matcher, MetadataEntry};
 use chronolith_promql::parser::parse_metric_selector;
+use chronolith_service::query::context::check_length;
 use chronolith_service::query::selectors::selectors_of;
 
 use super::call;
@@ -16,7 +17,7 @@ use super::dispatch;
 use super::error::ApiError;
 use super::params::Params;
 use super::printer::Printer;
-use super::{query, series, status};
+use super::{series, status};
 use crate::app::App;
 use crate::http::json;
 
@@ -54,7 +55,7 @@ pub(super) async fn of_targets(
     let target = call.params.get("match_target").unwrap_or("");
     if !target.is_empty() {
         let refused = |why: String| ApiError::parameter("match_target", why);
-        query::check_length(target).map_err(refused)?;
+        check_length(target).map_err(refused)?;
         parse_metric_selector(target).map_err(|why| refused(why.to_string()))?;
     }
     Ok(status::success(&serde_json::json!([])))
@@ -110,7 +111,7 @@ pub(super) async fn exemplars(
     let tenant = call.tenant.clone();
     let printed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         let text = call.params.get("query").unwrap_or("");
-        let expr = query::parse_text(app, text).map_err(ApiError::bad_request)?;
+        let expr = app.service.queries.parse(text).map_err(ApiError::bad_request)?;
         let selectors: Vec<Vec<Matcher>> = selectors_of(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
         if selectors.is_empty() {
             return Ok(None);

@@ -15,6 +15,7 @@ use chronolith_model::{
 };
 use chronolith_promql::parser::parse_metric_selector;
 use chronolith_service::admission::small::Candidate;
+use chronolith_service::query::context::check_length;
 
 use super::call::{self, Call};
 use super::compress::Packing;
@@ -23,7 +24,7 @@ use super::error::ApiError;
 use super::params::{Params, decode_percent, unescape_name};
 use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
-use super::query::check_length;
+
 use crate::app::App;
 use crate::http::json;
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, Response, header};
 use chronolith_model::{QueryError, ReadContext};
-use chronolith_service::query::run::CallError as _;
+use chronolith_service::evaluation::run::CallError as _;
 use hyper::body::Frame;
 // Tokio's `channel` has a limit, unlike the function of the same name in the standard library.
 use tokio::sync::mpsc::{self, channel as bounded_channel};

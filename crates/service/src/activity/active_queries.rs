@@ -14,6 +14,8 @@ use chronolith_model::{ReadContext, TenantId};
 use chronolith_promql::engine::trace::Trace;
 use parking_lot::Mutex;
 
+use super::top_queries::QueryLanguage;
+
 /// Bytes of a query's text in the list.
 pub const ACTIVE_TEXT_BYTES_MAX: usize = 4 << 10;
 
@@ -23,6 +25,8 @@ pub struct ActiveQuery {
     pub id: u64,
     /// Tenant that asked.
     pub tenant: TenantId,
+    /// Language of the text.
+    pub language: QueryLanguage,
     /// The beginning of its text.
     pub text: String,
     /// First time, last time, step (0 = one time).
@@ -41,6 +45,8 @@ pub struct ActiveQuery {
 pub struct StartedQuery<'a> {
     /// Tenant that asks.
     pub tenant: &'a TenantId,
+    /// Language of the text.
+    pub language: QueryLanguage,
     /// Text as sent.
     pub text: &'a str,
     /// First time, last time, step (0 = one time).
@@ -74,6 +80,7 @@ impl ActiveQueries {
         let query = Arc::new(ActiveQuery {
             id,
             tenant: started.tenant.clone(),
+            language: started.language,
             text: started.text.chars().take(ACTIVE_TEXT_BYTES_MAX / 4).collect(),
             times_ms: started.times_ms,
             started_mono_ns: started.mono_ns,
@@ -135,6 +142,7 @@ mod tests {
         let (mine, other) = (TenantId::anonymous(), TenantId::new("other").expect("valid"));
         let entry = queries.enter(StartedQuery {
             tenant: &mine,
+            language: QueryLanguage::PromQl,
             text: "up",
             times_ms: (0, 0, 0),
             mono_ns: 0,

@@ -4,7 +4,7 @@
 //! Invariants: at least one worker is left for everything else; a query that does not end within
 //! [`SMALL_QUERY_SLICE_NS`] is cancelled and starts again on a thread of the pool, and its text is remembered
 //! so that it starts there the next time, until it ends within half of that.
-//! Not here: how a query is run (`query::run`).
+//! Not here: how a query is run (`evaluation::run`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

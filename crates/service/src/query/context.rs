@@ -1,7 +1,8 @@
 //! Parts that all queries share: engine, result cache, list of running queries, logs.
 
+use chronolith_promql::ast::Expr;
 use chronolith_promql::engine::{Engine, EngineOptions, NameRemoval};
-use chronolith_promql::parser::ParserOptions;
+use chronolith_promql::parser::{ParserOptions, parse_expr};
 
 use super::log::QueryLog;
 use super::range_cache::RangeCache;
@@ -10,7 +11,7 @@ use crate::activity::active_queries::ActiveQueries;
 use crate::activity::metric_usage::MetricUsage;
 use crate::activity::top_queries::TopQueries;
 use crate::admission::small::SmallQueries;
-use crate::metrics::query::QueryMetrics;
+use crate::limits::QUERY_BYTES_MAX;
 use crate::options::{Features, ServiceOptions};
 
 /// State that all queries share.
@@ -33,8 +34,6 @@ pub struct QueryContext {
     pub top: TopQueries,
     /// Metrics that queries select.
     pub metric_usage: MetricUsage,
-    /// Counters.
-    pub metrics: QueryMetrics,
 }
 
 impl QueryContext {
@@ -51,9 +50,28 @@ impl QueryContext {
             slow_log: SlowLog::default(),
             top: TopQueries::default(),
             metric_usage: MetricUsage::default(),
-            metrics: QueryMetrics::default(),
         }
     }
+
+    /// Parses the text of a query or a selector.
+    ///
+    /// # Errors
+    /// The position and the fault there, in Prometheus's words.
+    pub fn parse(&self, text: &str) -> Result<Expr, String> {
+        check_length(text)?;
+        parse_expr(text, self.parser).map_err(|why| why.to_string())
+    }
+}
+
+/// Refuses texts that are too long to be parsed.
+///
+/// # Errors
+/// Length and limit.
+pub fn check_length(text: &str) -> Result<(), String> {
+    if text.len() <= QUERY_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!("query of {} bytes is longer than the limit of {QUERY_BYTES_MAX} bytes", text.len()))
 }
 
 fn parser_options(features: Features) -> ParserOptions {

@@ -188,6 +188,7 @@ impl RangeCache {
         annotations: Annotations,
     ) {
         let (first_ms, last_ms) = times_ms.into_inner();
+        assert!(first_ms <= last_ms, "steps from {first_ms} to {last_ms} ms");
         let own_bytes =
             size_of::<CacheKey>() + size_of::<Extent>() + key.plan.len() + annotations.heap_bytes();
         let bytes = bytes_of(series) + own_bytes as u64;

@@ -15,7 +15,8 @@ use chronolith_graphite::output::{self, Layout, RenderOptions};
 use chronolith_graphite::time::{parse_time, request_range, zone_or};
 use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluate};
 use chronolith_model::{QueryError, ReadContext};
-use chronolith_service::activity::top_queries::{FinishedQuery, QueryLanguage};
+use chronolith_service::activity::top_queries::QueryLanguage;
+use chronolith_service::evaluation::running::{Begun, RunningQuery};
 use jiff::tz::TimeZone;
 
 use super::annotations::Annotations;
@@ -63,19 +64,22 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
     let tenant = call.tenant.clone();
     let timeout_ms = app.service.options.query.timeout_ms;
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
-        let started_ns = app.service.env.clock.mono_ns();
+        let text = targets.targets.join("&");
+        let running = RunningQuery::begin(
+            &app.service,
+            Begun {
+                tenant: &call.tenant,
+                language: QueryLanguage::Graphite,
+                text: &text,
+                times_ms: (targets.range.start.seconds * 1000, targets.range.end.seconds * 1000, 0),
+                ctx,
+                trace: Arc::default(),
+            },
+        );
         let evaluated = evaluated(app, &call, &targets, form.reading, ctx);
         let sample_count = evaluated.as_ref().map_or(0, |evaluated| evaluated.sample_count);
         let printed = evaluated.and_then(|evaluated| print(evaluated, &targets, &form, ctx));
-        app.service.queries.top.record(&FinishedQuery {
-            tenant: &call.tenant,
-            language: QueryLanguage::Graphite,
-            text: &targets.targets.join("&"),
-            duration_ns: app.service.env.clock.mono_ns().saturating_sub(started_ns),
-            sample_count,
-            is_error: printed.is_err(),
-            ended_ms: app.service.env.clock.now_ms(),
-        });
+        running.record(sample_count, printed.is_err());
         printed
     });
     let content_type = format.content_type();

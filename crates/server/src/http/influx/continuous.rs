@@ -13,8 +13,8 @@ use chronolith_influxql::execute::{Access, Session, StatementError};
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::databases::{CatalogChange, ContinuousQuery, TenantCatalog};
 use chronolith_model::{ReadContext, TenantId};
-use chronolith_service::activity::active_queries::StartedQuery;
-use chronolith_service::activity::top_queries::{FinishedQuery, QueryLanguage};
+use chronolith_service::activity::top_queries::QueryLanguage;
+use chronolith_service::evaluation::running::{Begun, RunningQuery};
 use chronolith_tsdb::Tsdb;
 
 use super::databases::TenantDatabases;
@@ -186,14 +186,17 @@ fn evaluate(
     let running =
         app.influx.queries.enter(query.tenant, &text, query.database, started_ns, ctx.cancel_flag(), 0);
     let _running = running.map_err(|refused| refused.to_string())?;
-    let _active = app.service.queries.active.enter(StartedQuery {
-        tenant: query.tenant,
-        text: &text,
-        times_ms: (windows.start_ns / NS_PER_MS, windows.end_ns / NS_PER_MS, 0),
-        mono_ns: started_ns,
-        ctx,
-        trace: Arc::default(),
-    });
+    let listed = RunningQuery::begin(
+        &app.service,
+        Begun {
+            tenant: query.tenant,
+            language: QueryLanguage::InfluxQl,
+            text: &text,
+            times_ms: (windows.start_ns / NS_PER_MS, windows.end_ns / NS_PER_MS, 0),
+            ctx,
+            trace: Arc::default(),
+        },
+    );
     let databases = TenantDatabases::Local { store: store.clone(), tenant: query.tenant.clone() };
     let storage = TenantStorage { app, databases, tenant: query.tenant, is_continuous: true };
     let session = Session {
@@ -211,17 +214,8 @@ fn evaluate(
         Err(StatementError::Text(error) | StatementError::Forbidden(error)) => Err(error),
         Err(StatementError::Query(error)) => Err(query_error(&error)),
     };
-    let duration_ns = app.service.env.clock.mono_ns().saturating_sub(started_ns);
-    app.service.queries.metrics.influxql.observe_ns(duration_ns);
-    app.service.queries.top.record(&FinishedQuery {
-        tenant: query.tenant,
-        language: QueryLanguage::InfluxQl,
-        text: &text,
-        duration_ns,
-        sample_count: 0,
-        is_error: written.is_err(),
-        ended_ms: app.service.env.clock.now_ms(),
-    });
+    app.service.query_metrics.influxql.observe_ns(listed.duration_ns());
+    listed.record(0, written.is_err());
     written
 }
 

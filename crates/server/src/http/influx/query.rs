@@ -21,7 +21,8 @@ use chronolith_influxql::ast::Statement;
 use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
 use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
-use chronolith_service::activity::top_queries::{FinishedQuery, QueryLanguage};
+use chronolith_service::activity::top_queries::QueryLanguage;
+use chronolith_service::evaluation::running::{Begun, RunningQuery};
 use http_body_util::BodyExt as _;
 
 use self::format::Format;
@@ -170,6 +171,18 @@ fn execute_all(
         limits: select_limits(app),
         ctx,
     };
+    let text = request.text_without_passwords();
+    let listed = RunningQuery::begin(
+        &app.service,
+        Begun {
+            tenant: &request.tenant,
+            language: QueryLanguage::InfluxQl,
+            text: &text,
+            times_ms: (0, 0, 0),
+            ctx,
+            trace: Arc::default(),
+        },
+    );
     let mut is_error = false;
     for (id, statement) in request.statements.iter().enumerate() {
         sink.begin(id);
@@ -197,17 +210,8 @@ fn execute_all(
             break;
         }
     }
-    let duration_ns = app.service.env.clock.mono_ns().saturating_sub(started_ns);
-    app.service.queries.metrics.influxql.observe_ns(duration_ns);
-    app.service.queries.top.record(&FinishedQuery {
-        tenant: &request.tenant,
-        language: QueryLanguage::InfluxQl,
-        text: &request.text_without_passwords(),
-        duration_ns,
-        sample_count: 0,
-        is_error,
-        ended_ms: app.service.env.clock.now_ms(),
-    });
+    app.service.query_metrics.influxql.observe_ns(listed.duration_ns());
+    listed.record(0, is_error);
     sink.finish()
 }
 

@@ -2,67 +2,10 @@
 //! log, and the statistics that Prometheus gives (`stats`).
 //! Invariants: names of statistics are Prometheus's. Not here: counting (`exec::trace`).
 
-use chronolith_promql::engine::trace::{Trace, TraceNode, Use};
-use serde_json::{Value, json};
+use chronolith_promql::engine::trace::Trace;
+use chronolith_service::evaluation::promql::Timings;
 
 use crate::http::json;
-
-/// Durations of the parts of a query.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Timings {
-    pub(super) queue_ns: u64,
-    pub(super) preparation_ns: u64,
-    pub(super) evaluation_ns: u64,
-}
-
-impl Timings {
-    /// Seconds by the names of Prometheus's statistics.
-    pub(super) fn to_json(self) -> Value {
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let evaluation_ns = self.preparation_ns + self.evaluation_ns;
-        json!({
-            "evalTotalTime": seconds(evaluation_ns),
-            "resultSortTime": 0,
-            "queryPreparationTime": seconds(self.preparation_ns),
-            "innerEvalTime": seconds(self.evaluation_ns),
-            "execQueueTime": seconds(self.queue_ns),
-            "execTotalTime": seconds(self.queue_ns + evaluation_ns),
-        })
-    }
-}
-
-/// A tree of nodes as JSON.
-pub(super) fn tree(node: &TraceNode) -> Value {
-    let ms = |ns: u64| ns as f64 / 1e6;
-    let shared = node.shared.map(|(id, which)| {
-        let which = match which {
-            Use::First => "first",
-            Use::Again => "again",
-        };
-        json!({ "id": id, "use": which })
-    });
-    let mut tree = json!({
-        "op": node.op,
-        "text": node.text,
-        "seriesSelected": node.series_selected,
-        "series": node.series,
-        "chunks": node.chunks,
-        "samples": node.samples,
-        "memoryBytes": node.memory_bytes,
-        "timeMs": ms(node.time_ns),
-        "selfMs": ms(node.self_ns),
-        "children": node.children.iter().map(self::tree).collect::<Value>(),
-    });
-    // Only where there is something to say: most queries share nothing.
-    if let (Some(shared), Some(fields)) = (shared, tree.as_object_mut()) {
-        fields.insert("shared".to_owned(), shared);
-    }
-    if let Some(fields) = tree.as_object_mut().filter(|_| node.rollup_windows > 0) {
-        let rollups = json!({ "windows": node.rollup_windows, "spanMs": node.rollup_span_ms });
-        fields.insert("rollups".to_owned(), rollups);
-    }
-    tree
-}
 
 /// Statistics that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,60 +1,56 @@
 //! Range queries through the result cache.
-//! Invariants: a request with `nocache=1`, `stats` or `explain` is evaluated from the start, and so is an
-//! expression without a lookback; a result with warnings of a source is not cached.
-//! Not here: the cache (`service::query::range_cache`), its exactness (ADR 0025).
+//! Invariants: a query that is not cacheable is evaluated from the start, and so is an expression without a
+//! lookback; a result with warnings of a source is not cached.
+//! Not here: the cache (`query::range_cache`), its exactness (ADR 0025).
 
 use chronolith_model::{QueryError, Queryable};
 use chronolith_promql::engine::lookback::{CachePlan, cache_plan};
 use chronolith_promql::engine::{Query, QueryResult, StepSet, Value};
-use chronolith_service::query::range_cache::{Annotations, CacheKey, Wanted};
 
-use super::explain::StatsMode;
-use super::{ApiError, Explain, Running, eval_error};
-use crate::app::App;
+use super::{Evaluation, PromqlError};
+use crate::query::range_cache::{Annotations, CacheKey, Wanted};
 
-impl Running<'_> {
+impl Evaluation<'_> {
     /// The result of a query, with the steps that need not be computed from the cache.
     pub(super) fn result(
         &self,
-        app: &App,
         source: &dyn Queryable,
         query: &Query<'_>,
-    ) -> Result<QueryResult, ApiError> {
+    ) -> Result<QueryResult, PromqlError> {
         let run = |query: &Query<'_>| {
-            self.request.engine.run_traced(source, query, self.ctx, &self.trace).map_err(eval_error)
+            let result = self.query.engine.run_traced(source, query, self.ctx, &self.trace);
+            result.map_err(PromqlError::Evaluation)
         };
-        let request = self.request;
-        let bypassed = !app.service.queries.cache.is_on()
-            || query.step_ms <= 0
-            || request.stats != StatsMode::None
-            || request.explain == Explain::Plan
-            || matches!(request.call.params.get("nocache"), Some("1" | "true"));
-        let lookback_ms = query.lookback_ms.unwrap_or(app.service.options.query.lookback_ms);
+        let service = self.service;
+        let asked = self.query;
+        let cache = &service.queries.cache;
+        let bypassed = !cache.is_on() || query.step_ms <= 0 || !asked.is_cacheable;
+        let lookback_ms = query.lookback_ms.unwrap_or(service.options.query.lookback_ms);
         let planned = Query { lookback_ms: Some(lookback_ms), ..*query };
-        let plan = if bypassed { None } else { cache_plan(&planned, request.engine.options()) };
+        let plan = if bypassed { None } else { cache_plan(&planned, asked.engine.options()) };
         let Some(CachePlan { lookback, key: plan }) = plan else { return run(query) };
         let last_ms =
             query.start_ms + query.end_ms.saturating_sub(query.start_ms) / query.step_ms * query.step_ms;
         let key = CacheKey {
-            tenant: request.call.tenant.clone(),
+            tenant: asked.tenant.clone(),
             plan,
             step_ms: query.step_ms,
             phase_ms: query.start_ms.rem_euclid(query.step_ms),
             lookback_ms,
-            start_times: request.engine.options().start_times,
+            start_times: asked.engine.options().start_times,
         };
-        let sources = app.service.lifecycle.source()?;
+        let sources = service.lifecycle.source()?;
         // Before anything is read: samples written from here on count as changed for the next reader.
-        let generation = sources.generation(&request.call.tenant);
-        let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: self.text() };
+        let generation = sources.generation(asked.tenant);
+        let wanted = Wanted { lookback, first_ms: query.start_ms, last_ms, text: asked.text };
         let changed = |since| {
-            let mut changed = sources.changed_since(&request.call.tenant, since);
+            let mut changed = sources.changed_since(asked.tenant, since);
             if let Some(start_ms) = self.ctx.start_ms() {
                 changed.removed_before_ms = changed.removed_before_ms.max(start_ms);
             }
             changed
         };
-        let result = match app.service.queries.cache.find(&key, wanted, changed) {
+        let result = match cache.find(&key, wanted, changed) {
             None => run(query)?,
             Some(reused) => {
                 let _held = self.ctx.budget.reserve(reused.bytes()).map_err(QueryError::from)?;
@@ -77,8 +73,8 @@ impl Running<'_> {
         if let Value::Matrix(series) = &result.value
             && self.ctx.warnings().texts().is_empty()
         {
-            let annotations = annotations_of(&result, self.text());
-            app.service.queries.cache.keep(key, generation, query.start_ms..=last_ms, series, annotations);
+            let annotations = annotations_of(&result, asked.text);
+            cache.keep(key, generation, query.start_ms..=last_ms, series, annotations);
         }
         Ok(result)
     }

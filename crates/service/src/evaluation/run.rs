@@ -1,9 +1,9 @@
 //! Execution of calls: a permit, a deadline and a memory budget, then a thread of the pool; small queries
 //! begin on the async worker that read them (ADR 0040).
 //!
-//! Invariants: work stops when its caller leaves, when its time is over or when its memory is used up; a panic
-//! ends the call, not the process.
-//! Not here: what runs; the list of running queries (`query::running`).
+//! Invariants: work stops when its caller leaves, when its time is over or when its memory is used up; a
+//! panic ends the call, not the process.
+//! Not here: what runs; the list of running queries (`running`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,12 +19,12 @@ use crate::limits::{SMALL_QUERY_SLICE_NS, STATUS_QUEUE_WAIT};
 use crate::refusal::Refusal;
 use crate::service::Service;
 
-/// How a call ended, for counters and logs.
+/// End of a call without an answer, for counters and logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The caller left, or the query was killed.
     Canceled,
-    /// Its time was over.
+    /// The deadline has passed.
     Timeout,
     /// The text is no query.
     Invalid,
@@ -32,10 +32,13 @@ pub enum End {
     Failed,
 }
 
-/// The error of a protocol, as far as the service must know it.
+/// An error of a protocol.
 pub trait CallError: From<Refusal> + Send + 'static {
-    /// How the call ended.
+    /// Kind of the end.
     fn end(&self) -> End;
+
+    /// Text for the client.
+    fn text(&self) -> &str;
 }
 
 /// Cancels a read when it is dropped, unless the read has ended: the caller has left.
@@ -99,8 +102,8 @@ impl Service {
         Ok(self.admitted(tenant, limits, deadline_ns, permit))
     }
 
-    /// As [`Service::admit`] on any thread, for work that can be done later: `None` if no permit of `class` is
-    /// free.
+    /// As [`Service::admit`] on any thread, for work that can be done later: `None` if no permit of `class`
+    /// is free.
     pub fn try_admit(&self, class: &Class, tenant: &TenantId, timeout_ms: u64) -> Option<Admitted> {
         let limits = self.limits_of(tenant).queries;
         let permit = class.try_acquire(tenant, limits.concurrency_max)?;
@@ -132,7 +135,7 @@ impl Service {
     /// too.
     ///
     /// # Errors
-    /// Those of [`Service::admit`] and of `work`, and [`Refusal::Panicked`].
+    /// Errors of [`Service::admit`] and of `work`, and [`Refusal::Panicked`].
     pub async fn run<T: Send + 'static, E: CallError>(
         self: &Arc<Self>,
         class: &Class,
@@ -144,14 +147,14 @@ impl Service {
         self.run_aside(admitted, work).await
     }
 
-    /// As [`Service::run`] with a permit for queries, but `work` begins on this thread if `candidate` says that
-    /// it may be small. It is restarted on a thread of the pool if it is not, so it must have no side effects
-    /// before it ends.
+    /// As [`Service::run`] with a permit for queries, but `work` begins on this thread if `candidate` says
+    /// that it may be small. It is restarted on a thread of the pool if it is not, so it must have no side
+    /// effects before it ends.
     ///
     /// # Errors
     /// As [`Service::run`].
-    // PERF: 1000 small instant queries of 100 000 series, a connection each: 8 -> 1 switches of threads a query;
-    // with short postings read alone (`head::tables::lookup`) 236 -> 125 ms, 190 -> 80 ms of CPU.
+    // PERF: 1000 small instant queries of 100 000 series, a connection each: 8 -> 1 switches of threads a
+    // query; with short postings read alone (`head::tables::lookup`) 236 -> 125 ms, 190 -> 80 ms of CPU.
     //   cargo xtask bench queries --only chronolith --long-series 0 --value-series 0 --shapes instant_rules
     pub async fn run_small_first<T: Send + 'static, E: CallError>(
         self: &Arc<Self>,
@@ -261,7 +264,7 @@ impl Service {
 
     /// Counts a call that has ended, by its end; `None` = it has an answer.
     pub fn count_end(&self, ctx: &ReadContext, end: Option<End>) {
-        let query = &self.queries.metrics;
+        let query = &self.query_metrics;
         query.moved_starts.add(u64::from(ctx.is_start_moved()));
         for limit in FetchLimit::ALL {
             query.fetch_limits[limit as usize].add(u64::from(end.is_some() && ctx.is_exceeded(limit)));

@@ -12,7 +12,7 @@ use crate::options::ServiceOptions;
 
 const TIMEOUT_MS: u64 = 10_000;
 
-/// Why a call has no answer.
+/// Reason that a call has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Failure {
     Refused(Refusal),
@@ -31,6 +31,10 @@ impl CallError for Failure {
             Failure::Refused(_) => End::Failed,
             Failure::TimedOut => End::Timeout,
         }
+    }
+
+    fn text(&self) -> &str {
+        "failed"
     }
 }
 
@@ -82,13 +86,13 @@ async fn what_is_not_small_is_begun_anew_elsewhere_and_starts_there_next_time() 
         let (result, threads) = run_one(&service, "large", false).await;
         assert_eq!((result, threads[0], threads.len()), (Ok(7), begun, 2));
         assert_ne!(threads[1], begun);
-        assert_eq!(service.queries.metrics.timed_out.get(), 0, "it was not over");
+        assert_eq!(service.query_metrics.timed_out.get(), 0, "it was not over");
         // The restart is remembered: the next query does not begin here, so that its time is over indeed.
         let begun = here();
         let (result, threads) = run_one(&service, "large", false).await;
         assert_eq!((result, threads.len()), (Err(Failure::TimedOut), 1));
         assert_ne!(threads[0], begun);
-        assert_eq!(service.queries.metrics.timed_out.get(), 1);
+        assert_eq!(service.query_metrics.timed_out.get(), 1);
         // The query that timed out took no time, so the next one begins here.
         let begun = here();
         let (result, threads) = run_one(&service, "large", true).await;

@@ -1,0 +1,8 @@
+//! Calls that read: permit, deadline, memory and thread for all of them; the evaluation of PromQL; the lists
+//! of running and costly queries for all languages.
+//! Not here: state that queries share (`query`), the text of answers (`server`).
+
+pub mod plan;
+pub mod promql;
+pub mod run;
+pub mod running;
