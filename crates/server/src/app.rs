@@ -4,13 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
-use chronolith_model::rollup::RollupRules;
 use chronolith_service::Service;
 use chronolith_tsdb::BucketSources;
 use parking_lot::RwLock;
 
-use crate::carbon::CarbonContext;
-use crate::carbon::rules::PathRules;
 use crate::http::influx::context::InfluxContext;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
@@ -22,7 +19,6 @@ pub(crate) struct App {
     pub(crate) service: Arc<Service>,
     pub(crate) options: ServerOptions,
     pub(crate) configuration: Configuration,
-    pub(crate) carbon: CarbonContext,
     pub(crate) influx: InfluxContext,
     pub(crate) metrics: Metrics,
     pub(crate) connections: Connections,
@@ -59,7 +55,6 @@ impl App {
         });
         App {
             configuration: Configuration { shown, reload },
-            carbon: CarbonContext::new(&options.service.write.carbon.listeners),
             influx: InfluxContext::new(&env.rng),
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
@@ -69,28 +64,6 @@ impl App {
             service: Arc::new(Service::new(env, options.service.clone())),
             options,
         }
-    }
-
-    /// Reads the files of Graphite's rules; on failure the rules in use stay.
-    ///
-    /// # Errors
-    /// The text for the operator.
-    pub(crate) fn read_rules(&self) -> Result<(), String> {
-        let service = &self.service;
-        let files = &service.options.write.carbon.rules;
-        if !files.is_empty() {
-            let rules = PathRules::read(&*service.env.disk, files, service.env.rng.next_u64())?;
-            self.carbon.set_rules(rules);
-            service.set_rollup_rules(self.rollup_rules());
-        }
-        Ok(())
-    }
-
-    /// Rules of roll-ups; `None` without a file of schemas.
-    fn rollup_rules(&self) -> Option<Arc<dyn RollupRules>> {
-        let rules = self.carbon.rules();
-        let has_schemas = !rules.schemas().rules().is_empty();
-        has_schemas.then_some(rules as Arc<dyn RollupRules>)
     }
 
     /// Sets the bucket whose metrics are exposed.

@@ -8,7 +8,6 @@
 //! `chronolith`).
 
 mod app;
-mod carbon;
 pub mod duration;
 mod http;
 pub mod limits;

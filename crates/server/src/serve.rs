@@ -79,7 +79,7 @@ impl Server {
         let address = listener.local_addr().map_err(bind)?;
         let app = Arc::new(App::new(env, options, reload));
         app.service.queries.log.open(&*app.service.env.disk).map_err(RunError::QueryLog)?;
-        app.read_rules().map_err(RunError::GraphiteRules)?;
+        app.service.read_rules().map_err(RunError::GraphiteRules)?;
         let (closing, closed) = watch::channel(false);
         runtime.spawn(accept(app.clone(), listener, http::router(app.clone()), closed.clone()));
         listen_for_points(&app, &runtime, &closed)?;
@@ -305,7 +305,7 @@ fn listen_for_points(
         let address = &options.listen;
         let socket = runtime.block_on(listen(address)).map_err(|error| bind(setting, address, error))?;
         let local = socket.local_addr().map_err(|error| bind(setting, address, error))?;
-        let input = app.carbon.of_listener(idx);
+        let input = app.service.carbon.of_listener(idx);
         let listener =
             Arc::new(carbon::listener::Listener { app: app.clone(), options: options.clone(), input });
         tracing::info!(address = %local, listener = listener.input.name, "listening for carbon");

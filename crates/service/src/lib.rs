@@ -8,8 +8,10 @@
 
 pub mod activity;
 pub mod admission;
+pub mod carbon;
 pub mod counter;
 pub mod evaluation;
+pub mod graphite;
 pub mod lifecycle;
 pub mod limits;
 pub mod metrics;

@@ -14,6 +14,8 @@ use parking_lot::RwLock;
 
 use crate::admission::Admission;
 use crate::admission::threads::QueryThreads;
+use crate::carbon::CarbonContext;
+use crate::carbon::rules::PathRules;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::query::QueryMetrics;
 use crate::options::ServiceOptions;
@@ -38,13 +40,10 @@ pub struct Service {
     pub query_metrics: QueryMetrics,
     /// State of writes.
     pub writes: Writes,
-    settings: RwLock<StoreSettings>,
-}
-
-/// Settings that a reload replaces in the store.
-struct StoreSettings {
-    limits: LimitsTable,
-    rollup_rules: Option<Arc<dyn RollupRules>>,
+    /// Inputs and rules of carbon.
+    pub carbon: CarbonContext,
+    /// Limits of the latest reload.
+    limits: RwLock<LimitsTable>,
 }
 
 impl Service {
@@ -58,7 +57,8 @@ impl Service {
             queries: QueryContext::new(&options),
             query_metrics: QueryMetrics::default(),
             writes: Writes::new(env.clock.clone(), options.tenant_metrics_max),
-            settings: RwLock::new(StoreSettings { limits: options.tsdb.limits.clone(), rollup_rules: None }),
+            carbon: CarbonContext::new(&options.write.carbon.listeners),
+            limits: RwLock::new(options.tsdb.limits.clone()),
             options,
             env,
         }
@@ -70,9 +70,9 @@ impl Service {
     /// If there is one already.
     pub fn set_store(&self, store: Arc<Tsdb>, others: Vec<SourcePart>) {
         // The lock is held over both steps so that a reload comes before or after them, not between.
-        let settings = self.settings.read();
-        store.set_limits(settings.limits.clone());
-        store.set_rollup_rules(settings.rollup_rules.clone());
+        let limits = self.limits.read();
+        store.set_limits(limits.clone());
+        store.set_rollup_rules(self.rollup_rules());
         let local = SourcePart { name: "local store".to_owned(), sources: store.clone(), is_required: true };
         let parts = std::iter::once(local).chain(others).collect();
         self.lifecycle.set_store(store, fanout(parts));
@@ -80,32 +80,49 @@ impl Service {
 
     /// Replaces the limits of all tenants.
     pub fn set_limits(&self, limits: LimitsTable) {
-        let mut settings = self.settings.write();
+        let mut current = self.limits.write();
         if let Some(store) = self.lifecycle.opened() {
             store.set_limits(limits.clone());
         }
-        settings.limits = limits;
+        *current = limits;
     }
 
-    /// Replaces the rules of roll-ups; `None` = there are none.
-    pub fn set_rollup_rules(&self, rules: Option<Arc<dyn RollupRules>>) {
-        let mut settings = self.settings.write();
-        if let Some(store) = self.lifecycle.opened() {
-            store.set_rollup_rules(rules.clone());
+    /// Reads the files of Graphite's rules; on failure the rules in use stay.
+    ///
+    /// # Errors
+    /// The text for the operator.
+    pub fn read_rules(&self) -> Result<(), String> {
+        let files = &self.options.write.carbon.rules;
+        if files.is_empty() {
+            return Ok(());
         }
-        settings.rollup_rules = rules;
+        let rules = PathRules::read(&*self.env.disk, files, self.env.rng.next_u64())?;
+        // As in `set_store`: the store gets the latest rules, whichever comes first.
+        let _settings = self.limits.write();
+        self.carbon.set_rules(rules);
+        if let Some(store) = self.lifecycle.opened() {
+            store.set_rollup_rules(self.rollup_rules());
+        }
+        Ok(())
+    }
+
+    /// Rules of roll-ups; `None` without a file of schemas.
+    fn rollup_rules(&self) -> Option<Arc<dyn RollupRules>> {
+        let rules = self.carbon.rules();
+        let has_schemas = !rules.schemas().rules().is_empty();
+        has_schemas.then_some(rules as Arc<dyn RollupRules>)
     }
 
     /// Limits of a tenant, as of the latest reload.
     pub fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
         match self.lifecycle.opened() {
             Some(store) => store.limits_of(tenant),
-            None => self.settings.read().limits.of(tenant).clone(),
+            None => self.limits.read().of(tenant).clone(),
         }
     }
 
     /// Limits of tenants without limits of their own, as of the latest reload.
     pub fn default_limits(&self) -> TenantLimits {
-        self.settings.read().limits.default.clone()
+        self.limits.read().default.clone()
     }
 }

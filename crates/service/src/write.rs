@@ -151,6 +151,11 @@ impl Writes {
         }
     }
 
+    /// Wall clock in ms since 1970.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
     /// Begins a request.
     pub fn begin<'a>(&'a self, store: &'a Tsdb, target: WriteTarget<'a>) -> Writing<'a> {
         let start_ns = self.clock.mono_ns();

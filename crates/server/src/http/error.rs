@@ -7,6 +7,7 @@ use axum::response::IntoResponse;
 use chronolith_model::QueryError;
 use chronolith_service::Refusal;
 use chronolith_service::admission::AdmissionError;
+use chronolith_service::graphite::GraphiteError;
 
 use crate::http::json;
 use crate::http::tenant::TenantError;
@@ -193,5 +194,16 @@ impl From<Refusal> for ApiError {
             Refusal::Panicked(_) => ErrorKind::Internal,
         };
         ApiError::new(kind, refusal)
+    }
+}
+
+impl From<GraphiteError> for ApiError {
+    fn from(error: GraphiteError) -> ApiError {
+        match error {
+            GraphiteError::Refused(refusal) => refusal.into(),
+            GraphiteError::Query(error) => error.into(),
+            GraphiteError::Invalid(why) => ApiError::bad_request(why),
+            GraphiteError::TooMany(text) => ApiError::new(ErrorKind::Execution, text),
+        }
     }
 }

@@ -6,23 +6,16 @@
 //! Not here: listeners (`serve::carbon`), the append (`crate::carbon`).
 
 mod absent;
-mod annotations;
 mod answer;
-mod archive;
 pub(super) mod delete;
 mod events;
-mod fetch_log;
 pub(super) mod find;
 mod lineage;
 pub(super) mod listing;
 mod meta_tags;
 mod metadata;
-mod points;
 pub(super) mod render;
 mod showplan;
-mod source;
-mod tag_index;
-mod tag_matchers;
 mod tags;
 mod write;
 
@@ -107,7 +100,7 @@ pub(super) async fn refused(
         let why = format!("unknown reason {unknown:?}, expected one of {known}");
         return Err(ApiError::parameter("reason", why));
     }
-    let newest = app.carbon.inputs().iter().flat_map(|input| input.newest_refused());
+    let newest = app.service.carbon.inputs().iter().flat_map(|input| input.newest_refused());
     let selected = newest.filter(|refused| reason.is_none_or(|reason| refused.reason.label() == reason));
     let values: Vec<Value> = selected
         .map(|refused| {
@@ -133,7 +126,7 @@ pub(super) async fn explain(
     params.parse(request.uri().query().unwrap_or(""))?;
     let path = params.get("path").filter(|path| !path.is_empty());
     let path = path.ok_or_else(|| ApiError::parameter("path", "is missing"))?;
-    let explanation = app.carbon.rules().explain(path);
+    let explanation = app.service.carbon.rules().explain(path);
     let rule = |rule: &Option<RuleName>| {
         rule.as_ref().map(|rule| json!({ "section": rule.section, "pattern": rule.pattern }))
     };

@@ -79,7 +79,7 @@ pub(crate) fn reload_now(app: &App) -> Result<(), String> {
 /// Opens the query log again and reads the files of Graphite's rules again.
 fn reopen_files(app: &App) -> Result<(), String> {
     app.service.queries.log.open(&*app.service.env.disk)?;
-    app.read_rules()
+    app.service.read_rules()
 }
 
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {

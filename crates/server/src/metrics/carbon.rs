@@ -3,7 +3,7 @@
 use chronolith_ingest::carbon::RefusedReason;
 use chronolith_service::metrics::definition::{Metric, Samples};
 
-use crate::carbon::{CarbonContext, CarbonInput};
+use chronolith_service::carbon::{CarbonContext, CarbonInput};
 
 pub(super) static CARBON: &[Metric<CarbonContext>] = &[
     Metric::counters(

@@ -25,7 +25,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     collect(background::BACKGROUND, &metrics.background, out);
     collect(write::WRITE, &app.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
-    collect(carbon::CARBON, &app.carbon, out);
+    collect(carbon::CARBON, &app.service.carbon, out);
     collect(query::QUERY, &app.service.query_metrics, out);
     collect(query::QUERY_CACHE, &app.service.queries.cache.counts(), out);
     collect(stream::REMOTE_READ, &metrics.remote_read, out);

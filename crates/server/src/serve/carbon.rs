@@ -26,9 +26,9 @@ use tokio::time::{Instant, timeout_at};
 use self::listener::Listener;
 use self::stream::{Appended, PointStream};
 use crate::app::App;
-use crate::carbon::append::{NotStored, PointTarget, Rejected, append_lines, wait_durable};
 use crate::limits::ACCEPT_PAUSE;
 use crate::serve::udp;
+use chronolith_service::carbon::append::{NotStored, PointTarget, Rejected, append_lines, wait_durable};
 
 /// Open connections of one listener.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -56,11 +56,11 @@ impl udp::DatagramStore for Datagrams {
         let Listener { options, input, .. } = &*self.0;
         // Datagrams of several senders are stored together.
         let sender = WriteSender { listener: Some(input.name.clone()), ..WriteSender::default() };
-        let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
-        let (appended, outcome) = append_lines(app, input, store, to, &body);
+        let to = PointTarget { input, tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
+        let (appended, outcome) = append_lines(&app.service.writes, &app.service.carbon, store, to, &body);
         // Points that were appended before a failure become durable as well.
         let durable = match appended.applied {
-            Some(applied) => wait_durable(app, store, to, applied).map(drop),
+            Some(applied) => wait_durable(&app.service.writes, store, to, applied).map(drop),
             None => Ok(()),
         };
         outcome.map_err(|error| error.text).and(durable)
@@ -306,7 +306,7 @@ impl Connection {
     /// Decodes and appends on a thread that may wait, a bounded number of points.
     async fn append_step(&mut self, mut buffer: Vec<u8>, end: End) -> Result<Rest, NotStored> {
         let Some(mut points) = self.points.take() else { return Err(failed("a thread panicked")) };
-        let permit = self.listener.app.carbon.threads.clone().acquire_owned().await;
+        let permit = self.listener.app.service.carbon.threads.clone().acquire_owned().await;
         let store = self.store.clone();
         let appending = tokio::task::spawn_blocking(move || {
             let appended = points.append(&store, &mut buffer, end == End::Closed);
@@ -340,14 +340,14 @@ impl Connection {
     /// Waits until the applied points are durable.
     async fn sync(&mut self) -> Result<(), NotStored> {
         let Some(Unsynced { applied, point_count, .. }) = self.unsynced.take() else { return Ok(()) };
-        let _permit = self.listener.app.carbon.threads.acquire().await;
+        let _permit = self.listener.app.service.carbon.threads.acquire().await;
         let listener = self.listener.clone();
         let store = self.store.clone();
         let sender = self.sender.clone();
         let wait = move || {
-            let Listener { app, options, .. } = &*listener;
-            let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
-            wait_durable(app, &store, to, applied)
+            let Listener { app, options, input } = &*listener;
+            let to = PointTarget { input, tenant: &options.tenant, prefix: &options.prefix, sender: &sender };
+            wait_durable(&app.service.writes, &store, to, applied)
         };
         let waited = tokio::task::spawn_blocking(wait).await;
         let waited = waited.unwrap_or_else(|error| Err(error.to_string()));

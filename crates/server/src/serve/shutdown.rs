@@ -159,7 +159,7 @@ async fn first_of(
 
 /// Waits until all connections are closed, at most until `deadline`.
 async fn drained(app: &App, deadline: Instant) {
-    let open = || app.connections.count() + app.carbon.open_connections();
+    let open = || app.connections.count() + app.service.carbon.open_connections();
     let wait = async {
         while open() > 0 {
             sleep(Duration::from_millis(10)).await;

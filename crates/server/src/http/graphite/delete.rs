@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 
 use super::answer::{self, repeated};
 use super::render::failed;
-use super::source::{SourceSettings, TenantSource};
-use super::tag_index::TagIndex;
-use super::tag_matchers::{escaped, label_of};
 use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
+use chronolith_service::graphite::source::{SourceSettings, TenantSource};
+use chronolith_service::graphite::tag_index::TagIndex;
+use chronolith_service::graphite::tag_matchers::{escaped, label_of};
 
 /// Paths of one selector.
 const PATHS_PER_SELECTOR: usize = 500;
@@ -66,7 +66,7 @@ struct Target<'a> {
 impl<'a> Target<'a> {
     fn index(&self) -> Result<TagIndex<'a>, ApiError> {
         let limits = self.app.service.limits_of(&self.call.tenant).queries.graphite;
-        TagIndex::new(self.source.clone(), Arc::default(), ALL_TIMES, &limits, self.ctx)
+        Ok(TagIndex::new(self.source.clone(), Arc::default(), ALL_TIMES, &limits, self.ctx)?)
     }
 }
 
@@ -165,7 +165,7 @@ fn select_paths(target: &Target<'_>) -> Result<Selected, ApiError> {
     let missing = || ApiError::bad_request("missing required parameter 'query'");
     let query = target.call.params.get("query").ok_or_else(missing)?;
     let limits = target.app.service.limits_of(&target.call.tenant).queries.graphite;
-    let settings = SourceSettings { rules: target.app.carbon.rules(), limits, now_s: target.now_s };
+    let settings = SourceSettings { rules: target.app.service.carbon.rules(), limits, now_s: target.now_s };
     let source = TenantSource::new(target.source.clone(), target.ctx, settings)?;
     let found = source.find(query, None, None).map_err(|error| failed(&error, &source, target.ctx))?;
     let paths: Vec<String> = found.into_iter().filter(|node| node.is_leaf).map(|node| node.path).collect();

@@ -17,12 +17,12 @@ use chronolith_model::ReadContext;
 use jiff::tz::TimeZone;
 
 use super::render::failed;
-use super::source::{SourceSettings, TenantSource};
 use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, text};
 use crate::http::printer::Printer;
+use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 
 /// `GET` and `POST /metrics/find`.
 pub(crate) async fn find(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
@@ -80,7 +80,7 @@ async fn run(
     let now_s = app.service.env.clock.now_ms().div_euclid(1000);
     let printed = dispatch::run(app, &tenant, timeout_ms, move |app, ctx| {
         let limits = app.service.limits_of(&call.tenant).queries.graphite;
-        let settings = SourceSettings { rules: app.carbon.rules(), limits, now_s };
+        let settings = SourceSettings { rules: app.service.carbon.rules(), limits, now_s };
         let source =
             TenantSource::new(app.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?;
         let printed = print(&Finding { call: &call, source: &source, ctx, now_s })?;

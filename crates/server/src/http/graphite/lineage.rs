@@ -14,7 +14,7 @@ use chronolith_graphite::{Consolidation, Series};
 use chronolith_model::{QueryError, ReadContext};
 use serde_json::{Value, json};
 
-use super::fetch_log::{FetchLog, LoggedSeries, NO_CONSOLIDATOR};
+use chronolith_service::graphite::fetch_log::{FetchLog, LoggedSeries, NO_CONSOLIDATOR};
 
 /// Memory of the indexes below, per series of the log.
 const INDEX_BYTES_PER_SERIES: u64 = 128;

@@ -19,8 +19,8 @@ use super::answer::{self, Reading};
 use super::archive_json;
 use super::delete::graphite_store;
 use crate::app::App;
-use crate::carbon::rules::PathRules;
 use crate::http::error::ApiError;
+use chronolith_service::carbon::rules::PathRules;
 
 /// Series of a page, and of one without `limit`.
 const PAGE_SERIES_MAX: usize = 10_000;
@@ -43,7 +43,7 @@ fn read(reading: &Reading<'_>) -> Result<Value, ApiError> {
             parsed.ok_or_else(|| ApiError::parameter("limit", expected))?
         }
     };
-    let rules = reading.app.carbon.rules();
+    let rules = reading.app.service.carbon.rules();
     let page = page_of(reading, after, limit)?;
     let list: Vec<Value> = page.iter().map(|(path, labels)| of_series(path, labels, &rules)).collect();
     Ok(json!({ "status": "success", "data": list }))

@@ -11,10 +11,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::routing::{get, post};
-use chronolith_graphite::EvalError;
-use chronolith_graphite::storage::meta_tags::MetaTags;
-use chronolith_model::TenantId;
-use chronolith_service::Refusal;
+use chronolith_service::graphite::annotations::parsed_meta_tags;
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::StoredMetaTags;
 use serde_json::{Value, json};
@@ -32,24 +29,6 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/metaTags/", get(list))
         .route("/metaTags/upsert", post(upsert))
         .route("/metaTags/swap", post(swap))
-}
-
-/// Rules of a tenant; none on a server without a store.
-pub(super) fn of_tenant(app: &App, tenant: &TenantId) -> Result<Arc<MetaTags>, ApiError> {
-    let stored = match app.service.lifecycle.store() {
-        Ok(store) => store.graphite().meta_tags(tenant),
-        Err(Refusal::ReadOnly) => Arc::default(),
-        Err(refusal) => return Err(refusal.into()),
-    };
-    parsed(&stored).map(Arc::new).map_err(ApiError::bad_request)
-}
-
-fn parsed(rules: &[StoredMetaTags]) -> Result<MetaTags, EvalError> {
-    let mut meta = MetaTags::default();
-    for rule in rules {
-        meta.add(&rule.tags, &rule.expressions)?;
-    }
-    Ok(meta)
 }
 
 async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
@@ -156,6 +135,6 @@ fn rule_of(value: &Value, bytes_left: &mut u64) -> Result<StoredMetaTags, ApiErr
     expressions.sort();
     expressions.dedup();
     let rule = StoredMetaTags { tags, expressions };
-    parsed(std::slice::from_ref(&rule)).map_err(ApiError::bad_request)?;
+    parsed_meta_tags(std::slice::from_ref(&rule)).map_err(ApiError::bad_request)?;
     Ok(rule)
 }

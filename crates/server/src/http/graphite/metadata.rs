@@ -1,6 +1,6 @@
 //! `/metrics/get-metadata` and `/metrics/set-metadata`: what graphite-web asks carbon for.
 //!
-//! Not here: rules of aggregation (`crate::carbon::rules`).
+//! Not here: rules of aggregation (`chronolith_service::carbon::rules`).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const AGGREGATION_METHOD: &str = "aggregationMethod";
 
 /// Method by which points of a path are aggregated, the first of several.
 fn aggregation_method(app: &App, path: &str) -> &'static str {
-    let rules = app.carbon.rules();
+    let rules = app.service.carbon.rules();
     let method = rules.aggregations().match_path(path).and_then(|rule| rule.methods().first().copied());
     method.unwrap_or(AggregationMethod::Average).name()
 }

@@ -19,15 +19,15 @@ use chronolith_service::activity::top_queries::QueryLanguage;
 use chronolith_service::evaluation::running::{Begun, RunningQuery};
 use jiff::tz::TimeZone;
 
-use super::annotations::Annotations;
-use super::fetch_log::FetchLog;
 use super::lineage;
-use super::source::{Reading, SourceSettings, TenantSource};
 use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind, text};
 use crate::http::printer::Printer;
+use chronolith_service::graphite::annotations::Annotations;
+use chronolith_service::graphite::fetch_log::FetchLog;
+use chronolith_service::graphite::source::{Reading, SourceSettings, TenantSource};
 
 /// `GET` and `POST /render`.
 pub(crate) async fn render(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
@@ -107,10 +107,11 @@ pub(super) fn evaluated(
     ctx: &ReadContext,
 ) -> Result<Evaluated, ApiError> {
     let of_tenant = app.service.limits_of(&call.tenant).queries.graphite;
-    let settings = SourceSettings { rules: app.carbon.rules(), limits: of_tenant, now_s: targets.now };
+    let settings =
+        SourceSettings { rules: app.service.carbon.rules(), limits: of_tenant, now_s: targets.now };
     let ctx = &app.service.queries.engine.with_threads(ctx);
     let source = TenantSource::new(app.service.lifecycle.source()?.queryable(&call.tenant), ctx, settings)?
-        .with_annotations(Annotations::of_tenant(app, &call.tenant)?)
+        .with_annotations(Annotations::of_tenant(&app.service.lifecycle, &call.tenant)?)
         .with_reading(reading);
     let limits = Limits {
         series_max: of_tenant.series_max,

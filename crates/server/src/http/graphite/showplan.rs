@@ -15,14 +15,14 @@ use chronolith_model::GraphiteLimits;
 use serde_json::{Value, json};
 
 use super::answer;
-use super::fetch_log::{FetchLog, LoggedFetch};
 use super::render::{evaluated, targets_of};
-use super::source::Reading;
 use crate::app::App;
 use crate::http::call;
 use crate::http::dispatch;
 use crate::http::error::{ApiError, text};
 use crate::http::printer::Printer;
+use chronolith_service::graphite::fetch_log::{FetchLog, LoggedFetch};
+use chronolith_service::graphite::source::Reading;
 
 /// `GET` and `POST /showplan`.
 pub(super) async fn showplan(State(app): State<Arc<App>>, request: Request) -> Response<Body> {

@@ -19,11 +19,12 @@ use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use serde_json::{Value, json};
 
 use super::answer::{self, Reading, range_of, repeated};
-use super::tag_index::TagIndex;
-use super::{delete, meta_tags};
+use super::delete;
 use crate::app::App;
 use crate::http::call;
 use crate::http::error::ApiError;
+use chronolith_service::graphite::annotations::meta_tags_of;
+use chronolith_service::graphite::tag_index::TagIndex;
 
 /// Keys or values of a completion without `limit`.
 const COMPLETION_LIMIT: usize = 100;
@@ -102,7 +103,8 @@ fn index<'a>(reading: &Reading<'a>, range: TimeRange) -> Result<TagIndex<'a>, Ap
     let Reading { app, call, ctx, .. } = *reading;
     let source = app.service.lifecycle.source()?.queryable(&call.tenant);
     let limits = app.service.limits_of(&call.tenant).queries.graphite;
-    TagIndex::new(source, meta_tags::of_tenant(app, &call.tenant)?, range, &limits, ctx)
+    let meta = meta_tags_of(&app.service.lifecycle, &call.tenant)?;
+    Ok(TagIndex::new(source, meta, range, &limits, ctx)?)
 }
 
 /// The expressions of the request; none if there are none.

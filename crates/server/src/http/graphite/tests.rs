@@ -23,10 +23,10 @@ use chronolith_model::{
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::source::{SourceSettings, TenantSource};
 use super::*;
 use crate::http::tests::{Answer, Fixture};
 use crate::options::ServerOptions;
+use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 
 async fn post(server: &Fixture, path: &str, encoding: &str, body: Vec<u8>) -> Answer {
     let request = Request::post(path).header("content-encoding", encoding).body(Body::from(body));
@@ -215,7 +215,7 @@ fn with_rules_and(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     });
     put(&server, "/rules/schemas.conf", SCHEMAS);
     put(&server, "/rules/aggregation.conf", AGGREGATION);
-    server.app.read_rules().expect("valid");
+    server.app.service.read_rules().expect("valid");
     server.open()
 }
 

@@ -15,13 +15,15 @@ use chronolith_tsdb::Tsdb;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::carbon::append::{Appended, PointTarget, Rejected, append_lines, append_points, wait_durable};
 use crate::http::body::{self, BodyBytes};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::inflate::{InflateError, claimed_bytes, inflate};
 use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
 use crate::http::write::admit::{self, BodyLimits, WritePermits};
+use chronolith_service::carbon::append::{
+    Appended, PointTarget, Rejected, append_lines, append_points, wait_durable,
+};
 
 /// Bytes of columns and wire keys per byte of a body, at most: a point of four bytes has a series, a time and
 /// a value.
@@ -106,11 +108,12 @@ fn store_body(
         false => bytes,
     };
     metrics.bytes_decompressed.add(bytes.len() as u64);
-    let to = PointTarget { tenant: &request.tenant, prefix: "", sender: &request.sender };
-    let input = app.carbon.of_http();
+    let input = app.service.carbon.of_http();
+    let to = PointTarget { input, tenant: &request.tenant, prefix: "", sender: &request.sender };
     let (stored, outcome) = match request.form {
         Form::Lines => {
-            let (appended, outcome) = append_lines(app, input, store, to, &bytes);
+            let (appended, outcome) =
+                append_lines(&app.service.writes, &app.service.carbon, store, to, &bytes);
             (appended, outcome.map_err(|error| unavailable(error.text)))
         }
         Form::Metrics => append_metrics(app, store, to, &bytes),
@@ -118,7 +121,7 @@ fn store_body(
     drop((held, apply));
     // Points that were appended before a failure are visible, and durable before the answer.
     let rejected = match stored.applied {
-        Some(applied) => wait_durable(app, store, to, applied).map_err(unavailable)?,
+        Some(applied) => wait_durable(&app.service.writes, store, to, applied).map_err(unavailable)?,
         None => Rejected::default(),
     };
     outcome?;
@@ -142,8 +145,9 @@ fn append_metrics(
     bytes: &[u8],
 ) -> (Appended, Result<(), ApiError>) {
     let mut failure = None;
-    let input = app.carbon.of_http();
-    match append_points(app, input, store, to, |points| failure = decode_metrics(bytes, points).err()) {
+    match append_points(&app.service.writes, &app.service.carbon, store, to, |points| {
+        failure = decode_metrics(bytes, points).err()
+    }) {
         Ok(appended) => (appended, failure.map_or(Ok(()), |error| Err(ApiError::bad_request(error)))),
         Err(error) => (Appended::default(), Err(unavailable(error.text))),
     }

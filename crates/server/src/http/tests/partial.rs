@@ -38,7 +38,7 @@ pub(crate) fn uploading(
     let mut options = ServerOptions::new("/data".into());
     change(&mut options);
     let app = Arc::new(App::new(env.clone(), options, None));
-    app.read_rules().expect("valid");
+    app.service.read_rules().expect("valid");
     let (options, progress) = (app.service.options.tsdb_options(), Arc::new(ReplayProgress::default()));
     let bucket = sources(env, bucket);
     let store = Tsdb::open_with_bucket(env.clone(), options, progress, Some(bucket)).expect("opens");

@@ -4,7 +4,7 @@ use chronolith_service::options::CarbonListener;
 use std::sync::Arc;
 
 use crate::app::App;
-use crate::carbon::CarbonInput;
+use chronolith_service::carbon::CarbonInput;
 
 pub(crate) struct Listener {
     pub(crate) app: Arc<App>,

@@ -16,7 +16,7 @@ use chronolith_tsdb::{Applied, Tsdb};
 
 use super::gzip::{self, GzipStream};
 use super::listener::Listener;
-use crate::carbon::append::{self, NotStored, PointTarget, append_points};
+use chronolith_service::carbon::append::{self, NotStored, PointTarget, append_points};
 
 /// Decompressed bytes that are decoded together, at most.
 const TEXT_BYTES_MAX: usize = (512 << 10) + LINE_BYTES_MAX;
@@ -97,14 +97,15 @@ impl PointStream {
         }
         self.choose_decoder(buffer, is_end);
         let Listener { app, options, input } = &*self.listener;
-        let to = PointTarget { tenant: &options.tenant, prefix: &options.prefix, sender: &self.sender };
+        let to =
+            PointTarget { input, tenant: &options.tenant, prefix: &options.prefix, sender: &self.sender };
         let end = if is_end { InputEnd::Closed } else { InputEnd::Open };
         let bytes_before = buffer.len();
         match &mut self.decoder {
             Decoder::Start => Ok(Appended::default()),
             Decoder::Lines(lines) => {
                 let mut read_bytes = 0;
-                let appended = append_points(app, input, store, to, |points| {
+                let appended = append_points(&app.service.writes, &app.service.carbon, store, to, |points| {
                     read_bytes = lines.decode(buffer, end, points);
                 });
                 buffer.drain(..read_bytes);
@@ -113,14 +114,16 @@ impl PointStream {
             Decoder::GzippedLines(lines) => {
                 let step = lines.decompress(buffer, end);
                 buffer.drain(..step.read_bytes);
-                let appended = append_points(app, input, store, to, |points| lines.decode(&step, points));
+                let appended = append_points(&app.service.writes, &app.service.carbon, store, to, |points| {
+                    lines.decode(&step, points)
+                });
                 self.failure = step.damage;
                 Ok(Appended { has_more: step.has_more, ..Appended::new(appended?, step.bytes) })
             }
             Decoder::Pickle(pickle) => {
                 pickle.frames.push(buffer);
                 buffer.clear();
-                let appended = append_points(app, input, store, to, |points| {
+                let appended = append_points(&app.service.writes, &app.service.carbon, store, to, |points| {
                     self.failure = pickle.decode(points, end);
                 });
                 Ok(Appended::new(appended?, bytes_before))

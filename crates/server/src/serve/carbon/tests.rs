@@ -47,7 +47,7 @@ impl Carbon {
         let server = Fixture { app: app(server) }.open();
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("bound");
-        let input = server.app.carbon.of_listener(0);
+        let input = server.app.service.carbon.of_listener(0);
         let listener = Arc::new(Listener { app: server.app.clone(), options, input });
         let (stop, closing) = watch::channel(false);
         tokio::spawn(accept(listener.clone(), socket, closing));

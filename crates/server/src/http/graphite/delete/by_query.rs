@@ -25,8 +25,8 @@ use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::error::ApiError;
 use crate::http::graphite::answer::{self, repeated};
-use crate::http::graphite::tag_index::TagIndex;
-use crate::http::graphite::tag_matchers::{has_label, tag_matchers};
+use chronolith_service::graphite::tag_index::TagIndex;
+use chronolith_service::graphite::tag_matchers::{has_label, tag_matchers};
 
 /// Series that are deleted together, each by a selector of its own.
 const SERIES_PER_STEP: usize = if cfg!(test) { 3 } else { 2_000 };
@@ -208,7 +208,7 @@ impl Query {
 
     /// Returns true if the newest point of the series is before `olderThan`. A deleted series, which blocks
     /// list until they are compacted, has none.
-    fn has_old_points_only(&self, series: &SeriesRead) -> Result<bool, ApiError> {
+    fn has_old_points_only(&self, series: &SeriesRead) -> Result<bool, QueryError> {
         if self.is_matched_by_labels {
             return Ok(true);
         }
@@ -260,7 +260,7 @@ fn labels_of_text(text: &str) -> Result<Labels, ApiError> {
 
 /// Labels of the series that the matchers of the expressions select, but for the metric name.
 fn label_names(index: &TagIndex<'_>, expressions: &[TagExpression]) -> Result<Vec<String>, ApiError> {
-    index.tag_labels(&tag_matchers(expressions).matchers)
+    Ok(index.tag_labels(&tag_matchers(expressions).matchers)?)
 }
 
 /// Selector of the series with exactly these labels.

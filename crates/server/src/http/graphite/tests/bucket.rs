@@ -69,7 +69,7 @@ impl Bucket {
         let mut options = ServerOptions::new("/data".into());
         set_rules(&mut options, &self.env);
         let reader = Fixture { app: std::sync::Arc::new(App::new(self.env.clone(), options, None)) };
-        reader.app.read_rules().expect("valid");
+        reader.app.service.read_rules().expect("valid");
         let bucket = sources(&self.env, &bucket_options());
         reader.app.set_bucket(bucket.clone());
         reader.app.service.lifecycle.set_sources(bucket);

@@ -23,7 +23,7 @@ async fn long_ranges_read_rollups_and_have_the_same_results() {
     let server = with_rules();
     put(&server, "/rules/schemas.conf", LONG_SCHEMAS);
     put(&server, "/rules/aggregation.conf", LONG_AGGREGATION);
-    server.app.read_rules().expect("valid");
+    server.app.service.read_rules().expect("valid");
     let mut lines = String::new();
     for (idx, time) in (1_699_900_000..1_700_000_000).step_by(10).enumerate() {
         // A counter with a reset, and a gauge of fractions.

@@ -20,17 +20,17 @@ use chronolith_model::{
     TimeRange,
 };
 
+use super::error::GraphiteError;
 use super::tag_matchers::{NAME_TAG, has_label, label_of, matchers_of_labels, tag_matchers, tags_of};
-use crate::http::error::{ApiError, ErrorKind};
 
 /// Receives a series, with its tags if it has some and is selected.
-type VisitTagged<'a> = dyn FnMut(&SeriesRead, Option<Tags>) -> Result<ControlFlow<()>, ApiError> + 'a;
+type VisitTagged<'a> = dyn FnMut(&SeriesRead, Option<Tags>) -> Result<ControlFlow<()>, GraphiteError> + 'a;
 
 /// Bytes of a text in a list, apart from its characters.
 const TEXT_BYTES: u64 = 64;
 
 /// Tags of the series that have samples in a range.
-pub(super) struct TagIndex<'a> {
+pub struct TagIndex<'a> {
     source: Arc<dyn Queryable>,
     ctx: &'a ReadContext,
     range: TimeRange,
@@ -46,26 +46,30 @@ type Tags = BTreeMap<String, String>;
 
 /// Counts of the values of some tags.
 #[derive(Debug, Default)]
-pub(super) struct Terms {
-    pub(super) series_count: u64,
+pub struct Terms {
+    pub series_count: u64,
     /// By key and value.
-    pub(super) counts: BTreeMap<String, BTreeMap<String, u64>>,
+    pub counts: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 impl<'a> TagIndex<'a> {
-    pub(super) fn new(
+    /// Tags of the series of `source` with samples in `range`, and the tags of rules.
+    ///
+    /// # Errors
+    /// If no memory is left.
+    pub fn new(
         source: Arc<dyn Queryable>,
         meta: Arc<MetaTags>,
         range: TimeRange,
         limits: &GraphiteLimits,
         ctx: &'a ReadContext,
-    ) -> Result<TagIndex<'a>, ApiError> {
+    ) -> Result<TagIndex<'a>, GraphiteError> {
         let held = RefCell::new(ctx.budget.reserve(0).map_err(QueryError::from)?);
         Ok(TagIndex { source, ctx, range, meta, results_max: limits.tag_results_max, held })
     }
 
     /// Keys of the tags of the selected series, of all series without expressions.
-    pub(super) fn keys(&self, expressions: &[TagExpression]) -> Result<BTreeSet<String>, ApiError> {
+    pub fn keys(&self, expressions: &[TagExpression]) -> Result<BTreeSet<String>, GraphiteError> {
         let mut keys = BTreeSet::new();
         if self.is_indexed(expressions) {
             let matchers = tag_matchers(expressions).matchers;
@@ -91,11 +95,11 @@ impl<'a> TagIndex<'a> {
     }
 
     /// Values of `key` of the selected series, of all series without expressions.
-    pub(super) fn values(
+    pub fn values(
         &self,
         key: &str,
         expressions: &[TagExpression],
-    ) -> Result<BTreeSet<String>, ApiError> {
+    ) -> Result<BTreeSet<String>, GraphiteError> {
         let mut values = BTreeSet::new();
         if self.is_indexed(expressions) && !self.meta.keys().contains(key) {
             let mut matchers = tag_matchers(expressions).matchers;
@@ -123,7 +127,7 @@ impl<'a> TagIndex<'a> {
     }
 
     /// Number of series per value of `key`.
-    pub(super) fn value_counts(&self, key: &str) -> Result<BTreeMap<String, u64>, ApiError> {
+    pub fn value_counts(&self, key: &str) -> Result<BTreeMap<String, u64>, GraphiteError> {
         let label = label_of(key);
         let names = [label];
         let is_plain = key != NAME_TAG && !self.meta.keys().contains(key);
@@ -148,7 +152,7 @@ impl<'a> TagIndex<'a> {
     }
 
     /// Canonical paths of the selected series.
-    pub(super) fn paths(&self, expressions: &[TagExpression]) -> Result<BTreeSet<String>, ApiError> {
+    pub fn paths(&self, expressions: &[TagExpression]) -> Result<BTreeSet<String>, GraphiteError> {
         let mut paths = BTreeSet::new();
         self.for_each_tagged(expressions, &mut |series, _| {
             let path = path_of_labels(&series.labels);
@@ -160,7 +164,7 @@ impl<'a> TagIndex<'a> {
     }
 
     /// Number of selected series, and per value of each of `keys`.
-    pub(super) fn terms(&self, expressions: &[TagExpression], keys: &[&str]) -> Result<Terms, ApiError> {
+    pub fn terms(&self, expressions: &[TagExpression], keys: &[&str]) -> Result<Terms, GraphiteError> {
         let mut terms = Terms::default();
         for key in keys {
             terms.counts.insert((*key).to_owned(), BTreeMap::new());
@@ -178,11 +182,11 @@ impl<'a> TagIndex<'a> {
     }
 
     /// Calls `visit` with each series with tags that satisfies the expressions, and its tags.
-    pub(super) fn for_each_tagged(
+    pub fn for_each_tagged(
         &self,
         expressions: &[TagExpression],
-        visit: &mut dyn FnMut(&SeriesRead, Tags) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
+        visit: &mut dyn FnMut(&SeriesRead, Tags) -> Result<(), GraphiteError>,
+    ) -> Result<(), GraphiteError> {
         self.for_tagged_while(expressions, &mut |series, tags| {
             tags.map_or(Ok(()), |tags| visit(series, tags)).map(ControlFlow::Continue)
         })
@@ -190,28 +194,28 @@ impl<'a> TagIndex<'a> {
 
     /// Calls `visit` with each series, in order of labels, that the matchers of the expressions select, until
     /// it breaks; with its tags if it has some and satisfies the expressions.
-    pub(super) fn for_tagged_while(
+    pub fn for_tagged_while(
         &self,
         expressions: &[TagExpression],
         visit: &mut VisitTagged<'_>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), GraphiteError> {
         let matchers = matchers_of_labels(expressions, &self.meta);
         self.for_series_while(&matchers, &SelectHints::newest(), &mut |series| {
             let tags = self.tags(&series.labels)?;
             let mut is_selected = !tags.is_empty();
             for expression in expressions {
-                is_selected = is_selected && expression.matches(&tags).map_err(ApiError::bad_request)?;
+                is_selected = is_selected && expression.matches(&tags).map_err(GraphiteError::Invalid)?;
             }
             visit(series, Some(tags).filter(|_| is_selected))
         })
     }
 
     /// Tags of a series with the tags of rules; none if it has its name only.
-    fn tags(&self, labels: &Labels) -> Result<Tags, ApiError> {
+    fn tags(&self, labels: &Labels) -> Result<Tags, GraphiteError> {
         if labels.len() == 1 {
             return Ok(BTreeMap::new());
         }
-        tags_of(labels, &self.meta).map_err(ApiError::bad_request)
+        tags_of(labels, &self.meta).map_err(GraphiteError::Invalid)
     }
 
     /// Returns true if label APIs answer for the series that the expressions select.
@@ -220,7 +224,7 @@ impl<'a> TagIndex<'a> {
     }
 
     /// Labels of the selected series, but for the metric name.
-    pub(super) fn tag_labels(&self, matchers: &[Matcher]) -> Result<Vec<String>, ApiError> {
+    pub fn tag_labels(&self, matchers: &[Matcher]) -> Result<Vec<String>, GraphiteError> {
         let selector = Selector { matchers, range: self.range };
         let mut labels = self.source.label_names(&selector, 0, self.ctx)?;
         labels.retain(|label| label != METRIC_NAME);
@@ -228,7 +232,7 @@ impl<'a> TagIndex<'a> {
         Ok(labels)
     }
 
-    fn label_values(&self, label: &str, matchers: &[Matcher]) -> Result<Vec<String>, ApiError> {
+    fn label_values(&self, label: &str, matchers: &[Matcher]) -> Result<Vec<String>, GraphiteError> {
         let selector = Selector { matchers, range: self.range };
         let values = self.source.label_values(label, &selector, 0, self.ctx)?;
         self.check_count(values.len())?;
@@ -240,8 +244,8 @@ impl<'a> TagIndex<'a> {
         &self,
         matchers: &[Matcher],
         hints: &SelectHints<'_>,
-        visit: &mut dyn FnMut(&SeriesRead) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
+        visit: &mut dyn FnMut(&SeriesRead) -> Result<(), GraphiteError>,
+    ) -> Result<(), GraphiteError> {
         self.for_series_while(matchers, hints, &mut |series| visit(series).map(ControlFlow::Continue))
     }
 
@@ -249,8 +253,8 @@ impl<'a> TagIndex<'a> {
         &self,
         matchers: &[Matcher],
         hints: &SelectHints<'_>,
-        visit: &mut dyn FnMut(&SeriesRead) -> Result<ControlFlow<()>, ApiError>,
-    ) -> Result<(), ApiError> {
+        visit: &mut dyn FnMut(&SeriesRead) -> Result<ControlFlow<()>, GraphiteError>,
+    ) -> Result<(), GraphiteError> {
         let selector = Selector { matchers, range: self.range };
         let mut batches = self.source.select_with(&selector, hints, self.ctx)?;
         let mut batch = Vec::new();
@@ -268,7 +272,7 @@ impl<'a> TagIndex<'a> {
         }
     }
 
-    fn count(&self, counts: &mut BTreeMap<String, u64>, value: String) -> Result<(), ApiError> {
+    fn count(&self, counts: &mut BTreeMap<String, u64>, value: String) -> Result<(), GraphiteError> {
         if let Some(count) = counts.get_mut(&value) {
             *count += 1;
             return Ok(());
@@ -278,7 +282,7 @@ impl<'a> TagIndex<'a> {
         self.check_count(counts.len())
     }
 
-    fn check_count(&self, found: usize) -> Result<(), ApiError> {
+    fn check_count(&self, found: usize) -> Result<(), GraphiteError> {
         let limit = self.results_max;
         if found as u64 <= limit {
             return Ok(());
@@ -286,10 +290,10 @@ impl<'a> TagIndex<'a> {
         let message = format!(
             "found {found} series, tags or values, more than the limit of {limit} (graphite.max-tag-results)"
         );
-        Err(ApiError::new(ErrorKind::Execution, message))
+        Err(GraphiteError::TooMany(message))
     }
 
-    fn reserve<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), ApiError> {
+    fn reserve<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), GraphiteError> {
         let bytes = texts.map(|text| text.len() as u64 + TEXT_BYTES).sum();
         self.held.borrow_mut().grow(bytes).map_err(QueryError::from)?;
         Ok(())

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use super::archive::{Choice, PointCounts};
 
 /// Name of no consolidation.
-pub(super) const NO_CONSOLIDATOR: &str = "NoneConsolidator";
+pub const NO_CONSOLIDATOR: &str = "NoneConsolidator";
 
 /// Archive that points of series were read from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LoggedArchive {
+pub struct LoggedArchive {
     /// Section of storage-schemas.conf; empty without one.
     schema_name: String,
     /// Archives of the section; empty without a schema.
@@ -53,7 +53,7 @@ impl LoggedArchive {
     }
 
     /// Fields of Metrictank's metadata that describe an archive, with the number of series read from it.
-    pub(super) fn to_json(&self, series_count: u64) -> Value {
+    pub fn to_json(&self, series_count: u64) -> Value {
         json!({
             "schema-name": self.schema_name,
             "schema-retentions": self.retentions,
@@ -82,33 +82,33 @@ fn consolidator_of(method: AggregationMethod) -> &'static str {
 }
 
 /// One series of a fetch.
-pub(super) struct LoggedSeries {
-    pub(super) name: String,
-    pub(super) archive_idx: usize,
+pub struct LoggedSeries {
+    pub name: String,
+    pub archive_idx: usize,
     /// Points of the answer, empty ones included.
-    pub(super) point_count: usize,
-    pub(super) read: PointCounts,
+    pub point_count: usize,
+    pub read: PointCounts,
 }
 
 /// One expression in one range.
-pub(super) struct LoggedFetch {
-    pub(super) request: FetchRequest,
+pub struct LoggedFetch {
+    pub request: FetchRequest,
     /// Points per series above which a coarser archive is chosen.
-    pub(super) points_max: u64,
-    pub(super) series: Vec<LoggedSeries>,
+    pub points_max: u64,
+    pub series: Vec<LoggedSeries>,
 }
 
 /// All fetches of a request, in their order.
 #[derive(Default)]
-pub(super) struct FetchLog {
-    pub(super) fetches: Vec<LoggedFetch>,
+pub struct FetchLog {
+    pub fetches: Vec<LoggedFetch>,
     archives: Vec<LoggedArchive>,
     idxs: BTreeMap<LoggedArchive, usize>,
 }
 
 impl FetchLog {
     /// Begins the next fetch.
-    pub(super) fn begin(&mut self, request: &FetchRequest, points_max: u64) {
+    pub fn begin(&mut self, request: &FetchRequest, points_max: u64) {
         self.fetches.push(LoggedFetch { request: request.clone(), points_max, series: Vec::new() });
     }
 
@@ -125,12 +125,12 @@ impl FetchLog {
     }
 
     /// The archive of that index.
-    pub(super) fn archive(&self, idx: usize) -> Option<&LoggedArchive> {
+    pub fn archive(&self, idx: usize) -> Option<&LoggedArchive> {
         self.archives.get(idx)
     }
 
     /// All series of all fetches.
-    pub(super) fn series(&self) -> impl Iterator<Item = &LoggedSeries> {
+    pub fn series(&self) -> impl Iterator<Item = &LoggedSeries> {
         self.fetches.iter().flat_map(|fetch| &fetch.series)
     }
 }

@@ -27,11 +27,11 @@ use chronolith_model::{
 
 use super::annotations::Annotations;
 use super::archive::{self, Choice, PointCounts, PointReader};
+use super::error::GraphiteError;
 use super::fetch_log::{FetchLog, LoggedArchive, LoggedSeries};
 use super::points::{Grid, Points, PointsRead, STEP_DEFAULT_S, WaitingSeries, step_of};
 use super::tag_matchers::{escaped, label_of, matchers_of_labels, tags_of};
 use crate::carbon::rules::PathRules;
-use crate::http::error::ApiError;
 
 /// Time before the range that is read for the step of a series with few points.
 const STEP_LOOKBACK_S: i64 = 3600;
@@ -51,16 +51,16 @@ const TAG_BYTES: usize = 160;
 const NAMES_PER_SELECT: usize = 512;
 
 /// Rules, limits and clock of a request.
-pub(super) struct SourceSettings {
-    pub(super) rules: Arc<PathRules>,
-    pub(super) limits: GraphiteLimits,
+pub struct SourceSettings {
+    pub rules: Arc<PathRules>,
+    pub limits: GraphiteLimits,
     /// Clock of the request, in seconds.
-    pub(super) now_s: i64,
+    pub now_s: i64,
 }
 
 /// Reads of the fetches of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
+pub enum Reading {
     /// Points, without a log of the fetches.
     Points,
     /// Points, with a log of the fetches.
@@ -70,7 +70,7 @@ pub(super) enum Reading {
 }
 
 /// Source of one request.
-pub(super) struct TenantSource<'a> {
+pub struct TenantSource<'a> {
     source: Arc<dyn Queryable>,
     ctx: &'a ReadContext,
     settings: SourceSettings,
@@ -90,11 +90,15 @@ pub(super) struct TenantSource<'a> {
 }
 
 impl<'a> TenantSource<'a> {
-    pub(super) fn new(
+    /// A source without events and meta tags that reads points.
+    ///
+    /// # Errors
+    /// If no memory is left.
+    pub fn new(
         source: Arc<dyn Queryable>,
         ctx: &'a ReadContext,
         settings: SourceSettings,
-    ) -> Result<TenantSource<'a>, ApiError> {
+    ) -> Result<TenantSource<'a>, GraphiteError> {
         let held = RefCell::new(ctx.budget.reserve(0).map_err(QueryError::from)?);
         Ok(TenantSource {
             source,
@@ -112,27 +116,27 @@ impl<'a> TenantSource<'a> {
     }
 
     /// The same source with other reads.
-    pub(super) fn with_reading(self, reading: Reading) -> TenantSource<'a> {
+    pub fn with_reading(self, reading: Reading) -> TenantSource<'a> {
         TenantSource { reading, ..self }
     }
 
     /// The same source with events and meta tags.
-    pub(super) fn with_annotations(self, annotations: Annotations) -> TenantSource<'a> {
+    pub fn with_annotations(self, annotations: Annotations) -> TenantSource<'a> {
         TenantSource { annotations, ..self }
     }
 
     /// Returns the failure of the store that ended the evaluation.
-    pub(super) fn take_failure(&self) -> Option<QueryError> {
+    pub fn take_failure(&self) -> Option<QueryError> {
         self.failure.take()
     }
 
     /// Returns the log of the fetches; it is empty for [`Reading::Points`].
-    pub(super) fn take_log(&self) -> FetchLog {
+    pub fn take_log(&self) -> FetchLog {
         self.log.take()
     }
 
     /// Returns the number of samples and windows of roll-ups that were read.
-    pub(super) fn sample_count(&self) -> u64 {
+    pub fn sample_count(&self) -> u64 {
         self.sample_count.get()
     }
 

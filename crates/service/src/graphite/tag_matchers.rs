@@ -12,30 +12,30 @@ use chronolith_graphite::storage::tag_query::{ANY_TAG, TagExpression, TagOperato
 use chronolith_model::{Labels, METRIC_NAME, MatchOp, Matcher};
 
 /// Tag that is the metric name.
-pub(super) const NAME_TAG: &str = "name";
+pub const NAME_TAG: &str = "name";
 
 /// Matchers of a list of expressions.
-pub(super) struct TagMatchers {
+pub struct TagMatchers {
     /// Every series that satisfies the expressions is selected by all of them.
-    pub(super) matchers: Vec<Matcher>,
+    pub matchers: Vec<Matcher>,
     /// Returns true if each expression has its matcher.
-    pub(super) is_exact: bool,
+    pub is_exact: bool,
 }
 
 /// Returns the matchers of `expressions`.
-pub(super) fn tag_matchers(expressions: &[TagExpression]) -> TagMatchers {
+pub fn tag_matchers(expressions: &[TagExpression]) -> TagMatchers {
     let matchers: Vec<Matcher> = expressions.iter().filter_map(matcher_of).collect();
     let is_exact = matchers.len() == expressions.len();
     TagMatchers { matchers, is_exact }
 }
 
 /// The label of a tag.
-pub(super) fn label_of(tag: &str) -> &str {
+pub fn label_of(tag: &str) -> &str {
     if tag == NAME_TAG { METRIC_NAME } else { tag }
 }
 
 /// Tags of a series, `name` and the tags of rules among them; of a series without tags its name alone.
-pub(super) fn tags_of(labels: &Labels, meta: &MetaTags) -> Result<BTreeMap<String, String>, EvalError> {
+pub fn tags_of(labels: &Labels, meta: &MetaTags) -> Result<BTreeMap<String, String>, EvalError> {
     let tag = |label: &str| if label == METRIC_NAME { NAME_TAG.to_owned() } else { label.to_owned() };
     let mut tags = labels.iter().map(|(label, value)| (tag(label), value.to_owned())).collect();
     if labels.len() > 1 && !meta.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn tags_of(labels: &Labels, meta: &MetaTags) -> Result<BTreeMap<Strin
 }
 
 /// Returns matchers that select every series that satisfies the expressions, with the tags of rules.
-pub(super) fn matchers_of_labels(expressions: &[TagExpression], meta: &MetaTags) -> Vec<Matcher> {
+pub fn matchers_of_labels(expressions: &[TagExpression], meta: &MetaTags) -> Vec<Matcher> {
     // Matchers see labels only.
     let is_of_labels =
         |expression: &&TagExpression| expression.key != ANY_TAG && !meta.keys().contains(&expression.key);
@@ -56,7 +56,7 @@ pub(super) fn matchers_of_labels(expressions: &[TagExpression], meta: &MetaTags)
 }
 
 /// Matcher of series that have the label.
-pub(super) fn has_label(label: &str) -> Option<Matcher> {
+pub fn has_label(label: &str) -> Option<Matcher> {
     Matcher::new(label, MatchOp::NotEqual, "").ok()
 }
 
@@ -85,6 +85,6 @@ fn prefix_matcher(label: &str, prefix: &str) -> Option<Matcher> {
 }
 
 /// A character as a regex that matches it alone.
-pub(super) fn escaped(c: char) -> impl Iterator<Item = char> {
+pub fn escaped(c: char) -> impl Iterator<Item = char> {
     "\\.+*?()|[]{}^$".contains(c).then_some('\\').into_iter().chain([c])
 }

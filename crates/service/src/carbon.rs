@@ -4,15 +4,15 @@
 //! Not here: the append (`append`), rules of paths (`rules`), sockets (`serve::carbon`), requests
 //! (`http::graphite`).
 
-pub(crate) mod append;
-pub(crate) mod rules;
+pub mod append;
+pub mod rules;
 
 use std::sync::Arc;
 
+use crate::counter::Counter;
+use crate::limits::CARBON_THREADS_MAX;
+use crate::options::CarbonListener;
 use chronolith_ingest::carbon::{Refused, RefusedReason};
-use chronolith_service::counter::Counter;
-use chronolith_service::limits::CARBON_THREADS_MAX;
-use chronolith_service::options::CarbonListener;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
@@ -22,44 +22,53 @@ use rules::PathRules;
 const HTTP_INPUT: &str = "http";
 
 /// Parts that all inputs share.
-pub(crate) struct CarbonContext {
+pub struct CarbonContext {
     /// Permits of the threads that decode, append and wait for the disk on behalf of listeners.
-    pub(crate) threads: Arc<Semaphore>,
+    pub threads: Arc<Semaphore>,
     /// Inputs of the listeners in order of the settings, then the input of HTTP requests.
     inputs: Vec<Arc<CarbonInput>>,
     rules: RwLock<Arc<PathRules>>,
 }
 
 /// Counters of one listener, or of all HTTP requests.
-pub(crate) struct CarbonInput {
+pub struct CarbonInput {
     /// Protocol and address as set, or `http`.
-    pub(crate) name: String,
-    pub(crate) points: Counter,
-    pub(crate) connections_opened: Counter,
-    pub(crate) connections_closed: Counter,
+    pub name: String,
+    /// Appended points.
+    pub points: Counter,
+    /// Connections since the start.
+    pub connections_opened: Counter,
+    /// Connections that have ended.
+    pub connections_closed: Counter,
     /// Connections closed at once since too many are open.
-    pub(crate) connections_refused: Counter,
+    pub connections_refused: Counter,
     /// Connections whose bytes are gzip.
-    pub(crate) gzip_connections: Counter,
+    pub gzip_connections: Counter,
     /// Connections that were reset since points of them are not stored.
-    pub(crate) connections_reset: Counter,
+    pub connections_reset: Counter,
     /// Points of these connections that the store refused or may not have made durable.
-    pub(crate) points_not_stored: Counter,
+    pub points_not_stored: Counter,
     refused: Mutex<Refused>,
 }
 
 /// Newest refused point of a reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NewestRefused {
-    pub(crate) input: String,
-    pub(crate) reason: RefusedReason,
-    pub(crate) count: u64,
-    pub(crate) text: String,
-    pub(crate) time_ms: i64,
+pub struct NewestRefused {
+    /// Name of the input.
+    pub input: String,
+    /// Reason of the refusal.
+    pub reason: RefusedReason,
+    /// Points refused for it since the start.
+    pub count: u64,
+    /// Text of the newest one.
+    pub text: String,
+    /// Clock when it was refused.
+    pub time_ms: i64,
 }
 
 impl CarbonContext {
-    pub(crate) fn new(listeners: &[CarbonListener]) -> CarbonContext {
+    /// Inputs without counts, and no rules.
+    pub fn new(listeners: &[CarbonListener]) -> CarbonContext {
         let names = listeners.iter().map(CarbonListener::name).chain([HTTP_INPUT.to_owned()]);
         let inputs = names.map(|name| Arc::new(CarbonInput::new(name))).collect();
         let threads = Arc::new(Semaphore::new(CARBON_THREADS_MAX));
@@ -67,31 +76,32 @@ impl CarbonContext {
     }
 
     /// Returns the input of the listener at `idx` of the settings.
-    pub(crate) fn of_listener(&self, idx: usize) -> Arc<CarbonInput> {
+    pub fn of_listener(&self, idx: usize) -> Arc<CarbonInput> {
         self.inputs[idx].clone()
     }
 
     /// Returns the input of HTTP requests.
-    pub(crate) fn of_http(&self) -> &Arc<CarbonInput> {
+    pub fn of_http(&self) -> &Arc<CarbonInput> {
         &self.inputs[self.inputs.len() - 1]
     }
 
     /// Returns the rules of paths in effect.
-    pub(crate) fn rules(&self) -> Arc<PathRules> {
+    pub fn rules(&self) -> Arc<PathRules> {
         self.rules.read().clone()
     }
 
     /// Replaces the rules of paths, for points that arrive from now on.
-    pub(crate) fn set_rules(&self, rules: PathRules) {
+    pub fn set_rules(&self, rules: PathRules) {
         *self.rules.write() = Arc::new(rules);
     }
 
     /// Number of open connections of all listeners.
-    pub(crate) fn open_connections(&self) -> usize {
+    pub fn open_connections(&self) -> usize {
         self.inputs.iter().map(|input| input.open_connections()).sum()
     }
 
-    pub(crate) fn inputs(&self) -> &[Arc<CarbonInput>] {
+    /// Inputs of the listeners in order of the settings, then the input of HTTP requests.
+    pub fn inputs(&self) -> &[Arc<CarbonInput>] {
         &self.inputs
     }
 }
@@ -112,22 +122,22 @@ impl CarbonInput {
     }
 
     /// Number of open connections.
-    pub(crate) fn open_connections(&self) -> usize {
+    pub fn open_connections(&self) -> usize {
         (self.connections_opened.as_f64() - self.connections_closed.as_f64()).max(0.0) as usize
     }
 
     /// Number of points that were refused for a reason.
-    pub(crate) fn refused_count(&self, reason: RefusedReason) -> u64 {
+    pub fn refused_count(&self, reason: RefusedReason) -> u64 {
         self.refused.lock().count(reason)
     }
 
     /// Counts refused points and keeps the newest of each reason.
-    pub(crate) fn add_refused(&self, refused: Refused) {
+    pub fn add_refused(&self, refused: Refused) {
         self.refused.lock().add(refused);
     }
 
     /// Returns the newest refused points, one per reason.
-    pub(crate) fn newest_refused(&self) -> Vec<NewestRefused> {
+    pub fn newest_refused(&self) -> Vec<NewestRefused> {
         let refused = self.refused.lock();
         let newest = RefusedReason::ALL.into_iter().filter_map(|reason| {
             let line = refused.newest(reason)?;

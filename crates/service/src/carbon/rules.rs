@@ -10,6 +10,7 @@ use std::hash::BuildHasher as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::options::RuleFiles;
 use chronolith_base::Disk;
 use chronolith_base::hash::{FixedState, HashTable};
 use chronolith_ingest::carbon::{
@@ -19,7 +20,6 @@ use chronolith_ingest::carbon::{
 use chronolith_model::reorder::Update;
 use chronolith_model::rollup::{RollupArchive, RollupMethod, RollupMethods, RollupRules};
 use chronolith_model::{Labels, ReorderRule, WriteBatch};
-use chronolith_service::options::RuleFiles;
 use parking_lot::{Mutex, RwLock};
 
 /// Wire keys whose rule is cached: 16 MiB.
@@ -45,7 +45,7 @@ struct CachedRule {
 
 /// All rules, as read from their files.
 #[derive(Default)]
-pub(crate) struct PathRules {
+pub struct PathRules {
     schemas: Schemas,
     aggregations: AggregationRules,
     rewrites: Arc<RewriteRules>,
@@ -64,7 +64,7 @@ impl PathRules {
     ///
     /// # Errors
     /// The text for the operator: which file, where, why.
-    pub(crate) fn read(disk: &dyn Disk, files: &RuleFiles, seed: u64) -> Result<PathRules, String> {
+    pub fn read(disk: &dyn Disk, files: &RuleFiles, seed: u64) -> Result<PathRules, String> {
         let schemas = parse(disk, files.schemas.as_deref(), Schemas::parse)?;
         let aggregations = parse(disk, files.aggregation.as_deref(), AggregationRules::parse)?;
         let rewrites = parse(disk, files.rewrites.as_deref(), RewriteRules::parse)?;
@@ -102,7 +102,7 @@ impl PathRules {
 
     /// Quantises the points of series with a rule: up where a reorder buffer sorts them, else down, as
     /// whisper does.
-    pub(crate) fn apply(&self, batch: &mut WriteBatch) {
+    pub fn apply(&self, batch: &mut WriteBatch) {
         if self.point_rules.is_empty() {
             return;
         }
@@ -172,7 +172,7 @@ impl PathRules {
     }
 
     /// Calls `decode` with a rewriter if there are rewrite rules.
-    pub(crate) fn with_rewriter<R>(&self, decode: impl FnOnce(Option<&mut Rewriter>) -> R) -> R {
+    pub fn with_rewriter<R>(&self, decode: impl FnOnce(Option<&mut Rewriter>) -> R) -> R {
         if !self.has_rewrites {
             return decode(None);
         }
@@ -187,33 +187,33 @@ impl PathRules {
     }
 
     /// Returns the rules that apply to a path, as sent with its prefix.
-    pub(crate) fn explain(&self, path: &str) -> Explanation {
+    pub fn explain(&self, path: &str) -> Explanation {
         explain(path, &self.rewrites, &self.schemas, &self.aggregations)
     }
 
     /// Seconds per point of the coarsest archive of all schemas.
-    pub(crate) fn step_max_s(&self) -> i64 {
+    pub fn step_max_s(&self) -> i64 {
         let coarsest = self.schemas.rules().iter().filter_map(|schema| schema.archives().last());
         coarsest.map(|archive| i64::from(archive.step_s)).max().unwrap_or(0)
     }
 
     /// Rules from paths to archives.
-    pub(crate) fn schemas(&self) -> &Schemas {
+    pub fn schemas(&self) -> &Schemas {
         &self.schemas
     }
 
     /// Rules from paths to methods.
-    pub(crate) fn aggregations(&self) -> &AggregationRules {
+    pub fn aggregations(&self) -> &AggregationRules {
         &self.aggregations
     }
 
     /// Number of wire keys whose rule is cached.
-    pub(crate) fn cached_count(&self) -> usize {
+    pub fn cached_count(&self) -> usize {
         self.cached.read().len()
     }
 
     /// Searches that were given up because a pattern took too many steps.
-    pub(crate) fn exceeded_count(&self) -> u64 {
+    pub fn exceeded_count(&self) -> u64 {
         self.schemas.exceeded_count() + self.aggregations.exceeded_count() + self.rewrites.exceeded_count()
     }
 }
@@ -250,7 +250,7 @@ fn longest_retention_ms(schema: &Schema) -> Option<i64> {
 }
 
 /// Returns what windows need for points of these methods.
-pub(crate) fn rollup_methods(methods: &[AggregationMethod]) -> RollupMethods {
+pub fn rollup_methods(methods: &[AggregationMethod]) -> RollupMethods {
     let made_of = |method: &AggregationMethod| match method {
         AggregationMethod::Average | AggregationMethod::AverageZero | AggregationMethod::Sum => {
             RollupMethod::Sum

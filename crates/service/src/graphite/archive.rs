@@ -199,11 +199,11 @@ pub(super) struct PointReader {
 
 /// Points of a series by their origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct PointCounts {
+pub struct PointCounts {
     /// Windows of roll-ups.
-    pub(super) rolled_up: usize,
+    pub rolled_up: usize,
     /// Samples that were read.
-    pub(super) samples: usize,
+    pub samples: usize,
 }
 
 /// Returns true if neighbours are one step apart.
