@@ -1,14 +1,12 @@
 //! Parts of the server that handlers, background threads and metrics share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
 use chronolith_service::Service;
-use chronolith_tsdb::BucketSources;
 use parking_lot::RwLock;
 
-use crate::http::influx::context::InfluxContext;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::options::{Reload, ServerOptions, ShownSetting};
@@ -19,12 +17,8 @@ pub(crate) struct App {
     pub(crate) service: Arc<Service>,
     pub(crate) options: ServerOptions,
     pub(crate) configuration: Configuration,
-    pub(crate) influx: InfluxContext,
     pub(crate) metrics: Metrics,
     pub(crate) connections: Connections,
-    pub(crate) started_ms: i64,
-    /// Blocks in the bucket, on a server that reads them.
-    pub(crate) bucket: OnceLock<Arc<BucketSources>>,
     /// Time of the last log line about a request that is not valid HTTP, ns; 0 = never.
     invalid_logged_ns: AtomicU64,
 }
@@ -55,23 +49,12 @@ impl App {
         });
         App {
             configuration: Configuration { shown, reload },
-            influx: InfluxContext::new(&env.rng),
             metrics: Metrics::default(),
             connections: Connections::new(&*env.disk),
-            started_ms,
-            bucket: OnceLock::new(),
             invalid_logged_ns: AtomicU64::new(0),
             service: Arc::new(Service::new(env, options.service.clone())),
             options,
         }
-    }
-
-    /// Sets the bucket whose metrics are exposed.
-    ///
-    /// # Panics
-    /// If there is one already.
-    pub(crate) fn set_bucket(&self, sources: Arc<BucketSources>) {
-        assert!(self.bucket.set(sources).is_ok(), "the bucket is opened once");
     }
 
     /// Counts and logs a request that the HTTP parser has refused; no handler has seen it.

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use axum::Router;
 use chronolith_base::{Env, thread};
+use chronolith_service::evaluation::influxql::continuous;
 use chronolith_service::limits::{CARBON_THREADS_MAX, THREAD_STACK_BYTES};
 use chronolith_service::options::CarbonProtocol;
 use chronolith_tsdb::{BucketOptions, BucketSources, OpenError, Tsdb};
@@ -38,7 +39,6 @@ use self::shutdown::{Running, StopSignals};
 use self::stop::Stop;
 use crate::app::App;
 use crate::http;
-use crate::http::influx::continuous;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_QUEUE_MAX};
 use crate::metrics::scrape;
 use crate::options::{Reload, ServerOptions};
@@ -158,7 +158,7 @@ impl Server {
             BucketSources::open(options, &app.service.env, runtime.handle()).map_err(RunError::Bucket)?;
         tracing::info!(url = options.store.url, "bucket opened");
         let sources = Arc::new(sources);
-        app.set_bucket(sources.clone());
+        app.service.set_bucket(sources.clone());
         self.running.bucket = Some(runtime);
         Ok(sources)
     }
@@ -169,7 +169,7 @@ impl Server {
         let run = move || {
             while !stop.wait(TICK_PAUSE) {
                 let Some(store) = app.service.lifecycle.opened() else { continue };
-                guarded(&app, "continuous-queries", || continuous::run(&app, store));
+                guarded(&app, "continuous-queries", || continuous::run(&app.service, store));
             }
         };
         let name = "continuous-queries";

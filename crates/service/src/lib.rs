@@ -12,6 +12,7 @@ pub mod carbon;
 pub mod counter;
 pub mod evaluation;
 pub mod graphite;
+pub mod influx;
 pub mod lifecycle;
 pub mod limits;
 pub mod metrics;

@@ -4,18 +4,19 @@
 //! Invariants: limits of a reload reach the store, whichever comes first.
 //! Not here: protocols, sockets, pages (`server`); how a query runs (`evaluation`) and a write (`write`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use chronolith_base::Env;
 use chronolith_model::rollup::RollupRules;
 use chronolith_model::{TenantId, TenantLimits};
-use chronolith_tsdb::{LimitsTable, SourcePart, Tsdb, fanout};
+use chronolith_tsdb::{BucketSources, LimitsTable, SourcePart, Tsdb, fanout};
 use parking_lot::RwLock;
 
 use crate::admission::Admission;
 use crate::admission::threads::QueryThreads;
 use crate::carbon::CarbonContext;
 use crate::carbon::rules::PathRules;
+use crate::influx::InfluxContext;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::query::QueryMetrics;
 use crate::options::ServiceOptions;
@@ -42,6 +43,12 @@ pub struct Service {
     pub writes: Writes,
     /// Inputs and rules of carbon.
     pub carbon: CarbonContext,
+    /// State of InfluxQL.
+    pub influx: InfluxContext,
+    /// Wall clock at the start.
+    pub started_ms: i64,
+    /// Blocks in the bucket, on a server that reads them.
+    pub bucket: OnceLock<Arc<BucketSources>>,
     /// Limits of the latest reload.
     limits: RwLock<LimitsTable>,
 }
@@ -57,6 +64,9 @@ impl Service {
             queries: QueryContext::new(&options),
             query_metrics: QueryMetrics::default(),
             writes: Writes::new(env.clock.clone(), options.tenant_metrics_max),
+            influx: InfluxContext::new(&env.rng),
+            started_ms: env.clock.now_ms(),
+            bucket: OnceLock::new(),
             carbon: CarbonContext::new(&options.write.carbon.listeners),
             limits: RwLock::new(options.tsdb.limits.clone()),
             options,
@@ -76,6 +86,14 @@ impl Service {
         let local = SourcePart { name: "local store".to_owned(), sources: store.clone(), is_required: true };
         let parts = std::iter::once(local).chain(others).collect();
         self.lifecycle.set_store(store, fanout(parts));
+    }
+
+    /// Sets the bucket whose blocks are read.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn set_bucket(&self, sources: Arc<BucketSources>) {
+        assert!(self.bucket.set(sources).is_ok(), "the bucket is opened once");
     }
 
     /// Replaces the limits of all tenants.

@@ -29,7 +29,7 @@ pub(super) async fn blocks(
     let tenant = call.tenant.clone();
     let listed = dispatch::run(&app, &tenant, app.service.options.query.timeout_ms, move |app, ctx| {
         let tenant = &call.tenant;
-        let list = match (app.service.lifecycle.opened(), app.bucket.get()) {
+        let list = match (app.service.lifecycle.opened(), app.service.bucket.get()) {
             (Some(store), _) => store.block_list(tenant, BLOCK_LIST_MAX, ctx)?,
             (None, Some(bucket)) => bucket.block_list(tenant, BLOCK_LIST_MAX, ctx)?,
             (None, None) => BlockList::default(),

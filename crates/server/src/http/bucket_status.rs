@@ -20,7 +20,7 @@ const FOLDERS_MAX: usize = 50;
 
 /// State of the bucket as the server knows it, without a request to the bucket; `data` is null without one.
 pub(super) async fn bucket(State(app): State<Arc<App>>) -> Result<Response<Body>, ApiError> {
-    let value = dispatch::run_status(&app, |app| match app.bucket.get() {
+    let value = dispatch::run_status(&app, |app| match app.service.bucket.get() {
         Some(sources) => bucket_value(app, sources),
         None => Value::Null,
     });

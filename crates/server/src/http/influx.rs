@@ -4,22 +4,15 @@
 //! `X-Influxdb-Error`, in the words of InfluxDB 1.8.
 //! Not here: the line protocol (`ingest`), statements (`influxql`), databases (`tsdb`).
 
-pub(crate) mod context;
-pub(crate) mod continuous;
 pub(crate) mod credentials;
-mod databases;
-pub(crate) mod password;
 mod ping;
 mod printer;
 mod prometheus;
 mod query;
 mod refused;
 pub(crate) mod reply;
-pub(crate) mod running;
-mod storage;
 mod token;
 mod vars;
-pub(crate) mod watched;
 mod write;
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ pub(super) async fn runtime(State(app): State<Arc<App>>) -> Response<Body> {
         ms => crate::duration::show_duration_ms(ms),
     };
     success(&json!({
-        "startTime": rfc3339_seconds(app.started_ms),
+        "startTime": rfc3339_seconds(app.service.started_ms),
         "serverTime": rfc3339_seconds(app.service.env.clock.now_ms()),
         "reloadConfigSuccess": shown.reload_ok,
         "lastConfigTime": rfc3339_seconds(shown.reloaded_ms),
@@ -208,7 +208,7 @@ fn storage_value(app: &App) -> Value {
         "ready": app.service.lifecycle.is_ready(),
         "progress": if app.service.lifecycle.is_ready() { Value::Null } else { Value::from(app.service.lifecycle.replay_text()) },
         "version": crate::version::VERSION,
-        "startTime": rfc3339_seconds(app.started_ms),
+        "startTime": rfc3339_seconds(app.service.started_ms),
         "tenants": stats.tenants,
         "headSeries": stats.head.series,
         "headChunks": stats.head.chunks,

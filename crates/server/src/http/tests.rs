@@ -90,7 +90,7 @@ impl Fixture {
         let sources =
             BucketSources::open(&bucket, &fixture.app.service.env, RUNTIME.handle()).expect("valid");
         let sources = Arc::new(sources);
-        fixture.app.set_bucket(sources.clone());
+        fixture.app.service.set_bucket(sources.clone());
         fixture.app.service.lifecycle.set_sources(sources);
         fixture
     }

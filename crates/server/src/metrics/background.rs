@@ -1,6 +1,7 @@
 //! Metrics of background threads and of reloads.
 
 use chronolith_service::counter::Counter;
+use chronolith_service::influx::InfluxContext;
 use chronolith_service::metrics::definition::Metric;
 
 #[derive(Default)]
@@ -8,8 +9,6 @@ pub(crate) struct BackgroundMetrics {
     pub(crate) scrape_failures: Counter,
     pub(crate) reload_failures: Counter,
     pub(crate) thread_panics: Counter,
-    pub(crate) continuous_runs: Counter,
-    pub(crate) continuous_failures: Counter,
 }
 
 pub(super) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
@@ -28,12 +27,15 @@ pub(super) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
         "Self-scrapes that could not be stored.",
         |background| background.scrape_failures.as_f64(),
     ),
-    Metric::counter("chronolith_continuous_query_runs_total", "Runs of continuous queries.", |background| {
-        background.continuous_runs.as_f64()
+];
+
+pub(super) static CONTINUOUS: &[Metric<InfluxContext>] = &[
+    Metric::counter("chronolith_continuous_query_runs_total", "Runs of continuous queries.", |influx| {
+        influx.continuous_runs.as_f64()
     }),
     Metric::counter(
         "chronolith_continuous_query_failures_total",
         "Runs of continuous queries that failed.",
-        |background| background.continuous_failures.as_f64(),
+        |influx| influx.continuous_failures.as_f64(),
     ),
 ];

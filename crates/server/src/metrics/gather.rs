@@ -23,6 +23,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     collect(http::HTTP, &metrics.http, out);
     collect(compression::COMPRESSION, &metrics.compression, out);
     collect(background::BACKGROUND, &metrics.background, out);
+    collect(background::CONTINUOUS, &app.service.influx, out);
     collect(write::WRITE, &app.service.writes.metrics, out);
     collect(line_protocol::LINE_PROTOCOL, &metrics.line_protocol, out);
     collect(carbon::CARBON, &app.service.carbon, out);
@@ -37,7 +38,7 @@ pub(crate) fn gather(app: &App) -> Vec<Family> {
     }
     collect(memory::MEMORY, &Memory::read(app, 0), out);
     collect(tenants::TENANTS, &app.service.writes.tenants, out);
-    if let Some(sources) = app.bucket.get() {
+    if let Some(sources) = app.service.bucket.get() {
         collect(bucket::BUCKET, &BucketState::read(sources), out);
     }
     match app.service.lifecycle.opened() {

@@ -17,7 +17,7 @@ pub(super) static SERVER: &[Metric<App>] = &[
         },
     ),
     Metric::gauge("process_start_time_seconds", "When the process started, since 1970.", |app| {
-        app.started_ms as f64 / 1000.0
+        app.service.started_ms as f64 / 1000.0
     }),
     Metric::gauge("chronolith_ready", "1 if queries and writes are served.", |app| {
         f64::from(u8::from(app.service.lifecycle.is_ready()))

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_service::activity::rejects::WriteSender;
+use chronolith_service::carbon::append::{NotStored, PointTarget, Rejected, append_lines, wait_durable};
 use chronolith_tsdb::{Applied, Tsdb};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -28,7 +29,6 @@ use self::stream::{Appended, PointStream};
 use crate::app::App;
 use crate::limits::ACCEPT_PAUSE;
 use crate::serve::udp;
-use chronolith_service::carbon::append::{NotStored, PointTarget, Rejected, append_lines, wait_durable};
 
 /// Open connections of one listener.
 const CONNECTIONS_MAX: usize = 10_000;

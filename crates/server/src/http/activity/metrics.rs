@@ -133,7 +133,7 @@ pub(super) async fn metric_usage(
         let bytes_per_series = bytes_per_series(app, &call.tenant);
         let metrics: Vec<Value> = rows.rows.iter().map(|row| row_value(row, bytes_per_series)).collect();
         Ok(json!({
-            "sinceMs": app.started_ms,
+            "sinceMs": app.service.started_ms,
             "total": rows.total,
             "truncated": rows.total > metrics.len() as u64,
             "metrics": metrics,

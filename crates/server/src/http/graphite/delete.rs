@@ -18,6 +18,9 @@ use chronolith_graphite::TaggedName;
 use chronolith_graphite::storage::Source as _;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
 use chronolith_model::{METRIC_NAME, MatchOp, Matcher, Queryable, ReadContext, TenantId, TimeRange};
+use chronolith_service::graphite::source::{SourceSettings, TenantSource};
+use chronolith_service::graphite::tag_index::TagIndex;
+use chronolith_service::graphite::tag_matchers::{escaped, label_of};
 use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 use chronolith_tsdb::Tsdb;
 use serde_json::{Value, json};
@@ -28,9 +31,6 @@ use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
-use chronolith_service::graphite::source::{SourceSettings, TenantSource};
-use chronolith_service::graphite::tag_index::TagIndex;
-use chronolith_service::graphite::tag_matchers::{escaped, label_of};
 
 /// Paths of one selector.
 const PATHS_PER_SELECTOR: usize = 500;

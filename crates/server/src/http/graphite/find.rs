@@ -14,6 +14,7 @@ use chronolith_graphite::output::{functions, msgpack, pickle};
 use chronolith_graphite::storage::{Node, Source as _};
 use chronolith_graphite::time::parse_time;
 use chronolith_model::ReadContext;
+use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 use jiff::tz::TimeZone;
 
 use super::render::failed;
@@ -22,7 +23,6 @@ use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, text};
 use crate::http::printer::Printer;
-use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 
 /// `GET` and `POST /metrics/find`.
 pub(crate) async fn find(State(app): State<Arc<App>>, request: Request) -> Response<Body> {

@@ -13,6 +13,7 @@ use axum::http::Response;
 use chronolith_ingest::carbon::{AggregationMethod, X_FILES_FACTOR_DEFAULT, path_of_labels};
 use chronolith_model::query::SelectHints;
 use chronolith_model::{Labels, QueryError, Selector, TimeRange};
+use chronolith_service::carbon::rules::PathRules;
 use serde_json::{Value, json};
 
 use super::answer::{self, Reading};
@@ -20,7 +21,6 @@ use super::archive_json;
 use super::delete::graphite_store;
 use crate::app::App;
 use crate::http::error::ApiError;
-use chronolith_service::carbon::rules::PathRules;
 
 /// Series of a page, and of one without `limit`.
 const PAGE_SERIES_MAX: usize = 10_000;

@@ -17,6 +17,9 @@ use chronolith_graphite::{EvalError, Limits, Request as Targets, Series, evaluat
 use chronolith_model::{QueryError, ReadContext};
 use chronolith_service::activity::top_queries::QueryLanguage;
 use chronolith_service::evaluation::running::{Begun, RunningQuery};
+use chronolith_service::graphite::annotations::Annotations;
+use chronolith_service::graphite::fetch_log::FetchLog;
+use chronolith_service::graphite::source::{Reading, SourceSettings, TenantSource};
 use jiff::tz::TimeZone;
 
 use super::lineage;
@@ -25,9 +28,6 @@ use crate::http::call::{self, Call};
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind, text};
 use crate::http::printer::Printer;
-use chronolith_service::graphite::annotations::Annotations;
-use chronolith_service::graphite::fetch_log::FetchLog;
-use chronolith_service::graphite::source::{Reading, SourceSettings, TenantSource};
 
 /// `GET` and `POST /render`.
 pub(crate) async fn render(State(app): State<Arc<App>>, request: Request) -> Response<Body> {

@@ -12,6 +12,8 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use chronolith_graphite::{Consolidation, Request as Targets};
 use chronolith_model::GraphiteLimits;
+use chronolith_service::graphite::fetch_log::{FetchLog, LoggedFetch};
+use chronolith_service::graphite::source::Reading;
 use serde_json::{Value, json};
 
 use super::answer;
@@ -21,8 +23,6 @@ use crate::http::call;
 use crate::http::dispatch;
 use crate::http::error::{ApiError, text};
 use crate::http::printer::Printer;
-use chronolith_service::graphite::fetch_log::{FetchLog, LoggedFetch};
-use chronolith_service::graphite::source::Reading;
 
 /// `GET` and `POST /showplan`.
 pub(super) async fn showplan(State(app): State<Arc<App>>, request: Request) -> Response<Body> {

@@ -16,6 +16,8 @@ use chronolith_graphite::TaggedName;
 use chronolith_graphite::storage::tag_query::{TagExpression, parse_expressions};
 use chronolith_model::TimeRange;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
+use chronolith_service::graphite::annotations::meta_tags_of;
+use chronolith_service::graphite::tag_index::TagIndex;
 use serde_json::{Value, json};
 
 use super::answer::{self, Reading, range_of, repeated};
@@ -23,8 +25,6 @@ use super::delete;
 use crate::app::App;
 use crate::http::call;
 use crate::http::error::ApiError;
-use chronolith_service::graphite::annotations::meta_tags_of;
-use chronolith_service::graphite::tag_index::TagIndex;
 
 /// Keys or values of a completion without `limit`.
 const COMPLETION_LIMIT: usize = 100;

@@ -20,13 +20,13 @@ use chronolith_model::{
     GraphiteLimits, METRIC_NAME, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
     TimeRange,
 };
+use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::*;
 use crate::http::tests::{Answer, Fixture};
 use crate::options::ServerOptions;
-use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 
 async fn post(server: &Fixture, path: &str, encoding: &str, body: Vec<u8>) -> Answer {
     let request = Request::post(path).header("content-encoding", encoding).body(Body::from(body));

@@ -11,8 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{Privilege, User};
+use chronolith_service::evaluation::influxql::databases::Databases;
 
-use super::databases::Databases;
 use super::reply::InfluxError;
 use super::token;
 use crate::app::App;
@@ -64,7 +64,7 @@ impl Caller {
             }
             Credentials::Password { user, password } => {
                 let found = own.user(&user).ok_or_else(failed)?;
-                if !app.influx.passwords.is_right(&found.password_hash, &password) {
+                if !app.service.influx.passwords.is_right(&found.password_hash, &password) {
                     return Err(failed());
                 }
                 found

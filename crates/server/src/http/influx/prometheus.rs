@@ -14,9 +14,9 @@ use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::databases::Privilege;
 use chronolith_model::query::TenantSources;
 use chronolith_model::{Queryable, ReadContext, TenantId};
+use chronolith_service::evaluation::influxql::databases::{Databases, TenantDatabases};
 
 use super::credentials::Caller;
-use super::databases::{Databases, TenantDatabases};
 use super::reply::InfluxError;
 use crate::app::App;
 use crate::http::body;
@@ -55,7 +55,7 @@ async fn check(
     let mut params = Params::default();
     params.parse(query)?;
     let tenant = tenant_of(app.service.options.multitenancy, headers).map_err(ApiError::from)?;
-    let databases = Databases::of(app)?;
+    let databases = Databases::of(&app.service)?;
     let name = params.get("db").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| InfluxError::bad_request("database is required"))?;
     let caller = Caller::of_request(app, &databases, &tenant, headers, &params).await?;

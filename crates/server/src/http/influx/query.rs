@@ -18,10 +18,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use chronolith_influxql::TERMS_MAX;
 use chronolith_influxql::ast::Statement;
-use chronolith_influxql::execute::{Access, SelectLimits, Session, StatementError};
+use chronolith_influxql::execute::{Access, Session, StatementError};
 use chronolith_influxql::result::Message;
 use chronolith_model::QueryError;
 use chronolith_service::activity::top_queries::QueryLanguage;
+use chronolith_service::evaluation::influxql::databases::Databases;
+use chronolith_service::evaluation::influxql::storage::TenantStorage;
+use chronolith_service::evaluation::influxql::{query_error, select_limits};
 use chronolith_service::evaluation::running::{Begun, RunningQuery};
 use http_body_util::BodyExt as _;
 
@@ -29,10 +32,8 @@ use self::format::Format;
 use self::request::QueryRequest;
 use self::response::ResponseSink;
 use super::credentials::Caller;
-use super::databases::Databases;
 use super::printer::Epoch;
 use super::reply::InfluxError;
-use super::storage::TenantStorage;
 use crate::app::App;
 use crate::http::dispatch::Admitted;
 use crate::http::error::ApiError;
@@ -66,7 +67,7 @@ fn in_format(error: InfluxError, format: Format) -> Response<Body> {
 
 async fn run(app: &Arc<App>, request: Request) -> Result<Response<Body>, InfluxError> {
     let request = QueryRequest::read(app, request).await?;
-    let databases = Databases::of(app)?;
+    let databases = Databases::of(&app.service)?;
     let is_writing = request.statements.iter().any(Statement::is_writing);
     if is_writing {
         // A read-only server has no store.
@@ -143,7 +144,7 @@ fn execute_all(
     let ctx = admitted.ctx();
     let _statements = ctx.budget.reserve(statements_bytes(&request.text)).map_err(QueryError::from)?;
     let started_ns = app.service.env.clock.mono_ns();
-    let running = app.influx.queries.enter(
+    let running = app.service.influx.queries.enter(
         &request.tenant,
         &request.text,
         &request.database,
@@ -161,14 +162,19 @@ fn execute_all(
         }
     };
     let known = databases.known(&request.tenant, ctx)?;
-    let storage = TenantStorage { app, databases: known, tenant: &request.tenant, is_continuous: false };
+    let storage = TenantStorage {
+        service: &app.service,
+        databases: known,
+        tenant: &request.tenant,
+        is_continuous: false,
+    };
     let session = Session {
         storage: &storage,
         database: &request.database,
         policy: &request.policy,
         access: caller.access(),
         now_ns: app.service.env.clock.now_ms().saturating_mul(1_000_000),
-        limits: select_limits(app),
+        limits: select_limits(&app.service.options.influx),
         ctx,
     };
     let text = request.text_without_passwords();
@@ -213,23 +219,6 @@ fn execute_all(
     app.service.query_metrics.influxql.observe_ns(listed.duration_ns());
     listed.record(0, is_error);
     sink.finish()
-}
-
-pub(super) fn select_limits(app: &App) -> SelectLimits {
-    SelectLimits {
-        series_max: app.service.options.influx.select_series_max as u64,
-        points_max: app.service.options.influx.select_point_max as u64,
-        buckets_max: app.service.options.influx.select_bucket_max as u64,
-    }
-}
-
-pub(super) fn query_error(error: &QueryError) -> String {
-    match error {
-        // Also of a query that KILL QUERY has ended.
-        QueryError::Canceled => "query interrupted".to_owned(),
-        QueryError::Timeout => "query-timeout limit exceeded".to_owned(),
-        error => error.to_string(),
-    }
 }
 
 impl Caller {

@@ -11,8 +11,8 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use chronolith_model::TenantId;
 use chronolith_model::databases::{CatalogChange, HOUR_NS, PolicyOptions, Privilege};
+use chronolith_service::influx::password;
 
-use super::password;
 use crate::http::tests::{Answer, Fixture, NOW_MS};
 
 fn change(server: &Fixture, change: CatalogChange) {

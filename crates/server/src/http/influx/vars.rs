@@ -7,11 +7,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, header};
 use chronolith_influxql::storage::Storage as _;
 use chronolith_model::TenantId;
+use chronolith_service::evaluation::influxql::databases::TenantDatabases;
+use chronolith_service::evaluation::influxql::storage::TenantStorage;
 use serde_json::{Map, Value, json};
 
-use super::databases::TenantDatabases;
 use super::reply::InfluxError;
-use super::storage::TenantStorage;
 use crate::app::App;
 use crate::http::dispatch;
 use crate::http::error::ApiError;
@@ -30,7 +30,8 @@ async fn read(app: &Arc<App>, tenant: TenantId) -> Result<Response<Body>, ApiErr
     let store = app.service.lifecycle.store()?.clone();
     let text = dispatch::run_status(app, move |app| {
         let databases = TenantDatabases::Local { store, tenant: tenant.clone() };
-        let storage = TenantStorage { app, databases, tenant: &tenant, is_continuous: false };
+        let storage =
+            TenantStorage { service: &app.service, databases, tenant: &tenant, is_continuous: false };
         let mut all = Map::new();
         for module in storage.statistics() {
             let tags: Map<String, Value> =

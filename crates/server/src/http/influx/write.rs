@@ -17,19 +17,20 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use chronolith_ingest::line_protocol::Precision;
+use chronolith_model::TenantId;
 use chronolith_model::databases::{Database, RetentionPolicy};
 use chronolith_service::activity::rejects::WriteSender;
+use chronolith_service::evaluation::influxql::databases::Databases;
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::Tsdb;
 use tokio::time::Instant;
 
 use self::request::{Api, WriteRequest};
 use super::credentials::Caller;
-use super::databases::{self, Databases};
 use super::reply::InfluxError;
 use crate::app::App;
 use crate::http::body::{self, BodyBytes};
-use crate::http::error::ErrorKind;
+use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Params;
 use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
@@ -149,13 +150,13 @@ async fn check(
     let catalog = store.databases();
     let database = catalog.of(&tenant).and_then(|own| own.database(&target.database));
     let Some(database) = database else {
-        databases::check_known(&store, &tenant, &target.database)?;
+        check_known(&store, &tenant, &target.database)?;
         return Err(missing_database(app, &target.database));
     };
     caller.check_write(&target.database)?;
     check_consistency(params.get("consistency").unwrap_or(""))?;
     if database.policy(&target.policy).is_none() {
-        databases::check_known(&store, &tenant, &target.policy)?;
+        check_known(&store, &tenant, &target.policy)?;
     }
     let policy = target.policy(database)?;
     let encoding = headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes());
@@ -226,4 +227,13 @@ fn check_consistency(level: &str) -> Result<(), InfluxError> {
         "" | "any" | "one" | "quorum" | "all" => Ok(()),
         _ => Err(InfluxError::bad_request("invalid consistency level")),
     }
+}
+
+/// Refuses a name that is in no catalogue as long as the bucket may have it.
+fn check_known(store: &Tsdb, tenant: &TenantId, name: &str) -> Result<(), InfluxError> {
+    if store.knows_databases(tenant) {
+        return Ok(());
+    }
+    let text = format!("databases of the bucket are being read, {name:?} may be one of them: try again");
+    Err(ApiError::new(ErrorKind::Unavailable, text).into())
 }

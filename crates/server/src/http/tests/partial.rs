@@ -98,7 +98,7 @@ impl BucketOfThree {
         change(&mut options);
         let fixture = Fixture { app: Arc::new(App::new(self.env.clone(), options, None)) };
         let sources = sources(&self.env, &bucket_options());
-        fixture.app.set_bucket(sources.clone());
+        fixture.app.service.set_bucket(sources.clone());
         fixture.app.service.lifecycle.set_sources(sources);
         fixture
     }

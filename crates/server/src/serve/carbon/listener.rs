@@ -1,10 +1,10 @@
 //! A carbon listener: its settings and counters.
 
+use chronolith_service::carbon::CarbonInput;
 use chronolith_service::options::CarbonListener;
 use std::sync::Arc;
 
 use crate::app::App;
-use chronolith_service::carbon::CarbonInput;
 
 pub(crate) struct Listener {
     pub(crate) app: Arc<App>,

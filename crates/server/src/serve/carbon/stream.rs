@@ -11,12 +11,12 @@ use chronolith_ingest::carbon::{
     FrameBuffer, InputEnd, LINE_BYTES_MAX, LineDecoder, PickleDecoder, PointWriter, RefusedReason,
 };
 use chronolith_service::activity::rejects::WriteSender;
+use chronolith_service::carbon::append::{self, NotStored, PointTarget, append_points};
 use chronolith_service::options::CarbonProtocol;
 use chronolith_tsdb::{Applied, Tsdb};
 
 use super::gzip::{self, GzipStream};
 use super::listener::Listener;
-use chronolith_service::carbon::append::{self, NotStored, PointTarget, append_points};
 
 /// Decompressed bytes that are decoded together, at most.
 const TEXT_BYTES_MAX: usize = (512 << 10) + LINE_BYTES_MAX;

@@ -17,6 +17,8 @@ use chronolith_base::Reservation;
 use chronolith_graphite::storage::tag_query::{TagExpression, parse_expressions};
 use chronolith_graphite::time::parse_time;
 use chronolith_model::{Columns, Labels, Matcher, QueryError, SeriesRead, TimeRange};
+use chronolith_service::graphite::tag_index::TagIndex;
+use chronolith_service::graphite::tag_matchers::{has_label, tag_matchers};
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
@@ -25,8 +27,6 @@ use crate::app::App;
 use crate::http::call::{self, Call};
 use crate::http::error::ApiError;
 use crate::http::graphite::answer::{self, repeated};
-use chronolith_service::graphite::tag_index::TagIndex;
-use chronolith_service::graphite::tag_matchers::{has_label, tag_matchers};
 
 /// Series that are deleted together, each by a selector of its own.
 const SERIES_PER_STEP: usize = if cfg!(test) { 3 } else { 2_000 };

@@ -71,7 +71,7 @@ impl Bucket {
         let reader = Fixture { app: std::sync::Arc::new(App::new(self.env.clone(), options, None)) };
         reader.app.service.read_rules().expect("valid");
         let bucket = sources(&self.env, &bucket_options());
-        reader.app.set_bucket(bucket.clone());
+        reader.app.service.set_bucket(bucket.clone());
         reader.app.service.lifecycle.set_sources(bucket);
         reader
     }

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use super::*;
 use crate::app::App;
-use crate::http::influx::continuous;
+use chronolith_service::evaluation::influxql::continuous;
 
 /// End of the last whole minute, in seconds.
 const MINUTE_S: i64 = NOW_MS / 1000 / 60 * 60;
 
 fn pass(server: &Fixture) {
     let store = server.app.service.lifecycle.store().expect("open").clone();
-    continuous::run(&server.app, &store);
+    continuous::run(&server.app.service, &store);
 }
 
 fn runs(server: &Fixture) -> u64 {
-    server.app.metrics.background.continuous_runs.as_f64() as u64
+    server.app.service.influx.continuous_runs.as_f64() as u64
 }
 
 async fn write_at(server: &Fixture, time_s: i64, value: u32) {
@@ -200,7 +200,7 @@ async fn rows_with_an_infinite_value_are_left_out() {
     pass(&server);
     write_at(&server, MINUTE_S - 90, 0).await;
     pass(&server);
-    assert_eq!(server.app.metrics.background.continuous_failures.as_f64(), 0.0);
+    assert_eq!(server.app.service.influx.continuous_failures.as_f64(), 0.0);
     check_sums(&sums(&server).await, &[(MINUTE_S - 60, 2)]);
     let written = run(&server, "SELECT count(max) FROM sums").await;
     assert!(written.text.contains(r#""values":[["1970-01-01T00:00:00Z",1]]"#), "{}", written.text);
@@ -251,7 +251,7 @@ async fn a_run_is_limited_and_listed_as_other_queries_are() {
     check_results(&run(&server, create).await, r#"{"statement_id":0}"#);
     write_at(&server, MINUTE_S - 30, 1).await;
     pass(&server);
-    assert_eq!(server.app.metrics.background.continuous_failures.as_f64(), 1.0, "ten windows of one");
+    assert_eq!(server.app.service.influx.continuous_failures.as_f64(), 1.0, "ten windows of one");
     let top = server.get("/api/v1/status/top_queries?sort=count").await;
     assert!(top.text.contains("INTO db.autogen.sums FROM"), "{}", top.text);
     assert!(server.app.service.queries.active.list(None).is_empty(), "it has ended");

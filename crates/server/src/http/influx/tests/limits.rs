@@ -80,7 +80,7 @@ async fn queries_beyond_the_number_at_once_are_refused() {
     let server = limited(|options| options.service.influx.concurrent_query_max = 1);
     assert!(run(&server, "SHOW DATABASES").await.text.contains("databases"));
     let tenant = TenantId::anonymous();
-    let held = server.app.influx.queries.enter(&tenant, "q", "db", 0, Default::default(), 1);
+    let held = server.app.service.influx.queries.enter(&tenant, "q", "db", 0, Default::default(), 1);
     let text = r#"{"statement_id":0,"error":"max-concurrent-queries limit exceeded(1, 1)"}"#;
     check_results(&run(&server, "SHOW DATABASES").await, text);
     drop(held);
@@ -94,11 +94,11 @@ fn the_shorter_timeout_holds() {
     options.query_timeout_ms = 10;
     assert_eq!(options.query_timeout_ms(1000), 10);
     assert_eq!(
-        super::super::query::query_error(&chronolith_model::QueryError::Timeout),
+        chronolith_service::evaluation::influxql::query_error(&chronolith_model::QueryError::Timeout),
         "query-timeout limit exceeded"
     );
     assert_eq!(
-        super::super::query::query_error(&chronolith_model::QueryError::Canceled),
+        chronolith_service::evaluation::influxql::query_error(&chronolith_model::QueryError::Canceled),
         "query interrupted"
     );
 }

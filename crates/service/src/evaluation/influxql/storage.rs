@@ -2,25 +2,28 @@
 
 use std::sync::Arc;
 
+use crate::write::{TargetStore, WriteTarget};
 use chronolith_influxql::storage::{RunningQuery, Statistics, Storage};
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
 use chronolith_model::{
     Matcher, QueryError, Queryable, ReadContext, Reject, TenantId, TimeRange, WriteBatch,
 };
-use chronolith_service::write::{TargetStore, WriteTarget};
 use chronolith_tsdb::{Tsdb, Writer};
 
 use super::databases::TenantDatabases;
-use super::password;
-use crate::app::App;
+use crate::influx::password;
+use crate::service::Service;
 
 /// The databases of one tenant.
-pub(super) struct TenantStorage<'a> {
-    pub(super) app: &'a App,
-    pub(super) databases: TenantDatabases,
-    pub(super) tenant: &'a TenantId,
+pub struct TenantStorage<'a> {
+    /// The service.
+    pub service: &'a Service,
+    /// Databases at the start of the request.
+    pub databases: TenantDatabases,
+    /// Owner of the databases.
+    pub tenant: &'a TenantId,
     /// The statements come from continuous queries.
-    pub(super) is_continuous: bool,
+    pub is_continuous: bool,
 }
 
 impl TenantStorage<'_> {
@@ -29,7 +32,7 @@ impl TenantStorage<'_> {
         match &self.databases {
             TenantDatabases::Local { store, .. } => Ok(store),
             TenantDatabases::Bucket { .. } => {
-                self.app.service.lifecycle.store().map_err(|refusal| refusal.to_string())
+                self.service.lifecycle.store().map_err(|refusal| refusal.to_string())
             }
         }
     }
@@ -49,7 +52,7 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn read_only(&self) -> Option<(String, Arc<dyn Queryable>)> {
-        let name = self.app.service.options.influx.prometheus_database.clone()?;
+        let name = self.service.options.influx.prometheus_database.clone()?;
         Some((name, self.databases.as_measurements()))
     }
 
@@ -61,7 +64,7 @@ impl Storage for TenantStorage<'_> {
         let writer = if self.is_continuous { Writer::ContinuousQuery } else { Writer::Client };
         let tsdb = self.store()?;
         let target = WriteTarget { tenant: self.tenant, store: TargetStore::Id(store), writer };
-        let mut writing = self.app.service.writes.begin(tsdb, target);
+        let mut writing = self.service.writes.begin(tsdb, target);
         writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
         let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
         match outcome.first_rejects().next() {
@@ -77,15 +80,15 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn hash_password(&self, text: &str) -> String {
-        password::hash(text, &self.app.service.env.rng)
+        password::hash(text, &self.service.env.rng)
     }
 
     fn queries(&self) -> Vec<RunningQuery> {
-        self.app.influx.queries.list(self.tenant, self.app.service.env.clock.mono_ns())
+        self.service.influx.queries.list(self.tenant, self.service.env.clock.mono_ns())
     }
 
     fn kill(&self, id: u64) -> bool {
-        self.app.influx.queries.kill(self.tenant, id)
+        self.service.influx.queries.kill(self.tenant, id)
     }
 
     fn sample_ranges(&self, store: &TenantId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
@@ -93,13 +96,13 @@ impl Storage for TenantStorage<'_> {
     }
 
     fn mono_ns(&self) -> u64 {
-        self.app.service.env.clock.mono_ns()
+        self.service.env.clock.mono_ns()
     }
 
     fn diagnostics(&self) -> Vec<(String, Vec<(String, String)>)> {
         let text = |name: &str, value: String| (name.to_owned(), value);
-        let started_ms = self.app.started_ms;
-        let uptime_s = (self.app.service.env.clock.now_ms() - started_ms).max(0) / 1000;
+        let started_ms = self.service.started_ms;
+        let uptime_s = (self.service.env.clock.now_ms() - started_ms).max(0) / 1000;
         vec![
             (
                 "build".to_owned(),
@@ -107,17 +110,14 @@ impl Storage for TenantStorage<'_> {
                     text("Branch", "chronolith".to_owned()),
                     text("Build Time", String::new()),
                     text("Commit", String::new()),
-                    text("Version", self.app.service.options.influx.version.clone()),
+                    text("Version", self.service.options.influx.version.clone()),
                 ],
             ),
             (
                 "system".to_owned(),
                 vec![
                     text("PID", std::process::id().to_string()),
-                    text(
-                        "currentTime",
-                        chronolith_base::utc::rfc3339_ms(self.app.service.env.clock.now_ms()),
-                    ),
+                    text("currentTime", chronolith_base::utc::rfc3339_ms(self.service.env.clock.now_ms())),
                     text("started", chronolith_base::utc::rfc3339_ms(started_ms)),
                     text("uptime", format!("{uptime_s}s")),
                 ],

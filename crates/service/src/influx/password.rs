@@ -17,7 +17,7 @@ const PASSES: u32 = 2;
 const THREADS: u32 = 1;
 
 /// Verifies passwords of users, and remembers right ones.
-pub(crate) struct Passwords {
+pub struct Passwords {
     /// Keyed hashes of stored hash and password that belong together, in order of use.
     right: Mutex<Vec<[u8; 32]>>,
     key: hmac::Key,
@@ -38,7 +38,7 @@ fn argon2() -> Argon2<'static> {
 }
 
 /// Returns the hash of a password in PHC format. Cost: about 20 ms and 19 MiB.
-pub(crate) fn hash(password: &str, rng: &Rng) -> String {
+pub fn hash(password: &str, rng: &Rng) -> String {
     let salt = SaltString::encode_b64(&random::<16>(rng)).expect("16 bytes are a salt");
     let hashed = argon2().hash_password(password.as_bytes(), &salt);
     hashed.expect("argon2 hashes any password below 4 GiB").to_string()
@@ -46,14 +46,14 @@ pub(crate) fn hash(password: &str, rng: &Rng) -> String {
 
 impl Passwords {
     /// An empty cache with a key of its own.
-    pub(crate) fn new(rng: &Rng) -> Passwords {
+    pub fn new(rng: &Rng) -> Passwords {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &random::<32>(rng));
         Passwords { right: Mutex::default(), key }
     }
 
     /// Returns true if `password` is the one whose hash is `stored`. Cost: one [`hash`] unless the password
     /// was right before.
-    pub(crate) fn is_right(&self, stored: &str, password: &str) -> bool {
+    pub fn is_right(&self, stored: &str, password: &str) -> bool {
         let mut of_pair = hmac::Context::with_key(&self.key);
         of_pair.update(&(stored.len() as u64).to_le_bytes());
         of_pair.update(stored.as_bytes());

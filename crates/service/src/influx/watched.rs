@@ -12,23 +12,23 @@ use parking_lot::Mutex;
 
 /// Sources of one query as of its last run.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Watched {
+pub struct Watched {
     /// Stores with their generations.
-    pub(super) stores: Vec<(TenantId, u64)>,
+    pub stores: Vec<(TenantId, u64)>,
     /// Results of another query among its sources.
-    pub(super) mark: Option<Mark>,
+    pub mark: Option<Mark>,
 }
 
 /// Runs of a chain of queries, each of which reads the results of the one before, after the first one.
-pub(super) const LINKS_MAX: usize = 4;
+pub const LINKS_MAX: usize = 4;
 
 /// Results of a continuous query that another one reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark {
+pub struct Mark {
     /// Start of the earliest window that was written, in nanoseconds.
-    pub(super) from_ns: i64,
+    pub from_ns: i64,
     /// Runs since the one for points of clients.
-    pub(super) links: usize,
+    pub links: usize,
 }
 
 impl Mark {
@@ -39,31 +39,32 @@ impl Mark {
 }
 
 /// Tenant, database and name of a query.
-pub(super) type QueryKey = (TenantId, String, String);
+pub type QueryKey = (TenantId, String, String);
 
 /// State of all queries between runs.
 #[derive(Default)]
-pub(crate) struct ContinuousQueries(Mutex<HashMap<QueryKey, Watched>>);
+pub struct ContinuousQueries(Mutex<HashMap<QueryKey, Watched>>);
 
 impl ContinuousQueries {
     /// Returns the state as of the last run; empty before the first one.
-    pub(super) fn of(&self, key: &QueryKey) -> Watched {
+    pub fn of(&self, key: &QueryKey) -> Watched {
         self.0.lock().get(key).cloned().unwrap_or_default()
     }
 
-    pub(super) fn put(&self, key: QueryKey, watched: Watched) {
+    /// Replaces the state of a query.
+    pub fn put(&self, key: QueryKey, watched: Watched) {
         self.0.lock().insert(key, watched);
     }
 
     /// Marks a query whose source another query has written to. One that has not run yet reads it anyway.
-    pub(super) fn mark(&self, key: &QueryKey, mark: Mark) {
+    pub fn mark(&self, key: &QueryKey, mark: Mark) {
         if let Some(watched) = self.0.lock().get_mut(key) {
             watched.mark = Some(watched.mark.map_or(mark, |known| known.join(mark)));
         }
     }
 
     /// Forgets queries that `exists` does not know.
-    pub(super) fn retain(&self, exists: impl Fn(&QueryKey) -> bool) {
+    pub fn retain(&self, exists: impl Fn(&QueryKey) -> bool) {
         self.0.lock().retain(|key, _| exists(key));
     }
 }

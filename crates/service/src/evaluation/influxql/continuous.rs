@@ -7,22 +7,25 @@
 
 use std::sync::Arc;
 
+use crate::activity::top_queries::QueryLanguage;
+use crate::evaluation::running::{Begun, RunningQuery};
 use chronolith_influxql::ast::{Measurement, MeasurementName, TargetName};
 use chronolith_influxql::execute::continuous::{Continuous, DueWindows};
 use chronolith_influxql::execute::{Access, Session, StatementError};
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::databases::{CatalogChange, ContinuousQuery, TenantCatalog};
 use chronolith_model::{ReadContext, TenantId};
-use chronolith_service::activity::top_queries::QueryLanguage;
-use chronolith_service::evaluation::running::{Begun, RunningQuery};
 use chronolith_tsdb::Tsdb;
 
 use super::databases::TenantDatabases;
-use super::query::{query_error, select_limits};
+
 use super::storage::TenantStorage;
-use super::watched::{LINKS_MAX, Mark, QueryKey, Watched};
-use crate::app::App;
-use crate::http::params::NS_PER_MS;
+use super::{query_error, select_limits};
+use crate::influx::watched::{LINKS_MAX, Mark, QueryKey, Watched};
+use crate::service::Service;
+
+/// Nanoseconds of a millisecond.
+const NS_PER_MS: i64 = 1_000_000;
 
 /// A continuous query of the catalogue.
 struct Query<'a> {
@@ -34,26 +37,26 @@ struct Query<'a> {
 }
 
 /// Runs the queries that are due.
-pub(crate) fn run(app: &App, store: &Arc<Tsdb>) {
-    if !app.service.options.influx.runs_continuous_queries {
+pub fn run(service: &Service, store: &Arc<Tsdb>) {
+    if !service.options.influx.runs_continuous_queries {
         return;
     }
     let catalog = store.databases();
-    app.influx.continuous.retain(|(tenant, database, name)| {
+    service.influx.continuous.retain(|(tenant, database, name)| {
         let database = catalog.of(tenant).and_then(|own| own.database(database));
         database.is_some_and(|database| database.continuous_queries.iter().any(|one| one.name == *name))
     });
     for (tenant, own) in &catalog.tenants {
-        let queries = queries_of(app, tenant, own);
+        let queries = queries_of(service, tenant, own);
         for query in &queries {
-            run_if_due(app, store, query, &queries);
+            run_if_due(service, store, query, &queries);
         }
     }
 }
 
 /// The continuous queries of a tenant. One that cannot be parsed is logged.
-fn queries_of<'a>(app: &App, tenant: &'a TenantId, own: &'a TenantCatalog) -> Vec<Query<'a>> {
-    let now_ns = app.service.env.clock.now_ms().saturating_mul(1_000_000);
+fn queries_of<'a>(service: &Service, tenant: &'a TenantId, own: &'a TenantCatalog) -> Vec<Query<'a>> {
+    let now_ns = service.env.clock.now_ms().saturating_mul(1_000_000);
     let mut queries = Vec::new();
     for database in &own.databases {
         for stored in &database.continuous_queries {
@@ -61,16 +64,16 @@ fn queries_of<'a>(app: &App, tenant: &'a TenantId, own: &'a TenantCatalog) -> Ve
                 Ok(parsed) => {
                     queries.push(Query { tenant, own, database: &database.name, stored, parsed });
                 }
-                Err(error) => failed(app, tenant, &database.name, &stored.name, &error),
+                Err(error) => failed(service, tenant, &database.name, &stored.name, &error),
             }
         }
     }
     queries
 }
 
-fn run_if_due(app: &App, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Query<'_>]) {
-    let now_ns = app.service.env.clock.now_ms().saturating_mul(1_000_000);
-    let before = app.influx.continuous.of(&query.key());
+fn run_if_due(service: &Service, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Query<'_>]) {
+    let now_ns = service.env.clock.now_ms().saturating_mul(1_000_000);
+    let before = service.influx.continuous.of(&query.key());
     let sent = before.stores.iter().map(|(of, since)| store.sent_since(of, *since));
     let sent_ns = sent.min().filter(|ms| *ms != i64::MAX).map(|ms| ms.saturating_mul(1_000_000));
     // Before the run: points written meanwhile belong to the next one.
@@ -80,21 +83,21 @@ fn run_if_due(app: &App, store: &Arc<Tsdb>, query: &Query<'_>, all: &[Query<'_>]
     let is_due_without_mark = query.parsed.due(now_ns, last_run_ns, sent_ns).is_some();
     let changed_ns = [sent_ns, before.mark.map(|mark| mark.from_ns)].into_iter().flatten().min();
     let Some(windows) = query.parsed.due(now_ns, last_run_ns, changed_ns) else {
-        app.influx.continuous.put(query.key(), watched);
+        service.influx.continuous.put(query.key(), watched);
         return;
     };
-    let written = match compute(app, store, query, windows, now_ns) {
+    let written = match compute(service, store, query, windows, now_ns) {
         Ok(Some(written)) => written,
         // The query stays due.
         Ok(None) => return,
-        Err(error) => return failed(app, query.tenant, query.database, &query.stored.name, &error),
+        Err(error) => return failed(service, query.tenant, query.database, &query.stored.name, &error),
     };
-    app.influx.continuous.put(query.key(), watched);
+    service.influx.continuous.put(query.key(), watched);
     let links = if is_due_without_mark { 0 } else { before.mark.map_or(0, |mark| mark.links) };
     if written > 0 && links < LINKS_MAX {
         let mark = Mark { from_ns: windows.start_ns, links: links + 1 };
         for other in all.iter().filter(|other| other.key() != query.key() && query.is_read_by(other)) {
-            app.influx.continuous.mark(&other.key(), mark);
+            service.influx.continuous.mark(&other.key(), mark);
         }
     }
 }
@@ -150,17 +153,17 @@ fn may_be_same(a: &MeasurementName, b: &MeasurementName) -> bool {
 /// Computes windows, and makes their end durable; returns the number of points that were written, and `None`
 /// if no permit is free.
 fn compute(
-    app: &App,
+    service: &Service,
     store: &Arc<Tsdb>,
     query: &Query<'_>,
     windows: DueWindows,
     now_ns: i64,
 ) -> Result<Option<u64>, String> {
-    let class = &app.service.admission.continuous;
-    let timeout_ms = app.service.options.query.timeout_ms;
-    let Some(admitted) = app.service.try_admit(class, query.tenant, timeout_ms) else { return Ok(None) };
-    app.metrics.background.continuous_runs.add(1);
-    let written = evaluate(app, store, query, windows, now_ns, admitted.ctx())?;
+    let class = &service.admission.continuous;
+    let timeout_ms = service.options.query.timeout_ms;
+    let Some(admitted) = service.try_admit(class, query.tenant, timeout_ms) else { return Ok(None) };
+    service.influx.continuous_runs.add(1);
+    let written = evaluate(service, store, query, windows, now_ns, admitted.ctx())?;
     if query.stored.last_run_ns.is_none_or(|last_ns| last_ns < windows.end_ns) {
         let change = CatalogChange::SetLastRun {
             database: query.database.to_owned(),
@@ -174,7 +177,7 @@ fn compute(
 
 /// Runs a query as a request with statements runs: listed, killable, counted, within the same limits.
 fn evaluate(
-    app: &App,
+    service: &Service,
     store: &Arc<Tsdb>,
     query: &Query<'_>,
     windows: DueWindows,
@@ -182,12 +185,12 @@ fn evaluate(
     ctx: &ReadContext,
 ) -> Result<u64, String> {
     let text = query.parsed.select().to_string();
-    let started_ns = app.service.env.clock.mono_ns();
+    let started_ns = service.env.clock.mono_ns();
     let running =
-        app.influx.queries.enter(query.tenant, &text, query.database, started_ns, ctx.cancel_flag(), 0);
+        service.influx.queries.enter(query.tenant, &text, query.database, started_ns, ctx.cancel_flag(), 0);
     let _running = running.map_err(|refused| refused.to_string())?;
     let listed = RunningQuery::begin(
-        &app.service,
+        service,
         Begun {
             tenant: query.tenant,
             language: QueryLanguage::InfluxQl,
@@ -198,14 +201,14 @@ fn evaluate(
         },
     );
     let databases = TenantDatabases::Local { store: store.clone(), tenant: query.tenant.clone() };
-    let storage = TenantStorage { app, databases, tenant: query.tenant, is_continuous: true };
+    let storage = TenantStorage { service, databases, tenant: query.tenant, is_continuous: true };
     let session = Session {
         storage: &storage,
         database: query.database,
         policy: "",
         access: Access::Anyone,
         now_ns,
-        limits: select_limits(app),
+        limits: select_limits(&service.options.influx),
         ctx,
     };
     let written = match session.run_continuous(&query.parsed, windows) {
@@ -214,12 +217,12 @@ fn evaluate(
         Err(StatementError::Text(error) | StatementError::Forbidden(error)) => Err(error),
         Err(StatementError::Query(error)) => Err(query_error(&error)),
     };
-    app.service.query_metrics.influxql.observe_ns(listed.duration_ns());
+    service.query_metrics.influxql.observe_ns(listed.duration_ns());
     listed.record(0, written.is_err());
     written
 }
 
-fn failed(app: &App, tenant: &TenantId, database: &str, name: &str, error: &str) {
-    app.metrics.background.continuous_failures.add(1);
+fn failed(service: &Service, tenant: &TenantId, database: &str, name: &str, error: &str) {
+    service.influx.continuous_failures.add(1);
     tracing::error!(%tenant, database, name, error, "continuous query failed, retrying in 1 s");
 }

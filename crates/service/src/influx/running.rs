@@ -13,7 +13,7 @@ const TEXT_BYTES_MAX: usize = 4096;
 
 /// Running requests of all tenants.
 #[derive(Default)]
-pub(crate) struct RunningQueries(Mutex<State>);
+pub struct RunningQueries(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -33,13 +33,13 @@ struct Entry {
 /// A tenant has as many requests as it may have at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("max-concurrent-queries limit exceeded({count}, {count_max})")]
-pub(super) struct TooManyQueries {
+pub struct TooManyQueries {
     count: usize,
     count_max: usize,
 }
 
 /// A request in the list, until it is dropped.
-pub(super) struct RunningGuard<'a> {
+pub struct RunningGuard<'a> {
     queries: &'a RunningQueries,
     id: u64,
 }
@@ -52,7 +52,7 @@ impl Drop for RunningGuard<'_> {
 
 impl RunningQueries {
     /// Adds a request, which ends when `canceled` is set, unless the tenant has `count_max` (0 = no limit).
-    pub(super) fn enter(
+    pub fn enter(
         &self,
         tenant: &TenantId,
         text: &str,
@@ -82,7 +82,7 @@ impl RunningQueries {
     }
 
     /// Lists the requests of a tenant by number.
-    pub(super) fn list(&self, tenant: &TenantId, now_ns: u64) -> Vec<RunningQuery> {
+    pub fn list(&self, tenant: &TenantId, now_ns: u64) -> Vec<RunningQuery> {
         let state = self.0.lock();
         let own = state.entries.iter().filter(|(_, entry)| entry.tenant == *tenant);
         own.map(|(id, entry)| RunningQuery {
@@ -96,7 +96,7 @@ impl RunningQueries {
     }
 
     /// Ends a request of a tenant; false if there is none of this number.
-    pub(super) fn kill(&self, tenant: &TenantId, id: u64) -> bool {
+    pub fn kill(&self, tenant: &TenantId, id: u64) -> bool {
         let mut state = self.0.lock();
         let Some(entry) = state.entries.get_mut(&id).filter(|entry| entry.tenant == *tenant) else {
             return false;

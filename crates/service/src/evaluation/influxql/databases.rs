@@ -2,7 +2,7 @@
 //!
 //! Invariants: a request sees one version of the catalogue of a read-only server; a name that is not in the
 //! catalogue is missing only if all databases of the bucket are known.
-//! Not here: statements (`storage`), users and privileges (`credentials`).
+//! Not here: statements (`storage`), users and privileges (`server`).
 
 use std::sync::Arc;
 
@@ -11,13 +11,12 @@ use chronolith_model::query::NoSeries;
 use chronolith_model::{QueryError, Queryable, ReadContext, TenantId, TimeRange};
 use chronolith_tsdb::{BucketSources, Tsdb};
 
-use super::reply::InfluxError;
-use crate::app::App;
-use crate::http::error::{ApiError, ErrorKind};
+use crate::refusal::Refusal;
+use crate::service::Service;
 
 /// Source of the databases of all tenants.
 #[derive(Clone)]
-pub(crate) enum Databases {
+pub enum Databases {
     /// A server with a data directory.
     Local(Arc<Tsdb>),
     /// A read-only server.
@@ -25,25 +24,41 @@ pub(crate) enum Databases {
 }
 
 /// Databases of one tenant during one request.
-pub(super) enum TenantDatabases {
-    Local { store: Arc<Tsdb>, tenant: TenantId },
-    Bucket { sources: Arc<BucketSources>, tenant: TenantId, catalog: Arc<TenantCatalog> },
+pub enum TenantDatabases {
+    /// A server with a data directory.
+    Local {
+        /// The store.
+        store: Arc<Tsdb>,
+        /// Owner of the databases.
+        tenant: TenantId,
+    },
+    /// A read-only server.
+    Bucket {
+        /// The bucket.
+        sources: Arc<BucketSources>,
+        /// Owner of the databases.
+        tenant: TenantId,
+        /// Databases at the start of the request.
+        catalog: Arc<TenantCatalog>,
+    },
 }
 
 impl Databases {
+    /// Databases of the store, or of the bucket on a read-only server.
+    ///
     /// # Errors
-    /// `unavailable` while the server starts or stops.
-    pub(super) fn of(app: &App) -> Result<Databases, ApiError> {
-        app.service.lifecycle.source()?;
-        match (app.service.lifecycle.opened(), app.bucket.get()) {
+    /// While the server starts or stops.
+    pub fn of(service: &Service) -> Result<Databases, Refusal> {
+        service.lifecycle.source()?;
+        match (service.lifecycle.opened(), service.bucket.get()) {
             (Some(store), _) => Ok(Databases::Local(store.clone())),
             (None, Some(bucket)) => Ok(Databases::Bucket(bucket.clone())),
-            (None, None) => Err(ApiError::new(ErrorKind::Unavailable, "the store is not open")),
+            (None, None) => Err(Refusal::Starting("the store is not open".to_owned())),
         }
     }
 
     /// Users and databases of `tenant` in the data directory; a read-only server knows no users.
-    pub(super) fn local_catalog(&self, tenant: &TenantId) -> Option<Arc<TenantCatalog>> {
+    pub fn local_catalog(&self, tenant: &TenantId) -> Option<Arc<TenantCatalog>> {
         match self {
             Databases::Local(store) => store.databases().of(tenant).cloned(),
             Databases::Bucket(_) => None,
@@ -53,8 +68,8 @@ impl Databases {
     /// Waits until the databases of `tenant` are known. Called on a thread that may wait.
     ///
     /// # Errors
-    /// 503 if the bucket does not answer.
-    pub(super) fn known(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<TenantDatabases, QueryError> {
+    /// If the bucket does not answer.
+    pub fn known(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<TenantDatabases, QueryError> {
         let tenant = tenant.clone();
         Ok(match self {
             Databases::Local(store) => {
@@ -71,7 +86,7 @@ impl Databases {
 
 impl TenantDatabases {
     /// The current catalogue.
-    pub(super) fn catalog(&self) -> Arc<TenantCatalog> {
+    pub fn catalog(&self) -> Arc<TenantCatalog> {
         match self {
             TenantDatabases::Local { store, tenant } => {
                 store.databases().of(tenant).cloned().unwrap_or_default()
@@ -81,7 +96,7 @@ impl TenantDatabases {
     }
 
     /// Series of a store with their types.
-    pub(super) fn typed(&self, store: &TenantId) -> Arc<dyn Queryable> {
+    pub fn typed(&self, store: &TenantId) -> Arc<dyn Queryable> {
         match self {
             TenantDatabases::Local { store: tsdb, .. } => tsdb.typed_queryable(store),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
@@ -91,7 +106,7 @@ impl TenantDatabases {
     }
 
     /// Fields `value` of a store as metrics.
-    pub(super) fn as_metrics(&self, store: &TenantId) -> Arc<dyn Queryable> {
+    pub fn as_metrics(&self, store: &TenantId) -> Arc<dyn Queryable> {
         match self {
             TenantDatabases::Local { store: tsdb, .. } => tsdb.as_metrics(store),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
@@ -101,7 +116,7 @@ impl TenantDatabases {
     }
 
     /// Series of other protocols as measurements.
-    pub(super) fn as_measurements(&self) -> Arc<dyn Queryable> {
+    pub fn as_measurements(&self) -> Arc<dyn Queryable> {
         match self {
             TenantDatabases::Local { store, tenant } => store.as_measurements(tenant),
             TenantDatabases::Bucket { sources, tenant, .. } => sources.as_measurements(tenant),
@@ -109,11 +124,7 @@ impl TenantDatabases {
     }
 
     /// Ranges of time in which a store may have samples.
-    pub(super) fn sample_ranges(
-        &self,
-        store: &TenantId,
-        ctx: &ReadContext,
-    ) -> Result<Vec<TimeRange>, QueryError> {
+    pub fn sample_ranges(&self, store: &TenantId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
         match self {
             TenantDatabases::Local { store: tsdb, .. } => tsdb.sample_ranges(store, ctx),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
@@ -121,13 +132,4 @@ impl TenantDatabases {
             }
         }
     }
-}
-
-/// Refuses a name that is in no catalogue as long as the bucket may have it.
-pub(super) fn check_known(store: &Tsdb, tenant: &TenantId, name: &str) -> Result<(), InfluxError> {
-    if store.knows_databases(tenant) {
-        return Ok(());
-    }
-    let text = format!("databases of the bucket are being read, {name:?} may be one of them: try again");
-    Err(ApiError::new(ErrorKind::Unavailable, text).into())
 }
