@@ -7,10 +7,10 @@ use chronolith_base::Env;
 use chronolith_service::Service;
 use parking_lot::RwLock;
 
+use crate::connections::Connections;
 use crate::limits::INVALID_REQUEST_LOG_PAUSE_NS;
 use crate::metrics::Metrics;
 use crate::options::{Reload, ServerOptions, ShownSetting};
-use crate::serve::connections::Connections;
 
 /// State shared by all handlers.
 pub(crate) struct App {

@@ -5,14 +5,12 @@
 mod active;
 mod activity;
 mod admin;
-mod allowed_hosts;
 mod block_list;
 mod body;
 mod bucket_status;
 mod call;
 mod cardinality;
 pub(crate) mod compress;
-mod cors_origin;
 mod dispatch;
 pub(crate) mod error;
 mod features;
@@ -22,7 +20,6 @@ mod graphite;
 mod host_check;
 mod inflate;
 pub(crate) mod influx;
-pub(crate) mod json;
 mod lifecycle;
 mod metadata;
 mod observe;
@@ -57,8 +54,6 @@ use axum::routing::{get, post};
 
 use crate::app::App;
 
-pub use allowed_hosts::AllowedHosts;
-pub use cors_origin::CorsOrigin;
 pub(crate) use lifecycle::reload_now;
 
 /// All routes of the server.

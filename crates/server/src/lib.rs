@@ -8,11 +8,15 @@
 //! `chronolith`).
 
 mod app;
+mod connections;
 pub mod duration;
+mod exposition;
 mod http;
+mod json;
 pub mod limits;
 mod metrics;
 pub mod options;
+mod process;
 pub mod serve;
 mod version;
 
@@ -20,7 +24,6 @@ pub use chronolith_service::options::{
     CarbonListener, CarbonOptions, CarbonProtocol, Features, InfluxOptions, QueryOptions, RuleFiles,
     UdpListener, WriteOptions,
 };
-pub use http::{AllowedHosts, CorsOrigin};
-pub use options::{Reload, Reloaded, ServerOptions, ShownSetting};
+pub use options::{AllowedHosts, CorsOrigin, Reload, Reloaded, ServerOptions, ShownSetting};
 pub use serve::{RunError, Server};
 pub use version::{BuildInfo, VERSION};

@@ -1,26 +1,16 @@
 //! The server's own metrics: counters, and tables that declare each metric.
 //! Not here: the form of a declaration (`service::metrics::definition`), counting within the store (`tsdb`).
 
-mod background;
-mod bucket;
-mod carbon;
-mod compression;
-pub(crate) mod exposition;
-pub(crate) mod gather;
-mod http;
-pub(crate) mod memory;
-pub(crate) mod process;
-pub(crate) mod scrape;
-mod server;
-mod stream;
-mod tsdb;
-
-#[cfg(test)]
-mod tests;
+pub(crate) mod background;
+pub(crate) mod bucket;
+pub(crate) mod carbon;
+pub(crate) mod compression;
+pub(crate) mod http;
+pub(crate) mod stream;
+pub(crate) mod tsdb;
 
 use chronolith_service::metrics::line_protocol::LineProtocolMetrics;
 
-pub(crate) use process::open_files_max;
 pub(crate) use stream::StreamMetrics;
 
 /// Counters of the whole server.

@@ -2,6 +2,9 @@
 //!
 //! Not here: names of flags and file keys, parsing (the binary `chronolith`).
 
+mod allowed_hosts;
+mod cors_origin;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +12,8 @@ use std::time::Duration;
 use chronolith_service::ServiceOptions;
 use chronolith_tsdb::{BucketOptions, LimitsTable};
 
-use crate::http::{AllowedHosts, CorsOrigin};
+pub use self::allowed_hosts::AllowedHosts;
+pub use self::cors_origin::CorsOrigin;
 use crate::version::BuildInfo;
 
 /// Everything a server is started with.

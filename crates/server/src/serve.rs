@@ -6,11 +6,11 @@
 
 mod carbon;
 mod connection;
-pub(crate) mod connections;
 mod error;
 mod refusals;
 mod request_lines;
 pub(crate) mod rounds;
+pub(crate) mod scrape;
 mod shutdown;
 pub(crate) mod stop;
 mod stream;
@@ -40,7 +40,6 @@ use self::stop::Stop;
 use crate::app::App;
 use crate::http;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_QUEUE_MAX};
-use crate::metrics::scrape;
 use crate::options::{Reload, ServerOptions};
 
 /// Pause between two rounds of background work.

@@ -9,8 +9,8 @@ use chronolith_service::Refusal;
 use chronolith_service::admission::AdmissionError;
 use chronolith_service::graphite::GraphiteError;
 
-use crate::http::json;
 use crate::http::tenant::TenantError;
+use crate::json;
 use crate::limits::RETRY_AFTER_SECONDS;
 
 /// Kinds of API errors, named as Prometheus names them.

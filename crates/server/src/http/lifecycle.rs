@@ -13,8 +13,8 @@ use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 use super::dispatch;
 use super::error::text;
 use crate::app::App;
-use crate::metrics::exposition::{self, TextFormat};
-use crate::metrics::gather::gather;
+use crate::exposition::gather::gather;
+use crate::exposition::text::{TextFormat, write as write_text};
 
 /// 503 once nothing but a restart helps, so that an orchestrator restarts the process.
 pub(super) async fn healthy(State(app): State<Arc<App>>) -> Response<Body> {
@@ -87,7 +87,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
     let format = TextFormat::negotiate(accept);
     let printed = dispatch::run_status(&app, move |app| {
         let mut out = Vec::new();
-        exposition::write(&gather(app), format, &mut out);
+        write_text(&gather(app), format, &mut out);
         out
     });
     match printed.await {

@@ -19,7 +19,7 @@ use super::params::Params;
 use super::printer::Printer;
 use super::{series, status};
 use crate::app::App;
-use crate::http::json;
+use crate::json;
 
 pub(super) async fn metadata(
     State(app): State<Arc<App>>,

@@ -6,9 +6,10 @@ use axum::http::{HeaderValue, Response, header};
 use chronolith_base::Reservation;
 use chronolith_model::ReadContext;
 
+use super::body;
 use super::compress::{PackedAnswer, Packing};
 use super::error::ApiError;
-use super::{body, json};
+use crate::json;
 use crate::limits::{ANSWER_PART_BYTES, COMPRESSION_BLOCK_BYTES};
 
 /// Prometheus's warning about an answer that `limit` has cut.

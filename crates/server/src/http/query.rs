@@ -33,8 +33,8 @@ use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
 use super::tree;
 use crate::app::App;
-use crate::http::json;
-use crate::http::json::histogram::{put_histogram, put_histograms};
+use crate::json;
+use crate::json::histogram::{put_histogram, put_histograms};
 use crate::limits::POINTS_PER_SERIES_MAX;
 
 /// True if the response includes the plan (`explain=1`).

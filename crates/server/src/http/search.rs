@@ -29,7 +29,7 @@ use super::dispatch;
 use super::error::ApiError;
 use super::stream::{self, Parts, StreamKind};
 use crate::app::App;
-use crate::http::json;
+use crate::json;
 use crate::limits::ANSWER_TIMEOUT;
 
 const CONTENT_TYPE: &str = "application/x-ndjson; charset=utf-8";

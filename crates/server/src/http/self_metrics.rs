@@ -19,7 +19,7 @@ use super::error::ApiError;
 use super::params::Params;
 use super::status::success;
 use crate::app::App;
-use crate::metrics::gather::gather;
+use crate::exposition::gather::gather;
 
 /// Label of the upper bound of a bucket.
 const BUCKET_LABEL: &str = "le";

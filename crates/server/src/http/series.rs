@@ -26,7 +26,7 @@ use super::partial::PartialResponse;
 use super::printer::{Printer, TRUNCATED_WARNING};
 
 use crate::app::App;
-use crate::http::json;
+use crate::json;
 
 /// Bytes of a string in a list, its text excepted.
 const STRING_BYTES: u64 = size_of::<String>() as u64;

@@ -17,8 +17,8 @@ use super::error::ApiError;
 use super::params::{Params, int_fault};
 use super::series;
 use crate::app::App;
+use crate::exposition::memory::Memory;
 use crate::limits::CARDINALITY_LIMIT_MAX;
-use crate::metrics::memory::Memory;
 use crate::version::BuildInfo;
 
 /// Prometheus release whose query API and language clients may expect (ADR 0006). Grafana compares it with

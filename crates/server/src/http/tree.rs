@@ -11,7 +11,7 @@ use chronolith_promql::ast::{
 use chronolith_promql::functions::Function;
 use serde_json::{Value, json};
 
-use crate::http::json;
+use crate::json;
 
 /// The tree of an expression.
 pub(super) fn translate(expr: &Expr) -> Value {

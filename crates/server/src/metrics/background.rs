@@ -11,7 +11,7 @@ pub(crate) struct BackgroundMetrics {
     pub(crate) thread_panics: Counter,
 }
 
-pub(super) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
+pub(crate) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
     Metric::counter(
         "chronolith_config_reload_failures_total",
         "Reloads refused because of errors in the file.",
@@ -29,7 +29,7 @@ pub(super) static BACKGROUND: &[Metric<BackgroundMetrics>] = &[
     ),
 ];
 
-pub(super) static CONTINUOUS: &[Metric<InfluxContext>] = &[
+pub(crate) static CONTINUOUS: &[Metric<InfluxContext>] = &[
     Metric::counter("chronolith_continuous_query_runs_total", "Runs of continuous queries.", |influx| {
         influx.continuous_runs.as_f64()
     }),

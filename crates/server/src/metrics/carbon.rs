@@ -5,7 +5,7 @@ use chronolith_service::metrics::definition::{Metric, Samples};
 
 use chronolith_service::carbon::{CarbonContext, CarbonInput};
 
-pub(super) static CARBON: &[Metric<CarbonContext>] = &[
+pub(crate) static CARBON: &[Metric<CarbonContext>] = &[
     Metric::counters(
         "chronolith_carbon_points_total",
         &["input"],

@@ -28,7 +28,7 @@ impl CompressionMetrics {
     }
 }
 
-pub(super) static COMPRESSION: &[Metric<CompressionMetrics>] = &[
+pub(crate) static COMPRESSION: &[Metric<CompressionMetrics>] = &[
     Metric::counter(
         "chronolith_http_compression_input_bytes_total",
         "Bytes of responses before their compression.",

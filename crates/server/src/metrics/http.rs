@@ -26,7 +26,7 @@ pub(crate) struct HttpMetrics {
     pub(crate) accept_failures: Counter,
 }
 
-pub(super) static HTTP: &[Metric<HttpMetrics>] = &[
+pub(crate) static HTTP: &[Metric<HttpMetrics>] = &[
     Metric::histograms(
         "chronolith_http_request_duration_seconds",
         &["route", "code"],

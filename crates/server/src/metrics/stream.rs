@@ -24,7 +24,7 @@ pub(crate) struct RemoteReadMetrics {
     pub(crate) samples: Counter,
 }
 
-pub(super) static REMOTE_READ: &[Metric<RemoteReadMetrics>] = &[
+pub(crate) static REMOTE_READ: &[Metric<RemoteReadMetrics>] = &[
     Metric::counters(
         "chronolith_remote_read_requests_total",
         &["response_type"],
@@ -50,7 +50,7 @@ pub(super) static REMOTE_READ: &[Metric<RemoteReadMetrics>] = &[
     }),
 ];
 
-pub(super) static INFLUX_QUERY: &[Metric<StreamMetrics>] = &[
+pub(crate) static INFLUX_QUERY: &[Metric<StreamMetrics>] = &[
     Metric::counter(
         "chronolith_influx_query_aborted_total",
         "Responses to InfluxQL aborted by an error or a disconnected client.",
@@ -63,7 +63,7 @@ pub(super) static INFLUX_QUERY: &[Metric<StreamMetrics>] = &[
     ),
 ];
 
-pub(super) static SEARCH: &[Metric<StreamMetrics>] = &[
+pub(crate) static SEARCH: &[Metric<StreamMetrics>] = &[
     Metric::counter(
         "chronolith_search_aborted_total",
         "Search responses aborted by an error or a disconnected client.",
@@ -76,7 +76,7 @@ pub(super) static SEARCH: &[Metric<StreamMetrics>] = &[
     ),
 ];
 
-pub(super) static FEDERATE: &[Metric<StreamMetrics>] = &[
+pub(crate) static FEDERATE: &[Metric<StreamMetrics>] = &[
     Metric::counter(
         "chronolith_federate_aborted_total",
         "Federation responses aborted by an error or a disconnected client.",

@@ -4,7 +4,7 @@ use chronolith_service::metrics::definition::{Metric, Samples};
 use chronolith_service::metrics::{Family, FamilyKind, FamilySample};
 use chronolith_tsdb::{JobStats, MetricKind, TsdbStats};
 
-pub(super) static TSDB: &[Metric<TsdbStats>] = &[
+pub(crate) static TSDB: &[Metric<TsdbStats>] = &[
     Metric::gauge("chronolith_head_series", "Series in the head, all tenants.", |stats| {
         stats.head.series as f64
     }),
@@ -72,7 +72,7 @@ pub(super) static TSDB: &[Metric<TsdbStats>] = &[
     ),
 ];
 
-pub(super) static WAL: &[Metric<TsdbStats>] = &[
+pub(crate) static WAL: &[Metric<TsdbStats>] = &[
     Metric::gauge("chronolith_wal_bytes", "Bytes of WAL segments and checkpoint.", |stats| {
         (stats.head.wal.segment_bytes + stats.head.checkpoint.bytes) as f64
     }),
@@ -112,7 +112,7 @@ pub(super) static WAL: &[Metric<TsdbStats>] = &[
 ];
 
 /// Maintenance jobs by kind.
-pub(super) static MAINTENANCE: &[Metric<TsdbStats>] = &[
+pub(crate) static MAINTENANCE: &[Metric<TsdbStats>] = &[
     Metric::counters(
         "chronolith_maintenance_runs_total",
         &["kind"],
@@ -170,7 +170,7 @@ fn push_jobs(stats: &TsdbStats, samples: &mut Samples, value: fn(&JobStats) -> f
 }
 
 /// Appends the metrics that the store names itself.
-pub(super) fn collect_named(stats: &TsdbStats, families: &mut Vec<Family>) {
+pub(crate) fn collect_named(stats: &TsdbStats, families: &mut Vec<Family>) {
     families.extend(stats.metrics.iter().map(|metric| {
         let kind = match metric.kind {
             MetricKind::Counter => FamilyKind::Counter,

@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
-use super::connections::{InFlight, OpenConnection};
 use super::stream::TimedStream;
 use crate::app::App;
+use crate::connections::{InFlight, OpenConnection};
 use crate::http::request::RemoteAddress;
 use crate::limits::{HEADER_BYTES_MAX, HEADER_COUNT_MAX};
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use crate::http::json;
+use crate::json;
 
 /// First bytes of an answer of the parser.
 const VERSION: &[u8] = b"HTTP/1.1 ";

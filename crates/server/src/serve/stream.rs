@@ -14,10 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, Instant, Sleep, sleep};
 
-use super::connections::ConnectionState;
 use super::refusals::Refusal;
 use super::request_lines::RequestLines;
 use crate::app::App;
+use crate::connections::ConnectionState;
 use crate::limits::{ANSWER_STALL_TIMEOUT, HEADER_READ_TIMEOUT, KEEP_ALIVE_IDLE_TIMEOUT};
 
 /// Step that the peer is expected to take.

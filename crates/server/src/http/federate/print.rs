@@ -11,11 +11,11 @@ use chronolith_model::{Histogram, METRIC_NAME, ReadContext};
 
 use super::accept::{Format, Negotiated};
 use super::latest::{LatestSample, LatestValue, Samples, SeriesKey};
+use crate::exposition::text::put_line;
 use crate::http::error::ApiError;
-use crate::http::json::{put_display, put_float_general};
 use crate::http::stream::Parts;
+use crate::json::{put_display, put_float_general};
 use crate::limits::ANSWER_PART_BYTES;
-use crate::metrics::exposition::put_line;
 
 /// Prints all samples, family after family.
 pub(super) fn print(

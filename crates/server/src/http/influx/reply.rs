@@ -9,7 +9,7 @@ use chronolith_service::admission::AdmissionError;
 
 use crate::http::error::{ApiError, ErrorKind, ErrorText};
 use crate::http::inflate::InflateError;
-use crate::http::json;
+use crate::json;
 
 const ERROR_HEADER: HeaderName = HeaderName::from_static("x-influxdb-error");
 /// Bytes of an error in the header: longer headers break clients and proxies.

@@ -1,8 +1,8 @@
 //! Requests that pages of other origins may send, and the headers that allow them.
 
 use super::*;
-use crate::http::CorsOrigin;
 use crate::http::tests::{Answer, Fixture};
+use crate::options::CorsOrigin;
 
 const EVIL: &str = "http://evil.example";
 

@@ -19,7 +19,8 @@ use crate::http::call::{self, Call};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::{NS_PER_MS, Params, int_fault, parse_duration_ns, show_duration_ns};
 use crate::http::printer::Printer;
-use crate::http::{dispatch, json, paths};
+use crate::http::{dispatch, paths};
+use crate::json;
 
 pub(in crate::http) async fn instant(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     if !app.service.options.features.query_cost {

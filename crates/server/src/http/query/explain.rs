@@ -5,7 +5,7 @@
 use chronolith_promql::engine::trace::Trace;
 use chronolith_service::evaluation::promql::Timings;
 
-use crate::http::json;
+use crate::json;
 
 /// Statistics that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

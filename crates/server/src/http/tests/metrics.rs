@@ -13,8 +13,8 @@ use chronolith_service::limits::{STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR};
 use chronolith_service::metrics::{Family, FamilyKind};
 
 use super::{Fixture, NOW_MS, Pairs};
-use crate::metrics::gather::gather;
-use crate::metrics::scrape;
+use crate::exposition::gather::gather;
+use crate::serve::scrape;
 
 const UP: Pairs<'_> = &[("__name__", "up")];
 

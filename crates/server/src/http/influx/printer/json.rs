@@ -5,7 +5,7 @@ use chronolith_influxql::time::TimeZone;
 use chronolith_model::decimal::scientific;
 
 use super::output::{Epoch, Printer, put_rfc3339};
-use crate::http::json;
+use crate::json;
 
 /// Prints a response as JSON.
 pub(in crate::http::influx) struct JsonPrinter {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::hmac;
 
 use super::*;
-use crate::http::CorsOrigin;
+use crate::options::CorsOrigin;
 
 const SECRET: &str = "of tokens";
 

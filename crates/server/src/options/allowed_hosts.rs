@@ -53,7 +53,7 @@ impl AllowedHosts {
     }
 
     /// Returns true if `authority` (the value of a `Host` header) is one of these hosts.
-    pub(super) fn allows(&self, authority: &str) -> bool {
+    pub(crate) fn allows(&self, authority: &str) -> bool {
         let Some((host, port)) = split_port(authority) else { return false };
         let Some(host) = parse_host(host) else { return false };
         let port = port.unwrap_or(DEFAULT_PORT);

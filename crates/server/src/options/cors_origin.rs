@@ -20,12 +20,12 @@ impl CorsOrigin {
         matcher.map(CorsOrigin).map_err(|error| error.to_string())
     }
 
-    pub(super) fn matches(&self, origin: &HeaderValue) -> bool {
+    pub(crate) fn matches(&self, origin: &HeaderValue) -> bool {
         origin.to_str().is_ok_and(|origin| self.0.matches(origin))
     }
 
     /// The value of `Access-Control-Allow-Origin` for an origin that matches.
-    pub(super) fn allow(&self, origin: &HeaderValue) -> HeaderValue {
+    pub(crate) fn allow(&self, origin: &HeaderValue) -> HeaderValue {
         if &*self.0.value == ANY_PATTERN { HeaderValue::from_static("*") } else { origin.clone() }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct ProcessStats {
 }
 
 /// A figure that the operating system does not tell is left out.
-pub(super) static PROCESS: &[Metric<ProcessStats>] = &[
+pub(crate) static PROCESS: &[Metric<ProcessStats>] = &[
     Metric::optional_counter("process_cpu_seconds_total", "User and system CPU time.", |process| {
         process.cpu_seconds
     }),

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::limits::{CONNECTION_COUNT_MAX, CONNECTION_COUNT_MIN, FILES_RESERVED};
-use crate::metrics::open_files_max;
+use crate::process::open_files_max;
 
 /// State of one connection that is visible outside of its task.
 pub(crate) struct ConnectionState {

@@ -5,7 +5,7 @@ use chronolith_model::labels::{is_legacy_label_name, is_legacy_metric_name};
 
 use chronolith_service::metrics::Family;
 
-use crate::http::json::{put_display, put_float_general};
+use crate::json::{put_display, put_float_general};
 
 /// A text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use chronolith_service::write::{TargetStore, WriteTarget};
 use chronolith_tsdb::{Tsdb, Writer};
 
 use crate::app::App;
-use crate::metrics::gather::gather;
+use crate::exposition::gather::gather;
 use crate::serve::rounds::guarded;
 use crate::serve::stop::Stop;
 

@@ -9,7 +9,7 @@ use chronolith_tsdb::{MemoryPart, TsdbMemory};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
-use crate::metrics::process::{self, ProcessStats};
+use crate::process::{self, ProcessStats};
 
 /// All consumers at one moment.
 pub(crate) struct Memory {

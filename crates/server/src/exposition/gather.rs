@@ -8,10 +8,12 @@ use chronolith_service::metrics::definition::collect;
 use chronolith_service::metrics::{admission, line_protocol, query, tenants, write};
 use chronolith_tsdb::TsdbStats;
 
-use super::{background, bucket, carbon, compression, http, process, server, stream, tsdb};
+use super::memory::{self, Memory};
+use super::server;
 use crate::app::App;
 use crate::metrics::bucket::BucketState;
-use crate::metrics::memory::{self, Memory};
+use crate::metrics::{background, bucket, carbon, compression, http, stream, tsdb};
+use crate::process;
 
 /// All families at this moment.
 pub(crate) fn gather(app: &App) -> Vec<Family> {

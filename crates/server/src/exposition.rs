@@ -1,0 +1,9 @@
+//! The server's own metrics and the memory of its parts at one moment, and their text.
+//! Not here: counters and declarations (`metrics`, `service::metrics`), requests (`http::lifecycle`).
+
+pub(crate) mod gather;
+pub(crate) mod memory;
+mod server;
+#[cfg(test)]
+mod tests;
+pub(crate) mod text;
