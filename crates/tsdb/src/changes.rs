@@ -1,5 +1,4 @@
-//! Change log per tenant, for result caches: earliest time written and latest time removed since a
-//! generation.
+//! Change log per tenant, for result caches: ranges written and latest time removed since a generation.
 //!
 //! Invariants: a generation starts with each query of a cache, so there are never more entries than queries;
 //! beyond [`ENTRIES_MAX`] the oldest are joined, which only makes more times count as changed. A tenant
@@ -10,17 +9,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::change::Changed;
+use chronolith_model::change::{Changed, ChangedRanges};
 use chronolith_model::{TenantId, TimeRange, WriteBatch};
 use parking_lot::{Mutex, RwLock};
 
-/// Entries of one list of one tenant.
+/// Entries of a list of times of one tenant.
 const ENTRIES_MAX: usize = 1024;
+/// Entries of the list of ranges of one tenant, each of up to [`ChangedRanges::COUNT_MAX`].
+const RANGE_ENTRIES_MAX: usize = 256;
 /// Tenants that are watched; of others everything counts as changed. Bounds the memory that queries with
 /// arbitrary tenant names take.
 const WATCHED_MAX: usize = 1 << 17;
 /// Change of a tenant that is not watched because of [`WATCHED_MAX`].
-const EVERYTHING: Changed = Changed { removed_before_ms: i64::MAX, written_from_ms: i64::MIN };
+const EVERYTHING: Changed = Changed::EVERYTHING;
 
 /// Origin of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +46,8 @@ struct Watched {
 #[derive(Default)]
 struct TenantChanges {
     generation: u64,
-    /// Earliest times written.
-    written: Minima,
+    /// Ranges written, in ms.
+    written: RangeLog,
     /// Earliest times written by others than continuous queries.
     sent: Minima,
     /// Latest times removed, negated so that the greatest time is the least value.
@@ -70,14 +71,15 @@ impl Changes {
         };
         let changes = watched.lock();
         let removed = changes.removed.since(generation).map_or(i64::MIN, |negated| -negated);
-        let written = changes.written.since(generation).unwrap_or(i64::MAX);
-        Changed { removed_before_ms: removed, written_from_ms: written }
+        Changed { removed_before_ms: removed, written: changes.written.since(generation) }
     }
 
     /// Returns the earliest time in milliseconds that others than continuous queries have written since a
     /// generation; `i64::MAX` if there is none.
     pub(crate) fn sent_since(&self, tenant: &TenantId, generation: u64) -> i64 {
-        let Some(watched) = self.of(tenant) else { return self.since(tenant, generation).written_from_ms };
+        let Some(watched) = self.of(tenant) else {
+            return self.since(tenant, generation).written.next_from(i64::MIN).unwrap_or(i64::MAX);
+        };
         watched.lock().sent.since(generation).unwrap_or(i64::MAX)
     }
 
@@ -85,11 +87,14 @@ impl Changes {
     pub(crate) fn note_batch(&self, tenant: &TenantId, batch: &WriteBatch, writer: Writer) {
         if let Some(watched) = self.of(tenant)
             && let Some(&from) = batch.times.iter().min()
+            && let Some(&to) = batch.times.iter().max()
         {
+            let unit = tenant.time_unit();
+            let from_ms = unit.to_ms(from);
+            let to_ms = unit.to_ms(to).saturating_add(1);
             let mut changes = watched.lock();
             let generation = changes.generation;
-            let from_ms = tenant.time_unit().to_ms(from);
-            changes.written.push(generation, from_ms);
+            changes.written.push(generation, from_ms, to_ms);
             if writer == Writer::Client {
                 changes.sent.push(generation, from_ms);
             }
@@ -100,10 +105,13 @@ impl Changes {
     /// deletion, an import.
     pub(crate) fn note_range(&self, tenant: &TenantId, range: TimeRange) {
         if let Some(watched) = self.of(tenant) {
+            let unit = tenant.time_unit();
+            let from_ms = unit.to_ms(range.start);
+            // The time of a nanosecond is rounded down: the next millisecond is a change too many at most.
+            let to_ms = unit.to_ms(range.end).saturating_add(1).max(from_ms);
             let mut changes = watched.lock();
             let generation = changes.generation;
-            let from_ms = tenant.time_unit().to_ms(range.start);
-            changes.written.push(generation, from_ms);
+            changes.written.push(generation, from_ms, to_ms);
             changes.sent.push(generation, from_ms);
         }
     }
@@ -123,7 +131,7 @@ impl Changes {
         for (_, watched) in self.0.read().by_tenant.iter().filter(|(tenant, _)| fits(tenant)) {
             let mut changes = watched.lock();
             let generation = changes.generation;
-            changes.written.push(generation, i64::MIN);
+            changes.written.push(generation, i64::MIN, i64::MAX);
             changes.sent.push(generation, i64::MIN);
         }
     }
@@ -166,11 +174,48 @@ impl TenantChanges {
     fn since(generation: u64) -> TenantChanges {
         let mut changes = TenantChanges { generation, ..TenantChanges::default() };
         if generation > 0 {
-            changes.written.push(generation, i64::MIN);
+            changes.written.push(generation, i64::MIN, i64::MAX);
             changes.sent.push(generation, i64::MIN);
             changes.removed.push(generation, i64::MIN + 1);
         }
         changes
+    }
+}
+
+/// Ranges by generation, ascending. An entry that a later one covers is redundant.
+#[derive(Default)]
+struct RangeLog(VecDeque<(u64, ChangedRanges)>);
+
+impl RangeLog {
+    /// Records a range of `generation`, which is none before the last one.
+    fn push(&mut self, generation: u64, first_ms: i64, last_ms: i64) {
+        let mut ranges = ChangedRanges::EMPTY;
+        if let Some((last, known)) = self.0.back() {
+            assert!(*last <= generation, "generation {generation} after {last}");
+            if *last == generation {
+                ranges = *known;
+                self.0.pop_back();
+            }
+        }
+        ranges.add(first_ms, last_ms);
+        while self.0.back().is_some_and(|(_, earlier)| ranges.covers(earlier)) {
+            self.0.pop_back();
+        }
+        self.0.push_back((generation, ranges));
+        if self.0.len() > RANGE_ENTRIES_MAX
+            && let Some((_, oldest)) = self.0.pop_front()
+            && let Some(next) = self.0.front_mut()
+        {
+            next.1.add_all(&oldest);
+        }
+    }
+
+    /// Returns the ranges of generations after `generation`.
+    fn since(&self, generation: u64) -> ChangedRanges {
+        let at = self.0.partition_point(|(stamped, _)| *stamped <= generation);
+        let mut all = ChangedRanges::EMPTY;
+        self.0.range(at..).for_each(|(_, ranges)| all.add_all(ranges));
+        all
     }
 }
 
@@ -219,17 +264,19 @@ mod tests {
         assert!(second > first);
         changes.note_range(&tenant, TimeRange { start: 150, end: 200 });
         changes.note_removed(&tenant, 30);
-        let changed = |removed_before_ms, written_from_ms| Changed { removed_before_ms, written_from_ms };
-        assert_eq!(changes.since(&tenant, first), changed(30, 100));
-        assert_eq!(changes.since(&tenant, second), changed(30, 150));
+        let changed = |removed_before_ms, ranges: &[(i64, i64)]| {
+            let mut written = ChangedRanges::EMPTY;
+            ranges.iter().for_each(|range| written.add(range.0, range.1));
+            Changed { removed_before_ms, written }
+        };
+        assert_eq!(changes.since(&tenant, first), changed(30, &[(100, 201)]));
+        assert_eq!(changes.since(&tenant, second), changed(30, &[(150, 201)]));
         let third = changes.generation(&tenant);
         changes.note_all(|one| *one != tenant);
         assert_eq!(changes.since(&tenant, third), Changed::NOTHING);
         changes.note_all(|one| *one == tenant);
-        assert_eq!(changes.since(&tenant, third).written_from_ms, i64::MIN);
+        assert_eq!(changes.since(&tenant, third).written, ChangedRanges::ALL);
         assert_eq!(changes.since(&TenantId::new("b").expect("valid"), first), Changed::NOTHING);
-        assert!(changed(30, 100).spares(30, 99));
-        assert!(!changed(30, 100).spares(29, 99) && !changed(30, 100).spares(30, 100));
     }
 
     #[test]
@@ -244,6 +291,47 @@ mod tests {
         let unwatched = tenant(WATCHED_MAX);
         assert_eq!((changes.generation(&unwatched), changes.since(&unwatched, 0)), (0, EVERYTHING));
         assert!(!EVERYTHING.spares(i64::MAX - 1, i64::MAX) && !EVERYTHING.spares(i64::MIN, i64::MIN));
+    }
+
+    /// Against a list of everything that was pushed.
+    #[test]
+    fn ranges_agree_with_a_full_list() {
+        let rng = Rng::from_seed(8);
+        let (mut log, mut all) = (RangeLog::default(), Vec::new());
+        let mut generation = 0;
+        let mut exact_count = 0;
+        for _ in 0..20_000 {
+            generation += rng.next_u64() % 3;
+            let first = (rng.next_u64() % 40) as i64 * 100 + generation as i64;
+            let last = first + (rng.next_u64() % 50) as i64;
+            log.push(generation, first, last);
+            all.push((generation, first, last));
+            let asked = generation - rng.next_u64() % generation.clamp(1, 8);
+            let got = log.since(asked);
+            let later = all.iter().rev().take_while(|(stamped, ..)| *stamped > asked);
+            let mut want = ChangedRanges::EMPTY;
+            for (_, first, last) in later {
+                want.add(*first, *last);
+                let mut one = ChangedRanges::EMPTY;
+                one.add(*first, *last);
+                assert!(got.covers(&one), "{first} to {last} is missing since {asked}: {got:?}");
+            }
+            exact_count += usize::from(got == want);
+            assert!(log.0.len() <= RANGE_ENTRIES_MAX);
+        }
+        assert!(exact_count > 15_000, "{exact_count} answers without a time too many");
+    }
+
+    #[test]
+    fn a_range_that_a_later_one_covers_takes_no_entry() {
+        let mut log = RangeLog::default();
+        for generation in 0..100 {
+            log.push(generation, 1_000, 1_000 + generation as i64);
+        }
+        assert_eq!(log.0.len(), 1);
+        assert_eq!(log.since(98).as_slice(), [(1_000, 1_099)]);
+        log.push(100, 5_000, 6_000);
+        assert_eq!(log.since(99).as_slice(), [(5_000, 6_000)], "late points elsewhere are no change here");
     }
 
     /// Against a list of everything that was pushed.
@@ -289,7 +377,7 @@ mod tests {
         changes.forget(|_| true);
         assert_eq!(changes.0.read().by_tenant.len(), 0);
         let is_everything =
-            |changed: Changed| changed.written_from_ms == i64::MIN && changed.removed_before_ms == i64::MAX;
+            |changed: Changed| changed.written == ChangedRanges::ALL && changed.removed_before_ms == i64::MAX;
         assert!(is_everything(changes.since(&tenant, questions[1])));
         let fresh = changes.generation(&tenant);
         assert!(questions.iter().all(|&asked| is_everything(changes.since(&tenant, asked))));

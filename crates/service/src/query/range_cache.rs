@@ -278,7 +278,10 @@ impl Extent {
         if first_ms < self.first_ms || first_ms < oldest {
             return None;
         }
-        let newest = changed.written_from_ms.saturating_sub(lookback.future_ms).saturating_sub(1);
+        // Changes before the first step's lookback concern none of the steps.
+        let written_ms =
+            changed.written.next_from(first_ms.saturating_sub(lookback.past_ms)).unwrap_or(i64::MAX);
+        let newest = written_ms.saturating_sub(lookback.future_ms).saturating_sub(1);
         let end = self.last_ms.min(last_ms).min(newest);
         if end < first_ms {
             return None;
@@ -439,6 +442,13 @@ mod tests {
         cache
     }
 
+    /// Samples from `first_ms` to `last_ms` were written.
+    fn changed_in(first_ms: i64, last_ms: i64) -> Changed {
+        let mut changed = Changed::NOTHING;
+        changed.written.add(first_ms, last_ms);
+        changed
+    }
+
     #[track_caller]
     fn check(range: (i64, i64), changed: Changed, want_last: Option<i64>) {
         let found = filled().find(&key("m"), wanted(range), |_| changed);
@@ -452,11 +462,17 @@ mod tests {
         check((1050, 1150), none, Some(1100));
         check((990, 1100), none, None);
         check((1110, 1200), none, None);
-        let written = |from| Changed { written_from_ms: from, ..none };
+        let written = |from| changed_in(from, i64::MAX);
         check((1000, 1100), written(1101), Some(1100));
         check((1000, 1100), written(1100), Some(1090));
         check((1000, 1100), written(1001), Some(1000));
         check((1000, 1100), written(1000), None);
+        // The lookback of the steps is 300 ms before them.
+        check((1000, 1100), changed_in(0, 699), Some(1100));
+        check((1000, 1100), changed_in(0, 700), None);
+        check((1010, 1100), changed_in(0, 700), Some(1100));
+        check((1000, 1100), changed_in(1101, 1102), Some(1100));
+        check((1000, 1100), changed_in(1050, 1055), Some(1040));
         let removed = |before| Changed { removed_before_ms: before, ..none };
         check((1000, 1100), removed(700), Some(1100));
         check((1000, 1100), removed(701), None);
@@ -468,7 +484,7 @@ mod tests {
         let cache = RangeCache::new(1 << 20);
         let kept = [series("b", [1000, 1010]), series("c", [1000]), series("e", [1020])];
         cache.keep(key("m"), 1, 1000..=1020, &kept, Annotations::default());
-        let changed = Changed { written_from_ms: 1020, ..Changed::NOTHING };
+        let changed = changed_in(1020, i64::MAX);
         let reused = cache.find(&key("m"), wanted((1010, 1030)), |_| changed).expect("there");
         let tail = vec![series("a", [1020]), series("b", [1020, 1030]), series("d", [1030])];
         let want = vec![series("a", [1020]), series("b", [1010, 1020, 1030]), series("d", [1030])];
@@ -591,6 +607,6 @@ mod tests {
         assert_eq!(find((1010, 1100), none, "m"), None, "later");
         assert_eq!(find((1000, 1090), none, "m"), None, "shorter");
         assert_eq!(find((1000, 1110), none, "m"), None, "longer");
-        assert_eq!(find((1000, 1100), Changed { written_from_ms: 1100, ..none }, "m"), None, "written to");
+        assert_eq!(find((1000, 1100), changed_in(1100, i64::MAX), "m"), None, "written to");
     }
 }
