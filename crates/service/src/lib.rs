@@ -1,11 +1,12 @@
 //! The floor between protocols and the store: writes of clients and of the server itself, permits and memory
-//! by tenant, lists of running and costly queries, refused samples, counters (ADR 0113).
+//! by tenant, access control, lists of running and costly queries, refused samples, counters (ADR 0113).
 //!
 //! Invariants: all samples go to the store through `write`; a refusal is a value, and the protocol that
 //! received the call chooses its status and text.
 //! Not here: HTTP, sockets and bytes on the wire, the evaluation of queries (`server`), storage (`tsdb`),
 //! languages.
 
+pub mod access;
 pub mod activity;
 pub mod admission;
 pub mod carbon;
