@@ -7,7 +7,7 @@
 use std::fmt;
 
 use chronolith_model::TenantId;
-use chronolith_model::databases::StoreId;
+use chronolith_model::databases::BucketStoreId;
 
 /// Folder of the stores of retention policies, within the folder of their tenant.
 pub const STORES_FOLDER: &str = "stores";
@@ -16,7 +16,7 @@ pub const STORES_FOLDER: &str = "stores";
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Folder {
     tenant: TenantId,
-    store: Option<StoreId>,
+    store: Option<BucketStoreId>,
 }
 
 impl Folder {
@@ -29,7 +29,7 @@ impl Folder {
 
     /// The folder of the store of a retention policy of `owner`.
     #[must_use]
-    pub fn of_store(owner: &TenantId, id: StoreId) -> Folder {
+    pub fn of_store(owner: &TenantId, id: BucketStoreId) -> Folder {
         Folder { tenant: owner.clone(), store: Some(id) }
     }
 
@@ -41,7 +41,7 @@ impl Folder {
 
     /// Id of the store of a retention policy; `None` for a default store.
     #[must_use]
-    pub fn store(&self) -> Option<StoreId> {
+    pub fn store(&self) -> Option<BucketStoreId> {
         self.store
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     fn keys_of_a_store_lie_within_the_folder_of_its_tenant() {
         let tenant = TenantId::anonymous();
         assert_eq!(Folder::of_tenant(&tenant).to_string(), "anonymous");
-        let of_store = Folder::of_store(&tenant, StoreId::from_bytes([7; 16]));
+        let of_store = Folder::of_store(&tenant, BucketStoreId::from_bytes([7; 16]));
         assert_eq!(of_store.to_string(), "anonymous/stores/07070707070707070707070707070707");
         assert_eq!(of_store.tenant(), &tenant);
     }

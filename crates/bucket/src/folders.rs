@@ -5,7 +5,7 @@
 
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::TenantId;
-use chronolith_model::databases::{BucketDatabases, StoreId};
+use chronolith_model::databases::{BucketDatabases, BucketStoreId};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::folder::STORES_FOLDER;
@@ -63,20 +63,20 @@ pub async fn remove_store(store: &Store, request: &RequestContext) -> Result<usi
 ///
 /// # Errors
 /// As [`Store::list`].
-pub async fn stores(store: &Store, request: &RequestContext) -> Result<Vec<StoreId>, BucketError> {
+pub async fn stores(store: &Store, request: &RequestContext) -> Result<Vec<BucketStoreId>, BucketError> {
     let parent = format!("{}/{STORES_FOLDER}", store.layout().folder_key(&request.folder));
     let options = ListOptions { prefix: parent.clone(), is_delimited: true, ..ListOptions::default() };
     let page = store.list_confirmed(request, &options).await?;
-    let id = |key: &String| key.strip_prefix(&parent)?.trim_matches('/').parse::<StoreId>().ok();
+    let id = |key: &String| key.strip_prefix(&parent)?.trim_matches('/').parse::<BucketStoreId>().ok();
     Ok(page.prefixes.iter().filter_map(id).collect())
 }
 
 /// Returns the members of `stores` that `databases` do not name, dropped ones included.
 #[must_use]
-pub fn unnamed_stores(stores: &[StoreId], databases: &BucketDatabases) -> Vec<StoreId> {
+pub fn unnamed_stores(stores: &[BucketStoreId], databases: &BucketDatabases) -> Vec<BucketStoreId> {
     let policies = databases.databases.iter().flat_map(|database| &database.policies);
-    let mut named: Vec<StoreId> = policies.map(|policy| policy.id).collect();
+    let mut named: Vec<BucketStoreId> = policies.map(|policy| policy.id).collect();
     named.extend(databases.dropped.iter().map(|dropped| dropped.id));
-    named.extend(databases.has_graphite.then_some(StoreId::GRAPHITE));
+    named.extend(databases.has_graphite.then_some(BucketStoreId::GRAPHITE));
     stores.iter().filter(|id| !named.contains(id)).copied().collect()
 }

@@ -125,14 +125,14 @@ pub(crate) fn is_later_tombstones(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use chronolith_model::TenantId;
-    use chronolith_model::databases::StoreId;
+    use chronolith_model::databases::BucketStoreId;
 
     use super::*;
 
     fn keys(layout: &BucketLayout) -> [String; 4] {
         let ulid = Ulid::new(1_700_000_000_000, 7);
         let own = Folder::of_tenant(&TenantId::anonymous());
-        let store = Folder::of_store(&TenantId::anonymous(), StoreId::from_bytes([7; 16]));
+        let store = Folder::of_store(&TenantId::anonymous(), BucketStoreId::from_bytes([7; 16]));
         let of = |folder: &Folder| [layout.folder_key(folder), layout.block_keys(folder).of_block(ulid)];
         let ([catalogue, block], [of_store, block_of_store]) = (of(&own), of(&store));
         [catalogue, block, of_store, block_of_store]

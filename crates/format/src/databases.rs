@@ -12,7 +12,7 @@ use chronolith_base::bytes::put_uvarint;
 use chronolith_base::crc::crc32c;
 use chronolith_base::{ByteReader, DecodeError};
 use chronolith_model::databases::{
-    BucketDrop, ContinuousQuery, Database, DatabaseCatalog, Privilege, RetentionPolicy, StoreId,
+    BucketDrop, BucketStoreId, ContinuousQuery, Database, DatabaseCatalog, Privilege, RetentionPolicy,
     TenantCatalog, User,
 };
 use chronolith_model::{TenantId, TimeUnit};
@@ -186,10 +186,10 @@ impl Reader<'_> {
         TenantId::new(&tenant).map_err(|_| self.invalid("tenant", "a tenant id", 0))
     }
 
-    fn store_id(&mut self) -> Result<StoreId, DecodeError> {
+    fn store_id(&mut self) -> Result<BucketStoreId, DecodeError> {
         let bytes = self.bytes.bytes("id in the bucket", 16)?;
         let bytes = bytes.try_into().map_err(|_| self.invalid("id in the bucket", "16 bytes", 0))?;
-        Ok(StoreId::from_bytes(bytes))
+        Ok(BucketStoreId::from_bytes(bytes))
     }
 
     fn duration(&mut self, what: &'static str) -> Result<i64, DecodeError> {
@@ -227,7 +227,7 @@ impl Reader<'_> {
     }
 
     /// A store, and its id in the bucket if it has one.
-    fn store_with_id(&mut self) -> Result<(TenantId, Option<StoreId>), DecodeError> {
+    fn store_with_id(&mut self) -> Result<(TenantId, Option<BucketStoreId>), DecodeError> {
         let store = self.store()?;
         let has_id = self.has_ids() && self.bytes.u8("id in the bucket")? != 0;
         let bucket_id = if has_id { Some(self.store_id()?) } else { None };

@@ -7,15 +7,15 @@
 //! (`format::databases`).
 
 mod bucket;
+mod bucket_store_id;
 mod catalog;
 mod change;
-mod store_id;
 
 pub use bucket::{Adopted, BucketDatabase, BucketDatabases, BucketPolicy, DroppedStore, Recorded};
+pub use bucket_store_id::{BucketStoreId, BucketStoreIdError};
 pub use catalog::{
     AUTOGEN, BucketDrop, CONTINUOUS_QUERY_COUNT_MAX, ContinuousQuery, DATABASE_COUNT_MAX, DAY_NS, Database,
     DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
     STORE_NAME_BYTES_MAX, TenantCatalog, USER_COUNT_MAX, User,
 };
 pub use change::{CatalogChange, CatalogError, PolicyOptions};
-pub use store_id::{StoreId, StoreIdError};

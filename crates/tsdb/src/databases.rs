@@ -18,7 +18,7 @@ use chronolith_bucket::Folder;
 use chronolith_format::databases::CatalogFile;
 use chronolith_head::StoreOwners;
 use chronolith_model::databases::{
-    Adopted, BucketDatabases, CatalogChange, CatalogError, DatabaseCatalog, StoreId,
+    Adopted, BucketDatabases, BucketStoreId, CatalogChange, CatalogError, DatabaseCatalog,
 };
 use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
 use parking_lot::{Mutex, RwLock};
@@ -39,7 +39,7 @@ struct StorePolicy {
     owner: TenantId,
     duration_ns: i64,
     shard_group_ns: i64,
-    bucket_id: Option<StoreId>,
+    bucket_id: Option<BucketStoreId>,
 }
 
 /// One version of the catalogue.
@@ -170,7 +170,7 @@ impl DatabaseStore {
         let new_id = || {
             let mut bytes = [0; 16];
             self.env.rng.fill(&mut bytes);
-            StoreId::from_bytes(bytes)
+            BucketStoreId::from_bytes(bytes)
         };
         if next.catalog.assign_bucket_ids(owner, new_id) {
             self.publish(next)?;
@@ -198,7 +198,7 @@ impl DatabaseStore {
     ///
     /// # Errors
     /// [`CatalogError::Storage`]; they stay.
-    pub(crate) fn forget_bucket_drops(&self, ids: &[StoreId]) -> Result<(), CatalogError> {
+    pub(crate) fn forget_bucket_drops(&self, ids: &[BucketStoreId]) -> Result<(), CatalogError> {
         let _alone = self.changing.lock();
         let mut next = self.current.read().file.clone();
         next.catalog.bucket_drops.retain(|drop| !ids.contains(&drop.id));

@@ -9,7 +9,7 @@ use chronolith_format::bucket::catalogue::{
     Ancestry, BlockCounts, BlockFiles, BlockFolder, BucketBlock, EtagSums, Snapshot,
 };
 use chronolith_format::bucket::databases::DatabasesSnapshot;
-use chronolith_model::databases::StoreId;
+use chronolith_model::databases::BucketStoreId;
 use chronolith_model::{TimeRange, TimeUnit};
 
 use super::s3_server::S3Server;
@@ -326,7 +326,7 @@ async fn an_update_that_reads_its_own_snapshot_damaged_is_made_once() {
 async fn a_snapshot_of_another_tenant_or_store_is_damage() {
     let rig = Rig::memory(FaultPlan::default());
     add_all(&rig, 0..3).await;
-    let stores = [1, 2].map(|n| Folder::of_store(&TenantId::anonymous(), StoreId::from_bytes([n; 16])));
+    let stores = [1, 2].map(|n| Folder::of_store(&TenantId::anonymous(), BucketStoreId::from_bytes([n; 16])));
     let folders = [Folder::of_tenant(&TenantId::new("other").unwrap())].into_iter().chain(stores);
     for folder in folders {
         let request = RequestContext { folder, ..rig.query(60_000) };

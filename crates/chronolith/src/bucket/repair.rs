@@ -16,7 +16,7 @@ use chronolith_format::bucket::NumberedSnapshot;
 use chronolith_format::bucket::catalogue::Snapshot;
 use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::TenantId;
-use chronolith_model::databases::StoreId;
+use chronolith_model::databases::BucketStoreId;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
@@ -145,7 +145,7 @@ impl Repair<'_> {
         Ok(Finding { key, state: State::Repaired(content), notes })
     }
 
-    fn databases(&self, tenant: &TenantId, stores: &[StoreId]) -> anyhow::Result<Finding> {
+    fn databases(&self, tenant: &TenantId, stores: &[BucketStoreId]) -> anyhow::Result<Finding> {
         let folder = Folder::of_tenant(tenant);
         let snapshots: Snapshots<DatabasesSnapshot> =
             Snapshots::of_kind(self.bucket.store.clone(), &self.bucket.env);

@@ -8,7 +8,9 @@ use chronolith_base::bytes::{put_uvarint, put_varint};
 use chronolith_base::crc::crc32c;
 use chronolith_base::hash::HashSet;
 use chronolith_base::{ByteReader, DecodeError};
-use chronolith_model::databases::{BucketDatabase, BucketDatabases, BucketPolicy, DroppedStore, StoreId};
+use chronolith_model::databases::{
+    BucketDatabase, BucketDatabases, BucketPolicy, BucketStoreId, DroppedStore,
+};
 
 use super::numbered::{NumberedSnapshot, SnapshotKey, Stamp};
 use super::packed::{Unpacker, put_packed};
@@ -213,8 +215,8 @@ fn read_duration(bytes: &mut ByteReader<'_>) -> Result<i64, DecodeError> {
     i64::try_from(ns).map_err(|_| invalid("nanoseconds below 2^63", offset, ns))
 }
 
-fn read_id(bytes: &mut ByteReader<'_>) -> Result<StoreId, DecodeError> {
-    read_bytes(bytes).map(StoreId::from_bytes)
+fn read_id(bytes: &mut ByteReader<'_>) -> Result<BucketStoreId, DecodeError> {
+    read_bytes(bytes).map(BucketStoreId::from_bytes)
 }
 
 fn read_bytes(bytes: &mut ByteReader<'_>) -> Result<[u8; 16], DecodeError> {

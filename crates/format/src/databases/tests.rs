@@ -9,7 +9,7 @@ fn catalog() -> CatalogFile {
         shard_group_ns: 3_600_000_000_000,
         replica_count: 2,
         store: TenantId::of_store(TimeUnit::Nano, number),
-        bucket_id: (number > 0).then_some(StoreId::from_bytes([5; 16])),
+        bucket_id: (number > 0).then_some(BucketStoreId::from_bytes([5; 16])),
     };
     let query = |name: &str, last_run_ns| ContinuousQuery {
         name: name.to_owned(),
@@ -30,13 +30,16 @@ fn catalog() -> CatalogFile {
         privileges: BTreeMap::from([("my db".to_owned(), Privilege::Write)]),
     };
     let store = TenantId::of_store(TimeUnit::Milli, 299);
-    let graphite = RetentionPolicy::of_graphite(store, Some(StoreId::from_bytes([9; 16])));
+    let graphite = RetentionPolicy::of_graphite(store, Some(BucketStoreId::from_bytes([9; 16])));
     let own = TenantCatalog { databases: vec![database], users: vec![user], graphite: Some(graphite) };
     let catalog = DatabaseCatalog {
         tenants: BTreeMap::from([(TenantId::anonymous(), Arc::new(own))]),
         next_store: 301,
         dropped: vec![TenantId::of_store(TimeUnit::Nano, 7)],
-        bucket_drops: vec![BucketDrop { owner: TenantId::anonymous(), id: StoreId::from_bytes([6; 16]) }],
+        bucket_drops: vec![BucketDrop {
+            owner: TenantId::anonymous(),
+            id: BucketStoreId::from_bytes([6; 16]),
+        }],
     };
     CatalogFile { sequence: 12, catalog }
 }

@@ -7,7 +7,7 @@
 //! Not here: bytes (`format::bucket::databases`), requests (`bucket`), their schedule (`tsdb`).
 
 use super::change::graphite_policy;
-use super::{ContinuousQuery, Database, DatabaseCatalog, RetentionPolicy, StoreId, TenantCatalog};
+use super::{BucketStoreId, ContinuousQuery, Database, DatabaseCatalog, RetentionPolicy, TenantCatalog};
 use crate::{TenantId, TimeUnit};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct BucketDatabases {
     pub databases: Vec<BucketDatabase>,
     /// Stores that were dropped and whose objects are not removed yet.
     pub dropped: Vec<DroppedStore>,
-    /// Set if there is a Graphite store, whose id is [`StoreId::GRAPHITE`].
+    /// Set if there is a Graphite store, whose id is [`BucketStoreId::GRAPHITE`].
     pub has_graphite: bool,
 }
 
@@ -47,14 +47,14 @@ pub struct BucketPolicy {
     /// As given in the statement.
     pub replica_count: u32,
     /// Id of its store.
-    pub id: StoreId,
+    pub id: BucketStoreId,
 }
 
 /// A store whose objects are to be removed after a delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DroppedStore {
     /// Id of the store.
-    pub id: StoreId,
+    pub id: BucketStoreId,
     /// Milliseconds since 1970 at which the copy in the bucket recorded the drop.
     pub dropped_ms: i64,
 }
@@ -66,7 +66,7 @@ pub struct Recorded {
     pub is_changed: bool,
     /// Policies of the bucket that a local one of the same name with another id displaced: database, policy
     /// and id.
-    pub displaced: Vec<(String, String, StoreId)>,
+    pub displaced: Vec<(String, String, BucketStoreId)>,
 }
 
 /// Result of [`DatabaseCatalog::adopt`].
@@ -75,7 +75,7 @@ pub struct Adopted {
     /// Policies that were taken over from the bucket.
     pub policy_count: usize,
     /// Policies of the bucket that were not taken over because a local one has their name.
-    pub conflicts: Vec<(String, String, StoreId)>,
+    pub conflicts: Vec<(String, String, BucketStoreId)>,
 }
 
 impl BucketDatabase {
@@ -105,7 +105,7 @@ impl BucketDatabases {
     /// Makes the copy follow the local catalogue `own`: its databases replace databases of the same name, the
     /// stores in `drops` leave, and databases of the bucket without any policy leave with them. Other
     /// databases and policies of the bucket stay, and a Graphite store.
-    pub fn record(&mut self, own: &TenantCatalog, drops: &[StoreId], now_ms: i64) -> Recorded {
+    pub fn record(&mut self, own: &TenantCatalog, drops: &[BucketStoreId], now_ms: i64) -> Recorded {
         let before = self.clone();
         let mut displaced = Vec::new();
         let mut next: Vec<BucketDatabase> = Vec::new();
@@ -132,7 +132,7 @@ impl BucketDatabases {
             }
         }
         self.databases = next;
-        let live: Vec<StoreId> = self.ids().collect();
+        let live: Vec<BucketStoreId> = self.ids().collect();
         for id in drops {
             if self.dropped.iter().all(|dropped| dropped.id != *id) && !live.contains(id) {
                 self.dropped.push(DroppedStore { id: *id, dropped_ms: now_ms });
@@ -144,9 +144,9 @@ impl BucketDatabases {
     }
 
     /// Ids of the stores of all policies, and of the Graphite store.
-    pub fn ids(&self) -> impl Iterator<Item = StoreId> + '_ {
+    pub fn ids(&self) -> impl Iterator<Item = BucketStoreId> + '_ {
         let of_policies = self.databases.iter().flat_map(|database| &database.policies);
-        of_policies.map(|policy| policy.id).chain(self.has_graphite.then_some(StoreId::GRAPHITE))
+        of_policies.map(|policy| policy.id).chain(self.has_graphite.then_some(BucketStoreId::GRAPHITE))
     }
 }
 
@@ -157,7 +157,7 @@ impl DatabaseCatalog {
     pub fn adopt(&mut self, owner: &TenantId, copy: &BucketDatabases) -> Adopted {
         let mut adopted = Adopted::default();
         let mut own = self.tenants.get(owner).map(|own| TenantCatalog::clone(own)).unwrap_or_default();
-        let drops: Vec<StoreId> = self.bucket_drops.iter().map(|drop| drop.id).collect();
+        let drops: Vec<BucketStoreId> = self.bucket_drops.iter().map(|drop| drop.id).collect();
         for database in &copy.databases {
             let policies = database.policies.iter().filter(|policy| !drops.contains(&policy.id));
             let policies: Vec<&BucketPolicy> = policies.collect();
@@ -194,7 +194,7 @@ impl DatabaseCatalog {
                 adopted.policy_count += 1;
             }
             let graphite = own.graphite.get_or_insert_with(|| graphite_policy(&mut self.next_store));
-            graphite.bucket_id = Some(StoreId::GRAPHITE);
+            graphite.bucket_id = Some(BucketStoreId::GRAPHITE);
         }
         if own != TenantCatalog::default() {
             self.tenants.insert(owner.clone(), Arc::new(own));

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::StoreId;
+use super::BucketStoreId;
 use crate::TenantId;
 
 /// Name of the policy of a tenant's Graphite store.
@@ -48,7 +48,7 @@ pub struct BucketDrop {
     /// Tenant whose store it was.
     pub owner: TenantId,
     /// Id of the store in the bucket.
-    pub id: StoreId,
+    pub id: BucketStoreId,
 }
 
 /// Databases and users of one tenant.
@@ -89,7 +89,7 @@ pub struct RetentionPolicy {
     /// Store of the points.
     pub store: TenantId,
     /// Id of the store in the bucket; `None` until the first upload that names it.
-    pub bucket_id: Option<StoreId>,
+    pub bucket_id: Option<BucketStoreId>,
 }
 
 /// A continuous query.
@@ -166,7 +166,7 @@ impl DatabaseCatalog {
 
     /// Assigns an id in the bucket to each store of `owner` without one; returns true if it assigned one.
     /// `new_id` returns an id that was never used; the Graphite store has its own.
-    pub fn assign_bucket_ids(&mut self, owner: &TenantId, mut new_id: impl FnMut() -> StoreId) -> bool {
+    pub fn assign_bucket_ids(&mut self, owner: &TenantId, mut new_id: impl FnMut() -> BucketStoreId) -> bool {
         let Some(own) = self.tenants.get_mut(owner) else { return false };
         if own.policies().all(|policy| policy.bucket_id.is_some()) {
             return false;
@@ -177,7 +177,7 @@ impl DatabaseCatalog {
             policy.bucket_id = Some(new_id());
         }
         if let Some(graphite) = graphite {
-            graphite.bucket_id = Some(StoreId::GRAPHITE);
+            graphite.bucket_id = Some(BucketStoreId::GRAPHITE);
         }
         true
     }
@@ -217,7 +217,7 @@ impl TenantCatalog {
 impl RetentionPolicy {
     /// The policy of a Graphite store: points stay as long as their schema says.
     #[must_use]
-    pub fn of_graphite(store: TenantId, bucket_id: Option<StoreId>) -> RetentionPolicy {
+    pub fn of_graphite(store: TenantId, bucket_id: Option<BucketStoreId>) -> RetentionPolicy {
         RetentionPolicy {
             name: GRAPHITE.to_owned(),
             duration_ns: 0,

@@ -16,7 +16,7 @@ use chronolith_bucket::snapshots::{Latest, SnapshotReader};
 use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext};
 use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::databases::{
-    BucketDatabase, BucketPolicy, ContinuousQuery, Database, RetentionPolicy, StoreId, TenantCatalog,
+    BucketDatabase, BucketPolicy, BucketStoreId, ContinuousQuery, Database, RetentionPolicy, TenantCatalog,
 };
 use chronolith_model::{QueryError, ReadContext, TenantId, TimeUnit};
 use parking_lot::Mutex;
@@ -189,8 +189,8 @@ pub(crate) fn store_of<'a>(
 fn catalog_of(snapshot: &DatabasesSnapshot) -> TenantCatalog {
     let databases = snapshot.content.databases.iter().map(database).collect();
     let graphite = snapshot.content.has_graphite.then(|| {
-        let store = TenantId::of_store(TimeUnit::Milli, number_of(StoreId::GRAPHITE));
-        RetentionPolicy::of_graphite(store, Some(StoreId::GRAPHITE))
+        let store = TenantId::of_store(TimeUnit::Milli, number_of(BucketStoreId::GRAPHITE));
+        RetentionPolicy::of_graphite(store, Some(BucketStoreId::GRAPHITE))
     });
     TenantCatalog { databases, graphite, ..TenantCatalog::default() }
 }
@@ -221,7 +221,7 @@ fn policy(copy: &BucketPolicy) -> RetentionPolicy {
 }
 
 /// Number of a store in this process: bits of its id.
-fn number_of(id: StoreId) -> u64 {
+fn number_of(id: BucketStoreId) -> u64 {
     id.to_bytes().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 

@@ -17,7 +17,7 @@ use chronolith_bucket::snapshots::Change;
 use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::TenantId;
 use chronolith_model::databases::{
-    BucketDatabase, DatabaseCatalog, Recorded, RetentionPolicy, StoreId, TenantCatalog,
+    BucketDatabase, BucketStoreId, DatabaseCatalog, Recorded, RetentionPolicy, TenantCatalog,
 };
 use parking_lot::Mutex;
 
@@ -51,7 +51,7 @@ struct RecordedCopy {
     /// Local databases as the bucket has them.
     databases: Vec<BucketDatabase>,
     /// Stores that it names.
-    ids: HashSet<StoreId>,
+    ids: HashSet<BucketStoreId>,
     /// Wall clock time of the next removal of a dropped store.
     removal_due_ms: Option<i64>,
 }
@@ -162,7 +162,7 @@ impl RecordedCopy {
 }
 
 /// Dropped stores of `owner` that the bucket may still name.
-fn drops_of(catalog: &DatabaseCatalog, owner: &TenantId) -> Vec<StoreId> {
+fn drops_of(catalog: &DatabaseCatalog, owner: &TenantId) -> Vec<BucketStoreId> {
     catalog.bucket_drops.iter().filter(|drop| drop.owner == *owner).map(|drop| drop.id).collect()
 }
 
@@ -221,7 +221,7 @@ impl OwnerUpload<'_> {
     fn remove_dropped(&self, snapshot: Arc<DatabasesSnapshot>) -> Result<Arc<DatabasesSnapshot>, String> {
         let oldest_ms = self.storage.env().clock.now_ms().saturating_sub(REMOVAL_DELAY_MS);
         let due = snapshot.content.dropped.iter().filter(|dropped| dropped.dropped_ms <= oldest_ms);
-        let due: HashSet<StoreId> = due.map(|dropped| dropped.id).collect();
+        let due: HashSet<BucketStoreId> = due.map(|dropped| dropped.id).collect();
         if due.is_empty() {
             return Ok(snapshot);
         }

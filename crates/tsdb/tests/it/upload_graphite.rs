@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chronolith_base::{Disk, Rng};
 use chronolith_bucket::Folder;
-use chronolith_model::databases::{CatalogChange, StoreId};
+use chronolith_model::databases::{BucketStoreId, CatalogChange};
 use chronolith_model::query::{SelectHints, TenantSources};
 use chronolith_model::rollup::{RollupArchive, RollupRules, RollupSpan};
 use chronolith_model::{Columns, Labels, Queryable, ReadContext, Selector, TenantId, TimeRange};
@@ -157,7 +157,7 @@ fn blocks_expire_in_the_bucket_when_the_schema_of_none_of_their_series_keeps_the
     assert!(answer(&world, &world.open("/empty")) == left, "in the bucket");
     world.maintain(&tsdb, 4 * 24);
     assert!(answer(&world, &tsdb).is_empty() && count(&tsdb) == 2.0);
-    let folder = Folder::of_store(&anonymous(), StoreId::GRAPHITE);
+    let folder = Folder::of_store(&anonymous(), BucketStoreId::GRAPHITE);
     assert!(world.machine.disk.exists(Path::new(&format!("/bucket/{folder}/catalog/latest"))));
 }
 

@@ -5,8 +5,8 @@ use super::*;
 const FOLDER_KEY: &str = "anonymous";
 const KEY: SnapshotKey<'_> = SnapshotKey { folder: FOLDER_KEY, number: 7 };
 
-fn id(byte: u8) -> StoreId {
-    StoreId::from_bytes([byte; 16])
+fn id(byte: u8) -> BucketStoreId {
+    BucketStoreId::from_bytes([byte; 16])
 }
 
 fn snapshot() -> DatabasesSnapshot {

@@ -9,8 +9,8 @@ fn owner() -> TenantId {
     TenantId::anonymous()
 }
 
-fn id(byte: u8) -> StoreId {
-    StoreId::from_bytes([byte; 16])
+fn id(byte: u8) -> BucketStoreId {
+    BucketStoreId::from_bytes([byte; 16])
 }
 
 /// A local catalogue and its copy.
@@ -39,12 +39,12 @@ impl Pair {
             first += 1;
             id(first - 1)
         });
-        let drops: Vec<StoreId> = self.local.bucket_drops.iter().map(|drop| drop.id).collect();
+        let drops: Vec<BucketStoreId> = self.local.bucket_drops.iter().map(|drop| drop.id).collect();
         let own = self.local.of(&owner()).cloned().unwrap_or_default();
         self.copy.record(&own, &drops, NOW_MS)
     }
 
-    fn names(&self) -> Vec<(&str, StoreId)> {
+    fn names(&self) -> Vec<(&str, BucketStoreId)> {
         let of = |database: &'_ BucketDatabase| database.policies.first().map(|policy| policy.id);
         let named = self.copy.databases.iter().filter_map(|one| Some((one.name.as_str(), of(one)?)));
         named.collect()
@@ -130,20 +130,23 @@ fn a_graphite_store_joins_that_of_the_bucket() {
     let mut pair = Pair::default();
     pair.change(CatalogChange::CreateGraphiteStore);
     assert_eq!(pair.record(1), Recorded { is_changed: true, displaced: vec![] });
-    assert_eq!(pair.copy.ids().collect::<Vec<_>>(), [StoreId::GRAPHITE]);
+    assert_eq!(pair.copy.ids().collect::<Vec<_>>(), [BucketStoreId::GRAPHITE]);
     assert_eq!(pair.record(2), Recorded::default());
 
     let graphite = |catalog: &DatabaseCatalog| catalog.of(&owner()).and_then(|own| own.graphite.clone());
     let mut fresh = DatabaseCatalog::default();
     assert_eq!(fresh.adopt(&owner(), &pair.copy), Adopted { policy_count: 1, conflicts: vec![] });
     let adopted = graphite(&fresh).expect("a Graphite store");
-    assert_eq!((adopted.bucket_id, adopted.store.time_unit()), (Some(StoreId::GRAPHITE), TimeUnit::Milli));
+    assert_eq!(
+        (adopted.bucket_id, adopted.store.time_unit()),
+        (Some(BucketStoreId::GRAPHITE), TimeUnit::Milli)
+    );
 
     let mut other = Pair { local: DatabaseCatalog::default(), copy: pair.copy };
     other.change(CatalogChange::CreateGraphiteStore);
     let copy = other.copy.clone();
     assert_eq!(other.local.adopt(&owner(), &copy), Adopted::default());
-    assert_eq!(graphite(&other.local).and_then(|policy| policy.bucket_id), Some(StoreId::GRAPHITE));
+    assert_eq!(graphite(&other.local).and_then(|policy| policy.bucket_id), Some(BucketStoreId::GRAPHITE));
     // A server without Graphite clients leaves the store of another one.
     let mut without = Pair { local: DatabaseCatalog::default(), copy };
     without.create("a");
