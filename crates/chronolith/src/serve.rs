@@ -9,7 +9,7 @@ use chronolith_server::{Reload, RunError, Server};
 use clap::ArgMatches;
 
 use crate::settings::{Settings, Sources, reloaded};
-use crate::{foreign_dir, listeners, log};
+use crate::{foreign_dir, listeners, log, version};
 
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let env = Env::real();
@@ -27,7 +27,6 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         tracing::warn!("{open}");
     }
     let reload = reload(&env, matches, &settings);
-    let version = chronolith_server::VERSION;
     let is_read_only = settings.server.bucket.as_ref().is_some_and(|bucket| bucket.is_read_only);
     let data_dir = (!is_read_only).then_some(settings.server.service.tsdb.data_dir.as_path());
     if let Some(dir) = data_dir {
@@ -35,7 +34,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         warning.iter().for_each(|text| tracing::warn!("{text}"));
     }
     let data_dir = data_dir.map(|dir| dir.display().to_string());
-    tracing::info!(version, data_dir, "starting");
+    let features = version::build_info().features.join(" ");
+    tracing::info!(version = chronolith_server::VERSION, features, data_dir, "starting");
     let server = Server::start(env, settings.server, reload).map_err(with_advice)?;
     server.run_until_signal().map_err(with_advice)?;
     Ok(ExitCode::SUCCESS)

@@ -6,20 +6,34 @@ mod date;
 
 use chronolith_server::{BuildInfo, VERSION};
 
-/// Returns the commit of this binary; parts that the build did not know are `unknown`.
+/// Optional parts of this build.
+const FEATURES: &[&str] = &[
+    #[cfg(feature = "azure")]
+    "azure",
+    #[cfg(feature = "gcs")]
+    "gcs",
+    #[cfg(feature = "jemalloc")]
+    "jemalloc",
+    #[cfg(feature = "png")]
+    "png",
+];
+
+/// Returns the commit and the features of this binary; parts that the build did not know are `unknown`.
 pub(crate) fn build_info() -> BuildInfo {
     let unknown = BuildInfo::default();
     BuildInfo {
         revision: option_env!("CHRONOLITH_REVISION").unwrap_or(unknown.revision),
         branch: option_env!("CHRONOLITH_BRANCH").unwrap_or(unknown.branch),
         date: option_env!("CHRONOLITH_BUILD_DATE").unwrap_or(unknown.date),
+        features: FEATURES,
     }
 }
 
 /// Returns the version as `--version` prints it after the name of the program.
 pub(crate) fn text() -> String {
-    let BuildInfo { revision, branch, date } = build_info();
-    format!("{VERSION} (branch: {branch}, revision: {revision}, date: {date})")
+    let BuildInfo { revision, branch, date, features } = build_info();
+    let features = if features.is_empty() { "none".to_owned() } else { features.join(" ") };
+    format!("{VERSION} (branch: {branch}, revision: {revision}, date: {date}, features: {features})")
 }
 
 #[cfg(test)]
@@ -45,12 +59,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_features_of_the_build_are_named_in_order() {
+        let has = [
+            ("azure", cfg!(feature = "azure")),
+            ("gcs", cfg!(feature = "gcs")),
+            ("jemalloc", cfg!(feature = "jemalloc")),
+            ("png", cfg!(feature = "png")),
+        ];
+        let want: Vec<&str> = has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
+        assert_eq!(FEATURES, want);
+        let shown = if want.is_empty() { "none".to_owned() } else { want.join(" ") };
+        assert!(text().ends_with(&format!(", features: {shown})")), "{}", text());
+    }
+
     /// Tests are not compiled again after a commit, so they must not name one.
     #[test]
     fn builds_of_tests_name_no_commit() {
         if cfg!(debug_assertions) {
-            assert_eq!(build_info(), BuildInfo::default());
-            assert_eq!(text(), format!("{VERSION} (branch: unknown, revision: unknown, date: unknown)"));
+            assert_eq!(build_info(), BuildInfo { features: FEATURES, ..BuildInfo::default() });
+            let unknown = "(branch: unknown, revision: unknown, date: unknown, features: ";
+            assert!(text().starts_with(&format!("{VERSION} {unknown}")), "{}", text());
         }
     }
 }

@@ -30,6 +30,16 @@ pub enum EvalError {
         /// The limit.
         limit: u64,
     },
+    /// The build lacks an optional part.
+    #[error("{what}: this build lacks the feature `{feature}`; {instead}")]
+    NotBuilt {
+        /// Refused part of the request.
+        what: &'static str,
+        /// Cargo feature of the part.
+        feature: &'static str,
+        /// Alternative that every build has.
+        instead: &'static str,
+    },
     /// The deadline has passed or the client has gone.
     #[error("request canceled")]
     Canceled,

@@ -4,6 +4,11 @@
 //! no debug output.
 //! Not here: command-line flags (`chronolith`).
 
+#[cfg_attr(not(feature = "azure"), path = "config/azure_not_built.rs")]
+mod azure;
+#[cfg_attr(not(feature = "gcs"), path = "config/gcs_not_built.rs")]
+mod gcs;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +16,6 @@ use std::time::Duration;
 
 use chronolith_base::Env;
 use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
@@ -134,8 +137,8 @@ impl StoreConfig {
         self.check_endpoint()?;
         let backend: Arc<dyn Backend> = match &location {
             Location::S3 { bucket } => Arc::new(self.s3(bucket)?),
-            Location::Gcs { bucket } => Arc::new(self.gcs(bucket)?),
-            Location::Azure { container } => Arc::new(self.azure(container)?),
+            Location::Gcs { bucket } => gcs::open(self, bucket)?,
+            Location::Azure { container } => azure::open(self, container)?,
             Location::Memory => Arc::new(InMemory::new()),
             Location::File { dir } => {
                 let local = LocalDir::open(env, dir.clone(), handle.clone()).map_err(|error| {
@@ -218,39 +221,6 @@ impl StoreConfig {
         builder.build().map_err(|error| self.refused_settings(&error))
     }
 
-    fn gcs(&self, bucket: &str) -> Result<object_store::gcp::GoogleCloudStorage, BucketError> {
-        let mut builder = GoogleCloudStorageBuilder::from_env()
-            .with_bucket_name(bucket)
-            .with_retry(no_retries())
-            .with_http_connector(StatusConnector);
-        if let Some(endpoint) = &self.endpoint {
-            builder = builder.with_base_url(endpoint);
-        }
-        if let Some(path) = &self.credentials_file {
-            builder = builder.with_service_account_path(path);
-        }
-        let builder = builder.with_client_options(self.client_options());
-        builder.build().map_err(|error| self.refused_settings(&error))
-    }
-
-    fn azure(&self, container: &str) -> Result<object_store::azure::MicrosoftAzure, BucketError> {
-        let mut builder = MicrosoftAzureBuilder::from_env()
-            .with_container_name(container)
-            .with_retry(no_retries())
-            .with_http_connector(StatusConnector);
-        if let Some(endpoint) = &self.endpoint {
-            builder = builder.with_endpoint(endpoint.clone());
-        }
-        if let Some(account) = &self.access_key_id {
-            builder = builder.with_account(account);
-        }
-        if let Some(key) = &self.secret_access_key {
-            builder = builder.with_access_key(key);
-        }
-        let builder = builder.with_client_options(self.client_options());
-        builder.build().map_err(|error| self.refused_settings(&error))
-    }
-
     fn refused_settings(&self, error: &object_store::Error) -> BucketError {
         invalid("bucket", "settings that the storage client accepts", format!("{}: {error}", self.url))
     }
@@ -262,6 +232,12 @@ fn no_retries() -> RetryConfig {
 
 fn invalid(setting: &'static str, expected: &str, found: String) -> BucketError {
     BucketError::Config { setting, expected: expected.to_owned(), found }
+}
+
+/// Refuses a bucket of a provider whose client this build leaves out.
+#[cfg_attr(all(feature = "azure", feature = "gcs"), allow(dead_code, reason = "builds without one of them"))]
+fn not_built(feature: &'static str, url: &str) -> BucketError {
+    invalid("bucket", &format!("a store of this build, which lacks the feature `{feature}`"), url.to_owned())
 }
 
 fn one_key_without_the_other() -> BucketError {

@@ -44,7 +44,8 @@ fn defaults_are_those_of_the_server() {
     let mut server = resolve(&[], &[], None).unwrap().server;
     server.shown.clear();
     server.config_yaml.clear();
-    let defaults = ServerOptions::new(PathBuf::from("./data"));
+    let mut defaults = ServerOptions::new(PathBuf::from("./data"));
+    defaults.web.build = crate::version::build_info();
     assert_eq!(format!("{server:#?}"), format!("{defaults:#?}"));
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Invariants: the drawing is our own; colours, defaults and meanings of parameters are graphite-web's. Text
 //! of series and parameters is escaped. A value that is not there breaks a line, unless the line mode joins
-//! it.
+//! it. SVG is in every build; PNG needs the feature `png`.
 //! Not here: HTTP.
 
 mod axis;

@@ -12,7 +12,7 @@ pub(super) static SERVER: &[Metric<App>] = &[
         &["version", "revision", "branch", "build_date"],
         "Version and commit of the running binary.",
         |app, samples| {
-            let BuildInfo { revision, branch, date } = app.options.web.build;
+            let BuildInfo { revision, branch, date, .. } = app.options.web.build;
             samples.push(&[VERSION, revision, branch, date], 1.0);
         },
     ),

@@ -34,6 +34,8 @@ pub(crate) enum ErrorKind {
     NotFound,
     /// A write to a server that has no store.
     ReadOnly,
+    /// A part that this build leaves out.
+    NotBuilt,
 }
 
 impl ErrorKind {
@@ -41,6 +43,7 @@ impl ErrorKind {
         match self {
             ErrorKind::BadRequest | ErrorKind::TooLarge | ErrorKind::TooSlow => "bad_data",
             ErrorKind::UnsupportedMedia | ErrorKind::Unauthorized | ErrorKind::ReadOnly => "bad_data",
+            ErrorKind::NotBuilt => "bad_data",
             ErrorKind::Execution => "execution",
             ErrorKind::Canceled => "canceled",
             ErrorKind::Timeout => "timeout",
@@ -68,6 +71,7 @@ impl ErrorKind {
             ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::ReadOnly => StatusCode::METHOD_NOT_ALLOWED,
+            ErrorKind::NotBuilt => StatusCode::NOT_IMPLEMENTED,
         }
     }
 }

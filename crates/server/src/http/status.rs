@@ -42,7 +42,7 @@ fn plain_json(text: String) -> Response<Body> {
 }
 
 fn build_value(app: &App) -> Value {
-    let BuildInfo { revision, branch, date } = app.options.web.build;
+    let BuildInfo { revision, branch, date, features } = app.options.web.build;
     json!({
         "version": API_VERSION,
         "revision": revision,
@@ -50,6 +50,7 @@ fn build_value(app: &App) -> Value {
         "buildUser": "",
         "buildDate": date,
         "goVersion": "",
+        "features": features,
         "application": "Chronolith",
         "chronolithVersion": crate::version::VERSION,
     })

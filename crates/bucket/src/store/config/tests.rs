@@ -84,11 +84,36 @@ fn messages_name_setting_and_expectation() {
     );
 }
 
+/// Runs without the features in the step `features` of `cargo xtask ci --all`.
+#[test]
+fn stores_that_are_not_built_are_refused_by_the_name_of_their_feature() {
+    let (env, _, _) = Env::fake(0, 1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (scheme, feature, is_built) in
+        [("gs", "gcs", cfg!(feature = "gcs")), ("az", "azure", cfg!(feature = "azure"))]
+    {
+        for rest in ["b", "b/", "b/p", "b/p/q", "a-b.c/p"] {
+            let url = format!("{scheme}://{rest}");
+            let mut config = StoreConfig::new(&url);
+            config.access_key_id = Some("account".to_owned());
+            let refused = config.open(&env, runtime.handle()).err().map(|error| error.to_string());
+            let want = not_built(feature, &url).to_string();
+            assert_eq!(refused, (!is_built).then_some(want), "{url}");
+        }
+    }
+    assert_eq!(
+        not_built("azure", "az://b").to_string(),
+        "bucket: expected a store of this build, which lacks the feature `azure`, found az://b"
+    );
+}
+
 #[test]
 fn clients_of_all_stores_are_made() {
     let (env, _, _) = Env::fake(0, 1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for url in ["s3://b/p", "gs://b/p", "az://b/p", "memory:///p"] {
+    let gs = cfg!(feature = "gcs").then_some("gs://b/p");
+    let az = cfg!(feature = "azure").then_some("az://b/p");
+    for url in ["s3://b/p", "memory:///p"].into_iter().chain(gs).chain(az) {
         let mut config = StoreConfig::new(url);
         config.access_key_id = Some("account".to_owned());
         config.secret_access_key = Some("c2VjcmV0".to_owned());

@@ -50,9 +50,7 @@ async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiE
         },
         picture: PictureOptions::new(|name| call.params.get(name)),
         bitmap: match format {
-            Format::Png => {
-                Some(BitmapSize::new(|name| call.params.get(name)).map_err(ApiError::bad_request)?)
-            }
+            Format::Png => Some(BitmapSize::new(|name| call.params.get(name)).map_err(bitmap_refused)?),
             _ => None,
         },
         reading: if format == Format::Json && wants_meta(&call) {
@@ -216,6 +214,14 @@ fn draw(
     }
     printer.settle(ctx)?;
     Ok(printer)
+}
+
+/// The answer to a bitmap of a size that is not drawn, or by a build that draws none.
+fn bitmap_refused(error: EvalError) -> ApiError {
+    match error {
+        EvalError::NotBuilt { .. } => ApiError::new(ErrorKind::NotBuilt, error),
+        _ => ApiError::bad_request(error),
+    }
 }
 
 /// Parameters of a request as the language has them.

@@ -6,6 +6,7 @@ mod events;
 mod grafana;
 mod listing;
 mod meta;
+#[cfg(feature = "png")]
 mod picture;
 mod promql;
 mod ranges;
@@ -143,12 +144,36 @@ async fn requests_that_cannot_be_answered_are_refused_with_the_reason() {
         ("target=a&from=x", "from or until"),
         ("target=a&format=pdf", "unknown format \"pdf\""),
         ("target=a&maxDataPoints=x", "maxDataPoints"),
-        ("target=a&format=png&width=5000", "pixels of width: 5000 exceed the limit of 4096"),
-        ("target=a&height=4097", "pixels of height: 4097 exceed the limit of 4096"),
     ] {
         let answer = server.get(&format!("/render?{query}")).await;
         assert_eq!(answer.status.as_u16(), 400, "{query}");
         assert!(answer.text.contains(text), "{query}: {}", answer.text);
+    }
+}
+
+/// Also in builds without the feature `png`: the step `features` of `cargo xtask ci --all`.
+#[tokio::test]
+async fn a_bitmap_is_drawn_or_refused_by_the_name_of_its_feature() {
+    let server = with_points().await;
+    let want = if cfg!(feature = "png") { (200, "PNG") } else { (501, "lacks the feature `png`") };
+    for query in [
+        "target=dc.*.cpu",
+        "target=dc.*.cpu&format=",
+        "target=dc.*.cpu&format=png",
+        "target=no.such&format=png",
+        "target=dc.a.cpu&width=1&height=1",
+        "target=dc.a.cpu&graphType=pie",
+        "target=dc.a.cpu&format=png&meta=true",
+        "target=dc.a.cpu&format=png&jsonp=f",
+        "target=sumSeries(dc.*.*)&from=60&until=600",
+        "format=png",
+    ] {
+        let answer = server.get(&format!("/render?{query}")).await;
+        assert_eq!(answer.status.as_u16(), want.0, "{query}: {}", answer.text);
+        assert!(answer.text.contains(want.1), "{query}: {}", answer.text);
+    }
+    for query in ["target=a&format=svg", "target=a&rawData=1", "target=a&format=json", "format=csv"] {
+        assert_eq!(server.get(&format!("/render?{query}")).await.status.as_u16(), 200, "{query}");
     }
 }
 

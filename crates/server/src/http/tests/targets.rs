@@ -70,12 +70,14 @@ async fn endpoints_of_the_server_need_no_tenant() {
 /// Covers a regression: three places named a version alone.
 #[tokio::test]
 async fn the_commit_is_in_buildinfo_and_metrics() {
-    let build = BuildInfo { revision: "0123abcd", branch: "main", date: "20261128-08:55:01" };
+    let build =
+        BuildInfo { revision: "0123abcd", branch: "main", date: "20261128-08:55:01", features: &["png"] };
     let fixture = Fixture::with(|options| options.web.build = build);
     let info = fixture.get("/api/v1/status/buildinfo").await.json();
     for (field, want) in [("revision", "0123abcd"), ("branch", "main"), ("buildDate", "20261128-08:55:01")] {
         assert_eq!(info["data"][field], want);
     }
+    assert_eq!(info["data"]["features"], json!(["png"]));
     assert_eq!(fixture.get("/version").await.json(), info["data"]);
     let metrics = fixture.get("/metrics").await.text;
     let labels = r#"revision="0123abcd",branch="main",build_date="20261128-08:55:01"} 1"#;

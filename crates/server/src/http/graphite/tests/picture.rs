@@ -43,3 +43,14 @@ async fn a_picture_that_does_not_fit_into_the_memory_of_a_query_is_refused() {
     assert!(large.text.contains("memory"), "{} {}", large.status, large.text);
     assert_eq!(large.status.as_u16(), 422);
 }
+
+#[tokio::test]
+async fn a_picture_with_more_pixels_than_a_side_may_have_is_refused() {
+    let server = with_points().await;
+    for (query, side) in [("format=png&width=5000", "width: 5000"), ("height=4097", "height: 4097")] {
+        let answer = server.get(&format!("/render?target=a&{query}")).await;
+        assert_eq!(answer.status.as_u16(), 400, "{query}");
+        let text = format!("pixels of {side} exceed the limit of 4096");
+        assert!(answer.text.contains(&text), "{query}: {}", answer.text);
+    }
+}
