@@ -49,6 +49,8 @@ const FEDERATE: ClassNames =
     ClassNames { metric: "federate", requests: "federations", setting: "query.concurrency" };
 const CONTINUOUS: ClassNames =
     ClassNames { metric: "continuous", requests: "continuous queries", setting: "fixed" };
+const SELF_SCRAPE: ClassNames =
+    ClassNames { metric: "self_scrape", requests: "self-scrapes", setting: "fixed" };
 const STATUS: ClassNames =
     ClassNames { metric: "status", requests: "requests for metrics and status", setting: "fixed" };
 const ADMIN: ClassNames = ClassNames { metric: "admin", requests: "admin requests", setting: "fixed" };
@@ -67,6 +69,8 @@ pub struct Admission {
     pub remote_read: Class,
     /// Continuous queries: one runs at a time, and none waits for a permit.
     pub continuous: Class,
+    /// Self-scrapes: one runs at a time.
+    pub self_scrape: Class,
     /// Answers to federation, until the client has them. Reading their samples takes a permit of `query` too.
     pub federate: Class,
     /// `/metrics` and the status of memory and storage.
@@ -152,6 +156,7 @@ impl Admission {
             remote_read: class(REMOTE_READ, remote_read, REMOTE_READ_QUEUE_FACTOR, share(remote_read)),
             federate: class(FEDERATE, query.concurrency, QUERY_QUEUE_FACTOR, share(query.concurrency)),
             continuous: class(CONTINUOUS, 1, 0, 1),
+            self_scrape: class(SELF_SCRAPE, 1, 0, 1),
             // Asked by monitoring, for no tenant.
             status: class(STATUS, STATUS_CONCURRENCY, STATUS_QUEUE_FACTOR, STATUS_CONCURRENCY),
             admin: class(ADMIN, ADMIN_CONCURRENCY, ADMIN_QUEUE_FACTOR, ADMIN_CONCURRENCY / 2),
@@ -169,13 +174,14 @@ impl Admission {
     }
 
     /// All classes, for metrics.
-    pub fn classes(&self) -> [&Class; 8] {
+    pub fn classes(&self) -> [&Class; 9] {
         [
             &self.write,
             &self.write_apply,
             &self.query,
             &self.remote_read,
             &self.continuous,
+            &self.self_scrape,
             &self.federate,
             &self.status,
             &self.admin,

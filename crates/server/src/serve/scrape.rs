@@ -1,11 +1,13 @@
 //! Self-scrape: stores the server's own metrics as series, so that their history can be queried.
-//! Invariants: a failed scrape is counted and logged, never retried; the thread ends with the server.
+//! Invariants: a scrape has a permit and a deadline, and stands in the list of active queries, where it can be
+//! killed; a failed one is counted and logged, never retried; the thread ends with the server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_model::{Labels, LabelsBuilder, METRIC_NAME, TenantId, WriteBatch};
-
+use chronolith_service::activity::top_queries::QueryLanguage;
+use chronolith_service::evaluation::running::{Begun, RunningQuery};
 use chronolith_service::write::{TargetStore, WriteTarget};
 use chronolith_tsdb::{Tsdb, Writer};
 
@@ -17,6 +19,9 @@ use crate::serve::stop::Stop;
 /// Pause between two checks whether the store is open; the first round follows at once, so that there is
 /// something to see.
 const OPEN_PAUSE: Duration = Duration::from_millis(20);
+
+/// Longest run of a scrape until its samples are handed to the store.
+const TIMEOUT_MS: u64 = 10_000;
 
 /// Runs until stopped. `instance` is the address of the server.
 pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
@@ -37,22 +42,36 @@ pub(crate) fn run(app: &Arc<App>, instance: &str, stop: &Stop) {
 
 /// Stores all metrics once.
 pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
-    let Ok(store) = app.service.lifecycle.store() else { return };
-    let start_ns = app.service.env.clock.mono_ns();
-    let time_ms = app.service.env.clock.now_ms();
+    let service = &app.service;
+    let tenant = TenantId::anonymous();
+    let Ok(store) = service.lifecycle.store() else { return };
+    let class = &service.admission.self_scrape;
+    let Some(admitted) = service.try_admit(class, &tenant, TIMEOUT_MS) else { return };
+    let time_ms = service.env.clock.now_ms();
+    let running = RunningQuery::begin(
+        service,
+        Begun {
+            tenant: &tenant,
+            language: QueryLanguage::Internal,
+            text: "self-scrape",
+            times_ms: (time_ms, time_ms, 0),
+            ctx: admitted.ctx(),
+            trace: Arc::default(),
+        },
+    );
     fill(app, instance, time_ms, batch);
-    let seconds = app.service.env.clock.mono_ns().saturating_sub(start_ns) as f64 / 1e9;
+    let seconds = running.duration_ns() as f64 / 1e9;
     batch.push_labels(&plain("up", instance), &[(time_ms, 1.0)]);
     batch.push_labels(&plain("scrape_duration_seconds", instance), &[(time_ms, seconds)]);
-    if let Err(error) = store_round(app, store, batch) {
+    let ended = admitted.ctx().check().map_err(|ended| ended.to_string());
+    if let Err(error) = ended.and_then(|()| store_round(app, store, &tenant, batch)) {
         app.metrics.background.scrape_failures.add(1);
         tracing::warn!(error, "self-scrape failed");
     }
 }
 
-fn store_round(app: &App, store: &Tsdb, batch: &WriteBatch) -> Result<(), String> {
-    let tenant = TenantId::anonymous();
-    let target = WriteTarget { tenant: &tenant, store: TargetStore::Id(&tenant), writer: Writer::Client };
+fn store_round(app: &App, store: &Tsdb, tenant: &TenantId, batch: &WriteBatch) -> Result<(), String> {
+    let target = WriteTarget { tenant, store: TargetStore::Id(tenant), writer: Writer::Client };
     let mut writing = app.service.writes.begin(store, target);
     writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
     let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;

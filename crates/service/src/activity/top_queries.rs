@@ -36,6 +36,8 @@ pub enum QueryLanguage {
     InfluxQl,
     /// Targets of Graphite.
     Graphite,
+    /// No language: work of the server itself.
+    Internal,
 }
 
 impl QueryLanguage {
@@ -45,6 +47,7 @@ impl QueryLanguage {
             QueryLanguage::PromQl => "promql",
             QueryLanguage::InfluxQl => "influxql",
             QueryLanguage::Graphite => "graphite",
+            QueryLanguage::Internal => "internal",
         }
     }
 }

@@ -47,12 +47,13 @@ macro_rules! memory_metrics {
     };
 }
 
-static CLASSES: [[Metric<Admission>; 3]; 8] = [
+static CLASSES: [[Metric<Admission>; 3]; 9] = [
     class_metrics!(write),
     class_metrics!(write_apply),
     class_metrics!(query),
     class_metrics!(remote_read),
     class_metrics!(continuous),
+    class_metrics!(self_scrape),
     class_metrics!(federate),
     class_metrics!(status),
     class_metrics!(admin),

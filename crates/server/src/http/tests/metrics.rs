@@ -156,6 +156,23 @@ async fn own_metrics_have_metadata() {
     assert_eq!(all, families.len());
 }
 
+/// A self-scrape takes a permit and a place in the list; without a permit it is left out.
+#[tokio::test]
+async fn one_self_scrape_runs_at_a_time() {
+    let server = Fixture::ready();
+    let service = &server.app.service;
+    let scrape = || scrape::round(&server.app, "here:1", &mut chronolith_model::WriteBatch::from_labels());
+    let anonymous = chronolith_model::TenantId::anonymous();
+    let series_count = || service.lifecycle.store().unwrap().series_count(&anonymous);
+    let held = service.try_admit(&service.admission.self_scrape, &anonymous, 1_000).expect("free");
+    scrape();
+    assert_eq!(series_count(), 0, "no permit, no scrape");
+    drop(held);
+    scrape();
+    assert!(series_count() > 100, "{}", series_count());
+    assert!(service.queries.active.list(None).is_empty(), "it has ended");
+}
+
 /// Covers a regression: `status/tsdb` of a tenant without data showed chunks and times of all tenants.
 #[tokio::test]
 async fn status_tsdb_is_of_the_tenant_that_asks() {
