@@ -1,7 +1,6 @@
-//! Documents and examples against the server: routes in `docs/reference/api.md`, metrics in the dashboard.
-#![expect(clippy::disallowed_methods, reason = "reads the files of the checkout")]
+//! Documents and examples against the server: the OpenAPI description, metrics in the dashboard.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -11,68 +10,12 @@ use chronolith_base::Env;
 use chronolith_server::{Server, ServerOptions};
 use serde_json::Value;
 
-/// Methods of each path.
-type Routes = BTreeMap<String, BTreeSet<String>>;
-
-/// Constructors of axum's method routers, and their names in documents.
-const METHODS: [(&str, &str); 3] = [("get(", "GET"), ("post(", "POST"), ("put(", "PUT")];
-
 fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(checkout().join(path)).expect(path)
-}
-
-/// The text up to the parenthesis that closes one that is open before `text`.
-fn arguments(text: &str) -> &str {
-    let mut depth = 1;
-    let end = text.find(|c| {
-        depth += i32::from(c == '(') - i32::from(c == ')');
-        depth == 0
-    });
-    &text[..end.expect("a closed parenthesis")]
-}
-
-/// Adds all `.route("PATH", METHODS)` of the sources below `dir`.
-fn add_routes(dir: &Path, routes: &mut Routes) {
-    for entry in std::fs::read_dir(dir).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            add_routes(&path, routes);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            let text = std::fs::read_to_string(&path).expect("a source");
-            for call in text.split(".route(").skip(1).map(arguments) {
-                let mut parts = call.splitn(3, '"');
-                let (Some(before), Some(route), Some(handlers)) = (parts.next(), parts.next(), parts.next())
-                else {
-                    panic!("{}: no path in .route({call})", path.display());
-                };
-                assert!(before.trim().is_empty(), "{}: .route({call})", path.display());
-                let methods = METHODS.into_iter().filter(|(constructor, _)| handlers.contains(constructor));
-                routes.insert(route.to_owned(), methods.map(|(_, name)| name.to_owned()).collect());
-            }
-        }
-    }
-}
-
-/// The rows ``| `PATH` | METHODS | ...`` of a page.
-fn documented_routes(page: &str) -> Routes {
-    let row = |line: &str| {
-        let mut cells = line.strip_prefix("| `")?.split('|');
-        let path = cells.next()?.trim().trim_end_matches('`').to_owned();
-        Some((path, cells.next()?.split(',').map(|method| method.trim().to_owned()).collect()))
-    };
-    page.lines().filter_map(row).collect()
-}
-
-/// Routes of the sources.
-fn routes() -> Routes {
-    let mut routes = Routes::new();
-    add_routes(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut routes);
-    assert!(routes.contains_key("/api/v1/query"), "no routes found in the sources: {routes:?}");
-    routes
 }
 
 /// The OpenAPI description, decoded.
@@ -82,20 +25,6 @@ fn description(parameters: &str) -> Value {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     assert!(head.to_ascii_lowercase().contains("content-type: application/yaml; charset=utf-8"), "{head}");
     serde_saphyr::from_str(body).expect("YAML")
-}
-
-#[test]
-fn every_route_is_in_the_openapi_description() {
-    let mut described = Routes::new();
-    let document = description("");
-    assert_eq!(document["openapi"], "3.1.0");
-    for (path, item) in document["paths"].as_object().expect("paths") {
-        let methods = item.as_object().expect("operations").keys().map(|method| method.to_ascii_uppercase());
-        described.insert(path.clone(), methods.collect());
-    }
-    // A parameter for the rest of a path has no star there.
-    let routes = routes().into_iter().map(|(path, methods)| (path.replace("{*", "{"), methods));
-    assert_eq!(described, routes.collect());
 }
 
 #[test]
@@ -120,12 +49,6 @@ fn the_openapi_description_is_consistent() {
             assert!(!operation["responses"].as_object().expect("responses").is_empty(), "{method} {path}");
         }
     }
-}
-
-#[test]
-fn every_route_is_documented() {
-    let routes = routes();
-    assert_eq!(documented_routes(&read("docs/reference/api.md")), routes);
 }
 
 /// The response of a server that has just started, with its headers.

@@ -1,10 +1,11 @@
-//! The floor between protocols and the store: writes and queries of clients and of the server itself, permits,
-//! memory by tenant, access control, lists of running and costly queries, refused samples, counters (ADR 0113).
+//! The floor between protocols and the store: writes and queries of clients and of the server itself,
+//! permits and memory by tenant, access control, lists of running and costly queries, refused samples,
+//! counters (ADR 0113).
 //!
 //! Invariants: all samples go to the store through `write`; a refusal is a value, and the protocol that
 //! received the call chooses its status and text.
-//! Not here: HTTP, sockets and bytes on the wire (`server`), storage (`tsdb`), languages (`promql`, `influxql`,
-//! `graphite`).
+//! Not here: HTTP, sockets and bytes on the wire (`server`), storage (`tsdb`), languages (`promql`,
+//! `influxql`, `graphite`).
 
 pub mod access;
 pub mod activity;

@@ -5,17 +5,15 @@
 //! operators as `status/memory` is: it lists all tenants and needs none. Every list has a limit.
 //! Not here: recording (`service::activity`), rows of metrics (`metrics`).
 
-mod metrics;
+pub(super) mod metrics;
 mod parameters;
-mod tenants;
+pub(super) mod tenants;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use axum::routing::get;
 use chronolith_service::activity::advice::advice_of;
 use chronolith_service::activity::entry::MINUTE_COUNT;
 use chronolith_service::activity::rejects::{RejectCounts, RejectExample};
@@ -33,15 +31,10 @@ use crate::app::App;
 /// Default of `limit` for queries.
 const QUERIES_DEFAULT: usize = 20;
 
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/api/v1/status/tenants", get(tenants::tenants))
-        .route("/api/v1/status/rejects", get(rejects))
-        .route("/api/v1/status/top_queries", get(top_queries))
-        .route("/api/v1/status/metric_usage", get(metrics::metric_usage))
-}
-
-async fn rejects(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+pub(super) async fn rejects(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let limit = limit(&call.params, LIMIT_DEFAULT)?;
     let value = dispatch::run_status(&app, move |app| {
@@ -87,7 +80,10 @@ fn example_value(entry: &RejectExample) -> Value {
     })
 }
 
-async fn top_queries(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+pub(super) async fn top_queries(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let limit = limit(&call.params, QUERIES_DEFAULT)?;
     let sort = sort(&call.params, &["seconds", "count", "samples"])?;

@@ -2,16 +2,19 @@
 //! registry.
 //!
 //! Invariants: no name is our own; a feature of Prometheus that this server lacks is false, or absent where
-//! the list depends on how Prometheus was built (service discovery, templates).
+//! the list depends on how Prometheus was built (service discovery, templates); a feature that is a route is
+//! true if the table of routes has it.
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Response;
 use chronolith_promql::functions;
 use serde_json::{Map, Value, json};
 
+use super::routing::table::Table;
 use super::status::success;
 use crate::app::App;
 
@@ -57,7 +60,10 @@ const OPERATORS: [&str; 33] = [
 /// Aggregations that `promql-experimental-functions` enables.
 const EXPERIMENTAL_AGGREGATIONS: [&str; 2] = ["limit_ratio", "limitk"];
 
-pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
+pub(super) async fn features(
+    State(app): State<Arc<App>>,
+    Extension(table): Extension<&'static Table>,
+) -> Response<Body> {
     let options = &app.options;
     let on = app.service.options.features;
     success(&json!({
@@ -66,14 +72,14 @@ pub(super) async fn features(State(app): State<Arc<App>>) -> Response<Body> {
             "exclude_alerts": true,
             "label_values_match": true,
             "lifecycle": options.web.lifecycle,
-            "openapi_3.1": true,
-            "openapi_3.2": true,
-            "otlp_write_receiver": false,
+            "openapi_3.1": table.has("/api/v1/openapi.yaml"),
+            "openapi_3.2": table.has("/api/v1/openapi.yaml"),
+            "otlp_write_receiver": table.has("/api/v1/otlp/v1/metrics"),
             "query_cost": on.query_cost,
             "query_stats": true,
             "query_warnings": true,
-            "remote_write_receiver": true,
-            "search": true,
+            "remote_write_receiver": table.has("/api/v1/write"),
+            "search": table.has("/api/v1/search/metric_names"),
             "time_range_labels": true,
             "time_range_series": true,
         },

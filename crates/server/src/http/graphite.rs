@@ -3,29 +3,27 @@
 //!
 //! Invariants: 204 means that the points are durable and none was refused; 400 counts the refused ones and
 //! names the newest, while the others are stored.
-//! Not here: listeners (`serve::carbon`), the append (`crate::carbon`).
+//! Not here: listeners (`serve::carbon`), the append (`service::carbon`).
 
-mod absent;
+pub(super) mod absent;
 mod answer;
 pub(super) mod delete;
-mod events;
+pub(super) mod events;
 pub(super) mod find;
 mod lineage;
 pub(super) mod listing;
-mod meta_tags;
-mod metadata;
+pub(super) mod meta_tags;
+pub(super) mod metadata;
 pub(super) mod render;
-mod showplan;
-mod tags;
+pub(super) mod showplan;
+pub(super) mod tags;
 mod write;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use axum::routing::{get, post};
 use chronolith_base::utc::rfc3339_ms;
 use chronolith_ingest::carbon::{Archive, RefusedReason, RuleName};
 use serde_json::{Value, json};
@@ -39,30 +37,8 @@ use crate::app::App;
 /// Version of graphite-web that clients ask for.
 const GRAPHITE_WEB_VERSION: &str = "1.1.10";
 
-/// Routes of Graphite clients, but for the routes of points.
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/render", get(render::render).post(render::render))
-        .route("/render/", get(render::render).post(render::render))
-        .route("/showplan", get(showplan::showplan).post(showplan::showplan))
-        .route("/metrics/find", get(find::find).post(find::find))
-        .route("/metrics/find/", get(find::find).post(find::find))
-        .route("/metrics/expand", get(find::expand).post(find::expand))
-        .route("/metrics/index.json", get(find::index).post(find::index))
-        .route("/metrics/delete", post(delete::paths))
-        .route("/metrics/get-metadata", get(metadata::get).post(metadata::get))
-        .route("/metrics/set-metadata", get(metadata::set).post(metadata::set))
-        .route("/version/", get(version))
-        .route("/functions", get(find::describe))
-        .route("/functions/{name}", get(find::describe))
-        .merge(tags::routes())
-        .merge(meta_tags::routes())
-        .merge(events::routes())
-        .merge(absent::routes())
-}
-
 /// `GET /version/`: the version of graphite-web whose answers these are; `/version` is Prometheus's.
-async fn version() -> Response<Body> {
+pub(super) async fn version() -> Response<Body> {
     text(axum::http::StatusCode::OK, GRAPHITE_WEB_VERSION)
 }
 

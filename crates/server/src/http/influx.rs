@@ -5,27 +5,25 @@
 //! Not here: the line protocol (`ingest`), statements (`influxql`), databases (`tsdb`).
 
 pub(crate) mod credentials;
-mod ping;
+pub(super) mod ping;
 mod printer;
-mod prometheus;
-mod query;
-mod refused;
+pub(super) mod prometheus;
+pub(super) mod query;
+pub(super) mod refused;
 pub(crate) mod reply;
 mod token;
-mod vars;
-mod write;
+pub(super) mod vars;
+pub(super) mod write;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Response};
-use axum::middleware::{self, Next};
-use axum::routing::{get, post};
+use axum::middleware::Next;
 
 use super::request::{REQUEST_ID_HEADER, RequestInfo};
 use crate::app::App;
@@ -34,24 +32,8 @@ const VERSION_HEADER: HeaderName = HeaderName::from_static("x-influxdb-version")
 const BUILD_HEADER: HeaderName = HeaderName::from_static("x-influxdb-build");
 const ID_HEADER: HeaderName = HeaderName::from_static("request-id");
 
-/// Routes of the API.
-pub(super) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    Router::new()
-        .route("/write", post(write::write))
-        .route("/api/v2/write", post(write::write_v2))
-        .route("/api/v1/prom/write", post(write::write_prometheus))
-        .route("/api/v1/prom/read", post(prometheus::read))
-        .route("/query", get(query::query).post(query::query))
-        .route("/api/v2/query", post(refused::flux))
-        .route("/debug/vars", get(vars::vars))
-        .route("/ping", get(ping::ping))
-        .route("/status", get(ping::status))
-        .route("/health", get(ping::health))
-        .route_layer(middleware::from_fn_with_state(app.clone(), add_headers))
-}
-
 /// Adds version, build and request id to a response.
-async fn add_headers(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
+pub(super) async fn add_headers(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     let info = RequestInfo::of(request.extensions());
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -3,8 +3,8 @@
 //! Invariants: without `--web.cors.origin` no page of another origin reads an answer (no CORS headers), and
 //! none writes, deletes, reloads or kills: browsers send such requests without asking first, so they are
 //! refused here. Requests that no browser sent have no `Origin` and pass.
-//! Not here: authentication; a name that an attacker points at this machine (DNS rebinding) counts as this
-//! origin.
+//! Not here: authentication, effects of routes (`routes`); a name that an attacker points at this machine
+//! (DNS rebinding) counts as this origin.
 
 use std::sync::Arc;
 
@@ -16,38 +16,24 @@ use axum::response::IntoResponse as _;
 
 use super::body;
 use super::error::{ApiError, ErrorKind};
+use super::routing::table::Table;
 use crate::app::App;
 
 /// Set by browsers, and by them alone: how the page's origin and ours are related.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
-/// Paths whose POST only reads: forms of queries that are too long for a URL.
-const READING_PATHS: [&str; 12] = [
-    "/federate",
-    "/api/v1/query",
-    "/api/v1/query_range",
-    "/api/v1/query_cost",
-    "/api/v1/query_range_cost",
-    "/api/v1/query_exemplars",
-    "/api/v1/format_query",
-    "/api/v1/parse_query",
-    "/api/v1/series",
-    "/api/v1/labels",
-    "/api/v1/read",
-    "/api/v1/prom/read",
-];
-
-/// Paths of the InfluxDB API that have no common prefix.
-const INFLUX_PATHS: [&str; 5] = ["/write", "/query", "/ping", "/health", "/status"];
 
 /// Refuses changes asked for by foreign pages; answers preflight requests; adds CORS headers for origins that
 /// are allowed.
-pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
-    let path = request.uri().path();
-    let is_api = path.starts_with("/api/") || INFLUX_PATHS.contains(&path);
+pub(super) async fn check(
+    State((app, table)): State<(Arc<App>, &'static Table)>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
+    let is_api = table.is_cors(&request);
     let origin = request.headers().get(header::ORIGIN).filter(|origin| !origin.is_empty()).cloned();
     let cors = app.options.web.cors_origin.as_ref();
     let allowed = allowed_origin(&app, request.headers());
-    if allowed.is_none() && is_change(&request) && is_foreign(request.headers()) {
+    if allowed.is_none() && table.is_change(&request) && is_foreign(request.headers()) {
         let path = request.uri().path().to_owned();
         body::discard(request.into_body()).await;
         return refusal(&path, origin.as_ref()).into_response();
@@ -84,14 +70,6 @@ fn set_cors(headers: &mut HeaderMap, allowed: HeaderValue) {
     set(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS");
     set(header::ACCESS_CONTROL_ALLOW_HEADERS, "Accept, Authorization, Content-Type, Origin, X-Scope-OrgID");
     set(header::ACCESS_CONTROL_EXPOSE_HEADERS, "Date");
-}
-
-/// Returns true if the request may change something: every unsafe method, but for paths that only read.
-fn is_change(request: &Request) -> bool {
-    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    let path = request.uri().path();
-    let is_label_values = path.starts_with("/api/v1/label/") && path.ends_with("/values");
-    !is_safe && !is_label_values && !READING_PATHS.contains(&path)
 }
 
 /// Returns true if a page of another origin sent the request, as Go's `http.CrossOriginProtection` decides

@@ -8,18 +8,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
-use axum::routing::get;
 use chronolith_ui::Files;
 
 use super::compress;
 use super::error::text;
-use crate::app::App;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; \
@@ -32,27 +29,6 @@ const INFLUXQL_PARAMETERS: [&str; 2] = ["q", "db"];
 const PANEL_PREFIX: &str = "g0.";
 
 static FILES: LazyLock<Files> = LazyLock::new(Files::load);
-
-/// Pages: addresses of Prometheus's interface, and further ones. `/query` is shared with InfluxDB's clients.
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/", get(page))
-        .route("/graph", get(page))
-        .route("/explore", get(page))
-        .route("/cardinality", get(page))
-        .route("/tsdb-status", get(page))
-        .route("/storage", get(page))
-        .route("/queries", get(page))
-        .route("/tenants", get(page))
-        .route("/rejects", get(page))
-        .route("/plan", get(page))
-        .route("/alerts", get(page))
-        .route("/rules", get(page))
-        .route("/settings", get(page))
-        .route("/config", get(page))
-        .route("/flags", get(page))
-        .route("/ui/{hash}/{*path}", get(file))
-}
 
 /// The document, which reads its address by itself.
 pub(super) async fn page() -> Response<Body> {
@@ -73,7 +49,7 @@ pub(super) fn is_page_request(request: &Request) -> bool {
     names.any(|name| name.starts_with(PANEL_PREFIX)) || accept.contains("text/html")
 }
 
-async fn file(Path(address): Path<(String, String)>, headers: HeaderMap) -> Response<Body> {
+pub(super) async fn file(Path(address): Path<(String, String)>, headers: HeaderMap) -> Response<Body> {
     let found = (address.0 == FILES.hash()).then(|| FILES.get(&address.1)).flatten();
     let Some(file) = found else {
         let mut response = text(StatusCode::NOT_FOUND, "404 page not found");

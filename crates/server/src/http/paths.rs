@@ -13,12 +13,11 @@ use axum::middleware::Next;
 
 use super::body;
 use super::error::text;
+use super::routing::table::{PROMETHEUS_API, Table};
 
 /// Prefix of Prometheus's API in Mimir (`-http.prometheus-http-prefix`), which its clients have in their
 /// addresses.
 const MIMIR_PREFIX: &str = "/prometheus";
-/// Part of the paths that are also served below the prefix.
-const PREFIXED: &str = "/api/v1/";
 
 /// Text for a path without a route, as from Prometheus.
 const NOT_FOUND: &str = "404 page not found";
@@ -30,7 +29,7 @@ struct RemovedPrefix(&'static str);
 /// Removes Mimir's prefix from paths of Prometheus's API: `/prometheus/api/v1/query` is `/api/v1/query`.
 pub(super) async fn strip_prefix(mut request: Request) -> Request {
     let target = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
-    let rest = target.strip_prefix(MIMIR_PREFIX).filter(|rest| rest.starts_with(PREFIXED));
+    let rest = target.strip_prefix(MIMIR_PREFIX).filter(|rest| rest.starts_with(PROMETHEUS_API));
     if let Some(target) = rest.and_then(|rest| PathAndQuery::try_from(rest).ok()) {
         let mut parts = request.uri().clone().into_parts();
         parts.path_and_query = Some(target);
@@ -53,16 +52,22 @@ pub(super) async fn redirect_unclean(request: Request, next: Next) -> Response<B
 }
 
 /// Answers for paths without a route; one that only has a slash too much is redirected.
-pub(super) async fn unknown(request: Request) -> Response<Body> {
+pub(super) async fn unrouted(table: &Table, request: Request) -> Response<Body> {
     let path = request.uri().path();
     if let Some(shorter) = path.strip_suffix('/').filter(|path| !path.is_empty()) {
         let shorter = shorter.to_owned();
         return redirect(request, &shorter).await;
     }
-    let hint = hint::hint(path);
+    let hint = hint::hint(table, path);
     body::discard(request.into_body()).await;
     // One line: older versions of Prometheus log the first one only.
     text(StatusCode::NOT_FOUND, &hint.map_or(NOT_FOUND.to_owned(), |hint| format!("{NOT_FOUND}: {hint}")))
+}
+
+/// Answers for a route that is switched off, as for an unknown path.
+pub(super) async fn unknown(request: Request) -> Response<Body> {
+    body::discard(request.into_body()).await;
+    text(StatusCode::NOT_FOUND, NOT_FOUND)
 }
 
 /// Answers for methods that a route does not have; the router adds which ones it has.

@@ -13,11 +13,9 @@ mod terms;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use axum::routing::get;
 use chronolith_model::query::LabelValueScan;
 use chronolith_model::{METRIC_NAME, QueryError, Queryable, ReadContext, Selector};
 
@@ -34,13 +32,6 @@ use crate::limits::ANSWER_TIMEOUT;
 
 const CONTENT_TYPE: &str = "application/x-ndjson; charset=utf-8";
 
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/api/v1/search/metric_names", get(metric_names).post(metric_names))
-        .route("/api/v1/search/label_names", get(label_names).post(label_names))
-        .route("/api/v1/search/label_values", get(label_values).post(label_values))
-}
-
 /// Names that are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Searched {
@@ -50,17 +41,26 @@ enum Searched {
     LabelValues(String),
 }
 
-async fn metric_names(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+pub(super) async fn metric_names(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     answer(&app, call, Searched::MetricNames).await
 }
 
-async fn label_names(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+pub(super) async fn label_names(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     answer(&app, call, Searched::LabelNames).await
 }
 
-async fn label_values(State(app): State<Arc<App>>, request: Request) -> Result<Response<Body>, ApiError> {
+pub(super) async fn label_values(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response<Body>, ApiError> {
     let call = call::open(&app, request).await?;
     let label = call.params.get("label").map(str::to_owned);
     let label = label.ok_or_else(|| ApiError::parameter("label", "the name of the label is missing"))?;

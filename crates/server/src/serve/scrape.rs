@@ -1,6 +1,6 @@
 //! Self-scrape: stores the server's own metrics as series, so that their history can be queried.
-//! Invariants: a scrape has a permit and a deadline, and stands in the list of active queries, where it can be
-//! killed; a failed one is counted and logged, never retried; the thread ends with the server.
+//! Invariants: a scrape has a permit and a deadline, and stands in the list of active queries, where it can
+//! be killed; a failed one is counted and logged, never retried; the thread ends with the server.
 
 use std::sync::Arc;
 use std::time::Duration;

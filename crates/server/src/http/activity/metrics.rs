@@ -102,7 +102,7 @@ impl FirstRows {
     }
 }
 
-pub(super) async fn metric_usage(
+pub(in crate::http) async fn metric_usage(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {

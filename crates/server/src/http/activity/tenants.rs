@@ -29,7 +29,7 @@ struct Row {
     is_stored: bool,
 }
 
-pub(super) async fn tenants(
+pub(in crate::http) async fn tenants(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response<Body>, ApiError> {

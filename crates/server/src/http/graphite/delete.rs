@@ -6,7 +6,7 @@
 //! the request may lose its samples of that moment.
 //! Not here: deletions by expressions (`by_query`), how samples are deleted (`tsdb`).
 
-pub(super) mod by_query;
+pub(in crate::http) mod by_query;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -71,13 +71,13 @@ impl<'a> Target<'a> {
 }
 
 /// `POST /metrics/delete`: the series whose paths match a pattern.
-pub(super) async fn paths(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn paths(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let print = |selected: &Selected| json!({ "deletedSeries": selected.series_count, "peers": {} });
     run(&app, request, select_paths, print).await
 }
 
 /// `POST /tags/delSeries`: the series of canonical paths.
-pub(super) async fn tagged_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn tagged_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     run(&app, request, select_named, |_| Value::Bool(true)).await
 }
 

@@ -6,11 +6,9 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::Response;
-use axum::routing::get;
 use chronolith_base::utc::rfc3339_seconds;
 use chronolith_graphite::time::parse_time;
 use chronolith_model::QueryError;
@@ -28,17 +26,7 @@ use crate::http::error::{ApiError, ErrorKind};
 /// Bytes of an event as a value, apart from its texts.
 const EVENT_BYTES: u64 = 512;
 
-/// Routes below `/events`.
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/events", get(list).post(create))
-        .route("/events/", get(list).post(create))
-        .route("/events/get_data", get(list).post(list))
-        .route("/events/{id}", get(detail))
-        .route("/events/{id}/", get(detail))
-}
-
-async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer::of_reading(&app, request, read_list).await
 }
 
@@ -49,7 +37,7 @@ fn read_list(reading: &Reading<'_>) -> Result<Value, ApiError> {
     Ok(events.iter().map(of_list).collect::<Vec<Value>>().into())
 }
 
-async fn create(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn create(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let answered = async {
         let (call, body) = call::open_with_body(&app, request).await?;
         let now_s = app.service.env.clock.now_ms().div_euclid(1000);
@@ -69,7 +57,11 @@ async fn create(State(app): State<Arc<App>>, request: Request) -> Response<Body>
     answered.await.unwrap_or_else(answer::of_error)
 }
 
-async fn detail(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn detail(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response<Body> {
     let answered = async {
         let call = call::open(&app, request).await?;
         let id = id.parse::<u64>().ok();

@@ -6,11 +6,9 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use axum::routing::{get, post};
 use chronolith_service::graphite::annotations::parsed_meta_tags;
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::StoredMetaTags;
@@ -22,16 +20,7 @@ use crate::http::call;
 use crate::http::dispatch;
 use crate::http::error::{ApiError, ErrorKind};
 
-/// Routes of rules.
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/metaTags", get(list))
-        .route("/metaTags/", get(list))
-        .route("/metaTags/upsert", post(upsert))
-        .route("/metaTags/swap", post(swap))
-}
-
-async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let answered = async {
         let call = call::open(&app, request).await?;
         let rules = app.service.lifecycle.store()?.graphite().meta_tags(&call.tenant);
@@ -45,7 +34,7 @@ fn of_rule(rule: &StoredMetaTags) -> Value {
     json!({ "metaTags": rule.tags, "expressions": rule.expressions })
 }
 
-async fn upsert(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn upsert(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     change(&app, request, |value, bytes_max| {
         let rule = rule_of(value, &mut bytes_max.clone())?;
         Ok(move |rules: &mut Vec<StoredMetaTags>| {
@@ -65,7 +54,7 @@ async fn upsert(State(app): State<Arc<App>>, request: Request) -> Response<Body>
     .await
 }
 
-async fn swap(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn swap(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     change(&app, request, |value, bytes_max| {
         let records = value.get("records").and_then(Value::as_array);
         let records = records.ok_or_else(|| ApiError::bad_request("\"records\" must be a list of rules"))?;

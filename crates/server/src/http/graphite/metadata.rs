@@ -26,7 +26,7 @@ fn aggregation_method(app: &App, path: &str) -> &'static str {
 }
 
 /// `GET` and `POST /metrics/get-metadata`.
-pub(super) async fn get(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn get(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer::of_reading(&app, request, read).await
 }
 
@@ -41,7 +41,7 @@ fn read(reading: &Reading<'_>) -> Result<Value, ApiError> {
 }
 
 /// `GET` and `POST /metrics/set-metadata`: refused.
-pub(super) async fn set(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn set(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let refused = match call::open(&app, request).await {
         Ok(_) => ApiError::bad_request("the method of a path is that of its storage rule and cannot be set"),
         Err(error) => error,

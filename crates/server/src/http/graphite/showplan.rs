@@ -25,7 +25,7 @@ use crate::http::error::{ApiError, text};
 use crate::http::printer::Printer;
 
 /// `GET` and `POST /showplan`.
-pub(super) async fn showplan(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn showplan(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     match respond(&app, request).await {
         Ok(response) => response,
         Err(error) => text(error.kind.status(), &error.message),

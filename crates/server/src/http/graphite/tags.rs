@@ -7,11 +7,9 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::Response;
-use axum::routing::{get, post};
 use chronolith_graphite::TaggedName;
 use chronolith_graphite::storage::tag_query::{TagExpression, parse_expressions};
 use chronolith_model::TimeRange;
@@ -21,7 +19,6 @@ use chronolith_service::graphite::tag_index::TagIndex;
 use serde_json::{Value, json};
 
 use super::answer::{self, Reading, range_of, repeated};
-use super::delete;
 use crate::app::App;
 use crate::http::call;
 use crate::http::error::ApiError;
@@ -29,47 +26,38 @@ use crate::http::error::ApiError;
 /// Keys or values of a completion without `limit`.
 const COMPLETION_LIMIT: usize = 100;
 
-/// Routes below `/tags`.
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/tags", get(list))
-        .route("/tags/", get(list))
-        .route("/tags/findSeries", get(find_series).post(find_series))
-        .route("/tags/autoComplete/tags", get(complete_keys).post(complete_keys))
-        .route("/tags/autoComplete/values", get(complete_values).post(complete_values))
-        .route("/tags/terms", get(terms).post(terms))
-        .route("/tags/tagSeries", post(tag_series))
-        .route("/tags/tagMultiSeries", post(tag_multi_series))
-        .route("/tags/delSeries", post(delete::tagged_series))
-        .route("/tags/delByQuery", post(delete::by_query::run))
-        .route("/tags/{tag}", get(details))
-}
-
-async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn list(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer::of_reading(&app, request, read_keys).await
 }
 
-async fn details(State(app): State<Arc<App>>, _: Path<String>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn details(
+    State(app): State<Arc<App>>,
+    _: Path<String>,
+    request: Request,
+) -> Response<Body> {
     answer::of_reading(&app, request, read_values).await
 }
 
-async fn find_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn find_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer::of_reading(&app, request, read_series).await
 }
 
-async fn complete_keys(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn complete_keys(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer::of_reading(&app, request, read_completed_keys).await
 }
 
-async fn complete_values(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn complete_values(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Response<Body> {
     answer::of_reading(&app, request, read_completed_values).await
 }
 
-async fn terms(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn terms(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer::of_reading(&app, request, read_terms).await
 }
 
-async fn tag_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn tag_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let answered = async {
         let call = call::open(&app, request).await?;
         let path = call.params.get("path").ok_or_else(|| ApiError::bad_request("no path specified"))?;
@@ -78,7 +66,10 @@ async fn tag_series(State(app): State<Arc<App>>, request: Request) -> Response<B
     answered.await.unwrap_or_else(answer::of_error)
 }
 
-async fn tag_multi_series(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn tag_multi_series(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Response<Body> {
     let answered = async {
         let call = call::open(&app, request).await?;
         let paths = repeated(&call, "path");

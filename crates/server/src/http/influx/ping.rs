@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::http::params::Params;
 
 /// `GET|HEAD /ping`: 204; with `verbose` 200 and the version.
-pub(super) async fn ping(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn ping(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let mut params = Params::default();
     // A query string that cannot be read asks for nothing.
     let _ = params.parse(request.uri().query().unwrap_or(""));
@@ -22,12 +22,12 @@ pub(super) async fn ping(State(app): State<Arc<App>>, request: Request) -> Respo
 }
 
 /// `GET /status`: 204.
-pub(super) async fn status() -> Response<Body> {
+pub(in crate::http) async fn status() -> Response<Body> {
     empty()
 }
 
 /// `GET /health`: 200 if queries and writes are answered, else 503.
-pub(super) async fn health(State(app): State<Arc<App>>) -> Response<Body> {
+pub(in crate::http) async fn health(State(app): State<Arc<App>>) -> Response<Body> {
     let reason = app.service.lifecycle.unready_reason();
     let (code, status) = match reason {
         None => (StatusCode::OK, "pass"),

@@ -26,7 +26,7 @@ use crate::http::remote_read;
 use crate::http::tenant::tenant_of;
 use crate::limits::REMOTE_READ_BYTES_MAX;
 
-pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn read(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer(&app, request).await.unwrap_or_else(InfluxError::into_response)
 }
 

@@ -44,7 +44,7 @@ use crate::limits::ANSWER_TIMEOUT;
 /// Error of statements after one that failed.
 const NOT_EXECUTED: &str = "not executed";
 
-pub(super) async fn query(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn query(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     if page::is_page_request(&request) {
         return page::page().await;
     }

@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use crate::http::body;
 
 /// `POST /api/v2/query`: Flux. The answer is plain text: Chronograf takes JSON here for a server with Flux.
-pub(super) async fn flux(request: Request) -> Response<Body> {
+pub(in crate::http) async fn flux(request: Request) -> Response<Body> {
     body::discard(request.into_body()).await;
     let text = "Flux query service disabled. Verify flux-enabled=true in the [http] section of the InfluxDB config.\n";
     let mut response = Response::new(Body::from(text));

@@ -17,7 +17,7 @@ use crate::http::dispatch;
 use crate::http::error::ApiError;
 use crate::http::tenant::tenant_of;
 
-pub(super) async fn vars(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn vars(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let tenant = tenant_of(app.service.options.multitenancy, request.headers()).map_err(ApiError::from);
     let read = match tenant {
         Ok(tenant) => read(&app, tenant).await,

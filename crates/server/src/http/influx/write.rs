@@ -36,15 +36,18 @@ use crate::http::request::RequestInfo;
 use crate::http::tenant::tenant_of;
 use crate::http::write::admit::{self, BodyLimits, NotAdmitted};
 
-pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn write(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer(&app, Api::V1, request).await
 }
 
-pub(super) async fn write_v2(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn write_v2(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     answer(&app, Api::V2, request).await
 }
 
-pub(super) async fn write_prometheus(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn write_prometheus(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Response<Body> {
     answer(&app, Api::Prometheus, request).await
 }
 

@@ -1,76 +1,65 @@
-//! Bodies, answers and schemas of the OpenAPI description, by the words of its table.
+//! Bodies, answers and schemas of the OpenAPI description.
 
 use serde_json::{Map, Value, json};
 
+use crate::http::routing::{Answer, ErrorForm, RequestBody};
+
+const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 const PROTOBUF: &str = "application/x-protobuf";
 
-/// Answers by their words: status, media types, schema.
-const ANSWERS: [(&str, &str, &[&str], &str); 24] = [
-    ("no-content", "204", &[], ""),
-    ("json", "200", &[JSON], "Answer"),
-    ("query", "200", &[JSON], "QueryAnswer"),
-    ("cost", "200", &[JSON], "CostAnswer"),
-    ("string", "200", &[JSON], "StringAnswer"),
-    ("strings", "200", &[JSON], "StringsAnswer"),
-    ("series", "200", &[JSON], "SeriesAnswer"),
-    ("plain-json", "200", &[JSON], "Json"),
-    ("text", "200", &[TEXT], "Text"),
-    ("page", "200", &["text/html"], "Text"),
-    ("file", "200", &["*/*"], "Bytes"),
-    ("yaml", "200", &["application/yaml"], "Text"),
-    ("json-lines", "200", &["application/x-ndjson"], "Text"),
-    ("protobuf", "200", &[PROTOBUF], "Bytes"),
-    ("chunks", "200", &[PROTOBUF, "application/x-streamed-protobuf"], "Bytes"),
-    ("exposition", "200", &[TEXT, "application/openmetrics-text"], "Text"),
-    (
-        "federation",
-        "200",
-        &[TEXT, "application/openmetrics-text", "application/vnd.google.protobuf"],
-        "Bytes",
-    ),
-    ("influx-ql", "200", &[JSON, "application/csv", "application/x-msgpack"], "Bytes"),
-    ("find", "200", &[JSON, "application/pickle", "application/x-msgpack"], "Bytes"),
-    (
-        "render",
-        "200",
-        &[
-            "image/png",
-            "image/svg+xml",
-            JSON,
-            "text/csv",
-            TEXT,
-            "application/pickle",
-            "application/x-msgpack",
-        ],
-        "Bytes",
-    ),
-    ("refusal", "400", &[JSON], "Error"),
-    ("refused", "400", &[TEXT], "Text"),
-    ("forbidden", "403", &[JSON], "InfluxError"),
-    ("not-found", "404", &[TEXT], "Text"),
-];
-
-/// Media types of bodies by their words.
-const BODIES: [(&str, &str); 4] =
-    [("form", "application/x-www-form-urlencoded"), ("text", TEXT), ("json", JSON), ("protobuf", PROTOBUF)];
+/// Status, media types and schema of an answer.
+fn shape(answer: Answer) -> (&'static str, &'static [&'static str], &'static str) {
+    match answer {
+        Answer::NoContent => ("204", &[], ""),
+        Answer::Json => ("200", &[JSON], "Answer"),
+        Answer::Query => ("200", &[JSON], "QueryAnswer"),
+        Answer::Cost => ("200", &[JSON], "CostAnswer"),
+        Answer::String => ("200", &[JSON], "StringAnswer"),
+        Answer::Strings => ("200", &[JSON], "StringsAnswer"),
+        Answer::Series => ("200", &[JSON], "SeriesAnswer"),
+        Answer::PlainJson => ("200", &[JSON], "Json"),
+        Answer::Text => ("200", &[TEXT], "Text"),
+        Answer::Page => ("200", &["text/html"], "Text"),
+        Answer::File => ("200", &["*/*"], "Bytes"),
+        Answer::Yaml => ("200", &["application/yaml"], "Text"),
+        Answer::JsonLines => ("200", &["application/x-ndjson"], "Text"),
+        Answer::Protobuf => ("200", &[PROTOBUF], "Bytes"),
+        Answer::Chunks => ("200", &[PROTOBUF, "application/x-streamed-protobuf"], "Bytes"),
+        Answer::Exposition => ("200", &[TEXT, "application/openmetrics-text"], "Text"),
+        Answer::Federation => {
+            ("200", &[TEXT, "application/openmetrics-text", "application/vnd.google.protobuf"], "Bytes")
+        }
+        Answer::InfluxQl => ("200", &[JSON, "application/csv", "application/x-msgpack"], "Bytes"),
+        Answer::Find => ("200", &[JSON, "application/pickle", "application/x-msgpack"], "Bytes"),
+        Answer::Render => (
+            "200",
+            &[
+                "image/png",
+                "image/svg+xml",
+                JSON,
+                "text/csv",
+                TEXT,
+                "application/pickle",
+                "application/x-msgpack",
+            ],
+            "Bytes",
+        ),
+        Answer::Refusal => ("400", &[JSON], "Error"),
+        Answer::Refused => ("400", &[TEXT], "Text"),
+        Answer::Forbidden => ("403", &[JSON], "InfluxError"),
+        Answer::NotFound => ("404", &[TEXT], "Text"),
+    }
+}
 
 pub(super) fn reference(section: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{section}/{name}") })
 }
 
-/// Returns true if the table may have these words; an empty body is none.
-#[cfg(test)]
-pub(super) fn is_known(body: &str, answer: &str) -> bool {
-    let has_body = body.is_empty() || BODIES.iter().any(|(word, _)| *word == body);
-    has_body && ANSWERS.iter().any(|(word, ..)| *word == answer)
-}
-
 /// Responses of an operation: the answer, and errors if that is none itself.
-pub(super) fn responses(answer: &str, tag: &str, path: &str) -> Value {
-    let found = ANSWERS.iter().find(|(word, ..)| *word == answer);
-    let (_, status, media_types, schema) = found.copied().unwrap_or(("", "200", &[], ""));
+pub(super) fn responses(answer: Answer, errors: ErrorForm) -> Value {
+    let (status, media_types, schema) = shape(answer);
     let description = match status {
         "200" => "Success",
         "204" => "Success, without a body",
@@ -84,13 +73,10 @@ pub(super) fn responses(answer: &str, tag: &str, path: &str) -> Value {
     }
     let mut responses = Map::new();
     responses.insert(status.to_owned(), response);
-    let is_plain =
-        path.starts_with("/-/") || matches!(path, "/api/v1/write" | "/api/v1/push" | "/api/v1/read");
-    let error = match tag {
-        "influxdb" => "InfluxError",
-        "graphite" => "TextError",
-        _ if is_plain => "TextError",
-        _ => "ApiError",
+    let error = match errors {
+        ErrorForm::Api => "ApiError",
+        ErrorForm::Influx => "InfluxError",
+        ErrorForm::Text => "TextError",
     };
     if status.starts_with('2') {
         responses.insert("default".to_owned(), reference("responses", error));
@@ -98,17 +84,16 @@ pub(super) fn responses(answer: &str, tag: &str, path: &str) -> Value {
     Value::Object(responses)
 }
 
-/// The body of a request; a form has `fields`.
-pub(super) fn request_body(body: &str, fields: Map<String, Value>) -> Value {
-    let schema = match body {
-        "form" => json!({ "type": "object", "properties": fields }),
-        "json" => reference("schemas", "Json"),
-        "text" => reference("schemas", "Text"),
-        _ => reference("schemas", "Bytes"),
+/// The body of a request, if it has one; a form has `fields`.
+pub(super) fn request_body(body: RequestBody, fields: Map<String, Value>) -> Option<Value> {
+    let (media_type, schema) = match body {
+        RequestBody::None => return None,
+        RequestBody::Form => (FORM, json!({ "type": "object", "properties": fields })),
+        RequestBody::Json => (JSON, reference("schemas", "Json")),
+        RequestBody::Protobuf => (PROTOBUF, reference("schemas", "Bytes")),
+        RequestBody::Text => (TEXT, reference("schemas", "Text")),
     };
-    let media_type =
-        BODIES.iter().find(|(word, _)| *word == body).map_or(TEXT, |(_, media_type)| *media_type);
-    json!({ "content": { media_type: { "schema": schema } } })
+    Some(json!({ "content": { media_type: { "schema": schema } } }))
 }
 
 /// Errors by protocol.

@@ -4,7 +4,7 @@
 //! Invariants: a hint has only text of this file and paths of the table of routes, never the path of the
 //! request.
 
-use crate::http::openapi;
+use crate::http::routing::table::Table;
 
 /// Longest path that is compared, in bytes; no route is longer.
 const PATH_BYTES_MAX: usize = 256;
@@ -29,7 +29,7 @@ const OTHER_PROTOCOLS: [(&str, &str); 4] = [
 const PUSHGATEWAY: &str = "/metrics/job/";
 
 /// Returns what a client that asks for `path` may have meant.
-pub(super) fn hint(path: &str) -> Option<String> {
+pub(super) fn hint(table: &Table, path: &str) -> Option<String> {
     if path.len() > PATH_BYTES_MAX {
         return None;
     }
@@ -39,20 +39,20 @@ pub(super) fn hint(path: &str) -> Option<String> {
     if let Some((_, text)) = OTHER_PROTOCOLS.iter().find(|(end, _)| path.ends_with(end)) {
         return Some((*text).to_owned());
     }
-    nearest_route(path).map(|route| format!("did you mean {route}?"))
+    nearest_route(table, path).map(|route| format!("did you mean {route}?"))
 }
 
-fn nearest_route(path: &str) -> Option<&'static str> {
+fn nearest_route(table: &Table, path: &str) -> Option<&'static str> {
     // A route that is switched off is not meant to be another one.
-    if openapi::static_paths().any(|route| route == path) {
+    if table.static_paths().any(|route| route == path) {
         return None;
     }
     let below_base = |route: &&str| route.starts_with("/api/") && path.ends_with(*route);
-    if let Some(route) = openapi::static_paths().find(below_base) {
+    if let Some(route) = table.static_paths().find(below_base) {
         return Some(route);
     }
     let depth = path.matches('/').count();
-    let same_depth = openapi::static_paths().filter(|route| route.matches('/').count() == depth);
+    let same_depth = table.static_paths().filter(|route| route.matches('/').count() == depth);
     let edits = same_depth.map(|route| (strsim::osa_distance(path, route), route));
     let (edit_count, route) = edits.min_by_key(|(count, _)| *count)?;
     (path.len() >= TYPO_BYTES_MIN && edit_count <= EDITS_MAX).then_some(route)
@@ -61,10 +61,11 @@ fn nearest_route(path: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::routes;
 
     #[track_caller]
     fn check(path: &str, want: Option<&str>) {
-        assert_eq!(hint(path).as_deref(), want, "{path}");
+        assert_eq!(hint(routes::table(), path).as_deref(), want, "{path}");
     }
 
     #[track_caller]

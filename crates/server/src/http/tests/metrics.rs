@@ -156,7 +156,7 @@ async fn own_metrics_have_metadata() {
     assert_eq!(all, families.len());
 }
 
-/// A self-scrape takes a permit and a place in the list; without a permit it is left out.
+/// Covers the permit of a self-scrape: without one it is left out.
 #[tokio::test]
 async fn one_self_scrape_runs_at_a_time() {
     let server = Fixture::ready();

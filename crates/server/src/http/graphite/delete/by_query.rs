@@ -70,7 +70,7 @@ struct Outcome {
 }
 
 /// `POST /tags/delByQuery`: the series that expressions select, deleted if `execute` is set.
-pub(in crate::http::graphite) async fn run(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
+pub(in crate::http) async fn run(State(app): State<Arc<App>>, request: Request) -> Response<Body> {
     let answered = async {
         check_enabled(&app)?;
         let store = app.service.lifecycle.store()?.clone();

@@ -1,0 +1,77 @@
+//! The one table of routes: paths, methods, scopes, effects, handlers, and the texts of their documents. The
+//! router, the check of origins, hints of a 404, the OpenAPI description and
+//! docs/reference/api.md are made from it (ADR 0115).
+//!
+//! Invariants: a path stands in one row; documents have the order of the rows.
+//! Not here: handlers; what a layer does with an effect (`origin`).
+
+mod graphite;
+mod influx;
+mod lifecycle;
+mod pages;
+mod query;
+mod remote;
+mod status;
+mod targets;
+
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, LazyLock};
+
+use axum::routing::MethodRouter;
+use axum::{Extension, Router, middleware};
+
+use super::routing::table::Table;
+use super::routing::{Operation, Route, Section, Tag};
+use crate::app::App;
+
+const SECTIONS: &[Section] = &[
+    Section::new(Tag::Remote, remote::ROUTES),
+    Section::new(Tag::Graphite, graphite::ROUTES),
+    Section::new(Tag::Influxdb, influx::ROUTES),
+    Section::new(Tag::Query, query::QUERIES),
+    Section::new(Tag::Search, query::SEARCH),
+    Section::new(Tag::Query, query::METADATA),
+    Section::new(Tag::Pages, pages::ROUTES),
+    Section::new(Tag::Status, status::ROUTES),
+    Section::new(Tag::Targets, targets::ROUTES),
+    Section::new(Tag::Admin, lifecycle::ROUTES),
+];
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(SECTIONS));
+
+/// The table, indexed by path.
+pub(super) fn table() -> &'static Table {
+    &TABLE
+}
+
+/// Makes the routes of all rows.
+pub(super) fn router(app: &Arc<App>) -> Router<Arc<App>> {
+    SECTIONS.iter().fold(Router::new(), |all, section| all.merge(section_router(section, app)))
+}
+
+fn section_router(section: &Section, app: &Arc<App>) -> Router<Arc<App>> {
+    let mut router = Router::new();
+    for route in section.routes {
+        for path in route.paths {
+            router = router.route(path, handlers(route));
+        }
+    }
+    match section.tag {
+        Tag::Influxdb => {
+            let headers = middleware::from_fn_with_state(app.clone(), super::influx::add_headers);
+            router.route_layer(headers)
+        }
+        // Lists of features and of routes are made from the table.
+        Tag::Status => router.route_layer(Extension(table())),
+        _ => router,
+    }
+}
+
+fn handlers(route: &Route) -> MethodRouter<Arc<App>> {
+    let one = |operation: &Operation| (operation.handler)(operation.methods.filter());
+    route.operations().map(one).fold(MethodRouter::new(), MethodRouter::merge)
+}

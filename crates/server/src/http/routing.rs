@@ -1,0 +1,356 @@
+//! A row of the table of routes: paths, operations by method, and texts for the OpenAPI description and
+//! docs/reference/api.md.
+//!
+//! Invariants: rows are constants, and [`Section::new`] checks them when they are compiled. A row has at
+//! least one operation, an operation has one scope, and no method has two operations.
+//! Not here: rows (`routes`), and anything that knows a handler.
+
+pub(super) mod table;
+
+use std::sync::Arc;
+
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter};
+use chronolith_service::access::Scope;
+
+use crate::app::App;
+
+/// Name of the tenant among the parameters; it is a header.
+pub(super) const TENANT: &str = "@tenant";
+
+/// Methods of an operation. GET includes HEAD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Methods {
+    Get,
+    Post,
+    GetPost,
+    PostPut,
+}
+
+impl Methods {
+    pub(super) const fn names(self) -> &'static [&'static str] {
+        match self {
+            Methods::Get => &["GET"],
+            Methods::Post => &["POST"],
+            Methods::GetPost => &["GET", "POST"],
+            Methods::PostPut => &["POST", "PUT"],
+        }
+    }
+
+    pub(super) fn filter(self) -> MethodFilter {
+        match self {
+            Methods::Get => MethodFilter::GET,
+            Methods::Post => MethodFilter::POST,
+            Methods::GetPost => MethodFilter::GET.or(MethodFilter::POST),
+            Methods::PostPut => MethodFilter::POST.or(MethodFilter::PUT),
+        }
+    }
+
+    pub(super) fn has(self, method: &Method) -> bool {
+        let name = if *method == Method::HEAD { Method::GET.as_str() } else { method.as_str() };
+        self.names().contains(&name)
+    }
+
+    const fn overlaps(self, other: Methods) -> bool {
+        !matches!(
+            (self, other),
+            (Methods::Get, Methods::Post | Methods::PostPut)
+                | (Methods::Post | Methods::PostPut, Methods::Get)
+        )
+    }
+}
+
+/// Result of an operation beyond its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Reads stored data or the state of the server.
+    Reads,
+    /// Changes stored data; a server without a store refuses it.
+    Changes,
+    /// Controls the running server and leaves stored data as they are.
+    Controls,
+    /// Depends on the request alone, or is always refused.
+    Neither,
+}
+
+/// Makes the method router of a handler, for these methods.
+pub(super) type HandlerFn = fn(MethodFilter) -> MethodRouter<Arc<App>>;
+
+/// The handler at a path, in the form that a constant can have.
+macro_rules! handler {
+    ($handler:path) => {
+        |methods| axum::routing::on(methods, $handler)
+    };
+}
+pub(super) use handler;
+
+/// One handler of a row, with what it needs and does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operation {
+    pub(super) methods: Methods,
+    #[cfg_attr(not(test), expect(dead_code, reason = "documents and tests alone read it"))]
+    pub(super) scope: Scope,
+    pub(super) effect: Effect,
+    pub(super) handler: HandlerFn,
+}
+
+/// Operations of a row at most.
+const OPERATIONS_MAX: usize = 2;
+
+/// Body of requests other than GET.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestBody {
+    None,
+    Form,
+    Json,
+    Protobuf,
+    Text,
+}
+
+/// Successful answer, or the refusal if every request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Answer {
+    Chunks,
+    Cost,
+    Exposition,
+    Federation,
+    File,
+    Find,
+    /// 403 of InfluxDB's API.
+    Forbidden,
+    InfluxQl,
+    /// Prometheus's envelope with any data.
+    Json,
+    JsonLines,
+    NoContent,
+    /// 404 for every request.
+    NotFound,
+    Page,
+    /// JSON without Prometheus's envelope.
+    PlainJson,
+    Protobuf,
+    Query,
+    /// 400 in Prometheus's envelope.
+    Refusal,
+    /// 400 as text.
+    Refused,
+    Render,
+    Series,
+    String,
+    Strings,
+    Text,
+    Yaml,
+}
+
+/// Form of errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorForm {
+    /// Prometheus's envelope with `errorType`.
+    Api,
+    /// InfluxDB's JSON and header.
+    Influx,
+    Text,
+}
+
+/// Subject of rows: a tag of the OpenAPI description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tag {
+    Query,
+    Search,
+    Remote,
+    Graphite,
+    Influxdb,
+    Status,
+    Targets,
+    Admin,
+    Pages,
+}
+
+impl Tag {
+    pub(super) const ALL: [Tag; 9] = [
+        Tag::Query,
+        Tag::Search,
+        Tag::Remote,
+        Tag::Graphite,
+        Tag::Influxdb,
+        Tag::Status,
+        Tag::Targets,
+        Tag::Admin,
+        Tag::Pages,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Tag::Query => "query",
+            Tag::Search => "search",
+            Tag::Remote => "remote",
+            Tag::Graphite => "graphite",
+            Tag::Influxdb => "influxdb",
+            Tag::Status => "status",
+            Tag::Targets => "targets",
+            Tag::Admin => "admin",
+            Tag::Pages => "pages",
+        }
+    }
+
+    pub(super) fn description(self) -> &'static str {
+        match self {
+            Tag::Query => "PromQL: queries, series, labels, metadata, remote read, federation",
+            Tag::Search => "Search of names",
+            Tag::Remote => "Remote write of Prometheus",
+            Tag::Graphite => "Graphite",
+            Tag::Influxdb => "InfluxDB 1.x",
+            Tag::Status => "State of the server",
+            Tag::Targets => "Lists that are empty, for clients that expect a Prometheus",
+            Tag::Admin => "Lifecycle and administration",
+            Tag::Pages => "Web interface",
+        }
+    }
+
+    /// Form of errors of rows that have no other.
+    fn errors(self) -> ErrorForm {
+        match self {
+            Tag::Graphite => ErrorForm::Text,
+            Tag::Influxdb => ErrorForm::Influx,
+            _ => ErrorForm::Api,
+        }
+    }
+}
+
+/// A row: paths with the same operations.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Route {
+    /// The path, and others that mean the same. `{name}` is a part of a path, `{*name}` the rest of it.
+    pub(super) paths: &'static [&'static str],
+    operations: [Option<Operation>; OPERATIONS_MAX],
+    /// Names of parameters, `!` after a required one; [`TENANT`] is the header.
+    parameters: &'static str,
+    pub(super) body: RequestBody,
+    pub(super) answer: Answer,
+    errors: Option<ErrorForm>,
+    /// Pages of allowed origins may read answers; paths below `/api/` have no need of it.
+    pub(super) is_cors: bool,
+    /// Plain text for the OpenAPI description.
+    pub(super) summary: &'static str,
+    /// Markdown for docs/reference/api.md; the summary if it is empty.
+    pub(super) details: &'static str,
+}
+
+impl Route {
+    pub(super) const fn new(paths: &'static [&'static str], summary: &'static str) -> Route {
+        Route {
+            paths,
+            operations: [None; OPERATIONS_MAX],
+            parameters: "",
+            body: RequestBody::None,
+            answer: Answer::Json,
+            errors: None,
+            is_cors: false,
+            summary,
+            details: "",
+        }
+    }
+
+    /// Adds an operation.
+    pub(super) const fn on(
+        mut self,
+        methods: Methods,
+        scope: Scope,
+        effect: Effect,
+        handler: HandlerFn,
+    ) -> Route {
+        let idx = if self.operations[0].is_none() { 0 } else { 1 };
+        assert!(self.operations[idx].is_none(), "a row has at most two operations");
+        self.operations[idx] = Some(Operation { methods, scope, effect, handler });
+        self
+    }
+
+    pub(super) const fn takes(mut self, parameters: &'static str) -> Route {
+        self.parameters = parameters;
+        self
+    }
+
+    pub(super) const fn body(mut self, body: RequestBody) -> Route {
+        self.body = body;
+        self
+    }
+
+    pub(super) const fn answers(mut self, answer: Answer) -> Route {
+        self.answer = answer;
+        self
+    }
+
+    pub(super) const fn errors(mut self, errors: ErrorForm) -> Route {
+        self.errors = Some(errors);
+        self
+    }
+
+    pub(super) const fn cors(mut self) -> Route {
+        self.is_cors = true;
+        self
+    }
+
+    pub(super) const fn details(mut self, markdown: &'static str) -> Route {
+        self.details = markdown;
+        self
+    }
+
+    pub(super) fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.operations.iter().flatten()
+    }
+
+    /// Names of all methods, in order.
+    pub(super) fn methods(&self) -> impl Iterator<Item = &'static str> {
+        self.operations().flat_map(|operation| operation.methods.names().iter().copied())
+    }
+
+    pub(super) fn operation(&self, method: &Method) -> Option<&Operation> {
+        self.operations().find(|operation| operation.methods.has(method))
+    }
+
+    /// Names of parameters with whether each is required; the tenant is one of them.
+    pub(super) fn parameters(&self) -> impl Iterator<Item = Parameter> {
+        self.parameters
+            .split(' ')
+            .filter(|name| !name.is_empty())
+            .map(|name| Parameter { name: name.trim_end_matches('!'), is_required: name.ends_with('!') })
+    }
+
+    pub(super) fn error_form(&self, tag: Tag) -> ErrorForm {
+        self.errors.unwrap_or(tag.errors())
+    }
+
+    const fn check(&self) {
+        assert!(!self.paths.is_empty() && !self.summary.is_empty(), "a row has a path and a summary");
+        let Some(first) = self.operations[0] else { panic!("a row has an operation") };
+        if let Some(second) = self.operations[1] {
+            assert!(!first.methods.overlaps(second.methods), "a method of a row has one operation");
+        }
+    }
+}
+
+/// A parameter of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) is_required: bool,
+}
+
+/// Rows with the same tag, in the order of the documentation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Section {
+    pub(super) tag: Tag,
+    pub(super) routes: &'static [Route],
+}
+
+impl Section {
+    /// Checks the rows; in a constant a failed check is an error of the compiler.
+    pub(super) const fn new(tag: Tag, routes: &'static [Route]) -> Section {
+        let mut idx = 0;
+        while idx < routes.len() {
+            routes[idx].check();
+            idx += 1;
+        }
+        Section { tag, routes }
+    }
+}
