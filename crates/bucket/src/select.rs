@@ -189,6 +189,12 @@ impl Sent {
         self.by_sidecar == 0 && self.by_index == 0
     }
 
+    /// Reader that goes on after these series. A sidecar does not know how far the index came, so one that was
+    /// made meanwhile is left to later queries.
+    fn next_reader(&self, choice: ReaderChoice) -> ReaderChoice {
+        if self.by_index > 0 { ReaderChoice::Index } else { choice }
+    }
+
     /// Leaves out series that were sent before, of which `skip_count` are left; counts the others.
     fn add(&mut self, waves: &Waves, skip_count: &mut usize, series: &mut Vec<SeriesRead>) {
         let skipped = series.len().min(*skip_count);
@@ -196,6 +202,7 @@ impl Sent {
         *skip_count -= skipped;
         match waves {
             Waves::Sidecar(selection) if !series.is_empty() => {
+                assert_eq!(self.by_index, 0, "no sidecar goes on after the index");
                 self.by_sidecar += series.len();
                 self.last_ref = selection.last_ref();
             }
@@ -235,6 +242,7 @@ impl Selected {
         let mut sent = Sent::default();
         let mut recovery = Recovery::default();
         loop {
+            choice = sent.next_reader(choice);
             let result = match self.block.open(choice, self.deadline_ns).await {
                 Ok(opened) => {
                     let result = self.fetch_from(&opened, sender, &mut sent).await;
@@ -365,5 +373,24 @@ impl Selected {
             Some(shard) => selection.in_shard(shard),
             None => selection,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block was read by its index and found damaged after some batches. A local sidecar that was made in
+    /// the meantime was opened for the second read and sent those series again.
+    #[test]
+    fn the_index_goes_on_after_its_own_series() {
+        let next = |by_sidecar, by_index, choice| {
+            Sent { by_sidecar, last_ref: None, by_index }.next_reader(choice) == ReaderChoice::Index
+        };
+        assert!(!next(0, 0, ReaderChoice::Any));
+        assert!(!next(5, 0, ReaderChoice::Any), "a sidecar skips its own series");
+        assert!(next(0, 0, ReaderChoice::Index));
+        assert!(next(0, 1, ReaderChoice::Any));
+        assert!(next(5, 1, ReaderChoice::Any));
     }
 }
