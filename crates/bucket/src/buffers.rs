@@ -47,6 +47,7 @@ impl BufferPool {
         free.bytes -= reused.as_ref().map_or(0, |buffer| buffer.len() as u64);
         drop(free);
         let buffer = reused.unwrap_or_else(|| vec![0; len.next_multiple_of(STEP_BYTES)]);
+        assert!(buffer.len() >= len, "a buffer has the bytes that it was taken for");
         PooledBuffer { buffer, len, pool }
     }
 }
@@ -73,6 +74,7 @@ impl Drop for PooledBuffer {
         let Some(pool) = self.pool.upgrade() else { return };
         let buffer = std::mem::take(&mut self.buffer);
         let bytes = buffer.len() as u64;
+        assert!(bytes >= self.len as u64, "a buffer goes back once, with all its bytes");
         let mut free = pool.free.lock();
         if free.bytes + bytes <= pool.bytes_max {
             free.bytes += bytes;

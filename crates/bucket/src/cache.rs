@@ -107,6 +107,7 @@ impl BlockCache {
         deadline_ns: u64,
         objects: Option<&CachedObjects>,
     ) -> Lookup {
+        assert!(ranges::are_disjoint(ranges), "a round asks for each byte once");
         let mut looked = Lookup::default();
         let mut missing = Vec::new();
         let mut released = Released::default();
@@ -115,6 +116,7 @@ impl BlockCache {
             state.find(block, *range, &mut looked.found, &mut missing);
         }
         let unclaimed = state.split_off_flights(block, missing, &mut looked.others);
+        assert!(ranges::are_disjoint(&unclaimed), "no byte is requested twice at the same time");
         let (on_disk, mut unclaimed) = match objects {
             Some(objects) => objects.split(&unclaimed),
             None => (Vec::new(), unclaimed),
@@ -215,6 +217,8 @@ impl OwnFlight {
 
     /// Keeps the fetched bytes, if they fit, and hands them to the queries that wait.
     pub(crate) fn complete(self, bytes: &Bytes) {
+        // Queries that wait for it take the bytes for the range without a look at their length.
+        assert_eq!(bytes.len() as u64, self.range.len(), "a request is completed with its whole range");
         let mut released = Released::default();
         self.cache.state.lock().land(
             &self.tenant,

@@ -45,6 +45,11 @@ impl Speed {
     }
 }
 
+/// Returns true if `ranges` are in the order of files and offsets, and no two of them have a byte in common.
+pub(crate) fn are_disjoint(ranges: &[ByteRange]) -> bool {
+    ranges.is_sorted_by(|a, b| a.file < b.file || (a.file == b.file && a.end <= b.start))
+}
+
 /// Joins `ranges` to the requests of a round.
 pub(crate) fn join(ranges: &mut Vec<ByteRange>, speed: &Speed) {
     coalesce(ranges, speed.gap_bytes(0));
@@ -68,6 +73,7 @@ pub(crate) fn join(ranges: &mut Vec<ByteRange>, speed: &Speed) {
 /// Splits long requests to pieces whose bytes take about a latency each, as long as there are idle
 /// connections.
 pub(crate) fn split(requests: &mut Vec<ByteRange>, speed: &Speed) {
+    assert!(are_disjoint(requests), "requests are joined before they are split");
     let idle = speed.connection_count.saturating_sub(requests.len());
     let latency_bytes = speed.latency_bytes();
     if idle == 0 || requests.is_empty() || speed.first_byte_us < SPLIT_LATENCY_US_MIN {
@@ -85,7 +91,13 @@ pub(crate) fn split(requests: &mut Vec<ByteRange>, speed: &Speed) {
             start = end;
         }
     }
+    // Buffers and permits are counted for the bytes of the joined requests.
+    assert_eq!(byte_count(&split), byte_count(requests), "pieces have the bytes of their requests");
     *requests = split;
+}
+
+fn byte_count(ranges: &[ByteRange]) -> u64 {
+    ranges.iter().map(ByteRange::len).sum()
 }
 
 fn gap_between(pair: &[ByteRange]) -> Option<u64> {

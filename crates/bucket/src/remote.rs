@@ -228,11 +228,15 @@ impl RemoteFiles {
         let mut pieces = Vec::with_capacity(requests.len());
         let mut etags: Vec<Option<String>> = vec![None; requests.len()];
         for (range, etag) in requests.iter().zip(&mut etags) {
-            let Some((out, after)) = rest.split_at_mut_checked(range.len() as usize) else { break };
+            let rest_of_buffer = std::mem::take(&mut rest);
+            let Some((out, after)) = rest_of_buffer.split_at_mut_checked(range.len() as usize) else { break };
+            assert!(self.files.len(range.file).is_none_or(|len| range.end <= len), "rounds are clipped");
             rest = after;
             let object_bytes = self.files.len(range.file);
             pieces.push(Piece { key: keys.get(range.file), object_bytes, offset: range.start, out, etag });
         }
+        // A byte without a request would be one of an earlier use of the buffer.
+        assert!(rest.is_empty() && pieces.len() == requests.len(), "requests fill the buffer of their round");
         self.remote.store.read_pieces(&request, pieces, REQUESTS_AHEAD).await.map_err(query_error)?;
         for (range, etag) in requests.iter().zip(&etags) {
             let key = keys.get(range.file);
@@ -448,13 +452,16 @@ struct FileKeys(Vec<(BlockFile, String)>);
 impl FileKeys {
     /// The files of `ranges`, which are sorted, below `key`.
     fn new(key: &str, files: &BlockFiles, ranges: &[ByteRange]) -> FileKeys {
+        assert!(ranges::are_disjoint(ranges), "the requests of a round are joined");
         let mut used: Vec<BlockFile> = ranges.iter().map(|range| range.file).collect();
         used.dedup();
         FileKeys(used.into_iter().map(|file| (file, format!("{key}/{}", files.name(file)))).collect())
     }
 
     fn get(&self, file: BlockFile) -> &str {
-        self.0.iter().find(|(found, _)| *found == file).map_or("", |(_, key)| key)
+        let key = self.0.iter().find(|(found, _)| *found == file).map(|(_, key)| key.as_str());
+        assert!(key.is_some(), "a piece is of a file of its round");
+        key.unwrap_or_default()
     }
 }
 

@@ -18,6 +18,8 @@ impl PartSet {
         self.parts.extend(parts);
         self.parts.sort_unstable_by_key(|part| (part.file, part.start, std::cmp::Reverse(part.bytes.len())));
         self.parts.dedup_by(|next, last| next.file == last.file && end_of(next) <= end_of(last));
+        // `overlapping` searches by ends.
+        debug_assert!(self.parts.is_sorted_by_key(|part| (part.file, end_of(part))), "ends ascend");
     }
 
     /// Returns the sub-ranges of `wanted` that no part has, joined where they touch.
@@ -94,6 +96,8 @@ impl PartSet {
             bytes.extend_from_slice(piece);
             at += piece.len() as u64;
         }
+        // A shorter part would be read as the end of the file.
+        assert_eq!(bytes.len() as u64, range.len(), "a range is stitched once it has no gap");
         FetchedPart { file: range.file, start: range.start, bytes: Bytes::from(bytes) }
     }
 }

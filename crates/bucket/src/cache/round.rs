@@ -59,18 +59,22 @@ impl RemoteFiles {
             for flight in others {
                 parts.extend(self.wait_for(flight, deadline_ns).await?);
             }
-            let spare_bytes = memory.bytes().saturating_sub(parts.byte_count());
-            memory.shrink(spare_bytes);
+            assert!(parts.byte_count() <= memory.bytes(), "parts are reserved before they are read");
+            memory.shrink(memory.bytes() - parts.byte_count());
         }
         parts.stitch(&wanted, |bytes| memory.grow(bytes))?;
-        memory.shrink(memory.bytes().saturating_sub(parts.byte_count()));
+        assert!(parts.byte_count() <= memory.bytes(), "stitched parts are reserved before they are copied");
+        memory.shrink(memory.bytes() - parts.byte_count());
         Ok(FetchedBatch::new(parts.into_parts(), memory))
     }
 
     async fn read_flights(&self, flights: Vec<OwnFlight>) -> Result<ReadFlights, QueryError> {
         match &self.objects {
             Some(objects) if !flights.is_empty() => read_flights(objects, flights).await,
-            _ => Ok(ReadFlights { failed: flights, ..ReadFlights::default() }),
+            _ => {
+                assert!(flights.is_empty(), "only a cache directory has ranges on disk");
+                Ok(ReadFlights::default())
+            }
         }
     }
 

@@ -202,7 +202,9 @@ impl State {
         let Some(idx) = cached.flights.iter().position(|flight| flight.id == id) else { return false };
         cached.flights.swap_remove(idx);
         self.in_flight_bytes -= range.len();
-        if let Some(share) = self.shares.get_mut(tenant) {
+        let share = self.shares.get_mut(tenant);
+        assert!(share.is_some(), "the tenant of a request in flight has a share");
+        if let Some(share) = share {
             share.in_flight_bytes -= range.len();
         }
         self.forget_share_if_empty(tenant);
@@ -220,7 +222,8 @@ impl State {
         bytes: Bytes,
         released: &mut Released,
     ) {
-        self.end_flight(tenant, block, range, id);
+        let was_in_flight = self.end_flight(tenant, block, range, id);
+        assert!(was_in_flight, "a request lands once");
         let part_bytes = bytes.len() as u64;
         let fits = self.kept_bytes + self.in_flight_bytes + part_bytes <= self.bytes_max;
         if part_bytes == 0 || part_bytes > self.bytes_max / PART_FRACTION_MAX || !fits {
@@ -335,7 +338,9 @@ impl State {
     /// Takes an item from the share of its tenant.
     fn leave(&mut self, tenant: &TenantId, bytes: u64) {
         self.kept_bytes -= bytes;
-        let Some(share) = self.shares.get_mut(tenant) else { return };
+        let share = self.shares.get_mut(tenant);
+        assert!(share.is_some(), "the tenant of a kept item has a share");
+        let Some(share) = share else { return };
         share.bytes -= bytes;
         share.item_count -= 1;
         self.forget_share_if_empty(tenant);
@@ -343,7 +348,8 @@ impl State {
 
     fn forget_share_if_empty(&mut self, tenant: &TenantId) {
         if self.shares.get(tenant).is_some_and(|s| s.item_count == 0 && s.in_flight_bytes == 0) {
-            self.shares.remove(tenant);
+            let share = self.shares.remove(tenant);
+            assert!(share.is_some_and(|share| share.bytes == 0), "a share without items has no bytes");
         }
     }
 

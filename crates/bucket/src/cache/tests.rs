@@ -175,3 +175,29 @@ fn requests_of_one_tenant_evict_nothing_within_the_share_of_another() {
     assert_eq!(cache.snapshot().in_flight_bytes, 0);
     assert!(cache.state.lock().is_consistent());
 }
+
+#[test]
+#[should_panic(expected = "a request is completed with its whole range")]
+fn a_request_is_not_completed_with_fewer_bytes() {
+    let cache = BlockCache::new(1 << 20, None);
+    let looked = cache.look_up(cache.new_block(), &tenant("a"), &[range(0, 0, 100)], &SPEED, 1, None);
+    looked.own.into_iter().for_each(|flight| flight.complete(&contents().slice(..99)));
+}
+
+#[test]
+#[should_panic(expected = "a round asks for each byte once")]
+fn a_round_of_overlapping_ranges_is_a_bug() {
+    let cache = BlockCache::new(1 << 20, None);
+    let ranges = [range(0, 0, 100), range(0, 99, 200)];
+    cache.look_up(cache.new_block(), &tenant("a"), &ranges, &SPEED, 1, None);
+}
+
+#[test]
+#[should_panic(expected = "a range is stitched once it has no gap")]
+fn a_range_with_a_gap_is_not_stitched() {
+    let mut parts = PartSet::default();
+    let part = |start: u64| FetchedPart { file: BlockFile::Index, start, bytes: contents().slice(..10) };
+    parts.extend([part(0), part(11)]);
+    let wanted = ByteRange { file: BlockFile::Index, start: 0, end: 21 };
+    let _ = parts.stitch(&[wanted], |_| Ok::<(), ()>(()));
+}

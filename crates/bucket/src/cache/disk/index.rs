@@ -103,7 +103,8 @@ impl Index {
 
     /// Adds a segment without entries.
     pub(super) fn add_segment(&mut self, number: SegmentNumber, file: Arc<dyn DiskFile>) {
-        self.segments.insert(number, Segment { file, entries: Vec::new() });
+        let replaced = self.segments.insert(number, Segment { file, entries: Vec::new() });
+        assert!(replaced.is_none(), "the number of a segment is used once");
     }
 
     /// Returns the sub-ranges of `start..end` that no entry has.
@@ -185,7 +186,10 @@ impl Index {
         }
         let Position { segment, offset } = position;
         object.slots.insert(start, Slot { segment, offset, len, is_hit: false });
-        if let Some(segment) = self.segments.get_mut(&segment) {
+        let segment = self.segments.get_mut(&segment);
+        // A slot in no list would outlive the file that has its bytes.
+        assert!(segment.is_some(), "the segment of an entry is in the index");
+        if let Some(segment) = segment {
             segment.entries.push((id, start));
         }
         self.entry_count += 1;
@@ -293,7 +297,9 @@ impl Index {
         }
         self.entry_count -= 1;
         let tenant = tenant_of(&key);
-        let Some(bytes) = self.tenant_bytes.get_mut(tenant) else { return };
+        let bytes = self.tenant_bytes.get_mut(tenant);
+        assert!(bytes.is_some(), "the tenant of an entry has a sum of bytes");
+        let Some(bytes) = bytes else { return };
         *bytes -= u64::from(slot.len);
         if *bytes == 0 {
             self.tenant_bytes.remove(tenant);

@@ -95,6 +95,8 @@ impl SegmentLog {
         closed: VecDeque<ClosedSegment>,
         lock: Box<dyn LockGuard>,
     ) -> SegmentLog {
+        let ascend = closed.iter().is_sorted_by(|a, b| a.number < b.number);
+        assert!(ascend, "the segments of a log are oldest first, as the first one is removed first");
         SegmentLog {
             disk,
             dir: dir.to_owned(),

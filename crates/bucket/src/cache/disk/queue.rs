@@ -58,12 +58,16 @@ impl WriteQueue {
     /// Returns the next write, the one before being done; `None` ends the writer.
     pub(super) fn pop(&self) -> Option<QueuedWrite> {
         let mut state = self.0.lock();
+        assert!(state.has_writer, "only the writer takes writes");
         let done_bytes = std::mem::take(&mut state.writing_bytes);
         state.bytes -= done_bytes;
         let next = state.writes.pop_front();
         match &next {
             Some(write) => state.writing_bytes = write.bytes.len() as u64,
-            None => state.has_writer = false,
+            None => {
+                assert_eq!(state.bytes, 0, "an empty queue has no bytes");
+                state.has_writer = false;
+            }
         }
         next
     }
