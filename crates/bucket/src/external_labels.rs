@@ -98,6 +98,7 @@ impl ExtendedBatches {
             }
             all.push(SeriesRead { labels, samples: merge::merge_equal_series(equal) });
         }
+        debug_assert!(all.is_sorted_by(|a, b| a.labels < b.labels), "series ascend, each label set once");
         Ok(VecBatches::new(all))
     }
 }

@@ -59,6 +59,7 @@ impl Leases {
     /// Leases of `duration` in `store`. Sends no request.
     #[must_use]
     pub fn new(store: Arc<Store>, env: &Env, duration: Duration) -> Leases {
+        assert!(!duration.is_zero(), "a duration of zero stands for a released lease");
         let holder = env.rng.next_u64();
         Leases { store, env: env.clone(), holder, duration, seen: Mutex::default() }
     }
@@ -115,6 +116,7 @@ impl Leases {
 
     /// Creates the next epoch. Returns false if another process was first.
     async fn create(&self, request: &RequestContext, epoch: Epoch) -> Result<bool, BucketError> {
+        assert_eq!(epoch.holder, self.holder, "a process creates no epoch in the name of another one");
         let key = self.key(&request.folder, epoch.number);
         let created = self.store.create(request, &key, epoch.encode()).await?;
         if created != CreateOutcome::Created {

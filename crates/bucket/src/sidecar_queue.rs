@@ -123,6 +123,7 @@ impl SidecarQueue {
 
     fn next(&self) -> Option<Task> {
         let mut state = self.state.lock();
+        assert!(state.has_worker, "only the worker takes tasks");
         let next = state.waiting.pop_front();
         state.has_worker = next.is_some();
         next

@@ -111,11 +111,17 @@ impl Uploader {
         if let Some(writer) = writer {
             self.claim(request, &local, writer, &present_bytes, !present.is_empty()).await?;
         }
+        let is_meta = |name: &str| name == META || name == TOMBSTONES;
+        assert!(
+            local.files.iter().all(|file| !is_meta(&file.name)),
+            "{META} is sent after all other objects"
+        );
         let mut etags = BTreeMap::new();
         for file in &local.files {
             let key = format!("{folder}/{}", file.name);
             let etag = self.send_file(request, &key, file, present_bytes(&file.name)).await?;
-            etags.insert(file.name.as_str(), etag);
+            let replaced = etags.insert(file.name.as_str(), etag);
+            assert!(replaced.is_none(), "each object of a block is sent from one file");
         }
         let tombstones = match &local.tombstones {
             Some(body) => Some(self.send_tombstones(request, &folder, body, &present_bytes).await?),

@@ -8,6 +8,7 @@ use chronolith_model::{Columns, QueryError, SampleSource, TimeRange};
 
 /// Merges the samples of series that are equal. `sources` has at least one.
 pub(super) fn merge_equal_series(mut sources: Vec<Box<dyn SampleSource>>) -> Box<dyn SampleSource> {
+    assert!(!sources.is_empty(), "a series has samples of one source at least");
     match sources.pop() {
         Some(only) if sources.is_empty() => only,
         last => {

@@ -202,3 +202,9 @@ fn reserved_and_empty_labels_are_none() {
     ]);
     assert_eq!(ExternalLabels::new(&map), None);
 }
+
+#[test]
+#[should_panic(expected = "a series has samples of one source at least")]
+fn a_series_without_a_source_is_a_bug() {
+    merge::merge_equal_series(Vec::new());
+}

@@ -13,7 +13,7 @@ use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{DeletionMark, Snapshot};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::{MaintenanceRun, as_ms};
+use super::{META, MaintenanceRun, as_ms};
 use crate::BucketError;
 use crate::snapshots::Change;
 use crate::store::list::ListedObject;
@@ -103,6 +103,9 @@ pub async fn remove_due(run: &MaintenanceRun<'_>, due: &[DueBlock]) -> Result<Re
 }
 
 async fn remove_block(run: &MaintenanceRun<'_>, block: &DueBlock) -> Result<(), BucketError> {
+    let meta = format!("{}/{META}", run.folder(block.mark.ulid));
+    let is_first = block.objects.is_sorted_by_key(|object| object.key != meta);
+    assert!(is_first, "{META} of a block is removed before its other objects");
     for object in &block.objects {
         run.store.remove(run.request, &object.key).await?;
     }

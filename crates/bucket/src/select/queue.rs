@@ -105,7 +105,9 @@ impl BatchReceiver {
         let mut state = self.0.state.lock();
         loop {
             if let Some(batch) = state.batches.pop_front() {
-                state.bytes = state.bytes.saturating_sub(batch.bytes);
+                assert!(batch.bytes <= state.bytes, "the bytes of a batch were counted when it was sent");
+                state.bytes -= batch.bytes;
+                assert!(!state.batches.is_empty() || state.bytes == 0, "an empty queue has no bytes");
                 let is_last = state.batches.is_empty() && matches!(state.end, Some(Ok(())));
                 drop(state);
                 self.0.room.notify_one();

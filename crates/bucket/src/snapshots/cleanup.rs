@@ -41,6 +41,7 @@ impl<S: NumberedSnapshot> SnapshotReader<S> {
                 None => {}
             }
         }
+        assert!(old_count == 0 || old_count + KEPT_COUNT <= listed.len(), "the newest snapshots stay");
         for (_, object) in listed.iter().take(old_count) {
             self.store.remove(request, &object.key).await?;
         }

@@ -35,6 +35,7 @@ impl<S: NumberedSnapshot> SnapshotState<S> {
 
     /// Numbers to create, so that the last one follows all that ever were.
     pub(super) fn next_numbers(&self) -> std::ops::RangeInclusive<u64> {
+        assert!(self.listed_number <= self.newest_number, "an object proves its number");
         self.listed_number + 1..=self.newest_number + 1
     }
 }

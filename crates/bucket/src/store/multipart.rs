@@ -76,7 +76,8 @@ impl Store {
         end: u64,
     ) -> Result<Bytes, BucketError> {
         let unreadable = |detail: String| BucketError::SourceFile { key: key.to_owned(), detail };
-        let len = usize::try_from(end.saturating_sub(start)).unwrap_or(PART_BYTES).min(PART_BYTES);
+        assert!(start <= end && end - start <= PART_BYTES as u64, "a file is cut into parts");
+        let len = usize::try_from(end - start).unwrap_or(PART_BYTES);
         let read = self.handle.spawn_blocking(move || {
             let mut part = vec![0; len];
             file.read_at(&mut part, start).map(|()| Bytes::from(part))
@@ -145,6 +146,8 @@ impl Upload<'_> {
         parts: &[PartId],
         len: u64,
     ) -> Result<(), BucketError> {
+        // The storage joins what it is given: a missing part would shift those after it.
+        assert_eq!(parts.len() as u64, len.div_ceil(PART_BYTES as u64), "an upload has all its parts");
         let requests = &self.store.requests;
         let attempt_count = AtomicU32::new(0);
         let attempt = || {

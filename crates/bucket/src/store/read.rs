@@ -92,11 +92,13 @@ impl Fetched {
         }
         let mut joined = BytesMut::with_capacity(self.len);
         self.pieces.iter().for_each(|piece| joined.extend_from_slice(piece));
+        assert_eq!(joined.len(), self.len, "a body is handed out after its length was checked");
         joined.freeze()
     }
 
     /// Copies all bytes to `out`, which has their length.
     pub(crate) fn copy_to(&self, out: &mut [u8]) {
+        assert_eq!(out.len(), self.len, "the buffer of a range has its length");
         let mut rest = out;
         for piece in &self.pieces {
             let Some((to, after)) = rest.split_at_mut_checked(piece.len()) else { return };

@@ -20,6 +20,13 @@ struct Processes {
     clock: Arc<ManualClock>,
 }
 
+#[tokio::test]
+#[should_panic(expected = "a duration of zero stands for a released lease")]
+async fn a_lease_has_a_duration() {
+    let rig = Rig::memory(FaultPlan::default());
+    let _ = Leases::new(rig.store.clone(), &rig.env, Duration::ZERO);
+}
+
 impl Processes {
     fn new(plan: FaultPlan) -> Processes {
         let rig = Rig::memory(plan);

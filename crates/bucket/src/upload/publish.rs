@@ -80,6 +80,7 @@ impl Publisher {
         inputs: &[BucketBlock],
         outputs: &[BucketBlock],
     ) -> Result<Published, BucketError> {
+        assert!(!inputs.is_empty(), "a replacement has inputs");
         self.enter(request, outputs, inputs, |snapshot| decide_replacement(snapshot, inputs, outputs)).await
     }
 
@@ -91,6 +92,10 @@ impl Publisher {
         inputs: &[BucketBlock],
         decide: impl Fn(&Snapshot) -> Decision,
     ) -> Result<Published, BucketError> {
+        let outputs: BTreeSet<Ulid> = records.iter().map(|record| record.ulid).collect();
+        assert_eq!(outputs.len(), records.len(), "a block is recorded once");
+        // It would be listed and marked for its removal.
+        assert!(inputs.iter().all(|input| !outputs.contains(&input.ulid)), "no block replaces itself");
         let now_ms = self.env.clock.now_ms();
         let mut decision = Decision::Done;
         let updated = self.snapshots.update(request, |snapshot| {

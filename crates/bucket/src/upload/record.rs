@@ -63,6 +63,8 @@ pub(super) fn record(local: &LocalBlock, meta_bytes: u64, uploaded_ms: i64) -> B
 pub(super) fn etag_sums(local: &LocalBlock, etags: &BTreeMap<&str, u32>) -> EtagSums {
     let of_name = |name: &str| etags.get(name).copied().unwrap_or(0);
     let rollup = |object: &RollupObject| of_name(&format!("{ROLLUPS_DIR}/{}", file_name(object.span)));
+    // Readers take a sum by the position of its file.
+    assert_eq!(etags.len(), local.files.len(), "each file of a block was sent");
     EtagSums {
         index: local.index().map_or(0, |file| of_name(&file.name)),
         segments: local.segments().map(|file| of_name(&file.name)).collect(),
