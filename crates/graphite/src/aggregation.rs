@@ -145,12 +145,14 @@ pub(crate) fn smallest(values: &[f64]) -> f64 {
 fn median(values: &[f64]) -> f64 {
     let mut sorted: Vec<f64> = present(values).collect();
     sorted.sort_by(f64::total_cmp);
+    debug_assert!(!sorted.is_empty(), "a median is one of values");
     let middle = sorted.len() / 2;
     let at = |idx: usize| sorted.get(idx).copied().unwrap_or(ABSENT);
     if sorted.len() % 2 == 1 { at(middle) } else { (at(middle.wrapping_sub(1)) + at(middle)) / 2.0 }
 }
 
 fn deviation(values: &[f64], count: f64) -> f64 {
+    debug_assert!(count > 0.0, "a deviation is one of values");
     let mean = sum_in_order(present(values)) / count;
     (sum_in_order(present(values).map(|value| (value - mean) * (value - mean))) / count).sqrt()
 }

@@ -71,6 +71,7 @@ impl Consolidation {
         if let Consolidation::Unknown(name) = self {
             return Err(EvalError::Parameter(format!("invalid consolidation function: '{name}'")));
         }
+        assert!(count > 1, "a point of one value is not consolidated, whatever its factor");
         let point = |bucket: &[f64]| {
             let present = bucket.iter().filter(|value| !value.is_nan()).count();
             if present == 0 || (present as f64) / (count as f64) < x_files_factor {
@@ -79,10 +80,11 @@ impl Consolidation {
                 self.point(bucket, present)
             }
         };
-        Ok(values.chunks(count.max(1)).map(point).collect())
+        Ok(values.chunks(count).map(point).collect())
     }
 
     fn point(&self, bucket: &[f64], present: usize) -> f64 {
+        debug_assert!(present > 0 && present <= bucket.len(), "an empty point has no value");
         let mut values = bucket.iter().copied().filter(|value| !value.is_nan());
         match self {
             Consolidation::Average => values.fold(0.0, |sum, value| sum + value) / present as f64,

@@ -134,10 +134,12 @@ pub(crate) fn bind(
     if let Some((converted, converted_named)) = converted(parameters, &mut args, &mut named) {
         (args, named) = (converted, converted_named);
     }
-    let is_repeated = parameters
-        .last()
-        .is_some_and(|last| matches!(last.occurrence, Occurrence::Repeated | Occurrence::OptionalRepeated));
-    let single_count = parameters.len() - usize::from(is_repeated);
+    let is_repeated = |parameter: &Parameter| {
+        matches!(parameter.occurrence, Occurrence::Repeated | Occurrence::OptionalRepeated)
+    };
+    let single_count = parameters.iter().take_while(|parameter| !is_repeated(parameter)).count();
+    assert!(single_count + 1 >= parameters.len(), "only the last parameter of {function} is repeated");
+    let is_repeated = single_count < parameters.len();
     let mut args = args.into_iter();
     let mut single: Vec<Option<Value>> = args.by_ref().take(single_count).map(Some).collect();
     let repeated: Vec<Value> = args.collect();
@@ -277,6 +279,7 @@ impl Bound {
     /// The value of a parameter, if it is given.
     #[must_use]
     pub(crate) fn value(&self, idx: usize) -> Option<&Value> {
+        debug_assert!(idx < self.single.len(), "a function reads the parameters of its signature");
         self.single.get(idx).and_then(Option::as_ref)
     }
 

@@ -96,6 +96,7 @@ impl<'a> Budget<'a> {
 
     /// Releases reservations made after `used_bytes` was read; the next reservations use the bytes again.
     pub(crate) fn release_to(&self, used_bytes: u64) {
+        assert!(used_bytes <= self.used_bytes.get(), "only reservations that were made are released");
         self.used_bytes.set(used_bytes);
     }
 

@@ -109,6 +109,7 @@ pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalErro
         })
         .collect();
     let answers = scope.shared.source.fetch(&requests)?;
+    assert_eq!(answers.len(), requests.len(), "the source answers each request, in their order");
     let mut prefetched = scope.shared.prefetched.borrow_mut();
     for (FetchRequest { expression, .. }, answer) in requests.into_iter().zip(answers) {
         scope.shared.budget.reserve_series(answer.len() as u64)?;
@@ -119,12 +120,15 @@ pub(super) fn prefetch(scope: &Scope<'_>, nodes: &[Node]) -> Result<(), EvalErro
             answer.into_iter().map(|fetched| series_of(fetched, &expression)).collect();
         list.sort_by(|a, b| a.name.cmp(&b.name));
         list.dedup_by(|a, b| a.name == b.name);
-        prefetched.insert((from, until, expression), list);
+        let replaced = prefetched.insert((from, until, expression), list);
+        assert!(replaced.is_none(), "an expression is fetched once per range");
     }
     Ok(())
 }
 
 fn series_of(fetched: FetchedSeries, expression: &str) -> Series {
+    assert!(fetched.step > 0, "times of a fetched series ascend");
+    assert!(fetched.start <= fetched.end, "a fetched series begins before it ends");
     Series {
         name: fetched.name,
         path_expression: expression.to_owned(),

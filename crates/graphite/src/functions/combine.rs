@@ -234,6 +234,7 @@ pub(super) fn aggregate(
     let title = format!("{name}Series({})", path_expressions(&list));
     let points = all_points(&list)?;
     let values = aggregate_points(&points, aggregation, factor);
+    assert!(values.len() <= longest, "points are reserved before they are computed");
     let mut series = Series::new(title.clone(), grid, values, factor);
     series.is_integral = aggregation == Aggregation::Count
         || aggregation.keeps_integers() && list.iter().all(|one| one.is_integral);
@@ -265,6 +266,7 @@ fn aggregate_points(points: &[Cow<'_, [f64]>], aggregation: Aggregation, factor:
         Aggregation::Last => fold_points(points, |_, point, _| point),
         _ => return aggregate_rows(points, aggregation, factor),
     };
+    assert_eq!(values.len(), counts.len(), "each result has its number of values");
     let total = points.len() as f64;
     for (value, count) in values.iter_mut().zip(counts) {
         if !is_enough(count as usize, total, factor) {

@@ -162,6 +162,7 @@ fn times(scope: &Scope<'_>, step: i64) -> Result<Vec<i64>, EvalError> {
         times.push(time);
         time += step;
     }
+    assert!(times.len() as u64 <= count, "times are reserved before they are made");
     Ok(times)
 }
 

@@ -43,6 +43,8 @@ pub(super) fn normalize<'a>(
     for one in &mut list {
         one.values_per_point = usize::try_from(step / one.step).map_err(|_| no_step())?;
     }
+    let is_common = |one: &&mut Series| one.values_per_point > 0 && step % one.step == 0;
+    assert!(list.iter().all(is_common), "the points of all series are as far apart as the step says");
     let start = list.iter().map(|one| one.start).min().unwrap_or(0);
     let end = list.iter().map(|one| one.end).max().unwrap_or(0);
     Ok(Some(Grid { start, end: end - (end - start).rem_euclid(step), step }))

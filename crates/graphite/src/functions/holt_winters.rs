@@ -84,6 +84,7 @@ impl Analysis {
     }
 
     fn push(&mut self, idx: usize, actual: f64, season_len: usize) -> Option<()> {
+        debug_assert_eq!(self.seasonals.len(), idx, "values are pushed or skipped in order");
         let prediction = if idx == 0 { Some(actual) } else { self.next_prediction };
         let last_intercept = self.intercept.unwrap_or(actual);
         let last_slope = if idx == 0 { 0.0 } else { self.slope };
@@ -124,6 +125,9 @@ fn analyse(scope: &Scope<'_>, series: &mut Series, season: i64) -> Result<Analys
             analysis.push(idx, *actual, season_len).ok_or_else(too_short)?;
         }
     }
+    let Analysis { seasonals, predictions, deviations, .. } = &analysis;
+    let lens = [seasonals.len(), predictions.len(), deviations.len()];
+    assert_eq!(lens, [series.values.len(); 3], "each value has its prediction, deviation and season");
     series.tag("holtWintersForecast", 1);
     series.tag("holtWintersDeviation", 1);
     Ok(analysis)
@@ -203,6 +207,7 @@ fn bands(scope: &Scope<'_>, args: &Bound) -> Result<Vec<Bands>, EvalError> {
         series.tag("holtWintersConfidenceLower", 1);
         let forecast = intervals.visible(&analysis.predictions, series.step);
         let deviation = intervals.visible(&analysis.deviations, series.step);
+        assert_eq!(forecast.len(), deviation.len(), "bands lie around each value of the forecast");
         let band = |kind: &str, sign: f64| {
             let values = forecast
                 .iter()
@@ -238,6 +243,7 @@ fn aberration(scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalErro
         let lower_name = format!("holtWintersConfidenceLower({})", series.name);
         // If two series have one name, the last one counts.
         let found = bands.iter().rev().find(|bands| bands.lower.name == lower_name).ok_or_else(missing)?;
+        assert_eq!(found.lower.values.len(), found.upper.values.len(), "both bands have the same points");
         let mut values = Vec::with_capacity(series.values.len());
         for (idx, value) in series.values.iter().enumerate() {
             let lower = found.lower.values.get(idx);

@@ -218,6 +218,8 @@ fn windows(
         let is_kept = is_enough(present.len(), count as f64, factor);
         results.push(if is_kept { aggregation.apply(&present) } else { ABSENT });
     }
+    // The result begins one window after the fetched range.
+    assert_eq!(results.len(), values.len() - count, "each point after the first window has a value");
     Ok(results)
 }
 
@@ -226,6 +228,7 @@ const UNCHECKED_VALUES_MAX: usize = 1 << 22;
 
 /// PERF: a monotonic queue makes smallest and largest values O(1) per point.
 fn extremes(values: &[f64], count: usize, aggregation: Aggregation, factor: f64) -> Vec<f64> {
+    assert!(count > 0 && count < values.len(), "a window has points, and a point after it");
     let mut queue: std::collections::VecDeque<(usize, f64)> = std::collections::VecDeque::new();
     let mut present = 0usize;
     let mut results = Vec::with_capacity(values.len() - count);
@@ -244,10 +247,12 @@ fn extremes(values: &[f64], count: usize, aggregation: Aggregation, factor: f64)
             while queue.front().is_some_and(|(at, _)| *at <= dropped) {
                 queue.pop_front();
             }
+            debug_assert!(present >= queue.len() && present <= count, "the queue has values of the window");
             let best = queue.front().map_or(ABSENT, |(_, value)| *value);
             results.push(if is_enough(present, count as f64, factor) { best } else { ABSENT });
         }
     }
+    assert_eq!(results.len(), values.len() - count, "each point after the first window has a value");
     results
 }
 

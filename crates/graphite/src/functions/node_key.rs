@@ -80,6 +80,7 @@ pub(super) fn group_by(
     list: Vec<Series>,
     key: impl Fn(&Series) -> Result<String, EvalError>,
 ) -> Result<Vec<(String, Vec<Series>)>, EvalError> {
+    let series_count = list.len();
     let mut groups: Vec<(String, Vec<Series>)> = Vec::new();
     let mut idx_of = chronolith_base::hash::HashMap::default();
     for series in list {
@@ -92,5 +93,7 @@ pub(super) fn group_by(
             members.push(series);
         }
     }
+    let member_count: usize = groups.iter().map(|(_, members)| members.len()).sum();
+    assert_eq!(member_count, series_count, "each series is in one group");
     Ok(groups)
 }

@@ -118,6 +118,7 @@ fn between(_scope: &mut Scope<'_>, args: &mut Bound) -> Result<Value, EvalError>
     let mut limits = Vec::with_capacity(len);
     for idx in 0..len {
         let column: Vec<f64> = list.iter().filter_map(|series| series.values.get(idx).copied()).collect();
+        debug_assert_eq!(column.len(), list.len(), "a column has a point of each series");
         limits.push((nearest(&column, 100.0 - n)?, nearest(&column, n)?));
     }
     let is_outside = |series: &Series| {

@@ -125,6 +125,7 @@ pub(super) fn summarized(
         results.push(if is_kept { aggregation.apply(values.get(first..idx).unwrap_or(&[])) } else { ABSENT });
         bucket += interval;
     }
+    assert_eq!(results.len() as u64, bucket_count, "buckets are reserved before they are filled");
     Ok((results, bucket))
 }
 

@@ -124,6 +124,8 @@ fn push_list(
     metas: &[String],
     out: &mut String,
 ) -> Result<(), EvalError> {
+    // Metadata of another series would name the wrong archive.
+    assert!(metas.is_empty() || metas.len() == list.len(), "metadata is of each series or of none");
     out.push('[');
     let mut count = 0;
     let is_empty = list.iter().all(|series| series.values.is_empty());

@@ -122,6 +122,7 @@ impl Source for MemorySource {
             }
             answers.push(answer);
         }
+        assert_eq!(answers.len(), requests.len(), "each request is answered, in their order");
         Ok(answers)
     }
 

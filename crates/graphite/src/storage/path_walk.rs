@@ -61,6 +61,7 @@ impl Walk<'_> {
     /// Visits the matches among the children of the branch `path`, which is empty or ends with a dot, and is
     /// the same afterwards.
     fn level(&mut self, path: &mut String, depth: usize) -> Result<(), EvalError> {
+        assert!(path.is_empty() || path.ends_with('.'), "a level lies below a branch");
         let elements = self.elements;
         let element = match elements.get(depth) {
             None => return Ok(()),

@@ -59,6 +59,7 @@ pub(super) fn draw(
         area.bottom -= options.font_size * 1.5;
     }
     draw_grid(svg, area, &axes[..sides], range, zone, options);
+    assert_eq!(lines.len(), styles.len(), "each line has its style");
     for (line, style) in lines.iter().zip(styles) {
         svg.check()?;
         if !style.is_invisible {
