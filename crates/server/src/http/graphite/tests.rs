@@ -151,7 +151,7 @@ async fn requests_that_cannot_be_answered_are_refused_with_the_reason() {
     }
 }
 
-/// Also in builds without the feature `png`: the step `features` of `cargo xtask ci --all`.
+/// Covers builds with and without the feature `png`: the step `features` of `cargo xtask ci --all`.
 #[tokio::test]
 async fn a_bitmap_is_drawn_or_refused_by_the_name_of_its_feature() {
     let server = with_points().await;

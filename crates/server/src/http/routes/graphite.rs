@@ -45,8 +45,8 @@ pub(super) const ROUTES: &[Route] = &[
         .answers(Answer::Render)
         .details(
             "`target`, `from`, `until`, `tz`, `now`, `maxDataPoints`, `noNullPoints`, \
-                  `xFilesFactor`, `template[NAME]`, `jsonp`, `meta`; `format` is png (default; 501 \
-                  in a build without the feature `png`), svg with parameters of pictures, json, raw, csv, \
+                  `xFilesFactor`, `template[NAME]`, `jsonp`, `meta`; `format` is png (default; a \
+                  build without the feature `png` answers 501), svg with parameters of pictures, json, raw, csv, \
                   dygraph, rickshaw, pickle or msgpack",
         ),
     Route::new(&["/showplan"], "fetches of a render with archives and limits")
