@@ -12,19 +12,20 @@ mod scope;
 mod tests;
 mod ticks;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use chronolith_base::hash::HashSet;
 use chronolith_exec::rows::plan::{self, RowPlan, Slice};
 use chronolith_model::TimeRange;
 use chronolith_model::time::TimeUnit;
 
-use crate::ast::{Dimension, Expr, Fill, FillNumber, Measurement, OrderBy, Target};
+use crate::ast::{Dimension, Expr, Fill, FillNumber, Measurement, OrderBy, Target, VarRef};
 use crate::error::SemanticError;
 use crate::footprint::{FIELDS_PER_CHECK, level_bytes};
 use crate::semantics::{CheckedSelect, CheckedSource, Schema};
 use crate::time::zone_named;
 
+use call::refused_casts;
 pub(crate) use call::unsupported_iterator;
 use expr::Columns;
 use names::Names;
@@ -110,7 +111,9 @@ where
         }
         let of_level = select.fields.iter().map(|field| level_bytes(&field.name())).sum();
         self.schema.reserve_level(of_level)?;
-        let scope = Scope::new(select, &sources, self.unit, &self.names);
+        let mut scope = Scope::new(select, &sources, self.unit, &self.names);
+        scope.set_casts_without_values(self.casts_without_values(select, &scope)?);
+        let scope = scope;
         let mut lowered = RowPlan::new(sources);
         let mut columns = Columns::new(&scope, select.fields.len());
         let names = select.column_names();
@@ -147,6 +150,30 @@ where
         };
         lowered.slice = slice(select);
         Ok(lowered)
+    }
+
+    /// Casts that a function refuses and of which no measurement has a value: such calls have no points, of
+    /// whatever type. The search ends at the first one that has, whose error ends the lowering. Fields
+    /// without a cast have values, so that the text of the query bounds the look-ups.
+    fn casts_without_values(
+        &self,
+        select: &CheckedSelect,
+        scope: &Scope<'_>,
+    ) -> Result<HashSet<VarRef>, S::Error> {
+        let mut casts = HashSet::default();
+        for field in &select.fields {
+            for var in refused_casts(&field.expr).into_iter().filter(|var| !scope.is_of_subquery(&var.name)) {
+                for source in &select.sources {
+                    if let CheckedSource::Measurement(measurement) = source
+                        && self.schema.has_values_of(measurement, &var.name, var.kind)?
+                    {
+                        return Ok(casts);
+                    }
+                }
+                casts.insert(var);
+            }
+        }
+        Ok(casts)
     }
 
     /// Adds the measurements that a source names or matches.
@@ -201,7 +228,7 @@ fn fill(fill: Fill) -> plan::Fill {
 /// Tags of GROUP BY, each once.
 fn group_tags(dimensions: &[Dimension]) -> Vec<Arc<str>> {
     let mut tags: Vec<Arc<str>> = Vec::new();
-    let mut known = HashSet::new();
+    let mut known = HashSet::default();
     for dimension in dimensions {
         if let Expr::Ref(var) = &dimension.expr
             && known.insert(var.name.as_str())

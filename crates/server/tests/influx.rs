@@ -357,6 +357,16 @@ fn values_of_fill() {
 }
 
 #[test]
+fn fill_for_calls_without_values() {
+    run(include_str!("influx/fill_without_values.txt"), |_| {});
+}
+
+#[test]
+fn types_that_functions_refuse() {
+    run(include_str!("influx/type_errors.txt"), |_| {});
+}
+
+#[test]
 fn nan_is_a_value_below_the_answer() {
     run(include_str!("influx/nan.txt"), |_| {});
 }

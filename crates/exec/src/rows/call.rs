@@ -21,7 +21,9 @@ use super::execution::RowExecution;
 use super::fill::fill_windows;
 use super::finish::Finish;
 use super::merge::{merge_bytes, merge_members};
-use super::plan::{Aggregate, Call, Extremes, Fill, Function, Input, Literal, Order, RowPlan, Variable};
+use super::plan::{
+    Aggregate, Call, Extremes, Fill, Function, Input, Literal, Order, RowPlan, Transform, Variable,
+};
 use super::points::{Member, PointColumns};
 use super::range::range_of_call;
 use super::transform;
@@ -402,24 +404,23 @@ pub(crate) fn column_without_points(call: &Call, fill: &Fill, count: usize) -> R
 
 /// Type of the results of a call over a field that no source has; `None` if it depends on the field.
 fn result_type_without_points(call: &Call) -> Option<ColumnType> {
-    match (&call.function, &call.input) {
-        (
-            Function::Aggregate(
-                Aggregate::Count
-                | Aggregate::Mean
-                | Aggregate::Median
-                | Aggregate::Stddev
-                | Aggregate::Integral { .. },
-            ),
-            _,
+    let of_input = || match &call.input {
+        Input::Points(Variable::Field { cast, .. }) => *cast,
+        Input::Points(Variable::Tag { .. }) => None,
+        Input::Call(inner) => result_type_without_points(inner),
+    };
+    match &call.function {
+        Function::Aggregate(
+            Aggregate::Count
+            | Aggregate::Mean
+            | Aggregate::Median
+            | Aggregate::Stddev
+            | Aggregate::Integral { .. },
         ) => result_type(call, ColumnType::Float),
-        (Function::Aggregate(_), Input::Points(Variable::Field { cast: Some(cast), .. })) => {
-            result_type(call, *cast)
-        }
-        (Function::Transform(transform), Input::Call(inner)) => {
-            transform::result_type(transform, result_type_without_points(inner)?)
-        }
-        _ => None,
+        Function::Aggregate(_)
+        | Function::Transform(Transform::Difference { .. } | Transform::CumulativeSum) => of_input(),
+        Function::Transform(Transform::Elapsed { .. }) => Some(ColumnType::Integer),
+        Function::Transform(_) => Some(ColumnType::Float),
     }
 }
 

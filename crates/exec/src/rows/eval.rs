@@ -14,7 +14,7 @@ use super::column::RowColumn;
 use super::error::RowError;
 use super::execution::RowExecution;
 use super::math;
-use super::plan::{Column, Expr, Operator, RowPlan};
+use super::plan::{Column, Expr, Fill, Literal, Operator, RowPlan};
 use super::variables::Variables;
 
 /// Place of an expression, which decides what integers and nulls do.
@@ -37,6 +37,8 @@ pub(crate) struct EvalInput<'a> {
     pub(crate) calls: &'a [RowColumn],
     pub(crate) row_count: usize,
     pub(crate) place: Place,
+    /// Number of `fill()` of the plan, for columns of a result.
+    pub(crate) number: Option<&'a Literal>,
     pub(crate) execution: &'a RowExecution,
 }
 
@@ -95,10 +97,12 @@ pub(crate) fn evaluate<'a>(expr: &Expr, input: &EvalInput<'a>) -> Result<Evaluat
         }
         Expr::Binary(operator, left, right) => {
             input.execution.check()?;
+            let exprs = [&**left, &**right];
             let left = evaluate(left, input)?.column_and_memory();
             let right = evaluate(right, input)?.column_and_memory();
+            let nulls = [null_of(exprs[0], &left.0, input), null_of(exprs[1], &right.0, input)];
             let memory = reserve_rows()?;
-            Ok(Evaluated::computed(binary(*operator, &left.0, &right.0, input.place), memory))
+            Ok(Evaluated::computed(binary(*operator, &left.0, &right.0, input.place, nulls), memory))
         }
         Expr::Match { operand, regex, negated } => {
             input.execution.check()?;
@@ -118,7 +122,7 @@ pub(crate) fn evaluate<'a>(expr: &Expr, input: &EvalInput<'a>) -> Result<Evaluat
         }
         Expr::Math(function, arguments) => {
             let evaluated: Result<Vec<Evaluated<'a>>, RowError> =
-                arguments.iter().map(|argument| evaluate(argument, input)).collect();
+                arguments.iter().map(|argument| evaluate_argument(argument, input)).collect();
             let evaluated = evaluated?;
             // The result, and its operands as floats.
             let mut memory = reserve_rows()?;
@@ -131,6 +135,45 @@ pub(crate) fn evaluate<'a>(expr: &Expr, input: &EvalInput<'a>) -> Result<Evaluat
             memory.shrink((2 * COMPUTED_ROW_BYTES).saturating_mul(input.row_count) as u64);
             Ok(Evaluated::computed(column, memory))
         }
+    }
+}
+
+/// Evaluates an argument of a mathematical function. Texts and booleans are null there; the number of
+/// `fill()`, which stands for their own nulls, is not.
+fn evaluate_argument<'a>(argument: &Expr, input: &EvalInput<'a>) -> Result<Evaluated<'a>, RowError> {
+    let evaluated = evaluate(argument, input)?;
+    let null = null_of(argument, &evaluated.column, input);
+    let (Some(number), NullIs::Number) = (input.number, null) else { return Ok(evaluated) };
+    let memory = input.execution.reserve(input.row_count.saturating_mul(COMPUTED_ROW_BYTES))?;
+    let column = &evaluated.column;
+    let mut numbers = RowColumn::new(match number {
+        Literal::Integer(_) => ColumnType::Integer,
+        _ => ColumnType::Float,
+    });
+    (0..column.len()).for_each(|row| numbers.push((!column.is_present(row)).then_some(number)));
+    Ok(Evaluated::computed(numbers, memory))
+}
+
+/// Value that stands for a null of a text or boolean in an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NullIs {
+    /// None.
+    Null,
+    /// False, next to a boolean.
+    False,
+    /// The number of `fill()`.
+    Number,
+}
+
+/// The meaning of nulls of an operand. A null that an operator or function returns is never replaced, and
+/// columns of numbers have the number as a value.
+fn null_of(operand: &Expr, column: &RowColumn, input: &EvalInput<'_>) -> NullIs {
+    let is_stored = matches!(operand, Expr::Variable(_) | Expr::Call(_))
+        && matches!(column.values, TypedValues::Booleans(_) | TypedValues::Texts(_));
+    match input.place {
+        Place::SeriesCondition => NullIs::Null,
+        Place::Column if is_stored && input.number.is_some() => NullIs::Number,
+        Place::RowCondition | Place::Column => NullIs::False,
     }
 }
 
@@ -163,6 +206,14 @@ pub(crate) fn shown_columns(
     Ok((columns, memory))
 }
 
+/// The number of `fill()`.
+pub(crate) fn number_of(fill: &Fill) -> Option<&Literal> {
+    match fill {
+        Fill::Number(number) => Some(number),
+        _ => None,
+    }
+}
+
 /// Types of the columns of a plan; `None` where nothing has the type of the column.
 ///
 /// # Errors
@@ -183,6 +234,7 @@ pub(crate) fn column_types(
         calls: &call_columns,
         row_count: 0,
         place: Place::Column,
+        number: number_of(&plan.fill),
         execution,
     };
     let type_of = |column: &Column| match &column.expr {
@@ -200,10 +252,16 @@ pub(crate) fn column_types(
 }
 
 /// Applies an operator row by row.
-pub(crate) fn binary(operator: Operator, left: &RowColumn, right: &RowColumn, place: Place) -> RowColumn {
+pub(crate) fn binary(
+    operator: Operator,
+    left: &RowColumn,
+    right: &RowColumn,
+    place: Place,
+    nulls: [NullIs; 2],
+) -> RowColumn {
     use TypedValues as Values;
     if matches!(left.values, Values::Booleans(_)) || matches!(right.values, Values::Booleans(_)) {
-        return of_booleans(operator, left, right, place);
+        return of_booleans(operator, left, right, nulls);
     }
     let pair = Pair { left, right, operator };
     match (&left.values, &right.values) {
@@ -367,8 +425,8 @@ fn undefined(operator: Operator, count: usize) -> RowColumn {
     }
 }
 
-/// Operands of which at least one is a boolean. A null becomes false if the other value is a boolean.
-fn of_booleans(operator: Operator, left: &RowColumn, right: &RowColumn, place: Place) -> RowColumn {
+/// Operands of which at least one is a boolean.
+fn of_booleans(operator: Operator, left: &RowColumn, right: &RowColumn, nulls: [NullIs; 2]) -> RowColumn {
     let count = left.len();
     let apply: fn(bool, bool) -> bool = match operator {
         Operator::And | Operator::BitAnd => |a, b| a && b,
@@ -379,32 +437,33 @@ fn of_booleans(operator: Operator, left: &RowColumn, right: &RowColumn, place: P
     };
     // A value of another type makes the result false, next to a boolean on the left.
     let is_left_boolean = matches!(left.values, TypedValues::Booleans(_));
-    let casts_null = place != Place::SeriesCondition;
     let mut out = RowColumn::new(ColumnType::Boolean);
     for row in 0..count {
-        let a = operand(left, row);
-        let b = operand(right, row);
+        let a = operand(left, row, nulls[0]);
+        let b = operand(right, row, nulls[1]);
         let value = match (a, b) {
             (Operand::Boolean(a), Operand::Boolean(b)) => Some(apply(a, b)),
-            (Operand::Null, Operand::Boolean(b)) if casts_null => Some(apply(false, b)),
-            (Operand::Boolean(a), Operand::Null) if casts_null => Some(apply(a, false)),
-            (Operand::Boolean(_), Operand::Other) if is_left_boolean => Some(false),
+            (Operand::Null(NullIs::False), Operand::Boolean(b)) => Some(apply(false, b)),
+            (Operand::Boolean(a), Operand::Null(NullIs::False)) => Some(apply(a, false)),
+            (Operand::Boolean(_), Operand::Other | Operand::Null(NullIs::Number)) if is_left_boolean => {
+                Some(false)
+            }
             _ => comparison(operator).map(|_| false),
         };
-        out.push(value.map(super::plan::Literal::Boolean).as_ref());
+        out.push(value.map(Literal::Boolean).as_ref());
     }
     out
 }
 
 enum Operand {
-    Null,
+    Null(NullIs),
     Boolean(bool),
     Other,
 }
 
-fn operand(column: &RowColumn, row: usize) -> Operand {
+fn operand(column: &RowColumn, row: usize, null: NullIs) -> Operand {
     match &column.values {
-        _ if !column.is_present(row) => Operand::Null,
+        _ if !column.is_present(row) => Operand::Null(null),
         TypedValues::Booleans(values) => Operand::Boolean(values[row]),
         _ => Operand::Other,
     }

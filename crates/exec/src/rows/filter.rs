@@ -101,6 +101,7 @@ fn simplify(expr: &Expr, tags: &Labels, execution: &RowExecution) -> Result<Expr
             calls: &[],
             row_count: 1,
             place: Place::SeriesCondition,
+            number: None,
             execution,
         };
         if let Some(value) = evaluate(&simple, &input)?.column.get(0) {

@@ -19,7 +19,7 @@ use super::bounds::WindowBounds;
 use super::call::{Part, PreparedCall, column_without_points, result_type};
 use super::column::{NULL_ROW, RowBatch, RowColumn};
 use super::error::RowError;
-use super::eval::{EvalInput, Place, column_types, shown_columns};
+use super::eval::{EvalInput, Place, column_types, number_of, shown_columns};
 use super::execution::RowExecution;
 use super::fill::Defaults;
 use super::plan::{Call, Fill, Order, RowPlan};
@@ -360,6 +360,7 @@ impl Worker<'_> {
             calls: &columns,
             row_count: times.len(),
             place: Place::Column,
+            number: number_of(&self.plan.fill),
             execution: self.execution,
         };
         let (columns, mut memory) = shown_columns(self.plan, &input)?;

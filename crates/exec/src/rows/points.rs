@@ -250,6 +250,7 @@ impl Member {
                 calls: &[],
                 row_count: count,
                 place,
+                number: None,
                 execution,
             };
             let kept = selected_rows(filter, &input)?;

@@ -15,7 +15,7 @@ use chronolith_model::query::ColumnType;
 use super::allowance::Allowance;
 use super::column::{RowBatch, RowColumn};
 use super::error::RowError;
-use super::eval::{EvalInput, Place, column_types, shown_columns};
+use super::eval::{EvalInput, Place, column_types, number_of, shown_columns};
 use super::execution::RowExecution;
 use super::fill::Defaults;
 use super::merge::{merge_bytes, merge_members};
@@ -133,6 +133,7 @@ impl RawRows {
             calls: &[],
             row_count: points.times.len(),
             place: Place::Column,
+            number: number_of(&self.plan.fill),
             execution: &self.execution,
         };
         let (columns, mut memory) = shown_columns(&self.plan, &input)?;

@@ -89,6 +89,18 @@ impl Schema for StoreSchema<'_> {
         Ok(typed)
     }
 
+    fn has_values_of(
+        &self,
+        pattern: &Measurement,
+        field: &str,
+        kind: DataType,
+    ) -> Result<bool, StatementError> {
+        let measurements = self.measurements(pattern)?;
+        let names: Vec<&str> = measurements.iter().map(String::as_str).collect();
+        let fields = self.lists(pattern)?.fields(&names)?;
+        Ok(fields.get(field).is_some_and(|kinds| kinds.iter().any(|own| data_type(*own) == kind)))
+    }
+
     fn tag_keys(&self, pattern: &Measurement) -> Result<Vec<String>, StatementError> {
         let lists = self.lists(pattern)?;
         let mut keys = std::collections::BTreeSet::new();

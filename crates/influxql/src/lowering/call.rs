@@ -10,8 +10,10 @@ use chronolith_exec::rows::plan::{
 
 use super::scope::Scope;
 use super::ticks::span;
-use crate::ast::{Call, DataType, Expr};
+use crate::ast::{Call, DataType, Expr, VarRef};
 use crate::error::SemanticError;
+use crate::fold::math_arg_count;
+use crate::semantics::type_of;
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -20,35 +22,65 @@ pub(super) fn lower_call(call: &Call, scope: &Scope<'_>) -> Result<plan::Call, S
     let function = function(call, scope)?;
     let input = match call.args.first() {
         Some(Expr::Call(inner)) => Input::Call(Box::new(lower_call(inner, scope)?)),
-        Some(Expr::Ref(var)) => {
-            check_type(call, var.kind)?;
-            Input::Points(scope.points(var))
-        }
+        Some(Expr::Ref(var)) => Input::Points(scope.points(var)),
         _ => return Err(SemanticError::new(format!("expected field argument in {}()", call.name))),
     };
+    let has_values = innermost_field(call).is_none_or(|var| !scope.is_without_values(var));
+    if has_values && let Some(refused) = refused_type(call)? {
+        return Err(type_error(call, refused));
+    }
     Ok(plan::Call { function, input })
 }
 
-/// Refuses a field of strings or booleans where a function computes with numbers.
-fn check_type(call: &Call, kind: DataType) -> Result<(), SemanticError> {
+/// Returns the fields of an expression whose type a function over them refuses.
+pub(super) fn refused_casts(expr: &Expr) -> Vec<VarRef> {
+    let mut refused = Vec::new();
+    expr.any(&mut |expr| {
+        if let Expr::Call(call) = expr
+            && math_arg_count(&call.name).is_none()
+            && let Some(var) = innermost_field(call)
+            && !matches!(refused_type(call), Ok(None))
+        {
+            refused.push(var.clone());
+        }
+        false
+    });
+    refused
+}
+
+/// The field at the bottom of nested calls.
+fn innermost_field(call: &Call) -> Option<&VarRef> {
+    match call.args.first() {
+        Some(Expr::Call(inner)) => innermost_field(inner),
+        argument => argument.and_then(Expr::as_ref),
+    }
+}
+
+/// Type of the strings or booleans of an argument where a function computes with numbers.
+fn refused_type(call: &Call) -> Result<Option<&'static str>, SemanticError> {
+    let kind = call.args.first().map_or(Ok(DataType::Unknown), type_of)?;
+    Ok(match (call.name.as_str(), kind) {
+        ("count" | "distinct" | "elapsed" | "first" | "last" | "mode" | "sample", _) => None,
+        ("max" | "min", DataType::Boolean) => None,
+        (_, DataType::String) => Some("string"),
+        (_, DataType::Boolean) => Some("boolean"),
+        _ => None,
+    })
+}
+
+/// The error of a function over strings or booleans.
+fn type_error(call: &Call, refused: &str) -> SemanticError {
     let name = call.name.as_str();
-    let refused = match (name, kind) {
-        ("count" | "distinct" | "elapsed" | "first" | "last" | "mode" | "sample", _) => return Ok(()),
-        ("max" | "min", DataType::Boolean) => return Ok(()),
-        (_, DataType::String) => "string",
-        (_, DataType::Boolean) => "boolean",
-        _ => return Ok(()),
-    };
     // With tags, InfluxDB selects the greatest or least value of each of them before.
     let has_tags = call.args.len() > 2;
-    Err(SemanticError::new(match (name, refused) {
+    SemanticError::new(match (name, refused) {
         ("top" | "bottom", "boolean") if has_tags => {
             format!("unsupported {name} iterator type: *query.booleanReduceBooleanIterator")
         }
         ("top", "string") if has_tags => unsupported_iterator("max", refused),
         ("bottom", "string") if has_tags => unsupported_iterator("min", refused),
         _ => unsupported_iterator(name, refused),
-    }))
+    })
 }
 
 /// Error of a function over values of a type for which it is not defined.

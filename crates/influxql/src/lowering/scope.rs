@@ -21,6 +21,8 @@ pub(super) struct Scope<'a> {
     group_tags: HashSet<Arc<str>>,
     /// True if a name in the columns has a type. Without one, there are no rows.
     has_typed_column: bool,
+    /// Casts to texts and booleans in calls of which no source has a value, as names with types.
+    casts_without_values: HashSet<VarRef>,
     /// Width of the windows in nanoseconds, if there are some.
     pub(super) interval_ns: Option<i64>,
     /// Unit of the times of the store.
@@ -47,7 +49,23 @@ impl<'a> Scope<'a> {
         let is_typed = |expr: &Expr| matches!(expr, Expr::Ref(var) if !matches!(var.kind, DataType::AnyField | DataType::Unknown));
         let has_typed_column = select.fields.iter().any(|field| field.expr.any(&mut |expr| is_typed(expr)));
         let interval_ns = select.interval.map(|interval| interval.width_ns).filter(|width_ns| *width_ns > 0);
-        Scope { columns, group_tags, has_typed_column, interval_ns, unit, names }
+        let casts_without_values = HashSet::default();
+        Scope { columns, group_tags, has_typed_column, casts_without_values, interval_ns, unit, names }
+    }
+
+    /// Sets the casts of which no source has a value: their calls have no points, of whatever type.
+    pub(super) fn set_casts_without_values(&mut self, casts: HashSet<VarRef>) {
+        self.casts_without_values = casts;
+    }
+
+    /// Returns true if no source has a value of the type to which a call casts its argument.
+    pub(super) fn is_without_values(&self, var: &VarRef) -> bool {
+        self.casts_without_values.contains(var)
+    }
+
+    /// Returns true if a name is a column of a subquery or a tag that it groups by.
+    pub(super) fn is_of_subquery(&self, name: &str) -> bool {
+        self.is_column(name) || self.group_tags.contains(name)
     }
 
     /// The shared form of a name.
@@ -57,10 +75,6 @@ impl<'a> Scope<'a> {
 
     fn is_column(&self, name: &str) -> bool {
         self.columns.contains(name)
-    }
-
-    fn is_of_subquery(&self, name: &str) -> bool {
-        self.is_column(name) || self.group_tags.contains(name)
     }
 
     /// Returns true if no row has a value of the name.
@@ -108,10 +122,13 @@ impl<'a> Scope<'a> {
     pub(super) fn points(&self, var: &VarRef) -> Variable {
         // A column without a type has no points.
         let is_untyped = var.kind == DataType::AnyField && self.is_column(&var.name);
-        let name = if is_untyped || self.is_never_stored(var) { NO_FIELD } else { &var.name };
+        let is_without_values = self.is_without_values(var);
+        let is_absent = is_untyped || is_without_values || self.is_never_stored(var);
+        let name = if is_absent { NO_FIELD } else { &var.name };
         let cast = match var.kind {
             // Without points, the type decides only that the number of `fill()` stands for the nulls.
             DataType::Tag if !self.is_of_subquery(&var.name) => Some(ColumnType::Float),
+            _ if is_without_values => Some(ColumnType::Float),
             kind => column_type(kind),
         };
         Variable::Field { name: self.name(name), cast }

@@ -20,6 +20,12 @@ pub trait Schema {
     /// Errors of the store.
     fn fields(&self, pattern: &Measurement) -> Result<Vec<(String, DataType)>, Self::Error>;
 
+    /// Returns true if a measurement of `pattern` has values of a type in a field, which may have others too.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn has_values_of(&self, pattern: &Measurement, field: &str, kind: DataType) -> Result<bool, Self::Error>;
+
     /// Tag keys of the measurements of `pattern`, in any order.
     ///
     /// # Errors

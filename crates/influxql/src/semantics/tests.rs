@@ -47,6 +47,15 @@ impl Schema for TwoMeasurements {
         Ok(fields)
     }
 
+    fn has_values_of(
+        &self,
+        pattern: &Measurement,
+        field: &str,
+        kind: DataType,
+    ) -> Result<bool, SemanticError> {
+        Ok(self.fields(pattern)?.iter().any(|(name, own)| name == field && *own == kind))
+    }
+
     fn tag_keys(&self, pattern: &Measurement) -> Result<Vec<String>, SemanticError> {
         let mut tags = Vec::new();
         for name in self.measurements(pattern)? {
