@@ -1,8 +1,8 @@
 //! HTTP/1.1 client of the load generators: keep-alive connections for writes and queries, short ones of
 //! HTTP/1.0 for pages of status.
 //!
-//! Invariants: queries accept gzip, as Grafana, browsers and Go's clients do, unless they are to be plain. A
-//! response is decompressed only when its text is read, so that a benchmark may do it after the clock stops.
+//! Invariants: queries accept gzip, as Grafana, browsers and Go's clients do, unless they are to be in zstd or
+//! plain. A response is decompressed only when its text is read, so that a benchmark may do it after the clock stops.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -87,7 +87,7 @@ struct Head {
     status: u16,
     /// `None` of a response in chunks.
     len: Option<usize>,
-    is_gzip: bool,
+    coding: Accept,
 }
 
 fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Head> {
@@ -95,7 +95,7 @@ fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Head> {
     stream.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|text| text.parse().ok());
     let status = status.with_context(|| format!("not an HTTP answer: {line:?}"))?;
-    let mut head = Head { status, len: None, is_gzip: false };
+    let mut head = Head { status, len: None, coding: Accept::Plain };
     loop {
         line.clear();
         stream.read_line(&mut line)?;
@@ -105,17 +105,18 @@ fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Head> {
                 head.len = Some(value.trim().parse()?);
             }
             Some((name, value)) if name.eq_ignore_ascii_case("content-encoding") => {
-                head.is_gzip = value.trim() == "gzip";
+                head.coding = Accept::of_answer(value.trim())?;
             }
             Some(_) => {}
         }
     }
 }
 
-/// Coding that a client accepts.
+/// Content coding: the only one that a request accepts, or the one of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accept {
     Gzip,
+    Zstd,
     Plain,
 }
 
@@ -123,7 +124,18 @@ impl Accept {
     fn header(self) -> &'static str {
         match self {
             Accept::Gzip => "Accept-Encoding: gzip\r\n",
+            Accept::Zstd => "Accept-Encoding: zstd\r\n",
             Accept::Plain => "",
+        }
+    }
+
+    /// Value of `Content-Encoding`.
+    fn of_answer(value: &str) -> Result<Accept> {
+        match value {
+            "gzip" => Ok(Accept::Gzip),
+            "zstd" => Ok(Accept::Zstd),
+            "identity" | "" => Ok(Accept::Plain),
+            other => bail!("content encoding {other:?}: expected gzip, zstd or identity"),
         }
     }
 }
@@ -131,7 +143,7 @@ impl Accept {
 /// A response as it came over the wire.
 pub(crate) struct Received<'a> {
     pub(crate) status: u16,
-    is_gzip: bool,
+    pub(crate) coding: Accept,
     /// The body without the framing of chunks.
     pub(crate) body: &'a [u8],
 }
@@ -140,10 +152,18 @@ impl Received<'_> {
     /// The body, decompressed.
     pub(crate) fn text(&self) -> Result<String> {
         let mut text = Vec::new();
-        if self.is_gzip {
-            MultiGzDecoder::new(self.body).take(ANSWER_BYTES_MAX).read_to_end(&mut text).context("gzip")?;
-        } else {
-            text.extend_from_slice(self.body);
+        match self.coding {
+            Accept::Gzip => {
+                MultiGzDecoder::new(self.body)
+                    .take(ANSWER_BYTES_MAX)
+                    .read_to_end(&mut text)
+                    .context("gzip")?;
+            }
+            Accept::Zstd => {
+                let decoder = zstd::stream::read::Decoder::with_buffer(self.body).context("zstd")?;
+                decoder.take(ANSWER_BYTES_MAX).read_to_end(&mut text).context("zstd")?;
+            }
+            Accept::Plain => text.extend_from_slice(self.body),
         }
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
@@ -206,7 +226,7 @@ impl QueryConnection {
             None => self.read_chunks(&mut body)?,
         }
         self.body = body;
-        Ok(Received { status: head.status, is_gzip: head.is_gzip, body: &self.body })
+        Ok(Received { status: head.status, coding: head.coding, body: &self.body })
     }
 
     fn read_chunks(&mut self, body: &mut Vec<u8>) -> Result<()> {
@@ -296,3 +316,6 @@ fn connect(port: u16) -> Result<TcpStream> {
     stream.set_write_timeout(Some(IO_WAIT))?;
     Ok(stream)
 }
+
+#[cfg(test)]
+mod tests;

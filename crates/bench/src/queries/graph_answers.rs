@@ -1,9 +1,9 @@
 //! Benchmark `graph-answers`: answers as a graph asks for them, of 0.1, 1 and 10 MB of JSON, over the head
-//! and over blocks, with gzip and plain, over one connection that is kept alive.
+//! and over blocks, with gzip, with zstd and plain, over one connection that is kept alive.
 //!
 //! Invariants: all servers run at the same time and are asked in alternation, so that what disturbs the
-//! machine disturbs them alike; answers equal Prometheus's; result caches are bypassed; nothing is
-//! decompressed while the clock runs.
+//! machine disturbs them alike; answers equal Prometheus's and those of other codings; result caches are
+//! bypassed; nothing is decompressed while the clock runs; a coding that a server does not send is not measured.
 //! Not here: the series (`corpus`), shapes that reduce many series to few (`queries`).
 
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// Series of each corpus.
     #[arg(long, default_value_t = 4000)]
     series: usize,
-    /// Seconds for each row, for all servers and both codings together.
+    /// Seconds for each row, for all servers and codings together.
     #[arg(long, default_value_t = 12)]
     seconds: u64,
     /// Measures the corpus of the head alone.
@@ -64,6 +64,9 @@ struct Graph {
     path: String,
 }
 
+/// Codings that are asked for: that of Grafana and Go's clients first, that of browsers, none.
+const CODINGS: [Accept; 3] = [Accept::Gzip, Accept::Zstd, Accept::Plain];
+
 /// Cost of the requests of one graph: one server, one coding.
 #[derive(Default)]
 struct Cost {
@@ -82,10 +85,61 @@ impl Cost {
     }
 }
 
-/// Figures of one graph: per server, with gzip and plain.
+/// Costs of one graph and one server in the codings that it sends.
+type Costs = Vec<(Accept, Cost)>;
+
+/// Figures of one graph.
 struct Row {
     name: String,
-    costs: Vec<(Kind, Cost, Cost)>,
+    costs: Vec<(Kind, Costs)>,
+}
+
+/// One server, asked for one graph.
+struct Client<'a> {
+    server: &'a Server,
+    connection: QueryConnection,
+    costs: Costs,
+}
+
+impl Client<'_> {
+    /// Connects and asks once in each coding; the answer, which has the same text in all of them.
+    fn open<'a>(server: &'a Server, graph: &Graph) -> Result<(Client<'a>, Answer)> {
+        let name = server.kind().name();
+        let mut connection = QueryConnection::open(server.port)?;
+        connection.set_accept(Accept::Plain);
+        let (status, text) = connection.get(&graph.path)?;
+        ensure!(status == 200, "{name}: HTTP {status}: {text:.300}");
+        let answer = Answer::parse(&text)?;
+        ensure!(answer.series_count() > 0, "{name}: an empty answer");
+        let mut costs = Vec::new();
+        for accept in CODINGS {
+            connection.set_accept(accept);
+            let received = connection.fetch(&graph.path)?;
+            ensure!(received.status == 200, "{name}: HTTP {} for {accept:?}", received.status);
+            Answer::parse(&received.text()?)?.check_equal(&answer)?;
+            if received.coding == accept {
+                costs.push((accept, Cost::default()));
+            }
+        }
+        println!("{:<24} {name:<16} {} bytes plain", graph.name, text.len());
+        Ok((Client { server, connection, costs }, answer))
+    }
+
+    /// Asks once in each coding that the server sends.
+    fn ask(&mut self, graph: &Graph) -> Result<()> {
+        for (accept, cost) in &mut self.costs {
+            self.connection.set_accept(*accept);
+            let cpu = proc::cpu_seconds(self.server.pid())?;
+            let started = Instant::now();
+            let received = self.connection.fetch(&graph.path)?;
+            cost.walls_ms.push(started.elapsed().as_secs_f64() * 1000.0);
+            ensure!(received.status == 200, "HTTP {}", received.status);
+            ensure!(received.coding == *accept, "{:?} for {accept:?}", received.coding);
+            cost.wire_bytes = received.body.len();
+            cost.cpu = cost.cpu.plus(proc::cpu_seconds(self.server.pid())?.since(cpu));
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -153,14 +207,9 @@ fn measure(options: &Options, servers: &[Server], graph: &Graph) -> Result<Row> 
     let mut clients = Vec::new();
     let mut answers = Vec::new();
     for server in servers {
-        let mut connection = QueryConnection::open(server.port)?;
-        let (status, text) = connection.get(&graph.path)?;
-        ensure!(status == 200, "{}: HTTP {status}: {text:.300}", server.kind().name());
-        let answer = Answer::parse(&text)?;
-        ensure!(answer.series_count() > 0, "{}: an empty answer", server.kind().name());
-        println!("{:<24} {:<16} {} bytes plain", graph.name, server.kind().name(), text.len());
+        let (client, answer) = Client::open(server, graph)?;
         answers.push((server.kind(), answer));
-        clients.push((server, connection, Cost::default(), Cost::default()));
+        clients.push(client);
     }
     check_equal(&answers)?;
     let begun = Instant::now();
@@ -169,20 +218,11 @@ fn measure(options: &Options, servers: &[Server], graph: &Graph) -> Result<Row> 
         if round >= ROUNDS_MIN && begun.elapsed() > limit {
             break;
         }
-        for (server, connection, gzip, plain) in &mut clients {
-            for (accept, cost) in [(Accept::Gzip, gzip), (Accept::Plain, plain)] {
-                connection.set_accept(accept);
-                let cpu = proc::cpu_seconds(server.pid())?;
-                let started = Instant::now();
-                let received = connection.fetch(&graph.path)?;
-                cost.walls_ms.push(started.elapsed().as_secs_f64() * 1000.0);
-                ensure!(received.status == 200, "HTTP {}", received.status);
-                cost.wire_bytes = received.body.len();
-                cost.cpu = cost.cpu.plus(proc::cpu_seconds(server.pid())?.since(cpu));
-            }
+        for client in &mut clients {
+            client.ask(graph)?;
         }
     }
-    let costs = clients.into_iter().map(|(server, _, gzip, plain)| (server.kind(), gzip, plain));
+    let costs = clients.into_iter().map(|client| (client.server.kind(), client.costs));
     Ok(Row { name: graph.name.clone(), costs: costs.collect() })
 }
 
@@ -196,40 +236,45 @@ fn check_equal(answers: &[(Kind, Answer)]) -> Result<()> {
 }
 
 impl Row {
-    fn of(&self, wanted: Kind) -> Option<(&Cost, &Cost)> {
-        let found = self.costs.iter().find(|(kind, _, _)| *kind == wanted);
-        found.map(|(_, gzip, plain)| (gzip, plain))
+    /// A figure of one server in one coding; NaN if it was not measured.
+    fn figure(&self, kind: Kind, coding: Accept, figure: impl Fn(&Cost) -> f64) -> f64 {
+        let of_server = self.costs.iter().find(|(found, _)| *found == kind);
+        let cost = of_server.and_then(|(_, costs)| costs.iter().find(|(found, _)| *found == coding));
+        cost.map_or(f64::NAN, |(_, cost)| figure(cost))
     }
 
-    /// A figure of `peer` divided by the same of Chronolith, in each coding.
-    fn ratios(&self, peer: Kind, figure: impl Fn(&Cost) -> f64) -> (f64, f64) {
-        match (self.of(peer), self.of(Kind::Chronolith)) {
-            (Some(theirs), Some(ours)) => {
-                (figure(theirs.0) / figure(ours.0), figure(theirs.1) / figure(ours.1))
-            }
-            _ => (f64::NAN, f64::NAN),
-        }
+    /// A figure of `peer` divided by the same of Chronolith.
+    fn ratio(&self, peer: Kind, coding: Accept, figure: impl Fn(&Cost) -> f64) -> f64 {
+        self.figure(peer, coding, &figure) / self.figure(Kind::Chronolith, coding, &figure)
     }
 }
 
-fn report(options: &Options, kinds: Vec<Kind>, rows: &[Row]) -> Result<()> {
-    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+/// Time, CPU time and bytes of each coding, one column per server.
+fn coding_tables(kinds: &[Kind], rows: &[Row]) -> Vec<Table> {
     let mut tables = Vec::new();
-    let mut add = |title: &str, decimals: usize, figure: &dyn Fn(&Cost, &Cost) -> f64| {
-        let mut table = Table::new(title, names.iter().copied());
-        for row in rows {
-            let cells =
-                kinds.iter().map(|kind| row.of(*kind).map_or(f64::NAN, |(gzip, plain)| figure(gzip, plain)));
-            table.row(row.name.clone(), decimals, cells);
-        }
-        tables.push(table);
-    };
-    add("Milliseconds with gzip", 2, &|gzip, _| gzip.wall_ms());
-    add("CPU milliseconds of the server with gzip", 2, &|gzip, _| gzip.cpu_ms());
-    add("Milliseconds without compression", 2, &|_, plain| plain.wall_ms());
-    add("CPU milliseconds of the server without compression", 2, &|_, plain| plain.cpu_ms());
-    add("Bytes on the wire with gzip", 0, &|gzip, _| gzip.wire_bytes as f64);
-    add("Bytes on the wire without compression", 0, &|_, plain| plain.wire_bytes as f64);
+    for coding in CODINGS {
+        let with = match coding {
+            Accept::Gzip => "with gzip",
+            Accept::Zstd => "with zstd",
+            Accept::Plain => "without compression",
+        };
+        let mut add = |title: &str, decimals: usize, figure: &dyn Fn(&Cost) -> f64| {
+            let mut table = Table::new(format!("{title} {with}"), kinds.iter().map(|kind| kind.name()));
+            for row in rows {
+                let cells = kinds.iter().map(|kind| row.figure(*kind, coding, figure));
+                table.row(row.name.clone(), decimals, cells);
+            }
+            tables.push(table);
+        };
+        add("Milliseconds", 2, &Cost::wall_ms);
+        add("CPU milliseconds of the server", 2, &Cost::cpu_ms);
+        add("Bytes on the wire", 0, &|cost| cost.wire_bytes as f64);
+    }
+    tables
+}
+
+fn report(options: &Options, kinds: Vec<Kind>, rows: &[Row]) -> Result<()> {
+    let mut tables = coding_tables(&kinds, rows);
     let peers: Vec<Kind> = kinds.iter().copied().filter(|kind| *kind != Kind::Chronolith).collect();
     let mut ratios = Table::new(
         "Peer / Chronolith",
@@ -241,17 +286,18 @@ fn report(options: &Options, kinds: Vec<Kind>, rows: &[Row]) -> Result<()> {
     for row in rows {
         let mut cells = Vec::new();
         for peer in &peers {
-            let wall = row.ratios(*peer, Cost::wall_ms);
-            let cpu = row.ratios(*peer, Cost::cpu_ms);
-            cells.extend([wall.0, cpu.0, wall.1, cpu.1]);
-            for (what, found) in [("time", wall.0), ("CPU", cpu.0)] {
+            let wall = |coding| row.ratio(*peer, coding, Cost::wall_ms);
+            let cpu = |coding| row.ratio(*peer, coding, Cost::cpu_ms);
+            let (gzip, plain) = (Accept::Gzip, Accept::Plain);
+            cells.extend([wall(gzip), cpu(gzip), wall(plain), cpu(plain)]);
+            for (what, found) in [("time", wall(gzip)), ("CPU", cpu(gzip))] {
                 let name = format!("{}, {what} of {} / ours with gzip", row.name, peer.name());
                 targets.push(Target::new(name, found, Bound::AtLeast(RATIO_MIN)));
             }
         }
         ratios.row(row.name.clone(), 2, cells);
         if peers.contains(&Kind::Prometheus) {
-            let bytes = 1.0 / row.ratios(Kind::Prometheus, |cost| cost.wire_bytes as f64).0;
+            let bytes = 1.0 / row.ratio(Kind::Prometheus, Accept::Gzip, |cost| cost.wire_bytes as f64);
             let name = format!("{}, bytes / Prometheus's", row.name);
             targets.push(Target::new(name, bytes, Bound::AtMost(BYTES_RATIO_MAX)));
         }
@@ -267,3 +313,6 @@ fn report(options: &Options, kinds: Vec<Kind>, rows: &[Row]) -> Result<()> {
     let name = "graph-answers".to_owned();
     Report { name, kinds, notes, tables, targets }.write(&options.out)
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,6 +102,7 @@ impl Figures {
                 self.cpus_ms.push(cpu_ms);
             }
             Accept::Plain => self.plains_ms.push(wall_ms),
+            Accept::Zstd => unreachable!("zstd is asked for by graph-answers alone"),
         }
         let peak_bytes = proc::memory(pid)?.peak_bytes;
         self.resident_bytes = self.resident_bytes.max(peak_bytes);
