@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use chronolith_base::Env;
 use chronolith_format::chunk::xor;
 use chronolith_import::{ImportOptions, ImportReport};
-use chronolith_model::{BlockEncoding, Labels, TenantId, WriteBatch};
+use chronolith_model::{BlockEncoding, Labels, StoreId, WriteBatch};
 use stats_alloc::Region;
 
 use content::{Checksum, Content, LabelList, Pair, Visit, checksum, texts};
@@ -246,7 +246,7 @@ fn write_mapped(case: &Case, dir: &Path) -> Result<()> {
 
 /// Imports `source` into the store of `dir`.
 pub(crate) fn import(source: &Path, dir: &Path, encoding: BlockEncoding) -> Result<ImportReport> {
-    let blocks_dir = chronolith_tsdb::tenant_dir(dir, &TenantId::anonymous());
+    let blocks_dir = chronolith_tsdb::tenant_dir(dir, &StoreId::anonymous());
     let state_path = dir.join("import.json");
     let options = ImportOptions { source: source.to_owned(), blocks_dir, state_path, encoding };
     Ok(chronolith_import::run(&Env::real(), &options, &mut |_| {})?)
@@ -257,7 +257,7 @@ pub(crate) fn import(source: &Path, dir: &Path, encoding: BlockEncoding) -> Resu
 pub(crate) fn fill_own(content: &dyn Content, dir: &Path, samples_max: usize) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     let tsdb = read_back::open_to_fill(dir)?;
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let labels: Vec<Labels> =
         (0..content.series_count()).map(|s| Labels::from_pairs(texts(&content.labels(s)))).collect();
     let mut batch = WriteBatch::from_labels();

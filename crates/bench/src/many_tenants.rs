@@ -147,7 +147,7 @@ impl Run<'_> {
                 let labels = [("__name__", name.as_str()), ("instance", "host-1:9100"), ("job", "node")];
                 batch.push_labels(&Labels::from_pairs(labels), &samples);
             }
-            let outcome = self.tsdb.append(&Self::tenant(idx)?, &batch)?;
+            let outcome = self.tsdb.append(&Self::tenant(idx)?.into(), &batch)?;
             ensure!(outcome.rejected_count() == 0, "samples were rejected: {:?}", outcome.first_reject);
         }
         Ok(())

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use chronolith_base::{Clock, Env, RealDisk, SystemClock};
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions};
 
 use crate::observed_disk::ObservedDisk;
@@ -164,7 +164,7 @@ fn measure_store(
     let mut writers: Vec<Writer> =
         (0..writer_max).map(|idx| Writer::new(idx * batch_len, batch_len, start_ms)).collect();
     for writer in &mut writers {
-        writer.append(&tsdb, &TenantId::anonymous())?;
+        writer.append(&tsdb, &StoreId::anonymous())?;
     }
     if !is_quiet {
         println!("{sync:?}, batches of {batch_len}: {} series", writer_max * batch_len);
@@ -185,7 +185,7 @@ fn measure_store(
 }
 
 fn measure(tsdb: &Tsdb, case: Case, writers: &mut [Writer], extent: Extent) -> Result<Measured> {
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let stop = AtomicBool::new(false);
     let is_over = AtomicBool::new(false);
     let mut elapsed_seconds = 0.0;

@@ -23,7 +23,6 @@ impl Folder {
     /// The folder of the default store of `tenant`.
     #[must_use]
     pub fn of_tenant(tenant: &TenantId) -> Folder {
-        debug_assert!(!tenant.is_store(), "a store has the folder of its owner and id");
         Folder { tenant: tenant.clone(), store: None }
     }
 

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use chronolith_base::Env;
 use chronolith_import::{HeadCounts, ImportOptions, ImportReport};
-use chronolith_model::BlockEncoding;
+use chronolith_model::{BlockEncoding, StoreId};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 pub(crate) use target::{data_dir_arg, place, tenant_arg};
@@ -94,7 +94,7 @@ fn prometheus(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     };
     let options = ImportOptions {
         source,
-        blocks_dir: chronolith_tsdb::tenant_dir(&data_dir, &tenant),
+        blocks_dir: chronolith_tsdb::tenant_dir(&data_dir, &StoreId::from(&tenant)),
         state_path: data_dir.join("import").join(format!("{tenant}.json")),
         encoding,
     };

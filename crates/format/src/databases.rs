@@ -15,9 +15,10 @@ use chronolith_model::databases::{
     BucketDrop, BucketStoreId, ContinuousQuery, Database, DatabaseCatalog, Privilege, RetentionPolicy,
     TenantCatalog, User,
 };
-use chronolith_model::{TenantId, TimeUnit};
+use chronolith_model::{StoreId, TenantId};
 
 use crate::lists::{put_list, put_text, read_text};
+use crate::{parse_store_name, store_name};
 
 const MAGIC: [u8; 4] = *b"CLDB";
 const VERSION: u16 = 3;
@@ -45,7 +46,7 @@ impl CatalogFile {
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());
         out.extend_from_slice(&self.catalog.next_store.to_le_bytes());
-        put_list(out, &self.catalog.dropped, |out, store| put_text(out, store.as_str()));
+        put_list(out, &self.catalog.dropped, |out, store| put_text(out, &store_name(store)));
         put_list(out, &self.catalog.bucket_drops, |out, drop| {
             put_text(out, drop.owner.as_str());
             out.extend_from_slice(&drop.id.to_bytes());
@@ -124,7 +125,7 @@ fn put_database(out: &mut Vec<u8>, database: &Database) {
 }
 
 fn put_store(out: &mut Vec<u8>, policy: &RetentionPolicy) {
-    put_text(out, policy.store.as_str());
+    put_text(out, &store_name(&policy.store));
     out.push(u8::from(policy.bucket_id.is_some()));
     policy.bucket_id.iter().for_each(|id| out.extend_from_slice(&id.to_bytes()));
 }
@@ -175,9 +176,9 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    fn store(&mut self) -> Result<TenantId, DecodeError> {
+    fn store(&mut self) -> Result<StoreId, DecodeError> {
         let id = self.text("store")?;
-        let store = TenantId::stored(&id).ok().filter(TenantId::is_store);
+        let store = parse_store_name(&id).ok().filter(|store| !store.is_default());
         store.ok_or_else(|| self.invalid("store", "the id of a store", 0))
     }
 
@@ -220,14 +221,14 @@ impl Reader<'_> {
         let replica_count = u32::try_from(replica_count)
             .map_err(|_| self.invalid("replicas", "below 2^32", replica_count))?;
         let (store, bucket_id) = self.store_with_id()?;
-        if store.time_unit() != TimeUnit::Nano || shard_group_ns == 0 {
+        if !matches!(store, StoreId::Database { .. }) || shard_group_ns == 0 {
             return Err(self.invalid("retention policy", "a store in nanoseconds with shard groups", 0));
         }
         Ok(RetentionPolicy { name, duration_ns, shard_group_ns, replica_count, store, bucket_id })
     }
 
     /// A store, and its id in the bucket if it has one.
-    fn store_with_id(&mut self) -> Result<(TenantId, Option<BucketStoreId>), DecodeError> {
+    fn store_with_id(&mut self) -> Result<(StoreId, Option<BucketStoreId>), DecodeError> {
         let store = self.store()?;
         let has_id = self.has_ids() && self.bytes.u8("id in the bucket")? != 0;
         let bucket_id = if has_id { Some(self.store_id()?) } else { None };
@@ -241,7 +242,7 @@ impl Reader<'_> {
         }
         let mut stores = self.list(Reader::store_with_id)?;
         let Some((store, bucket_id)) = stores.pop() else { return Ok(None) };
-        if !stores.is_empty() || store.time_unit() != TimeUnit::Milli {
+        if !stores.is_empty() || !store.is_graphite() {
             return Err(self.invalid("Graphite store", "one store in milliseconds", stores.len() as u64));
         }
         Ok(Some(RetentionPolicy::of_graphite(store, bucket_id)))

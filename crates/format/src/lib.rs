@@ -13,3 +13,6 @@ pub mod graphite;
 pub mod head;
 mod lists;
 pub mod prometheus;
+mod store_name;
+
+pub use store_name::{StoreNameError, parse_store_name, store_name};

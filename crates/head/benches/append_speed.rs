@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, MemoryPart, ReplayProgress, SyncMode};
-use chronolith_model::{Labels, Matcher, ReadContext, Selector, TenantId, TenantLimits, WriteBatch};
+use chronolith_model::{Labels, Matcher, ReadContext, Selector, StoreId, TenantLimits, WriteBatch};
 
 const BATCH: usize = 5000;
 const STEP_MS: i64 = 15_000;
@@ -110,7 +110,7 @@ impl Fleet {
             }
             let start = cpu_ns(env);
             let (outcome, position) =
-                head.append(&TenantId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
+                head.append(&StoreId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
             let middle = cpu_ns(env);
             head.wait(position).expect("written");
             assert_eq!(outcome.accepted_count, batch.times.len() as u64);
@@ -170,14 +170,14 @@ fn drop_oldest(env: &Env, head: &Head, fleet: &mut Fleet) {
                 let start = env.clock.mono_ns();
                 let ctx = ReadContext::unlimited(env.clock.clone());
                 let selector = Selector { matchers: &matchers, range: window };
-                head.reader().select(&TenantId::anonymous(), &selector, &ctx).expect("selected");
+                head.reader().select(&StoreId::anonymous(), &selector, &ctx).expect("selected");
                 query.fetch_max(env.clock.mono_ns() - start, Ordering::Relaxed);
             }
         };
         std::thread::Builder::new().spawn_scoped(scope, writer).expect("a thread");
         std::thread::Builder::new().spawn_scoped(scope, reader).expect("a thread");
         let start = env.clock.mono_ns();
-        let snapshot = head.windows().snapshot(&TenantId::anonymous(), window).expect("snapshot");
+        let snapshot = head.windows().snapshot(&StoreId::anonymous(), window).expect("snapshot");
         let middle = env.clock.mono_ns();
         print_longest("snapshot", middle - start, [&known, &fresh, &query]);
         let dropped = head.windows().drop(snapshot);
@@ -190,7 +190,7 @@ fn drop_oldest(env: &Env, head: &Head, fleet: &mut Fleet) {
 fn append_one(env: &Env, head: &Head, batch: &WriteBatch, longest_ns: &AtomicU64) {
     let start = env.clock.mono_ns();
     let (_, position) =
-        head.append(&TenantId::anonymous(), &TenantLimits::default(), batch.times[0], batch).expect("taken");
+        head.append(&StoreId::anonymous(), &TenantLimits::default(), batch.times[0], batch).expect("taken");
     longest_ns.fetch_max(env.clock.mono_ns() - start, Ordering::Relaxed);
     head.wait(position).expect("written");
 }

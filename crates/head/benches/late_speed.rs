@@ -11,7 +11,7 @@
 use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
 use chronolith_model::{
-    Columns, Labels, Matcher, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
+    Columns, Labels, Matcher, ReadContext, Selector, StoreId, TenantLimits, TimeRange, WriteBatch,
 };
 
 const BATCH: usize = 5000;
@@ -199,7 +199,7 @@ impl Fleet {
 fn append(env: &Env, head: &Head, now: i64, batch: &WriteBatch, cost: &mut Cost) {
     let start = cpu_ns(env);
     let (outcome, position) =
-        head.append(&TenantId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
+        head.append(&StoreId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
     let middle = cpu_ns(env);
     head.wait(position).expect("written");
     cost.append_ns += middle - start;
@@ -237,7 +237,7 @@ fn read(env: &Env, head: &Head, what: &str, range: TimeRange) {
     let ctx = ReadContext::unlimited(env.clock.clone());
     let selector = Selector { matchers: &matchers, range };
     let start = cpu_ns(env);
-    let found = head.reader().select(&TenantId::anonymous(), &selector, &ctx).expect("selected");
+    let found = head.reader().select(&StoreId::anonymous(), &selector, &ctx).expect("selected");
     let middle = cpu_ns(env);
     let (mut columns, mut sample_count) = (Columns::default(), 0);
     for series in &found {

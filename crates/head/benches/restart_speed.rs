@@ -11,7 +11,7 @@ use std::path::Path;
 use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
 use chronolith_model::{
-    Labels, MatchOp, Matcher, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
+    Labels, MatchOp, Matcher, ReadContext, Selector, StoreId, TenantLimits, TimeRange, WriteBatch,
 };
 
 const BATCH: usize = 5000;
@@ -77,7 +77,7 @@ fn write(dir: &Path, series_count: usize, rounds: usize, tail_rounds: usize, uni
             }
             batch.times.fill(now);
             let (_, position) =
-                head.append(&TenantId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
+                head.append(&StoreId::anonymous(), &TenantLimits::default(), now, batch).expect("taken");
             head.wait(position).expect("written");
         }
         if round + 1 + tail_rounds == rounds && tail_rounds < rounds {
@@ -103,7 +103,7 @@ fn open(dir: &Path) {
     let matchers = [Matcher::new("instance", MatchOp::Equal, "host-1:9100").expect("a pattern")];
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
     let found =
-        head.reader().select(&TenantId::anonymous(), &selector, &ReadContext::unlimited(env.clock.clone()));
+        head.reader().select(&StoreId::anonymous(), &selector, &ReadContext::unlimited(env.clock.clone()));
     let count = found.expect("selected").len();
     println!(
         "open: {} ms, first answer ({count} series) {} ms later; {} CPU ms; {} samples of the WAL; {} series; \

@@ -10,7 +10,7 @@
 
 use chronolith_base::Env;
 use chronolith_head::{Head, HeadOptions, ReplayProgress};
-use chronolith_model::{LabelsBuilder, TenantId, TenantLimits, WriteBatch};
+use chronolith_model::{LabelsBuilder, StoreId, TenantLimits, WriteBatch};
 
 const SERIES_PER_WRITER: usize = 500;
 const STEP_MS: i64 = 15_000;
@@ -55,7 +55,7 @@ fn series_of(writer: usize) -> WriteBatch {
 
 /// Appends one batch per writer, all committed together; returns the number of samples.
 fn append_round(head: &Head, batches: &mut [WriteBatch], round: usize) -> usize {
-    let (tenant, limits) = (TenantId::anonymous(), TenantLimits::default());
+    let (tenant, limits) = (StoreId::anonymous(), TenantLimits::default());
     let now_ms = START_MS + round as i64 * STEP_MS;
     let mut positions = Vec::with_capacity(batches.len());
     for batch in batches.iter_mut() {

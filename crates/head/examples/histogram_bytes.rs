@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
 use chronolith_model::histogram::{Buckets, Span};
-use chronolith_model::{Histogram, IntHistogram, Labels, TenantId, TenantLimits, WriteBatch};
+use chronolith_model::{Histogram, IntHistogram, Labels, StoreId, TenantLimits, WriteBatch};
 
 const STEP_MS: i64 = 15_000;
 const START_MS: i64 = 1_699_999_200_000;
@@ -60,7 +60,7 @@ fn main() {
     let (head, _) = Head::open(&env, options, &ReplayProgress::default()).expect("opens");
     let rng = Rng::from_seed(1);
     let mut counters: Vec<Counter> = (0..series_count).map(|idx| Counter::new(idx, &rng)).collect();
-    let (tenant, limits) = (TenantId::anonymous(), TenantLimits::default());
+    let (tenant, limits) = (StoreId::anonymous(), TenantLimits::default());
     for round in 0..rounds {
         let time = START_MS + round.cast_signed() * STEP_MS;
         for part in counters.chunks_mut(BATCH) {

@@ -14,7 +14,7 @@ use chronolith_base::{Env, Rng};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
 use chronolith_model::histogram::{Buckets, Span};
 use chronolith_model::{
-    Columns, Histogram, IntHistogram, Labels, MatchOp, Matcher, ReadContext, Selector, TenantId,
+    Columns, Histogram, IntHistogram, Labels, MatchOp, Matcher, ReadContext, Selector, StoreId, TenantId,
     TenantLimits, TimeRange, WriteBatch,
 };
 
@@ -73,7 +73,7 @@ fn run(dir: &std::path::Path, order: &str, count: usize, batch_len: usize, is_hi
         let (head, env, stops) = (head.clone(), env.clone(), stops.clone());
         spawn("neighbour", move || be_neighbour(&head, &env, &stops)).expect("spawns")
     };
-    let (tenant, limits) = (TenantId::new("hostile").expect("valid"), TenantLimits::default());
+    let (tenant, limits) = (StoreId::from(TenantId::new("hostile").expect("valid")), TenantLimits::default());
     let labels = Labels::from_pairs([("__name__", "m")]);
     let times = times_of(order, count);
     let (mut append_ns, start_ns) = (0, env.clock.mono_ns());
@@ -116,7 +116,8 @@ fn run(dir: &std::path::Path, order: &str, count: usize, batch_len: usize, is_hi
 
 /// Durations of writes and reads, in nanoseconds.
 fn be_neighbour(head: &Head, env: &Env, stops: &AtomicBool) -> (Vec<u64>, Vec<u64>) {
-    let (tenant, limits) = (TenantId::new("neighbour").expect("valid"), TenantLimits::default());
+    let (tenant, limits) =
+        (StoreId::from(TenantId::new("neighbour").expect("valid")), TenantLimits::default());
     let labels: Vec<Labels> = (0..SERIES_COUNT)
         .map(|i| Labels::from_pairs([("__name__", "up"), ("instance", &*format!("host-{i}"))]))
         .collect();

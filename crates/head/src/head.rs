@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_model::{Matcher, TenantId, TenantLimits, TimeRange, TimeUnit, WriteBatch, WriteOutcome};
+use chronolith_model::{Matcher, StoreId, TenantLimits, TimeRange, TimeUnit, WriteBatch, WriteOutcome};
 use chronolith_wal::WalPosition;
 
 use crate::checkpoint::{CheckpointState, Checkpointer};
@@ -104,7 +104,7 @@ impl Head {
     /// [`WriteError`]: nothing was applied. Rejected samples are not an error: the outcome counts them.
     pub fn append(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         limits: &TenantLimits,
         now_ms: i64,
         batch: &WriteBatch,
@@ -121,7 +121,7 @@ impl Head {
     /// [`WriteError`]: nothing was deleted.
     pub fn delete(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
         progress: &DeleteProgress,

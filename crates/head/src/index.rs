@@ -16,7 +16,7 @@ pub(crate) mod tenant;
 use std::sync::Arc;
 
 use chronolith_base::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 use parking_lot::Mutex;
 
 use crate::index::ids::SeriesIds;
@@ -64,7 +64,7 @@ impl HeadIndex {
         }
     }
 
-    pub(crate) fn tenant(&self, id: &TenantId) -> Option<Arc<TenantHead>> {
+    pub(crate) fn tenant(&self, id: &StoreId) -> Option<Arc<TenantHead>> {
         self.tenants.read().get(id)
     }
 
@@ -86,7 +86,7 @@ impl HeadIndex {
     /// Finds or creates a tenant; `None` if there are too many. `seed` is for its hash tables.
     pub(crate) fn tenant_or_create(
         &self,
-        id: &TenantId,
+        id: &StoreId,
         seed: impl FnOnce() -> u64,
     ) -> Option<Arc<TenantHead>> {
         self.tenant(id).or_else(|| self.tenants.write().get_or_create(id, seed()))
@@ -107,7 +107,7 @@ impl HeadIndex {
     /// Forgets tenants without series, which flushes, idle series and refused writes leave.
     pub(crate) fn forget_unused_tenants(&self) {
         let is_empty = |t: &&Arc<TenantHead>| t.tables.read().live_count() == 0;
-        let unused: Vec<TenantId> = self.tenants().iter().filter(is_empty).map(|t| t.id.clone()).collect();
+        let unused: Vec<StoreId> = self.tenants().iter().filter(is_empty).map(|t| t.id.clone()).collect();
         for id in unused {
             self.tenants.write().remove_unused(&id);
         }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 use parking_lot::Mutex;
 
 /// Memory of one tenant in the head.
 #[derive(Debug)]
 pub(crate) struct MemoryAccount {
-    /// The tenant, not one of its stores.
-    pub(super) owner: TenantId,
+    /// Default store of the tenant; a store without an owner itself.
+    pub(super) owner: StoreId,
     /// Memory at the last measurement plus reservations since.
     pub(super) used_bytes: AtomicU64,
 }
@@ -30,12 +30,12 @@ pub(crate) struct StoreMemory {
 /// Accounts by tenant.
 #[derive(Debug, Default)]
 pub(super) struct MemoryAccounts {
-    by_owner: Mutex<HashMap<TenantId, Arc<MemoryAccount>>>,
+    by_owner: Mutex<HashMap<StoreId, Arc<MemoryAccount>>>,
 }
 
 impl MemoryAccounts {
     /// Returns the account of a tenant.
-    pub(super) fn of(&self, owner: TenantId) -> Arc<MemoryAccount> {
+    pub(super) fn of(&self, owner: StoreId) -> Arc<MemoryAccount> {
         let mut by_owner = self.by_owner.lock();
         let new = || Arc::new(MemoryAccount { owner: owner.clone(), used_bytes: AtomicU64::new(0) });
         by_owner.entry(owner.clone()).or_insert_with(new).clone()
@@ -46,7 +46,7 @@ impl MemoryAccounts {
         let mut by_owner = self.by_owner.lock();
         // Stores hold their account.
         by_owner.retain(|_, account| Arc::strong_count(account) > 1);
-        let mut of_tenants: HashMap<&TenantId, (u64, bool)> = HashMap::default();
+        let mut of_tenants: HashMap<&StoreId, (u64, bool)> = HashMap::default();
         for store in &measured {
             let (bytes, has_series) = of_tenants.entry(&store.account.owner).or_default();
             *bytes += store.bytes;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 use chronolith_wal::WalStats;
 
 use crate::counters::Counter;
@@ -92,7 +92,7 @@ pub struct TextStats {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextWindow {
     /// The tenant.
-    pub tenant: TenantId,
+    pub tenant: StoreId,
     /// The window.
     pub range: TimeRange,
     /// Bytes of the texts.
@@ -131,7 +131,7 @@ pub struct TenantStats {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantMemory {
     /// The tenant.
-    pub tenant: TenantId,
+    pub tenant: StoreId,
     /// Number of its series.
     pub series_count: u64,
     /// Bytes of its own index, plus its share, by series, of the memory that all tenants share.
@@ -218,7 +218,7 @@ impl HeadStatistics {
 
     /// Returns the sizes of one tenant. Cost: visits each of its series.
     #[must_use]
-    pub fn tenant_stats(&self, id: &TenantId) -> TenantStats {
+    pub fn tenant_stats(&self, id: &StoreId) -> TenantStats {
         let Some(tenant) = self.state.index.tenant(id) else { return TenantStats::default() };
         let bounds = tenant.windows.lock().bounds();
         let mut chunk_count = 0;
@@ -257,13 +257,13 @@ impl HeadStatistics {
 
     /// Returns the number of series of `tenant`.
     #[must_use]
-    pub fn series_count_of(&self, tenant: &TenantId) -> u64 {
+    pub fn series_count_of(&self, tenant: &StoreId) -> u64 {
         self.state.index.tenant(tenant).map_or(0, |tenant| tenant.tables.read().live_count() as u64)
     }
 
     /// Returns the number of series by tenant, without tenants that have none. Cost: visits each tenant.
     #[must_use]
-    pub fn series_by_tenant(&self) -> Vec<(TenantId, u64)> {
+    pub fn series_by_tenant(&self) -> Vec<(StoreId, u64)> {
         let count = |tenant: &TenantHead| tenant.tables.read().live_count() as u64;
         let tenants = self.state.index.tenants();
         let counts = tenants.iter().map(|tenant| (tenant.id.clone(), count(tenant)));
@@ -343,21 +343,21 @@ impl HeadStatistics {
 
     /// Returns the tenants with series, sorted.
     #[must_use]
-    pub fn tenants(&self) -> Vec<TenantId> {
-        let mut out: Vec<TenantId> = self.series_by_tenant().into_iter().map(|(tenant, _)| tenant).collect();
+    pub fn tenants(&self) -> Vec<StoreId> {
+        let mut out: Vec<StoreId> = self.series_by_tenant().into_iter().map(|(tenant, _)| tenant).collect();
         out.sort();
         out
     }
 
     /// Returns true if the tenant has series, or a request or flush is running for it.
     #[must_use]
-    pub fn has_tenant(&self, tenant: &TenantId) -> bool {
+    pub fn has_tenant(&self, tenant: &StoreId) -> bool {
         self.state.index.tenant(tenant).is_some()
     }
 
     /// Returns the label names, values and pairs of `tenant` with the most series, at most `limit` per list.
     #[must_use]
-    pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> Cardinality {
+    pub fn cardinality(&self, tenant: &StoreId, limit: usize) -> Cardinality {
         self.state.index.tenant(tenant).map(|t| t.tables.read().cardinality(limit)).unwrap_or_default()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 
 use crate::evict::drop_window::{DropStats, drop_window};
 use crate::evict::idle::{IdleSeries, age_series, snapshot_idle};
@@ -36,7 +36,7 @@ impl HeadWindows {
 
     /// Returns the windows with chunks of one tenant, by time.
     #[must_use]
-    pub fn list_of(&self, tenant: &TenantId) -> Vec<WindowStat> {
+    pub fn list_of(&self, tenant: &StoreId) -> Vec<WindowStat> {
         let mut out = Vec::new();
         if let Some(tenant) = self.state.index.tenant(tenant) {
             self.copy_windows(&tenant, &mut out);
@@ -78,7 +78,7 @@ impl HeadWindows {
     ///
     /// # Errors
     /// [`HeadError::Io`] if sealed chunks cannot be written.
-    pub fn snapshot(&self, tenant: &TenantId, window: TimeRange) -> Result<WindowSnapshot, HeadError> {
+    pub fn snapshot(&self, tenant: &StoreId, window: TimeRange) -> Result<WindowSnapshot, HeadError> {
         snapshot_window(&self.state, tenant, window)
     }
 

@@ -18,7 +18,7 @@ mod time_order;
 use std::sync::Arc;
 
 use chronolith_model::{
-    Matcher, Reject, TenantId, TenantLimits, TimeRange, WordKind, WriteBatch, WriteOutcome,
+    Matcher, Reject, StoreId, TenantLimits, TimeRange, WordKind, WriteBatch, WriteOutcome,
 };
 use chronolith_wal::{PoisonOnPanic, WalPosition};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -62,7 +62,7 @@ impl Writer {
     /// Appends a batch, see [`crate::Head::append`].
     pub(crate) fn append(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         limits: &TenantLimits,
         now_ms: i64,
         batch: &WriteBatch,
@@ -145,7 +145,7 @@ impl Writer {
     /// Deletes samples, see [`crate::Head::delete`].
     pub(crate) fn delete(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
         progress: &DeleteProgress,

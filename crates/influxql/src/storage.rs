@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
-use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, TenantId, TimeRange, WriteBatch};
+use chronolith_model::{Matcher, QueryError, Queryable, ReadContext, StoreId, TimeRange, WriteBatch};
 
 /// Databases and samples of one tenant.
 pub trait Storage: Send + Sync {
@@ -19,7 +19,7 @@ pub trait Storage: Send + Sync {
     fn change(&self, change: &CatalogChange) -> Result<(), CatalogError>;
 
     /// Returns the typed source of a store, with times in nanoseconds.
-    fn source(&self, store: &TenantId) -> Arc<dyn Queryable>;
+    fn source(&self, store: &StoreId) -> Arc<dyn Queryable>;
 
     /// Returns the name and the source of the database with the series of other protocols, if there is one.
     /// It is read only.
@@ -30,13 +30,13 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// The text for the client.
-    fn delete(&self, store: &TenantId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String>;
+    fn delete(&self, store: &StoreId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String>;
 
     /// Writes points; durable when it returns.
     ///
     /// # Errors
     /// The text for the client, also if some points are refused.
-    fn write(&self, store: &TenantId, batch: &WriteBatch) -> Result<(), String>;
+    fn write(&self, store: &StoreId, batch: &WriteBatch) -> Result<(), String>;
 
     /// Returns the hash of a password.
     fn hash_password(&self, password: &str) -> String;
@@ -51,7 +51,7 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// [`QueryError`] if its blocks cannot be listed.
-    fn sample_ranges(&self, store: &TenantId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError>;
+    fn sample_ranges(&self, store: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError>;
 
     /// Monotonic time.
     fn mono_ns(&self) -> u64;

@@ -147,15 +147,15 @@ impl Changed {
     }
 }
 
-/// Source of changes.
-pub trait ChangeWatch: Send + Sync {
-    /// Returns the current generation; generations ascend. Changes of the tenant are recorded from the first
-    /// call on.
-    fn generation(&self, tenant: &TenantId) -> u64;
+/// Source of changes of tenants, each with all its stores, or of single stores.
+pub trait ChangeWatch<Id = TenantId>: Send + Sync {
+    /// Returns the current generation; generations ascend. Changes of the tenant or store are recorded from
+    /// the first call on.
+    fn generation(&self, id: &Id) -> u64;
 
     /// Returns the ranges that may have changed since `generation`, which is of this process. May report too
     /// much.
-    fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed;
+    fn changed_since(&self, id: &Id, generation: u64) -> Changed;
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub mod regex;
 pub mod reorder;
 pub mod rollup;
 pub mod sample;
+pub mod store;
 pub mod tenant;
 pub mod time;
 
@@ -35,6 +36,7 @@ pub use metadata::{MetadataEntry, MetricKind};
 pub use query::{QueryError, Queryable, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead};
 pub use regex::{GoRegex, RegexError};
 pub use reorder::{ReorderRule, ReorderRuleError};
+pub use store::StoreId;
 pub use tenant::{
     AnnotationLimits, BlockEncoding, DatabaseLimits, DuplicatePolicy, FetchLimits, GraphiteLimits,
     IngestionLimits, QueryLimits, TenantId, TenantLimits,

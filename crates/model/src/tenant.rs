@@ -1,17 +1,15 @@
 //! Tenants: ids, limits and storage policies.
-//! Invariants: a tenant id is safe as a directory name. Not here: authentication.
+//! Invariants: a tenant id is safe as a directory name, and no name of a store that no client names.
+//! Not here: authentication, stores (`store`).
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::time::TimeUnit;
-
 /// Bytes of the longest tenant id.
 pub const TENANT_ID_BYTES_MAX: usize = 150;
 
-/// Prefixes of the ids of stores, by unit of their times.
-const STORE_PREFIX_MS: &str = "__ms-";
-const STORE_PREFIX_NS: &str = "__ns-";
+/// Prefix that no id has: of names that clients cannot give.
+pub(crate) const RESERVED_PREFIX: &str = "__";
 
 /// A validated tenant id; cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,52 +60,10 @@ impl TenantId {
         if let Some(found) = id.chars().find(|&c| !allowed(c)) {
             return Err(TenantIdError::Character { found });
         }
-        if id == "." || id == ".." || id.starts_with("__") {
+        if id == "." || id == ".." || id.starts_with(RESERVED_PREFIX) {
             return Err(TenantIdError::Reserved);
         }
         Ok(TenantId(Arc::from(id)))
-    }
-
-    /// Id of a store that no client can name, with times in `unit`. `number` is unique among all stores that
-    /// were ever created in a data directory.
-    #[must_use]
-    pub fn of_store(unit: TimeUnit, number: u64) -> TenantId {
-        let prefix = match unit {
-            TimeUnit::Milli => STORE_PREFIX_MS,
-            TimeUnit::Nano => STORE_PREFIX_NS,
-        };
-        TenantId(format!("{prefix}{number:016x}").into())
-    }
-
-    /// As [`TenantId::new`], and ids of [`TenantId::of_store`]: for names of directories and of log records.
-    ///
-    /// # Errors
-    /// [`TenantIdError`].
-    pub fn stored(id: &str) -> Result<TenantId, TenantIdError> {
-        let number = [STORE_PREFIX_MS, STORE_PREFIX_NS].iter().find_map(|prefix| id.strip_prefix(prefix));
-        let is_hex = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        match number {
-            Some(number) if number.len() == 16 && is_hex(number) => Ok(TenantId(id.into())),
-            _ => TenantId::new(id),
-        }
-    }
-
-    /// Returns true for ids of [`TenantId::of_store`].
-    #[must_use]
-    pub fn is_store(&self) -> bool {
-        self.0.starts_with("__")
-    }
-
-    /// Returns true if this is the Graphite store of a tenant.
-    #[must_use]
-    pub fn is_graphite_store(&self) -> bool {
-        self.is_store() && self.time_unit() == TimeUnit::Milli
-    }
-
-    /// Unit of the times of its samples in head and blocks.
-    #[must_use]
-    pub fn time_unit(&self) -> TimeUnit {
-        if self.0.starts_with(STORE_PREFIX_NS) { TimeUnit::Nano } else { TimeUnit::Milli }
     }
 
     /// The id as text.
@@ -326,17 +282,5 @@ mod tests {
             assert_eq!(TenantId::new(good).unwrap().as_str(), good);
         }
         assert!(TenantId::new(&"a".repeat(TENANT_ID_BYTES_MAX + 1)).is_err());
-    }
-
-    #[test]
-    fn ids_of_stores_name_their_unit_and_are_no_names_of_clients() {
-        for unit in [TimeUnit::Milli, TimeUnit::Nano] {
-            let id = TenantId::of_store(unit, 0xabc);
-            assert_eq!((id.time_unit(), id.is_store()), (unit, true));
-            assert_eq!(TenantId::stored(id.as_str()), Ok(id.clone()));
-            assert_eq!(TenantId::new(id.as_str()), Err(TenantIdError::Reserved));
-        }
-        assert_eq!(TenantId::stored("__ns-00"), Err(TenantIdError::Reserved));
-        assert_eq!(TenantId::stored("a").unwrap().time_unit(), TimeUnit::Milli);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chronolith_base::{Env, ManualClock, MemDisk, MemoryBudget};
 use chronolith_ingest::remote_write::{self, encode::RequestEncoder};
-use chronolith_model::{ReadContext, TenantId, WriteOutcome};
+use chronolith_model::{ReadContext, StoreId, TenantId, WriteOutcome};
 use chronolith_promql::engine::{Engine, EngineOptions, Value};
 use chronolith_promql::parser::{ParserOptions, parse_expr};
 use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions};
@@ -58,7 +58,7 @@ fn send(tsdb: &Tsdb, first: i64, count: i64) -> WriteOutcome {
     let mut batch = remote_write::new_batch();
     let mut held = MemoryBudget::new("write", 1 << 20).reserve(0).expect("nothing fits");
     remote_write::decode(&request.compressed(), 1 << 20, &mut held, &mut batch).expect("a good body");
-    tsdb.append(&TenantId::anonymous(), &batch).expect("durable")
+    tsdb.append(&StoreId::anonymous(), &batch).expect("durable")
 }
 
 /// Checks the life of a query, steps 2 to 7: a query over head and blocks.
@@ -114,7 +114,7 @@ fn a_sample_survives_every_promise() {
     let labels = chronolith_model::Labels::from_pairs([("__name__", "life_total"), ("job", "tour")]);
     let mut batch = chronolith_model::WriteBatch::from_labels();
     batch.push_labels(&labels, &[(late, 0.5)]);
-    tsdb.append(&TenantId::anonymous(), &batch).expect("late is normal");
+    tsdb.append(&StoreId::anonymous(), &batch).expect("late is normal");
     check(&machine, &tsdb, "count_over_time(life_total[2h])", end_ms, 301.0);
     check(&machine, &tsdb, "life_total", late, 0.5);
 }

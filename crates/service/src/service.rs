@@ -134,7 +134,7 @@ impl Service {
     /// Limits of a tenant, as of the latest reload.
     pub fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
         match self.lifecycle.opened() {
-            Some(store) => store.limits_of(tenant),
+            Some(store) => store.limits_of(&tenant.into()),
             None => self.limits.read().of(tenant).clone(),
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use chronolith_base::Clock;
 use chronolith_ingest::{carbon, line_protocol, remote_write};
 use chronolith_model::databases::{CatalogChange, CatalogError};
-use chronolith_model::{TenantId, TimeUnit, WriteBatch, WriteOutcome};
+use chronolith_model::{StoreId, TenantId, TimeUnit, WriteBatch, WriteOutcome};
 use chronolith_tsdb::{Applied, Tsdb, WriteError, Writer};
 
 use self::batches::BatchPool;
@@ -79,8 +79,10 @@ pub struct WriteTarget<'a> {
 /// Store of the samples of a request.
 #[derive(Clone, Copy)]
 pub enum TargetStore<'a> {
+    /// The default store of the tenant.
+    Default,
     /// A store that exists.
-    Id(&'a TenantId),
+    Id(&'a StoreId),
     /// The Graphite store of the tenant, which is created before its first point.
     Graphite,
 }
@@ -255,12 +257,16 @@ impl Writing<'_> {
         if !has_items(batch) {
             return Ok(());
         }
-        let created;
+        let own;
         let store_id = match self.target.store {
             TargetStore::Id(id) => id,
+            TargetStore::Default => {
+                own = StoreId::from(self.target.tenant);
+                &own
+            }
             TargetStore::Graphite => {
-                created = graphite_store(self.store, self.target.tenant)?;
-                &created
+                own = graphite_store(self.store, self.target.tenant)?;
+                &own
             }
         };
         let applied = self.store.apply_of(store_id, batch, self.target.writer);
@@ -301,7 +307,7 @@ impl Writing<'_> {
 }
 
 /// Returns the Graphite store of a tenant; creates it if there is none.
-fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Result<TenantId, CatalogError> {
+fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Result<StoreId, CatalogError> {
     let find = || Some(store.databases().of(tenant)?.graphite.as_ref()?.store.clone());
     if let Some(found) = find() {
         return Ok(found);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::{Env, MemDisk};
-use chronolith_model::{Labels, METRIC_NAME, Reject, TenantId, WriteBatch};
+use chronolith_model::{Labels, METRIC_NAME, Reject, TenantId, TimeUnit, WriteBatch};
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::admission::Admission;
 use chronolith_service::write::batches::BatchPool;
@@ -73,7 +73,7 @@ impl Toy {
         let memory = self.admission.write_memory.of(tenant, 0);
         let held = memory.budget.reserve(text.len() as u64);
         let _held = held.map_err(|full| refused(full.into()))?;
-        let target = WriteTarget { tenant, store: TargetStore::Id(tenant), writer: Writer::Client };
+        let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::Client };
         let mut writing = self.writes.begin(&self.store, target);
         let applied = writing.apply(&self.batches, &mut Lines(text.lines()));
         applied.map_err(|failure| match failure {
@@ -81,7 +81,7 @@ impl Toy {
             WriteFailure::Store(failure) => failure.to_string(),
         })?;
         let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;
-        self.writes.record_outcome(&outcome, tenant.time_unit(), "", tenant, &WriteSender::default());
+        self.writes.record_outcome(&outcome, TimeUnit::Milli, "", tenant, &WriteSender::default());
         Ok(outcome.accepted_count)
     }
 
@@ -92,8 +92,8 @@ impl Toy {
         drop(store);
         let progress = Arc::new(ReplayProgress::default());
         let store = Tsdb::open(env, options.tsdb_options(), progress).expect("opens again");
-        let counts = store.head_series_by_tenant();
-        counts.into_iter().find(|(id, _)| id == tenant).map_or(0, |(_, count)| count)
+        let counts = store.head_series_by_store();
+        counts.into_iter().find(|(id, _)| id.tenant() == Some(tenant)).map_or(0, |(_, count)| count)
     }
 }
 

@@ -81,7 +81,7 @@ fn store(service: &Service, tenant: &TenantId, samples: &[(Labels, f64)]) -> u64
     for (labels, value) in samples {
         batch.push_labels(labels, &[(NOW_MS, *value)]);
     }
-    let target = WriteTarget { tenant, store: TargetStore::Id(tenant), writer: Writer::ContinuousQuery };
+    let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::ContinuousQuery };
     let mut writing = service.writes.begin(service.lifecycle.store().expect("open"), target);
     writing.apply_batch(&batch).expect("applied");
     writing.wait(|_| {}).expect("durable").accepted_count

@@ -155,7 +155,7 @@ impl TestEnv {
         let tsdb = tsdb.map_err(|error| format!("a store over the bucket does not start: {error}"))?;
         let reader = Reader::new(Source::Store(&tsdb), self.clock.clone());
         for ledger in &mut self.ledgers {
-            let is_uploaded = !ledger.id.is_store();
+            let is_uploaded = ledger.id.is_default();
             let is_exact = expectation == Expectation::Everything && is_uploaded;
             let in_bucket = (!is_exact).then(|| ledger.in_bucket(BucketState::Present));
             let expected = in_bucket.as_ref().unwrap_or(&*ledger);
@@ -181,7 +181,7 @@ impl TestEnv {
         }
         let now_ms = self.clock_now_ms();
         let ledger = &self.ledgers[rng.below(self.ledgers.len() as u64) as usize];
-        if ledger.id.is_store() {
+        if !ledger.id.is_default() {
             return Ok(());
         }
         let matchers = draw_matchers(&rng, ledger, None);

@@ -12,9 +12,9 @@ use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::query::{ColumnType, TenantSources, TypedColumns, TypedValues};
 use chronolith_model::{
     Columns, KIND_LABEL, Labels, Matcher, QueryError, Queryable, ReadContext, SampleSource, Selector,
-    TenantId, TimeRange, WordKind,
+    StoreId, TimeRange, WordKind,
 };
-use chronolith_tsdb::{BucketSources, Tsdb};
+use chronolith_tsdb::{BucketSources, Tsdb, store_name};
 
 use crate::batch::match_all;
 use crate::labels::kind_of;
@@ -100,11 +100,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn queryable(&self, tenant: &TenantId, view: View) -> Arc<dyn Queryable> {
+    fn queryable(&self, store: &StoreId, view: View) -> Arc<dyn Queryable> {
         match (self.source, view) {
-            (Source::Store(tsdb), View::Typed) => tsdb.typed_queryable(tenant),
-            (Source::Store(tsdb), View::Promql) => tsdb.queryable(tenant),
-            (Source::Bucket(bucket), _) => bucket.queryable(tenant),
+            (Source::Store(tsdb), View::Typed) => tsdb.typed_queryable(store),
+            (Source::Store(tsdb), View::Promql) => match store.tenant() {
+                Some(tenant) => tsdb.queryable(tenant),
+                None => tsdb.store_queryable(store),
+            },
+            // Stores outside the catalogue of databases are not in a bucket.
+            (Source::Bucket(bucket), _) => bucket.queryable(store.tenant().expect("a default store")),
         }
     }
 
@@ -168,7 +172,8 @@ impl<'a> Reader<'a> {
     ) -> Result<u64, String> {
         let mut seen = BTreeSet::new();
         let mut sample_count = 0;
-        let context = |what: String| format!("tenant {}, {matchers:?} in {range:?}: {what}", ledger.id);
+        let context =
+            |what: String| format!("tenant {}, {matchers:?} in {range:?}: {what}", store_name(&ledger.id));
         let view = self.view_of(range);
         for (labels, columns) in self.select(ledger, matchers, range, view).map_err(context)? {
             if !matchers.iter().all(|m| m.matches_labels(&labels)) {
@@ -211,7 +216,7 @@ impl<'a> Reader<'a> {
         let queryable = self.queryable(&ledger.id, View::Promql);
         let clipped = TimeRange::new(range.start.max(ledger.floor), range.end);
         let context = |what: &str, found: &[String]| {
-            format!("tenant {}, {matchers:?} in {range:?}: {what}, found {found:?}", ledger.id)
+            format!("tenant {}, {matchers:?} in {range:?}: {what}, found {found:?}", store_name(&ledger.id))
         };
         let failed = |error: QueryError| context(&self.failed(&error), &[]);
         let names = queryable.label_names(&selector, 0, &ctx).map_err(failed)?;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::{DuplicatePolicy, Labels, Matcher, TenantId, TenantLimits, TimeRange, TimeUnit};
+use chronolith_model::{DuplicatePolicy, Labels, Matcher, StoreId, TenantLimits, TimeRange, TimeUnit};
 
 use crate::bucket_ledger::{BucketLedger, BucketState};
 use crate::expected::{Candidates, Expected, is_certain, open};
@@ -113,7 +113,7 @@ impl SeriesLedger {
 
 /// Expected samples of one tenant, or of one writer within a tenant.
 pub(crate) struct TenantLedger {
-    pub(crate) id: TenantId,
+    pub(crate) id: StoreId,
     pub(crate) limits: TenantLimits,
     /// Older samples may have expired: nothing is expected of them.
     pub(crate) floor: i64,
@@ -130,7 +130,7 @@ pub(crate) struct TenantLedger {
 }
 
 impl TenantLedger {
-    pub(crate) fn new(id: TenantId, limits: TenantLimits, owner: Option<usize>) -> TenantLedger {
+    pub(crate) fn new(id: StoreId, limits: TenantLimits, owner: Option<usize>) -> TenantLedger {
         TenantLedger {
             id,
             limits,

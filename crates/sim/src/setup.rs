@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use chronolith_base::Rng;
-use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits, TimeUnit};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, StoreId, TenantId, TenantLimits};
 use chronolith_tsdb::{LimitsTable, SyncMode, TsdbOptions};
 
 /// 2026-11-20 00:00 UTC, aligned to two hours.
@@ -32,7 +32,7 @@ pub(crate) enum Threads {
 #[derive(Debug, Clone)]
 pub struct TenantSetup {
     /// Identifier.
-    pub id: TenantId,
+    pub id: StoreId,
     /// Limits and policies.
     pub limits: TenantLimits,
 }
@@ -82,8 +82,7 @@ impl Setup {
         for tenant in &mut setup.tenants {
             tenant.limits.bucket_retention_ms = pick(&rng, &[0, 0, 0, DAY_MS, 3 * DAY_MS]);
         }
-        let by_tenant = setup.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.limits.clone()));
-        setup.options.limits.by_tenant = by_tenant.collect();
+        setup.options.limits = limits_of(&setup.tenants);
         setup
     }
 
@@ -93,12 +92,11 @@ impl Setup {
         let mut setup = Setup::draw(seed, Threads::One);
         setup.series_count = setup.series_count.min(40);
         // Stores come from the catalogue.
-        setup.tenants.retain(|tenant| !tenant.id.is_store());
+        setup.tenants.retain(|tenant| tenant.id.is_default());
         setup.tenants.truncate(2);
         setup.graphite = Some(setup.tenants.len());
         setup.tenants.push(graphite_tenant());
-        let by_tenant = setup.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.limits.clone()));
-        setup.options.limits.by_tenant = by_tenant.collect();
+        setup.options.limits = limits_of(&setup.tenants);
         setup
     }
 
@@ -121,10 +119,7 @@ impl Setup {
             1 => SyncMode::Interval(100),
             _ => SyncMode::Fsync,
         };
-        options.limits = LimitsTable {
-            default: TenantLimits::default(),
-            by_tenant: tenants.iter().map(|t| (t.id.clone(), t.limits.clone())).collect(),
-        };
+        options.limits = limits_of(&tenants);
         let series_count = 2 + rng.below(if rng.below(3) == 0 { SERIES_COUNT_MAX } else { 60 });
         options.histogram_bytes_max = pick(&rng, &[0, 100_000, 1 << 30]);
         let churn_ms = pick(&rng, &[MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, DAY_MS]);
@@ -135,6 +130,17 @@ impl Setup {
     /// Returns true if acknowledged samples survive a power cut.
     pub(crate) fn survives_power_cut(&self) -> bool {
         self.options.sync == SyncMode::Fsync
+    }
+}
+
+/// Limits of the tenants. The store of a database has the defaults: it is in no catalogue, so it has no owner
+/// with limits.
+fn limits_of(tenants: &[TenantSetup]) -> LimitsTable {
+    let of_database = tenants.iter().find(|tenant| matches!(tenant.id, StoreId::Database { .. }));
+    let by_tenant = tenants.iter().filter_map(|t| Some((t.id.tenant()?.clone(), t.limits.clone())));
+    LimitsTable {
+        default: of_database.map_or_else(TenantLimits::default, |tenant| tenant.limits.clone()),
+        by_tenant: by_tenant.collect(),
     }
 }
 
@@ -150,8 +156,8 @@ fn tenant(rng: &Rng, idx: u64, threads: Threads) -> TenantSetup {
     };
     // The second of them has times in nanoseconds.
     let id = match idx {
-        1 => TenantId::of_store(TimeUnit::Nano, idx),
-        _ => TenantId::new(&format!("t{idx}")).expect("a valid tenant id"),
+        1 => StoreId::Database { number: idx },
+        _ => StoreId::from(TenantId::new(&format!("t{idx}")).expect("a valid tenant id")),
     };
     TenantSetup { id, limits }
 }
@@ -165,7 +171,7 @@ pub(crate) fn graphite_tenant() -> TenantSetup {
         retention_ms: 0,
         ..TenantLimits::default()
     };
-    TenantSetup { id: TenantId::of_store(TimeUnit::Milli, FIRST_STORE), limits }
+    TenantSetup { id: StoreId::Graphite { number: FIRST_STORE }, limits }
 }
 
 pub(crate) fn pick<T: Copy>(rng: &Rng, from: &[T]) -> T {

@@ -273,7 +273,7 @@ impl TestEnv {
 
     fn snapshot(&mut self, tsdb: &Tsdb) -> Result<(), String> {
         let mut tenants: Vec<_> = self.ledgers.iter().map(|ledger| ledger.id.clone()).collect();
-        tenants.extend(self.setup.graphite.map(|_| graphite::owner()));
+        tenants.extend(self.setup.graphite.map(|_| graphite::owner().into()));
         let made = tsdb.snapshot(&tenants, SnapshotHead::Include);
         let Some(name) = self.allow_failure("a snapshot", made)? else { return Ok(()) };
         let dir = self.options.data_dir.join("snapshots").join(name);
@@ -296,8 +296,8 @@ impl TestEnv {
 
     fn switch_encoding(&mut self, tsdb: &Tsdb, tenant: usize) {
         let limits: &mut LimitsTable = &mut self.options.limits;
-        let own: &mut TenantLimits =
-            limits.by_tenant.get_mut(&self.ledgers[tenant].id).expect("each tenant has limits");
+        let of_tenant = self.ledgers[tenant].id.tenant().and_then(|id| limits.by_tenant.get_mut(id));
+        let own: &mut TenantLimits = of_tenant.unwrap_or(&mut limits.default);
         own.block_encoding = match own.block_encoding {
             BlockEncoding::Dense => BlockEncoding::Prometheus,
             BlockEncoding::Prometheus => BlockEncoding::Dense,

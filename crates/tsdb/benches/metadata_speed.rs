@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use chronolith_base::Env;
-use chronolith_model::{Labels, MetadataEntry, MetricKind, TenantId, WriteBatch};
+use chronolith_model::{Labels, MetadataEntry, MetricKind, StoreId, WriteBatch};
 use chronolith_tsdb::{SyncMode, Tsdb, TsdbOptions};
 
 const START_MS: i64 = 1_795_132_800_000;
@@ -25,7 +25,7 @@ fn measure(series_count: usize, metric_count: usize, round_count: usize) {
     let (env, _, _) = Env::fake(START_MS, 1);
     let options = TsdbOptions { sync: SyncMode::Os, ..TsdbOptions::new("/store".into()) };
     let tsdb = Tsdb::open(env, options, Arc::default()).expect("opens");
-    let (clock, tenant) = (Env::real().clock, TenantId::anonymous());
+    let (clock, tenant) = (Env::real().clock, StoreId::anonymous());
     let metric = |idx: usize| format!("service_component_{:04}_total", idx % metric_count);
     let labels: Vec<Labels> = (0..series_count)
         .map(|idx| Labels::from_pairs([("__name__", &*metric(idx)), ("instance", &idx.to_string())]))

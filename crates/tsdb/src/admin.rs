@@ -9,8 +9,9 @@ pub(crate) mod error;
 pub(crate) mod report;
 
 use chronolith_block::BlockEntry;
+use chronolith_format::store_name;
 use chronolith_head::{DeleteProgress, HeadError};
-use chronolith_model::{Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{Matcher, ReadContext, Selector, StoreId, TimeRange};
 
 use crate::blocks::tenant::TenantBlocks;
 use crate::maintenance::compaction::rewrite::{Rewrite, Urgency};
@@ -56,7 +57,7 @@ impl<'a> Admin<'a> {
 
     pub(crate) fn delete_series(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<DeleteReport, AdminError> {
@@ -74,7 +75,7 @@ impl<'a> Admin<'a> {
         }
         let DeleteReport { series_count, block_count } = report;
         self.counters.deletions.increment();
-        tracing::info!(%tenant, range.start, range.end, series_count, block_count, "series deleted");
+        tracing::info!(tenant = %store_name(tenant), range.start, range.end, series_count, block_count, "series deleted");
         Ok(report)
     }
 
@@ -100,7 +101,7 @@ impl<'a> Admin<'a> {
     /// and frees the WAL of both.
     fn flush_and_delete(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<(), AdminError> {
@@ -123,7 +124,7 @@ impl<'a> Admin<'a> {
     /// Returns the block ranges of head windows with samples to delete.
     fn flush_ranges(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<Vec<TimeRange>, AdminError> {
@@ -151,7 +152,7 @@ impl<'a> Admin<'a> {
         Ok(ranges)
     }
 
-    pub(crate) fn clean_tombstones(&self, tenant: &TenantId) -> Result<u64, AdminError> {
+    pub(crate) fn clean_tombstones(&self, tenant: &StoreId) -> Result<u64, AdminError> {
         let store = self.storage.blocks();
         let rewriter = self.maintenance.block_rewriter(&self.lock);
         let blocks = store.tenant_or_new(tenant);
@@ -169,8 +170,8 @@ impl<'a> Admin<'a> {
         Ok(cleaned_count)
     }
 
-    pub(crate) fn snapshot(&self, tenants: &[TenantId], head: SnapshotHead) -> Result<String, AdminError> {
-        let name = SnapshotWriter::new(self.storage).write(tenants, head)?;
+    pub(crate) fn snapshot(&self, stores: &[StoreId], head: SnapshotHead) -> Result<String, AdminError> {
+        let name = SnapshotWriter::new(self.storage).write(stores, head)?;
         self.counters.snapshots.increment();
         tracing::info!(name, "snapshot written");
         Ok(name)

@@ -10,7 +10,7 @@ use chronolith_block::{BlockEntry, read_block_meta};
 use chronolith_bucket::{BucketBlock, Folder};
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_model::databases::{RetentionPolicy, TenantCatalog};
-use chronolith_model::{QueryError, ReadContext, TenantId, TimeRange, TimeUnit};
+use chronolith_model::{QueryError, ReadContext, StoreId, TenantId, TimeRange, TimeUnit};
 
 use crate::bucket::BucketSources;
 use crate::query::blocks::FolderSource;
@@ -90,7 +90,7 @@ struct Copies {
 struct ListedStore {
     name: String,
     /// Id of the local store.
-    local: Option<TenantId>,
+    local: Option<StoreId>,
     in_bucket: Option<FolderSource>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn of_storage(
     ctx: &ReadContext,
 ) -> Result<BlockList, QueryError> {
     let catalog = storage.databases().catalog();
-    let mut stores = vec![(String::new(), tenant.clone())];
+    let mut stores = vec![(String::new(), StoreId::from(tenant))];
     if let Some(of_tenant) = catalog.of(tenant) {
         stores.extend(named_policies(of_tenant).map(|(name, policy)| (name, policy.store.clone())));
     }

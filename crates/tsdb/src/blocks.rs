@@ -19,7 +19,8 @@ use chronolith_base::Env;
 use chronolith_block::{Block, BlockEntry, BlockError, BlockPool, PoolLimits, PoolStats, open_error};
 use chronolith_format::block::catalogue::BlockRecord;
 use chronolith_format::block::meta::Ulid;
-use chronolith_model::{QueryError, TenantId, TimeRange};
+use chronolith_format::store_name;
+use chronolith_model::{QueryError, StoreId, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
 use crate::metric::{Metric, MetricValue};
@@ -31,7 +32,7 @@ use tenant::{BlockTotals, TenantBlocks};
 const LIST_TRIES_MAX: usize = 64;
 
 /// Tenants with their blocks.
-type Tenants = BTreeMap<TenantId, Arc<TenantBlocks>>;
+type Tenants = BTreeMap<StoreId, Arc<TenantBlocks>>;
 
 /// Lists of the blocks of all tenants, and the pool of open ones.
 pub(crate) struct BlockStore {
@@ -42,9 +43,9 @@ pub(crate) struct BlockStore {
     catalogue_failures: MetricValue,
     tenants: RwLock<Tenants>,
     /// Tenants whose lists changed since compaction planned them.
-    changed: Mutex<BTreeSet<TenantId>>,
+    changed: Mutex<BTreeSet<StoreId>>,
     /// Tenants with directories to be removed.
-    removals: Mutex<BTreeSet<TenantId>>,
+    removals: Mutex<BTreeSet<StoreId>>,
     /// Blocks that compaction cannot read, until the next start, which may be of a version that can.
     compaction_refused: Mutex<BTreeSet<Ulid>>,
     /// Blocks that the start found missing or damaged.
@@ -80,31 +81,31 @@ impl BlockStore {
     }
 
     /// Returns the blocks of `tenant`; `None` if it has none.
-    pub(crate) fn tenant(&self, tenant: &TenantId) -> Option<Arc<TenantBlocks>> {
+    pub(crate) fn tenant(&self, tenant: &StoreId) -> Option<Arc<TenantBlocks>> {
         self.tenants.read().get(tenant).cloned()
     }
 
     /// Returns the blocks of `tenant`, with an empty list if it has none.
-    pub(crate) fn tenant_or_new(&self, tenant: &TenantId) -> Arc<TenantBlocks> {
+    pub(crate) fn tenant_or_new(&self, tenant: &StoreId) -> Arc<TenantBlocks> {
         let fresh = || Arc::new(TenantBlocks::new(&self.data_dir, tenant, Vec::new()));
         self.tenants.write().entry(tenant.clone()).or_insert_with(fresh).clone()
     }
 
     /// Returns true if `tenant` is in the map, be it without a block.
-    pub(crate) fn has_tenant(&self, tenant: &TenantId) -> bool {
+    pub(crate) fn has_tenant(&self, tenant: &StoreId) -> bool {
         self.tenants.read().contains_key(tenant)
     }
 
     /// Returns all tenants with their blocks, in order of their names.
-    pub(crate) fn all(&self) -> Vec<(TenantId, Arc<TenantBlocks>)> {
+    pub(crate) fn all(&self) -> Vec<(StoreId, Arc<TenantBlocks>)> {
         self.tenants.read().iter().map(|(tenant, blocks)| (tenant.clone(), blocks.clone())).collect()
     }
 
     /// Returns the first tenant after `tenant` with its blocks.
-    pub(crate) fn next_after(&self, tenant: Option<&TenantId>) -> Option<(TenantId, Arc<TenantBlocks>)> {
+    pub(crate) fn next_after(&self, tenant: Option<&StoreId>) -> Option<(StoreId, Arc<TenantBlocks>)> {
         let tenants = self.tenants.read();
         let after = tenant.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = tenants.range::<TenantId, _>((after, Bound::Unbounded));
+        let mut rest = tenants.range::<StoreId, _>((after, Bound::Unbounded));
         rest.next().map(|(tenant, blocks)| (tenant.clone(), blocks.clone()))
     }
 
@@ -113,7 +114,7 @@ impl BlockStore {
         let is_unused = |blocks: &Arc<TenantBlocks>| Arc::strong_count(blocks) == 1 && blocks.is_empty();
         let tenants = self.tenants.read();
         let unused = tenants.iter().filter(|(_, blocks)| is_unused(blocks));
-        let unused: Vec<TenantId> = unused.map(|(tenant, _)| tenant.clone()).collect();
+        let unused: Vec<StoreId> = unused.map(|(tenant, _)| tenant.clone()).collect();
         drop(tenants);
         for tenant in unused {
             // A thread that is about to add a block has a reference.
@@ -172,22 +173,22 @@ impl BlockStore {
     }
 
     /// Returns the tenants with directories to be removed.
-    pub(crate) fn tenants_with_removals(&self) -> Vec<TenantId> {
+    pub(crate) fn tenants_with_removals(&self) -> Vec<StoreId> {
         self.removals.lock().iter().cloned().collect()
     }
 
     /// Takes the set of tenants whose lists changed since the last call.
-    pub(crate) fn take_changed(&self) -> BTreeSet<TenantId> {
+    pub(crate) fn take_changed(&self) -> BTreeSet<StoreId> {
         std::mem::take(&mut *self.changed.lock())
     }
 
     /// Marks `tenant` for compaction to plan it again.
-    pub(crate) fn mark_changed(&self, tenant: &TenantId) {
+    pub(crate) fn mark_changed(&self, tenant: &StoreId) {
         self.changed.lock().insert(tenant.clone());
     }
 
     /// Marks the tenants for which `is_changed` holds for compaction to plan them again.
-    pub(crate) fn mark_changed_if(&self, is_changed: impl Fn(&TenantId) -> bool) {
+    pub(crate) fn mark_changed_if(&self, is_changed: impl Fn(&StoreId) -> bool) {
         let changed: Vec<_> =
             self.tenants.read().keys().filter(|tenant| is_changed(tenant)).cloned().collect();
         self.changed.lock().extend(changed);
@@ -241,7 +242,7 @@ impl BlockStore {
     }
 
     /// Returns true if `tenant` has blocks in `range`; opens none.
-    pub(crate) fn any_in_range(&self, tenant: &TenantId, range: TimeRange) -> bool {
+    pub(crate) fn any_in_range(&self, tenant: &StoreId, range: TimeRange) -> bool {
         self.tenant(tenant).is_some_and(|blocks| !blocks.in_range(range).is_empty())
     }
 
@@ -249,7 +250,7 @@ impl BlockStore {
     /// are referenced.
     pub(crate) fn open_in_range(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         range: TimeRange,
     ) -> Result<Vec<Arc<Block>>, QueryError> {
         self.fold_in_range(tenant, range, Vec::new, |blocks, block| {
@@ -262,7 +263,7 @@ impl BlockStore {
     /// Starts again with a fresh value if a block was replaced by others before it could be opened.
     pub(crate) fn fold_in_range<T>(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         range: TimeRange,
         fresh: impl Fn() -> T,
         mut visit: impl FnMut(&mut T, Arc<Block>) -> Result<(), QueryError>,
@@ -280,7 +281,7 @@ impl BlockStore {
                         continue 'list;
                     }
                     Err(error) => {
-                        tracing::warn!(%tenant, block = %entry.ulid(), %error, "opening a block for a query failed");
+                        tracing::warn!(tenant = %store_name(tenant), block = %entry.ulid(), %error, "opening a block for a query failed");
                         return Err(open_error(error));
                     }
                 }
@@ -308,7 +309,7 @@ impl BlockStore {
     /// Returns the latest end of a block.
     pub(crate) fn newest_end_ms(&self) -> Option<i64> {
         let tenants = self.tenants.read();
-        let newest = |(tenant, blocks): (&TenantId, &Arc<TenantBlocks>)| {
+        let newest = |(tenant, blocks): (&StoreId, &Arc<TenantBlocks>)| {
             let end = blocks.list().iter().map(|block| block.range().end).max()?;
             Some(tenant.time_unit().to_ms_ceil(end))
         };

@@ -28,7 +28,7 @@ use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::databases::TenantCatalog;
 use chronolith_model::query::TenantSources;
-use chronolith_model::{QueryError, Queryable, ReadContext, TenantId, TimeRange};
+use chronolith_model::{QueryError, Queryable, ReadContext, StoreId, TenantId, TimeRange};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -441,7 +441,7 @@ impl BucketSources {
         &self,
         tenant: &TenantId,
         catalog: &TenantCatalog,
-        store: &TenantId,
+        store: &StoreId,
     ) -> Option<Arc<dyn Queryable>> {
         Some(Arc::new(TypedBucket(self.blocks_of(tenant, catalog, store)?)))
     }
@@ -452,7 +452,7 @@ impl BucketSources {
         &self,
         tenant: &TenantId,
         catalog: &TenantCatalog,
-        store: &TenantId,
+        store: &StoreId,
     ) -> Option<Arc<dyn Queryable>> {
         let source = self.blocks_of(tenant, catalog, store)?;
         Some(as_metrics(in_milliseconds(Arc::new(TenantBucket::of_policy(source)))))
@@ -472,7 +472,7 @@ impl BucketSources {
         &self,
         tenant: &TenantId,
         catalog: &TenantCatalog,
-        store: &TenantId,
+        store: &StoreId,
         ctx: &ReadContext,
     ) -> Result<Vec<TimeRange>, QueryError> {
         let Some(source) = self.blocks_of(tenant, catalog, store) else { return Ok(Vec::new()) };
@@ -484,12 +484,7 @@ impl BucketSources {
         FolderSource { catalog: self.catalog.clone(), folder, expired_end: i64::MIN }
     }
 
-    fn blocks_of(
-        &self,
-        tenant: &TenantId,
-        catalog: &TenantCatalog,
-        store: &TenantId,
-    ) -> Option<FolderSource> {
+    fn blocks_of(&self, tenant: &TenantId, catalog: &TenantCatalog, store: &StoreId) -> Option<FolderSource> {
         let (folder, policy) = store_of(tenant, catalog, store)?;
         Some(self.remote.store(folder, policy))
     }

@@ -28,7 +28,7 @@ use chronolith_bucket::maintenance::retention::{Expiry, retire_expired};
 use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::Snapshot;
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TenantId, TimeRange};
 use parking_lot::Mutex;
 
 use crate::bucket::BucketSources;
@@ -63,7 +63,7 @@ pub(crate) struct BucketMaintenance {
     /// Blocks whose compaction was refused because they are damaged.
     refused: Mutex<BTreeSet<Ulid>>,
     /// Retentions of blocks of Graphite stores, by store.
-    retentions: Mutex<BTreeMap<TenantId, SchemaRetentions>>,
+    retentions: Mutex<BTreeMap<StoreId, SchemaRetentions>>,
     counters: BucketMaintenanceCounters,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct BucketMaintenance {
 #[derive(Default)]
 struct Schedule {
     /// Tenants of the bucket, and stores of retention policies that it has.
-    stores: BTreeMap<TenantId, Progress>,
+    stores: BTreeMap<StoreId, Progress>,
     list_ns: u64,
 }
 
@@ -97,7 +97,7 @@ enum Next {
 struct StoreRun<'a> {
     parts: BucketParts<'a>,
     owner: &'a BucketMaintenance,
-    store: &'a TenantId,
+    store: &'a StoreId,
     folder: Folder,
     /// Time by which blocks expire and marks are due, in ms since 1970.
     now_ms: i64,
@@ -120,7 +120,7 @@ impl BucketMaintenance {
         let clock = &storage.env().clock;
         self.list_stores(storage, bucket);
         let is_due = |progress: &Progress| progress.run_ns <= clock.mono_ns();
-        let due: Vec<(TenantId, Progress)> = {
+        let due: Vec<(StoreId, Progress)> = {
             let schedule = self.schedule.lock();
             let due = schedule.stores.iter().filter(|(_, progress)| is_due(progress));
             due.map(|(store, progress)| (store.clone(), *progress)).collect()
@@ -140,7 +140,7 @@ impl BucketMaintenance {
                     progress.backoff = Backoff::default();
                     let wait_ns = match next {
                         Next::Soon => 0,
-                        Next::Later if store.is_store() => STORE_INTERVAL_NS,
+                        Next::Later if !store.is_default() => STORE_INTERVAL_NS,
                         Next::Later => RUN_INTERVAL_NS,
                     };
                     progress.run_ns = mono_ns.saturating_add(wait_ns);
@@ -170,11 +170,11 @@ impl BucketMaintenance {
         match bucket.tenants(&request) {
             Ok(tenants) => {
                 let before = std::mem::take(&mut schedule.stores);
-                let of = |store: &TenantId| before.get(store).copied().unwrap_or_default();
+                let of = |store: &StoreId| before.get(store).copied().unwrap_or_default();
                 let catalog = storage.databases().catalog();
                 let policies = catalog.policies().map(|(_, policy)| policy.store.clone());
                 let in_bucket = policies.filter(|store| storage.folder_of(store).is_some());
-                let stores = tenants.into_iter().filter(|tenant| !tenant.is_store()).chain(in_bucket);
+                let stores = tenants.into_iter().map(StoreId::from).chain(in_bucket);
                 schedule.stores = stores.map(|store| (store.clone(), of(&store))).collect();
                 self.retentions.lock().retain(|store, _| schedule.stores.contains_key(store));
                 schedule.list_ns = mono_ns.saturating_add(TENANTS_INTERVAL_NS);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::change::{Changed, ChangedRanges};
-use chronolith_model::{TenantId, TimeRange, WriteBatch};
+use chronolith_model::{StoreId, TimeRange, WriteBatch};
 use parking_lot::{Mutex, RwLock};
 
 /// Entries of a list of times of one tenant.
@@ -38,7 +38,7 @@ pub(crate) struct Changes(RwLock<Watched>);
 
 #[derive(Default)]
 struct Watched {
-    by_tenant: HashMap<TenantId, Arc<Mutex<TenantChanges>>>,
+    by_tenant: HashMap<StoreId, Arc<Mutex<TenantChanges>>>,
     /// Greater than the generations of all forgotten tenants; 0 if none was forgotten.
     generation_first: u64,
 }
@@ -55,7 +55,7 @@ struct TenantChanges {
 }
 
 impl Changes {
-    pub(crate) fn generation(&self, tenant: &TenantId) -> u64 {
+    pub(crate) fn generation(&self, tenant: &StoreId) -> u64 {
         let Some(watched) = self.of(tenant).or_else(|| self.watch(tenant)) else { return 0 };
         let mut changes = watched.lock();
         let now = changes.generation;
@@ -63,7 +63,7 @@ impl Changes {
         now
     }
 
-    pub(crate) fn since(&self, tenant: &TenantId, generation: u64) -> Changed {
+    pub(crate) fn since(&self, tenant: &StoreId, generation: u64) -> Changed {
         let Some(watched) = self.of(tenant) else {
             let all = self.0.read();
             let was_watched = all.generation_first == 0 && all.by_tenant.len() < WATCHED_MAX;
@@ -76,7 +76,7 @@ impl Changes {
 
     /// Returns the earliest time in milliseconds that others than continuous queries have written since a
     /// generation; `i64::MAX` if there is none.
-    pub(crate) fn sent_since(&self, tenant: &TenantId, generation: u64) -> i64 {
+    pub(crate) fn sent_since(&self, tenant: &StoreId, generation: u64) -> i64 {
         let Some(watched) = self.of(tenant) else {
             return self.since(tenant, generation).written.next_from(i64::MIN).unwrap_or(i64::MAX);
         };
@@ -84,7 +84,7 @@ impl Changes {
     }
 
     /// Records a batch that is in memory.
-    pub(crate) fn note_batch(&self, tenant: &TenantId, batch: &WriteBatch, writer: Writer) {
+    pub(crate) fn note_batch(&self, tenant: &StoreId, batch: &WriteBatch, writer: Writer) {
         if let Some(watched) = self.of(tenant)
             && let Some(&from) = batch.times.iter().min()
             && let Some(&to) = batch.times.iter().max()
@@ -103,7 +103,7 @@ impl Changes {
 
     /// Records a change of samples in `range`, in the unit of the tenant, by another way than a batch: a
     /// deletion, an import.
-    pub(crate) fn note_range(&self, tenant: &TenantId, range: TimeRange) {
+    pub(crate) fn note_range(&self, tenant: &StoreId, range: TimeRange) {
         if let Some(watched) = self.of(tenant) {
             let unit = tenant.time_unit();
             let from_ms = unit.to_ms(range.start);
@@ -117,7 +117,7 @@ impl Changes {
     }
 
     /// Records that samples before `end_ms` may be gone: retention.
-    pub(crate) fn note_removed(&self, tenant: &TenantId, end_ms: i64) {
+    pub(crate) fn note_removed(&self, tenant: &StoreId, end_ms: i64) {
         if let Some(watched) = self.of(tenant) {
             let mut changes = watched.lock();
             let generation = changes.generation;
@@ -127,7 +127,7 @@ impl Changes {
 
     /// Records that all results of the tenants for which `fits` holds may change: a setting that selects
     /// samples.
-    pub(crate) fn note_all(&self, fits: impl Fn(&TenantId) -> bool) {
+    pub(crate) fn note_all(&self, fits: impl Fn(&StoreId) -> bool) {
         for (_, watched) in self.0.read().by_tenant.iter().filter(|(tenant, _)| fits(tenant)) {
             let mut changes = watched.lock();
             let generation = changes.generation;
@@ -136,7 +136,7 @@ impl Changes {
         }
     }
 
-    fn watch(&self, tenant: &TenantId) -> Option<Arc<Mutex<TenantChanges>>> {
+    fn watch(&self, tenant: &StoreId) -> Option<Arc<Mutex<TenantChanges>>> {
         let mut all = self.0.write();
         let has_room = all.by_tenant.len() < WATCHED_MAX || all.by_tenant.contains_key(tenant);
         let generation = all.generation_first;
@@ -146,7 +146,7 @@ impl Changes {
 
     /// Stops watching the tenants for which `is_gone` holds. All their data counts as changed
     /// since any earlier generation.
-    pub(crate) fn forget(&self, is_gone: impl Fn(&TenantId) -> bool) {
+    pub(crate) fn forget(&self, is_gone: impl Fn(&StoreId) -> bool) {
         if !self.0.read().by_tenant.keys().any(&is_gone) {
             return;
         }
@@ -164,7 +164,7 @@ impl Changes {
         all.by_tenant.shrink_to_fit();
     }
 
-    fn of(&self, tenant: &TenantId) -> Option<Arc<Mutex<TenantChanges>>> {
+    fn of(&self, tenant: &StoreId) -> Option<Arc<Mutex<TenantChanges>>> {
         self.0.read().by_tenant.get(tenant).cloned()
     }
 }
@@ -250,12 +250,14 @@ impl Minima {
 
 #[cfg(test)]
 mod tests {
+    use chronolith_model::{StoreId, TenantId};
+
     use super::*;
     use chronolith_base::Rng;
 
     #[test]
     fn only_what_came_after_a_generation_counts() {
-        let (changes, tenant) = (Changes::default(), TenantId::anonymous());
+        let (changes, tenant) = (Changes::default(), StoreId::anonymous());
         changes.note_removed(&tenant, 5);
         assert_eq!(changes.since(&tenant, 0), Changed::NOTHING, "nobody watches");
         let first = changes.generation(&tenant);
@@ -276,13 +278,16 @@ mod tests {
         assert_eq!(changes.since(&tenant, third), Changed::NOTHING);
         changes.note_all(|one| *one == tenant);
         assert_eq!(changes.since(&tenant, third).written, ChangedRanges::ALL);
-        assert_eq!(changes.since(&TenantId::new("b").expect("valid"), first), Changed::NOTHING);
+        assert_eq!(
+            changes.since(&StoreId::from(TenantId::new("b").expect("valid")), first),
+            Changed::NOTHING
+        );
     }
 
     #[test]
     fn beyond_the_limit_everything_counts_as_changed() {
         let changes = Changes::default();
-        let tenant = |i: usize| TenantId::new(&format!("t{i}")).expect("legal");
+        let tenant = |i: usize| StoreId::from(TenantId::new(&format!("t{i}")).expect("legal"));
         for i in 0..WATCHED_MAX + 10 {
             changes.generation(&tenant(i));
         }
@@ -370,7 +375,7 @@ mod tests {
     /// A tenant that was asked about once was watched for the life of the process.
     #[test]
     fn a_forgotten_tenant_has_changed_since_every_question_before() {
-        let (changes, tenant) = (Changes::default(), TenantId::anonymous());
+        let (changes, tenant) = (Changes::default(), StoreId::anonymous());
         let questions = [changes.generation(&tenant), changes.generation(&tenant)];
         changes.forget(|_| false);
         assert_eq!(changes.since(&tenant, questions[1]), Changed::NOTHING);

@@ -4,6 +4,7 @@
 //! after a kill is a note, not damage: it was never acknowledged.
 //! Not here: repair.
 
+use chronolith_format::parse_store_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,6 @@ use chronolith_format::block::catalogue;
 use chronolith_format::block::catalogue::{BlockRecord, Change};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::head::{sealed, series_file, slice, wal};
-use chronolith_model::TenantId;
 
 use crate::blocks::catalogue::FILE_NAME as CATALOGUE_FILE;
 use crate::blocks::tenant::TENANTS_DIR;
@@ -466,7 +466,7 @@ fn check_sealed(env: &Env, path: &Path, offsets: &[u32], report: &mut CheckRepor
 fn check_tenants(env: &Env, dir: &Path, report: &mut CheckReport) {
     let root = dir.join(TENANTS_DIR);
     for name in names(env, &root) {
-        if let Err(error) = TenantId::stored(&name) {
+        if let Err(error) = parse_store_name(&name) {
             report.notes.push(format!("{}: not a tenant directory: {error}", root.join(&name).display()));
             continue;
         }

@@ -20,7 +20,7 @@ use chronolith_head::StoreOwners;
 use chronolith_model::databases::{
     Adopted, BucketDatabases, BucketStoreId, CatalogChange, CatalogError, DatabaseCatalog,
 };
-use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
+use chronolith_model::{BlockEncoding, DuplicatePolicy, StoreId, TenantId, TenantLimits};
 use parking_lot::{Mutex, RwLock};
 
 use crate::options::OpenError;
@@ -46,7 +46,7 @@ struct StorePolicy {
 struct Version {
     file: CatalogFile,
     catalog: Arc<DatabaseCatalog>,
-    policies: HashMap<TenantId, StorePolicy, FixedState>,
+    policies: HashMap<StoreId, StorePolicy, FixedState>,
 }
 
 /// The catalogue in memory, and its file.
@@ -153,7 +153,7 @@ impl DatabaseStore {
     ///
     /// # Errors
     /// [`CatalogError::Storage`]; they stay.
-    pub(crate) fn forget_dropped(&self, removed: &[TenantId]) -> Result<(), CatalogError> {
+    pub(crate) fn forget_dropped(&self, removed: &[StoreId]) -> Result<(), CatalogError> {
         let _alone = self.changing.lock();
         let mut next = self.current.read().file.clone();
         next.catalog.dropped.retain(|store| !removed.contains(store));
@@ -252,7 +252,7 @@ impl DatabaseStore {
     }
 
     /// Returns the owner of a store of the catalogue.
-    pub(crate) fn owner_of(&self, store: &TenantId) -> Option<TenantId> {
+    pub(crate) fn owner_of(&self, store: &StoreId) -> Option<TenantId> {
         self.current.read().policies.get(store).map(|policy| policy.owner.clone())
     }
 
@@ -265,7 +265,7 @@ impl DatabaseStore {
     }
 
     /// Returns the folder in the bucket of a store; `None` without an id in the bucket.
-    pub(crate) fn folder_of(&self, store: &TenantId) -> Option<Folder> {
+    pub(crate) fn folder_of(&self, store: &StoreId) -> Option<Folder> {
         let current = self.current.read();
         let policy = current.policies.get(store)?;
         Some(Folder::of_store(&policy.owner, policy.bucket_id?))
@@ -275,7 +275,7 @@ impl DatabaseStore {
     /// catalogue.
     pub(crate) fn limits_of(
         &self,
-        store: &TenantId,
+        store: &StoreId,
         limits_of: impl FnOnce(&TenantId) -> TenantLimits,
     ) -> Option<TenantLimits> {
         let current = self.current.read();
@@ -312,7 +312,7 @@ impl DatabaseStore {
 pub(crate) struct CatalogOwners(pub(crate) Arc<DatabaseStore>);
 
 impl StoreOwners for CatalogOwners {
-    fn owner_of(&self, store: &TenantId) -> Option<TenantId> {
+    fn owner_of(&self, store: &StoreId) -> Option<TenantId> {
         self.0.owner_of(store)
     }
 }

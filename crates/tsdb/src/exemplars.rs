@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use chronolith_base::hash::HashMap;
 use chronolith_model::{
-    Exemplar, ExemplarReject, ExemplarRejects, Labels, LabelsBuilder, Matcher, TenantId, TimeRange,
+    Exemplar, ExemplarReject, ExemplarRejects, Labels, LabelsBuilder, Matcher, StoreId, TimeRange,
     WriteBatch, WriteOutcome,
 };
 use parking_lot::Mutex;
@@ -120,14 +120,14 @@ impl ExemplarBuffer {
 
 #[derive(Default)]
 struct Buffers {
-    by_tenant: BTreeMap<TenantId, ExemplarBuffer>,
+    by_tenant: BTreeMap<StoreId, ExemplarBuffer>,
     /// Tenants by number of exemplars.
-    by_len: BTreeSet<(usize, TenantId)>,
+    by_len: BTreeSet<(usize, StoreId)>,
     count: usize,
 }
 
 impl Buffers {
-    fn push(&mut self, tenant: &TenantId, series: &Labels, exemplar: Exemplar) {
+    fn push(&mut self, tenant: &StoreId, series: &Labels, exemplar: Exemplar) {
         let buffer = self.by_tenant.entry(tenant.clone()).or_default();
         buffer.push(series, exemplar);
         let len = buffer.arrivals.len();
@@ -137,7 +137,7 @@ impl Buffers {
     }
 
     /// Removes one exemplar of the tenant with most; of `tenant` if no other has more.
-    fn make_room(&mut self, tenant: &TenantId) {
+    fn make_room(&mut self, tenant: &StoreId) {
         let own_len = self.by_tenant.get(tenant).map_or(0, |buffer| buffer.arrivals.len());
         let largest = self.by_len.last().filter(|(len, _)| *len > own_len);
         let loser = largest.map_or_else(|| tenant.clone(), |(_, tenant)| tenant.clone());
@@ -153,7 +153,7 @@ impl Buffers {
         }
     }
 
-    fn check(&self, tenant: &TenantId, series: &Labels, exemplar: &Exemplar, window: ExemplarWindow) -> Fate {
+    fn check(&self, tenant: &StoreId, series: &Labels, exemplar: &Exemplar, window: ExemplarWindow) -> Fate {
         let Some(buffer) = self.by_tenant.get(tenant) else { return Fate::New };
         let Some(&id) = buffer.ids.get(series) else { return Fate::New };
         let Some(newest) = buffer.newest(id) else { return Fate::New };
@@ -193,7 +193,7 @@ impl ExemplarStorage {
     /// go with it.
     pub(crate) fn append(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         window: ExemplarWindow,
         batch: &WriteBatch,
         outcome: &mut WriteOutcome,
@@ -230,7 +230,7 @@ impl ExemplarStorage {
     /// their order within the request is irrelevant.
     fn push_all(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         window: ExemplarWindow,
         exemplars: Vec<(Labels, Exemplar)>,
         rejects: &mut ExemplarRejects,
@@ -275,7 +275,7 @@ impl ExemplarStorage {
     /// Returns the bytes on the heap, and the number of exemplars.
     pub(crate) fn heap_bytes(&self) -> (u64, u64) {
         let buffers = self.buffers.lock();
-        let slot_bytes = size_of::<(TenantId, ExemplarBuffer)>() + size_of::<(usize, TenantId)>();
+        let slot_bytes = size_of::<(StoreId, ExemplarBuffer)>() + size_of::<(usize, StoreId)>();
         let slots = buffers.by_tenant.len() * slot_bytes;
         let bytes = slots + buffers.by_tenant.values().map(ExemplarBuffer::heap_bytes).sum::<usize>();
         (bytes as u64, buffers.count as u64)
@@ -284,7 +284,7 @@ impl ExemplarStorage {
     /// Returns the exemplars of series that match any selector, by series, times ascending.
     pub(crate) fn select(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Vec<(Labels, Vec<Exemplar>)> {

@@ -7,7 +7,7 @@
 
 use chronolith_base::hash::HashMap;
 use chronolith_head::WriteError;
-use chronolith_model::{TenantId, TenantLimits};
+use chronolith_model::{StoreId, TenantLimits};
 use parking_lot::Mutex;
 
 /// Default burst: the samples of this many seconds at the tenant's rate.
@@ -32,7 +32,7 @@ pub(crate) struct BurstUse {
 
 #[derive(Default)]
 struct Buckets {
-    by_tenant: HashMap<TenantId, Bucket>,
+    by_tenant: HashMap<StoreId, Bucket>,
     sweep_at: usize,
 }
 
@@ -48,7 +48,7 @@ impl IngestionRates {
     /// it has too few at the moment.
     pub(crate) fn take(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         limits: &TenantLimits,
         sample_count: u64,
         now_ns: u64,
@@ -78,19 +78,14 @@ impl IngestionRates {
     }
 
     /// Returns the tokens of a request that was refused for another reason.
-    pub(crate) fn give_back(&self, tenant: &TenantId, limits: &TenantLimits, sample_count: u64) {
+    pub(crate) fn give_back(&self, tenant: &StoreId, limits: &TenantLimits, sample_count: u64) {
         if let Some(bucket) = self.0.lock().by_tenant.get_mut(tenant) {
             bucket.take(-(sample_count as f64), limits.ingestion.rate, burst_of(limits));
         }
     }
 
     /// Returns the tokens that are taken at the moment; `None` without a limit.
-    pub(crate) fn burst_use(
-        &self,
-        tenant: &TenantId,
-        limits: &TenantLimits,
-        now_ns: u64,
-    ) -> Option<BurstUse> {
+    pub(crate) fn burst_use(&self, tenant: &StoreId, limits: &TenantLimits, now_ns: u64) -> Option<BurstUse> {
         let rate = limits.ingestion.rate;
         if rate == 0 {
             return None;
@@ -136,7 +131,7 @@ fn burst_of(limits: &TenantLimits) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use chronolith_model::IngestionLimits;
+    use chronolith_model::{IngestionLimits, StoreId, TenantId};
 
     use super::*;
 
@@ -149,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_bucket_takes_a_burst_and_then_the_rate() {
-        let (rates, tenant, limits) = (IngestionRates::default(), TenantId::anonymous(), limits(100, 500));
+        let (rates, tenant, limits) = (IngestionRates::default(), StoreId::anonymous(), limits(100, 500));
         rates.take(&tenant, &limits, 500, 0).unwrap();
         let refused = rates.take(&tenant, &limits, 50, 0).unwrap_err();
         assert_eq!(refused, WriteError::RateLimited { rate: 100, burst: 500, retry_after_ms: 500 });
@@ -162,7 +157,7 @@ mod tests {
 
     #[test]
     fn more_than_a_burst_never_fits_and_takes_nothing() {
-        let (rates, tenant, limits) = (IngestionRates::default(), TenantId::anonymous(), limits(100, 0));
+        let (rates, tenant, limits) = (IngestionRates::default(), StoreId::anonymous(), limits(100, 0));
         let refused = rates.take(&tenant, &limits, 1001, 0).unwrap_err();
         assert_eq!(refused, WriteError::BurstExceeded { sample_count: 1001, burst: 1000 });
         rates.take(&tenant, &limits, 1000, 0).unwrap();
@@ -171,7 +166,7 @@ mod tests {
     #[test]
     fn tokens_are_returned_and_tenants_have_their_own() {
         let (rates, limits) = (IngestionRates::default(), limits(100, 100));
-        let (a, b) = (TenantId::new("a").unwrap(), TenantId::new("b").unwrap());
+        let (a, b) = (StoreId::from(TenantId::new("a").unwrap()), StoreId::from(TenantId::new("b").unwrap()));
         rates.take(&a, &limits, 100, 0).unwrap();
         rates.take(&b, &limits, 100, 0).unwrap();
         rates.take(&a, &limits, 1, 0).unwrap_err();
@@ -183,7 +178,7 @@ mod tests {
     fn full_buckets_are_dropped() {
         let (rates, limits) = (IngestionRates::default(), limits(100, 100));
         for idx in 0..100_000u64 {
-            let tenant = TenantId::new(&format!("t{idx}")).unwrap();
+            let tenant = StoreId::from(TenantId::new(&format!("t{idx}")).unwrap());
             rates.take(&tenant, &limits, 1, idx * SECOND_NS / 1000).unwrap();
         }
         assert!(rates.len() <= 2 * BUCKET_COUNT_MIN, "{} buckets", rates.len());

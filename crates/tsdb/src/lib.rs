@@ -48,6 +48,7 @@ pub use chronolith_bucket::{BucketError, CatalogOptions, StoreConfig};
 pub use chronolith_bucket::{CacheSnapshot, FolderSummary};
 pub use chronolith_format::chunk::xor::EncodedChunk;
 pub use chronolith_format::graphite::{StoredEvent, StoredMetaTags};
+pub use chronolith_format::store_name;
 pub use chronolith_head::{
     Cardinality, HeadError, MemoryPart, ReplayProgress, SyncMode, TenantMemory, TenantStats, WalError,
     WriteError,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use chronolith_model::{TenantId, TenantLimits};
+use chronolith_model::{StoreId, TenantId, TenantLimits};
 
 /// Limits of all tenants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +21,12 @@ impl LimitsTable {
     #[must_use]
     pub fn of(&self, tenant: &TenantId) -> &TenantLimits {
         self.by_tenant.get(tenant).unwrap_or(&self.default)
+    }
+
+    /// Returns the limits of the tenant of a default store, and the defaults for other stores: the catalogue
+    /// of databases knows their owners.
+    pub(crate) fn of_store(&self, store: &StoreId) -> &TenantLimits {
+        store.tenant().map_or(&self.default, |tenant| self.of(tenant))
     }
 }
 

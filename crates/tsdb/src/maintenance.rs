@@ -24,6 +24,7 @@ mod scrub;
 pub(crate) mod store_removal;
 mod tenant_cleanup;
 
+use chronolith_format::store_name;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -325,7 +326,7 @@ impl Maintenance {
     fn finish(&self, scheduler: &mut Scheduler, job: Job, outcome: &Outcome, now_ms: i64) {
         let kind = job.key.kind;
         let tenant = job.key.tenant.clone();
-        let tenant = tenant.as_ref().map(tracing::field::display);
+        let tenant = tenant.as_ref().map(|store| tracing::field::display(store_name(store)));
         let retry_ms = scheduler.finish(job, outcome, now_ms);
         let counters = self.counters.of(kind);
         if !matches!(outcome, Outcome::Interrupted | Outcome::Postponed) {

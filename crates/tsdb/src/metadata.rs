@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use chronolith_base::Env;
 use chronolith_base::hash::{FixedState, HashSet};
 use chronolith_head::{SyncMode, WriteError};
-use chronolith_model::{MetadataEntry, TenantId};
+use chronolith_model::{MetadataEntry, StoreId};
 
 use crate::committed_log::{CommittedLog, FrameQueue};
 use crate::frame_copies::Findings;
@@ -50,7 +50,7 @@ pub(crate) struct Change(u64);
 
 /// Entries in memory, and frames that are not in the file yet.
 struct Kept {
-    tenants: BTreeMap<TenantId, TenantMetadata>,
+    tenants: BTreeMap<StoreId, TenantMetadata>,
     text_bytes: usize,
     pending: Frames,
     /// Number of changes since the start.
@@ -131,7 +131,7 @@ impl TenantMetadata {
     }
 
     /// Puts all entries into frames.
-    fn put_all(&self, tenant: &TenantId, frames: &mut Frames) {
+    fn put_all(&self, tenant: &StoreId, frames: &mut Frames) {
         self.metrics.values().for_each(|entries| frames.put(tenant, entries.iter().rev()));
         frames.end_frame();
     }
@@ -143,7 +143,7 @@ impl Kept {
         Kept { tenants: BTreeMap::new(), text_bytes: 0, pending, change_count: 0, hasher }
     }
 
-    fn keep(&mut self, tenant: &TenantId, entry: &MetadataEntry) -> Fate {
+    fn keep(&mut self, tenant: &StoreId, entry: &MetadataEntry) -> Fate {
         let kept = self.tenants.entry(tenant.clone()).or_default();
         let before = kept.text_bytes;
         let fate = kept.keep(entry, &self.hasher, TEXT_BYTES_MAX.saturating_sub(self.text_bytes));
@@ -151,13 +151,13 @@ impl Kept {
         fate
     }
 
-    fn knows(&self, tenant: &TenantId, entries: &[MetadataEntry]) -> bool {
+    fn knows(&self, tenant: &StoreId, entries: &[MetadataEntry]) -> bool {
         let Some(TenantMetadata { newest, .. }) = self.tenants.get(tenant) else { return false };
         entries.iter().all(|entry| newest.contains(&hash_of(&self.hasher, entry)))
     }
 
     /// Queues frames with all entries of `metrics`.
-    fn queue(&mut self, tenant: &TenantId, metrics: &BTreeSet<String>) {
+    fn queue(&mut self, tenant: &StoreId, metrics: &BTreeSet<String>) {
         let Some(kept) = self.tenants.get_mut(tenant) else { return };
         for metric in metrics {
             kept.moved.remove(metric);
@@ -226,7 +226,7 @@ impl MetadataStore {
     }
 
     /// Keeps `entries`; the newest of a metric comes first and may replace the oldest.
-    pub(crate) fn keep(&self, tenant: &TenantId, entries: &[MetadataEntry]) -> Change {
+    pub(crate) fn keep(&self, tenant: &StoreId, entries: &[MetadataEntry]) -> Change {
         if entries.is_empty() {
             return Change(0);
         }
@@ -294,14 +294,14 @@ impl MetadataStore {
         self.sync()
     }
 
-    /// Returns a file with the entries of `tenants`; `None` if there is none.
-    pub(crate) fn file_of(&self, tenants: &[TenantId]) -> Option<Vec<u8>> {
+    /// Returns a file with the entries of `stores`; `None` if there is none.
+    pub(crate) fn file_of(&self, stores: &[StoreId]) -> Option<Vec<u8>> {
         let kept = self.log.read();
         let mut frames = kept.pending.restarted();
         let header_len = frames.len();
-        for tenant in tenants {
-            if let Some(metadata) = kept.tenants.get(tenant) {
-                metadata.put_all(tenant, &mut frames);
+        for store in stores {
+            if let Some(metadata) = kept.tenants.get(store) {
+                metadata.put_all(store, &mut frames);
             }
         }
         (frames.len() > header_len).then(|| frames.take())
@@ -319,7 +319,7 @@ impl MetadataStore {
     }
 
     /// Returns the number of metrics of `tenant` with metadata.
-    pub(crate) fn metric_count(&self, tenant: &TenantId) -> u64 {
+    pub(crate) fn metric_count(&self, tenant: &StoreId) -> u64 {
         self.log.read().tenants.get(tenant).map_or(0, |tenant| tenant.metrics.len() as u64)
     }
 
@@ -329,7 +329,7 @@ impl MetadataStore {
     }
 
     /// Returns the entries of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
-    pub(crate) fn list(&self, tenant: &TenantId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
+    pub(crate) fn list(&self, tenant: &StoreId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
         let kept = self.log.read();
         let Some(TenantMetadata { metrics, .. }) = kept.tenants.get(tenant) else { return Vec::new() };
         let shown = if limit == 0 { usize::MAX } else { limit };

@@ -6,7 +6,7 @@
 use chronolith_base::Reservation;
 use chronolith_base::hash::HashMap;
 use chronolith_block::{Block, metric_bytes, visit_metric_bytes};
-use chronolith_model::{QueryError, ReadContext, TenantId, TimeRange};
+use chronolith_model::{QueryError, ReadContext, StoreId, TimeRange};
 
 use crate::blocks::BlockStore;
 
@@ -49,7 +49,7 @@ impl MetricDiskBytes {
 /// [`QueryError::Memory`] without room for the names.
 pub(crate) fn read(
     blocks: &BlockStore,
-    tenant: &TenantId,
+    tenant: &StoreId,
     filter: MetricFilter<'_>,
     ctx: &ReadContext,
 ) -> Result<MetricDiskBytes, QueryError> {

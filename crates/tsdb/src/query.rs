@@ -34,7 +34,7 @@ use chronolith_model::query::{
     VecBatches,
 };
 use chronolith_model::{
-    DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, TenantId,
+    DuplicatePolicy, KIND_LABEL, QueryError, Queryable, ReadContext, Selector, SeriesBatches, StoreId,
     TimeRange,
 };
 
@@ -47,13 +47,13 @@ use crate::storage::Storage;
 /// Head and blocks of one tenant.
 pub(crate) struct TenantQueryable {
     head: Arc<Head>,
-    tenant: TenantId,
+    tenant: StoreId,
     blocks: QueryBlocks,
     duplicates: DuplicatePolicy,
 }
 
 impl TenantQueryable {
-    pub(crate) fn new(storage: &Storage, tenant: &TenantId) -> TenantQueryable {
+    pub(crate) fn new(storage: &Storage, tenant: &StoreId) -> TenantQueryable {
         let duplicates = storage.limits_of(tenant).duplicates;
         let bucket = storage.bucket_blocks(tenant);
         let blocks = QueryBlocks::new(tenant, storage.blocks(), bucket);

@@ -13,8 +13,9 @@ use chronolith_base::Env;
 use chronolith_base::utc::UtcTime;
 use chronolith_block::{BlockSource, BlockWriter};
 use chronolith_format::block::meta::Ulid;
+use chronolith_format::store_name;
 use chronolith_head::WindowSeries;
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TenantId, TimeRange};
 
 use crate::admin::error::AdminError;
 use crate::blocks::tenant::{TENANTS_DIR, tenant_dir};
@@ -65,11 +66,11 @@ impl<'a> SnapshotWriter<'a> {
         SnapshotWriter { storage }
     }
 
-    /// Writes a snapshot of `tenants` and returns its name. The caller keeps maintenance out.
+    /// Writes a snapshot of `stores` and returns its name. The caller keeps maintenance out.
     ///
     /// # Errors
     /// [`AdminError`]; the incomplete snapshot is removed.
-    pub(crate) fn write(&self, tenants: &[TenantId], head: SnapshotHead) -> Result<String, AdminError> {
+    pub(crate) fn write(&self, stores: &[StoreId], head: SnapshotHead) -> Result<String, AdminError> {
         let env = self.storage.env();
         let (disk, data_dir) = (&env.disk, &self.storage.options().data_dir);
         let name =
@@ -83,20 +84,21 @@ impl<'a> SnapshotWriter<'a> {
         disk.create_dir_all(&tmp.join(TENANTS_DIR)).map_err(io(&tmp))?;
         disk.sync_dir(data_dir).map_err(io(data_dir))?;
         let mut creating = CreatingDir { env, path: tmp.clone(), complete: false };
-        for tenant in self.with_stores(tenants) {
-            self.write_tenant(&tenant, &tenant_dir(&tmp, &tenant), head)?;
+        let tenants: Vec<TenantId> = stores.iter().filter_map(StoreId::tenant).cloned().collect();
+        for store in self.with_stores_of(stores, &tenants) {
+            self.write_tenant(&store, &tenant_dir(&tmp, &store), head)?;
         }
-        if let Some(bytes) = self.storage.metadata().file_of(tenants) {
+        if let Some(bytes) = self.storage.metadata().file_of(stores) {
             for name in [METADATA_FILE, METADATA_MIRROR] {
                 disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
             }
         }
-        if let Some(bytes) = self.storage.graphite().file_of(tenants) {
+        if let Some(bytes) = self.storage.graphite().file_of(&tenants) {
             for name in [GRAPHITE_FILE, GRAPHITE_MIRROR] {
                 disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
             }
         }
-        if let Some(bytes) = self.storage.databases().file_of(tenants) {
+        if let Some(bytes) = self.storage.databases().file_of(&tenants) {
             for name in DATABASES_FILES {
                 disk.write_atomic(&tmp.join(name), &bytes).map_err(io(&tmp))?;
             }
@@ -109,16 +111,16 @@ impl<'a> SnapshotWriter<'a> {
         Ok(name)
     }
 
-    /// Returns `tenants` and the stores of their databases, without dropped stores.
-    fn with_stores(&self, tenants: &[TenantId]) -> BTreeSet<TenantId> {
+    /// Returns `stores` and the stores of the databases of `tenants`, without dropped stores.
+    fn with_stores_of(&self, stores: &[StoreId], tenants: &[TenantId]) -> BTreeSet<StoreId> {
         let catalog = self.storage.databases().catalog();
         let of_tenants = catalog.policies().filter(|(owner, _)| tenants.contains(owner));
-        let stores = of_tenants.map(|(_, policy)| policy.store.clone());
-        let all = tenants.iter().cloned().chain(stores);
-        all.filter(|tenant| !catalog.dropped.contains(tenant)).collect()
+        let of_tenants = of_tenants.map(|(_, policy)| &policy.store);
+        let all = stores.iter().chain(of_tenants);
+        all.filter(|store| !catalog.dropped.contains(store)).cloned().collect()
     }
 
-    fn write_tenant(&self, tenant: &TenantId, dir: &Path, head: SnapshotHead) -> Result<(), AdminError> {
+    fn write_tenant(&self, tenant: &StoreId, dir: &Path, head: SnapshotHead) -> Result<(), AdminError> {
         let (disk, windows) = (&self.storage.env().disk, self.storage.head().windows());
         let io = |error| AdminError::Io { path: dir.to_owned(), error };
         disk.create_dir_all(dir).map_err(io)?;
@@ -144,7 +146,7 @@ impl<'a> SnapshotWriter<'a> {
     /// Writes a window of the head to a block of the snapshot; its samples stay in the head.
     fn write_window(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         range: TimeRange,
         dir: &Path,
         previous: Option<Ulid>,
@@ -157,7 +159,7 @@ impl<'a> SnapshotWriter<'a> {
         for series in window.series_with_later() {
             let WindowSeries { labels, chunks, texts, damages } = series?;
             for damage in damages {
-                tracing::error!(%tenant, %labels, %damage, "damaged chunk omitted from the snapshot");
+                tracing::error!(tenant = %store_name(tenant), %labels, %damage, "damaged chunk omitted from the snapshot");
             }
             encoder.put::<AdminError>(&labels, &chunks, texts.as_ref(), &mut writer)?;
         }

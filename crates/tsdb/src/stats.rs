@@ -3,7 +3,7 @@
 //! Not here: metrics of the server (`server::metrics`).
 
 use chronolith_head::HeadStats;
-use chronolith_model::TenantId;
+use chronolith_model::{StoreId, TenantId};
 
 use crate::admin::AdminCounters;
 use crate::bucket_maintenance::BucketMaintenance;
@@ -112,10 +112,10 @@ pub(crate) fn collect(sources: &StatsSources<'_>) -> TsdbStats {
 
 /// Returns the tenants with data, sorted.
 pub(crate) fn tenants(storage: &Storage) -> Vec<TenantId> {
-    let mut all = storage.head().statistics().tenants();
+    let mut stores = storage.head().statistics().tenants();
     let with_blocks = storage.blocks().all().into_iter().filter(|(_, blocks)| blocks.totals().count > 0);
-    all.extend(with_blocks.map(|(tenant, _)| tenant));
-    all.retain(|tenant| !tenant.is_store());
+    stores.extend(with_blocks.map(|(tenant, _)| tenant));
+    let mut all: Vec<TenantId> = stores.iter().filter_map(StoreId::tenant).cloned().collect();
     all.extend(storage.databases().catalog().tenants.keys().cloned());
     all.sort();
     all.dedup();

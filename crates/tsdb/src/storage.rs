@@ -11,7 +11,7 @@ use chronolith_bucket::Folder;
 use chronolith_format::block::meta::Ulid;
 use chronolith_head::Head;
 use chronolith_model::rollup::RollupRules;
-use chronolith_model::{BlockEncoding, TenantId, TenantLimits};
+use chronolith_model::{BlockEncoding, StoreId, TenantId, TenantLimits};
 use parking_lot::RwLock;
 
 use crate::blocks::BlockStore;
@@ -106,7 +106,7 @@ impl Storage {
     }
 
     /// Returns true if the bucket has all deletions of a block, or none is to have them.
-    pub(crate) fn has_bucket_deletions(&self, tenant: &TenantId, entry: &Arc<BlockEntry>) -> bool {
+    pub(crate) fn has_bucket_deletions(&self, tenant: &StoreId, entry: &Arc<BlockEntry>) -> bool {
         match self.uploads.as_ref().zip(self.folder_of(tenant)) {
             Some((uploads, folder)) => uploads.has(&folder, entry),
             None => true,
@@ -119,13 +119,13 @@ impl Storage {
     }
 
     /// Returns true if the bucket has a local block with all its deletions, and queries know that.
-    pub(crate) fn is_uploaded(&self, store: &TenantId, block: &Arc<BlockEntry>) -> bool {
+    pub(crate) fn is_uploaded(&self, store: &StoreId, block: &Arc<BlockEntry>) -> bool {
         let uploads = self.uploads.as_ref().zip(self.folder_of(store));
         uploads.is_some_and(|(uploads, folder)| uploads.has(&folder, block))
     }
 
     /// Returns the blocks that the bucket has of a store, local ones included; `None` if that is not known.
-    pub(crate) fn places_in_bucket(&self, store: &TenantId) -> Option<Vec<BlockPlace>> {
+    pub(crate) fn places_in_bucket(&self, store: &StoreId) -> Option<Vec<BlockPlace>> {
         match self.uploads.as_ref().zip(self.folder_of(store)) {
             None => Some(Vec::new()),
             Some((uploads, folder)) => {
@@ -148,15 +148,18 @@ impl Storage {
 
     /// Folder of a store in the bucket; `None` for the store of a retention policy that was never uploaded
     /// or is dropped.
-    pub(crate) fn folder_of(&self, store: &TenantId) -> Option<Folder> {
-        if store.is_store() { self.side.databases.folder_of(store) } else { Some(Folder::of_tenant(store)) }
+    pub(crate) fn folder_of(&self, store: &StoreId) -> Option<Folder> {
+        match store.tenant() {
+            Some(tenant) => Some(Folder::of_tenant(tenant)),
+            None => self.side.databases.folder_of(store),
+        }
     }
 
     /// Blocks of a store in the bucket; `None` without a bucket, or if that never had a block of the store.
-    pub(crate) fn bucket_blocks(&self, store: &TenantId) -> Option<FolderSource> {
+    pub(crate) fn bucket_blocks(&self, store: &StoreId) -> Option<FolderSource> {
         let catalog = self.bucket()?.catalog().clone();
         let folder = self.folder_of(store)?;
-        let retention_ms = if store.is_store() { self.limits_of(store).retention_ms } else { 0 };
+        let retention_ms = if !store.is_default() { self.limits_of(store).retention_ms } else { 0 };
         let expired_end = match retention_ms {
             0 => i64::MIN,
             _ => store.time_unit().from_ms(self.env.clock.now_ms().saturating_sub(retention_ms)),
@@ -173,23 +176,25 @@ impl Storage {
         self.limits.read().clone()
     }
 
-    pub(crate) fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
+    pub(crate) fn limits_of(&self, store: &StoreId) -> TenantLimits {
         let of_owner = |tenant: &TenantId| self.limits.read().of(tenant).clone();
-        let of_store = if tenant.is_store() { self.side.databases.limits_of(tenant, of_owner) } else { None };
-        of_store.unwrap_or_else(|| of_owner(tenant))
+        let of_numbered =
+            if store.is_default() { None } else { self.side.databases.limits_of(store, of_owner) };
+        of_numbered.unwrap_or_else(|| self.limits.read().of_store(store).clone())
     }
 
-    /// Returns the encoding of the blocks of `tenant`: the setting of a tenant in milliseconds.
-    pub(crate) fn block_encoding_of(&self, tenant: &TenantId) -> BlockEncoding {
-        encoding_for(tenant.time_unit(), self.limits.read().of(tenant).block_encoding)
+    /// Returns the encoding of the blocks of `store`: the setting of a tenant in milliseconds.
+    pub(crate) fn block_encoding_of(&self, store: &StoreId) -> BlockEncoding {
+        encoding_for(store.time_unit(), self.limits.read().of_store(store).block_encoding)
     }
 
     /// Replaces the limits of all tenants. Blocks of tenants with another retention are planned again, and
     /// cached results that another duplicate policy may change count as changed.
     pub(crate) fn set_limits(&self, limits: LimitsTable) {
         let before = std::mem::replace(&mut *self.limits.write(), limits.clone());
-        self.changes.note_all(|tenant| before.of(tenant).duplicates != limits.of(tenant).duplicates);
-        self.blocks
-            .mark_changed_if(|tenant| before.of(tenant).retention_ms != limits.of(tenant).retention_ms);
+        self.changes.note_all(|store| before.of_store(store).duplicates != limits.of_store(store).duplicates);
+        self.blocks.mark_changed_if(|store| {
+            before.of_store(store).retention_ms != limits.of_store(store).retention_ms
+        });
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::TenantId;
+use chronolith_model::{StoreId, TenantId};
 
 use crate::ingestion_rate::IngestionRates;
 use crate::metadata::METRICS_PER_TENANT_MAX;
@@ -42,16 +42,14 @@ pub(crate) fn sizes(storage: &Storage) -> BTreeMap<TenantId, TenantSize> {
         sizes.entry(tenant).or_default();
     }
     let catalog = storage.databases().catalog();
-    let mut owners: HashMap<&TenantId, &TenantId> = HashMap::default();
+    let mut owners: HashMap<&StoreId, &TenantId> = HashMap::default();
     for (owner, databases) in &catalog.tenants {
         owners.extend(databases.policies().map(|policy| (&policy.store, owner)));
     }
     for one in storage.head().statistics().memory_by_tenant(usize::MAX) {
-        let owner = owners.get(&one.tenant).map_or(&one.tenant, |owner| *owner);
+        let owner = one.tenant.tenant().or_else(|| owners.get(&one.tenant).copied());
         // The samples of a dropped store are removed in the background.
-        if owner.is_store() {
-            continue;
-        }
+        let Some(owner) = owner else { continue };
         let size = sizes.entry(owner.clone()).or_default();
         size.series_count += one.series_count;
         size.memory_bytes += one.bytes;
@@ -61,9 +59,11 @@ pub(crate) fn sizes(storage: &Storage) -> BTreeMap<TenantId, TenantSize> {
 
 /// Returns the use of those limits of `tenant` that the storage keeps.
 pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &TenantId) -> Vec<LimitUse> {
-    let limits = storage.limits_of(tenant);
+    let default_store = StoreId::from(tenant);
+    let limits = storage.limits_of(&default_store);
     let head = storage.head().statistics();
-    let mut uses = vec![series_use("series".to_owned(), head.series_count_of(tenant), limits.series_max)];
+    let mut uses =
+        vec![series_use("series".to_owned(), head.series_count_of(&default_store), limits.series_max)];
     let catalog = storage.databases().catalog();
     if let Some(of_tenant) = catalog.of(tenant) {
         if let Some(graphite) = &of_tenant.graphite {
@@ -85,7 +85,7 @@ pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &Ten
         }
     }
     let now_ns = storage.env().clock.mono_ns();
-    if let Some(burst) = rates.burst_use(tenant, &limits, now_ns) {
+    if let Some(burst) = rates.burst_use(&default_store, &limits, now_ns) {
         uses.push(LimitUse {
             name: "ingestion_burst".to_owned(),
             setting: Some("ingestion-burst"),
@@ -102,7 +102,7 @@ pub(crate) fn limit_uses(storage: &Storage, rates: &IngestionRates, tenant: &Ten
     uses.push(LimitUse {
         name: "metadata".to_owned(),
         setting: None,
-        used: storage.metadata().metric_count(tenant),
+        used: storage.metadata().metric_count(&default_store),
         limit: Some(METRICS_PER_TENANT_MAX as u64),
     });
     uses

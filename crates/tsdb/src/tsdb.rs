@@ -20,7 +20,7 @@ use chronolith_model::query::TenantSources;
 use chronolith_model::rollup::RollupRules;
 use chronolith_model::{
     Exemplar, KIND_LABEL, Labels, METRIC_NAME, Matcher, MetadataEntry, QueryError, Queryable, ReadContext,
-    Selector, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
+    Selector, StoreId, TenantId, TenantLimits, TimeRange, WriteBatch, WriteOutcome,
 };
 
 use crate::admin::error::AdminError;
@@ -184,7 +184,7 @@ impl Tsdb {
     ///
     /// # Errors
     /// [`WriteError`]: nothing of the batch is acknowledged. Rejected samples are no error: see the outcome.
-    pub fn append(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
+    pub fn append(&self, tenant: &StoreId, batch: &WriteBatch) -> Result<WriteOutcome, WriteError> {
         self.wait_durable(self.apply(tenant, batch)?)
     }
 
@@ -193,14 +193,14 @@ impl Tsdb {
     ///
     /// # Errors
     /// As [`Tsdb::append`].
-    pub fn apply(&self, tenant: &TenantId, batch: &WriteBatch) -> Result<Applied, WriteError> {
+    pub fn apply(&self, tenant: &StoreId, batch: &WriteBatch) -> Result<Applied, WriteError> {
         self.apply_of(tenant, batch, Writer::Client)
     }
 
     /// Returns the earliest time in milliseconds that others than continuous queries have written since a
     /// generation, deletions included; `i64::MAX` if there is none.
     #[must_use]
-    pub fn sent_since(&self, tenant: &TenantId, generation: u64) -> i64 {
+    pub fn sent_since(&self, tenant: &StoreId, generation: u64) -> i64 {
         self.storage.changes().sent_since(tenant, generation)
     }
 
@@ -210,18 +210,18 @@ impl Tsdb {
     /// As [`Tsdb::append`].
     pub fn apply_of(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         batch: &WriteBatch,
         writer: Writer,
     ) -> Result<Applied, WriteError> {
-        let limits = self.limits_of(tenant);
+        let limits = self.storage.limits_of(tenant);
         let (mut outcome, position) = self.append_to_head(tenant, &limits, batch)?;
         // After the samples are visible and before they are acknowledged, as result caches require.
         self.storage.changes().note_batch(tenant, batch, writer);
-        if let Some(owner) = self.owner_of(tenant)
+        if !tenant.is_default()
             && let Some(&first) = batch.times.iter().min()
         {
-            self.note_change_of_owner(&owner, tenant.time_unit().to_ms(first));
+            self.note_change_of_owner(tenant, first);
         }
         let change = self.storage.metadata().keep(tenant, &batch.metadata);
         let window = ExemplarWindow::of(&limits, self.storage.env().clock.now_ms());
@@ -249,7 +249,7 @@ impl Tsdb {
     /// Takes the tokens of the tenant's rate limit and appends. A batch is refused as a whole or not at all.
     fn append_to_head(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         limits: &TenantLimits,
         batch: &WriteBatch,
     ) -> Result<(WriteOutcome, WalPosition), WriteError> {
@@ -268,10 +268,16 @@ impl Tsdb {
         tenant_view(&self.storage, tenant)
     }
 
+    /// Returns head and blocks of one store as one source, without the other stores of its tenant.
+    #[must_use]
+    pub fn store_queryable(&self, store: &StoreId) -> Arc<dyn Queryable> {
+        Arc::new(TenantQueryable::new(&self.storage, store))
+    }
+
     /// Returns head and blocks of `tenant` as one source for languages with types: series with all their
     /// labels, reserved ones included, and samples of the type of their series.
     #[must_use]
-    pub fn typed_queryable(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
+    pub fn typed_queryable(&self, tenant: &StoreId) -> Arc<dyn Queryable> {
         Arc::new(TypedQueryable::new(TenantQueryable::new(&self.storage, tenant)))
     }
 
@@ -279,13 +285,13 @@ impl Tsdb {
     /// metrics, with times in nanoseconds.
     #[must_use]
     pub fn as_measurements(&self, tenant: &TenantId) -> Arc<dyn Queryable> {
-        as_measurements(Arc::new(TenantQueryable::new(&self.storage, tenant)))
+        as_measurements(Arc::new(TenantQueryable::new(&self.storage, &tenant.into())))
     }
 
     /// Returns the fields named `value` of the store of a retention policy as metrics named as their
     /// measurements, with times in milliseconds.
     #[must_use]
-    pub fn as_metrics(&self, store: &TenantId) -> Arc<dyn Queryable> {
+    pub fn as_metrics(&self, store: &StoreId) -> Arc<dyn Queryable> {
         as_metrics(in_milliseconds(Arc::new(TenantQueryable::new(&self.storage, store))))
     }
 
@@ -293,7 +299,7 @@ impl Tsdb {
     ///
     /// # Errors
     /// As a query that reads the list of blocks of the bucket.
-    pub fn sample_ranges(&self, tenant: &TenantId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
+    pub fn sample_ranges(&self, tenant: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
         let windows = self.storage.head().windows().list_of(tenant);
         let mut ranges: Vec<TimeRange> = windows.iter().map(|window| window.range).collect();
         if let Some(blocks) = self.storage.blocks().tenant(tenant) {
@@ -308,7 +314,7 @@ impl Tsdb {
 
     /// Returns an estimate of the series of `tenant`: those in the head or in the block with most of them.
     #[must_use]
-    pub fn series_count(&self, tenant: &TenantId) -> u64 {
+    pub fn series_count(&self, tenant: &StoreId) -> u64 {
         let ctx = ReadContext::unlimited(self.storage.env().clock.clone());
         let all = Selector { matchers: &[], range: TimeRange::ALL };
         let estimate = TenantQueryable::new(&self.storage, tenant).estimate(&all, &ctx);
@@ -324,7 +330,7 @@ impl Tsdb {
     /// Returns the metadata of one metric or all, sorted by metric; at most `limit` metrics (0 = all).
     #[must_use]
     pub fn metadata(&self, tenant: &TenantId, metric: Option<&str>, limit: usize) -> Vec<MetadataEntry> {
-        self.storage.metadata().list(tenant, metric, limit)
+        self.storage.metadata().list(&tenant.into(), metric, limit)
     }
 
     /// Returns the exemplars of series that match any of `selectors`, by series labels, times ascending.
@@ -335,13 +341,13 @@ impl Tsdb {
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Vec<(Labels, Vec<Exemplar>)> {
-        self.exemplars.select(tenant, selectors, range)
+        self.exemplars.select(&tenant.into(), selectors, range)
     }
 
     /// Returns the part of `range`, in the unit of the tenant, from the first window on in which `tenant` may
     /// have samples; `None` if there is none.
     #[must_use]
-    pub fn times(&self, tenant: &TenantId, range: TimeRange) -> Option<TimeRange> {
+    pub fn times(&self, tenant: &StoreId, range: TimeRange) -> Option<TimeRange> {
         let windows = self.storage.head().windows().list_of(tenant);
         let head = windows.iter().map(|window| window.range).filter(|window| window.overlaps(range));
         let blocks = self.storage.blocks().tenant(tenant);
@@ -352,21 +358,18 @@ impl Tsdb {
 
     /// Records that samples of `tenant` in `range`, in its unit, changed by another way than [`Tsdb::append`]
     /// or retention: a deletion, an import of blocks. To be called after the change.
-    pub fn note_change(&self, tenant: &TenantId, range: TimeRange) {
+    pub fn note_change(&self, tenant: &StoreId, range: TimeRange) {
         self.storage.changes().note_range(tenant, range);
-        if let Some(owner) = self.owner_of(tenant) {
-            self.note_change_of_owner(&owner, tenant.time_unit().to_ms(range.start));
+        self.note_change_of_owner(tenant, range.start);
+    }
+
+    /// Records that samples of a store from `first` on changed for readers of all stores of its owner.
+    fn note_change_of_owner(&self, store: &StoreId, first: i64) {
+        let owner = if store.is_default() { None } else { self.storage.databases().owner_of(store) };
+        if let Some(owner) = owner {
+            let from_ms = TimeRange::new(store.time_unit().to_ms(first), i64::MAX);
+            self.storage.changes().note_range(&owner.into(), from_ms);
         }
-    }
-
-    /// Returns the tenant whose databases a store belongs to.
-    fn owner_of(&self, store: &TenantId) -> Option<TenantId> {
-        if store.is_store() { self.storage.databases().owner_of(store) } else { None }
-    }
-
-    /// Records that samples of a store from `first_ms` on changed for readers of all stores of its owner.
-    fn note_change_of_owner(&self, owner: &TenantId, first_ms: i64) {
-        self.storage.changes().note_range(owner, TimeRange::new(first_ms, i64::MAX));
     }
 
     /// Returns the tenants with data, sorted.
@@ -404,11 +407,11 @@ impl Tsdb {
     pub fn change_databases(&self, tenant: &TenantId, change: &CatalogChange) -> Result<(), CatalogError> {
         self.storage.databases().change(tenant, change)?;
         if !matches!(change, CatalogChange::SetLastRun { .. }) {
-            self.storage.changes().note_range(tenant, TimeRange::ALL);
+            self.storage.changes().note_range(&tenant.into(), TimeRange::ALL);
         }
         let is_of_tenant =
-            |store: &TenantId| self.storage.databases().owner_of(store).as_ref() == Some(tenant);
-        self.storage.blocks().mark_changed_if(|store| store.is_store() && is_of_tenant(store));
+            |store: &StoreId| self.storage.databases().owner_of(store).as_ref() == Some(tenant);
+        self.storage.blocks().mark_changed_if(|store| !store.is_default() && is_of_tenant(store));
         Ok(())
     }
 
@@ -418,10 +421,10 @@ impl Tsdb {
         self.storage.limits()
     }
 
-    /// Returns the limits of `tenant`.
+    /// Returns the limits of `store`: the limits of its tenant, and what the catalogue of databases sets.
     #[must_use]
-    pub fn limits_of(&self, tenant: &TenantId) -> TenantLimits {
-        self.storage.limits_of(tenant)
+    pub fn limits_of(&self, store: &StoreId) -> TenantLimits {
+        self.storage.limits_of(store)
     }
 
     /// Replaces the limits of all tenants (configuration reload). Writes, flushes, retention and compactions
@@ -575,7 +578,7 @@ impl Tsdb {
     /// [`AdminError`]; part of the samples may be deleted then.
     pub fn delete_series(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<DeleteReport, AdminError> {
@@ -590,18 +593,18 @@ impl Tsdb {
     ///
     /// # Errors
     /// [`AdminError`]; blocks before the failed one are clean, the others are unchanged.
-    pub fn clean_tombstones(&self, tenant: &TenantId) -> Result<u64, AdminError> {
+    pub fn clean_tombstones(&self, tenant: &StoreId) -> Result<u64, AdminError> {
         self.admin()?.clean_tombstones(tenant)
     }
 
-    /// Writes a snapshot of `tenants` and returns its name below `snapshots/` of the data directory. Cost: a
-    /// hard link per file of a block, and a flush of the head's windows. Maintenance waits meanwhile, writes
-    /// do not.
+    /// Writes a snapshot of `stores` and returns its name below `snapshots/` of the data directory. With the
+    /// default store of a tenant come its other stores, databases, metadata and events. Cost: a hard link per
+    /// file of a block, and a flush of the head's windows. Maintenance waits meanwhile, writes do not.
     ///
     /// # Errors
     /// [`AdminError`]; nothing of the snapshot is left then.
-    pub fn snapshot(&self, tenants: &[TenantId], head: SnapshotHead) -> Result<String, AdminError> {
-        self.admin()?.snapshot(tenants, head)
+    pub fn snapshot(&self, stores: &[StoreId], head: SnapshotHead) -> Result<String, AdminError> {
+        self.admin()?.snapshot(stores, head)
     }
 
     fn admin(&self) -> Result<Admin<'_>, AdminError> {
@@ -644,7 +647,7 @@ impl Tsdb {
     /// Returns the head cardinality of `tenant`, `limit` entries per list.
     #[must_use]
     pub fn cardinality(&self, tenant: &TenantId, limit: usize) -> Cardinality {
-        let mut all = self.storage.head().statistics().cardinality(tenant, limit);
+        let mut all = self.storage.head().statistics().cardinality(&tenant.into(), limit);
         all.values_by_label.retain(|(name, _)| name != KIND_LABEL);
         all.bytes_by_label.retain(|(name, _)| name != KIND_LABEL);
         let is_kind = |pair: &str| pair.strip_prefix(KIND_LABEL).is_some_and(|rest| rest.starts_with('='));
@@ -655,7 +658,7 @@ impl Tsdb {
     /// Returns sizes of `tenant` in the head. Walks its series.
     #[must_use]
     pub fn head_stats_of(&self, tenant: &TenantId) -> TenantStats {
-        self.storage.head().statistics().tenant_stats(tenant)
+        self.storage.head().statistics().tenant_stats(&tenant.into())
     }
 
     /// Returns the sizes of all tenants with data. Cost: visits each tenant and store.
@@ -681,7 +684,7 @@ impl Tsdb {
         ctx: &ReadContext,
         visit: &mut dyn FnMut(&str, u64) -> bool,
     ) -> Result<(), QueryError> {
-        self.storage.head().reader().scan_series_counts(tenant, METRIC_NAME, ctx, visit)
+        self.storage.head().reader().scan_series_counts(&tenant.into(), METRIC_NAME, ctx, visit)
     }
 
     /// Returns the bytes of metrics in the local blocks of the default store of `tenant`. Cost: opens each
@@ -696,12 +699,12 @@ impl Tsdb {
         filter: MetricFilter<'_>,
         ctx: &ReadContext,
     ) -> Result<MetricDiskBytes, QueryError> {
-        metric_disk::read(self.storage.blocks(), tenant, filter, ctx)
+        metric_disk::read(self.storage.blocks(), &tenant.into(), filter, ctx)
     }
 
-    /// Returns the number of series in the head by tenant, without tenants that have none.
+    /// Returns the number of series in the head by store, without stores that have none.
     #[must_use]
-    pub fn head_series_by_tenant(&self) -> Vec<(TenantId, u64)> {
+    pub fn head_series_by_store(&self) -> Vec<(StoreId, u64)> {
         self.storage.head().statistics().series_by_tenant()
     }
 
@@ -727,13 +730,23 @@ impl Tsdb {
     }
 }
 
+impl ChangeWatch<StoreId> for Tsdb {
+    fn generation(&self, store: &StoreId) -> u64 {
+        self.storage.changes().generation(store)
+    }
+
+    fn changed_since(&self, store: &StoreId, generation: u64) -> Changed {
+        self.storage.changes().since(store, generation)
+    }
+}
+
 impl ChangeWatch for Tsdb {
     fn generation(&self, tenant: &TenantId) -> u64 {
-        self.storage.changes().generation(tenant)
+        self.storage.changes().generation(&tenant.into())
     }
 
     fn changed_since(&self, tenant: &TenantId, generation: u64) -> Changed {
-        self.storage.changes().since(tenant, generation)
+        self.storage.changes().since(&tenant.into(), generation)
     }
 }
 

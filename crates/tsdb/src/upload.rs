@@ -26,7 +26,7 @@ use chronolith_block::{BlockEntry, TOMBSTONES_FILE};
 use chronolith_bucket::Folder;
 use chronolith_bucket::upload::Published;
 use chronolith_format::bucket::catalogue::BucketBlock;
-use chronolith_model::{DuplicatePolicy, TenantId};
+use chronolith_model::{DuplicatePolicy, StoreId};
 use parking_lot::Mutex;
 
 use crate::blocks::tenant::TenantBlocks;
@@ -44,7 +44,7 @@ const ROLLUPS_WAIT_MS: i64 = 3_600_000;
 #[derive(Default)]
 pub(crate) struct Uploads {
     /// Progress of tenants with local blocks.
-    tenants: Mutex<BTreeMap<TenantId, Progress>>,
+    tenants: Mutex<BTreeMap<StoreId, Progress>>,
     databases: DatabaseUploads,
     expiry: Expiry,
     has_started: AtomicBool,
@@ -63,7 +63,7 @@ struct Progress {
 struct TenantUpload<'a> {
     storage: &'a Storage,
     state: &'a UploadState,
-    tenant: &'a TenantId,
+    tenant: &'a StoreId,
     folder: Folder,
     blocks: &'a TenantBlocks,
 }
@@ -137,7 +137,7 @@ fn count_waiting(storage: &Storage, state: &UploadState) {
     let mut count = 0;
     let mut bytes = 0;
     let mut oldest_end_ms = i64::MAX;
-    let is_dropped = |store: &TenantId| store.is_store() && storage.databases().owner_of(store).is_none();
+    let is_dropped = |store: &StoreId| !store.is_default() && storage.databases().owner_of(store).is_none();
     let tenants = storage.blocks().all();
     for (tenant, blocks) in tenants.iter().filter(|(tenant, _)| !is_dropped(tenant)) {
         for entry in blocks.list().iter().filter(|entry| !storage.is_uploaded(tenant, entry)) {
@@ -190,7 +190,7 @@ impl TenantUpload<'_> {
     /// after some time is uploaded without.
     fn waits_for_rollups(&self, entry: &Arc<BlockEntry>) -> bool {
         let env = self.storage.env();
-        if !self.tenant.is_graphite_store() || self.storage.rollup_rules().is_none() {
+        if !self.tenant.is_graphite() || self.storage.rollup_rules().is_none() {
             return false;
         }
         let is_new = env.clock.now_ms().saturating_sub(entry.ulid().time_ms()) < ROLLUPS_WAIT_MS;

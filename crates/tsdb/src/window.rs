@@ -3,7 +3,7 @@
 //! Invariants: windows are aligned to two hours, days to 24 hours since 1970.
 //! Not here: the windows that a tenant has (`head`), when they are flushed (`maintenance::flush`).
 
-use chronolith_model::{TenantId, TimeRange, TimeUnit};
+use chronolith_model::{StoreId, TimeRange, TimeUnit};
 
 /// Width of a head window, which is the time range of a fresh block.
 pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
@@ -24,7 +24,7 @@ pub(crate) struct BlockRanges {
 }
 
 impl BlockRanges {
-    pub(crate) fn new(tenant: &TenantId, now_ms: i64) -> BlockRanges {
+    pub(crate) fn new(tenant: &StoreId, now_ms: i64) -> BlockRanges {
         let unit = tenant.time_unit();
         BlockRanges { unit, old_end: unit.from_ms(now_ms.saturating_sub(OLD_BLOCK_MS)) }
     }

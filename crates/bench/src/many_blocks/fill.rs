@@ -51,12 +51,12 @@ fn window_range(shape: Shape, window: usize) -> TimeRange {
 pub(super) fn fill(data_dir: &Path, shape: Shape) -> Result<()> {
     let env = Env { disk: Arc::new(UnsyncedDisk(RealDisk::new())), ..Env::real() };
     for n in 0..shape.tenants {
-        let dir = tenant_dir(data_dir, &TenantId::new(&tenant(n))?);
+        let dir = tenant_dir(data_dir, &TenantId::new(&tenant(n))?.into());
         for day in 0..shape.days {
             put(&env, &dir, day_range(shape, day), day_sample(shape, n, day))?;
         }
     }
-    let dir = tenant_dir(data_dir, &TenantId::new(ONE)?);
+    let dir = tenant_dir(data_dir, &TenantId::new(ONE)?.into());
     for window in 0..shape.windows {
         put(&env, &dir, window_range(shape, window), window_sample(shape, window))?;
     }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use chronolith_base::Env;
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
 use chronolith_model::{
-    Columns, DuplicatePolicy, Labels, ReadContext, Selector, TenantId, TenantLimits, TimeRange, WriteBatch,
+    Columns, DuplicatePolicy, Labels, ReadContext, Selector, StoreId, TenantLimits, TimeRange, WriteBatch,
 };
 use stats_alloc::Region;
 
@@ -66,7 +66,7 @@ fn measure_once(case: Case, data: &Path) -> Result<Appended> {
     let env = Env::real();
     let options = HeadOptions { sync: SyncMode::Os, ..HeadOptions::new(dir.path().to_path_buf()) };
     let (head, _) = Head::open(&env, options, &ReplayProgress::default())?;
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let limits =
         TenantLimits { duplicates: DuplicatePolicy::LastWins, future_ms_max: 0, ..TenantLimits::default() };
     let mut batch = batch_of(case)?;
@@ -108,7 +108,7 @@ fn batch_of(case: Case) -> Result<WriteBatch> {
     Ok(batch)
 }
 
-fn stored_count(env: &Env, head: &Head, tenant: &TenantId) -> Result<usize> {
+fn stored_count(env: &Env, head: &Head, tenant: &StoreId) -> Result<usize> {
     let ctx = ReadContext::unlimited(env.clock.clone());
     let all = Selector { matchers: &[], range: TimeRange::ALL };
     let mut columns = Columns::default();

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use chronolith_model::{LabelsBuilder, TenantId, WriteBatch};
+use chronolith_model::{LabelsBuilder, StoreId, WriteBatch};
 use chronolith_tsdb::Tsdb;
 
 use crate::traffic::{self, STEP_MS, Values};
@@ -32,7 +32,7 @@ impl Writer {
     }
 
     /// Writes one sample of each series; gives the time until that was acknowledged.
-    pub(super) fn append(&mut self, tsdb: &Tsdb, tenant: &TenantId) -> Result<Duration> {
+    pub(super) fn append(&mut self, tsdb: &Tsdb, tenant: &StoreId) -> Result<Duration> {
         self.batch.times.fill(self.next_ms);
         for (place, value) in self.batch.values.iter_mut().zip(self.values.step()) {
             *place = value;

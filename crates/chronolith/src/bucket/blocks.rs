@@ -60,7 +60,7 @@ pub(super) fn tenants(bucket: &Bucket) -> anyhow::Result<Vec<TenantId>> {
     let request = bucket.request(&TenantId::anonymous());
     let page = bucket.runtime.block_on(bucket.store.list(&request, &options));
     let page = page.context("listing the tenants; check the URL, the credentials and the right to list")?;
-    let tenant = |key: &String| TenantId::stored(key.trim_end_matches('/')).ok();
+    let tenant = |key: &String| TenantId::new(key.trim_end_matches('/')).ok();
     Ok(page.prefixes.iter().filter_map(tenant).collect())
 }
 

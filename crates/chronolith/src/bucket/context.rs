@@ -66,7 +66,7 @@ impl Bucket {
             anyhow::ensure!(id.is_none(), "--tenant: expected none, the layout thanos has no tenants");
             return Ok(Some(TenantId::anonymous()));
         }
-        id.map(|id| TenantId::stored(id).with_context(|| format!("--tenant {id}"))).transpose()
+        id.map(|id| TenantId::new(id).with_context(|| format!("--tenant {id}"))).transpose()
     }
 
     /// As [`Bucket::tenant`], for tools on one tenant.

@@ -44,7 +44,7 @@ pub(super) fn run(bucket: &Bucket, matches: &ArgMatches) -> anyhow::Result<Outco
     );
     let tenant = bucket.one_tenant(matches)?;
     let to_tenant = match value(matches, "to-tenant") {
-        Some(id) => TenantId::stored(id).with_context(|| format!("--to-tenant {id}"))?,
+        Some(id) => TenantId::new(id).with_context(|| format!("--to-tenant {id}"))?,
         None => tenant.clone(),
     };
     let to_url = value(matches, "to");

@@ -313,6 +313,23 @@ fn copy_brings_blocks_to_another_tenant_and_bucket() {
     bucket.check_error("copy", &["--tenant", "a"], "expected --to or --to-tenant");
 }
 
+/// `upload` made a folder with the name of a store, and no server read it.
+#[test]
+fn a_store_of_a_data_directory_is_no_tenant_of_a_bucket() {
+    let bucket = Fixture::new();
+    let dir = bucket.dir.path().join("a");
+    let dir = dir.to_str().unwrap();
+    for name in ["__ns-0000000000000000", "__ns-00000000000000ff", "__ms-0000000000000001", "__ns-", "__x"] {
+        let with = ["--tenant", name];
+        for command in ["ls", "verify"] {
+            bucket.check_error(command, &with, &format!("--tenant {name}"));
+        }
+        bucket.check_error("upload", &["--tenant", name, dir], &format!("--tenant {name}"));
+        bucket.check_error("copy", &["--tenant", "a", "--to-tenant", name], &format!("--to-tenant {name}"));
+        assert!(!bucket.dir.path().join(name).exists(), "{name}");
+    }
+}
+
 #[test]
 fn gc_removes_marked_blocks_after_the_delay_and_keeps_those_of_others() {
     let (local, bucket) = (Fixture::new(), Fixture::new());
@@ -322,7 +339,7 @@ fn gc_removes_marked_blocks_after_the_delay_and_keeps_those_of_others() {
     let url = format!("file://{}", bucket.dir.path().display());
     let store = Store::open(&StoreConfig::new(&url), &bucket.env, runtime.handle().clone()).unwrap();
     let snapshots = Snapshots::new(Arc::new(store), &bucket.env);
-    let tenant = TenantId::stored("b").unwrap();
+    let tenant = TenantId::new("b").unwrap();
     let timeout = Duration::from_secs(60);
     let request = RequestContext::with_timeout(&*bucket.env.clock, tenant, timeout, Purpose::Tool);
     let retire = |snapshot: &mut Snapshot| {

@@ -17,7 +17,7 @@ use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_format::chunk::kinds;
 use chronolith_model::query::{TypedColumns, TypedValues};
 use chronolith_model::{
-    Columns, KIND_LABEL, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WordKind,
+    Columns, KIND_LABEL, Labels, Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange, WordKind,
 };
 use chronolith_tsdb::Tsdb;
 use clap::{Arg, ArgMatches, Command};
@@ -121,7 +121,9 @@ impl Export {
 
     /// Time of the first sample from `start` on.
     fn first_time(&self, start: i64) -> anyhow::Result<Option<i64>> {
-        let Some(range) = self.tsdb.times(&self.tenant, TimeRange::new(start, self.wanted.end)) else {
+        let Some(range) =
+            self.tsdb.times(&StoreId::from(&self.tenant), TimeRange::new(start, self.wanted.end))
+        else {
             return Ok(None);
         };
         Ok(Some(range.start.max(start)))
@@ -135,7 +137,7 @@ impl Export {
         left_out: &mut LeftOut,
     ) -> anyhow::Result<HashMap<Labels, HashSet<i64>>> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
-        let queryable = self.tsdb.typed_queryable(&self.tenant);
+        let queryable = self.tsdb.typed_queryable(&StoreId::from(&self.tenant));
         let mut inexact = HashMap::default();
         for kind in [WordKind::Integer, WordKind::Unsigned, WordKind::Text] {
             let matchers = [Matcher::equal(KIND_LABEL, kind.label_value())];

@@ -70,7 +70,7 @@ fn export_directory(env: &Env, rules: &Rules, files: &Files, matches: &ArgMatche
     let own = tsdb.databases().of(&tenant).and_then(|own| Some(own.graphite.as_ref()?.store.clone()));
     let store = own.with_context(|| format!("tenant {tenant} has no Graphite series"))?;
     let ctx = ReadContext::unlimited(env.clock.clone());
-    let source = tsdb.queryable(&store);
+    let source = tsdb.store_queryable(&store);
     let mut batches = source.select(&Selector { matchers: &[], range: TimeRange::ALL }, &ctx)?;
     let mut batch = Vec::new();
     let mut columns = Columns::default();

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
+use chronolith_format::store_name;
 use chronolith_import::influx::{
     self, InfluxPaths, InfluxReport, InfluxSource, KIND_NAMES, Meta, SourceShard, StoreTarget,
 };
@@ -59,7 +60,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let store = &policies.iter().find(|policy| policy.name == shard.policy)?.store;
         Some(StoreTarget {
             blocks_dir: chronolith_tsdb::tenant_dir(&data_dir, store),
-            state_path: data_dir.join("import").join(format!("{store}.json")),
+            state_path: data_dir.join("import").join(format!("{}.json", store_name(store))),
         })
     };
     let mut bar = Bar::new(&env, WithoutTerminal::Log);

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use chronolith_base::Env;
+use chronolith_format::store_name;
 use chronolith_import::whisper::{self, WhisperOptions, WhisperReport};
-use chronolith_model::TenantId;
 use chronolith_model::databases::CatalogChange;
+use chronolith_model::{StoreId, TenantId};
 use chronolith_tsdb::CatalogEditor;
 
 use super::whisper_args::WhisperArgs;
@@ -34,7 +35,7 @@ pub(super) fn import(
     let workers = args.concurrency.and_then(|count| usize::try_from(count).ok());
     let options = WhisperOptions {
         blocks_dir: chronolith_tsdb::tenant_dir(data_dir, &store),
-        state_path: data_dir.join("import").join(format!("{store}.json")),
+        state_path: data_dir.join("import").join(format!("{}.json", store_name(&store))),
         selection: args.selection,
         comparison: args.comparison,
         rules: Arc::new(args.rules),
@@ -50,7 +51,7 @@ pub(super) fn import(
 }
 
 /// Returns the Graphite store of `tenant`; creates it if there is none.
-fn graphite_store(env: &Env, data_dir: &Path, tenant: &TenantId) -> anyhow::Result<TenantId> {
+fn graphite_store(env: &Env, data_dir: &Path, tenant: &TenantId) -> anyhow::Result<StoreId> {
     let (editor, repaired) = CatalogEditor::open(env, data_dir)?;
     for note in repaired {
         print(&format!("note: {note}\n"));

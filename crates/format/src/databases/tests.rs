@@ -8,7 +8,7 @@ fn catalog() -> CatalogFile {
         duration_ns: 3_600_000_000_000,
         shard_group_ns: 3_600_000_000_000,
         replica_count: 2,
-        store: TenantId::of_store(TimeUnit::Nano, number),
+        store: StoreId::Database { number },
         bucket_id: (number > 0).then_some(BucketStoreId::from_bytes([5; 16])),
     };
     let query = |name: &str, last_run_ns| ContinuousQuery {
@@ -29,13 +29,13 @@ fn catalog() -> CatalogFile {
         is_admin: false,
         privileges: BTreeMap::from([("my db".to_owned(), Privilege::Write)]),
     };
-    let store = TenantId::of_store(TimeUnit::Milli, 299);
+    let store = StoreId::Graphite { number: 299 };
     let graphite = RetentionPolicy::of_graphite(store, Some(BucketStoreId::from_bytes([9; 16])));
     let own = TenantCatalog { databases: vec![database], users: vec![user], graphite: Some(graphite) };
     let catalog = DatabaseCatalog {
         tenants: BTreeMap::from([(TenantId::anonymous(), Arc::new(own))]),
         next_store: 301,
-        dropped: vec![TenantId::of_store(TimeUnit::Nano, 7)],
+        dropped: vec![StoreId::Database { number: 7 }],
         bucket_drops: vec![BucketDrop {
             owner: TenantId::anonymous(),
             id: BucketStoreId::from_bytes([6; 16]),
@@ -103,8 +103,8 @@ fn a_file_without_graphite_stores_is_read() {
 #[test]
 fn two_graphite_stores_and_one_in_nanoseconds_are_refused() {
     let bytes = encoded();
-    let store = TenantId::of_store(TimeUnit::Milli, 299);
-    let at = bytes.windows(21).position(|window| *window == *store.as_str().as_bytes()).unwrap();
+    let store = StoreId::Graphite { number: 299 };
+    let at = bytes.windows(21).position(|window| *window == *store_name(&store).as_bytes()).unwrap();
     let mut in_ns = bytes.clone();
     in_ns[at..at + 5].copy_from_slice(b"__ns-");
     let end = bytes.len() - 4;

@@ -68,8 +68,8 @@ pub struct SliceHeader {
     /// Frames of the WAL after `sequence` of which the slice may have samples, because they were appended
     /// while it was copied; [`LATER_FRAMES_UNKNOWN`] in version 1.
     pub later_frames: u32,
-    /// Set if a tenant of the slice is a store (`TenantId::is_store`), or a sealed chunk has a bound instead
-    /// of a span.
+    /// Set if a store of the slice is of a database or of Graphite clients, or a sealed chunk has a bound
+    /// instead of a span.
     pub has_stores: bool,
 }
 

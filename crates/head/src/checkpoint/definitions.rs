@@ -247,7 +247,7 @@ fn put_series(
         drop(tables);
         if !writer.is_empty() {
             count += u64::from(writer.series_count());
-            writer.finish(tenant.id.as_str(), payload);
+            writer.finish(tenant.name(), payload);
             output.put(KIND_SERIES, payload)?;
         }
     }

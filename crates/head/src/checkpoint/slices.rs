@@ -252,11 +252,11 @@ impl Checkpointer {
             let entries = windows
                 .iter()
                 .map(|(start, count)| WindowEntry { start, first_arrival_ms: count.first_arrival_ms() });
-            (tenant.id.as_str(), entries.collect())
+            (tenant.name(), entries.collect())
         });
         encode_tenants(windows, &mut encoder.payload);
         encoder.put_frame(KIND_TENANTS);
-        tenants.iter().any(|tenant| tenant.id.is_store())
+        tenants.iter().any(|tenant| !tenant.id.is_default())
     }
 
     /// Replaces the older copy of `slice`; returns its index. The name is durable once the directory is

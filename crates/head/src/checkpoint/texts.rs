@@ -77,7 +77,7 @@ fn payloads_of(state: &HeadState, take: impl Fn(&TextDictionary) -> Vec<(u64, Ar
             let mut payload = Vec::new();
             for (id, text) in &texts {
                 if payload.is_empty() {
-                    wal::encode_texts(tenant.id.as_str(), window_start, &mut payload);
+                    wal::encode_texts(tenant.name(), window_start, &mut payload);
                 }
                 wal::put_text(*id, text, &mut payload);
                 if payload.len() >= FRAME_BYTES {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 
 use crate::index::ids::IdUse;
 use crate::options::HeadError;
@@ -21,7 +21,7 @@ use chronolith_base::sync::MutexGuard;
 #[derive(Debug)]
 pub struct IdleSeries {
     /// Tenant of the series.
-    pub tenant: TenantId,
+    pub tenant: StoreId,
     /// All series that the tenant has in the head.
     pub series_count: usize,
     /// In ascending order.

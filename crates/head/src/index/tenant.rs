@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::{TenantId, TimeUnit};
+use chronolith_format::store_name;
+use chronolith_model::{StoreId, TenantId, TimeUnit};
 use parking_lot::Mutex;
 
 use crate::index::field_types::FieldTypes;
@@ -29,7 +30,9 @@ const SLICE_COUNT: usize = 1 << 14;
 
 /// A tenant of the head.
 pub(crate) struct TenantHead {
-    pub(crate) id: TenantId,
+    pub(crate) id: StoreId,
+    /// Name of the store in frames and files, unless that is the id of its tenant.
+    own_name: Option<Box<str>>,
     pub(crate) idx: u32,
     /// Unit of all times of its samples.
     pub(crate) unit: TimeUnit,
@@ -61,6 +64,12 @@ pub(crate) const EMPTY_NONE: u8 = 1;
 pub(crate) const EMPTY_SOME: u8 = 2;
 
 impl TenantHead {
+    /// Returns the name of the store in frames and files.
+    pub(crate) fn name(&self) -> &str {
+        let of_tenant = self.id.tenant().map(TenantId::as_str);
+        of_tenant.or(self.own_name.as_deref()).unwrap_or_default()
+    }
+
     /// Returns the ids of the series, ascending. Series that are created or leave meanwhile may be included
     /// or not.
     pub(crate) fn series_ids(&self) -> Vec<u32> {
@@ -80,14 +89,14 @@ impl TenantHead {
 /// tenant by it.
 #[derive(Default)]
 pub(crate) struct Tenants {
-    by_id: HashMap<TenantId, u32>,
+    by_id: HashMap<StoreId, u32>,
     list: Vec<Option<Arc<TenantHead>>>,
     /// Lower bound: no smaller index is free.
     free_first: usize,
 }
 
 impl Tenants {
-    pub(crate) fn get(&self, id: &TenantId) -> Option<Arc<TenantHead>> {
+    pub(crate) fn get(&self, id: &StoreId) -> Option<Arc<TenantHead>> {
         self.by_id.get(id).and_then(|&idx| self.by_idx(idx)).cloned()
     }
 
@@ -97,7 +106,7 @@ impl Tenants {
     }
 
     /// Returns the tenant, created if missing; `seed` is for a new one.
-    pub(crate) fn get_or_create(&mut self, id: &TenantId, seed: u64) -> Option<Arc<TenantHead>> {
+    pub(crate) fn get_or_create(&mut self, id: &StoreId, seed: u64) -> Option<Arc<TenantHead>> {
         if let Some(found) = self.get(id) {
             return Some(found);
         }
@@ -113,6 +122,7 @@ impl Tenants {
         let idx = self.free_first as u32;
         let tenant = Arc::new(TenantHead {
             id: id.clone(),
+            own_name: (!id.is_default()).then(|| store_name(id).into()),
             idx,
             unit: id.time_unit(),
             tables: RwLock::new(TenantIndex::new(seed)),
@@ -133,7 +143,7 @@ impl Tenants {
 
     /// Removes the tenant if it has no series and there are no other references to it: a thread that is about
     /// to create a series holds one.
-    pub(crate) fn remove_unused(&mut self, id: &TenantId) -> bool {
+    pub(crate) fn remove_unused(&mut self, id: &StoreId) -> bool {
         let Some(&idx) = self.by_id.get(id) else { return false };
         let is_unused = |tenant: &Arc<TenantHead>| {
             Arc::strong_count(tenant) == 1
@@ -166,8 +176,8 @@ impl Tenants {
 mod tests {
     use super::*;
 
-    fn id(number: usize) -> TenantId {
-        TenantId::new(&format!("t{number}")).expect("legal")
+    fn id(number: usize) -> StoreId {
+        StoreId::from(TenantId::new(&format!("t{number}")).expect("legal"))
     }
 
     /// Regression: a tenant stayed for the life of the process, even without series.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use chronolith_model::index::select_refs;
 use chronolith_model::query::LabelValueScan;
-use chronolith_model::{QueryError, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{QueryError, ReadContext, Selector, StoreId, TimeRange};
 
 use crate::index::tables::{IdSet, TenantIndex};
 use crate::index::tenant::{EMPTY_NONE, EMPTY_SOME, EMPTY_UNKNOWN, TenantHead};
@@ -34,7 +34,7 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn scan_label_values(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         scan: &LabelValueScan<'_>,
         ctx: &ReadContext,
         visit: &mut dyn FnMut(&str) -> bool,
@@ -60,7 +60,7 @@ impl HeadReader {
     /// As [`ReadContext::check`].
     pub fn scan_series_counts(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         name: &str,
         ctx: &ReadContext,
         visit: &mut dyn FnMut(&str, u64) -> bool,
@@ -78,7 +78,7 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn label_names(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selector: &Selector<'_>,
         limit: usize,
         ctx: &ReadContext,
@@ -105,7 +105,7 @@ impl HeadReader {
     }
 
     /// Returns true if a series of the tenant has the label, or had it since the index was last rebuilt.
-    pub fn has_label_name(&self, tenant: &TenantId, name: &str) -> bool {
+    pub fn has_label_name(&self, tenant: &StoreId, name: &str) -> bool {
         let tenant = self.state.index.tenant(tenant);
         tenant.is_some_and(|tenant| !tenant.tables.read().pairs_of_name(name).is_empty())
     }
@@ -117,7 +117,7 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn label_values(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         name: &str,
         selector: &Selector<'_>,
         limit: usize,

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use chronolith_base::sync::RwLockReadGuard;
 use chronolith_model::query::{LabelValueScan, LabelValueSearch, SoleLabelValues};
-use chronolith_model::{QueryError, ReadContext, TenantId};
+use chronolith_model::{QueryError, ReadContext, StoreId};
 
 use crate::index::tables::ValuePosition;
 use crate::index::tenant::TenantHead;
@@ -67,7 +67,7 @@ impl HeadValues {
     /// As [`HeadReader::select`].
     pub fn new(
         reader: &HeadReader,
-        tenant: &TenantId,
+        tenant: &StoreId,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
     ) -> Result<Option<HeadValues>, QueryError> {

@@ -13,7 +13,7 @@ use chronolith_model::index::select_refs;
 use chronolith_model::query::{PresenceHints, SERIES_PER_BATCH_MAX, SampleNeed, VecBatches};
 use chronolith_model::sample::is_stale;
 use chronolith_model::{
-    Columns, Labels, QueryError, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead, TenantId,
+    Columns, Labels, QueryError, ReadContext, SampleSource, Selector, SeriesBatches, SeriesRead, StoreId,
     TimeRange,
 };
 
@@ -58,7 +58,7 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn select_presence(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selector: &Selector<'_>,
         hints: &PresenceHints<'_>,
         ctx: &ReadContext,

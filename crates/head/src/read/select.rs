@@ -12,7 +12,7 @@ use chronolith_base::Reservation;
 use chronolith_model::index::select_refs;
 use chronolith_model::labels::LabelsKey;
 use chronolith_model::query::{Projection, ReadEstimate, SampleNeed};
-use chronolith_model::{Labels, QueryError, ReadContext, Selector, SeriesRead, TenantId, TimeRange};
+use chronolith_model::{Labels, QueryError, ReadContext, Selector, SeriesRead, StoreId, TimeRange};
 
 use crate::index::tables::{Groups, TenantIndex};
 use crate::index::tenant::TenantHead;
@@ -94,7 +94,7 @@ impl HeadReader {
     /// [`QueryError`]: canceled, timed out, out of memory budget.
     pub fn select(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Vec<SeriesRead>, QueryError> {
@@ -107,7 +107,7 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn select_newest(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selector: &Selector<'_>,
         ctx: &ReadContext,
     ) -> Result<Vec<SeriesRead>, QueryError> {
@@ -121,7 +121,7 @@ impl HeadReader {
     /// As [`HeadReader::select`].
     pub fn select_labels(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         selector: &Selector<'_>,
         samples: SampleNeed,
         projection: Option<Projection<'_>>,
@@ -197,7 +197,7 @@ impl HeadReader {
     ///
     /// # Errors
     /// As [`HeadReader::select`].
-    pub fn estimate(&self, tenant: &TenantId, selector: &Selector<'_>) -> Result<ReadEstimate, QueryError> {
+    pub fn estimate(&self, tenant: &StoreId, selector: &Selector<'_>) -> Result<ReadEstimate, QueryError> {
         let Some(tenant) = self.state.index.tenant(tenant) else { return Ok(ReadEstimate::default()) };
         let all_samples =
             tenant.windows.lock().sample_count(self.state.series.window_width(tenant.unit), selector.range);

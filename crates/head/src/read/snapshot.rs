@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chronolith_base::sync::MutexGuard;
 use chronolith_format::chunk::kinds;
 use chronolith_format::chunk::xor::EncodedChunk;
-use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, TenantId, TimeRange};
+use chronolith_model::{Columns, Labels, LabelsBuilder, QueryError, StoreId, TimeRange};
 
 use crate::index::ids::IdUse;
 use crate::index::tables::sort_by_labels;
@@ -51,7 +51,7 @@ pub struct WindowSnapshot {
 /// Takes the chunks of `tenant` in `window`; implements [`crate::HeadWindows::snapshot`].
 pub(crate) fn snapshot_window(
     state: &HeadState,
-    tenant: &TenantId,
+    tenant: &StoreId,
     window: TimeRange,
 ) -> Result<WindowSnapshot, HeadError> {
     let tenant = state.index.tenant_or_create(tenant, || state.env.rng.next_u64()).ok_or_else(|| {
@@ -111,7 +111,7 @@ impl WindowSnapshot {
 
     /// Returns the tenant of the window.
     #[must_use]
-    pub fn tenant(&self) -> &TenantId {
+    pub fn tenant(&self) -> &StoreId {
         &self.tenant.id
     }
 

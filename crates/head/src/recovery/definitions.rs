@@ -10,7 +10,7 @@ use chronolith_format::head::series_file::{
     FILE_HEADER_BYTES, KIND_MARK, KIND_RAW_KEYS, KIND_SERIES, Mark, SeriesReader, raw_keys,
 };
 use chronolith_format::head::wal::FRAME_HEADER_BYTES;
-use chronolith_model::TenantId;
+use chronolith_format::parse_store_name;
 use chronolith_wal::{BlockBuffers, FrameStream};
 use parking_lot::Mutex;
 
@@ -208,7 +208,7 @@ fn load_frames(
 fn reserve(env: &Env, counts: &Counts, tenants: &Mutex<Tenants>, loaded: &mut LoadedDefinitions) {
     loaded.series_keys.reserve(counts.key_count);
     for (name, &(pair_count, series_count)) in &counts.tenants {
-        let Ok(id) = TenantId::stored(name) else { continue };
+        let Ok(id) = parse_store_name(name) else { continue };
         let seed = env.rng.next_u64();
         if let Some(tenant) = tenants.lock().get_or_create(&id, seed) {
             tenant.tables.write().reserve_load(pair_count, series_count);
@@ -225,7 +225,7 @@ fn load_series(
 ) {
     let mut load = || -> Result<(), String> {
         let mut series = SeriesReader::decode(payload).map_err(|e| e.to_string())?;
-        let id = TenantId::stored(series.tenant).map_err(|e| format!("tenant {:?}: {e}", series.tenant))?;
+        let id = parse_store_name(series.tenant).map_err(|e| format!("tenant {:?}: {e}", series.tenant))?;
         let tenant = tenants.lock().get_or_create(&id, env.rng.next_u64()).ok_or("too many tenants")?;
         let mut tables = tenant.tables.write();
         let skipped_count = tables.load(&mut series, scratch).map_err(|e| e.to_string())?;

@@ -15,7 +15,8 @@ use chronolith_base::hash::HashMap;
 use chronolith_format::head::wal::{
     FrameRef, KIND_SERIES, KIND_TEXTS, Samples, SeriesRef, TextsRef, decode_samples, is_samples,
 };
-use chronolith_model::{Labels, TenantId};
+use chronolith_format::parse_store_name;
+use chronolith_model::{Labels, StoreId};
 use chronolith_wal::{BlockBuffers, FrameBlock, Recovery, Segment, SegmentEnd};
 use parking_lot::RwLock;
 
@@ -140,7 +141,7 @@ impl<'a> LogReplay<'a> {
 
     /// Adds the texts of a frame, whatever its position: texts of frames before it may be in no file.
     fn load_texts(&self, payload: &[u8], texts: &TextStore, shared: &Shared<'_>, report: &mut ReplayReport) {
-        let tenant = |id: &TenantId| {
+        let tenant = |id: &StoreId| {
             let seed = self.series.env.rng.next_u64();
             shared.tenants.write().get_or_create(id, seed)
         };
@@ -166,7 +167,7 @@ impl<'a> LogReplay<'a> {
 
     fn try_load_series(&mut self, payload: &[u8], shared: &Shared<'_>) -> Result<(), String> {
         let mut series = SeriesRef::decode(payload).map_err(|e| e.to_string())?;
-        let tenant = TenantId::stored(series.tenant).ok().and_then(|id| {
+        let tenant = parse_store_name(series.tenant).ok().and_then(|id| {
             let seed = self.series.env.rng.next_u64();
             shared.tenants.write().get_or_create(&id, seed)
         });

@@ -13,7 +13,8 @@ use chronolith_format::head::slice::{
     decode_slice, decode_tenants, is_series,
 };
 use chronolith_format::head::wal::Samples;
-use chronolith_model::{TenantId, TimeUnit};
+use chronolith_format::parse_store_name;
+use chronolith_model::TimeUnit;
 use parking_lot::Mutex;
 
 use super::files::{CheckpointFiles, read_head};
@@ -232,7 +233,7 @@ impl<'a> SliceLoader<'a> {
 
     /// Returns index and unit of a tenant; [`NONE`] for a name that is none.
     fn tenant(&self, name: &str) -> (u32, TimeUnit) {
-        let Ok(id) = TenantId::stored(name) else { return (NONE, TimeUnit::Milli) };
+        let Ok(id) = parse_store_name(name) else { return (NONE, TimeUnit::Milli) };
         let seed = self.series.env.rng.next_u64();
         let tenant = self.tenants.lock().get_or_create(&id, seed);
         (tenant.map_or(NONE, |tenant| tenant.idx), id.time_unit())

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use chronolith_base::Env;
 use chronolith_format::head::text_file;
 use chronolith_format::head::wal::TextsRef;
-use chronolith_model::TenantId;
+use chronolith_format::parse_store_name;
+use chronolith_model::StoreId;
 
 use super::files::CheckpointFiles;
 use crate::index::tenant::Tenants;
@@ -59,9 +60,9 @@ pub(super) fn restore(
     mut texts: TextsRef<'_>,
     budget: &Arc<TextBudget>,
     is_saved: bool,
-    tenant: impl FnOnce(&TenantId) -> Option<Arc<crate::index::tenant::TenantHead>>,
+    tenant: impl FnOnce(&StoreId) -> Option<Arc<crate::index::tenant::TenantHead>>,
 ) -> Result<(), String> {
-    let id = TenantId::stored(texts.tenant).map_err(|_| format!("tenant {:?} is not valid", texts.tenant))?;
+    let id = parse_store_name(texts.tenant).map_err(|_| format!("tenant {:?} is not valid", texts.tenant))?;
     let tenant = tenant(&id).ok_or("too many tenants")?;
     let dictionary = tenant.texts.get_or_create(texts.window_start, budget);
     while let Some((id, text)) = texts.next_text().map_err(|error| error.to_string())? {

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 
 /// Window of one tenant that has chunks in the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowStat {
     /// Tenant of the window.
-    pub tenant: TenantId,
+    pub tenant: StoreId,
     /// Time range of the window.
     pub range: TimeRange,
     /// Samples in the window; those that arrived out of order and have the timestamp of another count as

@@ -1,6 +1,6 @@
 //! Dictionaries: equal texts have equal ids, all dictionaries in use share one budget.
 
-use chronolith_model::{Labels, TenantId, TenantLimits, WriteBatch};
+use chronolith_model::{Labels, StoreId, TenantLimits, WriteBatch};
 
 use super::*;
 use crate::head::Head;
@@ -74,7 +74,7 @@ fn dictionaries_are_free_while_the_sweep_waits_for_the_index() {
     let (head, _) = Head::open(&env, options, &ReplayProgress::default()).expect("opens");
     let mut batch = WriteBatch::from_labels();
     batch.push_labels(&Labels::from_pairs([("__name__", "up")]), &[(1000, 1.0)]);
-    let id = TenantId::anonymous();
+    let id = StoreId::anonymous();
     let (_, position) = head.append(&id, &TenantLimits::default(), 1000, &batch).expect("appends");
     head.wait(position).expect("synced");
     let tenant = head.state().index.tenant(&id).expect("a tenant");

@@ -66,7 +66,7 @@ pub(super) fn find_known(job: &AppendJob<'_>, scratch: &mut AppendScratch) {
     scratch.ids.clear();
     scratch.misses.clear();
     let batch = job.batch;
-    let shared = index.key_hash.tenant(job.tenant.id.as_str(), batch.source.protocol);
+    let shared = index.key_hash.tenant(job.tenant.name(), batch.source.protocol);
     if batch.fields.is_empty() {
         scratch.keys.extend(batch.series.iter().map(|s| index.key_hash.series(shared, batch.raw_of(s))));
     } else {

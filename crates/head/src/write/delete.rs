@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_format::head::wal;
 use chronolith_model::index::select_refs;
-use chronolith_model::{Matcher, TenantId, TimeRange};
+use chronolith_model::{Matcher, StoreId, TimeRange};
 
 use crate::counters::Counter;
 use crate::index::tenant::EMPTY_SOME;
@@ -49,7 +49,7 @@ pub struct DeleteProgress {
 /// Deletes the samples in `range` of the matched series; implements [`crate::Head::delete`].
 pub(super) fn delete(
     state: &HeadState,
-    tenant: &TenantId,
+    tenant: &StoreId,
     selectors: &[Vec<Matcher>],
     range: TimeRange,
     progress: &DeleteProgress,

@@ -9,7 +9,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use chronolith_model::WriteBatch;
+use chronolith_format::store_name;
+use chronolith_model::{StoreId, WriteBatch};
 
 use crate::index::tenant::TenantHead;
 use crate::memory_account::{MemoryAccount, MemoryAccounts, StoreMemory};
@@ -56,9 +57,9 @@ impl MemoryLimit {
     /// Returns the account of the tenant that owns a store.
     pub(crate) fn account_of<'t>(&self, store: &'t TenantHead) -> &'t Arc<MemoryAccount> {
         store.account.get_or_init(|| {
-            let owner = self.owners.get().filter(|_| store.id.is_store());
+            let owner = self.owners.get().filter(|_| !store.id.is_default());
             let owner = owner.and_then(|owners| owners.owner_of(&store.id));
-            self.accounts.of(owner.unwrap_or_else(|| store.id.clone()))
+            self.accounts.of(owner.map_or_else(|| store.id.clone(), StoreId::from))
         })
     }
 
@@ -83,7 +84,7 @@ impl MemoryLimit {
     }
 
     fn reserve_share(&self, account: &MemoryAccount, bytes: u64) -> Result<(), WriteError> {
-        let name = || account.owner.as_str().to_owned();
+        let name = || store_name(&account.owner).into_owned();
         if bytes > self.share_max() {
             let share_bytes = self.share_max();
             return Err(WriteError::NeverFitsShare { tenant: name(), needed_bytes: bytes, share_bytes });

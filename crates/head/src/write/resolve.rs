@@ -33,7 +33,7 @@ pub(super) fn resolve_misses(job: &mut AppendJob<'_>, scratch: &mut AppendScratc
     scratch.created.clear();
     let tenant = job.tenant;
     let protocol = job.batch.source.protocol;
-    wal::encode_series(tenant.id.as_str(), protocol, &mut scratch.payload);
+    wal::encode_series(tenant.name(), protocol, &mut scratch.payload);
     let empty_len = scratch.payload.len();
     let misses = std::mem::take(&mut scratch.misses);
     for slice in misses.chunks(SLICE_COUNT) {

@@ -107,7 +107,7 @@ impl Interner<'_> {
             Interned::Known(id) => Ok(id),
             Interned::Added(id) => {
                 self.payload.clear();
-                wal::encode_texts(tenant.id.as_str(), target.window.start, &mut self.payload);
+                wal::encode_texts(tenant.name(), target.window.start, &mut self.payload);
                 wal::put_text(id, text, &mut self.payload);
                 state.wal.append(wal::KIND_TEXTS, wal::STRIPE_NONE, &self.payload);
                 Ok(id)

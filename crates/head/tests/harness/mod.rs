@@ -15,8 +15,8 @@ use chronolith_head::{
 use chronolith_model::query::{PresenceHints, Projection, SampleNeed};
 use chronolith_model::sample::is_stale;
 use chronolith_model::{
-    Columns, Labels, MatchOp, Matcher, ReadContext, Selector, SeriesRead, TenantId, TenantLimits, TimeRange,
-    WriteBatch, WriteOutcome,
+    Columns, Labels, MatchOp, Matcher, ReadContext, Selector, SeriesRead, StoreId, TenantId, TenantLimits,
+    TimeRange, WriteBatch, WriteOutcome,
 };
 
 /// Current time of the fake clock.
@@ -62,7 +62,7 @@ impl TestEnv {
     pub fn write(
         &self,
         head: &Head,
-        tenant: &TenantId,
+        tenant: &StoreId,
         batch: &WriteBatch,
     ) -> Result<WriteOutcome, WriteError> {
         let (outcome, position) = head.append(tenant, &self.limits, NOW_MS, batch)?;
@@ -85,8 +85,8 @@ pub fn delete(head: &Head, name: &str, selectors: &[Vec<Matcher>], range: TimeRa
     stats.sample_count
 }
 
-pub fn tenant(name: &str) -> TenantId {
-    TenantId::new(name).expect("a valid tenant")
+pub fn tenant(name: &str) -> StoreId {
+    StoreId::from(TenantId::new(name).expect("a valid tenant"))
 }
 
 pub fn labels(idx: u64) -> Labels {

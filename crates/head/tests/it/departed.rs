@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use chronolith_base::Disk;
+use chronolith_format::store_name;
 use chronolith_head::Head;
 use chronolith_model::{Selector, TimeRange, WriteBatch};
 
@@ -140,7 +141,7 @@ fn a_forgotten_tenant_returns_under_another_index() {
         }
         // The even ones leave, and return in another order next to new ones.
         for window in head.windows().list() {
-            if window.tenant.as_str()[1..].parse::<u64>().is_ok_and(|idx| idx % 2 == 0) {
+            if store_name(&window.tenant)[1..].parse::<u64>().is_ok_and(|idx| idx % 2 == 0) {
                 head.windows().drop(head.windows().snapshot(&window.tenant, window.range).expect("taken"));
             }
         }

@@ -1,5 +1,6 @@
 //! Reported memory of a head with known content.
 
+use chronolith_format::store_name;
 use chronolith_head::{Head, MemoryPart};
 
 use crate::harness::{NOW_MS, TestEnv, batch, labels, tenant};
@@ -50,8 +51,8 @@ fn tenants_share_what_belongs_to_all() {
     let test_env = TestEnv::new(2);
     let head = filled(&test_env);
     let found = head.statistics().memory_by_tenant(10);
-    let counts: Vec<_> = found.iter().map(|one| (one.tenant.as_str(), one.series_count)).collect();
-    assert_eq!(counts, [("a", 3 * SERIES / 4), ("b", SERIES / 4)], "those with most first");
+    let counts: Vec<_> = found.iter().map(|one| (store_name(&one.tenant), one.series_count)).collect();
+    assert_eq!(counts, [("a".into(), 3 * SERIES / 4), ("b".into(), SERIES / 4)], "those with most first");
     let all_bytes: u64 = head.statistics().memory().iter().map(|part| part.bytes).sum();
     let sum: u64 = found.iter().map(|one| one.bytes).sum();
     assert!(sum <= all_bytes && sum + 2 >= all_bytes, "{sum} of {all_bytes}");

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
+use chronolith_format::store_name;
 use chronolith_head::{Head, WindowSeries};
 use chronolith_model::reorder::Update;
 use chronolith_model::{
@@ -189,7 +190,7 @@ impl Life {
         }
         let stat = windows[self.below(windows.len() as u64) as usize].clone();
         let snapshot = self.head().windows().snapshot(&stat.tenant, stat.range).expect("snapshot");
-        let name = stat.tenant.as_str();
+        let name = &*store_name(&stat.tenant);
         let late_batch = if self.below(2) == 0 { Some(self.below(30)) } else { None };
         let mut want = part(&self.model, name, &[], stat.range);
         if let Some(idx) = late_batch {
@@ -275,7 +276,7 @@ impl Life {
             .windows()
             .list()
             .into_iter()
-            .map(|w| ((w.tenant.as_str().to_owned(), w.range.start), w.sample_count))
+            .map(|w| ((store_name(&w.tenant).into_owned(), w.range.start), w.sample_count))
             .collect();
         // Out-of-order samples with the timestamp of another count as well.
         assert!(got.keys().eq(counts.keys()), "windows {got:?}, not {counts:?}");

@@ -10,7 +10,7 @@ use chronolith_format::head::wal::{
     FrameHeader, KIND_SAMPLES, Samples, SegmentHeader, decode_samples, is_samples, scan_segment,
 };
 use chronolith_head::Head;
-use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Selector, TenantId, TimeRange, TimeUnit};
+use chronolith_model::{Columns, DuplicatePolicy, MatchOp, Matcher, Selector, StoreId, TimeRange};
 
 use crate::harness::kinds::{Sample, push, texts};
 use crate::harness::{NOW_MS, TestEnv, batch, labels, read_all, tenant};
@@ -223,7 +223,7 @@ fn slices_with_stores_have_a_version_of_their_own() {
     let test_env = written();
     edit_file(&test_env, "/data/wal/00000000.slice1", |bytes| assert_eq!(bytes[4], 4));
     let (head, _) = test_env.open();
-    let store = TenantId::of_store(TimeUnit::Nano, 3);
+    let store = StoreId::Database { number: 3 };
     let samples = vec![(NOW_MS * 1_000_000, 1.0), (NOW_MS * 1_000_000 + 1, 2.0)];
     test_env.write(&head, &store, &batch(&[(labels(1), samples)])).expect("written");
     head.checkpointer().checkpoint_newest().expect("a checkpoint");

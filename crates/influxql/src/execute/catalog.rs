@@ -145,7 +145,7 @@ fn show_policies(
                     duration_ns: 0,
                     shard_group_ns: 7 * DAY_NS,
                     replica_count: 1,
-                    store: chronolith_model::TenantId::anonymous(),
+                    store: chronolith_model::StoreId::anonymous(),
                     bucket_id: None,
                 };
                 Ok(policy_row(&policy, true, sink)?)

@@ -5,7 +5,7 @@
 
 use chronolith_model::kind::is_reserved;
 use chronolith_model::query::Selector;
-use chronolith_model::{Labels, METRIC_NAME, Matcher, TenantId, TimeRange};
+use chronolith_model::{Labels, METRIC_NAME, Matcher, StoreId, TimeRange};
 
 use super::condition::{TagCondition, TagFilter};
 use super::schema::name_matchers;
@@ -46,7 +46,7 @@ pub(super) fn drop_measurement(session: &Session<'_>, name: &str) -> Result<(), 
 }
 
 /// Returns the stores of the default database.
-fn stores(session: &Session<'_>) -> Result<Vec<TenantId>, StatementError> {
+fn stores(session: &Session<'_>) -> Result<Vec<StoreId>, StatementError> {
     let catalog = session.storage.catalog();
     let database = session.writable(&catalog, session.database)?;
     Ok(database.policies.iter().map(|policy| policy.store.clone()).collect())
@@ -100,7 +100,7 @@ fn has_series(session: &Session<'_>, matchers: &[Matcher]) -> Result<bool, State
 /// Returns a selector per series that the filter selects, for conditions that matchers cannot express.
 fn series_of(
     session: &Session<'_>,
-    store: &TenantId,
+    store: &StoreId,
     filter: &TagFilter,
     matchers: &[Matcher],
     range: TimeRange,

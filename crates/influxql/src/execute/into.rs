@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use chronolith_exec::rows::column::{RowBatch, RowColumn};
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
-use chronolith_model::{FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, TenantId, WordKind, WriteBatch};
+use chronolith_model::{FIELD_LABEL, KIND_LABEL, LabelsBuilder, METRIC_NAME, StoreId, WordKind, WriteBatch};
 
 use super::cells::cell;
 use super::session::{Session, StatementError};
@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 4 << 20;
 pub(super) struct PointWriter<'a> {
     session: &'a Session<'a>,
     /// Store of the policy, or why there is none: an error once there is something to write.
-    store: Result<TenantId, String>,
+    store: Result<StoreId, String>,
     /// Target measurement; `None`: the measurement of the source.
     measurement: Option<String>,
     /// Last columns of the rows that are tags of their points.

@@ -8,7 +8,7 @@
 
 use super::change::graphite_policy;
 use super::{BucketStoreId, ContinuousQuery, Database, DatabaseCatalog, RetentionPolicy, TenantCatalog};
-use crate::{TenantId, TimeUnit};
+use crate::{StoreId, TenantId};
 use std::sync::Arc;
 
 /// Databases of one tenant, with the ids of their stores in the bucket.
@@ -181,7 +181,7 @@ impl DatabaseCatalog {
                         adopted.conflicts.push((database.name.clone(), policy.name.clone(), policy.id));
                     }
                     None => {
-                        let store = TenantId::of_store(TimeUnit::Nano, self.next_store);
+                        let store = StoreId::Database { number: self.next_store };
                         self.next_store += 1;
                         target.policies.push(local_policy(policy, store));
                         adopted.policy_count += 1;
@@ -203,7 +203,7 @@ impl DatabaseCatalog {
     }
 }
 
-fn local_policy(policy: &BucketPolicy, store: TenantId) -> RetentionPolicy {
+fn local_policy(policy: &BucketPolicy, store: StoreId) -> RetentionPolicy {
     RetentionPolicy {
         name: policy.name.clone(),
         duration_ns: policy.duration_ns,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::BucketStoreId;
-use crate::TenantId;
+use crate::{StoreId, TenantId};
 
 /// Name of the policy of a tenant's Graphite store.
 const GRAPHITE: &str = "graphite";
@@ -37,7 +37,7 @@ pub struct DatabaseCatalog {
     /// Number of the next store; no store ever had it or a greater one.
     pub next_store: u64,
     /// Stores that were dropped, with data that may still have to be removed.
-    pub dropped: Vec<TenantId>,
+    pub dropped: Vec<StoreId>,
     /// Stores that were dropped and that the bucket may still name.
     pub bucket_drops: Vec<BucketDrop>,
 }
@@ -87,7 +87,7 @@ pub struct RetentionPolicy {
     /// As given: there is one copy of the data whatever it is.
     pub replica_count: u32,
     /// Store of the points.
-    pub store: TenantId,
+    pub store: StoreId,
     /// Id of the store in the bucket; `None` until the first upload that names it.
     pub bucket_id: Option<BucketStoreId>,
 }
@@ -217,7 +217,7 @@ impl TenantCatalog {
 impl RetentionPolicy {
     /// The policy of a Graphite store: points stay as long as their schema says.
     #[must_use]
-    pub fn of_graphite(store: TenantId, bucket_id: Option<BucketStoreId>) -> RetentionPolicy {
+    pub fn of_graphite(store: StoreId, bucket_id: Option<BucketStoreId>) -> RetentionPolicy {
         RetentionPolicy {
             name: GRAPHITE.to_owned(),
             duration_ns: 0,

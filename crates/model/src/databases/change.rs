@@ -9,7 +9,7 @@ use super::catalog::{
     DatabaseCatalog, HOUR_NS, NAME_BYTES_MAX, POLICY_COUNT_MAX, Privilege, RetentionPolicy,
     STORE_NAME_BYTES_MAX, TenantCatalog, USER_COUNT_MAX, User,
 };
-use crate::{TenantId, TimeUnit};
+use crate::{StoreId, TenantId};
 use std::sync::Arc;
 
 use chronolith_base::hash::HashSet;
@@ -206,7 +206,7 @@ impl DatabaseCatalog {
         if own == *before {
             return Ok(false);
         }
-        let left: HashSet<&TenantId> = own.policies().map(|policy| &policy.store).collect();
+        let left: HashSet<&StoreId> = own.policies().map(|policy| &policy.store).collect();
         for policy in before.policies().filter(|policy| !left.contains(&policy.store)) {
             self.dropped.push(policy.store.clone());
             self.bucket_drops.extend(policy.bucket_id.map(|id| BucketDrop { owner: tenant.clone(), id }));
@@ -361,7 +361,7 @@ fn create_policy(
     options: &PolicyOptions,
     is_default: bool,
 ) -> Result<(), CatalogError> {
-    let policy = new_policy(name, options, TenantId::of_store(TimeUnit::Nano, *next_store))?;
+    let policy = new_policy(name, options, StoreId::Database { number: *next_store })?;
     match database.policies.iter().find(|found| found.name == name) {
         Some(found) if is_same(found, &policy) && (database.default_policy == name) == is_default => Ok(()),
         Some(_) => Err(CatalogError::PolicyExists),
@@ -389,7 +389,7 @@ fn is_same(a: &RetentionPolicy, b: &RetentionPolicy) -> bool {
     (a.duration_ns, a.shard_group_ns, a.replica_count) == (b.duration_ns, b.shard_group_ns, b.replica_count)
 }
 
-fn new_policy(name: &str, options: &PolicyOptions, store: TenantId) -> Result<RetentionPolicy, CatalogError> {
+fn new_policy(name: &str, options: &PolicyOptions, store: StoreId) -> Result<RetentionPolicy, CatalogError> {
     check_name(name)?;
     let duration_ns = options.duration_ns.unwrap_or(0);
     let shard_group_ns = shard_group_ns(options.shard_group_ns.unwrap_or(0), duration_ns);
@@ -407,7 +407,7 @@ fn new_policy(name: &str, options: &PolicyOptions, store: TenantId) -> Result<Re
 
 /// Policy of the next store as a Graphite store.
 pub(super) fn graphite_policy(next_store: &mut u64) -> RetentionPolicy {
-    let store = TenantId::of_store(TimeUnit::Milli, *next_store);
+    let store = StoreId::Graphite { number: *next_store };
     *next_store += 1;
     RetentionPolicy::of_graphite(store, None)
 }

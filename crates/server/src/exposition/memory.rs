@@ -5,7 +5,7 @@
 //! Not here: the parts of the store (`tsdb`, `head`).
 
 use chronolith_service::metrics::Metric;
-use chronolith_tsdb::{MemoryPart, TsdbMemory};
+use chronolith_tsdb::{MemoryPart, TsdbMemory, store_name};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -85,7 +85,7 @@ impl Memory {
     pub(crate) fn to_json(&self) -> Value {
         let process = &self.process;
         let tenants = self.store.tenants.iter().map(
-            |one| json!({ "tenant": one.tenant.as_str(), "series": one.series_count, "bytes": one.bytes }),
+            |one| json!({ "tenant": store_name(&one.tenant), "series": one.series_count, "bytes": one.bytes }),
         );
         json!({
             "process": {

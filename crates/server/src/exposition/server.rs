@@ -79,7 +79,7 @@ pub(super) static TENANT_SERIES: &[Metric<App>] = &[Metric::gauges(
     "Series in the head by tenant.",
     |app, samples| {
         let Some(store) = app.service.lifecycle.opened() else { return };
-        for (tenant, count) in app.service.writes.tenants.split(store.head_series_by_tenant()) {
+        for (tenant, count) in app.service.writes.tenants.split(store.head_series_by_store()) {
             samples.push(&[&tenant], count as f64);
         }
     },

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
-use chronolith_model::TenantId;
+use chronolith_model::{StoreId, TenantId};
 use chronolith_service::limits::ADMIN_QUEUE_WAIT;
 use chronolith_tsdb::{AdminError, SnapshotHead, Tsdb};
 use serde_json::json;
@@ -36,7 +36,7 @@ pub(super) async fn delete_series(
     let selectors = selectors(&call.params).map_err(|error| ApiError::parameter("match[]", error.message))?;
     let tenant = call.tenant.clone();
     run(&app, &tenant, move |store| {
-        store.delete_series(&call.tenant, &selectors, range)?;
+        store.delete_series(&StoreId::from(&call.tenant), &selectors, range)?;
         // Queries see the series of Graphite clients as the tenant's own.
         match graphite_store(store, &call.tenant) {
             Some(graphite) => store.delete_series(&graphite, &selectors, range).map(drop),
@@ -54,7 +54,7 @@ pub(super) async fn clean_tombstones(
     let call = open(&app, request).await?;
     let tenant = call.tenant.clone();
     run(&app, &tenant, move |store| {
-        store.clean_tombstones(&call.tenant)?;
+        store.clean_tombstones(&StoreId::from(&call.tenant))?;
         match graphite_store(store, &call.tenant) {
             Some(graphite) => store.clean_tombstones(&graphite).map(drop),
             None => Ok(()),
@@ -74,7 +74,7 @@ pub(super) async fn snapshot(
         Some(false) | None => SnapshotHead::Include,
     };
     let tenant = call.tenant.clone();
-    let made = run(&app, &tenant, move |store| store.snapshot(&[call.tenant], head)).await;
+    let made = run(&app, &tenant, move |store| store.snapshot(&[call.tenant.into()], head)).await;
     let name =
         made.map_err(|error| ApiError::new(error.kind, format!("create snapshot: {}", error.message)))?;
     Ok(status::success(&json!({ "name": name })))

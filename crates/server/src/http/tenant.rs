@@ -45,6 +45,7 @@ pub(crate) fn tenant_of(multitenancy: bool, headers: &HeaderMap) -> Result<Tenan
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chronolith_model::StoreId;
 
     #[test]
     fn the_header_counts_only_with_multitenancy() {
@@ -56,6 +57,27 @@ mod tests {
         assert_eq!(tenant_of(false, &headers).unwrap().as_str(), "anonymous");
         headers.insert(TENANT_HEADER, "a/b".parse().unwrap());
         assert!(matches!(tenant_of(true, &headers), Err(TenantError::Invalid(_))));
+    }
+
+    /// Names of stores of databases and of Graphite clients are names of directories, not of tenants.
+    #[test]
+    fn no_header_names_a_store() {
+        let numbers =
+            ["0000000000000000", "0000000000000001", "000000000000012b", "ffffffffffffffff", "", "x"];
+        let names = numbers.iter().flat_map(|number| [format!("__ns-{number}"), format!("__ms-{number}")]);
+        for name in names.chain(["__".to_owned(), "__anonymous".to_owned()]) {
+            let mut headers = HeaderMap::new();
+            headers.insert(TENANT_HEADER, name.parse().unwrap());
+            let error = tenant_of(true, &headers).unwrap_err();
+            let text = "invalid X-Scope-OrgID: tenant id must not be \".\" or \"..\" or start with \"__\"";
+            assert_eq!(error.to_string(), text, "{name}");
+        }
+        for name in ["_ns-0000000000000000", "ns-0000000000000000", "a__ns-0000000000000000"] {
+            let mut headers = HeaderMap::new();
+            headers.insert(TENANT_HEADER, name.parse().unwrap());
+            let store = StoreId::from(tenant_of(true, &headers).unwrap());
+            assert!(store.is_default(), "{name}");
+        }
     }
 
     /// The first of two headers won: a client that could add one chose the tenant.

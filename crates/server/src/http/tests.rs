@@ -23,7 +23,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use chronolith_base::Env;
 use chronolith_ingest::remote_write::encode::RequestEncoder;
-use chronolith_model::{Labels, TenantId, WriteBatch};
+use chronolith_model::{Labels, StoreId, TenantId, WriteBatch};
 use chronolith_tsdb::{BucketOptions, BucketSources, ReplayProgress, SourcePart, Tsdb};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -133,7 +133,7 @@ impl Fixture {
             let labels = Labels::from_pairs(labels.iter().copied());
             batch.push_labels(&labels, &[(NOW_MS + offset_ms, 1.0)]);
         }
-        let tenant = TenantId::new(tenant).expect("valid");
+        let tenant = StoreId::from(TenantId::new(tenant).expect("valid"));
         let stored =
             self.app.service.lifecycle.store().expect("open").append(&tenant, &batch).expect("stored");
         assert_eq!(stored.first_reject, None);
@@ -520,6 +520,9 @@ async fn tenants_come_from_the_header() {
         |id: &str| Request::get("/api/v1/labels").header("X-Scope-OrgID", id).body(Body::empty()).unwrap();
     assert_eq!(server.send(with("../x")).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(server.send(with("team-a")).await.status, StatusCode::OK);
+    // The store of a database has no tenant's name.
+    let text = "invalid X-Scope-OrgID: tenant id must not be \".\" or \"..\" or start with \"__\"";
+    check_error(&server.send(with("__ns-0000000000000000")).await, 400, "bad_data", text);
 }
 
 #[tokio::test]

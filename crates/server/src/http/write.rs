@@ -127,7 +127,7 @@ fn store_body(
 ) -> Result<Written, NotWritten> {
     let mut histograms_held = memory.reserve(0).map_err(|full| decode_error(full.into()))?;
     let mut refused = Refused::default();
-    let target = WriteTarget { tenant, store: TargetStore::Id(tenant), writer: Writer::Client };
+    let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::Client };
     let mut writing = app.service.writes.begin(store, target);
     let mut decoder = OnePiece::new(|batch: &mut WriteBatch| {
         refused = decode(app, message, &mut body, &mut histograms_held, batch)?;

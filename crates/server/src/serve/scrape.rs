@@ -71,7 +71,7 @@ pub(crate) fn round(app: &App, instance: &str, batch: &mut WriteBatch) {
 }
 
 fn store_round(app: &App, store: &Tsdb, tenant: &TenantId, batch: &WriteBatch) -> Result<(), String> {
-    let target = WriteTarget { tenant, store: TargetStore::Id(tenant), writer: Writer::Client };
+    let target = WriteTarget { tenant, store: TargetStore::Default, writer: Writer::Client };
     let mut writing = app.service.writes.begin(store, target);
     writing.apply_batch(batch).map_err(|failure| failure.to_string())?;
     let outcome = writing.wait(|_| {}).map_err(|failure| failure.to_string())?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chronolith_ingest::line_protocol::{self, DecodeOptions, ParseReason, Precision, Refused};
 use chronolith_model::databases::CatalogChange;
-use chronolith_model::{TenantId, WriteBatch};
+use chronolith_model::{StoreId, TenantId, WriteBatch};
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::options::UdpListener;
 use chronolith_service::write::{OnePiece, TargetStore, WriteFailure, WriteTarget};
@@ -156,7 +156,7 @@ impl DatagramStore for LineProtocol {
 }
 
 /// Returns the store of the listener's policy; creates the database if it does not exist.
-fn target(store: &Tsdb, options: &UdpListener) -> Result<TenantId, String> {
+fn target(store: &Tsdb, options: &UdpListener) -> Result<StoreId, String> {
     let tenant = TenantId::anonymous();
     let find = || {
         let catalog = store.databases();

@@ -7,14 +7,14 @@
 
 use std::collections::HashMap;
 
-use chronolith_model::TenantId;
+use chronolith_model::{StoreId, TenantId};
 use parking_lot::Mutex;
 
 /// Sources of one query as of its last run.
 #[derive(Debug, Clone, Default)]
 pub struct Watched {
     /// Stores with their generations.
-    pub stores: Vec<(TenantId, u64)>,
+    pub stores: Vec<(StoreId, u64)>,
     /// Results of another query among its sources.
     pub mark: Option<Mark>,
 }

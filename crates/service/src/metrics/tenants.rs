@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::{Reject, TenantId, WriteOutcome};
+use chronolith_model::{Reject, StoreId, TenantId, WriteOutcome};
+use chronolith_tsdb::store_name;
 use parking_lot::RwLock;
 
 use super::definition::Metric;
@@ -146,16 +147,17 @@ impl TenantMetrics {
 
     /// Values as metrics show them: at most `shown_max` tenants by id, then the sum of the rest. Tenants with
     /// counters of their own come before the others, then higher values before lower ones.
-    pub fn split(&self, mut values: Vec<(TenantId, u64)>) -> Vec<(String, u64)> {
+    pub fn split(&self, mut values: Vec<(StoreId, u64)>) -> Vec<(String, u64)> {
         let by_id = self.by_id.read();
         values.sort_by(|a, b| {
-            let key = |(id, value): &(TenantId, u64)| (!by_id.contains_key(id), u64::MAX - *value);
+            let has_counters = |id: &StoreId| id.tenant().is_some_and(|tenant| by_id.contains_key(tenant));
+            let key = |(id, value): &(StoreId, u64)| (!has_counters(id), u64::MAX - *value);
             key(a).cmp(&key(b)).then_with(|| a.0.cmp(&b.0))
         });
         drop(by_id);
         let rest = values.split_off(values.len().min(self.shown_max));
         let mut shown: Vec<_> =
-            values.into_iter().map(|(id, value)| (id.as_str().to_owned(), value)).collect();
+            values.into_iter().map(|(id, value)| (store_name(&id).into_owned(), value)).collect();
         shown.sort();
         if !rest.is_empty() {
             shown.push((OVERFLOW.to_owned(), rest.iter().map(|(_, value)| value).sum()));
@@ -180,7 +182,8 @@ mod tests {
         }
         let counts: Vec<_> = metrics.list().into_iter().map(|(id, stat)| (id, stat.queries.get())).collect();
         assert_eq!(counts, [("a".to_owned(), 2), ("b".to_owned(), 1), (OVERFLOW.to_owned(), 2)]);
-        let series = metrics.split(vec![(id("a"), 1), (id("c"), 9), (id("d"), 5)]);
+        let series =
+            metrics.split(["a", "c", "d"].map(|name| id(name).into()).into_iter().zip([1, 9, 5]).collect());
         assert_eq!(series, [("a".to_owned(), 1), ("c".to_owned(), 9), (OVERFLOW.to_owned(), 5)]);
     }
 

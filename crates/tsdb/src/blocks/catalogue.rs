@@ -14,7 +14,8 @@ use chronolith_format::block::catalogue::{
     BlockRecord, Change, FILE_HEADER_BYTES, encode_header, put_add, put_frame, put_remove, put_tenant, read,
 };
 use chronolith_format::block::meta::Ulid;
-use chronolith_model::TenantId;
+use chronolith_format::store_name;
+use chronolith_model::StoreId;
 use parking_lot::Mutex;
 
 /// Name in the data directory.
@@ -80,12 +81,12 @@ impl Catalogue {
     /// Records that blocks of `tenant` were removed and added; durable after the next [`Catalogue::commit`].
     pub(crate) fn note<'a>(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         removed: impl Iterator<Item = Ulid>,
         added: impl Iterator<Item = &'a BlockRecord>,
     ) {
         let mut payload = Vec::new();
-        put_tenant(tenant.as_str(), &mut payload);
+        put_tenant(&store_name(tenant), &mut payload);
         removed.for_each(|ulid| put_remove(ulid, &mut payload));
         added.for_each(|record| put_add(record, &mut payload));
         let mut state = self.state.lock();
@@ -110,7 +111,7 @@ impl Catalogue {
     /// As the disk reports; the next commit replaces the file then.
     pub(crate) fn commit<T: AsRef<BlockRecord>>(
         &self,
-        all: impl FnOnce() -> Vec<(TenantId, Vec<T>)>,
+        all: impl FnOnce() -> Vec<(StoreId, Vec<T>)>,
     ) -> io::Result<()> {
         let mut state = self.state.lock();
         if !state.is_dirty {
@@ -131,7 +132,7 @@ impl Catalogue {
 
 impl State {
     /// Returns a file with the blocks of all tenants, and restarts the sequence of frames.
-    fn encode_all<T: AsRef<BlockRecord>>(&mut self, all: Vec<(TenantId, Vec<T>)>) -> Vec<u8> {
+    fn encode_all<T: AsRef<BlockRecord>>(&mut self, all: Vec<(StoreId, Vec<T>)>) -> Vec<u8> {
         let mut bytes = encode_header(self.key).to_vec();
         self.sequence = 0;
         let mut end_frame = |payload: &mut Vec<u8>, bytes: &mut Vec<u8>| {
@@ -143,7 +144,7 @@ impl State {
         for (tenant, records) in &all {
             for record in records {
                 if payload.is_empty() {
-                    put_tenant(tenant.as_str(), &mut payload);
+                    put_tenant(&store_name(tenant), &mut payload);
                 }
                 put_add(record.as_ref(), &mut payload);
                 if payload.len() >= PAYLOAD_BYTES {

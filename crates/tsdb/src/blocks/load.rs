@@ -17,7 +17,8 @@ use chronolith_block::{
 };
 use chronolith_format::block::catalogue::BlockRecord;
 use chronolith_format::block::meta::{BlockMeta, Ulid};
-use chronolith_model::TenantId;
+use chronolith_format::parse_store_name;
+use chronolith_model::StoreId;
 
 use super::catalogue::{Catalogue, Loaded, TenantRecords};
 use super::tenant::{TENANTS_DIR, TenantBlocks, tenant_dir};
@@ -30,7 +31,7 @@ const COMPARE_NS_MAX: u64 = 250_000_000;
 
 /// All blocks of a data directory.
 pub(crate) struct LoadedBlocks {
-    pub(crate) tenants: BTreeMap<TenantId, Arc<TenantBlocks>>,
+    pub(crate) tenants: BTreeMap<StoreId, Arc<TenantBlocks>>,
     pub(crate) catalogue: Catalogue,
     /// Blocks that the notes report as lost or damaged.
     pub(crate) lost_count: u64,
@@ -94,7 +95,7 @@ pub(crate) fn load_blocks(
     let mut tenants = BTreeMap::new();
     for entry in entries.into_iter().filter(|e| e.is_dir) {
         let path = root.join(&entry.name);
-        let tenant = match TenantId::stored(&entry.name) {
+        let tenant = match parse_store_name(&entry.name) {
             Ok(tenant) => tenant,
             Err(e) => {
                 notes.push(format!("{}: not a tenant directory, ignored: {e}", path.display()));
@@ -140,7 +141,7 @@ struct Added {
 fn load_tenant(
     env: &Env,
     options: &TsdbOptions,
-    tenant: &TenantId,
+    tenant: &StoreId,
     mut known: TenantRecords,
     catalogue: &Catalogue,
     findings: &mut Findings,
@@ -248,13 +249,7 @@ fn read_changed(env: &Env, dir: &Path, record: &BlockRecord) -> Result<BlockReco
     })
 }
 
-fn read_added(
-    env: &Env,
-    tenant: &TenantId,
-    dir: &Path,
-    ulid: Ulid,
-    findings: &mut Findings,
-) -> Option<Added> {
+fn read_added(env: &Env, tenant: &StoreId, dir: &Path, ulid: Ulid, findings: &mut Findings) -> Option<Added> {
     match read_record(env, dir, ulid) {
         Ok((_, meta)) if meta.time_unit() != tenant.time_unit() => {
             let found = meta.time_unit();

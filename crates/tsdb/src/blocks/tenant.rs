@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chronolith_base::{Disk, Env};
 use chronolith_block::{BlockEntry, BlockError, block_dir};
 use chronolith_format::block::meta::Ulid;
+use chronolith_format::store_name;
 use chronolith_model::query::ReadEstimate;
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 use parking_lot::{Mutex, RwLock};
 
 /// Directory below the data directory with one directory per tenant.
@@ -22,7 +23,7 @@ pub(crate) const TENANTS_DIR: &str = "tenants";
 
 /// Blocks of one tenant under a lock.
 pub(crate) struct TenantBlocks {
-    tenant: TenantId,
+    tenant: StoreId,
     dir: PathBuf,
     list: RwLock<List>,
     /// `dir` exists and its name is durable.
@@ -114,7 +115,7 @@ impl List {
 }
 
 impl TenantBlocks {
-    pub(crate) fn new(data_dir: &Path, tenant: &TenantId, mut entries: Vec<Arc<BlockEntry>>) -> TenantBlocks {
+    pub(crate) fn new(data_dir: &Path, tenant: &StoreId, mut entries: Vec<Arc<BlockEntry>>) -> TenantBlocks {
         entries.sort_by_key(|entry| entry.precedence());
         let mut totals = BlockTotals::default();
         entries.iter().for_each(|entry| totals.add(entry));
@@ -151,7 +152,7 @@ impl TenantBlocks {
         Ok(())
     }
 
-    pub(crate) fn tenant(&self) -> &TenantId {
+    pub(crate) fn tenant(&self) -> &StoreId {
         &self.tenant
     }
 
@@ -250,6 +251,6 @@ impl TenantBlocks {
 
 /// Returns the directory of a tenant's blocks: `DATA/tenants/<id>`.
 #[must_use]
-pub fn tenant_dir(data_dir: &Path, tenant: &TenantId) -> PathBuf {
-    data_dir.join(TENANTS_DIR).join(tenant.as_str())
+pub fn tenant_dir(data_dir: &Path, tenant: &StoreId) -> PathBuf {
+    data_dir.join(TENANTS_DIR).join(&*store_name(tenant))
 }

@@ -18,7 +18,7 @@ use chronolith_format::bucket::databases::DatabasesSnapshot;
 use chronolith_model::databases::{
     BucketDatabase, BucketPolicy, BucketStoreId, ContinuousQuery, Database, RetentionPolicy, TenantCatalog,
 };
-use chronolith_model::{QueryError, ReadContext, TenantId, TimeUnit};
+use chronolith_model::{QueryError, ReadContext, StoreId, TenantId};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -180,7 +180,7 @@ impl RemoteDatabases {
 pub(crate) fn store_of<'a>(
     owner: &TenantId,
     catalog: &'a TenantCatalog,
-    store: &TenantId,
+    store: &StoreId,
 ) -> Option<(Folder, &'a RetentionPolicy)> {
     let policy = catalog.policies().find(|policy| policy.store == *store)?;
     Some((Folder::of_store(owner, policy.bucket_id?), policy))
@@ -189,7 +189,7 @@ pub(crate) fn store_of<'a>(
 fn catalog_of(snapshot: &DatabasesSnapshot) -> TenantCatalog {
     let databases = snapshot.content.databases.iter().map(database).collect();
     let graphite = snapshot.content.has_graphite.then(|| {
-        let store = TenantId::of_store(TimeUnit::Milli, number_of(BucketStoreId::GRAPHITE));
+        let store = StoreId::Graphite { number: number_of(BucketStoreId::GRAPHITE) };
         RetentionPolicy::of_graphite(store, Some(BucketStoreId::GRAPHITE))
     });
     TenantCatalog { databases, graphite, ..TenantCatalog::default() }
@@ -215,7 +215,7 @@ fn policy(copy: &BucketPolicy) -> RetentionPolicy {
         duration_ns: copy.duration_ns,
         shard_group_ns: copy.shard_group_ns,
         replica_count: copy.replica_count,
-        store: TenantId::of_store(TimeUnit::Nano, number_of(copy.id)),
+        store: StoreId::Database { number: number_of(copy.id) },
         bucket_id: Some(copy.id),
     }
 }

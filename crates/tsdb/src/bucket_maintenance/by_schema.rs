@@ -20,7 +20,7 @@ impl StoreRun<'_> {
     /// further ones are looked at by the next call.
     pub(super) fn expire_by_schema(&self, snapshot: &Snapshot) -> Result<(), String> {
         let storage = self.parts.storage;
-        let rules = storage.rollup_rules().filter(|_| self.store.is_graphite_store());
+        let rules = storage.rollup_rules().filter(|_| self.store.is_graphite());
         let Some(rules) = rules else { return Ok(()) };
         let Some(shortest_ms) = rules.shortest_retention_ms() else { return Ok(()) };
         let local = self.local_blocks();

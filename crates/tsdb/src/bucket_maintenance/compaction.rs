@@ -19,7 +19,7 @@ use chronolith_bucket::upload::Published;
 use chronolith_bucket::{BucketError, Folder, Purpose, RequestContext};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::bucket::catalogue::{BucketBlock, Snapshot};
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 
 use super::counters::BucketMaintenanceCounters;
 use crate::bucket::BucketSources;
@@ -40,7 +40,7 @@ pub(super) struct BucketCompaction<'a> {
     pub(super) maintenance: &'a Maintenance,
     pub(super) leases: &'a Leases,
     pub(super) counters: &'a BucketMaintenanceCounters,
-    pub(super) store: &'a TenantId,
+    pub(super) store: &'a StoreId,
     pub(super) folder: &'a Folder,
     pub(super) now_ms: i64,
     /// Blocks whose compaction was refused because they are damaged.
@@ -118,7 +118,7 @@ impl BucketCompaction<'_> {
         }));
         let limits = self.storage.limits_of(self.store);
         let retention_ms =
-            if self.store.is_store() { limits.retention_ms } else { limits.bucket_retention_ms };
+            if !self.store.is_default() { limits.retention_ms } else { limits.bucket_retention_ms };
         let bounds = PlanBounds {
             closed_ms: self.now_ms.saturating_sub(self.bucket().local_retention_ms()),
             retention_ms,
@@ -181,7 +181,7 @@ impl BucketCompaction<'_> {
         let pace = self.maintenance.detached_pace(&self.counters.compaction);
         let env = self.storage.env();
         let outputs = chronolith_block::compact(env, dir, None, opened, rules, &pace)?;
-        if let Some(rules) = self.storage.rollup_rules().filter(|_| self.store.is_graphite_store()) {
+        if let Some(rules) = self.storage.rollup_rules().filter(|_| self.store.is_graphite()) {
             for block in &outputs {
                 chronolith_block::write_rollups(env, block, &*rules, &pace)?;
             }

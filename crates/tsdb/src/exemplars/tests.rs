@@ -1,7 +1,7 @@
 //! Stored exemplars, their order, and the tenants whose exemplars are evicted.
 
 use super::*;
-use chronolith_model::TenantLimits;
+use chronolith_model::{StoreId, TenantId, TenantLimits};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 const HOUR_MS: i64 = 3_600_000;
@@ -19,13 +19,13 @@ fn series() -> Labels {
     Labels::from_pairs([("__name__", "x")])
 }
 
-fn push(storage: &ExemplarStorage, tenant: &TenantId, exemplars: &[Exemplar]) -> (u64, ExemplarRejects) {
+fn push(storage: &ExemplarStorage, tenant: &StoreId, exemplars: &[Exemplar]) -> (u64, ExemplarRejects) {
     let mut rejects = ExemplarRejects::default();
     let exemplars = exemplars.iter().map(|exemplar| (series(), exemplar.clone())).collect();
     (storage.push_all(tenant, window(0), exemplars, &mut rejects), rejects)
 }
 
-fn times(storage: &ExemplarStorage, tenant: &TenantId, range: TimeRange) -> Vec<i64> {
+fn times(storage: &ExemplarStorage, tenant: &StoreId, range: TimeRange) -> Vec<i64> {
     let found = storage.select(tenant, &[vec![Matcher::equal("__name__", "x")]], range);
     found.iter().flat_map(|(_, exemplars)| exemplars.iter().map(|e| e.time_ms)).collect()
 }
@@ -34,7 +34,7 @@ fn times(storage: &ExemplarStorage, tenant: &TenantId, range: TimeRange) -> Vec<
 /// ones and the traces in order of the answer.
 #[track_caller]
 fn check(out_of_order_ms: i64, requests: &[&[(&str, f64, i64)]], accepted: &[u64], stored: &[&str]) {
-    let (storage, tenant) = (ExemplarStorage::new(100), TenantId::anonymous());
+    let (storage, tenant) = (ExemplarStorage::new(100), StoreId::anonymous());
     let mut found = Vec::new();
     for request in requests {
         let exemplars = request
@@ -88,7 +88,7 @@ fn exemplars_are_taken_in_any_order_of_time() {
 #[test]
 fn the_oldest_arrivals_are_evicted_and_tenants_are_separate() {
     let storage = ExemplarStorage::new(2);
-    let (a, b) = (TenantId::anonymous(), TenantId::new("b").expect("valid"));
+    let (a, b) = (StoreId::anonymous(), StoreId::from(TenantId::new("b").expect("valid")));
     for time in [1, 2, 2, 3, 3] {
         push(&storage, &a, &[exemplar("t", 1.0, time)]);
     }
@@ -109,7 +109,10 @@ fn the_oldest_arrivals_are_evicted_and_tenants_are_separate() {
 #[test]
 fn a_busy_tenant_does_not_evict_exemplars_of_others() {
     let storage = ExemplarStorage::new(100);
-    let (small, busy) = (TenantId::new("small").expect("valid"), TenantId::new("busy").expect("valid"));
+    let (small, busy) = (
+        StoreId::from(TenantId::new("small").expect("valid")),
+        StoreId::from(TenantId::new("busy").expect("valid")),
+    );
     for time in 0..3 {
         push(&storage, &small, &[exemplar("t", 1.0, time)]);
     }
@@ -121,7 +124,11 @@ fn a_busy_tenant_does_not_evict_exemplars_of_others() {
     assert_eq!(of(&busy).last(), Some(&999));
     // More tenants than exemplars that fit: one each, the total stays.
     for idx in 0..300 {
-        push(&storage, &TenantId::new(&format!("t{idx}")).expect("valid"), &[exemplar("t", 1.0, 1)]);
+        push(
+            &storage,
+            &StoreId::from(TenantId::new(&format!("t{idx}")).expect("valid")),
+            &[exemplar("t", 1.0, 1)],
+        );
     }
     assert_eq!(storage.len(), 100);
     let buffers = storage.buffers.lock();

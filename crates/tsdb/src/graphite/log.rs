@@ -153,7 +153,7 @@ fn keep_events(payload: &[u8], keep: &mut impl FnMut(&TenantId, Entry)) -> Resul
 }
 
 fn stored(tenant: &str) -> Result<TenantId, String> {
-    TenantId::stored(tenant).map_err(|error| error.to_string())
+    TenantId::new(tenant).map_err(|error| error.to_string())
 }
 
 /// Number of entries of a frame, all of which are read.

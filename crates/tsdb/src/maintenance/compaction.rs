@@ -17,7 +17,7 @@ use std::sync::Arc;
 use chronolith_block::{BlockEntry, CompactError};
 use chronolith_format::block::meta::Ulid;
 use chronolith_model::time::TIME_MIN_MS;
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::blocks::tenant::TenantBlocks;
@@ -41,14 +41,14 @@ type Step = Vec<Arc<BlockEntry>>;
 #[derive(Default)]
 pub(super) struct CompactionJobs {
     /// Steps of the queued jobs. The steps of a tenant share no block.
-    planned: BTreeMap<TenantId, VecDeque<Step>>,
+    planned: BTreeMap<StoreId, VecDeque<Step>>,
     /// End of the last closed window at the last search.
     closed_ms: Option<i64>,
 }
 
 impl CompactionJobs {
     /// Plans the blocks of `tenant` and returns the job of the first step, or of a block with deletions.
-    fn plan_tenant(&mut self, storage: &Storage, tenant: &TenantId, now_ms: i64) -> Option<Job> {
+    fn plan_tenant(&mut self, storage: &Storage, tenant: &StoreId, now_ms: i64) -> Option<Job> {
         self.planned.remove(tenant);
         let blocks = storage.blocks().tenant(tenant)?;
         let list = blocks.list();
@@ -78,7 +78,7 @@ impl CompactionJobs {
     }
 
     /// Returns the job of the next step of `tenant`, planned again if none is left.
-    fn next_job(&mut self, storage: &Storage, tenant: &TenantId, now_ms: i64) -> Option<Job> {
+    fn next_job(&mut self, storage: &Storage, tenant: &StoreId, now_ms: i64) -> Option<Job> {
         match self.planned.get(tenant) {
             Some(steps) if !steps.is_empty() => step_job(tenant, steps, now_ms),
             _ => self.plan_tenant(storage, tenant, now_ms),
@@ -86,7 +86,7 @@ impl CompactionJobs {
     }
 
     /// Takes the next planned step of `tenant` whose blocks are all in the list.
-    fn take_step(&mut self, blocks: &TenantBlocks, tenant: &TenantId) -> Option<Step> {
+    fn take_step(&mut self, blocks: &TenantBlocks, tenant: &StoreId) -> Option<Step> {
         let steps = self.planned.get_mut(tenant)?;
         while let Some(mut step) = steps.pop_front() {
             if step.iter().all(|entry| blocks.has(entry)) {
@@ -97,7 +97,7 @@ impl CompactionJobs {
         None
     }
 
-    fn run_one(&mut self, cx: &JobContext<'_>, tenant: &TenantId) -> Outcome {
+    fn run_one(&mut self, cx: &JobContext<'_>, tenant: &StoreId) -> Outcome {
         let store = cx.storage.blocks();
         let Some(blocks) = store.tenant(tenant) else {
             self.planned.remove(tenant);
@@ -182,7 +182,7 @@ pub(super) fn run_step(cx: &JobContext<'_>, step: &Rewrite) -> Outcome {
 pub(super) fn next_with_deletions(
     storage: &Storage,
     blocks: &TenantBlocks,
-    tenant: &TenantId,
+    tenant: &StoreId,
     now_ms: i64,
 ) -> Option<Arc<BlockEntry>> {
     let list = blocks.list();
@@ -196,7 +196,7 @@ pub(super) fn next_with_deletions(
     list.iter().find(|entry| entry.ulid() == ulid).cloned()
 }
 
-fn step_job(tenant: &TenantId, steps: &VecDeque<Step>, now_ms: i64) -> Option<Job> {
+fn step_job(tenant: &StoreId, steps: &VecDeque<Step>, now_ms: i64) -> Option<Job> {
     let bytes = steps.front()?.iter().map(|entry| entry.size_bytes()).sum();
     Some(Job::of_tenant(JobKind::Compaction, tenant.clone(), now_ms, bytes))
 }
@@ -207,7 +207,7 @@ fn closed_ms(storage: &Storage, now_ms: i64) -> i64 {
     TimeRange::window_of(flushed_ms.max(TIME_MIN_MS), WINDOW_MS).start
 }
 
-fn plan_bounds(storage: &Storage, tenant: &TenantId, now_ms: i64) -> PlanBounds {
+fn plan_bounds(storage: &Storage, tenant: &StoreId, now_ms: i64) -> PlanBounds {
     PlanBounds {
         closed_ms: closed_ms(storage, now_ms),
         retention_ms: storage.limits_of(tenant).retention_ms,
@@ -217,7 +217,7 @@ fn plan_bounds(storage: &Storage, tenant: &TenantId, now_ms: i64) -> PlanBounds 
 
 /// Blocks that only the bucket has and that overlap local ones of `list`: they may be between these in order
 /// of precedence. `None` if they are not known.
-fn only_in_bucket(storage: &Storage, tenant: &TenantId, list: &[Arc<BlockEntry>]) -> Option<Vec<Candidate>> {
+fn only_in_bucket(storage: &Storage, tenant: &StoreId, list: &[Arc<BlockEntry>]) -> Option<Vec<Candidate>> {
     if list.len() < 2 {
         return Some(Vec::new());
     }
@@ -232,7 +232,7 @@ fn only_in_bucket(storage: &Storage, tenant: &TenantId, list: &[Arc<BlockEntry>]
     Some(others.into_iter().map(candidate).collect())
 }
 
-fn candidates(storage: &Storage, tenant: &TenantId, list: &[Arc<BlockEntry>]) -> Vec<Candidate> {
+fn candidates(storage: &Storage, tenant: &StoreId, list: &[Arc<BlockEntry>]) -> Vec<Candidate> {
     let refused = storage.blocks().compaction_refused();
     let candidate = |entry: &Arc<BlockEntry>| {
         let record = entry.record();

@@ -4,7 +4,7 @@
 //! of the tenant is planned, which applies deletions too. The compaction search adds the jobs.
 //! Not here: tombstones (`block`), deletion requests (`admin`).
 
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 
 use super::compaction::rewrite::Rewrite;
 use super::compaction::{next_with_deletions, run_step};
@@ -14,7 +14,7 @@ use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 pub(super) struct DeletionJobs;
 
 impl DeletionJobs {
-    fn run_one(cx: &JobContext<'_>, tenant: &TenantId) -> Outcome {
+    fn run_one(cx: &JobContext<'_>, tenant: &StoreId) -> Outcome {
         let Some(blocks) = cx.storage.blocks().tenant(tenant) else { return Outcome::Done };
         let next = || next_with_deletions(cx.storage, &blocks, tenant, cx.now_ms);
         let Some(block) = next() else { return Outcome::Done };

@@ -9,8 +9,9 @@
 
 use std::collections::BTreeMap;
 
+use chronolith_format::store_name;
 use chronolith_head::IdleSeries;
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 
 use super::flush::plan::block_ranges_of;
 use super::flush::writer::{FlushError, FlushWriter};
@@ -28,14 +29,14 @@ const SERIES_BYTES: u64 = 512;
 #[derive(Default)]
 pub(super) struct IdleFlushJobs {
     /// Idle series of the queued jobs.
-    idle: BTreeMap<TenantId, IdleSeries>,
+    idle: BTreeMap<StoreId, IdleSeries>,
     /// Generations for which the idle series of a tenant have been too few for a block.
-    waiting: BTreeMap<TenantId, u32>,
+    waiting: BTreeMap<StoreId, u32>,
 }
 
 impl IdleFlushJobs {
     /// Returns the tenants whose idle series are flushed: they are many, or have waited long enough.
-    fn take_due(&mut self, found: Vec<IdleSeries>, count_min: usize) -> BTreeMap<TenantId, IdleSeries> {
+    fn take_due(&mut self, found: Vec<IdleSeries>, count_min: usize) -> BTreeMap<StoreId, IdleSeries> {
         let mut waited = std::mem::take(&mut self.waiting);
         let mut due = BTreeMap::new();
         for idle in found.into_iter().filter(|idle| idle.idle_count() > 0) {
@@ -62,7 +63,7 @@ impl IdleFlushJobs {
             }
         }
         cx.counters.flush.idle_series.add(idle.idle_count() as u64);
-        tracing::info!(tenant = %idle.tenant, series = idle.idle_count(), "idle series flushed to blocks");
+        tracing::info!(tenant = %store_name(&idle.tenant), series = idle.idle_count(), "idle series flushed to blocks");
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::fmt::Display;
 
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 
 use super::control::Control;
 use super::counters::Counters;
@@ -90,7 +90,7 @@ impl JobKind {
 pub(super) struct JobKey {
     pub(super) kind: JobKind,
     /// `None` for work of all tenants.
-    pub(super) tenant: Option<TenantId>,
+    pub(super) tenant: Option<StoreId>,
     /// Range of the block of a flush; [`TimeRange::ALL`] for other kinds.
     pub(super) range: TimeRange,
 }
@@ -121,7 +121,7 @@ impl Job {
     }
 
     /// A job of `kind` for one tenant.
-    pub(super) fn of_tenant(kind: JobKind, tenant: TenantId, due_ms: i64, cost_bytes: u64) -> Job {
+    pub(super) fn of_tenant(kind: JobKind, tenant: StoreId, due_ms: i64, cost_bytes: u64) -> Job {
         let key = JobKey { kind, tenant: Some(tenant), range: TimeRange::ALL };
         Job { due_ms, cost_bytes, ..Job::with_key(key) }
     }

@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use chronolith_block::{BlockEntry, BlockError};
-use chronolith_model::TenantId;
+use chronolith_format::store_name;
+use chronolith_model::StoreId;
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::blocks::tenant::TenantBlocks;
@@ -24,7 +25,7 @@ impl JobRunner for LocalRetentionJobs {
         let Some(bucket) = cx.storage.bucket() else { return Found::All(Vec::new()) };
         let oldest_ms = cx.now_ms.saturating_sub(bucket.local_retention_ms());
         let tenants = cx.storage.blocks().all();
-        let job = |(tenant, blocks): &(TenantId, Arc<TenantBlocks>)| {
+        let job = |(tenant, blocks): &(StoreId, Arc<TenantBlocks>)| {
             let list = blocks.list();
             let removable = || list.iter().filter(|block| is_removable(cx.storage, tenant, block, oldest_ms));
             let bytes = removable().map(|block| block.size_bytes()).sum();
@@ -43,12 +44,12 @@ impl JobRunner for LocalRetentionJobs {
 }
 
 /// Returns true if the bucket has `block` and it ended before `oldest_ms`.
-fn is_removable(storage: &Storage, tenant: &TenantId, block: &Arc<BlockEntry>, oldest_ms: i64) -> bool {
+fn is_removable(storage: &Storage, tenant: &StoreId, block: &Arc<BlockEntry>, oldest_ms: i64) -> bool {
     let end_ms = tenant.time_unit().to_ms_ceil(block.range().end);
     end_ms <= oldest_ms && storage.is_uploaded(tenant, block)
 }
 
-fn remove_copies(cx: &JobContext<'_>, tenant: &TenantId) -> Result<(), BlockError> {
+fn remove_copies(cx: &JobContext<'_>, tenant: &StoreId) -> Result<(), BlockError> {
     let store = cx.storage.blocks();
     let (Some(blocks), Some(bucket)) = (store.tenant(tenant), cx.storage.bucket()) else { return Ok(()) };
     let oldest_ms = cx.now_ms.saturating_sub(bucket.local_retention_ms());
@@ -59,7 +60,7 @@ fn remove_copies(cx: &JobContext<'_>, tenant: &TenantId) -> Result<(), BlockErro
         store.replace(&blocks, &group, Vec::new());
         store.schedule_removal(&blocks, group.iter().map(|block| blocks.block_dir(block.ulid())));
         for block in &group {
-            tracing::info!(%tenant, block = %block.ulid(), "local block removed, the bucket has it");
+            tracing::info!(tenant = %store_name(tenant), block = %block.ulid(), "local block removed, the bucket has it");
         }
         if let Some(uploads) = cx.storage.uploads() {
             uploads.counters().removed_copies.add(group.len() as u64);

@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronolith_block::BlockEntry;
-use chronolith_model::TenantId;
+use chronolith_format::store_name;
+use chronolith_model::StoreId;
 
 use super::counters::RetentionCounters;
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
@@ -28,7 +29,7 @@ pub(crate) use clock_file::GuardedClock;
 pub(super) struct RetentionJobs {
     clock: GuardedClock,
     /// Expired blocks of the queued jobs.
-    expired: BTreeMap<TenantId, Vec<Arc<BlockEntry>>>,
+    expired: BTreeMap<StoreId, Vec<Arc<BlockEntry>>>,
     by_schema: SchemaRetentions,
 }
 
@@ -59,23 +60,23 @@ impl RetentionJobs {
         storage: &Storage,
         now_ms: i64,
         counters: &RetentionCounters,
-    ) -> BTreeMap<TenantId, Vec<Arc<BlockEntry>>> {
+    ) -> BTreeMap<StoreId, Vec<Arc<BlockEntry>>> {
         let limits = storage.limits();
         let bytes_max = storage.options().retention.bytes_max;
         let mut held_count = 0;
-        let mut expired: BTreeMap<TenantId, Vec<Arc<BlockEntry>>> = BTreeMap::new();
+        let mut expired: BTreeMap<StoreId, Vec<Arc<BlockEntry>>> = BTreeMap::new();
         let has_retention = bytes_max > 0
             || limits.default.retention_ms > 0
             || limits.by_tenant.values().any(|limits| limits.retention_ms > 0)
             || storage.databases().has_retention();
         let tenants = if has_retention { storage.blocks().all() } else { Vec::new() };
         let lists: Vec<_> = tenants.iter().map(|(tenant, blocks)| (tenant, blocks.list())).collect();
-        let mut all: Vec<(&TenantId, &Arc<BlockEntry>)> =
+        let mut all: Vec<(&StoreId, &Arc<BlockEntry>)> =
             lists.iter().flat_map(|(tenant, list)| list.iter().map(|block| (*tenant, block))).collect();
         all.sort_by_key(|(tenant, block)| Reverse(end_ms(tenant, block)));
-        let retentions_ms: BTreeMap<&TenantId, i64> =
+        let retentions_ms: BTreeMap<&StoreId, i64> =
             tenants.iter().map(|(tenant, _)| (tenant, storage.limits_of(tenant).retention_ms)).collect();
-        let oldest_ms = |tenant: &TenantId, time_ms: i64| match retentions_ms.get(tenant) {
+        let oldest_ms = |tenant: &StoreId, time_ms: i64| match retentions_ms.get(tenant) {
             None | Some(0) => i64::MIN,
             Some(retention_ms) => time_ms.saturating_sub(*retention_ms),
         };
@@ -94,7 +95,7 @@ impl RetentionJobs {
         expired
     }
 
-    fn remove(&mut self, cx: &JobContext<'_>, tenant: &TenantId) {
+    fn remove(&mut self, cx: &JobContext<'_>, tenant: &StoreId) {
         let store = cx.storage.blocks();
         let Some(blocks) = store.tenant(tenant) else { return };
         for block in self.expired.remove(tenant).unwrap_or_default() {
@@ -106,10 +107,10 @@ impl RetentionJobs {
             store.replace(&blocks, &[block], Vec::new());
             cx.storage.changes().note_removed(tenant, end_ms);
             if let Some(owner) = cx.storage.databases().owner_of(tenant) {
-                cx.storage.changes().note_removed(&owner, end_ms);
+                cx.storage.changes().note_removed(&owner.into(), end_ms);
             }
             cx.counters.retention.removed_blocks.increment();
-            tracing::info!(%tenant, %ulid, end_ms, "expired block removed by retention");
+            tracing::info!(tenant = %store_name(tenant), %ulid, end_ms, "expired block removed by retention");
             store.schedule_removal(&blocks, [blocks.block_dir(ulid)]);
         }
         cx.add(Job::of_tenant(JobKind::BlockRemoval, tenant.clone(), cx.now_ms, 0));
@@ -117,7 +118,7 @@ impl RetentionJobs {
 }
 
 /// Returns the end of a block of `tenant`, rounded up to a millisecond.
-fn end_ms(tenant: &TenantId, block: &BlockEntry) -> i64 {
+fn end_ms(tenant: &StoreId, block: &BlockEntry) -> i64 {
     tenant.time_unit().to_ms_ceil(block.range().end)
 }
 
@@ -131,7 +132,7 @@ impl JobRunner for RetentionJobs {
                 of_store.push(block);
             }
         }
-        let job = |(tenant, blocks): (&TenantId, &Vec<Arc<BlockEntry>>)| {
+        let job = |(tenant, blocks): (&StoreId, &Vec<Arc<BlockEntry>>)| {
             let bytes = blocks.iter().map(|block| block.size_bytes()).sum();
             Job::of_tenant(JobKind::Retention, tenant.clone(), cx.now_ms, bytes)
         };

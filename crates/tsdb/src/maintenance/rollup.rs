@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use chronolith_block::{Block, BlockEntry, CompactError};
 use chronolith_format::block::meta::Ulid;
-use chronolith_model::TenantId;
+use chronolith_format::store_name;
+use chronolith_model::StoreId;
 use chronolith_model::rollup::RollupRules;
 
 use super::compaction::pace::{RewritePace, Urgency};
@@ -39,13 +40,13 @@ impl RollupJobs {
         list.iter().find(is_wanted).cloned()
     }
 
-    fn job(&self, cx: &JobContext<'_>, store: &TenantId) -> Option<Job> {
+    fn job(&self, cx: &JobContext<'_>, store: &StoreId) -> Option<Job> {
         let blocks = cx.storage.blocks().tenant(store)?;
         let entry = self.next(cx.storage, &blocks)?;
         Some(Job::of_tenant(JobKind::Rollup, store.clone(), cx.now_ms, entry.size_bytes()))
     }
 
-    fn run_one(&mut self, cx: &JobContext<'_>, store: &TenantId) -> Outcome {
+    fn run_one(&mut self, cx: &JobContext<'_>, store: &StoreId) -> Outcome {
         let Some(rules) = cx.storage.rollup_rules() else { return Outcome::Done };
         let Some(blocks) = cx.storage.blocks().tenant(store) else { return Outcome::Done };
         let Some(entry) = self.next(cx.storage, &blocks) else { return Outcome::Done };
@@ -108,7 +109,7 @@ fn roll_up(
     cx.counters.rollup.windows.add(written.windows);
     cx.counters.rollup.written_bytes.add(written.bytes);
     let ms = (env.clock.mono_ns() - started_ns) / 1_000_000;
-    tracing::info!(store = %blocks.tenant(), block = %entry.ulid(), files = written.files, windows = written.windows,
+    tracing::info!(store = %store_name(blocks.tenant()), block = %entry.ulid(), files = written.files, windows = written.windows,
         bytes = written.bytes, ms, "roll-ups of a block written");
     Ok(())
 }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronolith_base::hash::HashMap;
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 
 use super::job::{Found, Job, JobKey, JobKind, Outcome};
 
@@ -208,7 +208,7 @@ impl KindQueue {
             return Vec::new();
         }
         let (mut keys, mut bytes) = (Vec::new(), 0u64);
-        let mut tenants: BTreeSet<&Option<TenantId>> = BTreeSet::new();
+        let mut tenants: BTreeSet<&Option<StoreId>> = BTreeSet::new();
         for ((due_ms, _), job) in self.jobs.iter().take(BATCH_SCAN_MAX) {
             let is_within = self.rules.batch.allows(keys.len(), bytes, job.cost_bytes)
                 && self.rules.run.allows(

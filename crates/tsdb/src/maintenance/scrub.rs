@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronolith_base::Env;
 use chronolith_block::{BlockEntry, BlockError, BlockVerification, Damage, RollupVerification};
-use chronolith_model::TenantId;
+use chronolith_format::store_name;
+use chronolith_model::StoreId;
 use parking_lot::Mutex;
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
@@ -43,7 +44,7 @@ enum Pass {
 
 /// A block whose contents are being read.
 struct Current {
-    tenant: TenantId,
+    tenant: StoreId,
     blocks: Arc<TenantBlocks>,
     entry: Arc<BlockEntry>,
     verification: BlockVerification,
@@ -65,7 +66,7 @@ const EFFECT_OF_DAMAGED_ROLLUPS: &str =
 
 /// Blocks of a tenant at the time of its turn, newest first. Later ones were written by this process.
 struct Walk {
-    tenant: TenantId,
+    tenant: StoreId,
     blocks: Arc<TenantBlocks>,
     list: Arc<Vec<Arc<BlockEntry>>>,
     /// Blocks at the front of the list that are not visited yet.
@@ -84,7 +85,7 @@ struct Progress {
     pass: Pass,
     walk: Option<Walk>,
     /// Tenants up to this one are complete.
-    done_to: Option<TenantId>,
+    done_to: Option<StoreId>,
     current: Option<Current>,
 }
 
@@ -132,8 +133,8 @@ impl Scrub {
         notes
     }
 
-    fn report(&self, tenant: &TenantId, entry: &BlockEntry, text: String, effect: &str) {
-        tracing::error!(%tenant, block = %entry.ulid(), damage = text, "{effect}");
+    fn report(&self, tenant: &StoreId, entry: &BlockEntry, text: String, effect: &str) {
+        tracing::error!(tenant = %store_name(tenant), block = %entry.ulid(), damage = text, "{effect}");
         let mut findings = self.findings.lock();
         if findings.texts.len() < NAMED_MAX {
             findings.texts.push(text);
@@ -187,7 +188,7 @@ impl Scrub {
     fn next_unverified(
         store: &BlockStore,
         progress: &mut Progress,
-    ) -> Option<(TenantId, Arc<TenantBlocks>, Arc<BlockEntry>)> {
+    ) -> Option<(StoreId, Arc<TenantBlocks>, Arc<BlockEntry>)> {
         let pass = progress.pass;
         let is_left = |entry: &Arc<BlockEntry>| match pass {
             Pass::Open => !entry.is_verified(),
@@ -217,7 +218,7 @@ impl Scrub {
     fn begin(
         &self,
         store: &BlockStore,
-        tenant: TenantId,
+        tenant: StoreId,
         blocks: Arc<TenantBlocks>,
         entry: Arc<BlockEntry>,
         pass: Pass,

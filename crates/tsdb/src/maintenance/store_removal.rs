@@ -4,7 +4,8 @@
 //! until a start finds nothing of them, because a start before the next checkpoint replays their samples.
 //! Not here: the drop itself, one entry of the catalogue (`databases`); removal of files (`block_removal`).
 
-use chronolith_model::TenantId;
+use chronolith_format::store_name;
+use chronolith_model::StoreId;
 
 use super::job::{Found, Job, JobContext, JobKind, JobRunner, Outcome, run_each};
 use crate::storage::Storage;
@@ -13,7 +14,7 @@ use crate::storage::Storage;
 pub(super) struct StoreRemovalJobs;
 
 /// Returns true if head or blocks have something of a store.
-fn has_samples(storage: &Storage, store: &TenantId) -> bool {
+fn has_samples(storage: &Storage, store: &StoreId) -> bool {
     storage.head().statistics().has_tenant(store)
         || storage.blocks().tenant(store).is_some_and(|blocks| blocks.totals().count > 0)
 }
@@ -21,7 +22,7 @@ fn has_samples(storage: &Storage, store: &TenantId) -> bool {
 /// Forgets dropped stores of which nothing is left. To be called once, after the head was replayed.
 pub(crate) fn forget_removed(storage: &Storage) {
     let catalog = storage.databases().catalog();
-    let removed: Vec<TenantId> =
+    let removed: Vec<StoreId> =
         catalog.dropped.iter().filter(|store| !has_samples(storage, store)).cloned().collect();
     if removed.is_empty() {
         return;
@@ -31,7 +32,7 @@ pub(crate) fn forget_removed(storage: &Storage) {
     }
 }
 
-fn remove(cx: &JobContext<'_>, store: &TenantId) -> Outcome {
+fn remove(cx: &JobContext<'_>, store: &StoreId) -> Outcome {
     let windows = cx.storage.head().windows();
     let mut sample_count = 0;
     for window in windows.list_of(store) {
@@ -53,7 +54,7 @@ fn remove(cx: &JobContext<'_>, store: &TenantId) -> Outcome {
     // The WAL and the sealed chunks of the store leave the disk with it.
     cx.add(Job::global(JobKind::Checkpoint, cx.now_ms));
     if sample_count > 0 || block_count > 0 {
-        tracing::info!(%store, sample_count, block_count, "dropped store removed");
+        tracing::info!(store = %store_name(store), sample_count, block_count, "dropped store removed");
     }
     Outcome::Done
 }
@@ -62,7 +63,7 @@ impl JobRunner for StoreRemovalJobs {
     fn search(&mut self, cx: &JobContext<'_>) -> Found {
         let catalog = cx.storage.databases().catalog();
         let left = catalog.dropped.iter().filter(|store| has_samples(cx.storage, store));
-        let job = |store: &TenantId| Job::of_tenant(JobKind::StoreRemoval, store.clone(), cx.now_ms, 0);
+        let job = |store: &StoreId| Job::of_tenant(JobKind::StoreRemoval, store.clone(), cx.now_ms, 0);
         Found::All(left.map(job).collect())
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use chronolith_base::{Env, ManualClock, MemDisk};
 use chronolith_head::{Head, HeadOptions, ReplayProgress, SyncMode};
-use chronolith_model::{Labels, TenantId, TenantLimits, WriteBatch};
+use chronolith_model::{Labels, StoreId, TenantId, TenantLimits, WriteBatch};
 
 use super::*;
 use crate::blocks::BlockStore;
@@ -53,7 +53,7 @@ impl Fixture {
         for idx in 0..tenant_count {
             let mut batch = WriteBatch::from_labels();
             batch.push_labels(&Labels::from_pairs([("__name__", "m")]), &[(START_MS, 1.0)]);
-            let tenant = TenantId::new(&format!("t{idx:03}")).expect("legal");
+            let tenant = StoreId::from(TenantId::new(&format!("t{idx:03}")).expect("legal"));
             let appended = head.append(&tenant, &TenantLimits::default(), START_MS, &batch);
             head.wait(appended.expect("stored").1).expect("durable");
         }

@@ -12,7 +12,9 @@ use chronolith_format::head::frame_log::FrameWriter;
 use chronolith_format::head::metadata::{
     EntriesReader, FILE_HEADER_BYTES, FileHeader, KIND_ENTRIES, put_entry, put_tenant,
 };
-use chronolith_model::{MetadataEntry, TenantId};
+use chronolith_format::parse_store_name;
+use chronolith_format::store_name;
+use chronolith_model::{MetadataEntry, StoreId};
 
 use crate::frame_copies::{self, CopyHeader, Findings, LogFormat};
 use crate::options::OpenError;
@@ -42,9 +44,9 @@ impl Frames {
     }
 
     /// Adds entries of `tenant`; all entries since the last [`Frames::end_frame`] belong to one tenant.
-    pub(super) fn put<'a>(&mut self, tenant: &TenantId, entries: impl Iterator<Item = &'a MetadataEntry>) {
+    pub(super) fn put<'a>(&mut self, tenant: &StoreId, entries: impl Iterator<Item = &'a MetadataEntry>) {
         if self.payload.is_empty() {
-            put_tenant(tenant.as_str(), &mut self.payload);
+            put_tenant(&store_name(tenant), &mut self.payload);
         }
         entries.for_each(|entry| put_entry(entry, &mut self.payload));
         if self.payload.len() >= PAYLOAD_BYTES {
@@ -92,7 +94,7 @@ pub(super) fn load(
     env: &Env,
     dir: &Path,
     findings: &mut Findings<'_>,
-    mut keep: impl FnMut(&TenantId, &MetadataEntry),
+    mut keep: impl FnMut(&StoreId, &MetadataEntry),
 ) -> Result<(AppendFile, Frames), OpenError> {
     let paths = [dir.join(FILE_NAME), dir.join(MIRROR_NAME)];
     let key = u128::from(env.rng.next_u64()) << 64 | u128::from(env.rng.next_u64());
@@ -105,9 +107,9 @@ pub(super) fn load(
 }
 
 /// Calls `keep` with the entries of a payload; the error text is for operators.
-fn keep_entries(payload: &[u8], keep: &mut impl FnMut(&TenantId, &MetadataEntry)) -> Result<(), String> {
+fn keep_entries(payload: &[u8], keep: &mut impl FnMut(&StoreId, &MetadataEntry)) -> Result<(), String> {
     let mut entries = EntriesReader::decode(payload).map_err(|error| error.to_string())?;
-    let tenant = TenantId::stored(entries.tenant).map_err(|error| error.to_string())?;
+    let tenant = parse_store_name(entries.tenant).map_err(|error| error.to_string())?;
     while let Some(entry) = entries.next_entry().map_err(|error| error.to_string())? {
         keep(&tenant, &entry.to_entry());
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use chronolith_model::MetricKind;
+use chronolith_model::TenantId;
 
 fn entry(metric: &str, help: impl ToString) -> MetadataEntry {
     MetadataEntry {
@@ -25,13 +26,13 @@ fn store() -> MetadataStore {
 
 #[test]
 fn entries_of_one_metric_are_bounded_and_newest_first() {
-    let (store, tenant) = (store(), TenantId::anonymous());
+    let (store, tenant) = (store(), StoreId::anonymous());
     for help in 0..20 {
         store.wait(store.keep(&tenant, &[entry("m", help)])).expect("stored");
     }
     let all = store.list(&tenant, Some("m"), 0);
     assert_eq!((all.len(), &*all[0].help), (ENTRIES_PER_METRIC_MAX, "19"));
-    assert!(store.list(&TenantId::new("other").expect("a name"), None, 0).is_empty());
+    assert!(store.list(&StoreId::from(TenantId::new("other").expect("a name")), None, 0).is_empty());
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn text_is_bounded() {
 
 #[test]
 fn what_is_known_changes_nothing() {
-    let (store, tenant) = (store(), TenantId::anonymous());
+    let (store, tenant) = (store(), StoreId::anonymous());
     let (one, two) = (entry("m", "one"), entry("m", "two"));
     let first = store.keep(&tenant, &[one.clone(), two.clone()]);
     store.wait(first).expect("stored");
@@ -81,6 +82,6 @@ fn what_is_known_changes_nothing() {
     store.write_order().expect("stored");
     assert!(store.log.read().tenants[&tenant].moved.is_empty());
     // The same entry of another tenant is not known.
-    let other = TenantId::new("other").expect("a name");
+    let other = StoreId::from(TenantId::new("other").expect("a name"));
     assert_ne!(store.keep(&other, &[entry("m", "one")]), first);
 }

@@ -17,7 +17,7 @@ use chronolith_model::query::LabelValueScan;
 use chronolith_model::rollup::RollupSpan;
 use chronolith_model::{
     DuplicatePolicy, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, SeriesBatches,
-    TenantId, TimeRange,
+    StoreId, TimeRange,
 };
 
 use super::failure::{FailurePolicy, source_error};
@@ -226,7 +226,7 @@ fn truncated(mut list: Vec<String>, limit: usize) -> Vec<String> {
 
 /// Blocks of one tenant.
 pub(super) struct QueryBlocks {
-    tenant: TenantId,
+    tenant: StoreId,
     /// Blocks of all tenants: this one may get its first block while a query runs.
     local: Arc<BlockStore>,
     bucket: Option<FolderSource>,
@@ -269,7 +269,7 @@ impl FolderSource {
 
 impl QueryBlocks {
     pub(super) fn new(
-        tenant: &TenantId,
+        tenant: &StoreId,
         local: &Arc<BlockStore>,
         bucket: Option<FolderSource>,
     ) -> QueryBlocks {

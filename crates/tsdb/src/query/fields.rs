@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronolith_base::Env;
+use chronolith_format::store_name;
 use chronolith_head::{FieldHistory, KindsOfName};
 use chronolith_model::{
-    Columns, FIELD_LABEL, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, TenantId,
+    Columns, FIELD_LABEL, KIND_LABEL, Matcher, QueryError, Queryable, ReadContext, Selector, StoreId,
     TimeRange, WordKind,
 };
 
@@ -24,7 +25,7 @@ pub(crate) struct BlockFields {
 impl BlockFields {
     fn find(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         field: [Matcher; 2],
         range: TimeRange,
     ) -> Result<Option<WordKind>, QueryError> {
@@ -45,7 +46,7 @@ impl BlockFields {
     /// Returns the values of a label of the series that `matchers` select in blocks of a range.
     fn values(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         name: &str,
         matchers: &[Matcher],
         range: TimeRange,
@@ -90,19 +91,19 @@ fn has_samples(
 impl FieldHistory for BlockFields {
     fn kind_in(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         measurement: &str,
         field: &str,
         range: TimeRange,
     ) -> Option<WordKind> {
         let matchers = [Matcher::equal("__name__", measurement), Matcher::equal(FIELD_LABEL, field)];
         self.find(tenant, matchers, range).unwrap_or_else(|error| {
-            tracing::warn!(%tenant, measurement, field, %error, "blocks could not be asked for the type of a field");
+            tracing::warn!(tenant = %store_name(tenant), measurement, field, %error, "blocks could not be asked for the type of a field");
             None
         })
     }
 
-    fn kinds_by_name(&self, tenant: &TenantId, range: TimeRange) -> Vec<KindsOfName> {
+    fn kinds_by_name(&self, tenant: &StoreId, range: TimeRange) -> Vec<KindsOfName> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let fresh = BTreeMap::<String, Vec<WordKind>>::new;
         let by_name = self.blocks.fold_in_range(tenant, range, fresh, |by_name, block| {
@@ -119,7 +120,7 @@ impl FieldHistory for BlockFields {
             Ok(())
         });
         let by_name = by_name.unwrap_or_else(|error| {
-            tracing::warn!(%tenant, %error, "reading types of fields from blocks failed, assuming none");
+            tracing::warn!(tenant = %store_name(tenant), %error, "reading types of fields from blocks failed, assuming none");
             BTreeMap::new()
         });
         by_name.into_iter().collect()
@@ -127,14 +128,14 @@ impl FieldHistory for BlockFields {
 
     fn measurements_of(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         field: &str,
         kind: WordKind,
         range: TimeRange,
     ) -> Vec<String> {
         let matchers = [Matcher::equal(FIELD_LABEL, field), kind_matcher(kind)];
         let names = self.values(tenant, "__name__", &matchers, range).unwrap_or_else(|error| {
-            tracing::warn!(%tenant, field, %error, "reading measurements of a field from blocks failed, assuming none");
+            tracing::warn!(tenant = %store_name(tenant), field, %error, "reading measurements of a field from blocks failed, assuming none");
             BTreeSet::new()
         });
         names.into_iter().collect()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chronolith_block::BlockValues;
 use chronolith_head::{HeadReader, HeadValues};
 use chronolith_model::query::{LabelValueCursor, Repeated, SoleLabelValues};
-use chronolith_model::{QueryError, ReadContext, TenantId, TimeRange};
+use chronolith_model::{QueryError, ReadContext, StoreId, TimeRange};
 
 use super::failure::FailurePolicy;
 use crate::blocks::BlockStore;
@@ -42,7 +42,7 @@ impl Least {
 /// Cursor over the values of a tenant in the head and in local blocks.
 pub(super) struct StoreValues {
     blocks: Arc<BlockStore>,
-    tenant: TenantId,
+    tenant: StoreId,
     name: String,
     range: TimeRange,
     ctx: ReadContext,
@@ -56,7 +56,7 @@ impl StoreValues {
     pub(super) fn new(
         head: &HeadReader,
         blocks: Arc<BlockStore>,
-        tenant: &TenantId,
+        tenant: &StoreId,
         search: &SoleLabelValues<'_>,
         ctx: &ReadContext,
     ) -> Result<StoreValues, QueryError> {

@@ -34,8 +34,7 @@ pub(crate) fn tenant_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn 
 
 /// Returns true if the local catalogue has all databases of `tenant`, also the bucket's.
 pub(crate) fn knows_databases(storage: &Storage, tenant: &TenantId) -> bool {
-    // The store of a retention policy has no databases itself.
-    tenant.is_store() || storage.uploads().is_none_or(|uploads| is_known(storage, uploads, tenant))
+    storage.uploads().is_none_or(|uploads| is_known(storage, uploads, tenant))
 }
 
 /// Waits until the databases of `tenant` are known.
@@ -61,7 +60,7 @@ pub(crate) fn await_databases(
 }
 
 fn known_view(storage: &Arc<Storage>, tenant: &TenantId) -> Arc<dyn Queryable> {
-    let own: Arc<dyn Queryable> = Arc::new(TenantQueryable::new(storage, tenant));
+    let own: Arc<dyn Queryable> = Arc::new(TenantQueryable::new(storage, &tenant.into()));
     let catalog = storage.databases().catalog();
     let Some(stores) = catalog.of(tenant) else { return own };
     let own = match &stores.graphite {

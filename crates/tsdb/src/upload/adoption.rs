@@ -81,7 +81,7 @@ fn adopt(
     let request = state.request(&Folder::of_tenant(owner), timeout);
     let Some(snapshot) = state.bucket().databases(&request).map_err(text)? else { return Ok(false) };
     let adopted = storage.databases().adopt(owner, &snapshot.content).map_err(text)?;
-    storage.changes().note_range(owner, TimeRange::ALL);
+    storage.changes().note_range(&owner.into(), TimeRange::ALL);
     let Adopted { policy_count, conflicts } = adopted;
     if policy_count > 0 {
         let databases = snapshot.content.databases.len();

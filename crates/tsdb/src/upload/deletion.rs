@@ -17,7 +17,7 @@ use chronolith_bucket::{BucketError, Folder};
 use chronolith_format::block::meta::Ulid;
 use chronolith_format::block::tombstones::Tombstones;
 use chronolith_format::bucket::catalogue::{Snapshot, TombstonesObject};
-use chronolith_model::{Matcher, QueryError, ReadContext, TenantId, TimeRange};
+use chronolith_model::{Matcher, QueryError, ReadContext, StoreId, TimeRange};
 
 use super::state::UploadState;
 use crate::admin::error::AdminError;
@@ -44,7 +44,7 @@ struct Deletion {
 pub(crate) fn delete_in_bucket(
     state: &UploadState,
     storage: &Storage,
-    tenant: &TenantId,
+    tenant: &StoreId,
     selectors: &[Vec<Matcher>],
     range: TimeRange,
     report: &mut DeleteReport,
@@ -66,7 +66,7 @@ pub(crate) fn delete_in_bucket(
 struct DeletionRun<'a> {
     state: &'a UploadState,
     storage: &'a Storage,
-    tenant: &'a TenantId,
+    tenant: &'a StoreId,
     folder: Folder,
     selectors: Arc<[Vec<Matcher>]>,
     range: TimeRange,

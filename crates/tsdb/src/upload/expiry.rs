@@ -10,7 +10,7 @@ use chronolith_base::hash::HashSet;
 use chronolith_bucket::Folder;
 use chronolith_bucket::maintenance::retention::expire;
 use chronolith_bucket::snapshots::Change;
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 use parking_lot::Mutex;
 
 use super::state::{RETRY_PAUSES, UploadState, text};
@@ -20,7 +20,7 @@ use crate::storage::Storage;
 #[derive(Default)]
 pub(super) struct Expiry {
     /// Stores whose catalogue was read by this process.
-    read: Mutex<HashSet<TenantId>>,
+    read: Mutex<HashSet<StoreId>>,
     backoff: Mutex<Backoff>,
 }
 
@@ -34,7 +34,7 @@ impl Expiry {
             return;
         }
         let catalog = storage.databases().catalog();
-        let stores: HashSet<&TenantId> = catalog.policies().map(|(_, policy)| &policy.store).collect();
+        let stores: HashSet<&StoreId> = catalog.policies().map(|(_, policy)| &policy.store).collect();
         self.read.lock().retain(|store| stores.contains(store));
         for (_, policy) in catalog.policies().filter(|(_, policy)| policy.duration_ns > 0) {
             let Some(folder) = storage.folder_of(&policy.store) else { continue };
@@ -55,7 +55,7 @@ impl Expiry {
         &self,
         storage: &Storage,
         state: &UploadState,
-        store: &TenantId,
+        store: &StoreId,
         folder: &Folder,
         expired_end: i64,
     ) -> Result<(), String> {

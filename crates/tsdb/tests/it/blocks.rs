@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use chronolith_model::{Columns, Matcher, QueryError, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_format::store_name;
+use chronolith_model::{Columns, Matcher, QueryError, ReadContext, Selector, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::{PoolLimits, Tsdb};
 
 use crate::fault_disk::{Fault, FaultDisk};
@@ -15,8 +16,8 @@ use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
 const CATALOGUE: &str = "/data/blocks.catalogue";
 
-fn tenant(n: usize) -> TenantId {
-    TenantId::new(&format!("t{n}")).expect("legal")
+fn tenant(n: usize) -> StoreId {
+    StoreId::from(TenantId::new(&format!("t{n}")).expect("legal"))
 }
 
 fn metric(tsdb: &Tsdb, name: &str) -> f64 {
@@ -43,7 +44,7 @@ fn read_days(machine: &Machine, tsdb: &Tsdb, n: usize) -> Result<Vec<(i64, f64)>
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let selector = Selector { matchers: &[Matcher::equal("__name__", "m")], range: TimeRange::ALL };
     let (mut series, mut columns) = (Vec::new(), Columns::default());
-    let mut batches = tsdb.queryable(&tenant(n)).select(&selector, &ctx)?;
+    let mut batches = tsdb.queryable(tenant(n).tenant().expect("a default store")).select(&selector, &ctx)?;
     while batches.next_batch(&mut series)? {}
     for one in &series {
         one.samples.read(TimeRange::ALL, &mut columns)?;
@@ -56,7 +57,7 @@ fn want(day_count: i64) -> Vec<(i64, f64)> {
 }
 
 fn block_dirs(machine: &Machine, n: usize) -> Vec<PathBuf> {
-    let dir = machine.options.data_dir.join("tenants").join(tenant(n).as_str());
+    let dir = machine.options.data_dir.join("tenants").join(&*store_name(&tenant(n)));
     machine.env.disk.list(&dir).expect("lists").into_iter().map(|entry| dir.join(entry.name)).collect()
 }
 
@@ -104,7 +105,11 @@ fn an_estimate_of_everything_opens_no_block() {
     write(&tsdb, &tenant(0), "m", &[(START_MS, 1.0)]).expect("works");
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let all = Selector { matchers: &[], range: TimeRange::ALL };
-    let found = tsdb.queryable(&tenant(0)).estimate(&all, &ctx).expect("no file is read").expect("can tell");
+    let found = tsdb
+        .queryable(tenant(0).tenant().expect("a default store"))
+        .estimate(&all, &ctx)
+        .expect("no file is read")
+        .expect("can tell");
     assert!(found.series == 1 && found.samples >= 7, "{found:?}");
     assert_eq!(metric(&tsdb, "block_opens_total"), 0.0);
 }
@@ -351,7 +356,7 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
     for of in [0, 500] {
         for name in &names {
             let samples: Vec<_> = (0..600).map(|i| at(i, of)).collect();
-            write(&tsdb, &TenantId::anonymous(), name, &samples).expect("stored");
+            write(&tsdb, &StoreId::anonymous(), name, &samples).expect("stored");
         }
         machine.clock.advance(Duration::from_millis(1));
         tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
@@ -370,13 +375,13 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
     assert!(split_count > 2, "{split_count} blocks");
     let check = |tsdb: &Tsdb| {
         for name in &names {
-            assert_eq!(machine.read(tsdb, &TenantId::anonymous(), name).len(), 1200, "{name}");
+            assert_eq!(machine.read(tsdb, &StoreId::anonymous(), name).len(), 1200, "{name}");
         }
     };
     check(&tsdb);
     // Samples deleted in one of them go with a compaction of that block alone.
     let matchers = vec![Matcher::equal("__name__", names[0].as_str())];
-    tsdb.delete_series(&TenantId::anonymous(), &[matchers], TimeRange::ALL).expect("deletes");
+    tsdb.delete_series(&StoreId::anonymous(), &[matchers], TimeRange::ALL).expect("deletes");
     for _ in 0..20 {
         machine.clock.advance(Duration::from_mins(2));
         tsdb.run_maintenance();
@@ -386,9 +391,9 @@ fn blocks_above_the_compaction_size_are_compacted_into_several() {
     drop(tsdb);
     let tsdb = machine.open();
     assert_eq!(tsdb.stats().blocks, split_count);
-    assert!(machine.read(&tsdb, &TenantId::anonymous(), &names[0]).is_empty());
+    assert!(machine.read(&tsdb, &StoreId::anonymous(), &names[0]).is_empty());
     for name in &names[1..] {
-        assert_eq!(machine.read(&tsdb, &TenantId::anonymous(), name).len(), 1200, "{name}");
+        assert_eq!(machine.read(&tsdb, &StoreId::anonymous(), name).len(), 1200, "{name}");
     }
 }
 
@@ -405,7 +410,7 @@ fn a_crash_at_any_disk_operation_of_a_split_loses_nothing() {
                 let value = |i: i64| ((i * 7919 + of) % 1013) as f64 * 0.37;
                 let samples: Vec<_> =
                     (0..200).map(|i| (START_MS - 4 * HOUR_MS + i * 1000 + of, value(i))).collect();
-                write(&tsdb, &TenantId::anonymous(), name, &samples).expect("stored");
+                write(&tsdb, &StoreId::anonymous(), name, &samples).expect("stored");
             }
             machine.clock.advance(Duration::from_millis(1));
             tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
@@ -426,7 +431,7 @@ fn a_crash_at_any_disk_operation_of_a_split_loses_nothing() {
     assert!(split_count > 2, "{split_count} blocks");
     let check = |machine: &Machine, tsdb: &Tsdb, when: &str| {
         for name in ["a", "b", "c", "d"] {
-            assert_eq!(machine.read(tsdb, &TenantId::anonymous(), name).len(), 400, "{name} {when}");
+            assert_eq!(machine.read(tsdb, &StoreId::anonymous(), name).len(), 400, "{name} {when}");
         }
     };
     for survived in 0..=op_count {

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_block::Block;
+use chronolith_format::store_name;
 use chronolith_model::batch::LabelSource;
 use chronolith_model::query::{ColumnType, Projection, SelectHints, Shard, TypedColumns, TypedValues};
 use chronolith_model::{
-    Labels, MatchOp, Matcher, ReadContext, Reject, Selector, SeriesRead, TenantId, TimeRange, WriteBatch,
+    Labels, MatchOp, Matcher, ReadContext, Reject, Selector, SeriesRead, StoreId, TenantId, TimeRange,
+    WriteBatch,
 };
 use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb};
 
@@ -18,8 +20,8 @@ use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
 type Stored = BTreeMap<i64, bool>;
 
-fn anonymous() -> TenantId {
-    TenantId::anonymous()
+fn anonymous() -> StoreId {
+    StoreId::anonymous()
 }
 
 fn labels() -> Labels {
@@ -42,7 +44,7 @@ fn put(tsdb: &Tsdb, stored: &mut Stored, hour: i64, count: i64, run: i64) {
 fn select(machine: &Machine, tsdb: &Tsdb, matchers: &[Matcher]) -> Vec<SeriesRead> {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let selector = Selector { matchers, range: TimeRange::ALL };
-    let mut batches = tsdb.queryable(&anonymous()).select(&selector, &ctx).expect("selects");
+    let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
     let mut series = Vec::new();
     while batches.next_batch(&mut series).expect("a batch") {}
     series
@@ -61,7 +63,7 @@ fn compare(machine: &Machine, tsdb: &Tsdb, want: &Stored, when: &str) {
 
 /// Samples and bytes of chunks of all blocks.
 fn blocks(machine: &Machine) -> (u64, u64, usize) {
-    let dir = machine.options.data_dir.join("tenants").join(anonymous().as_str());
+    let dir = machine.options.data_dir.join("tenants").join(&*store_name(&anonymous()));
     let (mut samples, mut bytes, mut count) = (0, 0, 0);
     for entry in machine.env.disk.list(&dir).expect("lists") {
         let block = Block::open(&machine.env, &dir.join(&entry.name)).expect("opens");
@@ -114,7 +116,7 @@ fn booleans_pass_every_stage() {
     // A bitmap at most, and about 20 bytes of times and frame per chunk.
     assert!(bytes < samples / 8 + 60 * count as u64, "{bytes} bytes for {samples} samples");
 
-    let snapshot = tsdb.snapshot(&[anonymous()], SnapshotHead::Include).expect("a snapshot");
+    let snapshot = tsdb.snapshot(&[StoreId::anonymous()], SnapshotHead::Include).expect("a snapshot");
     let mut options = machine.options.clone();
     options.data_dir = PathBuf::from("/data/snapshots").join(snapshot);
     let copy = Tsdb::open(machine.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens");
@@ -146,7 +148,7 @@ fn readers_see_no_label_of_the_kind() {
             assert_eq!(tsdb.stats().blocks, 1);
         }
         assert_eq!(machine.read(&tsdb, &anonymous(), "open").len(), 11, "samples of both kinds");
-        let queryable = tsdb.queryable(&anonymous());
+        let queryable = tsdb.queryable(&TenantId::anonymous());
         let hidden = |op, value| [Matcher::new("__kind__", op, value).expect("a matcher")];
         for (matchers, want) in [
             (hidden(MatchOp::Equal, "bool"), 0),
@@ -172,7 +174,7 @@ fn readers_see_no_label_of_the_kind() {
         assert_eq!(queryable.label_names(&all, 0, &ctx).expect("names"), ["__name__", "a"]);
         assert_eq!(queryable.label_names(&all, 1, &ctx).expect("names"), ["__name__"]);
         assert!(queryable.label_values("__kind__", &all, 0, &ctx).expect("values").is_empty());
-        let cardinality = tsdb.cardinality(&anonymous(), 10);
+        let cardinality = tsdb.cardinality(&TenantId::anonymous(), 10);
         assert!(!format!("{cardinality:?}").contains("__kind__"), "{cardinality:?}");
     }
 }
@@ -221,7 +223,8 @@ fn shards_split_the_series_of_all_kinds() {
     let mut found: Vec<Labels> = Vec::new();
     for idx in 0..3 {
         let hints = SelectHints { shard: Shard::new(idx, 3), presence_only: true, ..SelectHints::newest() };
-        let mut batches = tsdb.queryable(&anonymous()).select_with(&selector, &hints, &ctx).expect("selects");
+        let mut batches =
+            tsdb.queryable(&TenantId::anonymous()).select_with(&selector, &hints, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         assert!((5..30).contains(&series.len()), "shard {idx}: {} series", series.len());
@@ -243,7 +246,8 @@ fn booleans_are_read_as_booleans_on_request() {
     let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
     let read = |column_type| {
         let hints = SelectHints { column_type, ..SelectHints::default() };
-        let mut batches = tsdb.queryable(&anonymous()).select_with(&selector, &hints, &ctx).expect("selects");
+        let mut batches =
+            tsdb.queryable(&TenantId::anonymous()).select_with(&selector, &hints, &ctx).expect("selects");
         let (mut series, mut out) = (Vec::new(), TypedColumns::new(column_type));
         while batches.next_batch(&mut series).expect("a batch") {}
         for one in &series {

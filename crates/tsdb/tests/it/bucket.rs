@@ -8,8 +8,8 @@ use chronolith_base::{Env, Rng};
 use chronolith_model::kind::word_of_integer;
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    Columns, FIELD_LABEL, Labels, MatchOp, Matcher, Queryable, ReadContext, Selector, TenantId, TimeRange,
-    WordKind, WriteBatch,
+    Columns, FIELD_LABEL, Labels, MatchOp, Matcher, Queryable, ReadContext, Selector, StoreId, TenantId,
+    TimeRange, WordKind, WriteBatch,
 };
 use chronolith_tsdb::{BlockEncoding, BucketOptions, BucketSources, Tsdb};
 use tokio::runtime::Runtime;
@@ -56,7 +56,7 @@ fn filled(machine: &Machine, rng: &Rng) -> Arc<Tsdb> {
             let words: Vec<(i64, u64)> = (0..30).map(integer).collect();
             batch.push_words(&Labels::from_pairs(pairs.collect::<Vec<_>>()), WordKind::Integer, &words);
         }
-        tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
+        tsdb.append(&StoreId::anonymous(), &batch).expect("stored");
         if hour % 4 == 3 {
             tsdb.run_maintenance();
         }

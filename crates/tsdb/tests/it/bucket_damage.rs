@@ -12,7 +12,7 @@ use chronolith_base::{Disk, Rng};
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    FIELD_LABEL, Labels, Matcher, QueryError, Queryable, ReadContext, Selector, TenantId, TimeRange,
+    FIELD_LABEL, Labels, Matcher, QueryError, Queryable, ReadContext, Selector, StoreId, TenantId, TimeRange,
     WriteBatch,
 };
 use chronolith_tsdb::{BucketSources, Tsdb};
@@ -47,7 +47,7 @@ fn change(tsdb: &Tsdb, change: &CatalogChange) {
     tsdb.change_databases(&anonymous(), change).expect("changed");
 }
 
-fn policy_store(tsdb: &Tsdb, database: &str) -> TenantId {
+fn policy_store(tsdb: &Tsdb, database: &str) -> StoreId {
     let catalog = tsdb.databases();
     let own = catalog.of(&anonymous()).expect("databases");
     own.database(database).and_then(|one| one.policy("")).expect("a policy").store.clone()
@@ -58,7 +58,7 @@ fn put(tsdb: &Tsdb, hour: i64) {
     let samples = |place: i64| -> Vec<(i64, f64)> {
         (0..40).map(|i| (START_MS + hour * HOUR_MS + i * 30_000 + place, (hour * 100 + i) as f64)).collect()
     };
-    write(tsdb, &anonymous(), "up", &samples(0)).expect("stored");
+    write(tsdb, &StoreId::anonymous(), "up", &samples(0)).expect("stored");
     let catalog = tsdb.databases();
     let graphite = catalog.of(&anonymous()).and_then(|own| own.graphite.clone()).expect("a Graphite store");
     write(tsdb, &graphite.store, "a.b", &samples(1)).expect("stored");
@@ -98,7 +98,7 @@ pub(crate) fn fill(world: &World) -> Files {
     world.move_all(&tsdb, &|_| {});
     let by_name = [vec![Matcher::equal("__name__", "up")]];
     let end = START_MS - 10 * HOUR_MS + 300_000;
-    tsdb.delete_series(&anonymous(), &by_name, TimeRange::new(i64::MIN, end)).expect("deletes");
+    tsdb.delete_series(&StoreId::anonymous(), &by_name, TimeRange::new(i64::MIN, end)).expect("deletes");
     world.maintain(&tsdb, 1);
     earlier
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::{Matcher, TenantId, TimeRange};
+use chronolith_model::{Matcher, StoreId, TimeRange};
 use chronolith_tsdb::{BucketOptions, BucketSources, ReplayProgress, Tsdb};
 use tokio::runtime::Runtime;
 
@@ -48,7 +48,7 @@ impl BucketMachine {
         let tsdb = machine.open("/data");
         for hour in HOURS {
             for (place, name) in (0..).zip(NAMES) {
-                write(&tsdb, &TenantId::anonymous(), name, &samples(hour, place)).expect("stored");
+                write(&tsdb, &StoreId::anonymous(), name, &samples(hour, place)).expect("stored");
             }
             machine.machine.clock.advance(Duration::from_millis(1));
             tsdb.flush_closed(machine.machine.env.clock.now_ms()).expect("flushes");
@@ -99,7 +99,7 @@ impl BucketMachine {
             let all = hours.iter().flat_map(|hour| samples(*hour, place));
             let kept = all.filter(|(time, _)| name != "b" || !deleted.contains(*time));
             let want: Vec<(i64, u64)> = kept.map(|(time, value)| (time, value.to_bits())).collect();
-            let got = self.machine.read(tsdb, &TenantId::anonymous(), name);
+            let got = self.machine.read(tsdb, &StoreId::anonymous(), name);
             assert!(got == want, "{when}: {name}: {} samples, {} wanted", got.len(), want.len());
         }
     }
@@ -146,7 +146,7 @@ fn deletions_in_the_bucket_are_applied_by_rewriting() {
     machine.maintain(&tsdb, 24);
     let before = metric(&tsdb, "bucket_compactions_total");
     let by_name = [vec![Matcher::equal("__name__", "b")]];
-    let report = tsdb.delete_series(&TenantId::anonymous(), &by_name, part).expect("deletes");
+    let report = tsdb.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
     assert!(report.block_count > 0);
     machine.compare(&tsdb, &HOURS, part, "deleted");
     machine.maintain(&tsdb, 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::Disk;
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 use chronolith_tsdb::Tsdb;
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
@@ -18,7 +18,7 @@ fn guarded() -> (Machine, Arc<Tsdb>) {
     machine.options.retention.clock_guard_ms = DAY_MS;
     machine.options.compaction.block_bytes_max = 0;
     let tsdb = machine.open();
-    write(&tsdb, &TenantId::anonymous(), "m", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
+    write(&tsdb, &StoreId::anonymous(), "m", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
     tsdb.flush_closed(START_MS).expect("a block");
     tsdb.run_maintenance();
     (machine, tsdb)
@@ -74,7 +74,7 @@ fn restarts_after_a_jump_remove_nothing() {
     jump(&machine, 30 * DAY_MS);
     pass(&machine, &tsdb, 120_000);
     let now_ms = machine.env.clock.now_ms();
-    write(&tsdb, &TenantId::anonymous(), "m", &[(now_ms, 2.0)]).expect("works");
+    write(&tsdb, &StoreId::anonymous(), "m", &[(now_ms, 2.0)]).expect("works");
     for round in 0..4 {
         if round % 2 == 0 {
             tsdb.close().expect("closes");
@@ -85,10 +85,10 @@ fn restarts_after_a_jump_remove_nothing() {
         }
         tsdb = machine.open();
         pass(&machine, &tsdb, 5 * HOUR_MS);
-        assert_eq!(machine.read(&tsdb, &TenantId::anonymous(), "m").len(), 2, "round {round}");
+        assert_eq!(machine.read(&tsdb, &StoreId::anonymous(), "m").len(), 2, "round {round}");
     }
     pass(&machine, &tsdb, 5 * HOUR_MS);
-    assert_eq!(machine.read(&tsdb, &TenantId::anonymous(), "m").len(), 1, "a day of running in all");
+    assert_eq!(machine.read(&tsdb, &StoreId::anonymous(), "m").len(), 1, "a day of running in all");
 }
 
 /// The clock jumped while the process was down.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::{Columns, Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_format::store_name;
+use chronolith_model::{Columns, Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
@@ -29,7 +30,7 @@ fn late_data(machine: &Machine) -> (Arc<Tsdb>, Stored) {
                     (START_MS + hour * HOUR_MS + i * step, (i + 1000 * round.cast_signed() as i64) as f64)
                 })
                 .collect();
-            write(&tsdb, &TenantId::anonymous(), name, &samples).expect("stored");
+            write(&tsdb, &StoreId::anonymous(), name, &samples).expect("stored");
             for (time, value) in samples {
                 want.entry(name.to_owned()).or_default().entry(time).or_insert(value.to_bits());
             }
@@ -53,7 +54,7 @@ fn run_maintenance(machine: &Machine, tsdb: &Tsdb) {
 #[track_caller]
 fn compare(machine: &Machine, tsdb: &Tsdb, want: &Stored, when: &str) {
     for (name, samples) in want {
-        let got = machine.read(tsdb, &TenantId::anonymous(), name);
+        let got = machine.read(tsdb, &StoreId::anonymous(), name);
         assert!(got == *samples, "{when}: {name}: {} samples, {} wanted", got.len(), samples.len());
     }
 }
@@ -72,7 +73,7 @@ fn overlapping_blocks_and_complete_ranges_are_compacted() {
     compare(&machine, &tsdb, &want, "merged");
     // Out-of-order samples after that are written last and lose against stored ones.
     let first = want["b"][0];
-    write(&tsdb, &TenantId::anonymous(), "b", &[(first.0, -1.0)]).expect("stored");
+    write(&tsdb, &StoreId::anonymous(), "b", &[(first.0, -1.0)]).expect("stored");
     tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
     compare(&machine, &tsdb, &want, "a late block");
     run_maintenance(&machine, &tsdb);
@@ -83,7 +84,7 @@ fn overlapping_blocks_and_complete_ranges_are_compacted() {
     let tsdb = machine.open();
     assert_eq!(tsdb.stats().blocks, 3);
     compare(&machine, &tsdb, &want, "opened again");
-    let tenant_dir = machine.options.data_dir.join("tenants").join(TenantId::anonymous().as_str());
+    let tenant_dir = machine.options.data_dir.join("tenants").join(&*store_name(&StoreId::anonymous()));
     assert_eq!(machine.env.disk.list(&tenant_dir).expect("lists").len(), 3, "the inputs' files are gone");
 }
 
@@ -184,7 +185,7 @@ fn a_damaged_block_is_refused_and_counted_once() {
     let (tsdb, _) = late_data(&machine);
     tsdb.close().expect("closes");
     drop(tsdb);
-    let tenant_dir = machine.options.data_dir.join("tenants").join(TenantId::anonymous().as_str());
+    let tenant_dir = machine.options.data_dir.join("tenants").join(&*store_name(&StoreId::anonymous()));
     let first = machine.env.disk.list(&tenant_dir).expect("lists").remove(0).name;
     let segment = tenant_dir.join(first).join("chunks/000001");
     let mut bytes = machine.env.disk.read(&segment).expect("reads");

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use chronolith_base::{Disk, MemDisk, Rng};
 use chronolith_model::{
-    Columns, Labels, Matcher, MetadataEntry, MetricKind, ReadContext, Selector, TenantId, TimeRange,
+    Columns, Labels, Matcher, MetadataEntry, MetricKind, ReadContext, Selector, StoreId, TenantId, TimeRange,
     WriteBatch,
 };
 use chronolith_tsdb::check::check_dir;
@@ -139,8 +139,11 @@ fn read(machine: &Machine, tsdb: &Tsdb, idx: u64, (start, end): (i64, i64)) -> R
 }
 
 fn answers(machine: &Machine, tsdb: &Tsdb) -> Answers {
-    let tenant = TenantId::anonymous();
-    let mut out = Answers { metadata: tsdb.metadata(&tenant, None, 0), ..Answers::default() };
+    let tenant = StoreId::anonymous();
+    let mut out = Answers {
+        metadata: tsdb.metadata(tenant.tenant().expect("a default store"), None, 0),
+        ..Answers::default()
+    };
     // After a kill the order of entries may be a minute old.
     out.metadata.sort_by_key(|entry| format!("{entry:?}"));
     for idx in 0..NAMES {
@@ -174,7 +177,7 @@ fn write(rng: &Rng, tsdb: &Tsdb, times: impl Iterator<Item = i64>) {
             unit: String::new(),
         })
         .collect();
-    tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
+    tsdb.append(&StoreId::anonymous(), &batch).expect("stored");
 }
 
 /// A life with floats, histograms, start times, metadata, out-of-order samples, sealed chunks, blocks and a
@@ -191,7 +194,7 @@ fn life(seed: u64, is_kill: bool) -> (Files, Answers) {
     }
     let matchers = vec![vec![Matcher::equal("__name__", "s4")]];
     let range = TimeRange::new(START_MS - 8 * HOUR_MS, START_MS - 8 * HOUR_MS + 600_000);
-    tsdb.delete_series(&TenantId::anonymous(), &matchers, range).expect("deleted");
+    tsdb.delete_series(&StoreId::anonymous(), &matchers, range).expect("deleted");
     for round in 0..3 {
         let base = START_MS + round * 1_800_000;
         write(&rng, &tsdb, (0..130 + rng.below(60) as i64).map(|i| base + i * 10_000));

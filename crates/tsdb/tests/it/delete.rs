@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use chronolith_model::{Columns, Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{Columns, Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
 
 use crate::fault_disk::{Fault, FaultDisk};
@@ -14,8 +14,8 @@ use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-fn anonymous() -> TenantId {
-    TenantId::anonymous()
+fn anonymous() -> StoreId {
+    StoreId::anonymous()
 }
 
 /// Three series: four windows in blocks, one in the head.
@@ -78,7 +78,11 @@ fn deleted_samples_are_gone_at_once_and_others_stay() {
     compare(&machine, &tsdb, part(), "deleted");
     let again = tsdb.delete_series(&anonymous(), &by_name("b"), part()).expect("deletes");
     assert_eq!(again.block_count, 0, "there is nothing left to delete");
-    let other = tsdb.delete_series(&TenantId::new("other").expect("legal"), &by_name("b"), TimeRange::ALL);
+    let other = tsdb.delete_series(
+        &StoreId::from(TenantId::new("other").expect("legal")),
+        &by_name("b"),
+        TimeRange::ALL,
+    );
     assert_eq!(other.expect("deletes").block_count, 0, "another tenant");
     compare(&machine, &tsdb, part(), "deleted once more");
     machine.disk.crash();
@@ -142,7 +146,7 @@ fn a_query_that_runs_keeps_what_it_has_selected() {
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     let matchers = &by_name("b")[0];
     let selector = Selector { matchers, range: TimeRange::ALL };
-    let mut batches = tsdb.queryable(&anonymous()).select(&selector, &ctx).expect("selects");
+    let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
     tsdb.delete_series(&anonymous(), &by_name("b"), TimeRange::ALL).expect("deletes");
     tsdb.clean_tombstones(&anonymous()).expect("cleans");
     let (mut series, mut columns) = (Vec::new(), Columns::default());

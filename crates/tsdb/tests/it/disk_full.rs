@@ -1,6 +1,6 @@
 //! No space left: writes are refused, reads go on, writes come back by themselves.
 
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 use chronolith_tsdb::{WalError, WriteError};
 
 use crate::fixture::{Machine, START_MS, write};
@@ -9,7 +9,7 @@ use crate::fixture::{Machine, START_MS, write};
 fn a_full_disk_refuses_writes_until_there_is_space_and_loses_nothing_acked() {
     let mut machine = Machine::new(1);
     machine.options.free_bytes_min = 0;
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let tsdb = machine.open();
     machine.clock.set_now_ms(START_MS + 60_000_000);
     let mut acked = Vec::new();
@@ -54,7 +54,7 @@ fn a_full_disk_refuses_writes_until_there_is_space_and_loses_nothing_acked() {
 #[test]
 fn a_failed_sync_closes_the_log_for_writing() {
     let machine = Machine::new(2);
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let tsdb = machine.open();
     write(&tsdb, &tenant, "x", &[(START_MS, 1.0)]).expect("works");
     machine.disk.fail_after(0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chronolith_model::query::TenantSources;
 use chronolith_model::{
-    Columns, DuplicatePolicy, Matcher, Queryable, ReadContext, Selector, TenantId, TimeRange,
+    Columns, DuplicatePolicy, Matcher, Queryable, ReadContext, Selector, StoreId, TenantId, TimeRange,
 };
 use chronolith_tsdb::Tsdb;
 
@@ -23,7 +23,7 @@ fn world(seed: u64, duplicates: DuplicatePolicy) -> World {
 
 /// Writes one value and moves it to a block.
 fn put(world: &World, tsdb: &Tsdb, value: f64) {
-    write(tsdb, &TenantId::anonymous(), "m", &[(TIME_MS, value)]).expect("stored");
+    write(tsdb, &StoreId::anonymous(), "m", &[(TIME_MS, value)]).expect("stored");
     world.machine.clock.advance(Duration::from_millis(1));
     tsdb.flush_closed(START_MS).expect("flushes");
 }
@@ -44,12 +44,24 @@ fn values(world: &World, source: &Arc<dyn Queryable>) -> Vec<f64> {
 
 #[track_caller]
 fn check_all(world: &World, tsdb: &Tsdb, want: f64) {
-    let tenant = TenantId::anonymous();
-    assert_eq!(values(world, &tsdb.queryable(&tenant)), [want], "the process that wrote them");
+    let tenant = StoreId::anonymous();
+    assert_eq!(
+        values(world, &tsdb.queryable(tenant.tenant().expect("a default store"))),
+        [want],
+        "the process that wrote them"
+    );
     let read_only = world.open_read_only();
-    assert_eq!(values(world, &read_only.queryable(&tenant)), [want], "a read-only process");
+    assert_eq!(
+        values(world, &read_only.queryable(tenant.tenant().expect("a default store"))),
+        [want],
+        "a read-only process"
+    );
     let empty = world.open("/empty");
-    assert_eq!(values(world, &empty.queryable(&tenant)), [want], "a process with an empty directory");
+    assert_eq!(
+        values(world, &empty.queryable(tenant.tenant().expect("a default store"))),
+        [want],
+        "a process with an empty directory"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chronolith_base::{Env, ManualClock, MemDisk};
 use chronolith_model::query::SelectHints;
 use chronolith_model::{
-    Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WriteBatch, WriteOutcome,
+    Columns, Labels, Matcher, Queryable, ReadContext, Selector, StoreId, TimeRange, WriteBatch, WriteOutcome,
 };
 use chronolith_tsdb::{ReplayProgress, Tsdb, TsdbOptions, WriteError};
 
@@ -44,11 +44,11 @@ impl Machine {
     }
 
     /// Everything stored of one series.
-    pub(crate) fn read(&self, tsdb: &Tsdb, tenant: &TenantId, name: &str) -> Vec<(i64, u64)> {
+    pub(crate) fn read(&self, tsdb: &Tsdb, tenant: &StoreId, name: &str) -> Vec<(i64, u64)> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let matchers = [Matcher::equal("__name__", name)];
         let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-        let mut batches = tsdb.queryable(tenant).select(&selector, &ctx).expect("selects");
+        let mut batches = view(tsdb, tenant).select(&selector, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         assert!(series.len() <= 1, "one series of that name");
@@ -66,11 +66,11 @@ impl Machine {
     }
 
     /// The newest sample of one series, as asked for alone.
-    fn newest(&self, tsdb: &Tsdb, tenant: &TenantId, name: &str, range: TimeRange) -> Option<(i64, u64)> {
+    fn newest(&self, tsdb: &Tsdb, tenant: &StoreId, name: &str, range: TimeRange) -> Option<(i64, u64)> {
         let ctx = ReadContext::unlimited(self.env.clock.clone());
         let selector = Selector { matchers: &[Matcher::equal("__name__", name)], range };
         let hints = SelectHints::newest();
-        let mut batches = tsdb.queryable(tenant).select_with(&selector, &hints, &ctx).expect("selects");
+        let mut batches = view(tsdb, tenant).select_with(&selector, &hints, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         let mut columns = Columns::default();
@@ -79,9 +79,14 @@ impl Machine {
     }
 }
 
+/// A tenant as PromQL sees it by its default store, and another store alone.
+fn view(tsdb: &Tsdb, store: &StoreId) -> Arc<dyn Queryable> {
+    store.tenant().map_or_else(|| tsdb.store_queryable(store), |tenant| tsdb.queryable(tenant))
+}
+
 pub(crate) fn write(
     tsdb: &Tsdb,
-    tenant: &TenantId,
+    tenant: &StoreId,
     name: &str,
     samples: &[(i64, f64)],
 ) -> Result<WriteOutcome, WriteError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chronolith_base::Disk;
 use chronolith_base::crc::crc32c;
-use chronolith_model::{Matcher, TenantId, TimeRange};
+use chronolith_model::{Matcher, StoreId, TenantId, TimeRange};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
@@ -31,7 +31,7 @@ fn digest(disk: &dyn Disk, dir: &Path, sum: &mut (u32, u64, u32)) {
 fn files_of_milliseconds_are_unchanged() {
     let machine = Machine::new(2026);
     let tsdb = machine.open();
-    let tenants = ["anonymous", "b"].map(|name| TenantId::new(name).expect("legal"));
+    let tenants = ["anonymous", "b"].map(|name| StoreId::from(TenantId::new(name).expect("legal")));
     let put = |name: &str, hour: i64| {
         for tenant in &tenants {
             let time = |i: i64| START_MS + hour * HOUR_MS + i * 10_000 + i * 7919 % 5;

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use chronolith_model::databases::CatalogChange;
-use chronolith_model::{IngestionLimits, Labels, TenantId, TenantLimits, WriteBatch};
+use chronolith_model::{IngestionLimits, Labels, StoreId, TenantId, TenantLimits, WriteBatch};
 use chronolith_tsdb::{HeadMemory, Tsdb, WriteError};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
 const LIMIT_BYTES: u64 = 8 << 20;
 
-fn tenant(name: &str) -> TenantId {
-    TenantId::new(name).expect("legal")
+fn tenant(name: &str) -> StoreId {
+    StoreId::from(TenantId::new(name).expect("legal"))
 }
 
 /// One sample of each of `count` series, from number `first` on.
@@ -110,7 +110,11 @@ fn a_tenant_has_a_rate_and_a_refused_batch_takes_nothing_of_it() {
     let mut machine = Machine::new(55);
     let limits =
         TenantLimits { ingestion: IngestionLimits { rate: 100, burst: 500 }, ..TenantLimits::default() };
-    machine.options.limits.by_tenant.insert(tenant("limited"), limits);
+    machine
+        .options
+        .limits
+        .by_tenant
+        .insert(tenant("limited").tenant().expect("a default store").clone(), limits);
     machine.options.head_memory.limit = HeadMemory::Bytes(LIMIT_BYTES);
     let tsdb = machine.open();
     let (limited, free) = (tenant("limited"), tenant("free"));
@@ -193,11 +197,14 @@ fn four_tenants_at_their_share_leave_room_to_a_fifth() {
     assert!(refused_count > 0, "the loud tenants are refused");
 }
 
-fn created(tsdb: &Tsdb, owner: &TenantId, name: &str) -> TenantId {
+fn created(tsdb: &Tsdb, owner: &StoreId, name: &str) -> StoreId {
     let change = CatalogChange::CreateDatabase { name: name.to_owned(), policy: None };
-    tsdb.change_databases(owner, &change).expect("created");
+    tsdb.change_databases(owner.tenant().expect("a default store"), &change).expect("created");
     let catalog = tsdb.databases();
-    let database = catalog.of(owner).and_then(|own| own.database(name)).expect("a database");
+    let database = catalog
+        .of(owner.tenant().expect("a default store"))
+        .and_then(|own| own.database(name))
+        .expect("a database");
     database.policies[0].store.clone()
 }
 
@@ -224,7 +231,7 @@ fn the_stores_of_a_tenant_use_one_share() {
         machine.options.head_memory.tenant_percent = 25;
         let tsdb = machine.open();
         let (loud, quiet) = (tenant("loud"), tenant("quiet"));
-        let mut stores: Vec<TenantId> =
+        let mut stores: Vec<StoreId> =
             (0..database_count).map(|number| created(&tsdb, &loud, &format!("db{number}"))).collect();
         stores.extend(has_own.then(|| loud.clone()));
         let other = created(&tsdb, &quiet, "db0");
@@ -232,7 +239,7 @@ fn the_stores_of_a_tenant_use_one_share() {
         for round in 0..200 {
             tsdb.sync_log();
             let store = &stores[round % stores.len()];
-            let batch = match store.is_store() {
+            let batch = match !store.is_default() {
                 true => points(round * 500, 500, START_MS),
                 false => batch(round * 500, 500, START_MS),
             };
@@ -269,7 +276,7 @@ fn a_tenant_at_its_share_has_room_again_when_its_series_are_idle() {
         let tsdb = machine.open();
         tsdb.run_maintenance();
         let loud = tenant("loud");
-        let mut stores: Vec<TenantId> =
+        let mut stores: Vec<StoreId> =
             (0..database_count).map(|number| created(&tsdb, &loud, &format!("db{number}"))).collect();
         if stores.is_empty() {
             stores.push(loud.clone());
@@ -279,7 +286,7 @@ fn a_tenant_at_its_share_has_room_again_when_its_series_are_idle() {
             let store = &stores[round % stores.len()];
             machine.clock.advance(Duration::from_secs(1));
             tsdb.sync_log();
-            let batch = match store.is_store() {
+            let batch = match !store.is_default() {
                 true => points(round * 500, 500, START_MS),
                 false => batch(round * 500, 500, START_MS),
             };

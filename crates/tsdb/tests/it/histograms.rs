@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
-use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WriteBatch};
+use chronolith_model::{
+    Columns, Labels, Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange, WriteBatch,
+};
 use chronolith_tsdb::{BlockEncoding, Tsdb};
 
 use crate::fixture::{HOUR_MS, Machine};
@@ -55,7 +57,7 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, model: &mut Model) {
         // The head does not read blocks: it accepts the sample, and queries return the first one.
         known.entry(*time).or_insert_with(|| text(sample));
     }
-    let outcome = tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
+    let outcome = tsdb.append(&StoreId::anonymous(), &batch).expect("stored");
     assert_eq!(outcome.accepted_count + outcome.rejected_count(), samples.len() as u64);
 }
 

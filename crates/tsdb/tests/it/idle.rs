@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chronolith_base::Rng;
-use chronolith_model::{Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
@@ -15,8 +15,8 @@ type Model = BTreeMap<(String, String), BTreeMap<i64, u64>>;
 
 const IDLE_AFTER_MS: i64 = 900_000;
 
-fn tenant(name: &str) -> TenantId {
-    TenantId::new(name).expect("legal")
+fn tenant(name: &str) -> StoreId {
+    StoreId::from(TenantId::new(name).expect("legal"))
 }
 
 fn machine(seed: u64) -> Machine {
@@ -40,10 +40,12 @@ fn bits(samples: &[(i64, f64)]) -> Vec<(i64, u64)> {
     samples.iter().map(|(time, value)| (*time, value.to_bits())).collect()
 }
 
-fn names(machine: &Machine, tsdb: &Tsdb, tenant: &TenantId) -> Vec<String> {
+fn names(machine: &Machine, tsdb: &Tsdb, tenant: &StoreId) -> Vec<String> {
     let context = ReadContext::unlimited(machine.env.clock.clone());
     let selector = Selector { matchers: &[], range: TimeRange::ALL };
-    tsdb.queryable(tenant).label_values("__name__", &selector, 0, &context).expect("names")
+    tsdb.queryable(tenant.tenant().expect("a default store"))
+        .label_values("__name__", &selector, 0, &context)
+        .expect("names")
 }
 
 /// A tenant with two series of which one has gone silent.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use chronolith_base::Rng;
 use chronolith_model::query::{LabelValueCursor, SoleLabelValues};
-use chronolith_model::{Labels, ReadContext, TenantId, TimeRange, WriteBatch};
+use chronolith_model::{Labels, ReadContext, StoreId, TenantId, TimeRange, WriteBatch};
 use chronolith_tsdb::Tsdb;
 
 use crate::fixture::{HOUR_MS, Machine, START_MS};
@@ -12,7 +12,7 @@ use crate::fixture::{HOUR_MS, Machine, START_MS};
 fn write(tsdb: &Tsdb, labels: &Labels, time_ms: i64) {
     let mut batch = WriteBatch::from_labels();
     batch.push_labels(labels, &[(time_ms, 1.0)]);
-    let outcome = tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
+    let outcome = tsdb.append(&StoreId::anonymous(), &batch).expect("stored");
     assert_eq!(outcome.first_reject, None);
 }
 

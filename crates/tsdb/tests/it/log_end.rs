@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use chronolith_base::Disk;
-use chronolith_model::TenantId;
+use chronolith_model::StoreId;
 use chronolith_tsdb::check::check_dir;
 
 use crate::fixture::{Machine, START_MS, write};
@@ -15,7 +15,7 @@ fn killed() -> Machine {
     tsdb.prepare_log();
     for step in 0..20 {
         let samples = [(START_MS + step, step as f64)];
-        write(&tsdb, &TenantId::anonymous(), "up", &samples).expect("written");
+        write(&tsdb, &StoreId::anonymous(), "up", &samples).expect("written");
     }
     drop(tsdb);
     machine.disk.kill();

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use chronolith_base::Disk;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
 use parking_lot::Mutex;
 
 use crate::fault_disk::{Fault, FaultDisk};
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
-fn tenant(name: &str) -> TenantId {
-    TenantId::new(name).expect("legal")
+fn tenant(name: &str) -> StoreId {
+    StoreId::from(TenantId::new(name).expect("legal"))
 }
 
 /// `count` samples, one a second, from an hour before the start.
@@ -105,7 +105,7 @@ fn a_queryable_sees_the_first_block_of_its_tenant() {
     let tenant = tenant("t");
     let tsdb = machine.open();
     write(&tsdb, &tenant, "m", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
-    let queryable = tsdb.queryable(&tenant);
+    let queryable = tsdb.queryable(tenant.tenant().expect("a default store"));
     let series_count = || {
         let context = ReadContext::unlimited(machine.env.clock.clone());
         let matchers = [Matcher::equal("__name__", "m")];

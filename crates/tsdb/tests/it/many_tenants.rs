@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use chronolith_model::TenantId;
+use chronolith_model::{StoreId, TenantId};
 use chronolith_tsdb::Tsdb;
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
 const TENANT_COUNT: usize = 40;
 
-fn tenants() -> impl Iterator<Item = TenantId> {
-    (0..TENANT_COUNT).map(|idx| TenantId::new(&format!("t{idx:02}")).expect("legal"))
+fn tenants() -> impl Iterator<Item = StoreId> {
+    (0..TENANT_COUNT).map(|idx| StoreId::from(TenantId::new(&format!("t{idx:02}")).expect("legal")))
 }
 
 fn gauge(tsdb: &Tsdb, name: &str) -> f64 {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chronolith_base::{Disk, Env};
-use chronolith_model::{Labels, MetadataEntry, MetricKind, TenantId, WriteBatch};
+use chronolith_model::{Labels, MetadataEntry, MetricKind, StoreId, TenantId, WriteBatch};
 use chronolith_tsdb::{OpenError, ReplayProgress, SnapshotHead, SyncMode, Tsdb};
 
 use crate::fixture::{Machine, START_MS};
@@ -22,20 +22,20 @@ fn entry(metric: &str, help: &str) -> MetadataEntry {
 }
 
 /// Sends one sample with metadata; whether it was acknowledged.
-fn send(tsdb: &Tsdb, tenant: &TenantId, time: i64, entries: &[MetadataEntry]) -> bool {
+fn send(tsdb: &Tsdb, tenant: &StoreId, time: i64, entries: &[MetadataEntry]) -> bool {
     let mut batch = WriteBatch::from_labels();
     batch.push_labels(&Labels::from_pairs([("__name__", "x")]), &[(START_MS + time, 1.0)]);
     batch.metadata = entries.to_vec();
     tsdb.append(tenant, &batch).is_ok()
 }
 
-fn tenants() -> [TenantId; 2] {
-    ["a", "b"].map(|name| TenantId::new(name).expect("a name"))
+fn tenants() -> [StoreId; 2] {
+    ["a", "b"].map(|name| StoreId::from(TenantId::new(name).expect("a name")))
 }
 
 /// All that is known of both tenants.
 fn all(tsdb: &Tsdb) -> Vec<Vec<MetadataEntry>> {
-    tenants().iter().map(|tenant| tsdb.metadata(tenant, None, 0)).collect()
+    tenants().iter().map(|tenant| tsdb.metadata(tenant.tenant().expect("a default store"), None, 0)).collect()
 }
 
 /// Acknowledged and sent entries, by tenant.
@@ -149,7 +149,10 @@ fn a_power_loss_takes_at_most_an_interval() {
     tsdb.sync_log();
     machine.disk.crash();
     drop(tsdb);
-    assert_eq!(machine.open().metadata(tenant, None, 0), [entry("first", ""), entry("second", "")]);
+    assert_eq!(
+        machine.open().metadata(tenant.tenant().expect("a default store"), None, 0),
+        [entry("first", ""), entry("second", "")]
+    );
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn a_full_disk_refuses_and_comes_back() {
     assert!(send(&tsdb, tenant, 1, &[entry("m", &"x".repeat(1000))]));
     machine.disk.crash();
     drop(tsdb);
-    assert_eq!(machine.open().metadata(tenant, Some("m"), 0).len(), 2);
+    assert_eq!(machine.open().metadata(tenant.tenant().expect("a default store"), Some("m"), 0).len(), 2);
 }
 
 /// Covers a regression: one flipped bit in the only file emptied `/api/v1/metadata`. Each of two copies
@@ -214,7 +217,11 @@ fn one_damaged_copy_of_the_metadata_loses_nothing() {
                 }
             }
             let tsdb = machine.open();
-            assert_eq!(tsdb.metadata(tenant, None, 0).len(), 3, "{file:?}, damage {at}");
+            assert_eq!(
+                tsdb.metadata(tenant.tenant().expect("a default store"), None, 0).len(),
+                3,
+                "{file:?}, damage {at}"
+            );
             tsdb.close().expect("closes");
             drop(tsdb);
         }
@@ -238,13 +245,16 @@ fn damage_is_named_and_the_rest_is_read() {
     let tsdb = machine.open();
     let notes = tsdb.stats().replay.notes;
     assert_eq!(notes, [format!("{FILE}: damaged at offset 32: 40 bytes are left out")]);
-    assert_eq!(tsdb.metadata(tenant, None, 0), [entry("second", "")]);
+    assert_eq!(tsdb.metadata(tenant.tenant().expect("a default store"), None, 0), [entry("second", "")]);
     assert!(send(&tsdb, tenant, 2, &[entry("third", "")]));
     tsdb.close().expect("closes");
     drop(tsdb);
     let tsdb = machine.open();
     assert_eq!(tsdb.stats().replay.notes, Vec::<String>::new(), "the next start is clean");
-    assert_eq!(tsdb.metadata(tenant, None, 0), [entry("second", ""), entry("third", "")]);
+    assert_eq!(
+        tsdb.metadata(tenant.tenant().expect("a default store"), None, 0),
+        [entry("second", ""), entry("third", "")]
+    );
     tsdb.close().expect("closes");
     drop(tsdb);
     // A later version is not ours to overwrite.

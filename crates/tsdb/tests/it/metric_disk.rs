@@ -5,7 +5,7 @@ use std::path::Path;
 
 use chronolith_base::MemoryBudget;
 use chronolith_base::disk::Disk as _;
-use chronolith_model::{Labels, QueryError, ReadContext, TenantId, WriteBatch};
+use chronolith_model::{Labels, QueryError, ReadContext, StoreId, TenantId, WriteBatch};
 use chronolith_tsdb::{MetricDiskBytes, MetricFilter, Tsdb};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS};
@@ -26,7 +26,7 @@ fn write_hour(machine: &Machine, tsdb: &Tsdb, hour: i64) {
             batch.push_labels(&labels, &samples);
         }
     }
-    let outcome = tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
+    let outcome = tsdb.append(&StoreId::anonymous(), &batch).expect("stored");
     assert_eq!(outcome.first_reject, None);
 }
 
@@ -49,9 +49,12 @@ fn chunk_bytes(machine: &Machine) -> u64 {
 fn bytes_of_metrics_are_those_of_all_blocks() {
     let machine = Machine::new(1);
     let tsdb = machine.open();
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
-    let all = || tsdb.metric_disk_bytes(&tenant, MetricFilter::All, &ctx).expect("readable");
+    let all = || {
+        tsdb.metric_disk_bytes(tenant.tenant().expect("a default store"), MetricFilter::All, &ctx)
+            .expect("readable")
+    };
     assert!(by_metric(&all()).is_empty());
     for hour in 0..12 {
         write_hour(&machine, &tsdb, hour);
@@ -60,8 +63,13 @@ fn bytes_of_metrics_are_those_of_all_blocks() {
     let many = by_metric(&all());
     assert_eq!(many.keys().collect::<Vec<_>>(), ["m0", "m1", "m2", "m3", "m4"]);
     assert_eq!(many.values().sum::<u64>(), chunk_bytes(&machine));
-    let named =
-        tsdb.metric_disk_bytes(&tenant, MetricFilter::Named(&["m3", "none"]), &ctx).expect("readable");
+    let named = tsdb
+        .metric_disk_bytes(
+            tenant.tenant().expect("a default store"),
+            MetricFilter::Named(&["m3", "none"]),
+            &ctx,
+        )
+        .expect("readable");
     assert_eq!(by_metric(&named), BTreeMap::from([("m3".to_owned(), many["m3"])]));
     machine.clock.set_now_ms(START_MS + 60 * HOUR_MS);
     let block_count = tsdb.stats().blocks;
@@ -70,8 +78,10 @@ fn bytes_of_metrics_are_those_of_all_blocks() {
     let merged = by_metric(&all());
     assert_eq!(merged.values().sum::<u64>(), chunk_bytes(&machine));
     assert!(merged["m4"] < many["m4"], "{merged:?}, before {many:?}");
-    let other = TenantId::new("other").expect("valid");
-    let of_other = tsdb.metric_disk_bytes(&other, MetricFilter::All, &ctx).expect("readable");
+    let other = StoreId::from(TenantId::new("other").expect("valid"));
+    let of_other = tsdb
+        .metric_disk_bytes(other.tenant().expect("a default store"), MetricFilter::All, &ctx)
+        .expect("readable");
     assert_eq!(of_other.iter().count(), 0);
 }
 

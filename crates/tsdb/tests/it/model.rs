@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
-use chronolith_model::TenantId;
+use chronolith_format::store_name;
+use chronolith_model::{StoreId, TenantId};
 use chronolith_tsdb::BlockEncoding;
 
 use crate::fixture::{HOUR_MS, Machine, write};
@@ -26,14 +27,14 @@ fn sample_time(rng: &Rng, now: i64) -> i64 {
 
 fn random_write(rng: &Rng, machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, model: &mut Model) {
     let now = machine.env.clock.now_ms();
-    let tenant = TenantId::new(if rng.below(4) == 0 { "b" } else { "a" }).expect("legal");
+    let tenant = StoreId::from(TenantId::new(if rng.below(4) == 0 { "b" } else { "a" }).expect("legal"));
     let name = format!("s{}", rng.below(NAMES));
     let mut samples: Vec<(i64, f64)> =
         (0..=rng.below(40)).map(|_| (sample_time(rng, now), f64::from_bits(rng.next_u64()))).collect();
     if rng.below(2) == 0 {
         samples.sort_by_key(|s| s.0);
     }
-    let known = model.entry((tenant.as_str().to_owned(), name.clone())).or_default();
+    let known = model.entry((store_name(&tenant).into_owned(), name.clone())).or_default();
     let mut flushed_conflict = 0;
     let mut want_rejected = 0;
     for (time, value) in &samples {
@@ -56,12 +57,12 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, mode
 
 fn compare(machine: &Machine, tsdb: &chronolith_tsdb::Tsdb, model: &Model, seed: u64, op: u64) {
     for ((tenant, name), want) in model {
-        let tenant = TenantId::new(tenant).expect("legal");
+        let tenant = StoreId::from(TenantId::new(tenant).expect("legal"));
         let got = machine.read(tsdb, &tenant, name);
         let want: Vec<_> = want.iter().map(|(t, v)| (*t, *v)).collect();
         assert!(
             got == want,
-            "seed {seed}, operation {op}, {tenant}/{name}: {} samples, {} wanted",
+            "seed {seed}, operation {op}, {tenant:?}/{name}: {} samples, {} wanted",
             got.len(),
             want.len()
         );

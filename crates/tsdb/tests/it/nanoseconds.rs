@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use chronolith_base::Rng;
 use chronolith_block::Block;
+use chronolith_format::store_name;
 use chronolith_model::query::{SelectHints, TypedColumns, TypedValues};
 use chronolith_model::time::{TIME_MAX_NS, TIME_MIN_NS};
 use chronolith_model::{
-    Columns, Labels, Matcher, Queryable, ReadContext, Reject, Selector, TenantId, TenantLimits, TimeRange,
-    TimeUnit, WriteBatch,
+    Columns, Labels, Matcher, Queryable, ReadContext, Reject, Selector, StoreId, TenantId, TenantLimits,
+    TimeRange, WriteBatch,
 };
-use chronolith_tsdb::{BlockEncoding, ReplayProgress, SnapshotHead, Tsdb, in_milliseconds};
+use chronolith_tsdb::check::check_dir;
+use chronolith_tsdb::{BlockEncoding, ReplayProgress, SnapshotHead, Tsdb, in_milliseconds, tenant_dir};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 use crate::kinds::{push, random_sample, text, texts};
@@ -27,8 +29,8 @@ const START: i64 = START_MS * 1_000_000;
 
 type Stored = BTreeMap<i64, f64>;
 
-fn store() -> TenantId {
-    TenantId::of_store(TimeUnit::Nano, 7)
+fn store() -> StoreId {
+    StoreId::Database { number: 7 }
 }
 
 fn by_name() -> Vec<Vec<Matcher>> {
@@ -66,12 +68,12 @@ fn reopen(machine: &Machine, tsdb: Arc<Tsdb>, stored: &Stored, when: &str) -> Ar
     tsdb
 }
 
-fn block_dirs(machine: &Machine, tenant: &TenantId) -> Vec<PathBuf> {
-    let dir = machine.options.data_dir.join("tenants").join(tenant.as_str());
+fn block_dirs(machine: &Machine, tenant: &StoreId) -> Vec<PathBuf> {
+    let dir = machine.options.data_dir.join("tenants").join(&*store_name(tenant));
     machine.env.disk.list(&dir).map_or(Vec::new(), |all| all.into_iter().map(|e| dir.join(e.name)).collect())
 }
 
-fn chunk_bytes(machine: &Machine, tenant: &TenantId) -> u64 {
+fn chunk_bytes(machine: &Machine, tenant: &StoreId) -> u64 {
     let open = |dir: &PathBuf| Block::open(&machine.env, dir).expect("opens").immutable_bytes().chunks;
     block_dirs(machine, tenant).iter().map(open).sum()
 }
@@ -268,7 +270,7 @@ fn promql_sees_the_last_sample_of_a_millisecond() {
     for (time, value) in samples {
         write(&tsdb, &store(), NAME, &[(time, value)]).expect("stored");
     }
-    let view = in_milliseconds(tsdb.queryable(&store()));
+    let view = in_milliseconds(tsdb.store_queryable(&store()));
     let ctx = ReadContext::unlimited(machine.env.clock.clone());
     for is_flushed in [false, true] {
         if is_flushed {
@@ -293,7 +295,7 @@ fn retention_is_in_milliseconds() {
     let mut machine = Machine::new(12);
     let limits =
         TenantLimits { retention_ms: 24 * HOUR_MS, future_ms_max: HOUR_MS, ..TenantLimits::default() };
-    machine.options.limits.by_tenant.insert(store(), limits);
+    machine.options.limits.default = limits;
     let tsdb = machine.open();
     let reject = |time: i64| {
         let outcome = write(&tsdb, &store(), NAME, &[(time, 1.0)]).expect("answers");
@@ -312,17 +314,56 @@ fn retention_is_in_milliseconds() {
     assert_eq!(tsdb.stats().blocks, 0);
 }
 
+/// A start and `check` name the fault of a directory that only looks like a store's.
+#[test]
+fn directories_of_no_store_are_named_with_their_fault() {
+    let machine = Machine::new(15);
+    drop(machine.open());
+    let long = "a".repeat(151);
+    let faults = [
+        ("__ns-00", "has 2 bytes after __ns-, expected 16 hexadecimal digits"),
+        ("__ns-", "has 0 bytes after __ns-, expected 16 hexadecimal digits"),
+        ("__ms-00000000000000000", "has 17 bytes after __ms-, expected 16 hexadecimal digits"),
+        ("__ns-00000000000000AB", "has the character 'A' after __ns-"),
+        ("__ms-000000000000000g", "has the character 'g' after __ms-"),
+        ("__us-0000000000000000", "start with"),
+        ("__x", "start with"),
+        ("a b", "has the character ' '"),
+        ("a,b", "has the character ','"),
+        (long.as_str(), "is 151 bytes long"),
+    ];
+    let root = machine.options.data_dir.join("tenants");
+    for (name, _) in faults {
+        machine.env.disk.create_dir_all(&root.join(name)).expect("made");
+    }
+    for store in [StoreId::Database { number: 0xab }, StoreId::Graphite { number: u64::MAX }] {
+        machine.env.disk.create_dir_all(&tenant_dir(&machine.options.data_dir, &store)).expect("made");
+    }
+    let check = |notes: &[String], when: &str| {
+        assert_eq!(notes.len(), faults.len(), "{when}: {notes:?}");
+        for (name, fault) in faults {
+            let path = format!("{}: not a tenant directory", root.join(name).display());
+            let is_named = |note: &String| note.starts_with(&path) && note.contains(fault);
+            assert!(notes.iter().any(is_named), "{when}: {name} in {notes:?}");
+        }
+    };
+    check(&machine.open().stats().replay.notes, "start");
+    let report = check_dir(&machine.env, &machine.options.data_dir).expect("checks");
+    check(&report.notes, "check");
+}
+
 /// Blocks name their unit, Prometheus refuses them, and they cost no more than in milliseconds.
 #[test]
 fn blocks_name_their_unit() {
     let mut machine = Machine::new(13);
     machine.options.limits.default.block_encoding = BlockEncoding::Prometheus;
     let tsdb = machine.open();
-    let ms = TenantId::of_store(TimeUnit::Milli, 8);
+    let tenant = TenantId::new("dense").expect("legal");
+    let ms = StoreId::from(&tenant);
     let dense = TenantLimits { block_encoding: BlockEncoding::Dense, ..TenantLimits::default() };
     tsdb.set_limits(chronolith_tsdb::LimitsTable {
         default: machine.options.limits.default.clone(),
-        by_tenant: [(ms.clone(), dense)].into_iter().collect(),
+        by_tenant: [(tenant, dense)].into_iter().collect(),
     });
     for series in 0..20 {
         let times = (0..600).map(|i| START_MS - 4 * HOUR_MS + i * 10_000 + (series * 37 + i * 7919) % 20);
@@ -364,7 +405,7 @@ fn histograms_of_both_units_share_a_budget() {
     machine.options.histogram_bytes_max = 3_000;
     let tsdb = machine.open();
     let rng = Rng::from_seed(14);
-    let tenants = [(TenantId::anonymous(), 1), (store(), 1_000_000)];
+    let tenants = [(StoreId::anonymous(), 1), (store(), 1_000_000)];
     let mut want: BTreeMap<(usize, i64), String> = BTreeMap::new();
     for round in 0..200 {
         for (idx, (tenant, ticks)) in tenants.iter().enumerate() {
@@ -388,7 +429,7 @@ fn histograms_of_both_units_share_a_budget() {
         for (idx, (tenant, _)) in tenants.iter().enumerate() {
             let ctx = ReadContext::unlimited(machine.env.clock.clone());
             let selector = Selector { matchers: &by_name()[0], range: TimeRange::ALL };
-            let mut batches = tsdb.queryable(tenant).select(&selector, &ctx).expect("selects");
+            let mut batches = tsdb.store_queryable(tenant).select(&selector, &ctx).expect("selects");
             let (mut series, mut columns) = (Vec::new(), Columns::default());
             while batches.next_batch(&mut series).expect("a batch") {}
             series.iter().for_each(|one| one.samples.read(TimeRange::ALL, &mut columns).expect("reads"));

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use chronolith_model::databases::{CatalogChange, PolicyOptions};
-use chronolith_model::{Labels, Matcher, TenantId, TimeRange, WriteBatch};
+use chronolith_model::{Labels, Matcher, StoreId, TenantId, TimeRange, WriteBatch};
 use chronolith_tsdb::{Tsdb, WalError, WriteError};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
@@ -70,7 +70,7 @@ impl Run<'_> {
         // Values that do not compress well.
         let sample = |idx: i64| (first + idx, ((round * 7919 + idx) as f64 * 0.7310).sin());
         let samples: Vec<(i64, f64)> = (0..SAMPLE_COUNT).map(sample).collect();
-        match write(self.tsdb, &TenantId::anonymous(), name, &samples) {
+        match write(self.tsdb, &StoreId::anonymous(), name, &samples) {
             Ok(outcome) => {
                 assert_eq!(outcome.accepted_count, SAMPLE_COUNT as u64);
                 let of_series = self.ledger.acknowledged.entry(name.to_owned()).or_default();
@@ -87,7 +87,7 @@ impl Run<'_> {
     fn write_text(&mut self) {
         let mut batch = WriteBatch::from_labels();
         batch.push_texts(&Labels::from_pairs([("__name__", "text")]), &[(START_MS, b"a text".as_slice())]);
-        match self.tsdb.append(&TenantId::anonymous(), &batch) {
+        match self.tsdb.append(&StoreId::anonymous(), &batch) {
             Ok(_) => {}
             Err(WriteError::NoFileDescriptor | WriteError::Wal(WalError::NoFileDescriptor)) => {
                 self.ledger.write_failures += 1;
@@ -119,7 +119,7 @@ impl Run<'_> {
     fn delete(&mut self, name: &str) {
         self.ledger.deleted.push(name.to_owned());
         let selectors = [vec![Matcher::equal("__name__", name)]];
-        let _ = self.tsdb.delete_series(&TenantId::anonymous(), &selectors, TimeRange::ALL);
+        let _ = self.tsdb.delete_series(&StoreId::anonymous(), &selectors, TimeRange::ALL);
     }
 
     /// Runs everything that opens files.
@@ -152,7 +152,7 @@ impl Run<'_> {
                 continue;
             }
             let stored: BTreeMap<i64, u64> =
-                self.machine.read(tsdb, &TenantId::anonymous(), name).into_iter().collect();
+                self.machine.read(tsdb, &StoreId::anonymous(), name).into_iter().collect();
             let missing = samples.iter().filter(|(time, value)| stored.get(time) != Some(value)).count();
             assert_eq!(missing, 0, "{}, {when}: samples of {name} of {}", self.what, samples.len());
         }
@@ -172,9 +172,9 @@ fn machine() -> Machine {
 fn run(open_count: u64, failure_count: u64) -> (u64, usize, usize) {
     let machine = machine();
     let tsdb = machine.open();
-    let anonymous = TenantId::anonymous();
+    let anonymous = StoreId::anonymous();
     for name in ["old", "dropped"] {
-        tsdb.change_databases(&anonymous, &create(name)).expect("created");
+        tsdb.change_databases(anonymous.tenant().expect("a default store"), &create(name)).expect("created");
     }
     let what = format!("{failure_count} opens after {open_count}");
     let mut run = Run { machine: &machine, tsdb: &tsdb, ledger: Ledger::default(), what };
@@ -231,13 +231,13 @@ fn each_open_may_find_no_descriptor() {
 fn a_failed_sync_is_no_lack_of_descriptors() {
     let machine = machine();
     let tsdb = machine.open();
-    write(&tsdb, &TenantId::anonymous(), "x", &[(START_MS, 1.0)]).expect("works");
+    write(&tsdb, &StoreId::anonymous(), "x", &[(START_MS, 1.0)]).expect("works");
     machine.disk.fail_after(1);
     let failed =
-        write(&tsdb, &TenantId::anonymous(), "x", &[(START_MS + 1, 1.0)]).expect_err("the sync fails");
+        write(&tsdb, &StoreId::anonymous(), "x", &[(START_MS + 1, 1.0)]).expect_err("the sync fails");
     assert!(matches!(failed, WriteError::Wal(WalError::Poisoned(_))), "{failed}");
     machine.disk.heal();
-    let refused = write(&tsdb, &TenantId::anonymous(), "x", &[(START_MS + 2, 1.0)]).expect_err("closed");
+    let refused = write(&tsdb, &StoreId::anonymous(), "x", &[(START_MS + 2, 1.0)]).expect_err("closed");
     assert!(matches!(refused, WriteError::Wal(WalError::Poisoned(_))), "{refused}");
 }
 
@@ -249,11 +249,11 @@ fn statements_on_a_failing_disk_tell_their_effect() {
     {
         let machine = machine();
         let tsdb = machine.open();
-        let anonymous = TenantId::anonymous();
-        tsdb.change_databases(&anonymous, &create("old")).expect("created");
+        let anonymous = StoreId::anonymous();
+        tsdb.change_databases(anonymous.tenant().expect("a default store"), &create("old")).expect("created");
         let before = databases(&tsdb);
         machine.disk.fail_some(op_count, failure_count);
-        let done = tsdb.change_databases(&anonymous, &create("new"));
+        let done = tsdb.change_databases(anonymous.tenant().expect("a default store"), &create("new"));
         machine.disk.heal();
         let after = databases(&tsdb);
         let is_in_doubt = done.as_ref().is_err_and(|error| error.to_string().contains("may take effect"));

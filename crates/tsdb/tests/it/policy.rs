@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use chronolith_model::{BlockEncoding, DuplicatePolicy, TenantId, TenantLimits};
+use chronolith_format::store_name;
+use chronolith_model::{BlockEncoding, DuplicatePolicy, StoreId, TenantId, TenantLimits};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
-fn tenant(name: &str) -> TenantId {
-    TenantId::new(name).expect("legal")
+fn tenant(name: &str) -> StoreId {
+    StoreId::from(TenantId::new(name).expect("legal"))
 }
 
 fn row(hour: i64, count: i64, value: f64) -> Vec<(i64, f64)> {
@@ -16,8 +17,8 @@ fn row(hour: i64, count: i64, value: f64) -> Vec<(i64, f64)> {
 }
 
 /// Encoding byte of the first chunk of the first block of a tenant.
-fn encoding_of(machine: &Machine, tenant: &TenantId) -> u8 {
-    let dir = machine.options.data_dir.join("tenants").join(tenant.as_str());
+fn encoding_of(machine: &Machine, tenant: &StoreId) -> u8 {
+    let dir = machine.options.data_dir.join("tenants").join(&*store_name(tenant));
     let block = machine.env.disk.list(&dir).expect("lists").remove(0).name;
     let bytes = machine.env.disk.read(&dir.join(block).join("chunks/000001")).expect("reads");
     // The chunk's length follows the segment's header of 8 bytes, one or two bytes long.
@@ -32,7 +33,7 @@ fn encoding_and_retention_are_those_of_the_tenant() {
         retention_ms: 24 * HOUR_MS,
         ..TenantLimits::default()
     };
-    machine.options.limits.by_tenant.insert(tenant("a"), own);
+    machine.options.limits.by_tenant.insert(tenant("a").tenant().expect("a default store").clone(), own);
     let tsdb = machine.open();
     for name in ["a", "b"] {
         write(&tsdb, &tenant(name), "m", &row(-4, 300, 1.0)).expect("stored");
@@ -80,7 +81,7 @@ fn blocks_change_their_encoding_when_they_are_compacted() {
 fn the_last_written_block_wins_where_the_tenant_wants_it() {
     let mut machine = Machine::new(3);
     let own = TenantLimits { duplicates: DuplicatePolicy::LastWins, ..TenantLimits::default() };
-    machine.options.limits.by_tenant.insert(tenant("last"), own);
+    machine.options.limits.by_tenant.insert(tenant("last").tenant().expect("a default store").clone(), own);
     let tsdb = machine.open();
     for value in [1.0, 2.0, 3.0] {
         for name in ["first", "last"] {

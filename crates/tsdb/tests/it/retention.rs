@@ -1,7 +1,8 @@
 //! Blocks leave by age and by size; samples beyond the retention are refused.
 
 use chronolith_base::{Disk, Rng};
-use chronolith_model::{Reject, TenantId};
+use chronolith_format::store_name;
+use chronolith_model::{Reject, StoreId};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
@@ -9,7 +10,7 @@ use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 fn old_blocks_leave_and_old_samples_are_refused() {
     let mut machine = Machine::new(3);
     machine.options.limits.default.retention_ms = 24 * HOUR_MS;
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let tsdb = machine.open();
     write(&tsdb, &tenant, "old", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
     let outcome = write(&tsdb, &tenant, "old", &[(START_MS - 25 * HOUR_MS, 1.0)]).expect("works");
@@ -27,7 +28,7 @@ fn old_blocks_leave_and_old_samples_are_refused() {
 fn the_size_limit_takes_the_oldest_first() {
     let mut machine = Machine::new(4);
     machine.options.retention.bytes_max = 1;
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let tsdb = machine.open();
     for day in [3, 2] {
         write(&tsdb, &tenant, &format!("day{day}"), &[(START_MS - day * 24 * HOUR_MS, 1.0)]).expect("works");
@@ -47,7 +48,7 @@ fn the_size_limit_takes_the_oldest_first() {
 #[test]
 fn samples_of_1970_are_kept_when_there_is_no_retention() {
     let machine = Machine::new(5);
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let tsdb = machine.open();
     write(&tsdb, &tenant, "ancient", &[(0, 1.0), (-5, 2.0), (60_000, 3.0)]).expect("works");
     tsdb.flush_closed(START_MS).expect("flushes");
@@ -62,7 +63,7 @@ fn samples_of_1970_are_kept_when_there_is_no_retention() {
 fn the_size_limit_keeps_no_block_older_than_one_it_removes() {
     let mut machine = Machine::new(4);
     machine.options.compaction.block_bytes_max = 0;
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let tsdb = machine.open();
     let rng = Rng::from_seed(4);
     for (day, count) in [(9, 1), (6, 3000), (3, 500)] {
@@ -88,12 +89,12 @@ fn files_of_an_expired_block_are_removed_when_the_disk_lets_them() {
     let mut machine = Machine::new(6);
     machine.options.limits.default.retention_ms = 24 * HOUR_MS;
     machine.options.compaction.block_bytes_max = 0;
-    let tenant = TenantId::anonymous();
+    let tenant = StoreId::anonymous();
     let tsdb = machine.open();
     write(&tsdb, &tenant, "old", &[(START_MS - HOUR_MS, 1.0)]).expect("works");
     tsdb.flush_closed(START_MS).expect("a block");
     let block_count = || {
-        let dir = machine.options.data_dir.join("tenants").join(tenant.as_str());
+        let dir = machine.options.data_dir.join("tenants").join(&*store_name(&tenant));
         machine.disk.list(&dir).expect("a directory of blocks").len()
     };
     assert_eq!(block_count(), 1);

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_base::Rng;
+use chronolith_format::store_name;
 use chronolith_model::databases::CatalogChange;
 use chronolith_model::query::SelectHints;
 use chronolith_model::rollup::{
     RolledWindows, RollupArchive, RollupMethod, RollupMethods, RollupRead, RollupRules, RollupSpan,
 };
-use chronolith_model::{Columns, Labels, Matcher, Queryable, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{
+    Columns, Labels, Matcher, Queryable, ReadContext, Selector, StoreId, TenantId, TimeRange,
+};
 use chronolith_tsdb::check::check_dir;
 use chronolith_tsdb::{SnapshotHead, Tsdb};
 
@@ -50,13 +53,17 @@ fn view(tsdb: &Arc<Tsdb>) -> Arc<dyn Queryable> {
 }
 
 /// A store with rules, and its Graphite store.
-fn open(machine: &Machine) -> (Arc<Tsdb>, TenantId) {
+fn open(machine: &Machine) -> (Arc<Tsdb>, StoreId) {
     let tsdb = machine.open();
-    let tenant = TenantId::anonymous();
-    tsdb.change_databases(&tenant, &CatalogChange::CreateGraphiteStore).expect("created");
+    let tenant = StoreId::anonymous();
+    tsdb.change_databases(tenant.tenant().expect("a default store"), &CatalogChange::CreateGraphiteStore)
+        .expect("created");
     tsdb.set_rollup_rules(Some(Arc::new(Rules)));
     let catalog = tsdb.databases();
-    let policy = catalog.of(&tenant).and_then(|own| own.graphite.as_ref()).expect("a Graphite store");
+    let policy = catalog
+        .of(tenant.tenant().expect("a default store"))
+        .and_then(|own| own.graphite.as_ref())
+        .expect("a Graphite store");
     (tsdb.clone(), policy.store.clone())
 }
 
@@ -67,7 +74,7 @@ fn random_time(rng: &Rng, now_ms: i64) -> i64 {
     if rng.below(10) == 0 { time_ms } else { time_ms - time_ms.rem_euclid(SLOT_MS) }
 }
 
-pub(crate) fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &TenantId, model: &mut Model) {
+pub(crate) fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &StoreId, model: &mut Model) {
     let now_ms = machine.env.clock.now_ms();
     let name = format!("s{}", rng.below(NAMES));
     let value = |rng: &Rng| match rng.below(3000) {
@@ -82,7 +89,7 @@ pub(crate) fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &Te
     known.extend(samples.iter().map(|(time, value)| (*time, value.to_bits())));
 }
 
-pub(crate) fn random_delete(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &TenantId, model: &mut Model) {
+pub(crate) fn random_delete(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &StoreId, model: &mut Model) {
     let name = format!("s{}", rng.below(NAMES));
     let start_ms = random_time(rng, machine.env.clock.now_ms());
     let range = TimeRange::new(start_ms, start_ms + i64::try_from(rng.below(5_000_000)).expect("fits"));
@@ -93,9 +100,9 @@ pub(crate) fn random_delete(rng: &Rng, machine: &Machine, tsdb: &Tsdb, store: &T
 }
 
 /// Flips a bit of a roll-up file, as a disk may.
-fn damage(rng: &Rng, machine: &Machine, store: &TenantId) {
+fn damage(rng: &Rng, machine: &Machine, store: &StoreId) {
     let disk = &machine.env.disk;
-    let dir = machine.options.data_dir.join("tenants").join(store.as_str());
+    let dir = machine.options.data_dir.join("tenants").join(&*store_name(store));
     let blocks = disk.list(&dir).unwrap_or_default();
     let files = blocks.iter().flat_map(|block| {
         let rollups = dir.join(&block.name).join("rollups");
@@ -243,7 +250,7 @@ fn windows_are_those_of_the_samples_whatever_happens() {
 }
 
 /// A store with a block that has roll-ups.
-fn rolled_up(machine: &Machine) -> (Arc<Tsdb>, TenantId) {
+fn rolled_up(machine: &Machine) -> (Arc<Tsdb>, StoreId) {
     let (tsdb, store) = open(machine);
     let now_ms = machine.env.clock.now_ms();
     let samples: Vec<(i64, f64)> = (1..700).map(|idx| (now_ms - idx * SLOT_MS, idx as f64)).collect();
@@ -268,9 +275,9 @@ fn a_check_names_damaged_rollups() {
 }
 
 /// Files of roll-ups of a store, with their bytes.
-fn rollup_files(machine: &Machine, store: &TenantId) -> Vec<(PathBuf, Vec<u8>)> {
+fn rollup_files(machine: &Machine, store: &StoreId) -> Vec<(PathBuf, Vec<u8>)> {
     let disk = &machine.env.disk;
-    let dir = machine.options.data_dir.join("tenants").join(store.as_str());
+    let dir = machine.options.data_dir.join("tenants").join(&*store_name(store));
     let mut files = Vec::new();
     for block in disk.list(&dir).unwrap_or_default() {
         let rollups = dir.join(&block.name).join("rollups");
@@ -346,11 +353,11 @@ fn the_scrub_names_damaged_rollups_and_maintenance_writes_them_again() {
 fn a_snapshot_has_the_rollups_of_its_blocks() {
     let machine = Machine::new(3);
     let (tsdb, store) = rolled_up(&machine);
-    let name = tsdb.snapshot(&[TenantId::anonymous()], SnapshotHead::Include).expect("a snapshot");
+    let name = tsdb.snapshot(&[StoreId::anonymous()], SnapshotHead::Include).expect("a snapshot");
     let dir = machine.options.data_dir.join("snapshots").join(name);
     let (windows, checked) = (tsdb.stats().metric("rollup_windows_total"), check_dir(&machine.env, &dir));
     assert!(windows > Some(0.0) && checked.expect("checks").damages.is_empty());
-    let blocks_dir = dir.join("tenants").join(store.as_str());
+    let blocks_dir = dir.join("tenants").join(&*store_name(&store));
     let disk = &machine.env.disk;
     let blocks = disk.list(&blocks_dir).expect("blocks");
     let files = |block: &str| disk.list(&blocks_dir.join(block).join("rollups")).unwrap_or_default().len();

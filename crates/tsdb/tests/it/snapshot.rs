@@ -5,24 +5,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::{Matcher, TenantId, TimeRange};
+use chronolith_model::{Matcher, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb};
 
 use crate::fixture::{HOUR_MS, Machine, START_MS, write};
 
-fn tenants() -> [TenantId; 2] {
-    ["a", "b"].map(|name| TenantId::new(name).expect("legal"))
+fn stores() -> [StoreId; 2] {
+    ["a", "b"].map(|name| StoreId::from(TenantId::new(name).expect("legal")))
 }
 
 /// Two tenants with a block each, samples in the head, out-of-order ones among them.
 fn filled(machine: &Machine) -> Arc<Tsdb> {
     let tsdb = machine.open();
-    for tenant in &tenants() {
+    for tenant in &stores() {
         write(&tsdb, tenant, "m", &row(-6, 200)).expect("stored");
     }
     machine.clock.advance(Duration::from_millis(1));
     tsdb.flush_closed(machine.env.clock.now_ms()).expect("flushes");
-    for tenant in &tenants() {
+    for tenant in &stores() {
         write(&tsdb, tenant, "m", &row(-1, 150)).expect("stored");
         write(&tsdb, tenant, "m", &[(START_MS - 6 * HOUR_MS + 7, 3.0)]).expect("stored");
     }
@@ -48,18 +48,18 @@ fn open_snapshot(machine: &Machine, name: &str) -> Arc<Tsdb> {
 fn a_snapshot_opens_as_a_data_directory_and_keeps_what_is_deleted_later() {
     let machine = Machine::new(1);
     let tsdb = filled(&machine);
-    let name = tsdb.snapshot(&tenants(), SnapshotHead::Include).expect("a snapshot");
+    let name = tsdb.snapshot(&stores(), SnapshotHead::Include).expect("a snapshot");
     assert!(name.starts_with("20261120T000000Z-") && name.len() == 33, "{name}");
     assert_eq!(snapshots(&machine), std::slice::from_ref(&name));
-    let want = machine.read(&tsdb, &tenants()[0], "m");
+    let want = machine.read(&tsdb, &stores()[0], "m");
     assert_eq!(want.len(), 351);
     let all = [vec![Matcher::equal("__name__", "m")]];
-    tsdb.delete_series(&tenants()[0], &all, TimeRange::ALL).expect("deletes");
-    write(&tsdb, &tenants()[1], "m", &[(START_MS, 1.0)]).expect("stored");
+    tsdb.delete_series(&stores()[0], &all, TimeRange::ALL).expect("deletes");
+    write(&tsdb, &stores()[1], "m", &[(START_MS, 1.0)]).expect("stored");
     machine.disk.crash();
     let copy = open_snapshot(&machine, &name);
-    for tenant in &tenants() {
-        assert_eq!(machine.read(&copy, tenant, "m"), want, "{tenant}");
+    for tenant in &stores() {
+        assert_eq!(machine.read(&copy, tenant, "m"), want, "{tenant:?}");
     }
     assert_eq!((copy.stats().head.series, copy.stats().blocks), (0, 6));
 }
@@ -68,11 +68,11 @@ fn a_snapshot_opens_as_a_data_directory_and_keeps_what_is_deleted_later() {
 fn without_the_head_it_has_the_blocks_only_and_of_the_tenants_asked_for() {
     let machine = Machine::new(2);
     let tsdb = filled(&machine);
-    let name = tsdb.snapshot(&tenants()[..1], SnapshotHead::Skip).expect("a snapshot");
+    let name = tsdb.snapshot(&stores()[..1], SnapshotHead::Skip).expect("a snapshot");
     let copy = open_snapshot(&machine, &name);
-    assert_eq!(machine.read(&copy, &tenants()[0], "m").len(), 200);
-    assert_eq!(machine.read(&copy, &tenants()[1], "m").len(), 0);
-    assert_eq!(machine.read(&tsdb, &tenants()[0], "m").len(), 351, "the store is as it was");
+    assert_eq!(machine.read(&copy, &stores()[0], "m").len(), 200);
+    assert_eq!(machine.read(&copy, &stores()[1], "m").len(), 0);
+    assert_eq!(machine.read(&tsdb, &stores()[0], "m").len(), 351, "the store is as it was");
 }
 
 #[test]
@@ -80,26 +80,26 @@ fn a_crash_at_any_disk_operation_leaves_a_whole_snapshot_or_none() {
     let machine = Machine::new(3);
     let tsdb = filled(&machine);
     let before = machine.disk.op_count();
-    tsdb.snapshot(&tenants(), SnapshotHead::Include).expect("a snapshot");
+    tsdb.snapshot(&stores(), SnapshotHead::Include).expect("a snapshot");
     let op_count = machine.disk.op_count() - before;
     assert!(op_count > 50, "{op_count}");
     for survived in 0..=op_count {
         let machine = Machine::new(3);
         let tsdb = filled(&machine);
-        let want = machine.read(&tsdb, &tenants()[0], "m");
+        let want = machine.read(&tsdb, &stores()[0], "m");
         machine.disk.fail_after(survived);
-        let made = tsdb.snapshot(&tenants(), SnapshotHead::Include);
+        let made = tsdb.snapshot(&stores(), SnapshotHead::Include);
         machine.disk.crash();
         drop(tsdb);
         let tsdb = machine.open();
         let when = format!("crash after {survived} operations");
-        assert_eq!(machine.read(&tsdb, &tenants()[0], "m"), want, "{when}");
+        assert_eq!(machine.read(&tsdb, &stores()[0], "m"), want, "{when}");
         let found = snapshots(&machine);
         assert!(found.len() <= 1 && found.iter().all(|name| !name.ends_with(".tmp")), "{when}: {found:?}");
         assert!(made.is_err() || found.len() == 1, "{when}: an answer without a snapshot");
         for name in found {
             let copy = open_snapshot(&machine, &name);
-            for tenant in &tenants() {
+            for tenant in &stores() {
                 assert_eq!(machine.read(&copy, tenant, "m"), want, "{when}");
             }
         }

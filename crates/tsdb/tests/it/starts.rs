@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use chronolith_base::Rng;
-use chronolith_model::{Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange, WriteBatch};
+use chronolith_model::{
+    Columns, Labels, Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange, WriteBatch,
+};
 use chronolith_tsdb::{BlockEncoding, Tsdb};
 
 use crate::fixture::{HOUR_MS, Machine};
@@ -64,7 +66,7 @@ fn random_write(rng: &Rng, machine: &Machine, tsdb: &Tsdb, model: &mut Model) {
     for (time, (sample, start_ms)) in &samples {
         known.entry(*time).or_insert_with(|| (text(sample), *start_ms));
     }
-    tsdb.append(&TenantId::anonymous(), &batch).expect("stored");
+    tsdb.append(&StoreId::anonymous(), &batch).expect("stored");
 }
 
 #[track_caller]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chronolith_base::Rng;
-use chronolith_model::TenantId;
+use chronolith_model::{StoreId, TenantId};
 use chronolith_tsdb::{Tsdb, WalError, WriteError};
 use parking_lot::Mutex;
 
@@ -32,8 +32,9 @@ struct Fleet {
     round_count: AtomicU64,
 }
 
-fn series_of(writer: usize) -> (TenantId, String) {
-    let tenant = TenantId::new(if writer.is_multiple_of(2) { "a" } else { "b" }).expect("legal");
+fn series_of(writer: usize) -> (StoreId, String) {
+    let tenant =
+        StoreId::from(TenantId::new(if writer.is_multiple_of(2) { "a" } else { "b" }).expect("legal"));
     (tenant, format!("m{writer}"))
 }
 

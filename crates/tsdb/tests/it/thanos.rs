@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use chronolith_bucket::{BucketLayout, ExternalLabels};
 use chronolith_model::query::TenantSources;
-use chronolith_model::{BlockEncoding, Columns, Labels, Matcher, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{
+    BlockEncoding, Columns, Labels, Matcher, ReadContext, Selector, StoreId, TenantId, TimeRange,
+};
 use chronolith_tsdb::{BucketSources, Tsdb};
 
 use crate::damage::{Files, collect};
@@ -50,7 +52,7 @@ impl Server {
     fn fill(&self, world: &World, tsdb: &Tsdb) {
         for hour in HOURS {
             for (place, name) in (0..).zip(NAMES) {
-                write(tsdb, &TenantId::anonymous(), name, &self.samples(hour, place)).expect("stored");
+                write(tsdb, &StoreId::anonymous(), name, &self.samples(hour, place)).expect("stored");
             }
             world.machine.clock.advance(Duration::from_millis(1));
             tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
@@ -74,7 +76,7 @@ impl Server {
     fn compare(&self, world: &World, tsdb: &Tsdb, deleted: TimeRange, when: &str) {
         for (place, name) in (0..).zip(NAMES) {
             // Fails if there are two series of the name, with and without labels.
-            let got = world.machine.read(tsdb, &TenantId::anonymous(), name);
+            let got = world.machine.read(tsdb, &StoreId::anonymous(), name);
             assert!(
                 got == self.want(place, deleted),
                 "{} {when}: {name}: {} samples",
@@ -151,7 +153,7 @@ fn two_servers_in_one_bucket_keep_apart() {
 
     let part = TimeRange::new(START_MS - 46 * HOUR_MS + 600_000, START_MS - 42 * HOUR_MS + 900_000);
     let by_name = [vec![Matcher::equal("__name__", "b")]];
-    let report = eu.delete_series(&TenantId::anonymous(), &by_name, part).expect("deletes");
+    let report = eu.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
     assert!(report.block_count > 0, "blocks that only the bucket has");
     compare(part, "deleted");
 
@@ -183,7 +185,7 @@ fn two_servers_in_one_bucket_keep_apart() {
 fn a_data_directory_keeps_its_external_labels() {
     let world = World::new(32);
     let tsdb = EU.open(&world, "1");
-    write(&tsdb, &TenantId::anonymous(), "a", &EU.samples(-10, 0)).expect("stored");
+    write(&tsdb, &StoreId::anonymous(), "a", &EU.samples(-10, 0)).expect("stored");
     world.machine.clock.advance(Duration::from_millis(1));
     tsdb.flush_closed(world.machine.env.clock.now_ms()).expect("flushes");
     tsdb.upload_blocks();

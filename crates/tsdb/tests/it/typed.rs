@@ -11,7 +11,7 @@ use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::query::{ColumnType, TypedColumns, TypedValues};
 use chronolith_model::{
     BlockEncoding, Columns, DuplicatePolicy, FIELD_LABEL, KIND_LABEL, Labels, Matcher, ReadContext, Reject,
-    Selector, SeriesRead, TenantId, TimeRange, WordKind, WriteBatch, WriteOutcome,
+    Selector, SeriesRead, StoreId, TenantId, TimeRange, WordKind, WriteBatch, WriteOutcome,
 };
 use chronolith_tsdb::{ReplayProgress, SnapshotHead, Tsdb};
 
@@ -31,8 +31,8 @@ enum Value {
 /// Samples by field and time.
 type Stored = BTreeMap<String, BTreeMap<i64, Value>>;
 
-fn anonymous() -> TenantId {
-    TenantId::anonymous()
+fn anonymous() -> StoreId {
+    StoreId::anonymous()
 }
 
 fn labels(field: &str) -> Labels {
@@ -208,7 +208,7 @@ fn pass_every_stage(machine: &Machine) {
     compare(machine, &tsdb, &stored, "compacted");
     put(&tsdb, &mut stored, 2, 200, 11);
 
-    let snapshot = tsdb.snapshot(&[anonymous()], SnapshotHead::Include).expect("a snapshot");
+    let snapshot = tsdb.snapshot(&[StoreId::anonymous()], SnapshotHead::Include).expect("a snapshot");
     let mut options = machine.options.clone();
     options.data_dir = PathBuf::from("/data/snapshots").join(snapshot);
     let copy = Tsdb::open(machine.env.clone(), options, Arc::new(ReplayProgress::default())).expect("opens");
@@ -274,7 +274,7 @@ fn promql_reads_the_nearest_floats() {
         }
         let matchers = [Matcher::equal("__name__", "m")];
         let selector = Selector { matchers: &matchers, range: TimeRange::ALL };
-        let mut batches = tsdb.queryable(&anonymous()).select(&selector, &ctx).expect("selects");
+        let mut batches = tsdb.queryable(&TenantId::anonymous()).select(&selector, &ctx).expect("selects");
         let mut series = Vec::new();
         while batches.next_batch(&mut series).expect("a batch") {}
         let mut found = Vec::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chronolith_bucket::store::faults::{FaultStore, MemoryBucket};
 use chronolith_bucket::{BucketLayout, Purpose, RequestContext, Store};
-use chronolith_model::{Matcher, TenantId, TimeRange};
+use chronolith_model::{Matcher, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::{BucketOptions, BucketSources, ReplayProgress, Tsdb};
 use tokio::runtime::Runtime;
 
@@ -112,7 +112,7 @@ impl World {
             let all = hours.iter().flat_map(|hour| samples(*hour, place));
             let kept = all.filter(|(time, _)| name != "b" || !deleted.contains(*time));
             let want: Vec<(i64, u64)> = kept.map(|(time, value)| (time, value.to_bits())).collect();
-            let got = self.machine.read(tsdb, &TenantId::anonymous(), name);
+            let got = self.machine.read(tsdb, &StoreId::anonymous(), name);
             assert!(got == want, "{when}: {name}: {} samples, {} wanted", got.len(), want.len());
         }
     }
@@ -124,7 +124,7 @@ fn samples(hour: i64, place: i64) -> Vec<(i64, f64)> {
 
 fn put(tsdb: &Tsdb, hour: i64) {
     for (place, name) in (0..).zip(NAMES) {
-        write(tsdb, &TenantId::anonymous(), name, &samples(hour, place)).expect("stored");
+        write(tsdb, &StoreId::anonymous(), name, &samples(hour, place)).expect("stored");
     }
 }
 
@@ -150,10 +150,10 @@ fn samples_stay_readable_while_their_blocks_move_to_the_bucket() {
     assert!(metric(&tsdb, "bucket_removed_local_copies_total") > 0.0);
 
     let by_name = [vec![Matcher::equal("__name__", "b")]];
-    let report = tsdb.delete_series(&TenantId::anonymous(), &by_name, part).expect("deletes");
+    let report = tsdb.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
     assert!(report.block_count > 0, "blocks that only the bucket has");
     world.compare(&tsdb, &HOURS, part, "deleted in the bucket");
-    let again = tsdb.delete_series(&TenantId::anonymous(), &by_name, TimeRange::new(0, 1));
+    let again = tsdb.delete_series(&StoreId::anonymous(), &by_name, TimeRange::new(0, 1));
     assert_eq!(again.expect("deletes").block_count, 0, "another time");
 
     let five: Vec<i64> = HOURS.into_iter().chain([-1]).collect();
@@ -180,7 +180,7 @@ fn a_deletion_after_the_upload_goes_to_the_bucket_with_the_local_copy() {
     }
     tsdb.upload_blocks();
     let by_name = [vec![Matcher::equal("__name__", "b")]];
-    tsdb.delete_series(&TenantId::anonymous(), &by_name, part).expect("deletes");
+    tsdb.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
     world.compare(&tsdb, &HOURS, part, "deleted in local blocks");
     world.move_all(&tsdb, &|when| world.compare(&tsdb, &HOURS, part, when));
     let other = world.open("/empty");
@@ -202,7 +202,7 @@ fn a_deletion_that_extends_another_one_goes_to_the_bucket() {
     }
     let by_name = [vec![Matcher::equal("__name__", "b")]];
     for part in parts {
-        tsdb.delete_series(&TenantId::anonymous(), &by_name, part).expect("deletes");
+        tsdb.delete_series(&StoreId::anonymous(), &by_name, part).expect("deletes");
         tsdb.upload_blocks();
         assert_eq!(metric(&tsdb, "bucket_upload_waiting_blocks"), 0.0);
         world.compare(&world.open("/empty"), &HOURS, part, "without the data directory");

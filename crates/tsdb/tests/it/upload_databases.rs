@@ -10,8 +10,8 @@ use chronolith_model::databases::{CatalogChange, PolicyOptions, RetentionPolicy}
 use chronolith_model::kind::{word_of_integer, word_of_unsigned};
 use chronolith_model::query::{TenantSources, TypedColumns};
 use chronolith_model::{
-    Columns, FIELD_LABEL, Labels, Matcher, Queryable, ReadContext, Selector, TenantId, TimeRange, WordKind,
-    WriteBatch,
+    Columns, FIELD_LABEL, Labels, Matcher, Queryable, ReadContext, Selector, StoreId, TenantId, TimeRange,
+    WordKind, WriteBatch,
 };
 use chronolith_tsdb::Tsdb;
 
@@ -49,7 +49,7 @@ fn labels(field: &str) -> Labels {
 }
 
 /// Writes samples of every type, a nanosecond beyond whole seconds.
-fn put(tsdb: &Tsdb, store: &TenantId, hour: i64) {
+fn put(tsdb: &Tsdb, store: &StoreId, hour: i64) {
     let time = |i: i64| (START_MS + hour * HOUR_MS + i * 10_000) * 1_000_000 + i % 7;
     let mut batch = WriteBatch::from_labels();
     let words =
@@ -102,7 +102,7 @@ fn answers(world: &World, tsdb: &Tsdb, database: &str) -> [Vec<String>; 2] {
 }
 
 /// A server with a database in blocks.
-fn filled(world: &World) -> (Arc<Tsdb>, TenantId) {
+fn filled(world: &World) -> (Arc<Tsdb>, StoreId) {
     let tsdb = world.open("/data");
     create(&tsdb, "db");
     let store = policy(&tsdb, "db").store;

@@ -10,7 +10,7 @@ use chronolith_bucket::Folder;
 use chronolith_model::databases::{BucketStoreId, CatalogChange};
 use chronolith_model::query::{SelectHints, TenantSources};
 use chronolith_model::rollup::{RollupArchive, RollupRules, RollupSpan};
-use chronolith_model::{Columns, Labels, Queryable, ReadContext, Selector, TenantId, TimeRange};
+use chronolith_model::{Columns, Labels, Queryable, ReadContext, Selector, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::Tsdb;
 
 use crate::fixture::{HOUR_MS, START_MS, write};
@@ -43,14 +43,14 @@ fn anonymous() -> TenantId {
 }
 
 /// The Graphite store, which is made if there is none.
-fn graphite(tsdb: &Tsdb) -> TenantId {
+fn graphite(tsdb: &Tsdb) -> StoreId {
     tsdb.change_databases(&anonymous(), &CatalogChange::CreateGraphiteStore).expect("created");
     let catalog = tsdb.databases();
     let policy = catalog.of(&anonymous()).and_then(|own| own.graphite.clone());
     policy.expect("a Graphite store").store
 }
 
-fn put(tsdb: &Tsdb, store: &TenantId, name: &str, hour: i64, value: f64) {
+fn put(tsdb: &Tsdb, store: &StoreId, name: &str, hour: i64, value: f64) {
     let time = |i: i64| START_MS + hour * HOUR_MS + i * 10_000;
     let samples: Vec<(i64, f64)> = (0..50).map(|i| (time(i), value + i as f64)).collect();
     write(tsdb, store, name, &samples).expect("stored");
@@ -71,7 +71,7 @@ fn filled(world: &World) -> Arc<Tsdb> {
         flush(world, &tsdb);
     }
     put(&tsdb, &store, "a.b", -8, 5.0);
-    write(&tsdb, &anonymous(), "a.b", &[(START_MS - HOUR_MS, 1.0)]).expect("stored");
+    write(&tsdb, &StoreId::anonymous(), "a.b", &[(START_MS - HOUR_MS, 1.0)]).expect("stored");
     flush(world, &tsdb);
     assert!(tsdb.stats().blocks > HOURS.len() as u64);
     tsdb

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use chronolith_base::Env;
-use chronolith_model::{Labels, TenantId, TenantLimits, WriteBatch};
+use chronolith_model::{Labels, StoreId, TenantId, TenantLimits, WriteBatch};
 
 use crate::head::Head;
 use crate::index::STALE_KEYS_PART;
@@ -27,7 +27,7 @@ fn window_drops_of_many_tenants_do_not_scan_all_keys_for_each() {
             batch
                 .push_labels(&Labels::from_pairs([("__name__", name.as_str())]), &[(1_699_999_000_000, 1.0)]);
         }
-        let tenant = TenantId::new(&format!("t{tenant}")).expect("legal");
+        let tenant = StoreId::from(TenantId::new(&format!("t{tenant}")).expect("legal"));
         let appended = head.append(&tenant, &TenantLimits::default(), 1_700_000_000_000, &batch);
         head.wait(appended.expect("appends").1).expect("durable");
     }

@@ -9,7 +9,7 @@ use chronolith_base::clock::Clock;
 use chronolith_base::{Env, ManualClock, MemoryBudget, SpareThreads};
 use chronolith_model::query::{PresenceHints, Projection, SampleNeed};
 use chronolith_model::{
-    Columns, Labels, Matcher, ReadContext, Selector, SeriesRead, TenantId, TenantLimits, TimeRange,
+    Columns, Labels, Matcher, ReadContext, Selector, SeriesRead, StoreId, TenantId, TenantLimits, TimeRange,
     WriteBatch,
 };
 
@@ -36,7 +36,7 @@ fn batch_of(idx: usize) -> WriteBatch {
 }
 
 fn create(head: &Head, idx: usize) {
-    let tenant = TenantId::new("a").unwrap();
+    let tenant = StoreId::from(TenantId::new("a").unwrap());
     let (outcome, position) = head.append(&tenant, &TenantLimits::default(), 1000, &batch_of(idx)).unwrap();
     assert_eq!(outcome.series_created_count, 1);
     head.wait(position).unwrap();
@@ -48,7 +48,7 @@ impl Clock for CreatingClock {
     }
 
     fn mono_ns(&self) -> u64 {
-        let tenant = self.head.state().index.tenant(&TenantId::new("a").unwrap()).unwrap();
+        let tenant = self.head.state().index.tenant(&StoreId::from(TenantId::new("a").unwrap())).unwrap();
         // Other threads of the query hold the lock for a page at a time.
         let written = tenant.tables.try_write_for(Duration::from_secs(10));
         assert!(written.is_some(), "a query holds the lock between two pages");
@@ -85,7 +85,7 @@ fn filled() -> (Arc<Head>, ReadContext, Arc<CreatingClock>) {
 #[test]
 fn series_are_created_between_the_pages_of_label_lists() {
     let (head, ctx, creating) = filled();
-    let tenant = TenantId::new("a").unwrap();
+    let tenant = StoreId::from(TenantId::new("a").unwrap());
     let matchers = [Matcher::equal("__name__", "up")];
     let created_by = |list: &dyn Fn(&Selector<'_>)| {
         let before = creating.created_count.load(Ordering::Relaxed);
@@ -123,7 +123,7 @@ fn series_are_created_between_the_pages_of_a_select() {
     let (head, ctx, creating) = filled();
     let count = SERIES_COUNT;
     let selector = Selector { matchers: &[], range: TimeRange::new(0, 2000) };
-    let found = head.reader().select(&TenantId::new("a").unwrap(), &selector, &ctx).unwrap();
+    let found = head.reader().select(&StoreId::from(TenantId::new("a").unwrap()), &selector, &ctx).unwrap();
     let created_count = creating.created_count.load(Ordering::Relaxed);
     assert!(created_count > count / PAGE_SLOTS, "no hold has more series than a page: {created_count}");
     assert!(found.is_sorted_by(|a, b| a.labels < b.labels), "each series once");
@@ -142,7 +142,7 @@ fn series_are_created_between_the_pages_of_a_select() {
 #[test]
 fn pages_are_copied_by_several_threads() {
     let (head, ctx, _) = filled();
-    let tenant = TenantId::new("a").unwrap();
+    let tenant = StoreId::from(TenantId::new("a").unwrap());
     let selector = Selector { matchers: &[], range: TimeRange::new(0, 2000) };
     let select = |ctx: &ReadContext, projection: Option<Projection<'_>>| -> Vec<(String, f64)> {
         let found =

@@ -137,10 +137,7 @@ fn a_graphite_store_joins_that_of_the_bucket() {
     let mut fresh = DatabaseCatalog::default();
     assert_eq!(fresh.adopt(&owner(), &pair.copy), Adopted { policy_count: 1, conflicts: vec![] });
     let adopted = graphite(&fresh).expect("a Graphite store");
-    assert_eq!(
-        (adopted.bucket_id, adopted.store.time_unit()),
-        (Some(BucketStoreId::GRAPHITE), TimeUnit::Milli)
-    );
+    assert_eq!((adopted.bucket_id, adopted.store.is_graphite()), (Some(BucketStoreId::GRAPHITE), true));
 
     let mut other = Pair { local: DatabaseCatalog::default(), copy: pair.copy };
     other.change(CatalogChange::CreateGraphiteStore);

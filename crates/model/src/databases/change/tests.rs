@@ -50,7 +50,7 @@ fn a_database_has_an_infinite_default_policy() {
     assert_eq!((database.default_policy.as_str(), database.policies.len()), (AUTOGEN, 1));
     let default = database.policy("").expect("the default policy");
     assert_eq!((default.duration_ns, default.shard_group_ns, default.replica_count), (0, 7 * DAY_NS, 1));
-    assert_eq!(default.store, TenantId::of_store(TimeUnit::Nano, 0));
+    assert_eq!(default.store, StoreId::Database { number: 0 });
     for name in ["", ".", "..", "a/b", "a\\b", "a\nb"] {
         catalog.refuses(create(name), "invalid name");
     }
@@ -64,9 +64,9 @@ fn a_dropped_database_leaves_its_stores_and_a_new_one_has_others() {
     let mut catalog = Catalog::new();
     catalog.change(create("db")).change(policy("db", "week", 7 * DAY_NS, false));
     catalog.change(drop_database("db")).change(drop_database("db")).change(create("db"));
-    let stores = [0, 1].map(|number| TenantId::of_store(TimeUnit::Nano, number));
+    let stores = [0, 1].map(|number| StoreId::Database { number });
     assert_eq!(catalog.0.dropped, stores);
-    assert_eq!(catalog.database("db").policies[0].store, TenantId::of_store(TimeUnit::Nano, 2));
+    assert_eq!(catalog.database("db").policies[0].store, StoreId::Database { number: 2 });
 }
 
 #[test]

@@ -17,7 +17,7 @@ use axum::http::Response;
 use chronolith_graphite::TaggedName;
 use chronolith_graphite::storage::Source as _;
 use chronolith_model::time::{TIME_MAX_MS, TIME_MIN_MS};
-use chronolith_model::{METRIC_NAME, MatchOp, Matcher, Queryable, ReadContext, TenantId, TimeRange};
+use chronolith_model::{METRIC_NAME, MatchOp, Matcher, Queryable, ReadContext, StoreId, TenantId, TimeRange};
 use chronolith_service::graphite::source::{SourceSettings, TenantSource};
 use chronolith_service::graphite::tag_index::TagIndex;
 use chronolith_service::graphite::tag_matchers::{escaped, label_of};
@@ -51,7 +51,7 @@ struct Selected {
 struct StoreOfTenant {
     store: Arc<Tsdb>,
     /// Id of the store.
-    graphite: TenantId,
+    graphite: StoreId,
 }
 
 /// The Graphite store of a request.
@@ -107,7 +107,7 @@ async fn run(
 }
 
 /// The Graphite store of a tenant, if it has one.
-pub(crate) fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Option<TenantId> {
+pub(crate) fn graphite_store(store: &Tsdb, tenant: &TenantId) -> Option<StoreId> {
     Some(store.databases().of(tenant)?.graphite.as_ref()?.store.clone())
 }
 
@@ -123,10 +123,10 @@ async fn read<T: Send + 'static>(
     app: &Arc<App>,
     call: &Arc<Call>,
     store: &Arc<Tsdb>,
-    graphite: &TenantId,
+    graphite: &StoreId,
     work: impl FnOnce(&Target<'_>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let source = store.queryable(graphite);
+    let source = store.store_queryable(graphite);
     let call = call.clone();
     let tenant = call.tenant.clone();
     let now_s = app.service.env.clock.now_ms().div_euclid(1000);

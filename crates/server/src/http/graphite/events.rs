@@ -11,7 +11,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::Response;
 use chronolith_base::utc::rfc3339_seconds;
 use chronolith_graphite::time::parse_time;
-use chronolith_model::QueryError;
+use chronolith_model::{QueryError, StoreId};
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::{EventTags, GraphiteEvent, StoredEvent};
 use jiff::tz::TimeZone;
@@ -48,7 +48,7 @@ pub(in crate::http) async fn create(State(app): State<Arc<App>>, request: Reques
         let class = &app.service.admission.write;
         let owner = tenant.clone();
         let stored = dispatch::run_to_end(&app, class, &tenant, WRITE_QUEUE_WAIT, move |_| {
-            let limits = store.limits_of(&owner).annotations;
+            let limits = store.limits_of(&StoreId::from(&owner)).annotations;
             store.graphite().add_event(&owner, &limits, event)
         });
         stored.await?.map_err(answer::of_log)?;

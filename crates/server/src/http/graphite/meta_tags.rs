@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use chronolith_model::StoreId;
 use chronolith_service::graphite::annotations::parsed_meta_tags;
 use chronolith_service::limits::WRITE_QUEUE_WAIT;
 use chronolith_tsdb::StoredMetaTags;
@@ -89,7 +90,7 @@ where
         let owner = call.tenant.clone();
         let class = &app.service.admission.write;
         let changed = dispatch::run_to_end(app, class, &call.tenant, WRITE_QUEUE_WAIT, move |_| {
-            let limits = store.limits_of(&owner).annotations;
+            let limits = store.limits_of(&StoreId::from(&owner)).annotations;
             store.graphite().change_meta_tags(&owner, &limits, change)
         });
         let value = changed.await?.map_err(answer::of_log)?;

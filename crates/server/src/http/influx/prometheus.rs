@@ -13,7 +13,7 @@ use chronolith_base::MemoryBudget;
 use chronolith_model::change::{ChangeWatch, Changed};
 use chronolith_model::databases::Privilege;
 use chronolith_model::query::TenantSources;
-use chronolith_model::{Queryable, ReadContext, TenantId};
+use chronolith_model::{Queryable, ReadContext, StoreId, TenantId};
 use chronolith_service::evaluation::influxql::databases::{Databases, TenantDatabases};
 
 use super::credentials::Caller;
@@ -97,7 +97,7 @@ async fn known(
 /// Store of a retention policy as the only source of remote read.
 struct DatabaseMetrics {
     databases: TenantDatabases,
-    policy_store: TenantId,
+    policy_store: StoreId,
 }
 
 impl ChangeWatch for DatabaseMetrics {

@@ -163,7 +163,7 @@ async fn a_request_is_for_its_tenant() {
     for tenant in &tenants {
         let mut batch = chronolith_model::WriteBatch::from_labels();
         batch.push_labels(&chronolith_model::Labels::from_pairs([("__name__", "up")]), &[(NOW_MS, 1.0)]);
-        server.app.service.lifecycle.store().unwrap().append(tenant, &batch).unwrap();
+        server.app.service.lifecycle.store().unwrap().append(&tenant.into(), &batch).unwrap();
     }
     let request = Request::post(PATHS[0]).header("X-Scope-OrgID", "a").body(Body::empty()).unwrap();
     assert_eq!(server.send(request).await.status, StatusCode::NO_CONTENT);

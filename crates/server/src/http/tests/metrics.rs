@@ -163,7 +163,8 @@ async fn one_self_scrape_runs_at_a_time() {
     let service = &server.app.service;
     let scrape = || scrape::round(&server.app, "here:1", &mut chronolith_model::WriteBatch::from_labels());
     let anonymous = chronolith_model::TenantId::anonymous();
-    let series_count = || service.lifecycle.store().unwrap().series_count(&anonymous);
+    let series_count =
+        || service.lifecycle.store().unwrap().series_count(&chronolith_model::StoreId::anonymous());
     let held = service.try_admit(&service.admission.self_scrape, &anonymous, 1_000).expect("free");
     scrape();
     assert_eq!(series_count(), 0, "no permit, no scrape");
@@ -180,7 +181,7 @@ async fn status_tsdb_is_of_the_tenant_that_asks() {
     let store = server.app.service.lifecycle.store().unwrap().clone();
     let mut batch = chronolith_model::WriteBatch::from_labels();
     batch.push_labels(&chronolith_model::Labels::from_pairs(UP.iter().copied()), &[(NOW_MS, 1.0)]);
-    store.append(&chronolith_model::TenantId::new("a").unwrap(), &batch).unwrap();
+    store.append(&TenantId::new("a").unwrap().into(), &batch).unwrap();
     for (tenant, chunk_count, time_ms) in [("a", 1, Some(NOW_MS)), ("empty", 0, None)] {
         let request = Request::get("/api/v1/status/tsdb").header("X-Scope-OrgID", tenant);
         let answer = server.send(request.body(Body::empty()).unwrap()).await.json();

@@ -1,8 +1,8 @@
 //! Search API: names by terms, in lines of JSON.
 
 use super::*;
-use chronolith_model::MetadataEntry;
 use chronolith_model::metadata::MetricKind;
+use chronolith_model::{MetadataEntry, StoreId};
 
 /// Names of the results of all lines, and the last line.
 fn read_lines(answer: &Answer, key: &str) -> (Vec<String>, Value) {
@@ -115,7 +115,7 @@ async fn metrics_have_metadata_when_asked() {
         let unit = String::new();
         batch.metadata.push(MetadataEntry { metric: metric.to_owned(), kind, help: help.to_owned(), unit });
     }
-    server.app.service.lifecycle.store().unwrap().append(&TenantId::anonymous(), &batch).unwrap();
+    server.app.service.lifecycle.store().unwrap().append(&StoreId::anonymous(), &batch).unwrap();
     let answer = server.get("/api/v1/search/metric_names?include_metadata=true").await;
     for want in [
         r#"{"name":"up","type":"gauge","help":"Is it \"up\"?"}"#,
@@ -163,7 +163,7 @@ fn store_long_names(server: &Fixture, count: usize) {
         let name = format!("{idx:0>200}");
         batch.push_labels(&Labels::from_pairs([("__name__", name.as_str())]), &[(NOW_MS, 1.0)]);
     }
-    server.app.service.lifecycle.store().unwrap().append(&TenantId::anonymous(), &batch).unwrap();
+    server.app.service.lifecycle.store().unwrap().append(&StoreId::anonymous(), &batch).unwrap();
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn a_million_names_are_searched_in_place() {
             let name = format!("service_{}_requests_of_endpoint_{number:07}_total", number % 97);
             batch.push_labels(&Labels::from_pairs([("__name__", name.as_str())]), &[(NOW_MS, 1.0)]);
         }
-        server.app.service.lifecycle.store().unwrap().append(&TenantId::anonymous(), &batch).unwrap();
+        server.app.service.lifecycle.store().unwrap().append(&StoreId::anonymous(), &batch).unwrap();
     }
     // The first search sorts the names.
     server.get("/api/v1/search/metric_names?search[]=x").await;

@@ -14,7 +14,7 @@ use chronolith_influxql::execute::continuous::{Continuous, DueWindows};
 use chronolith_influxql::execute::{Access, Session, StatementError};
 use chronolith_model::change::ChangeWatch as _;
 use chronolith_model::databases::{CatalogChange, ContinuousQuery, TenantCatalog};
-use chronolith_model::{ReadContext, TenantId};
+use chronolith_model::{ReadContext, StoreId, TenantId};
 use chronolith_tsdb::Tsdb;
 
 use super::databases::TenantDatabases;
@@ -107,14 +107,14 @@ impl Query<'_> {
         (self.tenant.clone(), self.database.to_owned(), self.stored.name.clone())
     }
 
-    fn store_of(&self, database: &str, policy: &str) -> Option<TenantId> {
+    fn store_of(&self, database: &str, policy: &str) -> Option<StoreId> {
         let database = if database.is_empty() { self.parsed.database() } else { database };
         let policy = self.own.database(database).and_then(|found| found.policy(policy))?;
         Some(policy.store.clone())
     }
 
     /// Stores that the query reads, and what it reads of them.
-    fn sources(&self) -> Vec<(TenantId, MeasurementName)> {
+    fn sources(&self) -> Vec<(StoreId, MeasurementName)> {
         let mut all = Vec::new();
         let mut add = |measurement: &Measurement| {
             let store = self.store_of(&measurement.database, &measurement.policy);

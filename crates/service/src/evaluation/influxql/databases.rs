@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use chronolith_model::databases::TenantCatalog;
 use chronolith_model::query::NoSeries;
-use chronolith_model::{QueryError, Queryable, ReadContext, TenantId, TimeRange};
+use chronolith_model::{QueryError, Queryable, ReadContext, StoreId, TenantId, TimeRange};
 use chronolith_tsdb::{BucketSources, Tsdb};
 
 use crate::refusal::Refusal;
@@ -96,7 +96,7 @@ impl TenantDatabases {
     }
 
     /// Series of a store with their types.
-    pub fn typed(&self, store: &TenantId) -> Arc<dyn Queryable> {
+    pub fn typed(&self, store: &StoreId) -> Arc<dyn Queryable> {
         match self {
             TenantDatabases::Local { store: tsdb, .. } => tsdb.typed_queryable(store),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
@@ -106,7 +106,7 @@ impl TenantDatabases {
     }
 
     /// Fields `value` of a store as metrics.
-    pub fn as_metrics(&self, store: &TenantId) -> Arc<dyn Queryable> {
+    pub fn as_metrics(&self, store: &StoreId) -> Arc<dyn Queryable> {
         match self {
             TenantDatabases::Local { store: tsdb, .. } => tsdb.as_metrics(store),
             TenantDatabases::Bucket { sources, tenant, catalog } => {
@@ -124,7 +124,7 @@ impl TenantDatabases {
     }
 
     /// Ranges of time in which a store may have samples.
-    pub fn sample_ranges(&self, store: &TenantId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
+    pub fn sample_ranges(&self, store: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
         match self {
             TenantDatabases::Local { store: tsdb, .. } => tsdb.sample_ranges(store, ctx),
             TenantDatabases::Bucket { sources, tenant, catalog } => {

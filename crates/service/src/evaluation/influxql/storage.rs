@@ -6,7 +6,7 @@ use crate::write::{TargetStore, WriteTarget};
 use chronolith_influxql::storage::{RunningQuery, Statistics, Storage};
 use chronolith_model::databases::{CatalogChange, CatalogError, TenantCatalog};
 use chronolith_model::{
-    Matcher, QueryError, Queryable, ReadContext, Reject, TenantId, TimeRange, WriteBatch,
+    Matcher, QueryError, Queryable, ReadContext, Reject, StoreId, TenantId, TimeRange, WriteBatch,
 };
 use chronolith_tsdb::{Tsdb, Writer};
 
@@ -47,7 +47,7 @@ impl Storage for TenantStorage<'_> {
         self.store().map_err(CatalogError::Storage)?.change_databases(self.tenant, change)
     }
 
-    fn source(&self, store: &TenantId) -> Arc<dyn Queryable> {
+    fn source(&self, store: &StoreId) -> Arc<dyn Queryable> {
         self.databases.typed(store)
     }
 
@@ -56,11 +56,11 @@ impl Storage for TenantStorage<'_> {
         Some((name, self.databases.as_measurements()))
     }
 
-    fn delete(&self, store: &TenantId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String> {
+    fn delete(&self, store: &StoreId, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<(), String> {
         self.store()?.delete_series(store, selectors, range).map(drop).map_err(|error| error.to_string())
     }
 
-    fn write(&self, store: &TenantId, batch: &WriteBatch) -> Result<(), String> {
+    fn write(&self, store: &StoreId, batch: &WriteBatch) -> Result<(), String> {
         let writer = if self.is_continuous { Writer::ContinuousQuery } else { Writer::Client };
         let tsdb = self.store()?;
         let target = WriteTarget { tenant: self.tenant, store: TargetStore::Id(store), writer };
@@ -91,7 +91,7 @@ impl Storage for TenantStorage<'_> {
         self.service.influx.queries.kill(self.tenant, id)
     }
 
-    fn sample_ranges(&self, store: &TenantId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
+    fn sample_ranges(&self, store: &StoreId, ctx: &ReadContext) -> Result<Vec<TimeRange>, QueryError> {
         self.databases.sample_ranges(store, ctx)
     }
 
@@ -132,7 +132,7 @@ impl Storage for TenantStorage<'_> {
             .iter()
             .map(|database| {
                 // A read-only server has no estimate.
-                let series_of = |store: &TenantId| self.store().map_or(0, |tsdb| tsdb.series_count(store));
+                let series_of = |store: &StoreId| self.store().map_or(0, |tsdb| tsdb.series_count(store));
                 let series = database.policies.iter().map(|policy| series_of(&policy.store));
                 Statistics {
                     module: "database".to_owned(),

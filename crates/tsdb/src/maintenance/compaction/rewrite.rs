@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use chronolith_block::{Block, BlockEntry, CompactError, MergeRules, open_error};
-use chronolith_model::TenantId;
+use chronolith_format::store_name;
+use chronolith_model::StoreId;
 
 use super::super::control::Control;
 use super::super::counters::CompactionCounters;
@@ -21,14 +22,14 @@ pub(crate) use super::pace::Urgency;
 
 /// Blocks of one tenant that are replaced together.
 pub(crate) struct Rewrite {
-    pub(in crate::maintenance) tenant: TenantId,
+    pub(in crate::maintenance) tenant: StoreId,
     pub(in crate::maintenance) blocks: Arc<TenantBlocks>,
     pub(in crate::maintenance) inputs: Vec<Arc<BlockEntry>>,
 }
 
 impl Rewrite {
     /// A rewrite of one block, which applies its deletions.
-    pub(crate) fn of_block(tenant: &TenantId, blocks: &Arc<TenantBlocks>, block: Arc<BlockEntry>) -> Rewrite {
+    pub(crate) fn of_block(tenant: &StoreId, blocks: &Arc<TenantBlocks>, block: Arc<BlockEntry>) -> Rewrite {
         Rewrite { tenant: tenant.clone(), blocks: blocks.clone(), inputs: vec![block] }
     }
 
@@ -61,7 +62,7 @@ impl<'a> BlockRewriter<'a> {
         match self.storage.env().disk.free_bytes(rewrite.blocks.dir()) {
             Some(free) if free < needed => {
                 let tenant = &rewrite.tenant;
-                tracing::warn!(%tenant, free, needed, "compaction postponed: too little free disk space");
+                tracing::warn!(tenant = %store_name(tenant), free, needed, "compaction postponed: too little free disk space");
                 false
             }
             _ => true,
@@ -77,7 +78,7 @@ impl<'a> BlockRewriter<'a> {
         let (clock, store) = (&self.storage.env().clock, self.storage.blocks());
         let started_ns = clock.mono_ns();
         let read_bytes = rewrite.input_bytes();
-        tracing::info!(%tenant, blocks = inputs.len(), read_bytes, "compaction started");
+        tracing::info!(tenant = %store_name(tenant), blocks = inputs.len(), read_bytes, "compaction started");
         let outputs = self.write_outputs(rewrite, urgency).inspect_err(|error| {
             if let CompactError::LeftBehind { dirs, .. } = error {
                 store.schedule_removal(blocks, dirs.clone());
@@ -87,14 +88,14 @@ impl<'a> BlockRewriter<'a> {
         // samples that were deleted here.
         let has_deletions = |entry: &Arc<BlockEntry>| self.storage.has_bucket_deletions(tenant, entry);
         if outputs.is_empty() && !inputs.iter().all(has_deletions) {
-            tracing::info!(%tenant, blocks = inputs.len(), "blocks without samples kept until the bucket has their deletions");
+            tracing::info!(tenant = %store_name(tenant), blocks = inputs.len(), "blocks without samples kept until the bucket has their deletions");
             return Ok(());
         }
         let written_bytes = outputs.iter().map(|block| block.size_bytes()).sum();
         let ms = (clock.mono_ns() - started_ns) / 1_000_000;
         for block in &outputs {
             let (meta, range) = (block.meta(), block.range());
-            tracing::info!(%tenant, ulid = %meta.ulid, level = meta.compaction.level, range.start, range.end,
+            tracing::info!(tenant = %store_name(tenant), ulid = %meta.ulid, level = meta.compaction.level, range.start, range.end,
                 series = meta.stats.num_series, samples = meta.stats.num_samples, written_bytes, ms,
                 "compaction wrote a block");
         }
@@ -108,7 +109,7 @@ impl<'a> BlockRewriter<'a> {
         // compaction.
         if let Err(error) = store.remove_files(blocks) {
             self.counters.failures.increment();
-            tracing::error!(%tenant, %error, "removing the files of compacted blocks failed, retrying later");
+            tracing::error!(tenant = %store_name(tenant), %error, "removing the files of compacted blocks failed, retrying later");
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_head::{HeadStatistics, TextStats, TextWindow, WindowStat};
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 
 use crate::window::BlockRanges;
 
@@ -63,13 +63,13 @@ struct SmallWindows {
 }
 
 /// Flushes by tenant and range of the block.
-pub(super) type FlushPlan = BTreeMap<(TenantId, TimeRange), DueFlush>;
+pub(super) type FlushPlan = BTreeMap<(StoreId, TimeRange), DueFlush>;
 
 /// Plans the flushes of all tenants, one tenant after the other.
 pub(super) struct FlushPlanner {
     rules: FlushRules,
     due: FlushPlan,
-    waiting: Vec<(TenantId, SmallWindows)>,
+    waiting: Vec<(StoreId, SmallWindows)>,
 }
 
 impl FlushPlanner {
@@ -125,7 +125,7 @@ impl FlushPlanner {
     }
 
     /// Joins the flushes of many old ranges of a tenant.
-    fn widen_old(&mut self, tenant: &TenantId) {
+    fn widen_old(&mut self, tenant: &StoreId) {
         let first = (tenant.clone(), TimeRange { start: i64::MIN, end: i64::MIN });
         let of_tenant = self.due.range(first..).map(|((other, range), _)| (other, *range));
         let all: Vec<TimeRange> =
@@ -149,7 +149,7 @@ impl FlushPlanner {
     }
 
     fn add_text_windows(&mut self, mut windows: Vec<TextWindow>, bytes: u64) {
-        let mut of_tenant: BTreeMap<TenantId, u64> = BTreeMap::new();
+        let mut of_tenant: BTreeMap<StoreId, u64> = BTreeMap::new();
         for window in &windows {
             *of_tenant.entry(window.tenant.clone()).or_default() += window.bytes;
         }
@@ -165,7 +165,7 @@ impl FlushPlanner {
         }
     }
 
-    fn add_small(&mut self, tenant: &TenantId, group: SmallWindows) {
+    fn add_small(&mut self, tenant: &StoreId, group: SmallWindows) {
         if group.due_ms <= self.rules.now_ms {
             self.add_due(tenant, group.range, DueFlush { due_ms: group.due_ms, bytes: group.bytes });
         } else {
@@ -174,11 +174,11 @@ impl FlushPlanner {
     }
 
     /// Adds a flush; old windows of one day become one.
-    fn add_due(&mut self, tenant: &TenantId, windows: TimeRange, flush: DueFlush) {
+    fn add_due(&mut self, tenant: &StoreId, windows: TimeRange, flush: DueFlush) {
         self.put_due(tenant, BlockRanges::new(tenant, self.rules.now_ms).of(windows), flush);
     }
 
-    fn put_due(&mut self, tenant: &TenantId, range: TimeRange, flush: DueFlush) {
+    fn put_due(&mut self, tenant: &StoreId, range: TimeRange, flush: DueFlush) {
         let known = self.due.entry((tenant.clone(), range)).or_insert(DueFlush { bytes: 0, ..flush });
         known.due_ms = known.due_ms.min(flush.due_ms);
         known.bytes = known.bytes.saturating_add(flush.bytes);

@@ -6,7 +6,7 @@
 
 use chronolith_base::hash::HashMap;
 use chronolith_head::WindowStat;
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TimeRange};
 
 use super::plan::end_ms;
 
@@ -28,9 +28,9 @@ struct Seen {
 /// Large windows, as the last search found them.
 #[derive(Default)]
 pub(super) struct RestingWindows {
-    seen: HashMap<(TenantId, TimeRange), Seen>,
+    seen: HashMap<(StoreId, TimeRange), Seen>,
     /// Large windows that the current search has found.
-    met: HashMap<(TenantId, TimeRange), Seen>,
+    met: HashMap<(StoreId, TimeRange), Seen>,
 }
 
 impl RestingWindows {
@@ -67,7 +67,7 @@ mod tests {
 
     fn window(sample_count: u64) -> WindowStat {
         WindowStat {
-            tenant: TenantId::anonymous(),
+            tenant: StoreId::anonymous(),
             range: TimeRange { start: 0, end: END_MS },
             sample_count,
             first_arrival_ms: NOW_MS,

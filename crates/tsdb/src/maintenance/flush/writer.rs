@@ -11,8 +11,9 @@ use std::sync::Arc;
 use chronolith_block::{Block, BlockEntry, BlockError, BlockSource, BlockWriter, WrittenBlock, publish};
 use chronolith_format::block::meta::{BlockMeta, Ulid};
 use chronolith_format::chunk::kinds;
+use chronolith_format::store_name;
 use chronolith_head::{HeadError, WindowSeries, WindowSnapshot};
-use chronolith_model::{BlockEncoding, TenantId, TimeRange, WordKind};
+use chronolith_model::{BlockEncoding, StoreId, TimeRange, WordKind};
 
 use super::super::counters::FlushCounters;
 use crate::blocks::tenant::TenantBlocks;
@@ -34,7 +35,7 @@ pub(crate) enum FlushError {
 
 /// A window, or part of one, whose block is written and not yet synced.
 pub(crate) struct WrittenWindow {
-    tenant: TenantId,
+    tenant: StoreId,
     range: TimeRange,
     snapshot: WindowSnapshot,
     blocks: Arc<TenantBlocks>,
@@ -67,7 +68,7 @@ impl<'a> FlushWriter<'a> {
     ///
     /// # Errors
     /// [`FlushError`].
-    pub(crate) fn flush(&self, tenant: &TenantId, range: TimeRange) -> Result<(), FlushError> {
+    pub(crate) fn flush(&self, tenant: &StoreId, range: TimeRange) -> Result<(), FlushError> {
         let snapshot = self.storage.head().windows().snapshot(tenant, range)?;
         self.flush_snapshot(tenant, range, snapshot)
     }
@@ -78,7 +79,7 @@ impl<'a> FlushWriter<'a> {
     /// [`FlushError`].
     pub(crate) fn flush_snapshot(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         range: TimeRange,
         snapshot: WindowSnapshot,
     ) -> Result<(), FlushError> {
@@ -92,7 +93,7 @@ impl<'a> FlushWriter<'a> {
     /// [`FlushError`].
     pub(crate) fn write(
         &self,
-        tenant: &TenantId,
+        tenant: &StoreId,
         range: TimeRange,
         snapshot: WindowSnapshot,
     ) -> Result<WrittenWindow, FlushError> {
@@ -108,7 +109,7 @@ impl<'a> FlushWriter<'a> {
             let WindowSeries { labels, chunks, texts, damages } = series?;
             for damage in damages {
                 self.counters.damaged_chunks.increment();
-                tracing::error!(%tenant, %labels, %damage, "damaged chunk omitted from the flushed block");
+                tracing::error!(tenant = %store_name(tenant), %labels, %damage, "damaged chunk omitted from the flushed block");
             }
             if chunks.is_empty() {
                 continue;
@@ -162,7 +163,7 @@ impl<'a> FlushWriter<'a> {
             let meta = block.meta();
             let ms = (self.storage.env().clock.mono_ns() - started_ns) / 1_000_000;
             self.storage.blocks().add(&blocks, BlockEntry::new(block.record()));
-            tracing::info!(%tenant, ulid = %meta.ulid, range.start, range.end, series = meta.stats.num_series,
+            tracing::info!(tenant = %store_name(&tenant), ulid = %meta.ulid, range.start, range.end, series = meta.stats.num_series,
                 samples = meta.stats.num_samples, ms, "flush wrote a block");
         }
         self.storage.head().windows().drop(snapshot);

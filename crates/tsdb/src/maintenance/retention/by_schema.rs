@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chronolith_block::BlockEntry;
 use chronolith_format::block::meta::Ulid;
-use chronolith_model::{Labels, TenantId};
+use chronolith_model::{Labels, StoreId};
 
 use crate::blocks::tenant::TenantBlocks;
 use crate::schema_retention::{OldBlock, SchemaRetentions};
@@ -18,7 +18,7 @@ pub(super) fn expired_by_schema(
     retentions: &mut SchemaRetentions,
     storage: &Storage,
     now_ms: i64,
-) -> Vec<(TenantId, Arc<BlockEntry>)> {
+) -> Vec<(StoreId, Arc<BlockEntry>)> {
     let Some(rules) = storage.rollup_rules() else { return Vec::new() };
     retentions.set_rules(&rules);
     let Some(shortest_ms) = rules.shortest_retention_ms() else { return Vec::new() };

@@ -1,6 +1,7 @@
 //! Order, budgets, retries and pauses of jobs, on queues without storage.
 
-use chronolith_model::TimeRange;
+use chronolith_format::store_name;
+use chronolith_model::{StoreId, TenantId, TimeRange};
 
 use super::*;
 
@@ -9,7 +10,7 @@ const HOUR_MS: i64 = 3_600_000;
 const MIB: u64 = 1 << 20;
 
 fn job(kind: JobKind, tenant: &str, due_ms: i64, cost_bytes: u64) -> Job {
-    Job::of_tenant(kind, TenantId::new(tenant).expect("legal"), due_ms, cost_bytes)
+    Job::of_tenant(kind, StoreId::from(TenantId::new(tenant).expect("legal")), due_ms, cost_bytes)
 }
 
 fn flush(tenant: &str, start: i64, due_ms: i64) -> Job {
@@ -28,7 +29,8 @@ fn scheduler(jobs: impl IntoIterator<Item = Job>) -> Scheduler {
 }
 
 fn names(batch: &[Job]) -> Vec<String> {
-    let name = |job: &Job| job.key.tenant.as_ref().map_or_else(String::new, ToString::to_string);
+    let name =
+        |job: &Job| job.key.tenant.as_ref().map_or_else(String::new, |store| store_name(store).into_owned());
     batch.iter().map(name).collect()
 }
 
@@ -99,7 +101,7 @@ fn a_batch_has_at_most_one_job_per_tenant_and_64_jobs() {
     let starts = batches
         .concat()
         .into_iter()
-        .filter(|job| job.key.tenant.as_ref().is_some_and(|t| t.as_str() == "t07"));
+        .filter(|job| job.key.tenant.as_ref().is_some_and(|t| store_name(t) == "t07"));
     assert_eq!(
         starts.map(|job| job.key.range.start).collect::<Vec<_>>(),
         [0, 1],

@@ -1,7 +1,7 @@
 //! A write to a database: its endpoint, and its parameters once they are checked.
 
 use chronolith_ingest::line_protocol::Precision;
-use chronolith_model::TenantId;
+use chronolith_model::{StoreId, TenantId};
 use chronolith_service::activity::rejects::WriteSender;
 use chronolith_service::write::{TargetStore, WriteTarget};
 use chronolith_tsdb::Writer;
@@ -20,7 +20,7 @@ pub(super) struct WriteRequest {
     pub(super) api: Api,
     pub(super) tenant: TenantId,
     /// Store of the retention policy.
-    pub(super) target: TenantId,
+    pub(super) target: StoreId,
     pub(super) retention_ns: i64,
     pub(super) precision: Precision,
     pub(super) is_gzip: bool,

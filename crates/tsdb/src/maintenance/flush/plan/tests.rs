@@ -1,7 +1,8 @@
 //! Times at which windows are flushed, by table.
 
+use chronolith_format::store_name;
 use chronolith_head::WindowStat;
-use chronolith_model::{TenantId, TimeRange};
+use chronolith_model::{StoreId, TenantId, TimeRange};
 
 use super::{FlushPlanner, FlushRules, Waiting, block_ranges_of};
 
@@ -14,7 +15,7 @@ const DAY_MS: i64 = 1_795_132_800_000;
 fn window(tenant: &str, hour: i64, arrival: i64, sample_count: u64) -> WindowStat {
     let start = DAY_MS + hour * HOUR_MS;
     WindowStat {
-        tenant: TenantId::new(tenant).expect("legal"),
+        tenant: StoreId::from(TenantId::new(tenant).expect("legal")),
         range: TimeRange { start, end: start + 2 * HOUR_MS },
         sample_count,
         first_arrival_ms: DAY_MS + arrival * HOUR_MS,
@@ -27,7 +28,10 @@ fn due_with(rules: FlushRules, tenants: &[Vec<WindowStat>]) -> (Vec<(String, i64
     let (due, waiting) = planner.finish();
     assert!(due.values().all(|flush| flush.due_ms <= rules.now_ms), "{due:?}");
     let hour = |ms: i64| (ms - DAY_MS) / HOUR_MS;
-    (due.into_keys().map(|(t, r)| (t.to_string(), hour(r.start), hour(r.end))).collect(), waiting)
+    (
+        due.into_keys().map(|(t, r)| (store_name(&t).into_owned(), hour(r.start), hour(r.end))).collect(),
+        waiting,
+    )
 }
 
 fn rules(now_hour: i64) -> FlushRules {
