@@ -2,6 +2,7 @@
 //! that a path does not have.
 //! Not here: the table of routes (`routes`), connections and their deadlines (`serve`).
 
+mod access;
 mod active;
 mod activity;
 mod admin;
@@ -52,15 +53,21 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware;
+use chronolith_service::access::Principal;
 
+use self::access::Access;
 use crate::app::App;
 
 pub(crate) use lifecycle::reload_now;
 
-/// All routes of the server.
+/// All routes of the server. There are no credentials: everybody may do everything.
 pub(crate) fn router(app: Arc<App>) -> Router {
+    router_with(app, &Access::of(Principal::unrestricted()))
+}
+
+fn router_with(app: Arc<App>, access: &Access) -> Router {
     let table = routes::table();
-    let routes = routes::router(&app)
+    let routes = routes::router(&app, access)
         .fallback(move |request| paths::unrouted(table, request))
         .method_not_allowed_fallback(paths::wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), compress::compress))

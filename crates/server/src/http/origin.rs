@@ -3,7 +3,7 @@
 //! Invariants: without `--web.cors.origin` no page of another origin reads an answer (no CORS headers), and
 //! none writes, deletes, reloads or kills: browsers send such requests without asking first, so they are
 //! refused here. Requests that no browser sent have no `Origin` and pass.
-//! Not here: authentication, effects of routes (`routes`); a name that an attacker points at this machine
+//! Not here: access (`access`), effects of routes (`routes`); a name that an attacker points at this machine
 //! (DNS rebinding) counts as this origin.
 
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The one table of routes: paths, methods, scopes, effects, handlers, and the texts of their documents. The
-//! router, the check of origins, hints of a 404, the OpenAPI description and
+//! router, the check of access, the check of origins, hints of a 404, the OpenAPI description and
 //! docs/reference/api.md are made from it (ADR 0115).
 //!
 //! Invariants: a path stands in one row; documents have the order of the rows.
-//! Not here: handlers; what a layer does with an effect (`origin`).
+//! Not here: handlers; what a layer does with a scope (`access`) or an effect (`origin`).
 
 mod graphite;
 mod influx;
@@ -24,6 +24,7 @@ use std::sync::{Arc, LazyLock};
 use axum::routing::MethodRouter;
 use axum::{Extension, Router, middleware};
 
+use super::access::{self, Access, Guard};
 use super::routing::table::Table;
 use super::routing::{Operation, Route, Section, Tag};
 use crate::app::App;
@@ -48,16 +49,16 @@ pub(super) fn table() -> &'static Table {
     &TABLE
 }
 
-/// Makes the routes of all rows.
-pub(super) fn router(app: &Arc<App>) -> Router<Arc<App>> {
-    SECTIONS.iter().fold(Router::new(), |all, section| all.merge(section_router(section, app)))
+/// Makes the routes of all rows; each handler runs after the check of access.
+pub(super) fn router(app: &Arc<App>, access: &Access) -> Router<Arc<App>> {
+    SECTIONS.iter().fold(Router::new(), |all, section| all.merge(section_router(section, app, access)))
 }
 
-fn section_router(section: &Section, app: &Arc<App>) -> Router<Arc<App>> {
+fn section_router(section: &Section, app: &Arc<App>, access: &Access) -> Router<Arc<App>> {
     let mut router = Router::new();
     for route in section.routes {
         for path in route.paths {
-            router = router.route(path, handlers(route));
+            router = router.route(path, handlers(section.tag, route, app, access));
         }
     }
     match section.tag {
@@ -71,7 +72,16 @@ fn section_router(section: &Section, app: &Arc<App>) -> Router<Arc<App>> {
     }
 }
 
-fn handlers(route: &Route) -> MethodRouter<Arc<App>> {
-    let one = |operation: &Operation| (operation.handler)(operation.methods.filter());
-    route.operations().map(one).fold(MethodRouter::new(), MethodRouter::merge)
+fn handlers(tag: Tag, route: &Route, app: &Arc<App>, access: &Access) -> MethodRouter<Arc<App>> {
+    let guarded = |operation: &Operation| {
+        let guard = Guard {
+            access: access.clone(),
+            scope: operation.scope,
+            multitenancy: app.options.service.multitenancy,
+            errors: route.error_form(tag),
+        };
+        let check = middleware::from_fn_with_state(guard, access::check);
+        (operation.handler)(operation.methods.filter()).route_layer(check)
+    };
+    route.operations().map(guarded).fold(MethodRouter::new(), MethodRouter::merge)
 }

@@ -88,7 +88,6 @@ pub(super) use handler;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operation {
     pub(super) methods: Methods,
-    #[cfg_attr(not(test), expect(dead_code, reason = "documents and tests alone read it"))]
     pub(super) scope: Scope,
     pub(super) effect: Effect,
     pub(super) handler: HandlerFn,

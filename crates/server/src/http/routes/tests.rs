@@ -6,14 +6,17 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use chronolith_ingest::remote_write::encode::RequestEncoder;
+use chronolith_model::TenantId;
+use chronolith_service::access::{Principal, Scope, Scopes, Tenants};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
 use super::table;
-use crate::http::router;
+use crate::http::access::Access;
+use crate::http::router_with;
 use crate::http::routing::table::PROMETHEUS_API;
-use crate::http::routing::{Effect, Operation, Route};
+use crate::http::routing::{Effect, ErrorForm, Operation, Route, Tag};
 use crate::http::tests::{Answer as Sent, Fixture, NOW_MS};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"];
@@ -44,17 +47,18 @@ fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> Request<Body> 
 }
 
 /// All paths of all rows with their operations.
-fn operations() -> impl Iterator<Item = (&'static Route, &'static str, &'static Operation)> {
-    table().rows().flat_map(|(_, route)| {
+fn operations() -> impl Iterator<Item = (Tag, &'static Route, &'static str, &'static Operation)> {
+    table().rows().flat_map(|(tag, route)| {
         let of_path =
-            move |path: &&'static str| route.operations().map(move |one| (route, *path, one)).collect();
+            move |path: &&'static str| route.operations().map(move |one| (tag, route, *path, one)).collect();
         route.paths.iter().map(of_path).collect::<Vec<Vec<_>>>().concat()
     })
 }
 
-/// The router of a server. It is made once: that takes longer than a request.
-fn router_of(server: &Fixture) -> Router {
-    router(server.app.clone())
+/// The router of a server where one principal sends all requests. It is made once: that takes longer than a
+/// request.
+fn router_of(server: &Fixture, principal: Principal) -> Router {
+    router_with(server.app.clone(), &Access::of(principal))
 }
 
 async fn send(router: &Router, request: Request<Body>) -> Sent {
@@ -67,7 +71,7 @@ async fn send(router: &Router, request: Request<Body>) -> Sent {
 #[tokio::test]
 async fn every_row_has_a_handler_for_its_methods_and_405_for_others() {
     let server = server();
-    let router = router_of(&server);
+    let router = router_of(&server, Principal::unrestricted());
     for (_, route) in table().rows() {
         for path in route.paths {
             for method in METHODS {
@@ -97,9 +101,9 @@ async fn every_row_has_a_handler_for_its_methods_and_405_for_others() {
 /// page of another origin got 403 for a search and a picture, but not for a query.
 #[tokio::test]
 async fn pages_of_other_origins_are_refused_where_something_changes() {
-    let router = router_of(&server());
+    let router = router_of(&server(), Principal::unrestricted());
     let foreign = [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")];
-    for (_, path, operation) in operations() {
+    for (_, _, path, operation) in operations() {
         for method in operation.methods.names() {
             let answer = send(&router, request(method, &concrete(path), &foreign)).await;
             let is_refused =
@@ -123,8 +127,8 @@ async fn pages_of_other_origins_are_refused_where_something_changes() {
 
 #[tokio::test]
 async fn rows_of_prometheus_answer_below_the_prefix() {
-    let router = router_of(&server());
-    for (_, path, operation) in operations() {
+    let router = router_of(&server(), Principal::unrestricted());
+    for (_, _, path, operation) in operations() {
         for method in operation.methods.names() {
             let path = concrete(path);
             let prefixed = send(&router, request(method, &format!("/prometheus{path}"), &[])).await;
@@ -141,6 +145,69 @@ async fn rows_of_prometheus_answer_below_the_prefix() {
 }
 
 #[tokio::test]
+async fn a_principal_reaches_the_rows_of_its_scopes_alone() {
+    let server = server();
+    for given in Scope::ALL {
+        let principal = Principal::new("probe", Tenants::All, Scopes::of([given]));
+        let router = router_of(&server, principal);
+        let mut allowed_count = 0;
+        for (tag, route, path, operation) in operations() {
+            for method in operation.methods.names() {
+                let answer = send(&router, request(method, &concrete(path), &[])).await;
+                let is_allowed = operation.scope == given || operation.scope == Scope::Public;
+                let text = format!("may not do this: scope {} is missing", operation.scope.name());
+                let is_denied = answer.status == StatusCode::FORBIDDEN && answer.text.contains(&text);
+                assert_eq!(is_denied, !is_allowed, "{method} {path} with {}: {}", given.name(), answer.text);
+                if is_denied {
+                    check_form(&answer, route.error_form(tag));
+                }
+                allowed_count += usize::from(operation.scope == given);
+            }
+        }
+        assert!(allowed_count > 0, "no row needs {}", given.name());
+    }
+}
+
+/// Checks that a refusal has the form of the route's other errors.
+#[track_caller]
+fn check_form(answer: &Sent, form: ErrorForm) {
+    let json: Option<Value> = serde_json::from_str(&answer.text).ok();
+    match form {
+        ErrorForm::Api => assert_eq!(json.expect("JSON")["errorType"], "forbidden"),
+        ErrorForm::Influx => {
+            assert!(json.expect("JSON")["error"].is_string());
+            assert!(answer.headers.contains_key("x-influxdb-error"));
+        }
+        ErrorForm::Text => assert!(json.is_none() && answer.text.ends_with('\n'), "{}", answer.text),
+    }
+}
+
+#[tokio::test]
+async fn a_principal_names_its_tenants_alone() {
+    let server = Fixture::with(|options| {
+        options.service.multitenancy = true;
+        options.web.admin_api = true;
+        options.web.lifecycle = true;
+    })
+    .open();
+    let tenants = Tenants::Only([TenantId::new("a").expect("valid")].into());
+    let router = router_of(&server, Principal::new("probe", tenants, Scopes::all()));
+    for (_, _, path, operation) in operations() {
+        for method in operation.methods.names() {
+            for (tenant, is_own) in [("a", true), ("b", false), ("A", false)] {
+                let headers = [("x-scope-orgid", tenant)];
+                let answer = send(&router, request(method, &concrete(path), &headers)).await;
+                let is_denied = answer.text.contains(&format!("may not name tenant \"{tenant}\""))
+                    || answer.text.contains(&format!("may not name tenant \\\"{tenant}\\\""));
+                let want = !is_own && operation.scope != Scope::Public && *method != "HEAD";
+                assert_eq!(is_denied, want, "{method} {path} as {tenant}: {}", answer.text);
+                assert!(!is_denied || answer.status == StatusCode::FORBIDDEN, "{method} {path}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_openapi_description_has_every_row() {
     let answer = server().get("/api/v1/openapi.yaml").await;
     let document: Value = serde_saphyr::from_str(&answer.text).expect("YAML");
@@ -151,7 +218,7 @@ async fn the_openapi_description_has_every_row() {
     let paths = document["paths"].as_object().expect("paths").iter();
     let described: BTreeMap<String, _> = paths.map(|(path, item)| (path.clone(), methods(item))).collect();
     let mut want: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (_, path, operation) in operations() {
+    for (_, _, path, operation) in operations() {
         // A parameter for the rest of a path has no star there.
         let methods = operation.methods.names().iter().map(|name| (*name).to_owned());
         want.entry(path.replace("{*", "{")).or_default().extend(methods);
@@ -238,9 +305,9 @@ const READS_OF_THE_STORE: [&str; 9] = [
 
 #[tokio::test]
 async fn a_read_only_server_refuses_the_rows_that_change_something() {
-    let router = router_of(&Fixture::read_only());
+    let router = router_of(&Fixture::read_only(), Principal::unrestricted());
     let mut refused_reads: BTreeSet<&str> = BTreeSet::new();
-    for (route, path, operation) in operations() {
+    for (_, route, path, operation) in operations() {
         if operation.effect == Effect::Changes {
             let answer = send(&router, change(route.paths[0])).await;
             assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}: {}", answer.text);
