@@ -8,7 +8,6 @@ mod carbon;
 mod connection;
 mod error;
 mod refusals;
-mod request_lines;
 pub(crate) mod rounds;
 pub(crate) mod scrape;
 mod shutdown;

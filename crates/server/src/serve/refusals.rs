@@ -13,6 +13,11 @@ use crate::json;
 /// First bytes of an answer of the parser.
 const VERSION: &[u8] = b"HTTP/1.1 ";
 
+/// The parser does not report which byte it refused. A URL with raw quotes is the most frequent cause: `curl -g`
+/// sends them as they are.
+const MALFORMED: &str = "malformed HTTP/1.1 request; a URL has quotes, angle brackets and spaces \
+                         percent-encoded: %22, %3C, %3E, %20 (curl -G --data-urlencode 'query=...')";
+
 /// An answer with a body in place of one without.
 pub(super) struct Refusal {
     pub(super) status: u16,
@@ -25,7 +30,7 @@ impl Refusal {
     pub(super) fn of(head: &[u8]) -> Option<Refusal> {
         let status = head.strip_prefix(VERSION)?.get(..3)?;
         let (status, reason, why) = match status {
-            b"400" => (400, "Bad Request", "malformed HTTP/1.1 request"),
+            b"400" => (400, "Bad Request", MALFORMED),
             b"414" => {
                 (414, "URI Too Long", "URL is longer than 64 KiB, send the parameters as a form with POST")
             }

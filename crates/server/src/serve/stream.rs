@@ -1,7 +1,7 @@
 //! A socket with deadlines: idle, headers on their way, answer not taken.
-//! Also escapes what clients forget to escape in request lines, and gives the parser's own answers a body.
+//! Also gives the parser's own answers a body.
 //! Invariants: while a request runs only the reading of its response by the client has a deadline here; its
-//! body has its own.
+//! body has its own. The bytes of requests pass unchanged and unread: only hyper frames them.
 
 use std::future::Future as _;
 use std::io;
@@ -9,13 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use axum::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, Instant, Sleep, sleep};
 
 use super::refusals::Refusal;
-use super::request_lines::RequestLines;
 use crate::app::App;
 use crate::connections::ConnectionState;
 use crate::limits::{ANSWER_STALL_TIMEOUT, HEADER_READ_TIMEOUT, KEEP_ALIVE_IDLE_TIMEOUT};
@@ -36,9 +34,6 @@ pub(super) struct TimedStream {
     state: Arc<ConnectionState>,
     phase: Phase,
     served_before: u64,
-    lines: RequestLines,
-    /// Escaped bytes that did not fit the reader's buffer; at most three times what it read at once.
-    unread: Bytes,
     refusal: Option<Refusal>,
     app: Arc<App>,
     read_deadline: Pin<Box<Sleep>>,
@@ -52,8 +47,6 @@ impl TimedStream {
             state,
             phase: Phase::Idle,
             served_before: 0,
-            lines: RequestLines::new(),
-            unread: Bytes::new(),
             refusal: None,
             app,
             read_deadline: Box::pin(sleep(KEEP_ALIVE_IDLE_TIMEOUT)),
@@ -73,21 +66,6 @@ impl TimedStream {
             self.served_before = served;
             self.phase = Phase::Busy;
         }
-    }
-
-    /// Reads with request lines escaped.
-    fn poll_read_escaped(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.unread.is_empty() {
-            let before = buf.filled().len();
-            ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-            let raw = buf.filled().get(before..).unwrap_or_default();
-            let Some(escaped) = self.lines.escape(raw) else { return Poll::Ready(Ok(())) };
-            buf.set_filled(before);
-            self.unread = Bytes::from(escaped);
-        }
-        let part = self.unread.split_to(self.unread.len().min(buf.remaining()));
-        buf.put_slice(&part);
-        Poll::Ready(Ok(()))
     }
 
     /// Writes a refusal with a body where the parser has written `bytes`, one without; `None` if it has not.
@@ -139,7 +117,7 @@ impl AsyncRead for TimedStream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let filled_before = buf.filled().len();
-        let result = this.poll_read_escaped(cx, buf);
+        let result = Pin::new(&mut this.stream).poll_read(cx, buf);
         this.note_requests();
         if result.is_ready() {
             let moved = buf.filled().len() > filled_before;
