@@ -1,12 +1,17 @@
-//! HTTP client of the tools: posts one form and reads one answer, with TLS for `https://`.
-//! Invariants: answers are bounded in time and size; every failure names the address. Not here: TLS and HTTP
-//! (`ureq`).
+//! HTTP client of the tools, with TLS for `https://`: the client of buckets (`reqwest`), called from one
+//! thread.
+//! Invariants: answers are bounded in time and size; every failure names the address; no proxy, no redirect.
+//! Not here: TLS and HTTP (`reqwest`), repeated requests (callers).
 
+use std::io::{self, Read};
+use std::pin::Pin;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use ureq::Agent;
-use ureq::tls::{RootCerts, TlsConfig};
+use bytes::Bytes;
+use reqwest::RequestBuilder;
+use tokio::runtime::Runtime;
+use tokio::time::Sleep;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,37 +37,136 @@ pub(crate) fn post_form(
     headers: &[(&str, &str)],
 ) -> anyhow::Result<Answer> {
     let url = join(url, path);
-    let mut request = agent().post(&url);
+    let client = HttpClient::new(BODY_TIMEOUT)?;
+    let mut request = client.post(&url);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let sent = request.send_form(form.iter().copied());
-    let mut answer = sent.with_context(|| format!("posting to {url}: is the server running there?"))?;
-    let status = answer.status().as_u16();
-    let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-    Ok(Answer { status, body: body.with_context(|| format!("reading the response of {url}"))? })
+    let sent = client.send(request.form(form));
+    let mut response = sent.with_context(|| format!("posting to {url}: is the server running there?"))?;
+    let body = response.read_all(ANSWER_BYTES_MAX);
+    let body = body.with_context(|| format!("reading the response of {url}"))?;
+    Ok(Answer { status: response.status(), body })
 }
 
-fn agent() -> Agent {
-    agent_with(BODY_TIMEOUT)
+/// Blocking client on a runtime of its own. Its connections are kept for the next request.
+pub(crate) struct HttpClient {
+    runtime: Runtime,
+    client: reqwest::Client,
+    body_timeout: Duration,
 }
 
-/// A client that waits `body_timeout` at most for the body of an answer, its connections kept for the next
-/// request.
-pub(crate) fn agent_with(body_timeout: Duration) -> Agent {
-    // Servers inside a company have certificates of its own authority, which the system knows.
-    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-    let config = Agent::config_builder()
-        .tls_config(tls)
-        .proxy(None)
-        .user_agent(concat!("chronolith/", env!("CARGO_PKG_VERSION")))
-        // The API explains refusals in the body of its answer.
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .timeout_connect(Some(CONNECT_TIMEOUT))
-        .timeout_recv_response(Some(RESPONSE_TIMEOUT))
-        .timeout_recv_body(Some(body_timeout));
-    config.build().into()
+/// Response whose body is read as it arrives.
+pub(crate) struct Response<'a> {
+    runtime: &'a Runtime,
+    response: reqwest::Response,
+    /// Part of the body that is not read yet.
+    unread: Bytes,
+    /// Ends the reading of the body.
+    timeout: Pin<Box<Sleep>>,
+}
+
+impl HttpClient {
+    /// Makes a client that waits `body_timeout` at most for the body of a response. Opens no connection.
+    ///
+    /// # Errors
+    /// The system has no event queue left, or no certificates.
+    pub(crate) fn new(body_timeout: Duration) -> anyhow::Result<HttpClient> {
+        // A second installation, by a client of a bucket, has no effect.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        // Certificates are checked as the system does it: servers inside a company have certificates of its own
+        // authority.
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .user_agent(concat!("chronolith/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .http1_only()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .build()
+            .context("making an HTTP client")?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Ok(HttpClient { runtime: runtime.context("making an HTTP client")?, client, body_timeout })
+    }
+
+    /// Begins a GET request.
+    pub(crate) fn get(&self, url: &str) -> RequestBuilder {
+        self.client.get(url)
+    }
+
+    /// Begins a POST request.
+    pub(crate) fn post(&self, url: &str) -> RequestBuilder {
+        self.client.post(url)
+    }
+
+    /// Sends a request and waits for the head of its response, whatever its status: the API explains refusals in
+    /// the body.
+    ///
+    /// # Errors
+    /// The connection fails, or the server does not answer in time.
+    pub(crate) fn send(&self, request: RequestBuilder) -> io::Result<Response<'_>> {
+        let sent = async {
+            let response = tokio::time::timeout(RESPONSE_TIMEOUT, request.send()).await;
+            let response = response.map_err(|_| timed_out(RESPONSE_TIMEOUT))?.map_err(io_error)?;
+            Ok::<_, io::Error>((response, Box::pin(tokio::time::sleep(self.body_timeout))))
+        };
+        let (response, timeout) = self.runtime.block_on(sent)?;
+        Ok(Response { runtime: &self.runtime, response, unread: Bytes::new(), timeout })
+    }
+}
+
+impl Response<'_> {
+    pub(crate) fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    /// Returns the value of a header that is text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// Reads the rest of the body.
+    ///
+    /// # Errors
+    /// Has more than `bytes_max` bytes, or the connection fails.
+    pub(crate) fn read_all(&mut self, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        self.by_ref().take(bytes_max.saturating_add(1)).read_to_end(&mut body)?;
+        match body.len() as u64 > bytes_max {
+            true => Err(io::Error::other(format!("the response is longer than {bytes_max} bytes"))),
+            false => Ok(body),
+        }
+    }
+}
+
+impl Read for Response<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let Response { runtime, response, unread, timeout } = self;
+        while unread.is_empty() {
+            let next = runtime.block_on(async {
+                tokio::select! {
+                    chunk = response.chunk() => chunk.map_err(io_error),
+                    () = timeout.as_mut() => Err(io::Error::new(io::ErrorKind::TimedOut, "the body took too long")),
+                }
+            });
+            match next? {
+                Some(chunk) => *unread = chunk,
+                None => return Ok(0),
+            }
+        }
+        let len = unread.len().min(out.len());
+        let part = unread.split_to(len);
+        out.get_mut(..len).unwrap_or_default().copy_from_slice(&part);
+        Ok(len)
+    }
+}
+
+fn timed_out(timeout: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no response within {} s", timeout.as_secs()))
+}
+
+/// The first cause, such as a refused connection: what the layers above add to it names the layers.
+fn io_error(error: reqwest::Error) -> io::Error {
+    io::Error::other(anyhow::Error::new(error.without_url()).root_cause().to_string())
 }
 
 /// Returns the address of `path` below `url`; without a scheme that is `http://`.
@@ -73,7 +177,7 @@ pub(crate) fn join(url: &str, path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::Write as _;
     use std::net::TcpListener;
 
     use super::*;
@@ -120,6 +224,60 @@ mod tests {
             assert!(request.contains("application/x-www-form-urlencoded"), "{request}");
             assert!(request.ends_with("\r\n\r\nquery=a%7Bb%3D%22%C3%BC%22%7D+%2B+1&time=1"), "{request}");
         }
+    }
+
+    /// Serves one response to a GET request, in `parts`.
+    fn with_response<T>(parts: &[&'static [u8]], read: impl FnOnce(Response<'_>) -> T) -> T {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = Vec::new();
+                let mut byte = [0];
+                while !request.ends_with(b"\r\n\r\n") {
+                    stream.read_exact(&mut byte).unwrap();
+                    request.push(byte[0]);
+                }
+                parts.iter().for_each(|part| stream.write_all(part).unwrap());
+            });
+            let client = HttpClient::new(BODY_TIMEOUT).unwrap();
+            read(client.send(client.get(&url)).unwrap())
+        })
+    }
+
+    #[test]
+    fn a_body_is_read_in_parts_of_any_length_and_up_to_its_limit() {
+        let parts: &[&[u8]] = &[
+            b"HTTP/1.1 200 OK\r\nX-A: b\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"4\r\nabcd\r\n",
+            b"2\r\nef\r\n0\r\n\r\n",
+        ];
+        for part_bytes in 1..=7 {
+            let body = with_response(parts, |mut response| {
+                assert_eq!(
+                    (response.status(), response.header("x-a"), response.header("x-b")),
+                    (200, Some("b"), None)
+                );
+                let (mut body, mut part) = (Vec::new(), vec![0; part_bytes]);
+                while let Ok(len @ 1..) = response.read(&mut part) {
+                    body.extend_from_slice(&part[..len]);
+                }
+                body
+            });
+            assert_eq!(body, b"abcdef", "{part_bytes}");
+        }
+        for (bytes_max, fits) in [(0, false), (5, false), (6, true), (7, true), (u64::MAX, true)] {
+            let body = with_response(parts, |mut response| response.read_all(bytes_max));
+            assert_eq!(body.is_ok(), fits, "{bytes_max}: {body:?}");
+        }
+    }
+
+    #[test]
+    fn redirects_are_answers() {
+        let parts: &[&[u8]] =
+            &[b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"];
+        assert_eq!(with_response(parts, |response| response.status()), 302);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use ureq::Agent;
-use ureq::http::Response;
+use reqwest::header::HeaderMap;
+use tokio::runtime::Runtime;
 
 use crate::request::{DATABASE, Protocol, Request};
 
@@ -14,31 +14,37 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than a server waits for its disk.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Texts of answers are cut off here.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Connection to a server.
+/// Connections to a server, on a runtime of their own.
 pub(crate) struct Client {
-    agent: Agent,
+    runtime: Runtime,
+    client: reqwest::Client,
     url: String,
 }
 
 impl Client {
-    pub(crate) fn new(url: &str) -> Client {
-        let config = Agent::config_builder()
-            .proxy(None)
+    /// # Errors
+    /// The system has no event queue left.
+    pub(crate) fn new(url: &str) -> Result<Client> {
+        // Without a provider the client does not start, though the demo's own servers have no TLS.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .no_proxy()
             .user_agent(concat!("chronolith-demo/", env!("CARGO_PKG_VERSION")))
-            // A refusal has its reason in the body.
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_recv_response(Some(RESPONSE_TIMEOUT))
-            .timeout_recv_body(Some(RESPONSE_TIMEOUT));
-        Client { agent: config.build().into(), url: url.trim_end_matches('/').to_owned() }
+            .redirect(reqwest::redirect::Policy::none())
+            .http1_only()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(RESPONSE_TIMEOUT)
+            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Client { runtime, client, url: url.trim_end_matches('/').to_owned() })
     }
 
     /// Returns true if the server is ready for requests.
     pub(crate) fn is_ready(&self) -> bool {
-        self.agent.get(format!("{}/-/ready", self.url)).call().is_ok_and(|answer| answer.status() == 200)
+        let sent = self.client.get(format!("{}/-/ready", self.url)).send();
+        self.runtime.block_on(sent).is_ok_and(|answer| answer.status() == 200)
     }
 
     /// Sends a request.
@@ -47,23 +53,44 @@ impl Client {
     /// The server cannot be reached, or it stores or refuses anything else than expected.
     pub(crate) fn send(&self, request: &Request) -> Result<()> {
         let path = path_of(request.protocol);
-        let mut post = self.agent.post(format!("{}{path}", self.url));
+        let mut post = self.client.post(format!("{}{path}", self.url));
         post = post.header("X-Scope-OrgID", request.tenant.name());
         for (name, value) in headers_of(request.protocol) {
             post = post.header(*name, *value);
         }
-        let sent = match request.protocol {
+        post = match request.protocol {
             Protocol::CreateDatabase => {
                 let statement = std::str::from_utf8(&request.body).context("a statement is text")?;
-                post.send_form([("q", statement)])
+                post.form(&[("q", statement)])
             }
-            _ => post.send(&request.body[..]),
+            _ => post.body(request.body.clone()),
         };
-        let mut answer = sent.with_context(|| format!("{}{path}: is the server running there?", self.url))?;
-        let text =
-            answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().unwrap_or_default();
-        check(request, &answer, text.trim()).with_context(|| format!("{}{path}", self.url))
+        let answer = self.runtime.block_on(answer(post));
+        let answer = answer.with_context(|| format!("{}{path}: is the server running there?", self.url))?;
+        check(request, &answer).with_context(|| format!("{}{path}", self.url))
     }
+}
+
+/// Answer of a server.
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    /// Start of the body.
+    text: String,
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> Result<Answer> {
+    let mut response = request.send().await?;
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let mut bytes = Vec::new();
+    // The status decides; a body that cannot be read costs the message only.
+    while let Ok(Some(chunk)) = response.chunk().await {
+        if bytes.len() < ANSWER_BYTES_MAX {
+            bytes.extend_from_slice(&chunk);
+        }
+    }
+    bytes.truncate(ANSWER_BYTES_MAX);
+    Ok(Answer { status, headers, text: String::from_utf8_lossy(&bytes).trim().to_owned() })
 }
 
 fn path_of(protocol: Protocol) -> String {
@@ -87,8 +114,9 @@ fn headers_of(protocol: Protocol) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-fn check<B>(request: &Request, answer: &Response<B>, text: &str) -> Result<()> {
-    let status = answer.status().as_u16();
+fn check(request: &Request, answer: &Answer) -> Result<()> {
+    let Answer { status, headers, text } = answer;
+    let status = *status;
     if status == 401 {
         bail!("status 401: {text}; start the server with --multitenancy");
     }
@@ -102,8 +130,7 @@ fn check<B>(request: &Request, answer: &Response<B>, text: &str) -> Result<()> {
         [("Samples", stored.floats), ("Histograms", stored.histograms), ("Exemplars", stored.exemplars)];
     for (what, sent) in counts {
         let header = format!("X-Prometheus-Remote-Write-{what}-Written");
-        let written =
-            answer.headers().get(&header).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let written = headers.get(&header).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         ensure!(
             written == Some(sent),
             "tenant {}: {what}: {sent} to store, the server stored {written:?}: {text}",

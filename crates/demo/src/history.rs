@@ -33,7 +33,7 @@ impl Senders<'_> {
     }
 
     fn send(&self, shard: &mut Shard) -> Result<Tally> {
-        let client = Client::new(self.url);
+        let client = Client::new(self.url)?;
         let mut tally = Tally::default();
         for steps in self.timeline.windows() {
             if self.is_over() {
@@ -65,7 +65,7 @@ pub(crate) fn send(world: &mut World, url: &str, progress: &Progress, stop: &Sto
     if stop.is_set() {
         return Ok(None);
     }
-    let client = Client::new(url);
+    let client = Client::new(url)?;
     let mut tally = Tally::default();
     for request in world.prologue() {
         client.send(&request)?;

@@ -143,7 +143,7 @@ fn run(args: &WorldArgs, program: &std::path::Path, http: &str, data_dir: Option
         }
         println!("{}", links::text(&url, world.timeline()));
         println!("New samples follow every 15 s. Ctrl-C stops the server{}.", process.epilogue());
-        live::run(&mut world, &Client::new(&url), &stop, || process.check_alive())
+        live::run(&mut world, &Client::new(&url)?, &stop, || process.check_alive())
     });
     process.stop()?;
     ended
@@ -161,7 +161,7 @@ fn send(args: &WorldArgs, url: &str, is_live: bool, is_json: bool) -> Result<()>
     }
     if is_live {
         println!("{}", links::text(url, world.timeline()));
-        live::run(&mut world, &Client::new(url), &stop, || Ok(()))?;
+        live::run(&mut world, &Client::new(url)?, &stop, || Ok(()))?;
     }
     Ok(())
 }

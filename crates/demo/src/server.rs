@@ -70,7 +70,7 @@ impl Process {
 
     /// Waits until it answers, or a signal comes.
     pub(crate) fn wait_ready(&mut self, stop: &Stop) -> Result<()> {
-        let client = Client::new(&format!("http://{}", self.http));
+        let client = Client::new(&format!("http://{}", self.http))?;
         let start = Instant::now();
         while start.elapsed() < READY_WAIT {
             self.check_alive()?;

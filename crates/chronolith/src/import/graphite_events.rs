@@ -110,7 +110,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         print(&format!("{} events\n{}", events.len(), left_out.show()));
         return Ok(left_out.exit_code());
     }
-    let target = graphite_json::target(&env, matches);
+    let target = graphite_json::target(&env, matches)?;
     let concurrency = matches.get_one::<u64>("concurrency").copied().unwrap_or(CONCURRENCY_DEFAULT);
     let counts = send(&target, &events, usize::try_from(concurrency)?, &mut left_out)?;
     print(&format!("{} events imported, {} were there already\n", counts.sent, counts.present));

@@ -41,7 +41,7 @@ pub(super) fn command(name: &'static str, about: &'static str) -> Command {
 }
 
 /// The server that the flags name.
-pub(super) fn target(env: &Env, matches: &ArgMatches) -> TargetServer {
+pub(super) fn target(env: &Env, matches: &ArgMatches) -> anyhow::Result<TargetServer> {
     let url = value(matches, "to").unwrap_or_default().to_owned();
     TargetServer::new(env, url, value(matches, "tenant").map(str::to_owned))
 }

@@ -62,7 +62,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         print(&format!("{} series\n{}", paths.len(), left_out.show()));
         return Ok(left_out.exit_code());
     }
-    let target = graphite_json::target(&env, matches);
+    let target = graphite_json::target(&env, matches)?;
     let mut bar = Bar::new(&env, WithoutTerminal::Log);
     let mut registered = 0;
     for (request_idx, part) in paths.chunks(PATHS_PER_REQUEST).enumerate() {

@@ -100,7 +100,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         return influx_data::run(matches);
     }
     let env = Env::real();
-    let server = InfluxServer::new(&env, &target(matches));
+    let server = InfluxServer::new(&env, &target(matches))?;
     let mut bar = Bar::new(&env, WithoutTerminal::Log);
     let report = match matches.contains_id("url") {
         true => import_server(&env, &server, matches, &mut bar),
@@ -173,6 +173,6 @@ fn import_server(
     };
     let identity = format!("{} ({} - {})", source.url, period.first_ns, period.last_ns);
     let state = StateFile::new(env, value(matches, "state"), identity, server.url().to_owned());
-    let from = InfluxServer::new(env, &source);
+    let from = InfluxServer::new(env, &source)?;
     copy::copy(env, &from, server, &options, &state, bar)
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use chronolith_base::Env;
-use ureq::Agent;
+use reqwest::RequestBuilder;
 
-use crate::client;
+use crate::client::{self, HttpClient};
 
 /// Time after which a server that is away ends the import.
 const RETRY_FOR_NS: u64 = 60_000_000_000;
@@ -27,7 +27,7 @@ pub(super) struct TargetServer {
     pub(super) env: Env,
     pub(super) url: String,
     pub(super) tenant: Option<String>,
-    agent: Agent,
+    client: HttpClient,
 }
 
 /// Body of a request.
@@ -55,8 +55,8 @@ pub(super) struct Response {
 }
 
 impl TargetServer {
-    pub(super) fn new(env: &Env, url: String, tenant: Option<String>) -> TargetServer {
-        TargetServer { env: env.clone(), url, tenant, agent: client::agent_with(RESPONSE_TIMEOUT) }
+    pub(super) fn new(env: &Env, url: String, tenant: Option<String>) -> anyhow::Result<TargetServer> {
+        Ok(TargetServer { env: env.clone(), url, tenant, client: HttpClient::new(RESPONSE_TIMEOUT)? })
     }
 
     /// Sends lines; returns the text of the server if it has refused some of them.
@@ -92,18 +92,24 @@ impl TargetServer {
         }
     }
 
-    fn attempt(&self, url: &str, body: Body<'_>) -> Result<Response, ureq::Error> {
-        let mut request = self.agent.post(url);
+    fn attempt(&self, url: &str, body: Body<'_>) -> std::io::Result<Response> {
+        let mut request = self.client.post(url);
         if let Some(tenant) = &self.tenant {
             request = request.header("X-Scope-OrgID", tenant);
         }
-        let mut response = match body {
-            Body::Lines(text) => request.content_type("text/plain; charset=utf-8").send(text),
-            Body::Json(text) => request.content_type("application/json").send(text),
-            Body::Form(pairs) => request.send_form(pairs.iter().copied()),
-        }?;
-        let status = response.status().as_u16();
-        let text = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX).read_to_string();
-        Ok(Response { status, text: text.unwrap_or_else(|error| error.to_string()) })
+        let typed = |request: RequestBuilder, kind: &str, text: &str| {
+            request.header("Content-Type", kind).body(text.to_owned())
+        };
+        let request = match body {
+            Body::Lines(text) => typed(request, "text/plain; charset=utf-8", text),
+            Body::Json(text) => typed(request, "application/json", text),
+            Body::Form(pairs) => request.form(pairs),
+        };
+        let mut response = self.client.send(request)?;
+        let text = match response.read_all(RESPONSE_BYTES_MAX) {
+            Ok(body) => String::from_utf8_lossy(&body).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        Ok(Response { status: response.status(), text })
     }
 }

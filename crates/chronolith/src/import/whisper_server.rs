@@ -96,7 +96,7 @@ pub(super) fn import(
     results.report.files_present = present.iter().map(|part| part.files.len() as u64).sum();
     let import = Import {
         args: &args,
-        target: TargetServer::new(env, url, tenant),
+        target: TargetServer::new(env, url, tenant)?,
         state,
         parts,
         next_part: AtomicUsize::new(0),

@@ -11,10 +11,9 @@ use anyhow::{Context as _, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronolith_base::Env;
-use ureq::Agent;
 
 use super::msgpack::{Cell, ResponseError, Row, RowSink, SeriesHead, read_response};
-use crate::client;
+use crate::client::{self, HttpClient};
 
 /// Longest time for the rows of one statement.
 const ROWS_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
@@ -44,7 +43,7 @@ pub(crate) struct InfluxServer {
     env: Env,
     url: String,
     headers: Vec<(&'static str, String)>,
-    agent: Agent,
+    client: HttpClient,
 }
 
 /// Database and retention policy that a write names.
@@ -124,7 +123,7 @@ impl RowSink for Table {
 }
 
 impl InfluxServer {
-    pub(crate) fn new(env: &Env, options: &ServerOptions) -> InfluxServer {
+    pub(crate) fn new(env: &Env, options: &ServerOptions) -> anyhow::Result<InfluxServer> {
         let mut headers = Vec::new();
         if let Some(user) = &options.user {
             let password = options.password.as_deref().unwrap_or("");
@@ -132,8 +131,8 @@ impl InfluxServer {
             headers.push(("Authorization", format!("Basic {encoded}")));
         }
         headers.extend(options.tenant.clone().map(|tenant| ("X-Scope-OrgID", tenant)));
-        let agent = client::agent_with(ROWS_TIMEOUT);
-        InfluxServer { env: env.clone(), url: options.url.clone(), headers, agent }
+        let client = HttpClient::new(ROWS_TIMEOUT)?;
+        Ok(InfluxServer { env: env.clone(), url: options.url.clone(), headers, client })
     }
 
     /// Address, for messages.
@@ -165,20 +164,18 @@ impl InfluxServer {
 
     /// Runs a statement once and hands its rows to `sink`.
     pub(crate) fn rows(&self, statement: &str, sink: &mut dyn RowSink) -> Result<(), ResponseError> {
-        let mut request = self.agent.post(client::join(&self.url, "/query"));
+        let mut request = self.client.post(&client::join(&self.url, "/query"));
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
         let form = [("q", statement), ("epoch", "ns"), ("chunked", "true"), ("chunk_size", CHUNK_ROWS)];
-        let sent = request.header("Accept", MSGPACK).send_form(form);
-        let response = sent.map_err(|error| ResponseError::Transport(std::io::Error::other(error)))?;
-        let status = response.status().as_u16();
-        let is_msgpack = response.headers().get("content-type").is_some_and(|kind| kind == MSGPACK);
-        let body = response.into_body().into_with_config();
+        let response = self.client.send(request.header("Accept", MSGPACK).form(&form))?;
+        let status = response.status();
+        let is_msgpack = response.header("content-type") == Some(MSGPACK);
         if status == 200 {
-            return read_response(body.limit(u64::MAX).reader(), sink);
+            return read_response(response, sink);
         }
-        let body = body.limit(ERROR_BYTES_MAX).reader();
+        let body = response.take(ERROR_BYTES_MAX);
         let text = match is_msgpack {
             true => match read_response(body, sink) {
                 Err(ResponseError::Statement(text)) => text,
@@ -216,19 +213,18 @@ impl InfluxServer {
         let url = client::join(&self.url, "/write");
         let mut retry = Retry::new(&self.env);
         loop {
-            let mut request = self.agent.post(&url).query("db", &target.database).query("precision", "ns");
+            let mut request = self.client.post(&url).query(&[("db", &*target.database), ("precision", "ns")]);
             if !target.policy.is_empty() {
-                request = request.query("rp", &target.policy);
+                request = request.query(&[("rp", &target.policy)]);
             }
             for (name, value) in &self.headers {
                 request = request.header(*name, value);
             }
-            let sent = request.content_type("text/plain; charset=utf-8").send(lines);
-            let failure = match sent {
+            let request = request.header("Content-Type", "text/plain; charset=utf-8").body(lines.to_vec());
+            let failure = match self.client.send(request) {
                 Ok(response) => {
-                    let status = response.status().as_u16();
-                    let text =
-                        error_text(response.into_body().into_with_config().limit(ERROR_BYTES_MAX).reader());
+                    let status = response.status();
+                    let text = error_text(response.take(ERROR_BYTES_MAX));
                     match status {
                         204 => return Ok(RefusedPoints::default()),
                         400 => return Ok(refused(&text, lines)),

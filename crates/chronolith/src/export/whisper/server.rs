@@ -44,7 +44,7 @@ pub(super) fn export(
     files: &Files,
     matches: &ArgMatches,
 ) -> anyhow::Result<()> {
-    let source = SourceServer::new(url, value(matches, "tenant"));
+    let source = SourceServer::new(url, value(matches, "tenant"))?;
     let export = Export { env, source, given, files, layouts: Mutex::default() };
     let concurrency = matches.get_one::<u64>("concurrency").copied().unwrap_or(CONCURRENCY_DEFAULT);
     let mut bar = Bar::new(env, WithoutTerminal::Log);

@@ -12,12 +12,11 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use chronolith_model::quote::write_quoted;
 use chronolith_model::{Columns, METRIC_NAME};
+use reqwest::RequestBuilder;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use ureq::http::Response;
-use ureq::{Agent, Body};
 
-use crate::client;
+use crate::client::{self, HttpClient};
 
 /// Longest time for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -100,13 +99,13 @@ struct MatrixSeries {
 pub(super) struct SourceServer {
     url: String,
     tenant: Option<String>,
-    agent: Agent,
+    client: HttpClient,
 }
 
 impl SourceServer {
-    pub(super) fn new(url: &str, tenant: Option<&str>) -> SourceServer {
-        let agent = client::agent_with(RESPONSE_TIMEOUT);
-        SourceServer { url: url.to_owned(), tenant: tenant.map(str::to_owned), agent }
+    pub(super) fn new(url: &str, tenant: Option<&str>) -> anyhow::Result<SourceServer> {
+        let client = HttpClient::new(RESPONSE_TIMEOUT)?;
+        Ok(SourceServer { url: url.to_owned(), tenant: tenant.map(str::to_owned), client })
     }
 
     /// Returns the next series after a path, ascending; none at the end.
@@ -166,38 +165,37 @@ impl SourceServer {
 
     fn get<T: DeserializeOwned>(&self, path: &str, pairs: &[(&str, &str)]) -> anyhow::Result<T> {
         let url = client::join(&self.url, path);
-        let request = self.agent.get(&url).query_pairs(pairs.iter().copied());
-        let request = self.tenant.iter().fold(request, |request, tenant| request.header(TENANT, tenant));
-        parsed(&url, request.call())
+        self.parsed(&url, self.client.get(&url).query(pairs))
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, pairs: &[(&str, &str)]) -> anyhow::Result<T> {
         let url = client::join(&self.url, path);
-        let request = self.agent.post(&url);
+        self.parsed(&url, self.client.post(&url).form(pairs))
+    }
+
+    /// Sends a request and returns `data` of its response.
+    fn parsed<T: DeserializeOwned>(&self, url: &str, request: RequestBuilder) -> anyhow::Result<T> {
         let request = self.tenant.iter().fold(request, |request, tenant| request.header(TENANT, tenant));
-        parsed(&url, request.send_form(pairs.iter().copied()))
+        let sent = self.client.send(request);
+        let mut response = sent.with_context(|| format!("reading {url}: is the server running there?"))?;
+        let status = response.status();
+        let body = response.read_all(RESPONSE_BYTES_MAX);
+        let body = body.with_context(|| format!("reading the response of {url}"))?;
+        ensure!(status == 200, "reading {url}: status {status}: {}", String::from_utf8_lossy(&body).trim());
+        let envelope: Envelope<T> =
+            serde_json::from_slice(&body).with_context(|| format!("{url}: not the response of this API"))?;
+        ensure!(
+            envelope.warnings.is_empty(),
+            "reading {url}: not complete: {}",
+            envelope.warnings.join("; ")
+        );
+        Ok(envelope.data)
     }
 }
 
 /// A selector of a range; its start is not part of what a query returns.
 fn ranged(selector: &str, range: &RangeInclusive<i64>) -> String {
     format!("{selector}[{}ms]", range.end() - range.start() + 1)
-}
-
-/// Returns `data` of a response.
-fn parsed<T: DeserializeOwned>(
-    url: &str,
-    response: Result<Response<Body>, ureq::Error>,
-) -> anyhow::Result<T> {
-    let mut response = response.with_context(|| format!("reading {url}: is the server running there?"))?;
-    let status = response.status().as_u16();
-    let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX).read_to_vec();
-    let body = body.with_context(|| format!("reading the response of {url}"))?;
-    ensure!(status == 200, "reading {url}: status {status}: {}", String::from_utf8_lossy(&body).trim());
-    let envelope: Envelope<T> =
-        serde_json::from_slice(&body).with_context(|| format!("{url}: not the response of this API"))?;
-    ensure!(envelope.warnings.is_empty(), "reading {url}: not complete: {}", envelope.warnings.join("; "));
-    Ok(envelope.data)
 }
 
 /// Appends a matcher with a comma.
