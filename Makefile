@@ -15,26 +15,26 @@ UI ?= bundle
 # rustup installs here, and a shell that was open before does not know it.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-# Where cargo puts release builds.
-RELEASE = $$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release
+# Where cargo puts the builds of `run` and `demo`: the profile `quick` has no link-time optimisation.
+QUICK = $$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/quick
 
 # What the wait of a first build is for; a later one takes seconds.
-FIRST_BUILD = [ -x "$(RELEASE)/chronolith" ] || \
+FIRST_BUILD = [ -x "$(QUICK)/chronolith" ] || \
 	echo "The first build compiles about 300 crates and takes some minutes of all cores; the next one takes seconds."
 
 .PHONY: run demo test bench graphite-oracle tools ui ui-plain node-tools
 
 run: tools $(if $(filter plain,$(UI)),ui-plain,ui)
 	@$(FIRST_BUILD)
-	cargo build --release --package chronolith
+	cargo build --profile quick --package chronolith
 	@echo "Open http://$(HTTP)/ : the page shows the server's first samples within a few seconds. Ctrl-C stops."
-	@exec "$(RELEASE)/chronolith" serve --data-dir "$(DATA)" --http "$(HTTP)" --carbon.listen "$(CARBON)"
+	@exec "$(QUICK)/chronolith" serve --data-dir "$(DATA)" --http "$(HTTP)" --carbon.listen "$(CARBON)"
 
 # DATA has a default for `run`, so that its origin says whether a directory was asked for.
 demo: tools $(if $(filter plain,$(UI)),ui-plain,ui)
 	@$(FIRST_BUILD)
-	cargo build --release --package chronolith --package chronolith-demo
-	@exec "$(RELEASE)/chronolith-demo" run --server "$(RELEASE)/chronolith" --http "$(HTTP)" \
+	cargo build --profile quick --package chronolith --package chronolith-demo
+	@exec "$(QUICK)/chronolith-demo" run --server "$(QUICK)/chronolith" --http "$(HTTP)" \
 		$(if $(filter file,$(origin DATA)),,--data-dir "$(DATA)") $(ARGS)
 
 # Packages are installed again when their lock file is newer; equal packages give equal bytes.
