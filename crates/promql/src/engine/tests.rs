@@ -1,4 +1,4 @@
-//! The engine through its public API, with queries as text. The scripts in `tests/promqltest` cover the
+//! The engine through its public API, with queries as text. The scripts in `tests/it/promqltest` cover the
 //! language; here stand the things that they leave out: names that go at once, matching of vectors, limits,
 //! hostile sizes.
 

@@ -140,7 +140,7 @@ mod tests {
     use crate::parser::{ParserOptions, parse_expr};
 
     /// `[query, text]` as Prometheus 3.14 gives them.
-    const EXPECTED: &str = include_str!("../../tests/parser/format_query.json");
+    const EXPECTED: &str = include_str!("../../tests/it/parser/format_query.json");
 
     #[test]
     fn texts_are_those_of_prometheus() {

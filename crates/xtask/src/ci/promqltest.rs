@@ -1,7 +1,7 @@
 //! Prometheus's PromQL scripts and ours, asked over HTTP by the kit `promqltest`.
 //!
 //! Invariants: every eval of every script passes, and every load is taken: by remote write 1.0 or 2.0.
-//! Not here: the same scripts in process (`crates/promql/tests/promqltest`).
+//! Not here: the same scripts in process (`crates/promql/tests/it/promqltest`).
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use super::tally::Tally;
 use crate::process::Server;
 
 const KIT: &str = "promqltest";
-const OWN_SCRIPTS: &str = "crates/promql/tests/promqltest/own";
+const OWN_SCRIPTS: &str = "crates/promql/tests/it/promqltest/own";
 /// Prometheus's scripts are not ours to keep: they lie next to the checkout, or where this variable says.
 const PROMETHEUS_SCRIPTS: &str = "PROMQLTEST_DIR";
 const PROMETHEUS_SCRIPTS_BESIDE: &str = "../shared/promqltest";

@@ -1,5 +1,5 @@
 //! Results with sharing equal results of a query that computes every occurrence of a part.
-//! Promqltest scripts are evaluated both ways in `tests/promqltest`; random queries in `tests/sharing`.
+//! Promqltest scripts are evaluated both ways in `tests/it/promqltest`; random queries in `tests/it/sharing`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

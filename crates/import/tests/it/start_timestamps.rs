@@ -1,15 +1,13 @@
 //! Start timestamps of the WAL are imported: in-order and out-of-order samples and histograms, in both block
 //! encodings.
 
-mod test_env;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::test_env::TestEnv;
+use crate::test_env::log::{Packing, histograms_with_start, samples, samples_with_start, segment, series};
 use chronolith_block::precedence;
 use chronolith_model::{BlockEncoding, Columns, Queryable as _, ReadContext, Selector, TimeRange};
-use test_env::TestEnv;
-use test_env::log::{Packing, histograms_with_start, samples, samples_with_start, segment, series};
 
 const TIME: i64 = 1_700_000_000_000;
 
@@ -17,7 +15,7 @@ const TIME: i64 = 1_700_000_000_000;
 type Stored = BTreeMap<(String, i64), (f64, i64)>;
 
 fn stored(test: &TestEnv) -> Stored {
-    let (mut blocks, damaged) = chronolith_block::open_dir(&test.env, Path::new(test_env::BLOCKS));
+    let (mut blocks, damaged) = chronolith_block::open_dir(&test.env, Path::new(crate::test_env::BLOCKS));
     assert!(damaged.is_empty(), "{damaged:?}");
     blocks.sort_by_key(|block| precedence(block.meta()));
     let ctx = ReadContext::unlimited(test.env.clock.clone());

@@ -150,7 +150,7 @@ fn key(policy: &str, labels: &Labels, time: i64) -> (String, String, String, Str
 
 /// Points that InfluxDB returned before it was killed.
 fn expected() -> Points {
-    let lines = include_str!("../testdata/influxdb-1.6.7.tsv").lines();
+    let lines = include_str!("../../testdata/influxdb-1.6.7.tsv").lines();
     let points = lines.map(|line| {
         let fields: Vec<&str> = line.split('\t').collect();
         let text = |idx: usize| serde_json::from_str::<String>(fields[idx]).unwrap();

@@ -1,24 +1,13 @@
 //! Random queries, each in forms in which it occurs more than once, with and without sharing of equal parts:
 //! values bit for bit, labels, order, annotations and errors are the same. `SHARING_SEEDS=FROM,COUNT cargo
-//! test -p chronolith-promql --test sharing` takes other seeds.
+//! test -p chronolith-promql --test it sharing::` takes other seeds.
 
-#[path = "promqltest/sharing.rs"]
-mod compare;
-#[allow(dead_code, reason = "shrinking is the fuzzer's")]
-#[path = "../../../fuzz/src/generate.rs"]
-mod generate;
-#[expect(dead_code, reason = "some of it is the fuzzer's")]
-#[path = "../../../fuzz/src/series.rs"]
-mod series;
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "support/testing.rs"]
-mod testing;
-
+use crate::generate::Generator;
+use crate::promqltest::sharing::{Compared, FORMS, compare};
+use crate::series;
 use chronolith_base::Rng;
 use chronolith_promql::parser::ParserOptions;
 use chronolith_promql::{EngineOptions, NameRemoval};
-use compare::{Compared, FORMS};
-use generate::Generator;
 
 const QUERIES_PER_SEED: usize = 40;
 /// Different functions of one range, which `#` stands for.
@@ -60,7 +49,7 @@ fn check_seed(seed: u64, shared: &mut usize) {
             };
             let start_ms = dataset.start_ms + rng.below(900_000) as i64;
             for range_ms in [(start_ms, start_ms, 0), (start_ms, start_ms + 300_000, 17_000)] {
-                let found = compare::compare(&source, &options, &text, range_ms)
+                let found = compare(&source, &options, &text, range_ms)
                     .unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
                 *shared += usize::from(found == Compared::Shared);
             }

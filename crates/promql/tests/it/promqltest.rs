@@ -3,26 +3,18 @@
 //! Invariants: every eval passes in all forms that Prometheus's own runner uses; their number is the expected
 //! one. Each is also asked several times within one query, with and without sharing of equal parts.
 
-#[path = "promqltest/coverage.rs"]
 mod coverage;
-#[path = "promqltest/histogram.rs"]
 mod histogram;
-#[path = "promqltest/literal.rs"]
 mod literal;
-#[path = "promqltest/outcome.rs"]
 mod outcome;
-#[path = "promqltest/script.rs"]
 mod script;
-#[path = "promqltest/sharing.rs"]
-mod sharing;
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "support/testing.rs"]
-mod testing;
+pub(crate) mod sharing;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::testing::{MemQueryable, MemSample};
 use chronolith_base::SystemClock;
 use chronolith_model::ReadContext;
 use chronolith_promql::parser::{ParserOptions, parse_expr};
@@ -30,7 +22,6 @@ use chronolith_promql::{Engine, EngineOptions, NameRemoval, Query, QueryResult};
 use histogram::Conversion;
 use literal::Point;
 use script::{Command, Eval, EvalKind, Load};
-use testing::{MemQueryable, MemSample};
 
 /// Prometheus's scripts are not part of this repository: the folder that this variable names, or
 /// `shared/promqltest` next to the checkout.
@@ -170,7 +161,7 @@ fn run_script(text: &str) -> Tally {
 
 /// Folder with our own scripts.
 fn own_scripts() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/promqltest/own")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/promqltest/own")
 }
 
 /// Names and texts of the scripts of a folder.

@@ -1,14 +1,12 @@
 //! Damaged sources: for any flipped or cut byte, an import ends, imports no sample that was not written, and
 //! reports the missing parts.
 
-mod test_env;
-
 use std::path::Path;
 
+use crate::test_env::log::{PAGE_BYTES, Packing, samples, segment, series, tombstone};
+use crate::test_env::{Samples, TestEnv};
 use chronolith_import::ImportReport;
 use proptest::prelude::*;
-use test_env::log::{PAGE_BYTES, Packing, samples, segment, series, tombstone};
-use test_env::{Samples, TestEnv};
 
 const TIME: i64 = 1_700_000_000_000;
 const SEGMENT: &str = "wal/00000000";
@@ -112,7 +110,7 @@ fn losses_of_damaged_golden_files_are_reported() {
         let file = ["chunks_head/000001", "wal/00000000", "wal/00000001", "wbl/00000000"][round % 4];
         let mut test = TestEnv::new();
         test.copy_dir(&golden);
-        let path = Path::new(test_env::SOURCE).join(file);
+        let path = Path::new(crate::test_env::SOURCE).join(file);
         let mut bytes = test.env.disk.read(&path).unwrap();
         let used = bytes.iter().rposition(|&b| b != 0).unwrap();
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -185,7 +183,7 @@ fn an_interrupted_import_leaves_no_duplicate_blocks() {
     json["heads"] = serde_json::json!([]);
     test.env.disk.write_atomic(state, json.to_string().as_bytes()).unwrap();
     let report = test.import().unwrap();
-    let (blocks, _) = chronolith_block::open_dir(&test.env, Path::new(test_env::BLOCKS));
+    let (blocks, _) = chronolith_block::open_dir(&test.env, Path::new(crate::test_env::BLOCKS));
     assert_eq!(blocks.len(), report.head_blocks.len(), "the blocks of the first run are gone");
     assert_eq!(test.samples(), whole);
 }
@@ -199,7 +197,7 @@ fn importing_a_grown_log_replaces_its_blocks() {
     all.push(samples(&[(1, TIME + 3_600_000, 1.0)]));
     test.put(Path::new(SEGMENT), &segment(&all, Packing::None));
     let report = test.import().unwrap();
-    let (blocks, _) = chronolith_block::open_dir(&test.env, Path::new(test_env::BLOCKS));
+    let (blocks, _) = chronolith_block::open_dir(&test.env, Path::new(crate::test_env::BLOCKS));
     assert_eq!((blocks.len(), report.head_blocks.len()), (1, 1));
     assert_eq!(test.samples().len(), 81);
 }

@@ -1,11 +1,9 @@
 //! Imports of heads that Prometheus wrote: the samples equal those that Prometheus itself reads from them.
 
-mod test_env;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use test_env::TestEnv;
+use crate::test_env::TestEnv;
 
 /// Value of a staleness marker.
 const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
@@ -30,7 +28,7 @@ fn prometheus_2_42_after_a_kill() {
     let report = test.import().unwrap();
     assert_eq!((&report.damages, report.head.skipped.unknown_series), (&Vec::new(), 0), "{report:?}");
     let mut found = test.samples();
-    let text = include_str!("../testdata/prometheus-2.42.tsv");
+    let text = include_str!("../../testdata/prometheus-2.42.tsv");
     let expected: BTreeMap<_, u64> = lines(text)
         .map(|(labels, time, value)| ((labels, time), value.parse::<f64>().unwrap()))
         .map(|(key, value)| (key, if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() }))
@@ -52,7 +50,7 @@ fn prometheus_3_with_all_record_types() {
     let test = golden("prometheus-3");
     let report = test.import().unwrap();
     assert_eq!(report.damages, []);
-    let text = include_str!("../testdata/prometheus-3.tsv");
+    let text = include_str!("../../testdata/prometheus-3.tsv");
     let expected: BTreeMap<_, u64> = lines(text)
         .map(|(labels, time, bits)| ((labels, time), u64::from_str_radix(bits, 16).unwrap()))
         .collect();

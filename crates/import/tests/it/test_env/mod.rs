@@ -1,5 +1,4 @@
 //! Test environment: a disk in memory with a Prometheus data directory and a directory for blocks.
-#![allow(dead_code, reason = "each test binary uses some of the items")]
 #![allow(clippy::disallowed_methods, reason = "tests read their golden files")]
 
 pub(crate) mod log;

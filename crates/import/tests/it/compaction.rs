@@ -1,16 +1,14 @@
 //! Compaction of imported blocks: plain dense chunks are entropy-coded, and every sample keeps its bits.
 
-mod test_env;
-
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use crate::test_env::TestEnv;
+use crate::test_env::log::{Packing, samples, segment, series};
 use chronolith_base::{ByteReader, Rng};
 use chronolith_block::{MergeRules, Pace, compact, open_dir};
 use chronolith_format::chunk::dense::{ENCODING_DENSE, ENCODING_PACKED};
 use chronolith_model::{BlockEncoding, DuplicatePolicy};
-use test_env::TestEnv;
-use test_env::log::{Packing, samples, segment, series};
 
 const TIME: i64 = 1_700_000_000_000;
 const SERIES_COUNT: u64 = 12;
@@ -70,7 +68,7 @@ fn compaction_entropy_codes_blocks_of_an_import() {
     let report = test.import().unwrap();
     assert_eq!((report.damages.as_slice(), report.head.samples), (&[][..], SERIES_COUNT * 6_500));
     let imported = test.samples();
-    let blocks_dir = Path::new(test_env::BLOCKS);
+    let blocks_dir = Path::new(crate::test_env::BLOCKS);
     let (inputs, _) = open_dir(&test.env, blocks_dir);
     assert!(inputs.len() >= 2, "{} blocks", inputs.len());
     let plain: Vec<_> = inputs.iter().flat_map(|block| chunks_of(&test, block.dir())).collect();

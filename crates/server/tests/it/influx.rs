@@ -23,7 +23,6 @@
 //! Not here: random statements against a running InfluxDB (`fuzz`), limits and pages of other origins (tests
 //! of the crate itself).
 
-#[path = "influx/influxd.rs"]
 mod influxd;
 
 use std::io::{Read as _, Write as _};

@@ -1,12 +1,10 @@
 //! Records that only a checkpoint has, and samples whose series a checkpoint leaves out.
 
-mod test_env;
-
 use std::path::Path;
 
+use crate::test_env::TestEnv;
+use crate::test_env::log::{Packing, min_valid_time, samples, segment, series};
 use chronolith_import::{HeadCounts, ImportReport};
-use test_env::TestEnv;
-use test_env::log::{Packing, min_valid_time, samples, segment, series};
 
 const TIME: i64 = 1_700_000_000_000;
 

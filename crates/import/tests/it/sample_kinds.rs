@@ -1,12 +1,10 @@
 //! Series with floats and native histograms: both kinds go the same way, and of equal timestamps the first
 //! one stays.
 
-mod test_env;
-
 use std::path::Path;
 
-use test_env::log::{Packing, histograms_with_start, samples, segment, series};
-use test_env::{Samples, TestEnv};
+use crate::test_env::log::{Packing, histograms_with_start, samples, segment, series};
+use crate::test_env::{Samples, TestEnv};
 
 const TIME: i64 = 1_700_000_000_000;
 

@@ -1,0 +1,6 @@
+//! The server on real sockets and as a program of its parts: documents, answers of InfluxDB, restarts.
+
+mod documents;
+mod influx;
+mod life_of_a_sample;
+mod restart;
