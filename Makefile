@@ -1,6 +1,6 @@
 # run: build and start (UI=plain: without the web interface, which needs node); demo: the same with generated data,
 # in a temporary directory unless DATA is given; ui: the bundle of the interface alone;
-# test: everything CI checks; bench: one benchmark against other servers;
+# test: everything CI checks; test-all: what a release needs besides; bench: one benchmark against other servers;
 # graphite-oracle: generated requests on graphite-web and on crates/graphite.
 # The work is done by `cargo xtask` (crates/xtask); this file checks for tools and names commands.
 
@@ -22,7 +22,7 @@ QUICK = $$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_direct
 FIRST_BUILD = [ -x "$(QUICK)/chronolith" ] || \
 	echo "The first build compiles about 300 crates and takes some minutes of all cores; the next one takes seconds."
 
-.PHONY: run demo test bench graphite-oracle tools ui ui-plain node-tools
+.PHONY: run demo test test-all bench graphite-oracle tools ui ui-plain node-tools
 
 run: tools $(if $(filter plain,$(UI)),ui-plain,ui)
 	@$(FIRST_BUILD)
@@ -47,6 +47,10 @@ ui-plain:
 
 test: tools
 	cargo xtask ci $(ARGS)
+
+# Before a release: also builds without optional parts, a long simulation, fuzzers, and figures of speed.
+test-all: tools
+	cargo xtask ci --all $(ARGS)
 
 bench: tools
 	cargo xtask bench $(NAME) $(ARGS)

@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: everything that must hold before a merge, step by step, with one table at the end.
+//! `cargo xtask ci`: everything that must hold before a merge, step by step, with one table at the end; with
+//! `--all` also what must hold before a release.
 //!
 //! Invariants: a step that cannot run here says so by name and counts as skipped, never as passed; the
 //! closing line is `N passed, N failed` with `, N skipped` where something was.
@@ -6,6 +7,7 @@
 
 mod checkout;
 mod kits;
+mod long;
 mod peers;
 mod promqltest;
 mod tally;
@@ -28,6 +30,7 @@ struct Step {
     name: &'static str,
     title: &'static str,
     group: Group,
+    tier: Tier,
     run: fn(&Checkout) -> Result<Tally>,
 }
 
@@ -44,7 +47,16 @@ enum Group {
     Last,
 }
 
-const STEPS: [Step; 24] = [
+/// Occasion on which a step runs unless it is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tier {
+    /// Before each merge: `make test`.
+    Merge,
+    /// Before a release as well: `make test-all`.
+    Release,
+}
+
+const STEPS: [Step; 27] = [
     step("tidy", "rules of sources and documents", Group::First, tidy),
     step("fmt", "formatting", Group::First, fmt),
     step("ui", "bundle and types of the web interface", Group::First, kits::ui),
@@ -102,8 +114,11 @@ const STEPS: [Step; 24] = [
         kits::bucket_readers,
     ),
     step("loom", "every order of threads over commit and series map", Group::Kits, loom),
-    step("append-path", "instructions and cache misses of appends", Group::Kits, append_path),
-    step("browser-speed", "kit browser: times of the web interface", Group::Last, kits::browser_speed),
+    of_release("features", "builds without optional parts", Group::Kits, long::features),
+    of_release("simulator", "a million operations of the simulator", Group::Tests, long::simulator),
+    of_release("fuzz", "fuzzers of the readers of foreign inputs", Group::Tests, long::fuzz),
+    of_release("append-path", "instructions and cache misses of appends", Group::Kits, append_path),
+    of_release("browser-speed", "kit browser: times of the web interface", Group::Last, kits::browser_speed),
 ];
 
 const fn step(
@@ -112,7 +127,16 @@ const fn step(
     group: Group,
     run: fn(&Checkout) -> Result<Tally>,
 ) -> Step {
-    Step { name, title, group, run }
+    Step { name, title, group, tier: Tier::Merge, run }
+}
+
+const fn of_release(
+    name: &'static str,
+    title: &'static str,
+    group: Group,
+    run: fn(&Checkout) -> Result<Tally>,
+) -> Step {
+    Step { name, title, group, tier: Tier::Release, run }
 }
 
 /// Result of one step for the table.
@@ -157,7 +181,7 @@ fn run_step(ci: &Checkout, step: &Step) -> Row {
     Row { name: step.name, elapsed, tally }
 }
 
-/// The steps that `flags` ask for, in their fixed order.
+/// The steps that `flags` ask for, in their fixed order; steps of a release by name or with `--all`.
 fn choose(flags: &[&str]) -> Result<Vec<Step>> {
     let names_of = |list: &str| -> Result<Vec<String>> {
         let names: Vec<String> = list.split(',').map(str::to_owned).collect();
@@ -168,21 +192,32 @@ fn choose(flags: &[&str]) -> Result<Vec<Step>> {
     };
     let mut only = None;
     let mut skip = Vec::new();
+    let mut is_all = false;
     let mut rest = flags;
-    while let [flag, list, tail @ ..] = rest {
-        match *flag {
-            "--only" => only = Some(names_of(list)?),
-            "--skip" => skip = names_of(list)?,
-            _ => break,
-        }
-        rest = tail;
+    loop {
+        rest = match rest {
+            ["--all", tail @ ..] => {
+                is_all = true;
+                tail
+            }
+            ["--only", list, tail @ ..] => {
+                only = Some(names_of(list)?);
+                tail
+            }
+            ["--skip", list, tail @ ..] => {
+                skip = names_of(list)?;
+                tail
+            }
+            [] => break,
+            _ => bail!("usage: cargo xtask ci [--all] [--only A,B] [--skip A,B]"),
+        };
     }
-    if !rest.is_empty() {
-        bail!("usage: cargo xtask ci [--only A,B] [--skip A,B]");
-    }
-    let wanted = |name: &str| only.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+    let wanted = |step: &Step| match &only {
+        Some(names) => names.iter().any(|name| name == step.name),
+        None => is_all || step.tier == Tier::Merge,
+    };
     let dropped = |name: &str| skip.iter().any(|n| n == name);
-    Ok(STEPS.into_iter().filter(|step| wanted(step.name) && !dropped(step.name)).collect())
+    Ok(STEPS.into_iter().filter(|step| wanted(step) && !dropped(step.name)).collect())
 }
 
 fn print_table(rows: &[Row]) {
@@ -305,9 +340,27 @@ mod tests {
 
     #[test]
     fn steps_are_chosen_by_name_and_keep_their_order() {
-        check(&[], &STEPS.map(|step| step.name));
+        check(&["--all"], &STEPS.map(|step| step.name));
+        check(&["--only", "fuzz,tidy"], &["tidy", "fuzz"]);
+        check(&["--all", "--only", "clippy"], &["clippy"]);
         check(&["--only", "clippy,tidy"], &["tidy", "clippy"]);
         check(&["--only", "clippy,tidy", "--skip", "tidy"], &["clippy"]);
+    }
+
+    /// A merge waits for no step of a release; a release runs all that a merge does.
+    #[test]
+    fn steps_of_a_release_run_with_all_or_by_name() {
+        let names = |flags: &[&str]| -> Vec<&str> {
+            choose(flags).expect("steps").iter().map(|step| step.name).collect()
+        };
+        let merge = names(&[]);
+        let added: Vec<&str> = names(&["--all"]).into_iter().filter(|name| !merge.contains(name)).collect();
+        assert_eq!(added, ["features", "simulator", "fuzz", "append-path", "browser-speed"]);
+        assert_eq!(merge.len() + added.len(), STEPS.len());
+        for name in added {
+            assert_eq!(names(&["--only", name]), [name]);
+            assert!(!names(&["--all", "--skip", name]).contains(&name));
+        }
     }
 
     #[test]
@@ -315,5 +368,7 @@ mod tests {
         assert!(choose(&["--only", "lint"]).is_err());
         assert!(choose(&["--fast"]).is_err());
         assert!(choose(&["--only"]).is_err());
+        assert!(choose(&["--all", "clippy"]).is_err());
+        assert!(choose(&["--only", "clippy", "--fast"]).is_err());
     }
 }

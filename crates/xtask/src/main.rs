@@ -24,7 +24,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
   tidy [--bless-docs | --record-exceptions | --list RULE]
                                 rules of docs and sources that no compiler checks
-  ci [--only A,B] [--skip A,B]  everything `make test` runs
+  ci [--all] [--only A,B] [--skip A,B]
+                                everything `make test` runs; --all: everything `make test-all` runs
   house [--crate NAME]... [--markdown FILE]
                                 structure of each crate in figures: sizes, import cycles, types, functions
   append-path [--record]        instructions and cache misses of appends against those recorded

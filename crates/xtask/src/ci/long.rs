@@ -1,0 +1,72 @@
+//! Steps that run before a release alone: builds without optional parts, a long simulation, fuzzers.
+//!
+//! Not here: figures of speed (`append_path`, `kits`).
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::checkout::Checkout;
+use super::tally::Tally;
+use crate::process::run_within;
+
+/// Longest time of a command.
+const COMMAND_WITHIN: Duration = Duration::from_secs(2400);
+
+/// Formats that the fuzzer `readers` knows.
+const READERS: [&str; 7] = ["parser", "times", "pickle", "whisper", "ini", "carbon-line", "metrics20"];
+/// Seconds for each of them.
+const READER_SECONDS: &str = "30";
+/// Tests of crates with optional parts: crate, and what their names contain.
+const PARTS: [(&str, &str); 3] = [
+    ("chronolith-graphite", "picture::bitmap"),
+    ("chronolith-bucket", "store::config"),
+    ("chronolith-server", "graphite::tests"),
+];
+
+/// Tests of builds without `png`, `gcs`, `azure` and `jemalloc`, in a target directory of their own: features
+/// change the dependencies of all crates.
+pub(super) fn features(ci: &Checkout) -> Result<Tally> {
+    let target_dir = ci.target_dir.join("features").display().to_string();
+    let env = [("CARGO_TARGET_DIR", &*target_dir), ("CARGO_PROFILE_DEV_DEBUG", "false")];
+    let mut tally = run(ci, "check --package chronolith --bins --no-default-features --quiet", &env)?;
+    for (package, tests) in PARTS {
+        let args = format!("test --package {package} --no-default-features --lib --quiet {tests}");
+        tally.add(&run_tests(ci, &args, &env)?);
+    }
+    Ok(tally)
+}
+
+/// The simulations of the step `test` with a million operations.
+pub(super) fn simulator(ci: &Checkout) -> Result<Tally> {
+    let env = [("CHRONOLITH_SIM_OPS", "1000000")];
+    run_tests(ci, "test --package chronolith-sim --test simulate --quiet operations_match", &env)
+}
+
+/// Each reader of foreign inputs for half a minute; a finding ends with exit code 1.
+pub(super) fn fuzz(ci: &Checkout) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for reader in READERS {
+        let args = "run --quiet --release --package chronolith-fuzz --bin readers --";
+        let args = format!("{args} --reader {reader} --seconds {READER_SECONDS} --seed 1");
+        tally.add(&run(ci, &args, &[])?);
+    }
+    Ok(tally)
+}
+
+fn run(ci: &Checkout, args: &str, env: &[(&str, &str)]) -> Result<Tally> {
+    Ok(Tally::of_step(run_cargo(ci, args, env)?.success))
+}
+
+fn run_tests(ci: &Checkout, args: &str, env: &[(&str, &str)]) -> Result<Tally> {
+    let done = run_cargo(ci, args, env)?;
+    let mut tally = Tally::of_cargo_test(&done.text);
+    tally.expect_failure_unless(done.success);
+    Ok(tally)
+}
+
+fn run_cargo(ci: &Checkout, args: &str, env: &[(&str, &str)]) -> Result<crate::process::Finished> {
+    println!("$ cargo {args}");
+    let command: Vec<String> = std::iter::once("cargo").chain(args.split(' ')).map(str::to_owned).collect();
+    run_within(COMMAND_WITHIN, &command, &ci.root, env)
+}
