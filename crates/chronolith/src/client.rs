@@ -74,8 +74,8 @@ impl HttpClient {
     pub(crate) fn new(body_timeout: Duration) -> anyhow::Result<HttpClient> {
         // A second installation, by a client of a bucket, has no effect.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // Certificates are checked as the system does it: servers inside a company have certificates of its own
-        // authority.
+        // Certificates are checked as the system does it: servers inside a company have certificates of its
+        // own authority.
         let client = reqwest::Client::builder()
             .no_proxy()
             .user_agent(concat!("chronolith/", env!("CARGO_PKG_VERSION")))
@@ -98,8 +98,8 @@ impl HttpClient {
         self.client.post(url)
     }
 
-    /// Sends a request and waits for the head of its response, whatever its status: the API explains refusals in
-    /// the body.
+    /// Sends a request and waits for the head of its response, whatever its status: the API explains
+    /// refusals in the body.
     ///
     /// # Errors
     /// The connection fails, or the server does not answer in time.

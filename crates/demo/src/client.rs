@@ -81,7 +81,8 @@ struct Answer {
 
 async fn answer(request: reqwest::RequestBuilder) -> Result<Answer> {
     let mut response = request.send().await?;
-    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let status = response.status().as_u16();
+    let headers = response.headers().clone();
     let mut bytes = Vec::new();
     // The status decides; a body that cannot be read costs the message only.
     while let Ok(Some(chunk)) = response.chunk().await {

@@ -4,11 +4,6 @@
 //! no debug output.
 //! Not here: command-line flags (`chronolith`).
 
-#[cfg_attr(not(feature = "azure"), path = "config/azure_not_built.rs")]
-mod azure;
-#[cfg_attr(not(feature = "gcs"), path = "config/gcs_not_built.rs")]
-mod gcs;
-
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -137,8 +132,8 @@ impl StoreConfig {
         self.check_endpoint()?;
         let backend: Arc<dyn Backend> = match &location {
             Location::S3 { bucket } => Arc::new(self.s3(bucket)?),
-            Location::Gcs { bucket } => gcs::open(self, bucket)?,
-            Location::Azure { container } => azure::open(self, container)?,
+            Location::Gcs { bucket } => self.gcs(bucket)?,
+            Location::Azure { container } => self.azure(container)?,
             Location::Memory => Arc::new(InMemory::new()),
             Location::File { dir } => {
                 let local = LocalDir::open(env, dir.clone(), handle.clone()).map_err(|error| {
@@ -219,6 +214,53 @@ impl StoreConfig {
         }
         let builder = builder.with_client_options(self.client_options());
         builder.build().map_err(|error| self.refused_settings(&error))
+    }
+
+    #[cfg(feature = "gcs")]
+    fn gcs(&self, bucket: &str) -> Result<Arc<dyn Backend>, BucketError> {
+        let mut builder = object_store::gcp::GoogleCloudStorageBuilder::from_env()
+            .with_bucket_name(bucket)
+            .with_retry(no_retries())
+            .with_http_connector(StatusConnector);
+        if let Some(endpoint) = &self.endpoint {
+            builder = builder.with_base_url(endpoint);
+        }
+        if let Some(path) = &self.credentials_file {
+            builder = builder.with_service_account_path(path);
+        }
+        let builder = builder.with_client_options(self.client_options());
+        let store = builder.build().map_err(|error| self.refused_settings(&error))?;
+        Ok(Arc::new(store))
+    }
+
+    #[cfg(not(feature = "gcs"))]
+    fn gcs(&self, _: &str) -> Result<Arc<dyn Backend>, BucketError> {
+        Err(not_built("gcs", &self.url))
+    }
+
+    #[cfg(feature = "azure")]
+    fn azure(&self, container: &str) -> Result<Arc<dyn Backend>, BucketError> {
+        let mut builder = object_store::azure::MicrosoftAzureBuilder::from_env()
+            .with_container_name(container)
+            .with_retry(no_retries())
+            .with_http_connector(StatusConnector);
+        if let Some(endpoint) = &self.endpoint {
+            builder = builder.with_endpoint(endpoint.clone());
+        }
+        if let Some(account) = &self.access_key_id {
+            builder = builder.with_account(account);
+        }
+        if let Some(key) = &self.secret_access_key {
+            builder = builder.with_access_key(key);
+        }
+        let builder = builder.with_client_options(self.client_options());
+        let store = builder.build().map_err(|error| self.refused_settings(&error))?;
+        Ok(Arc::new(store))
+    }
+
+    #[cfg(not(feature = "azure"))]
+    fn azure(&self, _: &str) -> Result<Arc<dyn Backend>, BucketError> {
+        Err(not_built("azure", &self.url))
     }
 
     fn refused_settings(&self, error: &object_store::Error) -> BucketError {

@@ -1,4 +1,5 @@
-//! Imports on a disk in memory: golden files of Prometheus, InfluxDB and Whisper, damage, and every kind of sample.
+//! Imports on a disk in memory: golden files of Prometheus, InfluxDB and Whisper, damage, every kind of
+//! sample.
 
 mod checkpoint;
 mod compaction;

@@ -13,8 +13,8 @@ use crate::json;
 /// First bytes of an answer of the parser.
 const VERSION: &[u8] = b"HTTP/1.1 ";
 
-/// The parser does not report which byte it refused. A URL with raw quotes is the most frequent cause: `curl -g`
-/// sends them as they are.
+/// The parser does not report which byte it refused. A URL with raw quotes is the most frequent cause:
+/// `curl -g` sends them as they are.
 const MALFORMED: &str = "malformed HTTP/1.1 request; a URL has quotes, angle brackets and spaces \
                          percent-encoded: %22, %3C, %3E, %20 (curl -G --data-urlencode 'query=...')";
 

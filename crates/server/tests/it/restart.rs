@@ -113,8 +113,8 @@ fn raw_answer(address: SocketAddr, request: &[u8]) -> String {
     String::from_utf8(answer).expect("text")
 }
 
-/// Raw quotes in a URL were escaped in front of the HTTP parser, by a second reader of lengths and chunks. Two
-/// readers that disagree about the end of a request let one client's bytes become another's request.
+/// Raw quotes in a URL were escaped in front of the HTTP parser, by a second reader of lengths and chunks.
+/// Two readers that disagree about the end of a request let one client's bytes become another's request.
 #[test]
 fn bytes_that_a_url_cannot_have_are_refused_with_advice() {
     let dir = tempfile::tempdir().expect("directory");

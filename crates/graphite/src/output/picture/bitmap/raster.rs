@@ -12,7 +12,7 @@ use resvg::tiny_skia::{Pixmap, PixmapMut, Transform};
 use resvg::usvg::fontdb::Database;
 use resvg::usvg::{self, Tree};
 
-use super::{BYTES_PER_PIXEL, BitmapSize, PART_BYTES};
+use super::size::{BYTES_PER_PIXEL, BitmapSize, PART_BYTES};
 use crate::error::EvalError;
 
 /// Bytes of the SVG of a bitmap: bounds the time to draw it.

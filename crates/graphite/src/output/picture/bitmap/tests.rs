@@ -1,6 +1,8 @@
 //! Builds with and without the feature `png`.
 
-use super::*;
+use super::BitmapSize;
+use super::size::NOT_BUILT;
+use crate::error::EvalError;
 
 /// Every size is refused for the same reason, also one that has none of its own.
 #[test]
