@@ -4,18 +4,15 @@
 //! Invariants: cached ranges, headers and requests in flight have at most `bytes_max` bytes together, unless
 //! the requests of a tenant or one header alone exceed its fair share; parts of a block never overlap. A part
 //! is handed out by reference: once it is evicted, its memory belongs to the queries that still read it.
-//! Not here: the parts and their eviction (`cache::state`), reading a wave (`cache::round`), the requests
-//! (`remote`).
+//! Not here: the parts and their eviction (`cache::state`), reading a round of a wave (`remote::round`),
+//! the requests (`remote`).
 
 pub(crate) mod disk;
 mod items;
 mod objects;
-mod parts;
-mod round;
 mod state;
 #[cfg(test)]
 mod tests;
-mod through;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

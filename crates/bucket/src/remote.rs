@@ -4,6 +4,10 @@
 //! memory for the fetched bytes is reserved before the requests are sent.
 //! Not here: the ranges of a wave (`block`), retries and limits of requests (`store`).
 
+pub(crate) mod parts;
+mod round;
+mod through;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

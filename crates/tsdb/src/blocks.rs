@@ -137,6 +137,8 @@ impl BlockStore {
         let is_gone = |entry: &&Arc<BlockEntry>| new.iter().all(|other| other.ulid() != entry.ulid());
         let gone: Vec<Ulid> = old.iter().filter(is_gone).map(|entry| entry.ulid()).collect();
         let added = new.iter().map(|entry| entry.record());
+        // Files of `gone` are removed: a block that stays in the list must not be among them.
+        assert!(gone.iter().all(|ulid| !blocks.lists(*ulid)), "a replaced block has left the list");
         self.catalogue.note(blocks.tenant(), gone.iter().copied(), added);
         old.iter().for_each(|entry| self.pool.close(entry));
         self.changed.lock().insert(blocks.tenant().clone());

@@ -229,6 +229,8 @@ impl Minima {
         while self.0.back().is_some_and(|&(_, last)| last >= value) {
             self.0.pop_back();
         }
+        // `since` searches by generation.
+        assert!(self.0.back().is_none_or(|&(last, _)| last <= generation), "generations ascend");
         if self.0.back().is_some_and(|&(last, _)| last == generation) {
             return;
         }

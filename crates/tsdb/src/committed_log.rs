@@ -81,6 +81,8 @@ impl<Q: FrameQueue> CommittedLog<Q> {
         if self.committed.load(Ordering::Acquire) >= change {
             return Ok(());
         }
+        // Else this write would not have it, and the thread would believe that it is durable.
+        assert!(change <= self.queue.read().change_count(), "a change is queued before it is waited for");
         self.write(&mut file)
     }
 
@@ -117,7 +119,8 @@ impl<Q: FrameQueue> CommittedLog<Q> {
             written = written.and_then(|()| file.sync());
         }
         written.map_err(|error| write_error(file, &error))?;
-        self.committed.store(change_count, Ordering::Release);
+        let before = self.committed.swap(change_count, Ordering::AcqRel);
+        assert!(before <= change_count, "commits ascend, as one thread writes at a time");
         Ok(())
     }
 }

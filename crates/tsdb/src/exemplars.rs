@@ -85,12 +85,14 @@ impl ExemplarBuffer {
         let key = ExemplarKey { series_id: id, time_ms: exemplar.time_ms, seq: self.next };
         self.exemplars.insert(key, exemplar);
         self.arrivals.push_back(key);
+        assert_eq!(self.exemplars.len(), self.arrivals.len(), "each exemplar arrives once");
     }
 
     /// Removes the exemplar that arrived first.
     fn pop_first(&mut self) {
         let Some(key) = self.arrivals.pop_front() else { return };
-        self.exemplars.remove(&key);
+        let removed = self.exemplars.remove(&key);
+        assert!(removed.is_some(), "an exemplar is there until it is the first one");
         if let Some(state) = self.series.get_mut(&key.series_id) {
             state.exemplar_count -= 1;
             if state.exemplar_count == 0
@@ -131,7 +133,8 @@ impl Buffers {
         let buffer = self.by_tenant.entry(tenant.clone()).or_default();
         buffer.push(series, exemplar);
         let len = buffer.arrivals.len();
-        self.by_len.remove(&(len - 1, tenant.clone()));
+        let was_listed = self.by_len.remove(&(len - 1, tenant.clone()));
+        assert!(was_listed || len == 1, "a tenant is listed by its number of exemplars");
         self.by_len.insert((len, tenant.clone()));
         self.count += 1;
     }
@@ -141,7 +144,9 @@ impl Buffers {
         let own_len = self.by_tenant.get(tenant).map_or(0, |buffer| buffer.arrivals.len());
         let largest = self.by_len.last().filter(|(len, _)| *len > own_len);
         let loser = largest.map_or_else(|| tenant.clone(), |(_, tenant)| tenant.clone());
-        let Some(buffer) = self.by_tenant.get_mut(&loser) else { return };
+        let buffer = self.by_tenant.get_mut(&loser);
+        assert!(buffer.is_some(), "a full storage has a tenant with exemplars");
+        let Some(buffer) = buffer else { return };
         let len = buffer.arrivals.len();
         buffer.pop_first();
         self.count -= 1;
@@ -265,6 +270,7 @@ impl ExemplarStorage {
             }
             buffers.push(tenant, &series, exemplar);
         }
+        assert!(buffers.count <= self.count_max, "room is made before an exemplar is added");
         count
     }
 

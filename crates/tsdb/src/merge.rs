@@ -26,6 +26,7 @@ struct Part {
 impl MergedSource {
     /// A merge of `sources`; the earlier one wins at equal timestamps.
     pub(crate) fn new(sources: Vec<Box<dyn SampleSource>>) -> MergedSource {
+        assert!(sources.len() > 1, "a merge has several sources");
         let part = |(rank, source): (usize, Box<dyn SampleSource>)| {
             let (min_time, max_time) = source.time_bounds().unwrap_or((i64::MIN, i64::MAX));
             Part { source, rank, min_time, max_time }
@@ -161,6 +162,8 @@ fn read_overlapping_typed(
 
 /// Merges by a linear search for the least timestamp, as the number of overlapping parts is small.
 fn merge_overlapping(parts: &[(usize, Columns)], out: &mut Columns) {
+    let has_samples = |(_, part): &(usize, Columns)| !part.is_empty();
+    debug_assert!(parts.iter().all(has_samples), "parts without samples overlap nothing");
     let mut next = vec![0usize; parts.len()];
     let mut last = None;
     loop {

@@ -120,6 +120,7 @@ impl TenantMetadata {
             self.text_bytes -= known.pop().as_ref().map_or(0, text_bytes);
         }
         known.insert(0, entry.clone());
+        assert!(known.len() <= ENTRIES_PER_METRIC_MAX, "an entry replaces the oldest one of its metric");
         self.newest.insert(hash_of(hasher, entry));
         self.text_bytes += more;
         Fate::Added
@@ -146,6 +147,7 @@ impl Kept {
     fn keep(&mut self, tenant: &StoreId, entry: &MetadataEntry) -> Fate {
         let kept = self.tenants.entry(tenant.clone()).or_default();
         let before = kept.text_bytes;
+        assert!(before <= self.text_bytes, "the text of a tenant is in the sum of all");
         let fate = kept.keep(entry, &self.hasher, TEXT_BYTES_MAX.saturating_sub(self.text_bytes));
         self.text_bytes = self.text_bytes - before + kept.text_bytes;
         fate

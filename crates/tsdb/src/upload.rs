@@ -218,6 +218,8 @@ impl TenantUpload<'_> {
                 Err(error) => return Err(format!("block {}: {error}", entry.ulid())),
             }
         }
+        // Part of a group would replace all inputs of its compaction in the catalogue.
+        assert_eq!(records.len(), blocks.len(), "a group is published as a whole");
         let request = self.state.catalog_request(&self.folder);
         let snapshot = match self.state.bucket().publish(&request, &records).map_err(text)? {
             Published::Recorded(snapshot) => snapshot,

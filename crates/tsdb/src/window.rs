@@ -33,6 +33,7 @@ impl BlockRanges {
     /// more than a day ago.
     pub(crate) fn of(&self, window: TimeRange) -> TimeRange {
         let day = self.day_of(window);
+        assert!(day.start <= window.start && window.end <= day.end, "a window lies within its day");
         if day.end <= self.old_end { day } else { window }
     }
 
@@ -45,6 +46,7 @@ impl BlockRanges {
     /// they must not become thousands of blocks when a client writes points of many years at once. `None` if
     /// they are few, and for stores in milliseconds, whose blocks keep Prometheus's ranges.
     pub(crate) fn width_of_old(&self, ranges: &[TimeRange]) -> Option<i64> {
+        assert!(ranges.is_sorted_by_key(|range| range.start), "ranges that are widened ascend");
         let old: Vec<i64> = ranges.iter().filter(|r| r.end <= self.old_end).map(|r| r.start).collect();
         if self.unit == TimeUnit::Milli || old.len() <= OLD_BLOCK_COUNT_MAX {
             return None;

@@ -5,7 +5,7 @@
 //! error of the disk turns the cache off, and fails no query. Bytes that were fetched before a damaged range
 //! was removed are not written after that.
 //! Not here: bytes of a segment (`format`), memory (`cache`), requests for missing ranges
-//! (`cache::through`).
+//! (`remote::through`).
 
 mod counters;
 mod index;

@@ -1,7 +1,7 @@
 //! Files of one block in the cache directory.
 //!
 //! Invariant: a file of which no version is known is not in the directory.
-//! Not here: requests to the bucket for missing ranges (`cache::through`).
+//! Not here: requests to the bucket for missing ranges (`remote::round`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

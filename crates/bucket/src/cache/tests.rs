@@ -4,8 +4,8 @@ use chronolith_base::Rng;
 use chronolith_block::source::BlockFile;
 use proptest::prelude::*;
 
-use super::parts::PartSet;
 use super::*;
+use crate::remote::parts::PartSet;
 
 const FILE_BYTES: u64 = 4096;
 const SPEED: Speed = Speed { first_byte_us: 10.0, bytes_per_us: 1.0, connection_count: 4 };

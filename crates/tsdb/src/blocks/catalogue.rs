@@ -118,6 +118,8 @@ impl Catalogue {
             return Ok(());
         }
         let pending = std::mem::take(&mut state.pending);
+        // Appended later, they would precede the frames of the file that replaced this one.
+        assert!(state.file.is_open() || pending.is_empty(), "frames are queued for an open file");
         if state.file.must_be_replaced(pending.len()) {
             let bytes = state.encode_all(all());
             state.file.replace(&bytes)?;

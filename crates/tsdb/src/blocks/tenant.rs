@@ -70,6 +70,7 @@ impl BlockTotals {
 
     fn remove(&mut self, entry: &BlockEntry) {
         let record = entry.record();
+        assert!(self.bytes >= record.size_bytes, "a block leaves the sums that it entered");
         self.count -= 1;
         self.bytes -= record.size_bytes;
         self.tombstones -= record.tombstone_count;
@@ -97,10 +98,14 @@ impl BlockTotals {
 impl List {
     fn insert(&mut self, entry: Arc<BlockEntry>) {
         let idx = self.entries.partition_point(|other| other.precedence() < entry.precedence());
+        // Its samples would be read twice, and the second copy would outlive its files.
+        let is_new = self.entries.get(idx).is_none_or(|other| other.ulid() != entry.ulid());
+        assert!(is_new, "a block is listed once");
         self.newest = self.newest.max(Some(entry.ulid()));
         self.totals.add(&entry);
         self.ranges.insert(idx, entry.range());
         Arc::make_mut(&mut self.entries).insert(idx, entry);
+        assert_eq!(self.ranges.len(), self.entries.len(), "each block has its range");
     }
 
     fn remove(&mut self, entry: &BlockEntry) {
@@ -111,12 +116,15 @@ impl List {
         self.ranges.remove(idx);
         let gone = Arc::make_mut(&mut self.entries).remove(idx);
         self.totals.remove(&gone);
+        assert_eq!(self.totals.count, self.entries.len() as u64, "sums are those of the listed blocks");
     }
 }
 
 impl TenantBlocks {
     pub(crate) fn new(data_dir: &Path, tenant: &StoreId, mut entries: Vec<Arc<BlockEntry>>) -> TenantBlocks {
         entries.sort_by_key(|entry| entry.precedence());
+        let ascend = entries.is_sorted_by(|a, b| a.precedence() < b.precedence());
+        assert!(ascend, "a start finds each block once");
         let mut totals = BlockTotals::default();
         entries.iter().for_each(|entry| totals.add(entry));
         let list = List {
@@ -196,6 +204,11 @@ impl TenantBlocks {
         let list = self.list.read();
         let idx = list.entries.partition_point(|other| other.precedence() < entry.precedence());
         list.entries.get(idx).is_some_and(|found| Arc::ptr_eq(found, entry))
+    }
+
+    /// Returns true if a block of this name is in the list. Cost: a pass over the list.
+    pub(super) fn lists(&self, ulid: Ulid) -> bool {
+        self.list.read().entries.iter().any(|entry| entry.ulid() == ulid)
     }
 
     pub(crate) fn totals(&self) -> BlockTotals {

@@ -93,9 +93,12 @@ impl TenantEntries {
     fn remove(&mut self, key: (i64, u64)) {
         let Some(event) = self.events.remove(&key) else { return };
         self.times.remove(&event.id);
+        assert_eq!(self.times.len(), self.events.len(), "each event has one time");
         self.event_bytes -= event_bytes(&event);
         for tag in &event.tags {
-            if let Some(count) = self.tag_counts.get_mut(tag) {
+            let count = self.tag_counts.get_mut(tag);
+            assert!(count.is_some(), "tags of an event are counted until it is removed");
+            if let Some(count) = count {
                 *count -= 1;
                 if *count == 0 {
                     self.tag_counts.remove(tag);

@@ -63,7 +63,11 @@ impl CompactionJobs {
         let by_ulid: BTreeMap<Ulid, &Arc<BlockEntry>> =
             list.iter().map(|entry| (entry.ulid(), entry)).collect();
         let entries = |ulids: Vec<Ulid>| -> Step {
-            ulids.iter().filter_map(|ulid| by_ulid.get(ulid).map(|entry| Arc::clone(entry))).collect()
+            let step: Step =
+                ulids.iter().filter_map(|ulid| by_ulid.get(ulid).map(|entry| Arc::clone(entry))).collect();
+            // A block of a split set that stays would be read next to the output that has its samples.
+            assert_eq!(step.len(), ulids.len(), "a plan names local blocks");
+            step
         };
         let steps: VecDeque<Step> =
             plan(&candidates, &bounds, STEPS_PLANNED_MAX).into_iter().map(entries).collect();

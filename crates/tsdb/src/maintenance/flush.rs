@@ -72,6 +72,7 @@ impl JobRunner for FlushJobs {
 
     fn run(&mut self, cx: &JobContext<'_>, batch: Vec<Job>) -> Vec<(Job, Outcome)> {
         let writer = FlushWriter::new(cx.storage, &cx.counters.flush);
+        let job_count = batch.len();
         let mut finished = Vec::with_capacity(batch.len());
         let mut written: Vec<(Job, WrittenWindow)> = Vec::with_capacity(batch.len());
         let mut bytes = 0;
@@ -97,6 +98,7 @@ impl JobRunner for FlushJobs {
             }
         }
         publish(&writer, &mut written, &mut finished);
+        assert_eq!(finished.len(), job_count, "each job ends with an outcome");
         if finished.iter().any(|(_, outcome)| *outcome == Outcome::Done) {
             cx.add(Job::global(JobKind::Checkpoint, cx.now_ms));
         }
@@ -110,7 +112,9 @@ fn publish(
     finished: &mut Vec<(Job, Outcome)>,
 ) {
     let (jobs, windows): (Vec<Job>, Vec<WrittenWindow>) = std::mem::take(written).into_iter().unzip();
-    for (job, published) in jobs.into_iter().zip(writer.publish(windows)) {
+    let results = writer.publish(windows);
+    assert_eq!(results.len(), jobs.len(), "each window has its result");
+    for (job, published) in jobs.into_iter().zip(results) {
         let outcome = published.map_or_else(|error| failed(job.key.range, &error), |()| Outcome::Done);
         finished.push((job, outcome));
     }

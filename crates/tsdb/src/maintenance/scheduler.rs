@@ -196,7 +196,9 @@ impl KindQueue {
 
     fn remove(&mut self, key: &JobKey) -> Option<(Position, Job)> {
         let position = self.positions.remove(key)?;
-        let job = self.jobs.remove(&position)?;
+        let job = self.jobs.remove(&position);
+        assert!(job.as_ref().is_some_and(|job| job.key == *key), "the position of a key is that of its job");
+        let job = job?;
         self.cost_bytes = self.cost_bytes.saturating_sub(job.cost_bytes);
         Some((position, job))
     }

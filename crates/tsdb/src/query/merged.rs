@@ -97,6 +97,7 @@ impl MergedBatches {
             parts.extend(self.sources[idx].ready.pop_front().map(|series| series.samples));
             self.push_next(idx)?;
         }
+        assert_eq!(parts.len(), equal.len(), "each source of a series has its samples");
         self.equal = equal;
         if self.duplicates == DuplicatePolicy::LastWins {
             parts.reverse();

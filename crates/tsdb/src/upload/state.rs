@@ -242,7 +242,8 @@ impl UploadState {
             };
             (record.ulid, block)
         });
-        let blocks = blocks.collect();
+        let blocks: BTreeMap<Ulid, UploadedBlock> = blocks.collect();
+        assert_eq!(blocks.len(), snapshot.blocks.len(), "a snapshot names each block once");
         folders.insert(folder.clone(), blocks);
         Ok(())
     }

@@ -133,6 +133,14 @@ pub(crate) fn plan(blocks: &[Candidate], bounds: &PlanBounds, limit: usize) -> V
     if steps.is_empty() {
         steps = aligned(&by_start, bounds, limit);
     }
+    let may_go = |unit: &&Unit| !unit.is_excluded && unit.range.end <= bounds.closed_ms;
+    assert!(
+        steps.iter().flatten().all(may_go),
+        "only closed blocks are compacted, and none that is excluded"
+    );
+    let ascends = |units: &Vec<&Unit>| units.len() > 1 && units.is_sorted_by_key(|unit| unit.precedence);
+    assert!(steps.iter().all(ascends), "a step joins several blocks, by precedence");
+    assert!(steps.len() <= limit, "a plan is as long as its caller keeps");
     let ulids_of = |units: &Vec<&Unit>| units.iter().flat_map(|unit| unit.ulids.iter().copied()).collect();
     steps.iter().map(ulids_of).collect()
 }

@@ -75,6 +75,7 @@ impl<'a> BlockRewriter<'a> {
     /// [`CompactError`]; the inputs stay then. Incomplete outputs are scheduled for removal.
     pub(crate) fn run(&self, rewrite: &Rewrite, urgency: Urgency) -> Result<(), CompactError> {
         let Rewrite { tenant, blocks, inputs } = rewrite;
+        assert!(!inputs.is_empty(), "a rewrite has inputs");
         let (clock, store) = (&self.storage.env().clock, self.storage.blocks());
         let started_ns = clock.mono_ns();
         let read_bytes = rewrite.input_bytes();
@@ -91,6 +92,9 @@ impl<'a> BlockRewriter<'a> {
             tracing::info!(tenant = %store_name(tenant), blocks = inputs.len(), "blocks without samples kept until the bucket has their deletions");
             return Ok(());
         }
+        // A start keeps the younger one of two blocks with the same samples.
+        let is_younger = |ulid| inputs.iter().all(|input| input.ulid() < ulid);
+        assert!(outputs.iter().all(|block| is_younger(block.meta().ulid)), "outputs are named after inputs");
         let written_bytes = outputs.iter().map(|block| block.size_bytes()).sum();
         let ms = (clock.mono_ns() - started_ns) / 1_000_000;
         for block in &outputs {

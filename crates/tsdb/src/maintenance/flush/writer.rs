@@ -5,6 +5,7 @@
 //! writing.
 //! Not here: which windows (`plan`), the size of a batch (`scheduler`).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -133,6 +134,8 @@ impl<'a> FlushWriter<'a> {
     /// Syncs the blocks, adds them to the lists of their tenants and removes their samples from the head.
     /// Returns one result per window, in their order.
     pub(crate) fn publish(&self, mut windows: Vec<WrittenWindow>) -> Vec<Result<(), FlushError>> {
+        let dirs: BTreeSet<_> = windows.iter().map(|window| window.blocks.dir()).collect();
+        assert_eq!(dirs.len(), windows.len(), "windows that are published together are of distinct tenants");
         let tenants = windows.iter().map(|window| &*window.blocks);
         if let Err(error) = TenantBlocks::sync_new_dirs(&*self.storage.env().disk, tenants) {
             let copy = |_| Err(FlushError::Io(io::Error::new(error.kind(), error.to_string())));
@@ -143,7 +146,10 @@ impl<'a> FlushWriter<'a> {
             .filter_map(|window| Some((window.block.take()?, BlockSource::head(window.range), window.ulid)));
         let (ulids, written): (Vec<Ulid>, Vec<_>) =
             written.map(|(block, source, ulid)| (ulid, (block, source))).unzip();
-        let mut published = ulids.into_iter().zip(publish(written)).peekable();
+        let published = publish(written);
+        // A window without its result would leave the head as if it had no sample.
+        assert_eq!(published.len(), ulids.len(), "each written block has its result");
+        let mut published = ulids.into_iter().zip(published).peekable();
         let mut results = Vec::with_capacity(windows.len());
         for window in windows {
             let meta = published.next_if(|(ulid, _)| *ulid == window.ulid).map(|(_, meta)| meta);

@@ -2,14 +2,14 @@
 //!
 //! Invariants: the disk is read by threads that may wait, never by threads of the runtime; a range that
 //! cannot be read from the directory is requested from the bucket.
-//! Not here: the directory itself (`disk`), rounds through the cache in memory (`round`).
+//! Not here: the directory itself (`cache::disk`), rounds through the cache in memory (`round`).
 
 use std::sync::Arc;
 
 use chronolith_block::source::{ByteRange, FetchedPart};
 use chronolith_model::QueryError;
 
-use super::{CachedObjects, OwnFlight};
+use crate::cache::{CachedObjects, OwnFlight};
 
 /// Threads that read ranges of one round at the same time, at most.
 const READERS_MAX: usize = 16;

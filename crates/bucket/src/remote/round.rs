@@ -14,9 +14,9 @@ use futures_util::{StreamExt, TryStreamExt, future, stream};
 
 use super::parts::PartSet;
 use super::through::{ReadFlights, read_flights};
-use super::{Flight, FlightOutcome, Lookup, OwnFlight};
+use super::{REQUESTS_AHEAD, RemoteFiles};
 use crate::RequestContext;
-use crate::remote::{REQUESTS_AHEAD, RemoteFiles};
+use crate::cache::{Flight, FlightOutcome, Lookup, OwnFlight};
 
 impl RemoteFiles {
     /// Returns the bytes of the ranges `wanted`; each range is within one part.
