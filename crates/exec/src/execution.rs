@@ -151,6 +151,12 @@ impl OperatorMemory<'_> {
     /// # Errors
     /// The query's limit of samples or of memory.
     pub fn grow(&mut self, samples: u64, bytes: u64) -> Result<(), Error> {
+        // PERF: topk reserves the growth of its heaps per series, and full heaps do not grow: 197 of 245
+        // reservations of `topk(10, ..)` over 200 series are of nothing, 146 instructions each.
+        //   kits/instructions/compare.py
+        if samples == 0 && bytes == 0 {
+            return Ok(());
+        }
         if !self.execution.try_hold_samples(samples) {
             return Err(Error::TooManySamples);
         }
@@ -183,6 +189,9 @@ impl OperatorMemory<'_> {
 
     /// Gives `samples` and `bytes` back.
     pub fn shrink(&mut self, samples: u64, bytes: u64) {
+        if samples == 0 && bytes == 0 {
+            return;
+        }
         let samples = samples.min(self.samples);
         self.samples -= samples;
         self.execution.release_samples(samples);
