@@ -1,8 +1,9 @@
 //! HTTP/1.1 client of the load generators: keep-alive connections for writes and queries, short ones of
 //! HTTP/1.0 for pages of status.
 //!
-//! Invariants: queries accept gzip, as Grafana, browsers and Go's clients do, unless they are to be in zstd or
-//! plain. A response is decompressed only when its text is read, so that a benchmark may do it after the clock stops.
+//! Invariants: queries accept gzip, as Grafana, browsers and Go's clients do, unless a benchmark sets another
+//! coding. A response is decompressed only when its text is read, so that a benchmark may do it after the
+//! clock stops.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -143,12 +144,16 @@ impl Accept {
 /// A response as it came over the wire.
 pub(crate) struct Received<'a> {
     pub(crate) status: u16,
-    pub(crate) coding: Accept,
+    coding: Accept,
     /// The body without the framing of chunks.
     pub(crate) body: &'a [u8],
 }
 
 impl Received<'_> {
+    pub(crate) fn coding(&self) -> Accept {
+        self.coding
+    }
+
     /// The body, decompressed.
     pub(crate) fn text(&self) -> Result<String> {
         let mut text = Vec::new();

@@ -79,7 +79,7 @@ fn answers_of_each_coding_and_framing_have_their_text() {
         connection.set_accept(coding);
         for framing in ["with a length", "in chunks"] {
             let received = connection.fetch("/x").expect(head);
-            assert_eq!(received.coding, coding, "{head:?} {framing}");
+            assert_eq!(received.coding(), coding, "{head:?} {framing}");
             assert_eq!(received.text().expect(head), text, "{head:?} {framing}");
         }
     }
@@ -96,7 +96,7 @@ fn unknown_codings_are_errors() {
     for coding in ["br", "deflate", "gzip, zstd", "x-snappy"] {
         let (port, thread) = serve(vec![with_length(&format!("Content-Encoding: {coding}\r\n"), b"?")]);
         let mut connection = QueryConnection::open(port).expect("connects");
-        let error = connection.fetch("/x").map(|received| received.coding).expect_err(coding).to_string();
+        let error = connection.fetch("/x").map(|received| received.coding()).expect_err(coding).to_string();
         assert!(error.contains(coding), "{error}");
         thread.join().expect("served");
     }
