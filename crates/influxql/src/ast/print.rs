@@ -59,7 +59,7 @@ impl Display for Expr {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Expr::Chain(chain) => chain.fmt(f),
-            Expr::Paren(inner) => write!(f, "({inner})"),
+            Expr::Paren(inner) => write_in_parens(f, inner),
             Expr::Call(call) => call.fmt(f),
             Expr::Ref(var) => var.fmt(f),
             Expr::Distinct(name) => write!(f, "DISTINCT {}", quote_ident(name)),
@@ -84,8 +84,24 @@ fn number_text(number: f64) -> String {
     if rounded.parse() == Ok(number) || !number.is_finite() { rounded } else { number.to_string() }
 }
 
+/// Writes an expression in parentheses, in the form that `f` asks for.
+fn write_in_parens(f: &mut Formatter<'_>, inner: &Expr) -> fmt::Result {
+    f.write_char('(')?;
+    inner.fmt(f)?;
+    f.write_char(')')
+}
+
+/// The text parses to the same chain. The alternate form (`{:#}`) has the parentheses of the query alone, as
+/// InfluxDB words errors: it writes `v % -i` as `v % -1 * i`, which is another expression.
 impl Display for Chain {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            self.first.fmt(f)?;
+            return self.rest.iter().try_for_each(|(op, operand)| {
+                write!(f, " {} ", op.text())?;
+                operand.fmt(f)
+            });
+        }
         // The first operand and the operators up to here are one operand of the next operator.
         let mut left_precedence = u8::MAX;
         let mut needed_parens = 0;
@@ -112,7 +128,7 @@ impl Display for Chain {
 fn write_operand(f: &mut Formatter<'_>, operand: &Expr, precedence: u8) -> fmt::Result {
     let is_loose = |chain: &Chain| chain.rest.iter().any(|(op, _)| op.precedence() <= precedence);
     match operand {
-        Expr::Chain(chain) if is_loose(chain) => write!(f, "({operand})"),
+        Expr::Chain(chain) if is_loose(chain) => write_in_parens(f, operand),
         _ => operand.fmt(f),
     }
 }

@@ -39,7 +39,7 @@ fn type_of_chain(chain: &Chain) -> Result<DataType, SemanticError> {
         let kind = left.combine(*op, right).map_err(|reason| {
             let rest = chain.rest.iter().take(idx + 1).cloned().collect();
             let failed = Expr::Chain(Box::new(Chain { first: chain.first.clone(), rest }));
-            SemanticError::new(format!("type error: {failed}: {reason}"))
+            SemanticError::new(format!("type error: {failed:#}: {reason}"))
         })?;
         left = Operand { kind, literal: None };
     }
