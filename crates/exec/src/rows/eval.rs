@@ -44,11 +44,16 @@ pub(crate) struct EvalInput<'a> {
 
 /// Result of an expression, with the memory that is reserved for it.
 pub(crate) struct Evaluated<'a> {
-    pub(crate) column: Cow<'a, RowColumn>,
+    column: Cow<'a, RowColumn>,
     memory: Option<Reservation>,
 }
 
 impl<'a> Evaluated<'a> {
+    /// The value per row.
+    pub(crate) fn column(&self) -> &RowColumn {
+        &self.column
+    }
+
     /// A column that is in memory already.
     fn known(column: &'a RowColumn) -> Evaluated<'a> {
         Evaluated { column: Cow::Borrowed(column), memory: None }
@@ -157,11 +162,11 @@ fn evaluate_argument<'a>(argument: &Expr, input: &EvalInput<'a>) -> Result<Evalu
 /// Value that stands for a null of a text or boolean in an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NullIs {
-    /// None.
+    /// No value: the result is null or false.
     Null,
-    /// False, next to a boolean.
+    /// False, if the other operand is a boolean.
     False,
-    /// The number of `fill()`.
+    /// The number of `fill()`, which is not a boolean.
     Number,
 }
 

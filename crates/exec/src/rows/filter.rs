@@ -104,7 +104,7 @@ fn simplify(expr: &Expr, tags: &Labels, execution: &RowExecution) -> Result<Expr
             number: None,
             execution,
         };
-        if let Some(value) = evaluate(&simple, &input)?.column.get(0) {
+        if let Some(value) = evaluate(&simple, &input)?.column().get(0) {
             return Ok(Expr::Literal(value));
         }
     }
@@ -151,7 +151,7 @@ fn is_comparison(operator: Operator) -> bool {
 /// Indexes of the rows that meet a condition.
 pub(crate) fn selected_rows(filter: &Expr, input: &EvalInput<'_>) -> Result<Vec<u32>, RowError> {
     let evaluated = evaluate(filter, input)?;
-    let column = &*evaluated.column;
+    let column = evaluated.column();
     let TypedValues::Booleans(values) = &column.values else { return Ok(Vec::new()) };
     let is_true = |row: &u32| values[*row as usize] && column.is_present(*row as usize);
     Ok((0..input.row_count as u32).filter(is_true).collect())
