@@ -6,6 +6,7 @@
 //! Not here: label matchers (`matcher`).
 
 mod class;
+mod class_set;
 mod error;
 mod expand;
 mod literal;

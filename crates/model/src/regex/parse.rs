@@ -6,7 +6,8 @@
 
 use regex_syntax::hir::{Capture, Hir, Look, Repetition};
 
-use super::class::{self, ClassSet};
+use super::class;
+use super::class_set::ClassSet;
 use super::error::{RegexError, RegexErrorKind, error};
 use super::unicode;
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
-use super::class::ClassSet;
+use super::class_set::ClassSet;
 use super::error::{RegexError, RegexErrorKind, error};
 
 /// `\p` or `\P` class at the start of `rest`, and what follows; `None` if it is something else.
