@@ -14,13 +14,10 @@ pub(crate) mod value;
 pub(crate) mod verify;
 pub(crate) mod windows;
 
-use std::sync::atomic::Ordering;
-
 use chronolith_base::Env;
 use chronolith_base::sync::{Mutex, MutexGuard};
 use chronolith_model::{DuplicatePolicy, TimeUnit};
 
-use crate::index::tenant::TenantHead;
 use crate::memory_part::MemoryPart;
 use crate::series::sealed::SealedStore;
 use crate::series::stripe::{AppendContext, HistogramBudget, PAGE_SLOTS, STRIPE_COUNT, Stripe, stripe_of};
@@ -91,21 +88,6 @@ impl SeriesStore {
     /// written one wins.
     pub(crate) fn replay_context(&self, unit: TimeUnit) -> AppendContext<'_> {
         self.context(unit, DuplicatePolicy::LastWins)
-    }
-
-    /// Returns the timestamp of the newest sample of a tenant. The first call after startup reads each of its
-    /// series.
-    pub(crate) fn newest_time(&self, tenant: &TenantHead) -> i64 {
-        if !tenant.newest_is_whole.load(Ordering::Acquire) {
-            for run in page_runs(&tenant.series_ids()) {
-                let stripe = self.lock(run[0]);
-                if let Some(newest) = run.iter().filter_map(|&id| stripe.newest_time(id)).max() {
-                    tenant.newest_time.fetch_max(newest, Ordering::Relaxed);
-                }
-            }
-            tenant.newest_is_whole.store(true, Ordering::Release);
-        }
-        tenant.newest_time.load(Ordering::Relaxed)
     }
 
     /// Removes pages that have a series from `pages` (ascending).

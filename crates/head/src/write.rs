@@ -80,7 +80,7 @@ impl Writer {
         };
         let sorted = sorted_by_time(batch);
         let batch = sorted.as_ref().unwrap_or(batch);
-        let newest = if limits.out_of_order_ms > 0 { state.series.newest_time(&tenant) } else { i64::MIN };
+        let newest = if limits.out_of_order_ms > 0 { tenant.newest_time(&state.series) } else { i64::MIN };
         let bounds = TimeBounds::new(limits, tenant.unit, now_ms, newest);
         let kinds = KindSet::of_batch(batch);
         state.note_kinds(kinds)?;

@@ -4,7 +4,7 @@
 //! Invariants: lock order is index before stripe; the lock of the windows is taken alone.
 //! Not here: samples (`series`), the index itself (`tables`).
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronolith_base::hash::HashMap;
@@ -16,6 +16,7 @@ use crate::index::field_types::FieldTypes;
 use crate::index::tables::TenantIndex;
 use crate::memory_account::MemoryAccount;
 use crate::series::windows::Windows;
+use crate::series::{SeriesStore, page_runs};
 use crate::texts::TenantTexts;
 use chronolith_base::sync::{self, RwLock};
 
@@ -79,6 +80,20 @@ impl TenantHead {
             from = self.tables.read().copy_live_ids(start, SLICE_COUNT, &mut ids);
         }
         ids
+    }
+
+    /// Returns the timestamp of the newest sample. The first call after startup reads each series in `store`.
+    pub(crate) fn newest_time(&self, store: &SeriesStore) -> i64 {
+        if !self.newest_is_whole.load(Ordering::Acquire) {
+            for run in page_runs(&self.series_ids()) {
+                let stripe = store.lock(run[0]);
+                if let Some(newest) = run.iter().filter_map(|&id| stripe.newest_time(id)).max() {
+                    self.newest_time.fetch_max(newest, Ordering::Relaxed);
+                }
+            }
+            self.newest_is_whole.store(true, Ordering::Release);
+        }
+        self.newest_time.load(Ordering::Relaxed)
     }
 }
 
