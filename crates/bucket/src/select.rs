@@ -189,8 +189,8 @@ impl Sent {
         self.by_sidecar == 0 && self.by_index == 0
     }
 
-    /// Reader that goes on after these series. A sidecar does not know how far the index came, so one that was
-    /// made meanwhile is left to later queries.
+    /// Reader that goes on after these series. A sidecar does not know how far the index came, so one that
+    /// was made meanwhile is left to later queries.
     fn next_reader(&self, choice: ReaderChoice) -> ReaderChoice {
         if self.by_index > 0 { ReaderChoice::Index } else { choice }
     }
