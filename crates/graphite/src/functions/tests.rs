@@ -7,6 +7,7 @@ use crate::absent::ABSENT;
 use crate::eval::{Request, evaluate};
 use crate::format_number::repr;
 use crate::output::consolidate_to;
+use crate::parameters::{Parameter, ParameterType};
 use crate::scope::Limits;
 use crate::series::Series;
 use crate::storage::memory::{MemorySource, StoredSeries};
@@ -199,4 +200,40 @@ fn consolidated_points_start_at_a_multiple() {
     let mut list = run("a.two").unwrap();
     consolidate_to(&mut list, 3).unwrap();
     assert_eq!(line(&list[0]).trim(), "a.two @10/30: 20.0 55.0 70.0");
+}
+
+/// An argument that is valid for a parameter.
+fn argument(parameter: &Parameter) -> String {
+    if let Some(option) = parameter.options.first() {
+        return format!("'{option}'");
+    }
+    let text = match parameter.kind {
+        ParameterType::AggFunc | ParameterType::AggOrSeriesFunc => "'sum'",
+        ParameterType::Boolean => "true",
+        ParameterType::Date => "'-1min'",
+        ParameterType::Interval | ParameterType::Text => "'1min'",
+        ParameterType::Tag => "'host'",
+        ParameterType::SeriesList => "a.*",
+        ParameterType::SeriesLists => "mapSeries(a.*,0)",
+        ParameterType::Node | ParameterType::NodeOrTag => "0",
+        _ => "2",
+    };
+    text.to_owned()
+}
+
+/// `Bound` asserts that a function reads the parameters of its signature: here each function runs with each
+/// number of arguments, whatever its result is.
+#[test]
+fn functions_read_the_parameters_of_their_signatures() {
+    let source = source();
+    let mut result_count = 0;
+    for function in all() {
+        let args: Vec<String> = function.parameters.iter().map(argument).collect();
+        for count in 0..=args.len() {
+            let target = format!("{}({})", function.name, args[..count].join(","));
+            let result = evaluate(&request(&target), &source, Limits::default(), &|| false);
+            result_count += usize::from(result.is_ok());
+        }
+    }
+    assert!(result_count > all().count(), "{result_count} calls have a result");
 }

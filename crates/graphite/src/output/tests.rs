@@ -156,3 +156,11 @@ fn the_table_of_functions_is_json() {
     assert!(functions::render_one("scale", &mut out) && !functions::render_one("nope", &mut out));
     assert!(out.contains(r#""function": "scale(seriesList, factor)""#), "{out}");
 }
+
+#[test]
+#[should_panic(expected = "metadata is of each series or of none")]
+fn metadata_of_some_series_is_a_bug() {
+    let series = [list(), list()].concat();
+    let meta = json::RenderMeta { request: "1".to_owned(), series: vec!["[2]".to_owned()] };
+    let _ = json::render_with_meta(&series, &meta, &RenderOptions::default(), &mut String::new());
+}
