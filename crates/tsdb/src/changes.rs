@@ -390,4 +390,12 @@ mod tests {
         assert!(questions.iter().all(|&asked| is_everything(changes.since(&tenant, asked))));
         assert_eq!(changes.since(&tenant, fresh), Changed::NOTHING);
     }
+
+    #[test]
+    #[should_panic(expected = "generations ascend")]
+    fn changes_are_recorded_in_the_order_of_generations() {
+        let mut minima = Minima::default();
+        minima.push(2, 10);
+        minima.push(1, 20);
+    }
 }

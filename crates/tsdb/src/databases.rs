@@ -207,6 +207,10 @@ impl DatabaseStore {
 
     /// Makes `next` durable, then visible. The caller holds the lock of changes.
     fn publish(&self, mut next: CatalogFile) -> Result<(), CatalogError> {
+        assert!(self.changing.is_locked(), "one change is made at a time");
+        // A change of an earlier version would undo those since then.
+        let current_sequence = self.current.read().file.sequence;
+        assert_eq!(next.sequence, current_sequence, "a change begins with the current version");
         next.sequence += 1;
         match self.write(&next) {
             Ok(()) => {

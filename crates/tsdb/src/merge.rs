@@ -232,4 +232,10 @@ mod tests {
             &[(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)],
         );
     }
+
+    #[test]
+    #[should_panic(expected = "a merge has several sources")]
+    fn a_merge_of_one_source_is_a_bug() {
+        check(&[&[(1, 1.0)]], &[(1, 1.0)]);
+    }
 }

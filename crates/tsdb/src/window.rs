@@ -68,3 +68,35 @@ impl BlockRanges {
         if range.end <= around.end && around.end <= self.old_end { around } else { range }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_MS: i64 = 3_600_000;
+
+    fn ranges() -> BlockRanges {
+        BlockRanges { unit: TimeUnit::Milli, old_end: 48 * HOUR_MS }
+    }
+
+    #[test]
+    fn an_old_window_is_flushed_to_its_day() {
+        let window = |hour: i64| TimeRange::new(hour * HOUR_MS, (hour + 2) * HOUR_MS);
+        assert_eq!(ranges().of(window(22)), TimeRange::new(0, 24 * HOUR_MS));
+        assert_eq!(ranges().of(window(24)), TimeRange::new(24 * HOUR_MS, 48 * HOUR_MS));
+        assert_eq!(ranges().of(window(48)), window(48));
+    }
+
+    /// The block would not have the samples after midnight, which leave the head with it.
+    #[test]
+    #[should_panic(expected = "a window lies within its day")]
+    fn no_window_goes_over_midnight() {
+        ranges().of(TimeRange::new(23 * HOUR_MS, 25 * HOUR_MS));
+    }
+
+    #[test]
+    #[should_panic(expected = "ranges that are widened ascend")]
+    fn ranges_that_are_widened_ascend() {
+        ranges().width_of_old(&[TimeRange::new(2, 3), TimeRange::new(0, 1)]);
+    }
+}

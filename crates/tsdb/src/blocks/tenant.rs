@@ -98,7 +98,7 @@ impl BlockTotals {
 impl List {
     fn insert(&mut self, entry: Arc<BlockEntry>) {
         let idx = self.entries.partition_point(|other| other.precedence() < entry.precedence());
-        // Its samples would be read twice, and the second copy would outlive its files.
+        // Samples of a second copy would be read twice, and it would outlive its files.
         let is_new = self.entries.get(idx).is_none_or(|other| other.ulid() != entry.ulid());
         assert!(is_new, "a block is listed once");
         self.newest = self.newest.max(Some(entry.ulid()));
