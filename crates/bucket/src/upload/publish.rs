@@ -94,7 +94,7 @@ impl Publisher {
     ) -> Result<Published, BucketError> {
         let outputs: BTreeSet<Ulid> = records.iter().map(|record| record.ulid).collect();
         assert_eq!(outputs.len(), records.len(), "a block is recorded once");
-        // Such a block would be listed and marked for its removal.
+        // A block that does would be listed and marked for its removal.
         assert!(inputs.iter().all(|input| !outputs.contains(&input.ulid)), "no block replaces itself");
         let now_ms = self.env.clock.now_ms();
         let mut decision = Decision::Done;
