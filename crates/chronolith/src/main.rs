@@ -94,7 +94,8 @@ fn command() -> Command {
 fn serve_command() -> Command {
     let about = "Run the server: it stores what clients write and answers their queries";
     Command::new("serve").about(about).after_help(
-        "A setting is a flag, an environment variable or a key of the YAML file of --config, in this order.",
+        "A setting is a flag, an environment variable or a key of the YAML file of --config, in this order.\n\
+         Some limits that are rarely changed are not listed here: docs/reference/settings.md has all.",
     )
 }
 

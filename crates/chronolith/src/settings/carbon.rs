@@ -105,7 +105,8 @@ pub(super) const MAX_NODES: Setting = Setting::tenant(
     Form::Count,
     "Nodes that one search of Graphite's API returns, 422 beyond it",
     |l, v| set_count(&mut l.queries.graphite.nodes_max, v),
-);
+)
+.hidden();
 
 pub(super) const MAX_TAG_RESULTS: Setting = Setting::tenant(
     "graphite.max-tag-results",
@@ -114,7 +115,8 @@ pub(super) const MAX_TAG_RESULTS: Setting = Setting::tenant(
     Form::Count,
     "Series, keys or values that one request for tags of Graphite's API returns, 422 beyond it",
     |l, v| set_count(&mut l.queries.graphite.tag_results_max, v),
-);
+)
+.hidden();
 
 pub(super) const MAX_EVENT_SIZE: Setting = Setting::tenant(
     "graphite.max-event-size",
@@ -123,7 +125,8 @@ pub(super) const MAX_EVENT_SIZE: Setting = Setting::tenant(
     Form::Size,
     "Texts of one event, 422 beyond it; at most 8MiB",
     |l, v| set_frame_size(&mut l.annotations.event_bytes_max, v),
-);
+)
+.hidden();
 
 pub(super) const MAX_EVENTS: Setting = Setting::tenant(
     "graphite.max-events",
@@ -147,7 +150,8 @@ pub(super) const MAX_EVENTS_SIZE: Setting = Setting::tenant(
         l.annotations.all_events_bytes_max = value::size_in_memory(v)?;
         Ok(())
     },
-);
+)
+.hidden();
 
 pub(super) const MAX_META_TAGS: Setting = Setting::tenant(
     "graphite.max-meta-tags",
@@ -163,7 +167,8 @@ pub(super) const MAX_META_TAGS: Setting = Setting::tenant(
         l.annotations.rule_count_max = count;
         Ok(())
     },
-);
+)
+.hidden();
 
 pub(super) const MAX_META_TAGS_SIZE: Setting = Setting::tenant(
     "graphite.max-meta-tags-size",
@@ -172,7 +177,8 @@ pub(super) const MAX_META_TAGS_SIZE: Setting = Setting::tenant(
     Form::Size,
     "Texts of all meta tag rules of one tenant, 422 beyond it; at most 8MiB",
     |l, v| set_frame_size(&mut l.annotations.all_rules_bytes_max, v),
-);
+)
+.hidden();
 
 pub(super) const EVENTS_MEMORY: Setting = Setting::server(
     "graphite.events-memory",
@@ -184,7 +190,8 @@ pub(super) const EVENTS_MEMORY: Setting = Setting::server(
         s.server.service.tsdb.texts.annotation_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
         Ok(())
     },
-);
+)
+.hidden();
 
 /// Sets the limit of texts that one frame of the file contains.
 fn set_frame_size(limit: &mut usize, text: &str) -> Result<(), String> {

@@ -95,6 +95,8 @@ pub(super) struct Setting {
     /// Names below `limits:` and `tenants:` in files of older versions.
     pub(super) old_names: &'static [&'static str],
     pub(super) scope: Scope,
+    /// Accepted everywhere, and listed in the reference alone.
+    pub(super) is_hidden: bool,
 }
 
 impl Setting {
@@ -105,7 +107,7 @@ impl Setting {
         help: &'static str,
         apply: ApplyToServer,
     ) -> Setting {
-        Setting { name, default, form, help, old_names: &[], scope: Scope::Server(apply) }
+        Setting { name, default, form, help, old_names: &[], scope: Scope::Server(apply), is_hidden: false }
     }
 
     pub(super) const fn tenant(
@@ -116,7 +118,12 @@ impl Setting {
         help: &'static str,
         apply: ApplyToTenant,
     ) -> Setting {
-        Setting { name, default, form, help, old_names, scope: Scope::Tenant(apply) }
+        Setting { name, default, form, help, old_names, scope: Scope::Tenant(apply), is_hidden: false }
+    }
+
+    /// The same setting, left out of `--help`: changed on very few servers.
+    pub(super) const fn hidden(self) -> Setting {
+        Setting { is_hidden: true, ..self }
     }
 
     /// The value as endpoints show it; a secret as Prometheus shows one.

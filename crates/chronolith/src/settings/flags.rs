@@ -33,7 +33,7 @@ fn flag(setting: &'static Setting) -> Arg {
     };
     let help = format!("{}{default} [env: {}]", setting.help, setting.variable());
     let arg = Arg::new(setting.name).long(setting.name).alias(setting.dashed_name());
-    let arg = arg.value_name(setting.form.name()).help(help);
+    let arg = arg.value_name(setting.form.name()).help(help).hide(setting.is_hidden);
     match setting.form {
         Form::Switch => arg.num_args(0..=1).default_missing_value("true").require_equals(true),
         _ => arg,

@@ -359,7 +359,8 @@ static QUERIES: &[Setting] = &[
         Form::Size,
         "Samples (16 B each) that one query may read, by estimate",
         |s, v| set(&mut s.server.service.query.read_bytes_max, value::size_at_least(v, 1 << 20)),
-    ),
+    )
+    .hidden(),
     Setting::server(
         "query.cache-size",
         "64MiB",
@@ -531,21 +532,24 @@ static INFLUXDB: &[Setting] = &[
         Form::Count,
         "Series that a SELECT may read; 0 = no limit",
         |s, v| set(&mut s.server.service.influx.select_series_max, value::count_or_none(v)),
-    ),
+    )
+    .hidden(),
     Setting::server(
         "influx.max-select-point",
         "0",
         Form::Count,
         "Points that a SELECT may read; 0 = no limit",
         |s, v| set(&mut s.server.service.influx.select_point_max, value::count_or_none(v)),
-    ),
+    )
+    .hidden(),
     Setting::server(
         "influx.max-select-buckets",
         "0",
         Form::Count,
         "Windows of GROUP BY time() that a SELECT may make; 0 = no limit",
         |s, v| set(&mut s.server.service.influx.select_bucket_max, value::count_or_none(v)),
-    ),
+    )
+    .hidden(),
     Setting::server(
         "influx.query-timeout",
         "0s",

@@ -12,6 +12,7 @@ use chronolith_server::{Features, ServerOptions, ShownSetting};
 use chronolith_tsdb::{HeadMemory, SyncMode};
 use clap::Command;
 
+use super::declaration::Form;
 use super::table::all_settings;
 use super::*;
 
@@ -58,6 +59,38 @@ fn each_name_stands_for_one_setting() {
         let old = setting.old_names.iter().map(|name| (*name).to_owned());
         for name in own.into_iter().chain(old) {
             assert!(names.insert(name.clone()), "{name}");
+        }
+    }
+}
+
+/// Limits that are rarely changed are not in the help, and work as before.
+#[test]
+fn hidden_settings_are_taken_as_flag_variable_and_key() {
+    let help = add_flags(Command::new("serve")).render_long_help().to_string();
+    let hidden: Vec<_> = all_settings().filter(|setting| setting.is_hidden).collect();
+    assert_eq!(hidden.len(), 11);
+    for setting in all_settings() {
+        let listed = help.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            words
+                .next()
+                .is_some_and(|word| word.trim_end_matches("[=<true|false>]") == format!("--{}", setting.name))
+        });
+        assert_eq!(listed, !setting.is_hidden, "{}", setting.name);
+    }
+    for setting in hidden {
+        let (name, value) = (setting.name, if setting.form == Form::Size { "3MiB" } else { "3" });
+        let flag = format!("--{name}");
+        let yaml = format!("{name}: {value}\n");
+        let variable = setting.variable();
+        let settings = [
+            resolve(&[&flag, value], &[], None),
+            resolve(&[], &[(&variable, value)], None),
+            resolve(&[], &[], Some(&yaml)),
+        ];
+        for resolved in settings {
+            let shown = resolved.unwrap_or_else(|error| panic!("{name}: {error}")).server.shown;
+            assert_eq!(shown.iter().find(|one| one.name == name).unwrap().value, value, "{name}");
         }
     }
 }
